@@ -13,19 +13,25 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # Compiled modules are kept, also where the environment says otherwise: tests start hundreds of processes.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
-.PHONY: demo test test-kube-rules test-kube-standin test-new lint bench docs changelog release-check clean
+.PHONY: demo test test-wheels test-kube-rules test-kube-standin test-new lint bench docs changelog release-check clean
 
 demo: $(READY)
 	@$(BIN)/reprieve demo
 
 # What holds a server to the clock has the machine to itself, when all else is done.
-test: lint test-kube-rules test-kube-standin
+test: lint test-wheels
 	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not timed" packages/reprieve/tests tests
-	$(PYTEST) -m timed
+	$(PYTEST) -m timed $(TIMED)
 
-# These two from their wheels alone, each in an environment without the rest of the repository.
-test-kube-rules test-kube-standin: test-%:
-	"$(PYTHON)" tools/check_wheels.py $* -n $(WORKERS) --dist worksteal -m "not timed"
+# Only what is collected takes time: the modules with the mark.
+TIMED = $(shell grep -rl --include='test_*.py' 'mark\.timed' packages/*/tests tests)
+
+# These two from their wheels alone, in an environment without the rest of the repository.
+WHEELS = kube-rules kube-standin
+test-kube-rules: WHEELS = kube-rules
+test-kube-standin: WHEELS = kube-standin
+test-wheels test-kube-rules test-kube-standin:
+	"$(PYTHON)" tools/check_wheels.py $(WHEELS) -n $(WORKERS) --dist worksteal -m "not timed"
 
 # Properties on new random clusters, for about SECONDS; one that fails is printed as a case.
 SECONDS ?= 90

@@ -25,7 +25,9 @@ DIST = ROOT / "dist"
 PACKAGES = {"kube-rules": "kube_rules", "kube-standin": "kube_standin", "reprieve": "reprieve"}
 """Distribution -> what is imported; each after those that it needs."""
 PAGES = "src/reprieve/cli/pages"
-"""A link to docs/ in the repository, the pages of `reprieve help` in what is built."""
+"""A link to docs/ in the repository, the pages of `reprieve help` in a build."""
+EXAMPLES = "src/reprieve/cli/examples"
+"""A link to examples/ in the repository, the files that those pages name in a build."""
 MADE_BY_THE_BUILD = {"PKG-INFO", ".gitignore"}
 CLUSTER = """
 apiVersion: v1
@@ -91,8 +93,10 @@ def check_contents(name: str, sdist: Path, wheel: Path, version: str) -> None:
     folder, module = f"packages/{name}/", PACKAGES[name]
     files = {path.removeprefix(folder) for path in tracked() if path.startswith(folder)}
     if PAGES in files:
-        files.remove(PAGES)
-        files |= {f"{PAGES}/{path.name}" for path in (ROOT / "docs").glob("*.md")}
+        files -= {PAGES, EXAMPLES}
+        pages = [path for path in tracked() if re.fullmatch(r"docs/(reference/)?[\w-]+\.md", path)]
+        files |= {path.replace("docs", PAGES, 1) for path in pages}
+        files |= {f"src/reprieve/cli/{path}" for path in tracked() if path.startswith("examples/")}
     with tarfile.open(sdist) as archive:
         top = f"{module}-{version}/"
         packed = {member.name.removeprefix(top) for member in archive.getmembers() if not member.isdir()}

@@ -2,10 +2,11 @@
 
 Pods, gangs and nodes are things, and the words for what happens to them are those of Kubernetes. `WORDS` lists what to
 write instead of words that earlier versions used. The check reads Markdown pages, texts of deploy/, and docstrings,
-comments, string literals and defined names in packages, tools and examples. In the packages it also reports a class
-name that two modules use, a file of more than 600 lines and a function of more than 60 lines. A comment
-`# long: REASON` allows the last two: on a line of its own in the file, or between the first line of the function and
-its first statement.
+comments, string literals and defined names in packages, tools and examples. On Markdown pages it also reports lines of
+more than 120 characters outside tables and code, and sentences that begin as `INVERSIONS` lists. In the packages it
+also reports a module named by a participle, a class name that two modules use, a file of more than 600 lines and a
+function of more than 60 lines. A comment `# long: REASON` allows the last two: on a line of its own in the file, or
+between the first line of the function and its first statement.
 
     check_words.py               check what `tools/check_words_pending.txt` does not list
     check_words.py --list PATH   print all findings in these files and folders, pending or not
@@ -32,6 +33,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PENDING = Path(__file__).with_name("check_words_pending.txt")
 MAX_FILE = 600
 MAX_FUNCTION = 60
+MAX_MARKDOWN = 120
+WRITTEN_BY_TOOLS = ("docs/reference/", "changelog.d/", "CHANGELOG")
+"""Pages that tools write, and fragments of one line, may have longer lines."""
 
 # (pattern, what to write instead). A space in a pattern matches any white space, line ends included.
 WORDS: tuple[tuple[str, str], ...] = (
@@ -65,6 +69,33 @@ NAMES: tuple[tuple[str, str], ...] = (
     (r"at_odds", "conflicting"),
     (r"virtual_time", "simulated_time"),
 )
+
+# Beginnings of sentences on Markdown pages, and what to write instead.
+INVERSIONS: tuple[tuple[str, str], ...] = (
+    (r"What (?:is|are|was|were) \w+(?: \w+){0,5}? (?:is|are|counts?|goes|stays?|gets?|has) ", "subject first"),
+    (r"(?:Tried|Told|Said|Asked|Compared|Counted|Kept|Measured|Held) (?:is|are|was|were) ", "subject first"),
+    (r"Nor (?:is|are|does|do|has|have|was|were|counts?) ", "a plain sentence with no or not"),
+)
+PARTICIPLES = frozenset(
+    [
+        "binding",
+        "breaking",
+        "caching",
+        "decoding",
+        "listing",
+        "loading",
+        "matching",
+        "rendering",
+        "scaling",
+        "scheduling",
+        "serving",
+        "sizing",
+        "testing",
+        "watching",
+        "wording",
+    ]
+)
+"""Words in -ing that may name a module: terms of the field, and nouns."""
 
 
 @dataclass(frozen=True)
@@ -133,21 +164,47 @@ def _allowed(path: str, text: str, match: re.Match[str]) -> bool:
     )
 
 
+def _pages(path: str, text: str) -> Iterator[Finding]:
+    """Find long lines outside tables and code, and inverted sentences, on a Markdown page."""
+    code = False
+    lines = []
+    for number, line in enumerate(text.splitlines(), 1):
+        fence = re.match(r"\s*(?:```|~~~)", line) is not None
+        code ^= fence
+        skipped = fence or code or re.match(r"\s*(?:\||<|!\[)", line)
+        lines.append("" if skipped else line)
+        if not skipped and len(line) > MAX_MARKDOWN and not line.startswith("#"):
+            yield Finding(path, number, "words", f"{len(line)} characters; at most {MAX_MARKDOWN}")
+    prose_text = "\n".join(lines) + "\n"
+    for pattern, instead in INVERSIONS:
+        beginning = rf"(?:(?<=[.:]\s)|(?<=\n\n)|(?<=^\d\. )|(?<=^- )){pattern.replace(' ', SPACE)}"
+        for match in re.finditer(beginning, prose_text, re.MULTILINE):
+            line_number = prose_text.count("\n", 0, match.start()) + 1
+            yield Finding(path, line_number, "words", f'"{" ".join(match[0].split())}": {instead}')
+
+
+def _module_name(path: str) -> Iterator[Finding]:
+    """Find a module of a package with a name in -ing that is no noun."""
+    last = Path(path).stem.split("_")[-1]
+    if last.endswith("ing") and last not in PARTICIPLES:
+        yield Finding(path, 1, "words", f"the module `{Path(path).stem}`: a noun for what it holds")
+
+
 def _snake(name: str) -> str:
     """Return a name in snake case."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-def _defined(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def _defined(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     """Yield the names that a module defines; annotated fields of classes stay out, they are names of JSON fields."""
     fields = {
         id(statement.target)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.ClassDef)
         for statement in node.body
         if isinstance(statement, ast.AnnAssign)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.lineno, node.name
         elif isinstance(node, ast.arg):
@@ -156,10 +213,10 @@ def _defined(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.id
 
 
-def _names(path: str, tree: ast.Module) -> Iterator[Finding]:
+def _names(path: str, nodes: Sequence[ast.AST]) -> Iterator[Finding]:
     """Find the listed parts in the names that a module defines, its own name included."""
     pattern, instead = _compiled(NAMES, True)
-    for line, name in [(1, Path(path).stem), *_defined(tree)]:
+    for line, name in [(1, Path(path).stem), *_defined(nodes)]:
         match = pattern.search(_snake(name))
         if match is not None:
             yield Finding(path, line, "words", f"the name `{name}`: {instead[(match.lastindex or 1) - 1]}")
@@ -200,12 +257,12 @@ def _reason(lines: Sequence[str], first: int, last: int) -> bool:
     return any(re.search(r"# long: \S", line) for line in lines[max(first - 1, 0) : last])
 
 
-def _sizes(path: str, source: str, tree: ast.Module) -> Iterator[Finding]:
+def _sizes(path: str, source: str, nodes: Sequence[ast.AST]) -> Iterator[Finding]:
     """Find files and functions that are longer than they may be without a reason."""
     lines = source.splitlines()
     if len(lines) > MAX_FILE and not any(re.match(r"# long: \S", line) for line in lines):
         yield Finding(path, 1, "sizes", f"{len(lines)} lines; at most {MAX_FILE}, or `# long: REASON`")
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > MAX_FUNCTION and not _reason(lines, node.lineno - 1, node.body[0].end_lineno or node.lineno):
@@ -252,17 +309,20 @@ def findings(paths: Sequence[str], words_in: Sequence[str] | None = None) -> lis
         look_for_words = words_in is None or path in words_in
         if not path.endswith(".py"):
             result += _words(path, text) if look_for_words else ()
+            if look_for_words and path.endswith(".md") and not path.startswith(WRITTEN_BY_TOOLS):
+                result += _pages(path, text)
             continue
-        tree = ast.parse(text)
+        nodes = list(ast.walk(ast.parse(text)))
         if path.startswith("packages/"):
-            result += _sizes(path, text, tree)
-            for node in ast.walk(tree):
+            result += _sizes(path, text, nodes)
+            result += _module_name(path) if look_for_words else ()
+            for node in nodes:
                 if isinstance(node, ast.ClassDef):
                     classes[node.name].append((path, node.lineno))
         if look_for_words:
             if next(_words(path, text), None):  # a source in which the words are nowhere needs no closer look
                 result += _words(path, prose(text))
-            result += _names(path, tree)
+            result += _names(path, nodes)
     result += duplicates(classes)
     return sorted(set(result))
 

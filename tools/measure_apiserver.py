@@ -2,6 +2,8 @@
 
     python tools/measure_apiserver.py                    # creates, binds, watch lag, a large list, memory
     python tools/measure_apiserver.py --nodes 500 --pods 5000
+    python tools/measure_apiserver.py --small            # start, memory and CPU of an idle server, a test's round trip
+    python tools/measure_apiserver.py --cluster          # pods that `reprieve up` schedules and starts
 
 The server runs with admission and all controllers and keeps its state on disk; simulated kubelets are off, so
 that only the writes of the clients are counted. Prints one line per figure. Terms: the *lag* of a change is the
@@ -40,10 +42,10 @@ _SENT = re.compile(b'"%s":"([0-9.]+)"[^\n]*\n' % _STAMP.encode())
 class Server:
     """A server process on a directory, with what a client needs to reach it."""
 
-    def __init__(self, directory: Path, controllers: str) -> None:
+    def __init__(self, directory: Path, *command: str) -> None:
         kubeconfig = directory / "kubeconfig"
-        program = [sys.executable, "-m", "reprieve", "apiserver", "--data-dir", str(directory / "data")]
-        program += ["--port", "0", "--no-kubelets", "--kubeconfig", str(kubeconfig), f"--controllers={controllers}"]
+        program = [sys.executable, "-m", *command, "--port", "0", "--kubeconfig", str(kubeconfig)]
+        began = time.monotonic()
         self.process = subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         ends = time.monotonic() + 30
         while not kubeconfig.exists():
@@ -51,6 +53,8 @@ class Server:
                 self.process.kill()
                 raise SystemExit("the server did not start")
             time.sleep(0.02)
+        self.started = time.monotonic() - began
+        """Seconds until it served."""
         content = yaml.safe_load(kubeconfig.read_text())
         cluster = content["clusters"][0]["cluster"]
         self.url: str = cluster["server"]
@@ -282,6 +286,94 @@ def measure(server: Server, arguments: argparse.Namespace) -> None:
     show("memory at most", f"{server.resident('VmHWM'):.0f} MB")
 
 
+def stopped(server: Server) -> None:
+    """End a server."""
+    server.process.terminate()
+    server.process.wait(20)
+
+
+def measure_small(arguments: argparse.Namespace, directory: Path) -> None:
+    """Measure what a laptop or a test notices: start, an idle server, a round trip of a test."""
+    starts = []
+    for _ in range(5):
+        (directory / "kubeconfig").unlink(missing_ok=True)
+        server = Server(directory, "kube_standin", "serve", "--data-dir", ":memory:")
+        starts.append(server.started)
+        time.sleep(1)
+        memory = server.resident()
+        stopped(server)
+    show("start of kube-standin serve", f"{min(starts):.2f} s (the quickest of 5)")
+    show("memory of an empty server", f"{memory:.0f} MB")
+    for nodes in (0, arguments.idle_nodes):
+        (directory / "kubeconfig").unlink(missing_ok=True)
+        server = Server(directory, "kube_standin", "serve", "--data-dir", ":memory:", "--nodes", str(nodes))
+        time.sleep(10)
+        before = server.cpu()
+        time.sleep(arguments.idle_seconds)
+        used = (server.cpu() - before) / arguments.idle_seconds
+        show(f"idle with {nodes} nodes", f"{used:.2%} of a core, {server.resident():.0f} MB")
+        stopped(server)
+    times = [uvloop.run(round_trip()) for _ in range(5)]
+    show("start, 100 creates, their events, stop", f"{min(times):.2f} s (the quickest of 5)")
+
+
+async def round_trip() -> float:
+    """Do what a small test does with an `ApiServer` of its own; returns the seconds it took."""
+    from kube_standin import ApiServer
+
+    began = time.perf_counter()
+    maps = "/api/v1/namespaces/default/configmaps"
+    async with (
+        ApiServer() as api,
+        session((api.url, api.token, str(api.ca))) as (opened, url),
+        opened.get(f"{url}{maps}?watch=1") as watch,
+    ):
+        for number in range(100):
+            await _post(opened, url + maps, {"metadata": {"name": f"map-{number}"}})
+        names = set()
+        while not names.issuperset(f"map-{number}" for number in range(100)):
+            names.add(json.loads(await watch.content.readline())["object"]["metadata"]["name"])
+    return time.perf_counter() - began
+
+
+async def _until_running(reach: tuple[str, str, str], number: int) -> None:
+    async with session(reach) as (opened, url):
+        running: set[str] = set()
+        async with opened.get(f"{url}/api/v1/pods?watch=1") as watch:
+            while len(running) < number:
+                pod_seen = json.loads(await watch.content.readline())["object"]
+                if pod_seen["status"].get("phase") == "Running":
+                    running.add(pod_seen["metadata"]["name"])
+
+
+def measure_cluster(arguments: argparse.Namespace, directory: Path) -> None:
+    """Measure how many pods a second a whole cluster takes from create to running."""
+    server = Server(directory, "reprieve", "up", "--data-dir", ":memory:", "--nodes", str(arguments.cluster_nodes))
+    number = arguments.cluster_pods
+
+    async def play() -> float:
+        async with session(server.reach()) as (opened, url):
+            body: Json = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 100}
+            await _post(
+                opened, url + "/apis/scheduling.k8s.io/v1/priorityclasses", body | {"metadata": {"name": "measured"}}
+            )
+        began = time.perf_counter()
+        until = asyncio.create_task(_until_running(server.reach(), number))
+        async with session(server.reach()) as (opened, url):
+            bodies = [pod(f"p-{i}") for i in range(number)]
+            for one in bodies:
+                one["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "10m"}}
+            await _all((partial(_post, opened, url + PODS, one) for one in bodies), arguments.workers)
+        await until
+        return time.perf_counter() - began
+
+    try:
+        seconds = uvloop.run(play())
+        show(f"{number} pods created, scheduled and started", f"{seconds:.1f} s, {number / seconds:.0f} pods/s")
+    finally:
+        stopped(server)
+
+
 def main() -> None:
     """Start a server, measure it, stop it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -293,14 +385,26 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=1000, help="changes per second")
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--controllers", default="*")
+    parser.add_argument("--small", action="store_true", help="measure an idle server and the round trip of a test")
+    parser.add_argument("--idle-nodes", type=int, default=1000)
+    parser.add_argument("--idle-seconds", type=int, default=60)
+    parser.add_argument("--cluster", action="store_true", help="measure the pods that `reprieve up` starts")
+    parser.add_argument("--cluster-nodes", type=int, default=100)
+    parser.add_argument("--cluster-pods", type=int, default=2000)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        server = Server(Path(directory), arguments.controllers)
+        if arguments.small:
+            measure_small(arguments, Path(directory))
+            return
+        if arguments.cluster:
+            measure_cluster(arguments, Path(directory))
+            return
+        options = ["--no-kubelets", f"--controllers={arguments.controllers}"]
+        server = Server(Path(directory), "reprieve", "apiserver", "--data-dir", str(Path(directory) / "data"), *options)
         try:
             measure(server, arguments)
         finally:
-            server.process.terminate()
-            server.process.wait(20)
+            stopped(server)
 
 
 if __name__ == "__main__":

@@ -16,9 +16,9 @@ annotation, 20 times a second, until its event has been read here.
 With `--victims` a gang of one pod for eight victims comes when the scheduler has begun: evictions a second from the
 first pod that is gone to the last, and the whole time from the gang's creation until all of it is bound.
 
-With `--unlike` the cluster is that of the bench's scenario unlike-5000 (`simulation.bench.unlike`), in the size that is
-asked for: nodes of twenty shapes, running and pending pods that differ in requests, labels, images and affinity, and a
-service for ten of them (no ReplicaSets, which some servers would act on).
+With `--unlike` the cluster is that of the bench's scenario unlike-5000 (`simulation.bench.distinct_pods`), in the
+requested size: nodes of twenty shapes, running and pending pods that differ in requests, labels, images and affinity,
+and a service for ten of them (no ReplicaSets, which some servers would act on).
 
 Another API server (`--kubeconfig`, with a token and the file of a certificate authority) has to be empty, and what is
 made stays there: a figure more wants a fresh one. Another scheduler (`--command`) answers to `reprieve-scheduler`.
@@ -50,7 +50,7 @@ import yaml
 
 from kube_rules.meta import KubernetesObject
 from kube_rules.versions import INTERNAL_VERSION, SCHEDULING_GROUP, SERVED_VERSIONS, from_internal
-from reprieve.simulation.bench import unlike
+from reprieve.simulation.bench import distinct_pods
 
 Json = dict[str, Any]
 SCHEDULER = "reprieve-scheduler"
@@ -241,7 +241,7 @@ def manifest(item: KubernetesObject) -> Json:
 
 def unlike_nodes(number: int) -> list[Json]:
     """Nodes of twenty shapes that are ready."""
-    made = [manifest(machine) for machine in unlike.nodes(number)]
+    made = [manifest(machine) for machine in distinct_pods.nodes(number)]
     for body in made:
         status = body["status"]
         status["capacity"] = status["allocatable"]
@@ -251,8 +251,8 @@ def unlike_nodes(number: int) -> list[Json]:
 
 def unlike_pods(first: int, number: int, *, nodes: int = 0) -> list[Json]:
     """Pods that all differ, from that number on; on so many nodes in turn, or pending."""
-    on = unlike.nodes(nodes) if nodes else ()
-    made = [manifest(found) for found in unlike.pods(first, number, priority=0, on=on)]
+    on = distinct_pods.nodes(nodes) if nodes else ()
+    made = [manifest(found) for found in distinct_pods.pods(first, number, priority=0, on=on)]
     for body in made:
         del body["metadata"]["ownerReferences"]  # of ReplicaSets that do not exist: pods of none are collected
         body["spec"]["schedulerName"] = SCHEDULER
@@ -265,7 +265,7 @@ def unlike_pods(first: int, number: int, *, nodes: int = 0) -> list[Json]:
 async def create_unlike(opened: aiohttp.ClientSession, nodes: int, pods: int, running: int) -> list[Json]:
     """Make the cluster without its pending pods, which are returned."""
     await create_nodes(opened, unlike_nodes(nodes))
-    services = [manifest(service) for service in unlike.services(running + pods)]
+    services = [manifest(service) for service in distinct_pods.services(running + pods)]
     for body in services:
         body["spec"]["clusterIP"] = "None"  # the range of addresses of a server may be small
     names = sorted({body["metadata"]["namespace"] for body in services})

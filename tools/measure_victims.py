@@ -5,6 +5,7 @@
     python tools/measure_victims.py --seeds 0 --openb DIR            # nodes and pods of the trace, as CSV in DIR
     python tools/measure_victims.py --seeds 0 --openb DIR --exact 60 # each row solved for up to 60 s a criterion
     python tools/measure_victims.py --seeds 0 --times                # seconds of a decision in large clusters
+    python tools/measure_victims.py --seeds 0 --rules 100            # gangs with a rule beside amounts
 
 Random clusters are those of `packages/reprieve/tests/preemption/instances.py`; the solver is scipy's HiGHS (`exact.py`)
 and shares nothing with the engine.  Costs are compared in the order of the documentation (docs/concepts.md), budgets
@@ -31,7 +32,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "packages/reprieve")]
 
 from kube_rules import objects  # noqa: E402
 from reprieve.cluster.garbage_collection import collect_seldom  # noqa: E402
-from reprieve.inputs.loading import load  # noqa: E402
+from reprieve.inputs.loader import load  # noqa: E402
 from reprieve.preemption.default_preemption import DefaultPreemption  # noqa: E402
 from reprieve.preemption.options import PreemptionOptions  # noqa: E402
 from reprieve.preemption.outcome import Preemption  # noqa: E402
@@ -39,12 +40,13 @@ from reprieve.scheduling.arrival_order import in_order  # noqa: E402
 from reprieve.scheduling.engine import Engine  # noqa: E402
 from reprieve.scheduling.engine_options import EngineOptions  # noqa: E402
 from reprieve.simulation import openb  # noqa: E402
-from reprieve.simulation.bench.building import BenchCluster  # noqa: E402
+from reprieve.simulation.bench.cluster_builder import BenchCluster  # noqa: E402
 from reprieve.simulation.bench.scenarios import SCENARIOS  # noqa: E402
 from reprieve.simulation.virtual import VirtualCluster  # noqa: E402
 from tests.building import Item, World, group, pdb, pod, profile_with  # noqa: E402
 from tests.preemption.exact import Kind, NoSolutionError, Optimum, Price, Problem, Unit, cheapest  # noqa: E402
 from tests.preemption.instances import instance  # noqa: E402
+from tests.preemption.ruled_instances import FAMILIES, Ruled  # noqa: E402
 
 MODES: dict[str, dict[str, Any]] = {
     "Compatible": {"placement": "Compatible"},
@@ -124,6 +126,46 @@ def random_clusters(seeds: range, nodes: tuple[int, int]) -> None:
                     f"{tally.seconds / len(seeds) * 1000:.1f}",
                 )
             )
+
+
+# -- gangs with rules --------------------------------------------------------------------------------------------------
+
+
+def gangs_with_rules(seeds: range) -> None:
+    """Print a row for each rule; clusters without a proven optimum are left out."""
+    row = "{:<32} {:>9} {:>8} {:>13} {:>6} {:>16} {:>14} {:>8}"
+    titles = ("optimal", "pods/optimum", "worst", "higher priority", "dearer than C.", "ms each")
+    print(row.format("gangs with a rule", "clusters", *titles))
+    for name, family in FAMILIES.items():
+        tally, proven = Tally(), 0
+        for seed in seeds:
+            made = family(seed)
+            usual, _ = _one_decision(made, MODES["Compatible"])
+            if usual is None or not usual.victims:
+                continue
+            best = cheapest(made.problem, seconds=20)
+            if not best.proven:
+                continue
+            proven += 1
+            found, taken = _one_decision(made, MODES["MinimizeVictims"])
+            assert found is not None
+            tally.seconds += taken
+            prices = [made.problem.price([verdict.unit.name for verdict in one.victims]) for one in (found, usual)]
+            tally.add(prices[0], best.price, prices[1])
+        if proven:
+            shares = (f"{tally.optimal / proven:.0%}", f"{sum(tally.excess) / proven:.3f}", f"{max(tally.excess):.2f}")
+            taken_text = f"{tally.seconds / proven * 1000:.0f}"
+            print(
+                row.format(name, proven, *shares, f"{tally.higher / proven:.0%}", tally.dearer, taken_text), flush=True
+            )
+
+
+def _one_decision(made: Ruled, options: dict[str, Any]) -> tuple[Preemption | None, float]:
+    profile = profile_with(DefaultPreemption(PreemptionOptions(**options)))
+    world = World(*made.items, profiles={profile.name: profile})
+    began = time.process_time()
+    found = world.step().preemption
+    return found, time.process_time() - began
 
 
 # -- the openb trace ---------------------------------------------------------------------------------------------------
@@ -325,11 +367,14 @@ def main() -> None:
     parser.add_argument("--openb", type=Path, metavar="DIR", help="where the CSV files of the openb trace are")
     parser.add_argument("--exact", type=float, metavar="SECONDS", help="solve the openb rows too, so long a criterion")
     parser.add_argument("--times", action="store_true", help="seconds of a decision in large clusters")
+    parser.add_argument("--rules", type=int, default=0, metavar="N", help="so many gangs with each rule beside amounts")
     asked = parser.parse_args()
     collect_seldom()  # as `reprieve scheduler` does
     if asked.seeds > 0:
         nodes = (asked.nodes, asked.nodes) if asked.nodes else (4, 20)
         random_clusters(range(asked.first, asked.first + asked.seeds), nodes)
+    if asked.rules:
+        gangs_with_rules(range(asked.first, asked.first + asked.rules))
     if asked.openb is not None:
         openb_rows(asked.openb, asked.exact)
     if asked.times:

@@ -2,11 +2,8 @@
 
 Input: the wheel of the PyPI package `kubernetes-validate` (Apache-2.0), which carries the published
 definitions of every Kubernetes API object per minor version. Output, beside `kube_rules.schema`:
-
-- `packed/structure.json.xz`  types, list types and keys, merge keys, group/version/kinds: all that decoding
-  needs;
-- `packed/descriptions.json.xz`  the documentation texts: only OpenAPI documents and printed columns need
-  them.
+`packed/structure.json.xz` with types, list types and keys, merge keys, group/version/kinds: all that decoding needs,
+and no documentation texts (`kube_standin.field_texts` reads them from the package where it is installed).
 
 Only the closure of the kinds in `ROOTS` is kept. Kinds that the newest version dropped but older clients
 still use (`OLDER`) come from the version that still had them. The result is a function of the wheel alone.
@@ -31,6 +28,8 @@ _KINDS: dict[str, str] = {
     "io.k8s.api.core.v1": """Binding ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolume
         PersistentVolumeClaim Pod PodTemplate ReplicationController ResourceQuota Secret Service
         ServiceAccount""",
+    "io.k8s.api.admissionregistration.v1": """MutatingWebhookConfiguration ValidatingAdmissionPolicy
+        ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration""",
     "io.k8s.api.apps.v1": "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet",
     "io.k8s.api.batch.v1": "CronJob Job",
     "io.k8s.api.policy.v1": "Eviction PodDisruptionBudget",
@@ -43,6 +42,7 @@ _KINDS: dict[str, str] = {
     "io.k8s.api.coordination.v1": "Lease",
     "io.k8s.api.discovery.v1": "EndpointSlice",
     "io.k8s.api.events.v1": "Event",
+    "io.k8s.api.flowcontrol.v1": "FlowSchema PriorityLevelConfiguration",
     "io.k8s.api.node.v1": "RuntimeClass",
     "io.k8s.api.rbac.v1": "ClusterRole ClusterRoleBinding Role RoleBinding",
     "io.k8s.api.autoscaling.v1": "Scale",
@@ -50,6 +50,7 @@ _KINDS: dict[str, str] = {
         SubjectAccessReview""",
     "io.k8s.api.authentication.v1": "SelfSubjectReview TokenRequest TokenReview",
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1": "CustomResourceDefinition",
+    "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1": "APIService",
     "io.k8s.apimachinery.pkg.apis.meta.v1": """APIGroup APIGroupList APIResourceList APIVersions DeleteOptions
         Status WatchEvent""",
     "io.k8s.apimachinery.pkg.version": "Info",
@@ -116,28 +117,21 @@ def plain(value: Any) -> Any:
     return out
 
 
-def pack(wheel_path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Structure and descriptions of the closure, both keyed by the full definition name."""
+def pack(wheel_path: Path) -> dict[str, Any]:
+    """Structure of the closure, keyed by the full definition name."""
     with zipfile.ZipFile(wheel_path) as wheel:
         kept = closure(definitions(wheel, CURRENT), ROOTS)
         for version, roots in OLDER.items():
             for name, body in closure(definitions(wheel, version), roots).items():
                 kept.setdefault(name, body)
     structure: dict[str, Any] = {}
-    descriptions: dict[str, Any] = {}
     for name in sorted(kept):
         body = plain(kept[name])
         for field in ("apiVersion", "kind"):
             if "x-kubernetes-group-version-kind" in body:
                 body.get("properties", {}).get(field, {}).pop("enum", None)
         structure[name] = body
-        fields = {
-            field: spec["description"]
-            for field, spec in kept[name].get("properties", {}).items()
-            if "description" in spec
-        }
-        descriptions[name] = [kept[name].get("description", ""), fields]
-    return structure, descriptions
+    return structure
 
 
 def write(path: Path, content: dict[str, Any]) -> int:
@@ -149,15 +143,14 @@ def write(path: Path, content: dict[str, Any]) -> int:
 
 
 def main() -> int:
-    """Read the wheel named on the command line and write both packed files."""
+    """Read the wheel named on the command line and write the packed file."""
     if len(sys.argv) != 2:
         print("usage: pack_schemas.py KUBERNETES_VALIDATE_WHEEL", file=sys.stderr)
         return 2
-    structure, descriptions = pack(Path(sys.argv[1]))
+    structure = pack(Path(sys.argv[1]))
     TARGET.mkdir(parents=True, exist_ok=True)
-    for name, content in (("structure", structure), ("descriptions", descriptions)):
-        size = write(TARGET / f"{name}.json.xz", {"kubernetes": CURRENT, "definitions": content})
-        print(f"{name}: {len(content)} definitions, {size} bytes")
+    size = write(TARGET / "structure.json.xz", {"kubernetes": CURRENT, "definitions": structure})
+    print(f"{len(structure)} definitions, {size} bytes")
     return 0
 
 

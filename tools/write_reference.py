@@ -1,5 +1,7 @@
 """Write docs/reference from the code: commands, annotations and labels, configuration, metrics, the Python API.
 
+The lists of limits and of what is not served in docs/apiserver.md come from the code, too.
+
     write_reference.py           write the pages
     write_reference.py --check   fail if a page is not what the code says
 
@@ -12,7 +14,7 @@ import argparse
 import ast
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from itertools import pairwise
@@ -26,7 +28,7 @@ import typer
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "reference"
 NOTE = "<!-- Written by tools/write_reference.py from the code: change the code, then run it. -->\n"
-KUBELET, JOBS = "kube_standin.kubelet.settings", "kube_standin.controllers.jobgroups"
+KUBELET, JOBS = "kube_standin.kubelet.settings", "kube_rules.controllers.job_groups"
 WORK, OWNERS, SOURCES = "kube_rules.work_annotations", "kube_rules.group_owners", "kube_rules.group_sources"
 PRIORITIES = "kube_rules.admission.priorities"
 
@@ -401,16 +403,50 @@ PAGES = {
 }
 
 
+def limits() -> str:
+    """Return the table of what the API server bounds."""
+    from kube_standin.served_limits import LIMITS
+
+    return table(("what", "bound", "answer"), LIMITS)
+
+
+def not_served() -> str:
+    """Return the table of what the API server does not serve."""
+    from kube_standin.served_limits import NOT_SERVED
+
+    return table(("API", "answer"), NOT_SERVED)
+
+
+PARTS = {ROOT / "docs" / "apiserver.md": {"limits": limits, "not served": not_served}}
+"""Parts of pages, each between `<!-- NAME: ... -->` and `<!-- end -->`."""
+
+
+def with_parts(text: str, parts: Mapping[str, Callable[[], str]]) -> str:
+    """Return a page with its written parts renewed. Raises ValueError if the page lacks one."""
+    for name, write in parts.items():
+        part = re.compile(rf"(<!-- {name}: [^>]*-->\n\n).*?(\n<!-- end -->)", re.DOTALL)
+        text, found = part.subn(lambda match, write=write: match[1] + write() + match[2], text)  # type: ignore[misc]
+        if found != 1:
+            raise ValueError(f"the page has {found} parts {name!r}, expected one")
+    return text
+
+
+def pages() -> Iterator[tuple[Path, str]]:
+    """Yield each page with its text."""
+    for name, page in PAGES.items():
+        heading, _, rest = page().partition("\n")
+        yield FOLDER / f"{name}.md", f"{heading}\n\n{NOTE}{rest}"
+    for path, parts in PARTS.items():
+        yield path, with_parts(path.read_text(), parts)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the pages, or compare them; return 1 if one differs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is out of date")
     check = parser.parse_args(arguments).check
     stale = []
-    for name, page in PAGES.items():
-        path, text = FOLDER / f"{name}.md", page()
-        heading, _, rest = text.partition("\n")
-        text = f"{heading}\n\n{NOTE}{rest}"
+    for path, text in pages():
         if not path.exists() or path.read_text() != text:
             stale.append(path.relative_to(ROOT).as_posix())
             if not check:

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from reprieve.framework.gates import FeatureGates
-from reprieve.inputs.loading import load
+from reprieve.inputs.loader import load
 from reprieve.scheduling.profiles import default_profile
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Plan
@@ -115,7 +115,7 @@ def test_case(path: Path, compatible: bool, tmp_path: Path) -> None:
         ("messages", {"late": "no such thing"}),
     ],
 )
-def test_a_wrong_outcome_is_seen(what: str, wrong: Any, tmp_path: Path) -> None:
+def test_wrong_outcome_is_seen(what: str, wrong: Any, tmp_path: Path) -> None:
     """A judge that never objects is none: each expectation, falsified, gives one difference."""
     case = yaml.safe_load((Path(__file__).parent / "preemption-order" / "equal-priority-is-safe.yaml").read_text())
     case["expect"][what] = wrong

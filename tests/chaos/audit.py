@@ -6,8 +6,8 @@ from collections import defaultdict
 
 from kube_rules import objects as o
 from kube_rules.requests import pod_requests
+from reprieve.client.cluster_reader import manifests_of, read_cluster
 from reprieve.client.informer import Change, ChangeKind
-from reprieve.client.reading import manifests_of, read_cluster
 from reprieve.client.transport import ApiClient
 from reprieve.simulation.plan import PlanOptions, plan
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reprieve.framework.configuration_reading import configuration_of
+from reprieve.framework.configuration_reader import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.scheduling.profiles import profiles_of
 from tests.deploy import manifests
@@ -85,7 +85,7 @@ def one(objects: list[Json], kind: str, end: str = "") -> Json:
         (EVERYTHING, manifests.everything),
     ],
 )
-def test_it_installs_what_kustomize_installs(values: Json, kustomize: Any) -> None:
+def test_chart_installs_what_kustomize_installs(values: Json, kustomize: Any) -> None:
     """All but the namespace, which is there before a release is (`helm install --create-namespace`)."""
     expected = by_identity([obj for obj in kustomize() if obj["kind"] != "Namespace"])
     assert by_identity(rendered(values)) == expected
@@ -100,7 +100,7 @@ def plane() -> Iterator[Live]:
 
 
 @rendered_by_helm
-def test_an_api_server_takes_what_it_renders(plane: Live) -> None:
+def test_api_server_takes_what_it_renders(plane: Live) -> None:
     values: Json = {
         **EVERYTHING,
         "name": "second",
@@ -147,7 +147,7 @@ def test_names_and_rights_follow_the_values() -> None:
 
 
 @rendered_by_helm
-def test_a_configuration_is_taken_over_and_restarts_the_scheduler() -> None:
+def test_configuration_is_taken_over_and_restarts_the_scheduler() -> None:
     values = {
         "config": {
             "profiles": [{"schedulerName": "default-scheduler"}, {"schedulerName": "batch"}],
@@ -171,7 +171,7 @@ def test_a_configuration_is_taken_over_and_restarts_the_scheduler() -> None:
 
 
 @rendered_by_helm
-def test_what_is_switched_off_is_not_there() -> None:
+def test_disabled_resources_do_not_exist() -> None:
     def kinds(values: Json) -> set[str]:
         return {obj["kind"] for obj in rendered(values)}
 
@@ -238,7 +238,7 @@ def values_of(told: Json, prefix: str = "") -> Iterator[str]:
             yield from values_of(value, f"{prefix}{key}.")
 
 
-def test_the_schema_knows_every_value() -> None:
+def test_schema_knows_every_value() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
 
     def resolved(node: Json) -> Json:
@@ -252,7 +252,7 @@ def test_the_schema_knows_every_value() -> None:
             assert isinstance(node, dict), name
 
 
-def test_the_page_tells_every_value() -> None:
+def test_page_tells_every_value() -> None:
     page = (ROOT / "docs" / "install.md").read_text()
     for name in yaml.safe_load((CHART / "values.yaml").read_text()):
         assert re.search(rf"`{name}[`.]", page), name

@@ -92,7 +92,7 @@ GROUPS: list[tuple[Json, str | None]] = [
 
 
 @pytest.mark.parametrize(("spec", "refused"), GROUPS)
-def test_a_group_is_taken_and_refused_as_the_native_one(spec: Json, refused: str | None, plane: Live) -> None:
+def test_group_is_taken_and_refused_as_the_native_one(spec: Json, refused: str | None, plane: Live) -> None:
     for version in (NATIVE, OURS):
         status, answer = create(plane, version, "PodGroup", spec)
         assert status == (201 if refused is None else 422), (version, answer)
@@ -118,7 +118,7 @@ def test_priorities_have_the_bounds_that_admission_gives_the_native_ones(spec: J
     assert status == (201 if taken else 422), answer
 
 
-def test_a_group_is_disrupted_pod_by_pod_unless_it_says_otherwise(plane: Live) -> None:
+def test_group_is_disrupted_pod_by_pod_unless_it_says_otherwise(plane: Live) -> None:
     for version in (NATIVE, OURS):
         assert create(plane, version, "PodGroup", GANG)[1]["spec"]["disruptionMode"] == {"single": {}}
 
@@ -219,7 +219,7 @@ WORKLOADS: list[tuple[Json, str | None]] = [
 
 
 @pytest.mark.parametrize(("spec", "refused"), WORKLOADS)
-def test_a_workload_is_taken_and_refused_as_the_native_one(spec: Json, refused: str | None, plane: Live) -> None:
+def test_workload_is_taken_and_refused_as_the_native_one(spec: Json, refused: str | None, plane: Live) -> None:
     for version in (NATIVE, OURS):
         status, answer = create(plane, version, "Workload", spec)
         assert status == (201 if refused is None else 422), (version, answer)
@@ -316,7 +316,7 @@ COMPOSITES: list[tuple[Json, str | None]] = [
 
 
 @pytest.mark.parametrize(("spec", "refused"), COMPOSITES)
-def test_a_composite_is_taken_and_refused_as_the_native_one(spec: Json, refused: str | None, plane: Live) -> None:
+def test_composite_is_taken_and_refused_as_the_native_one(spec: Json, refused: str | None, plane: Live) -> None:
     for version in (COMPOSITE_NATIVE, OURS):
         status, answer = create(plane, version, "CompositePodGroup", spec)
         assert status == (201 if refused is None else 422), (version, answer)
@@ -360,7 +360,7 @@ def test_only_the_minimum_of_a_composite_may_change(change: Json, refused: str |
             assert refused in causes(answer), (version, answer)
 
 
-def test_the_parent_of_a_group_is_the_same_as_natively(plane: Live) -> None:
+def test_parent_of_a_group_is_the_same_as_natively(plane: Live) -> None:
     child = {**GANG, **REFERENCE, "parentCompositePodGroupName": "root"}
     for version in (NATIVE, OURS):
         status, made = create(plane, version, "PodGroup", child)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reprieve.framework.configuration_reading import configuration_of
+from reprieve.framework.configuration_reader import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.scheduling.profiles import profiles_of
 from tests.deploy import manifests
@@ -49,7 +49,7 @@ def test_each_is_taken_by_a_server_that_knows_its_kind(obj: Json, plane: Live) -
     assert status in (200, 201), answer
 
 
-def test_the_lists_name_every_file() -> None:
+def test_lists_name_every_file() -> None:
     """No manifest is forgotten in a kustomization.yaml."""
     for kustomization in DEPLOY.rglob("kustomization.yaml"):
         listed = set(yaml.safe_load(kustomization.read_text())["resources"])
@@ -106,7 +106,7 @@ def test_ports_and_probes_meet_what_the_scheduler_serves() -> None:
         assert container()[probe]["httpGet"] == {"path": path, "port": "metrics", "scheme": "HTTPS"}
 
 
-def test_the_lease_it_may_renew_is_the_one_it_uses() -> None:
+def test_lease_it_may_renew_is_the_one_it_uses() -> None:
     config = yaml.safe_load(one("ConfigMap")["data"]["scheduler.yaml"])
     election = config["leaderElection"]
     [named] = [rule for rule in one("Role")["rules"] if rule.get("resourceNames")]
@@ -114,7 +114,7 @@ def test_the_lease_it_may_renew_is_the_one_it_uses() -> None:
     assert one("Role")["metadata"]["namespace"] == election["resourceNamespace"]
 
 
-def test_the_configuration_is_one_the_scheduler_reads() -> None:
+def test_configuration_is_one_the_scheduler_reads() -> None:
     read = configuration_of(yaml.safe_load(one("ConfigMap")["data"]["scheduler.yaml"]))
     profiles = profiles_of(read, FeatureGates())
     assert [profile.name for profile in profiles] == ["reprieve-scheduler"]

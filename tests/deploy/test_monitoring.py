@@ -56,7 +56,7 @@ def known() -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize(("where", "expression"), list(expressions()))
-def test_what_is_asked_for_is_there(where: str, expression: str, known: dict[str, set[str]]) -> None:
+def test_monitoring_resources_that_are_enabled_exist(where: str, expression: str, known: dict[str, set[str]]) -> None:
     """Names of series, labels that are matched, labels that are summed by."""
     series = _SERIES.findall(expression)
     assert series, where
@@ -110,7 +110,7 @@ def test_grafana_reads_the_dashboard() -> None:
             assert named <= {*variables, "__rate_interval", "__interval", "__range"}, panel["title"]
 
 
-def test_the_lease_of_the_alert_is_that_of_the_deployment() -> None:
+def test_lease_of_the_alert_is_that_of_the_deployment() -> None:
     """The name by which leadership is shown is the lease's."""
     base = yaml.safe_load((DEPLOY / "base" / "config.yaml").read_text())
     lease = yaml.safe_load(next(iter(base["data"].values())))["leaderElection"]["resourceName"]

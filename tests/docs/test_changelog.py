@@ -49,7 +49,7 @@ def test_every_fragment_can_be_put_into_the_changelog() -> None:
         ("drain.fixed.md", "Nodes are drained by name (#12).", True),
     ],
 )
-def test_what_a_fragment_may_be(name: str, text: str, wrong: bool) -> None:
+def test_fragments_that_are_allowed(name: str, text: str, wrong: bool) -> None:
     assert (problem(name, text) is not None) == wrong
 
 

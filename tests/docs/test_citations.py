@@ -147,7 +147,7 @@ def test_every_citation_leads_to_a_rule(folder: str) -> None:
         ("plan.md 3", "plan.md is no page of numbered rules"),
     ],
 )
-def test_a_citation_that_leads_nowhere_is_found(text: str, problem: str) -> None:
+def test_citation_that_leads_nowhere_is_found(text: str, problem: str) -> None:
     (citation,) = citations(text)
     assert wrong(citation) == problem
 

@@ -13,7 +13,7 @@ ROWS = re.findall(rf"^\| ([^|]+) \| ([^|]+) \| {_LINK} \|$", PAGE.read_text(), r
 
 
 @pytest.mark.parametrize(("term", "meaning", "name", "path"), ROWS, ids=[row[0] for row in ROWS])
-def test_a_term_is_a_type(term: str, meaning: str, name: str, path: str) -> None:
+def test_term_is_a_type(term: str, meaning: str, name: str, path: str) -> None:
     module = importlib.import_module(path.replace("/", "."))
     found = getattr(module, name, None)
     assert isinstance(found, type), f"{term}: {path}.py has no type {name}"

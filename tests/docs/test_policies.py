@@ -28,7 +28,7 @@ d,4,100,1,0.4
 
 
 @pytest.mark.parametrize("policy", ["Random", "BestFit", "DotProd", "GpuClustering", "GpuPacking", "FGD"])
-def test_a_part_of_a_gpu_finds_room_on_one_gpu_only(tmp_path: Path, policy: str) -> None:
+def test_part_of_a_gpu_finds_room_on_one_gpu_only(tmp_path: Path, policy: str) -> None:
     (tmp_path / "nodes.yaml").write_text(NODES)
     (tmp_path / "jobs.csv").write_text(JOBS)
     command = [sys.executable, "-m", "reprieve", "replay", "jobs.csv", "--cluster", "nodes.yaml", "-o", "csv"]

@@ -25,7 +25,7 @@ def test_each_package_has_an_example() -> None:
 
 
 @pytest.mark.parametrize("block", EXAMPLES)
-def test_an_example_works(block: Block, tmp_path: Path) -> None:
+def test_example_works(block: Block, tmp_path: Path) -> None:
     """A block that begins with `# test_NAME.py` is a file for pytest, another one a script."""
     programs = Path(sys.executable).parent
     if block.language == "sh":

@@ -27,7 +27,7 @@ def tool(name: str) -> ModuleType:
     return module
 
 
-def test_the_picture_of_the_rooms_is_current() -> None:
+def test_picture_of_the_rooms_is_current() -> None:
     checked = subprocess.run(
         [sys.executable, "tools/draw_rooms.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -60,14 +60,14 @@ def test_every_page_is_in_the_navigation_once() -> None:
     assert "search" in configured["plugins"]
 
 
-def test_the_reference_is_what_the_code_says() -> None:
+def test_reference_is_what_the_code_says() -> None:
     checked = subprocess.run(
         [sys.executable, "tools/write_reference.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert checked.returncode == 0, checked.stderr
 
 
-def test_the_reference_has_every_annotation_and_label_of_ours() -> None:
+def test_reference_has_every_annotation_and_label_of_ours() -> None:
     """Those that the code has as constants, of `reprieve.dev` and `scheduling.reprieve.dev`."""
     page = (ROOT / "docs" / "reference" / "annotations.md").read_text()
     kinds = {"v1alpha1", "v1beta1", "v1alpha3"}

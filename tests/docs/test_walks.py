@@ -61,7 +61,7 @@ def change(path: Path, diff: str) -> None:
 
 
 @pytest.mark.parametrize("name", walks())
-def test_a_walk_leads_where_it_says(name: str, copy: Path) -> None:
+def test_walk_leads_where_it_says(name: str, copy: Path) -> None:
     for block in walks()[name]:
         named = _PATH.match(block.text)
         if block.language == "diff":

@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 
 import yaml
 
+from tests.manifests import priority_class as priority_class
 from tests.waiting import DEADLINE
 from tests.waiting import eventually as eventually
 
@@ -314,16 +315,6 @@ def preemption_config(directory: Path, args: Json, **fields: Any) -> Path:
 
 
 # -- manifests -----------------------------------------------------------------------------------------
-
-
-def priority_class(name: str, value: int, **fields: Any) -> Json:
-    return {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": name},
-        "value": value,
-        **fields,
-    }
 
 
 def pod(

@@ -116,9 +116,7 @@ def preemption_of(cluster: Up, group: str, space: str, home: Path) -> Json | Non
     return made[-1] if made else None
 
 
-def test_a_preemptor_that_respects_budgets_waits_until_they_allow_and_takes_no_more(
-    cluster: Up, tmp_path: Path
-) -> None:
+def test_preemptor_that_respects_budgets_waits_until_they_allow_and_takes_no_more(cluster: Up, tmp_path: Path) -> None:
     """cost.md 2.8: nobody protected is told to go before the budget allows it; then as many go as it allows."""
     space = "budgets"
     path = cluster.workplace(space)

@@ -77,7 +77,7 @@ def devices_of(cluster: Up, namespace: str) -> dict[str, list[str]]:
     return found
 
 
-def test_a_gang_makes_room_for_its_devices(cluster: Up) -> None:
+def test_gang_makes_room_for_its_devices(cluster: Up) -> None:
     """devices.md 4.5-4.6: no claim is left of those who went, no device is given twice."""
     space = "gang"
     pods = cluster.workplace(space)
@@ -104,7 +104,7 @@ def test_a_gang_makes_room_for_its_devices(cluster: Up) -> None:
     eventually(lambda: not claims(cluster, space), "no claim left")
 
 
-def test_a_scheduler_that_is_killed_leaves_no_claim_behind(cluster: Up) -> None:
+def test_scheduler_that_is_killed_leaves_no_claim_behind(cluster: Up) -> None:
     """devices.md 4.6: killed while it binds; what began is finished or undone by the next one."""
     space = "killed"
     pods = cluster.workplace(space)
@@ -123,7 +123,7 @@ def test_a_scheduler_that_is_killed_leaves_no_claim_behind(cluster: Up) -> None:
     eventually(lambda: not claims(cluster, space), "no claim left")
 
 
-def test_a_broken_device_loses_its_pod_and_gets_no_other(cluster: Up) -> None:
+def test_broken_device_loses_its_pod_and_gets_no_other(cluster: Up) -> None:
     """devices.md 3.2, 3.4-3.5: the rule says when it is done; who waits gets the device when the rule goes."""
     space = "broken"
     pods = cluster.workplace(space)

@@ -59,7 +59,7 @@ def path_of(manifest: Json) -> str:
 
 
 @pytest.mark.parametrize("file", sorted(path.name for path in FOLDER.glob("*.yaml")))
-def test_the_gang_waits_for_its_last_pod_and_runs(cluster: Up, file: str) -> None:
+def test_gang_waits_for_its_last_pod_and_runs(cluster: Up, file: str) -> None:
     manifests = list(yaml.safe_load_all((FOLDER / file).read_text()))
     # Groups of two kinds have the same name: who has not heard yet that one is gone would take it for the other.
     space = file.removesuffix(".yaml")
@@ -107,7 +107,7 @@ def example() -> Any:
     return module
 
 
-def test_the_example_controller_makes_gangs_of_job_sets_and_leader_worker_sets(cluster: Up) -> None:
+def test_example_controller_makes_gangs_of_job_sets_and_leader_worker_sets(cluster: Up) -> None:
     """Four pods fit. A JobSet of two Jobs of two runs; then a replica of three has to wait as a whole."""
     gangs = example()
     api = cluster.api

@@ -134,7 +134,7 @@ def ours(name: str, **fields: object) -> Json:
 
 
 @pytest.mark.parametrize("election", ELECTION)
-def test_the_api_server_is_killed_and_comes_back(election: str, tmp_path: Path) -> None:
+def test_api_server_is_killed_and_comes_back(election: str, tmp_path: Path) -> None:
     with both(tmp_path, ELECTION[election]) as (server, scheduler):
         api = Api(server.kubeconfig)
         api.create(CLASSES, priority_class("high", 1000))

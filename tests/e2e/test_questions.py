@@ -69,7 +69,7 @@ def ask(cluster: Up, tmp_path: Path) -> Ask:
     return asked
 
 
-def test_the_queue_of_a_cluster(ask: Ask) -> None:
+def test_queue_of_a_cluster(ask: Ask) -> None:
     code, found = ask("queue", "-A")
     assert code == 0
     told = [(one["position"], one["name"], one["pods"], one["priority"], one["why"]) for one in found["items"]]
@@ -77,7 +77,7 @@ def test_the_queue_of_a_cluster(ask: Ask) -> None:
     assert all(one["since"] for one in found["items"])
 
 
-def test_the_capacity_of_a_cluster(ask: Ask, tmp_path: Path) -> None:
+def test_capacity_of_a_cluster(ask: Ask, tmp_path: Path) -> None:
     """Who waits is left out; what runs is in the way, and goes for a higher priority only."""
     shape = tmp_path / "shape.yaml"
     for priority, more in (("high", 0), ("top", 2)):
@@ -89,7 +89,7 @@ def test_the_capacity_of_a_cluster(ask: Ask, tmp_path: Path) -> None:
     assert (found["now"], found["largestGang"]) == (0, 0)
 
 
-def test_the_drains_of_a_cluster(ask: Ask) -> None:
+def test_drains_of_a_cluster(ask: Ask) -> None:
     """The empty node first; the pod of the gang has no controller and is lost, and the gang with it is broken."""
     code, found = ask("drain-plan", "n1", "n3", "--fail-on-pending")
     assert code == 1
@@ -101,7 +101,7 @@ def test_the_drains_of_a_cluster(ask: Ask) -> None:
     assert ask("drain-plan", "n3", "--fail-on-pending")[0] == 0
 
 
-def test_the_history_of_a_cluster(ask: Ask) -> None:
+def test_history_of_a_cluster(ask: Ask) -> None:
     def told() -> list[Json]:
         items: list[Json] = ask("history", "--since", "1h", "-A")[1]["items"]
         return [one for one in items if one["name"] == "train"]

@@ -40,7 +40,7 @@ def database(replicas: int) -> Json:
     }
 
 
-def test_a_stateful_set_with_storage_runs_scales_and_goes(tmp_path: Path) -> None:
+def test_stateful_set_with_storage_runs_scales_and_goes(tmp_path: Path) -> None:
     """scheduling.md 5, VolumeBinding: claims of a class that waits get their volumes with the choice of a node."""
     with up(tmp_path, f"--nodes-file={nodes_file(tmp_path, 'n1', 'n2')}") as cluster:
         api = cluster.api

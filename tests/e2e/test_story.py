@@ -85,7 +85,7 @@ def of_job(cluster: Up, name: str, namespace: str) -> dict[str, Json]:
     return {p["metadata"]["uid"]: p for p in pods if p["metadata"].get("labels", {}).get("job-name") == name}
 
 
-def test_a_gang_makes_exactly_the_room_it_needs(cluster: Up, tmp_path: Path) -> None:
+def test_gang_makes_exactly_the_room_it_needs(cluster: Up, tmp_path: Path) -> None:
     """A low Job on every node of a pool, a gang of eight that needs half of them."""
     user, space = workplace(cluster, "story", tmp_path), "story"
     user.apply(job("filler", 8, cpu="3", selector=pool("a")))
@@ -147,7 +147,7 @@ def test_a_gang_makes_exactly_the_room_it_needs(cluster: Up, tmp_path: Path) -> 
     assert cluster.metric("scheduler_podgroup_preemption_attempts_total") >= 1
 
 
-def test_a_gang_below_its_minimum_waits_and_says_so(cluster: Up, tmp_path: Path) -> None:
+def test_gang_below_its_minimum_waits_and_says_so(cluster: Up, tmp_path: Path) -> None:
     user, space = workplace(cluster, "minimum", tmp_path), "minimum"
     user.apply(pod_group("few", 3), *(pod(f"few-{i}", group="few", selector=pool("b")) for i in range(2)))
 
@@ -161,7 +161,7 @@ def test_a_gang_below_its_minimum_waits_and_says_so(cluster: Up, tmp_path: Path)
     eventually(lambda: cluster.api.runs("few-0", "few-1", namespace=space), "the gang with its new minimum")
 
 
-def test_a_pod_group_deleted_while_it_waits_leaves_nothing_behind(cluster: Up, tmp_path: Path) -> None:
+def test_pod_group_deleted_while_it_waits_leaves_nothing_behind(cluster: Up, tmp_path: Path) -> None:
     user, space = workplace(cluster, "deleted", tmp_path), "deleted"
     members = [pod(f"late-{i}", cpu="3", group="late", selector=pool("c")) for i in range(3)]
     user.apply(pod_group("late", 3), *members)  # three of them do not fit on two nodes

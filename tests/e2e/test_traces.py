@@ -136,14 +136,14 @@ def test_nothing_stale_is_left_when_things_have_settled(session: Up) -> None:
     assert condition(api.group("new") or {}, "DisruptionTarget") == {}
 
 
-def test_a_pod_that_waits_does_not_flood_the_events(session: Up) -> None:
+def test_pod_that_waits_does_not_flood_the_events(session: Up) -> None:
     """observability.md "Events": aggregated as client-go does, one series per pod, reason and message."""
     told = [event for event in session.api.events("FailedScheduling") if event["regarding"]["name"] == "huge"]
     assert len({event["note"] for event in told}) == len(told), "an event again for what was said already"
     assert len(told) <= 5
 
 
-def test_the_log_has_a_line_per_decision_and_no_secret(session: Up) -> None:
+def test_log_has_a_line_per_decision_and_no_secret(session: Up) -> None:
     lines = session.log.read_text().splitlines()
     placed = [line for line in lines if "Decided pod=default/one " in line and "result=scheduled" in line]
     assert len(placed) == 1

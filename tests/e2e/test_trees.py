@@ -172,7 +172,7 @@ class Trees:
         return all("nodeName" not in pods[name]["spec"] for name in names)
 
 
-def test_a_missing_root_is_waited_for(cluster: Up) -> None:
+def test_missing_root_is_waited_for(cluster: Up) -> None:
     """composite.md 6: its pods wait outside, and come in when it appears."""
     trees = Trees(cluster, "late-root", "p")
     trees.make(leaf("prefill", 2, "root"), leaf("decode", 2, "root"))
@@ -185,7 +185,7 @@ def test_a_missing_root_is_waited_for(cluster: Up) -> None:
     trees.is_scheduled("root")
 
 
-def test_a_root_of_two_waits_for_its_second_group(cluster: Up) -> None:
+def test_root_of_two_waits_for_its_second_group(cluster: Up) -> None:
     trees = Trees(cluster, "second-leaf", "p")
     gated = {"type": "compositepodgroup", "queue": "gated"}
     others = cluster.metric("scheduler_pending_entities", **gated)  # of tests before, that are left as they are
@@ -200,7 +200,7 @@ def test_a_root_of_two_waits_for_its_second_group(cluster: Up) -> None:
     trees.is_scheduled("root")
 
 
-def test_a_short_group_keeps_the_tree_waiting_until_its_last_pod(cluster: Up) -> None:
+def test_short_group_keeps_the_tree_waiting_until_its_last_pod(cluster: Up) -> None:
     trees = Trees(cluster, "short-leaf", "p")
     trees.make(composite(least=None), leaf("prefill", 4, "root"))
     names = trees.pods("prefill", 3)
@@ -248,7 +248,7 @@ def test_cousins_in_two_branches(cluster: Up) -> None:
     trees.is_scheduled("root", "left", "right")
 
 
-def test_a_cycle_of_parents_is_told_and_can_be_mended(cluster: Up) -> None:
+def test_cycle_of_parents_is_told_and_can_be_mended(cluster: Up) -> None:
     """composite.md 5, 6: never scheduled, reason Invalid; a parent made anew without the reference is a root."""
     trees = Trees(cluster, "cycle", "r")
     trees.make(composite("root", 1, parent="mid"), composite("mid", 1, parent="root"), leaf("leaf", 1, "mid"))
@@ -288,7 +288,7 @@ def test_groups_of_one_block(cluster: Up) -> None:
     assert racks["one"] | racks["two"] == {"b-one", "b-two"}
 
 
-def test_a_new_node_wakes_the_tree(cluster: Up, tmp_path: Path) -> None:
+def test_new_node_wakes_the_tree(cluster: Up, tmp_path: Path) -> None:
     trees = Trees(cluster, "new-node", "later")
     trees.make(composite(least=2), leaf("one", 2, "root"), leaf("two", 2, "root"))
     names = [*trees.pods("one", 2), *trees.pods("two", 2)]
@@ -304,7 +304,7 @@ def test_a_new_node_wakes_the_tree(cluster: Up, tmp_path: Path) -> None:
     trees.is_scheduled("root")
 
 
-def test_an_all_tree_is_evicted_as_one_and_told_so_on_every_group(cluster: Up) -> None:
+def test_all_tree_is_evicted_as_one_and_told_so_on_every_group(cluster: Up) -> None:
     """composite.md 4: `all` at the root overrides `single` below; DisruptionTarget on every group and pod."""
     trees = Trees(cluster, "victims", "s")
     trees.make(
@@ -338,7 +338,7 @@ def named_as_victims(told: str) -> list[str]:
     return sorted(set(re.findall(r"\blow-\d\b", table)))
 
 
-def test_a_tree_makes_room_as_one(cluster: Up, tmp_path: Path) -> None:
+def test_tree_makes_room_as_one(cluster: Up, tmp_path: Path) -> None:
     """composite.md 4: the root preempts; the condition tells that it waits; `explain` tells the tree."""
     trees = Trees(cluster, "preemptor", "t")
     low = [pod(f"low-{index}", cpu="2", priority="low", selector={"pool": "t"}, stop=STAYS) for index in range(4)]
@@ -370,7 +370,7 @@ def test_a_tree_makes_room_as_one(cluster: Up, tmp_path: Path) -> None:
     assert "Preempted by compositepodgroup preemptor/root" in told
 
 
-def test_a_parent_that_goes_under_a_running_tree(cluster: Up) -> None:
+def test_parent_that_goes_under_a_running_tree(cluster: Up) -> None:
     """What runs goes on; what comes later waits for the parent; it comes back and schedules the rest."""
     trees = Trees(cluster, "orphans", "r")
     trees.make(composite(least=1), leaf("leaf", 1, "root"))
@@ -389,7 +389,7 @@ def test_a_parent_that_goes_under_a_running_tree(cluster: Up) -> None:
     trees.run(*first, *second)
 
 
-def test_a_tree_is_deleted_from_its_leaves_up(cluster: Up) -> None:
+def test_tree_is_deleted_from_its_leaves_up(cluster: Up) -> None:
     """composite.md 1: finalizers; nothing new comes under what is going."""
     trees = Trees(cluster, "deleted", "r")
     trees.make(composite(least=1), composite("mid", 1, parent="root"), leaf("leaf", 1, "mid"))
@@ -409,7 +409,7 @@ BIG = 24
 """Pods of a leaf where a scheduler is killed in the middle."""
 
 
-def test_a_scheduler_that_is_killed_in_the_middle_leaves_no_half_tree(tmp_path: Path) -> None:
+def test_scheduler_that_is_killed_in_the_middle_leaves_no_half_tree(tmp_path: Path) -> None:
     """kill -9 while bindings are written: the one that comes after it goes on, and the whole tree runs."""
     with up(tmp_path, "--nodes=12") as cluster:
         trees = Trees(cluster, "killed", "none")
@@ -426,7 +426,7 @@ def test_a_scheduler_that_is_killed_in_the_middle_leaves_no_half_tree(tmp_path: 
         trees.is_scheduled("root")
 
 
-def test_a_cluster_that_is_killed_in_the_middle_of_a_deletion_keeps_no_orphans(tmp_path: Path) -> None:
+def test_cluster_that_is_killed_in_the_middle_of_a_deletion_keeps_no_orphans(tmp_path: Path) -> None:
     """kill -9 of all of it between the parts of a deletion: after the next start the trees go to the last finalizer."""
     arguments = (f"--nodes-file={fleet(tmp_path)}",)
     data = str(tmp_path / "data")
@@ -457,7 +457,7 @@ def test_a_cluster_that_is_killed_in_the_middle_of_a_deletion_keeps_no_orphans(t
 OFF, ON = "CompositePodGroup=false", "CompositePodGroup=true"
 
 
-def test_the_gate_goes_off_and_on_again(tmp_path: Path) -> None:
+def test_gate_goes_off_and_on_again(tmp_path: Path) -> None:
     """KEP-6012, upgrade and rollback: what is stored stays; without the gate a leaf is flat (composite.md 5)."""
     arguments = (f"--nodes-file={fleet(tmp_path)}",)
     data = str(tmp_path / "data")

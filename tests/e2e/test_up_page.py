@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "up.md"
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-def test_a_day_with_it_can_be_copied(tmp_path: Path) -> None:
+def test_day_with_it_can_be_copied(tmp_path: Path) -> None:
     """Each line succeeds, and the gang has its room. The port is another one: a test has not the machine to itself."""
     section = PAGE.read_text().split("## Example: a gang in a full cluster\n")[1]
     for name, text in re.findall(r"```yaml\n# (\S+\.yaml)\n(.*?)```", section, re.DOTALL):

@@ -118,7 +118,7 @@ def web(version: int) -> Json:
     }
 
 
-def test_a_rolling_replacement_does_not_evict_others_while_its_predecessor_leaves(cluster: Up) -> None:
+def test_rolling_replacement_does_not_evict_others_while_its_predecessor_leaves(cluster: Up) -> None:
     """cost.md 5.6: the new ReplicaSet's pod takes the room of the old one's, though a low pod could be pushed out."""
     space = "rolling"
     path = cluster.workplace(space)
@@ -146,7 +146,7 @@ def test_a_rolling_replacement_does_not_evict_others_while_its_predecessor_leave
     assert api.runs("low", namespace=space)
 
 
-def test_a_delayed_preemptor_says_so_and_evicts_when_the_delay_is_over(cluster: Up) -> None:
+def test_delayed_preemptor_says_so_and_evicts_when_the_delay_is_over(cluster: Up) -> None:
     """cost.md 6.1: not before, by the API's own times; the scheduler wakes it."""
     space = "delayed"
     path = cluster.workplace(space)
@@ -165,7 +165,7 @@ def test_a_delayed_preemptor_says_so_and_evicts_when_the_delay_is_over(cluster: 
     assert when - datetime.fromisoformat(made["metadata"]["creationTimestamp"]) >= timedelta(seconds=4)
 
 
-def test_a_preemptor_with_a_delay_of_five_minutes_says_so_and_touches_nobody(cluster: Up, tmp_path: Path) -> None:
+def test_preemptor_with_a_delay_of_five_minutes_says_so_and_touches_nobody(cluster: Up, tmp_path: Path) -> None:
     space = "patient"
     path = cluster.workplace(space)
     fill(cluster, space, "c", "low1", "low2")
@@ -219,7 +219,7 @@ def _released(kind: str, note: str, event: Json) -> bool:
     return (event["reason"], event["regarding"]["kind"], event["note"]) == ("RoomReleased", kind, note)
 
 
-def test_who_is_about_to_end_is_waited_for(cluster: Up) -> None:
+def test_pod_about_to_end_is_waited_for(cluster: Up) -> None:
     """cost.md 6.3: no pods are evicted, nothing is held, and it runs when the other has ended."""
     space = "ending"
     path = cluster.workplace(space)
@@ -240,7 +240,7 @@ def test_who_is_about_to_end_is_waited_for(cluster: Up) -> None:
     assert cluster.api.runs("low", namespace=space)
 
 
-def test_a_scheduler_that_is_killed_keeps_the_domain_and_evicts_nobody_else(cluster: Up) -> None:
+def test_scheduler_that_is_killed_keeps_the_domain_and_evicts_nobody_else(cluster: Up) -> None:
     """cost.md 5.1, 5.5: kill -9 while the victims of one rack leave; the next one waits for the same rack."""
     space = "killed"
     path = cluster.workplace(space)

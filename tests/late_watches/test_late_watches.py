@@ -23,7 +23,7 @@ from tests.late_watches.sitecustomize import is_late, lagging
         ("all-but-pods", "/apis/scheduling.k8s.io/v1beta1/podgroups", "/api/v1/pods"),
     ],
 )
-def test_what_lags(late: str, lags: str, keeps_up: str) -> None:
+def test_watches_that_lag(late: str, lags: str, keeps_up: str) -> None:
     assert is_late(lags, late)
     assert not is_late(keeps_up, late)
 
@@ -45,8 +45,8 @@ def test_events_come_later_and_in_order_and_all_of_them() -> None:
 
 
 @pytest.mark.parametrize("late", [True, False])
-def test_a_process_that_is_started_with_it_has_it(late: bool) -> None:
-    program = "from reprieve.client import informer, watching; print(informer.watch is watching.watch)"
+def test_process_that_is_started_with_it_has_it(late: bool) -> None:
+    program = "from reprieve.client import informer, watch; print(informer.watch is watch.watch)"
     environment = {key: value for key, value in os.environ.items() if key != "LATE"}
     environment |= {"PYTHONPATH": str(Path(__file__).parent), **({"LATE": "pods"} if late else {})}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)

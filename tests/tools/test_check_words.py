@@ -44,6 +44,10 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
         ("`auth whoami` and `who` are names.\n", []),
         ("Who may set it\n", []),
         ("Users who plan, and pods who wait.\n", ['docs/page.md:1: "who"']),
+        ("a" * 121 + "\n", ["docs/page.md:1: 121 characters; at most 120"]),
+        ("| " + "a" * 121 + " |\n```text\n" + "a" * 121 + "\n```\n", []),
+        ("It fits. What is left of it is\nlost.\n", ['docs/page.md:1: "What is left of it is"']),
+        ("1. Tried is every pod.\n", ['docs/page.md:1: "Tried is"']),
     ],
 )
 def test_words_in_pages(repository: Path, capsys: pytest.CaptureFixture[str], text: str, expected: list[str]) -> None:
@@ -129,10 +133,19 @@ def test_pattern_of_one_folder_does_not_cover_those_below() -> None:
     assert not check.covers(["docs/*.md"], "docs/rules/a.md")
 
 
-def test_the_repository_is_clean() -> None:
+def test_repository_is_clean() -> None:
     checked = subprocess.run(
         [sys.executable, "tools/check_words.py"],
         cwd=Path(__file__).parents[2],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize(("module", "findings"), [("deleting", 1), ("decoding", 0), ("volume_matching", 0)])
+def test_modules_are_named_by_nouns(
+    repository: Path, capsys: pytest.CaptureFixture[str], module: str, findings: int
+) -> None:
+    path = f"packages/reprieve/src/reprieve/{module}.py"
+    write(repository, path, "")
+    assert printed(capsys) == [f"{path}:1: the module `{module}`: a noun for what it holds"] * findings

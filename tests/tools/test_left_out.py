@@ -11,7 +11,7 @@ from conftest import LEFT_OUT, left_out
 from tests.outside import BESIDE, needs
 
 
-def test_what_was_left_out_is_counted_by_what_was_missing() -> None:
+def test_tests_left_out_are_counted_by_missing_data() -> None:
     """Tests skipped for it and examples passed over; a test skipped for another reason is not for want of data."""
     mark: Any = needs(BESIDE / "no" / "such")
     assert mark.mark.args == (True,)

@@ -26,7 +26,7 @@ def measured(*options: str) -> subprocess.CompletedProcess[str]:
         (("--nodes", "1", "--pods", "0", "--gangs", "0", "--victims", "16"), "16 victims in 2 gangs"),
     ],
 )
-def test_what_is_measured_is_named_with_its_figures(options: tuple[str, ...], what: str) -> None:
+def test_measurements_are_named_with_their_figures(options: tuple[str, ...], what: str) -> None:
     found = measured(*options)
     assert found.returncode == 0, found.stderr
     (line,) = found.stdout.splitlines()

@@ -63,7 +63,7 @@ def test_every_mutant_is_one_change_of_code_that_runs(mutate: ModuleType, tmp_pa
         assert "Text that is no code." in mutant.text
 
 
-def test_what_asserts_or_forbids_is_no_place_for_a_fault(mutate: ModuleType, tmp_path: Path) -> None:
+def test_mutants_leave_out_asserts_and_refusals(mutate: ModuleType, tmp_path: Path) -> None:
     """A class that forbids changes, both sides of a `zip`; what a class makes of its fields is one."""
     path = tmp_path / "pairs.py"
     path.write_text("class A(B, frozen=True, omit_defaults=True): ...\nc = dict(zip(a, b, strict=True), d=False)\n")
@@ -71,7 +71,7 @@ def test_what_asserts_or_forbids_is_no_place_for_a_fault(mutate: ModuleType, tmp
     assert {mutant.line for mutant in mutate.mutants(path)} == {1, 2}
 
 
-def test_a_draw_depends_on_the_seed_alone(mutate: ModuleType, tmp_path: Path) -> None:
+def test_draw_depends_on_the_seed_alone(mutate: ModuleType, tmp_path: Path) -> None:
     """The same seed, the same mutants: a rate can be repeated."""
     path = tmp_path / "clip.py"
     path.write_text(SOURCE)
@@ -81,7 +81,7 @@ def test_a_draw_depends_on_the_seed_alone(mutate: ModuleType, tmp_path: Path) ->
     assert all(len(draw) == 4 for draw in draws)
 
 
-def test_a_mutant_knows_which_lines_run_with_it(mutate: ModuleType, tmp_path: Path) -> None:
+def test_mutant_knows_which_lines_run_with_it(mutate: ModuleType, tmp_path: Path) -> None:
     """The head of a compound statement; what no function holds is run by the import."""
     path = tmp_path / "clip.py"
     path.write_text(SOURCE)
@@ -100,7 +100,7 @@ def test_a_mutant_knows_which_lines_run_with_it(mutate: ModuleType, tmp_path: Pa
         ("packages/kube-standin/src/kube_standin/kubelet", "kube-standin/src/kube_standin/kubelet", "controllers"),
     ],
 )
-def test_a_path_is_judged_as_the_area_that_holds_it(mutate: ModuleType, name: str, place: str, holder: str) -> None:
+def test_path_is_judged_as_the_area_that_holds_it(mutate: ModuleType, name: str, place: str, holder: str) -> None:
     """A draw from a file or a folder of the sources."""
     places, tests = mutate.of_area(name)
     assert place in places
@@ -118,13 +118,13 @@ def test_a_path_is_judged_as_the_area_that_holds_it(mutate: ModuleType, name: st
         "packages/reprieve/src/reprieve",
     ],
 )
-def test_what_no_area_holds_is_an_error(mutate: ModuleType, name: str) -> None:
+def test_area_that_does_not_exist_is_an_error(mutate: ModuleType, name: str) -> None:
     """One line that says which there are."""
     with pytest.raises(KeyError):
         mutate.of_area(name)
 
 
-def test_the_quickest_that_can_notice_judge_first(mutate: ModuleType, tmp_path: Path) -> None:
+def test_quickest_that_can_notice_judge_first(mutate: ModuleType, tmp_path: Path) -> None:
     """Those of the area that run its lines; those that start processes only where no other does."""
     path = tmp_path / "clip.py"
     path.write_text(SOURCE)
@@ -142,7 +142,7 @@ def test_the_quickest_that_can_notice_judge_first(mutate: ModuleType, tmp_path: 
     assert found["3  ->  4"][0] == ["a/u.py::quickest", "a/t.py::no", "a/t.py::quick", "a/t.py::slow"]
 
 
-def test_the_quickest_are_asked_where_all_would_take_too_long(mutate: ModuleType, tmp_path: Path) -> None:
+def test_quickest_are_asked_where_all_would_take_too_long(mutate: ModuleType, tmp_path: Path) -> None:
     """How many others there are is told: what they would notice counts as not noticed."""
     path = tmp_path / "clip.py"
     path.write_text(SOURCE)
@@ -157,7 +157,7 @@ def test_the_quickest_are_asked_where_all_would_take_too_long(mutate: ModuleType
     assert mutate.judges(mutant, reached, ("a",), 0.1) == (["a/t.py::quick"], 0.25, 2)
 
 
-def test_what_several_runs_reached_is_one_table(mutate: ModuleType) -> None:
+def test_runs_reach_one_table(mutate: ModuleType) -> None:
     """Tests are counted on."""
     one = {"tests": ["a", "b"], "seconds": [1.0, 2.0], "starts_processes": [1], "lines": {"f": {"3": [0, 1]}}}
     other = {"tests": ["c"], "seconds": [3.0], "starts_processes": [0], "lines": {"f": {"3": [0]}, "g": {"1": [0]}}}
@@ -237,7 +237,7 @@ def test_each_mutant_is_judged(of_line: str, expected: str) -> None:
         ),
     ],
 )
-def test_a_rate_of_nothing_is_an_error(arguments: list[str], expected: str) -> None:
+def test_rate_of_nothing_is_an_error(arguments: list[str], expected: str) -> None:
     """No mutant, or nobody to judge it: that is no figure, and none of them was killed."""
     done = subprocess.run([sys.executable, TOOL, *arguments], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode != 0

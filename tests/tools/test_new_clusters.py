@@ -56,7 +56,7 @@ def ran(folder: Path, *options: str, imports: str = "", code: int = 1) -> str:
     return done.stdout
 
 
-def test_what_fails_is_printed_as_manifests(tmp_path: Path) -> None:
+def test_failing_property_prints_manifests(tmp_path: Path) -> None:
     """And only properties run."""
     told = ran(tmp_path, "--new-clusters", "0.2")
     assert "1 failed, 1 passed, 1 deselected" in told
@@ -79,7 +79,7 @@ def test_without_it_every_run_draws_the_same(tmp_path: Path) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(random_clusters(terminating=False))
-def test_the_manifests_are_the_cluster(tmp_path_factory: pytest.TempPathFactory, cluster: RandomCluster) -> None:
+def test_manifests_are_the_cluster(tmp_path_factory: pytest.TempPathFactory, cluster: RandomCluster) -> None:
     """Planned from what is printed, the same pods are placed and preempted."""
     drawing.drew(cluster.everything)
     case: dict[str, Any] = yaml.safe_load(drawing.last_drawn())

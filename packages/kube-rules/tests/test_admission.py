@@ -55,13 +55,13 @@ def test_priorities(classes: list[PriorityClass], spec: dict[str, Any], expected
     assert (found.priority_class_name, found.priority, found.preemption_policy) == expected
 
 
-def test_an_unknown_class_is_refused() -> None:
+def test_unknown_class_is_refused() -> None:
     with pytest.raises(FieldError, match="no PriorityClass with name nosuch was found") as caught:
         PriorityAdmission([HIGH]).resolve(pod(priorityClassName="nosuch"))
     assert caught.value.path == "spec.priorityClassName"
 
 
-def test_a_priority_that_differs_from_its_class_is_refused() -> None:
+def test_priority_that_differs_from_its_class_is_refused() -> None:
     with pytest.raises(FieldError, match=r"\(5\) must not be provided .* computed 1000 ") as caught:
         PriorityAdmission([HIGH]).resolve(pod(priorityClassName="high", priority=5))
     assert caught.value.path == "spec.priority"
@@ -73,7 +73,7 @@ def test_strict_admission_refuses_another_policy() -> None:
 
 
 @pytest.mark.parametrize("classes", [[], [_class("gone", 7)]])
-def test_what_happens_to_a_class_changes_nothing_that_is_stored(classes: list[PriorityClass]) -> None:
+def test_class_changes_nothing_that_is_stored(classes: list[PriorityClass]) -> None:
     meta = {"name": "p", "uid": "1"}
     stored = msgspec.convert({"metadata": meta, "spec": {"priorityClassName": "gone", "priority": 3}}, Pod)
     assert PriorityAdmission(classes).resolve(stored).spec.priority == 3
@@ -89,7 +89,7 @@ def test_groups_and_templates_are_resolved_too() -> None:
     assert caught.value.path == "spec.podGroupTemplates[1].priorityClassName"
 
 
-def test_a_group_that_says_nothing_about_priority_has_none() -> None:
+def test_group_that_says_nothing_about_priority_has_none() -> None:
     """Unless a class is the default: there is nothing then for its pods to be at odds with (preemption.md 8)."""
     group = msgspec.convert({"spec": {}}, PodGroup)
     assert PriorityAdmission([HIGH]).resolve(group).spec.priority is None
@@ -104,7 +104,7 @@ def test_requests_come_from_limits() -> None:  # recorded: limits only
     assert found.spec.containers[0].resources.requests == {**limits, "cpu": "500m"}
 
 
-def test_a_pod_level_limit_is_the_request_nobody_makes() -> None:
+def test_pod_level_limit_is_the_request_nobody_makes() -> None:
     containers = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
     found = apply_defaults(pod(containers=containers, resources={"limits": {"cpu": "4", "memory": "1Ki"}}))
     assert pod_requests(found) == {"cpu": 1000, "memory": 1024}
@@ -120,11 +120,11 @@ def test_pods_are_completed() -> None:
     assert apply_defaults(found) is found  # defaulting twice changes nothing
 
 
-def test_a_grace_period_of_zero_stays() -> None:
+def test_grace_period_of_zero_stays() -> None:
     assert apply_defaults(pod(terminationGracePeriodSeconds=0)).spec.termination_grace_period_seconds == 0
 
 
-def test_a_node_offers_its_capacity_unless_it_says_otherwise() -> None:
+def test_node_offers_its_capacity_unless_it_says_otherwise() -> None:
     node = msgspec.convert({"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "4"}}}, Node)
     assert apply_defaults(node).status.allocatable == {"cpu": "4"}
     assert apply_defaults(node).namespace == ""

@@ -15,6 +15,7 @@ from kube_rules.admission import (
     PriorityAdmission,
 )
 from kube_rules.errors import FieldError
+from kube_rules.groups import SINGLE
 from kube_rules.objects import (
     CompositePodGroup,
     Node,
@@ -24,7 +25,7 @@ from kube_rules.objects import (
     PriorityClass,
     Workload,
 )
-from kube_rules.typed_defaults import SINGLE, apply_defaults
+from kube_rules.typed_defaults import apply_defaults
 
 
 def of(name: str, value: int, policy: str = "PreemptLowerPriority", default: bool = False) -> PriorityClass:
@@ -70,7 +71,7 @@ def test_priorities_of_groups(
 
 
 @pytest.mark.parametrize("meta", [{"uid": "u"}, {"resourceVersion": "1"}])
-def test_what_is_stored_keeps_its_priority(meta: dict[str, str]) -> None:
+def test_stored_pods_keep_their_priority(meta: dict[str, str]) -> None:
     pod = msgspec.convert({"metadata": meta, "spec": {"priorityClassName": "gone", "priority": 3}}, Pod)
     assert PriorityAdmission([HIGH]).resolve(pod).spec.preemption_policy == "PreemptLowerPriority"
     known = msgspec.convert({"metadata": meta, "spec": {"priorityClassName": "never", "priority": 3}}, Pod)
@@ -80,7 +81,7 @@ def test_what_is_stored_keeps_its_priority(meta: dict[str, str]) -> None:
         PriorityAdmission([HIGH]).resolve(msgspec.convert({"spec": {"priorityClassName": "gone", "priority": 3}}, Pod))
 
 
-def test_what_needs_nothing_comes_back_itself() -> None:
+def test_object_that_needs_nothing_comes_back_itself() -> None:
     pod = msgspec.convert({"spec": {"priority": 3, "preemptionPolicy": "Never"}}, Pod)
     node = Node(metadata=ObjectMeta(name="n"))
     admission = PriorityAdmission([HIGH])
@@ -98,7 +99,7 @@ def test_what_needs_nothing_comes_back_itself() -> None:
         ({"preemptionPolicy": "Never"}, True, False),
     ],
 )
-def test_a_policy_that_differs_from_its_class(spec: dict[str, Any], strict: bool, refused: bool) -> None:
+def test_policy_that_differs_from_its_class(spec: dict[str, Any], strict: bool, refused: bool) -> None:
     admission = PriorityAdmission([HIGH], strict=strict)
     found = msgspec.convert({"spec": spec}, Pod)
     if not refused:
@@ -141,7 +142,7 @@ def test_templates_of_every_level_are_resolved_with_their_path() -> None:
         ("high", "1", 0, True, {PREEMPTION_PRIORITY: "9"}),
     ],
 )
-def test_the_priority_as_a_victim(name: str, number: str | None, priority: int, stored: bool, expected: Any) -> None:
+def test_priority_as_a_victim(name: str, number: str | None, priority: int, stored: bool, expected: Any) -> None:
     """preemption.md 4."""
     annotations = {PREEMPTION_PRIORITY_CLASS: name, PREEMPTION_PRIORITY: number}
     given = {key: text for key, text in annotations.items() if text}
@@ -191,7 +192,7 @@ def test_templates_of_every_level_are_single_unless_they_say_otherwise() -> None
         templates({"podGroupTemplates": [{"name": "a"}], "compositePodGroupTemplates": [{"name": "b"}]}),
     ],
 )
-def test_what_is_complete_comes_back_itself(found: Any) -> None:
+def test_object_that_is_complete_comes_back_itself(found: Any) -> None:
     assert apply_defaults(found) is found
 
 
@@ -228,7 +229,7 @@ def test_limits_are_requests_where_there_are_none(field: str) -> None:
     ],
 )
 @pytest.mark.parametrize("field", ["containers", "initContainers"])
-def test_a_limit_of_the_pod_is_its_request_where_no_container_requests_it(
+def test_limit_of_the_pod_is_its_request_where_no_container_requests_it(
     field: str, limits: dict[str, str], requests: dict[str, str], inner: dict[str, str], expected: dict[str, str]
 ) -> None:
     one = {"name": "c", "resources": {"requests": inner}}
@@ -238,7 +239,7 @@ def test_a_limit_of_the_pod_is_its_request_where_no_container_requests_it(
     assert found.spec.resources.requests == expected
 
 
-def test_an_empty_scheduler_name_is_the_default() -> None:
+def test_empty_scheduler_name_is_the_default() -> None:
     assert apply_defaults(msgspec.convert({"spec": {"schedulerName": ""}}, Pod)).spec.scheduler_name == (
         "default-scheduler"
     )

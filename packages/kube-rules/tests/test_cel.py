@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kube_rules import cel
-from kube_rules.cel import estimating
+from kube_rules.cel import cost_estimate
 
 SELF = {"a": 2, "b": 1, "list": [1, 2, 3], "words": ["x", "yy"], "a-b": 1, "namespace": "n", "f": 1.5, "none": None}
 LIMIT = 10_000_000
@@ -91,7 +91,7 @@ VALUES: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("text", "value"), VALUES, ids=[text for text, _ in VALUES])
-def test_what_expressions_mean(text: str, value: Any) -> None:
+def test_expressions_mean(text: str, value: Any) -> None:
     found, _ = run(text)
     assert found == value
     assert type(found) is type(value)
@@ -118,7 +118,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("text", "fault"), FAULTS)
-def test_what_fails_while_it_runs(text: str, fault: str) -> None:
+def test_expressions_that_fail_while_they_run(text: str, fault: str) -> None:
     with pytest.raises(cel.CelError) as error:
         run(text)
     assert fault in str(error.value)
@@ -151,7 +151,7 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize(("text", "fault"), MALFORMED, ids=[text[:24] for text, _ in MALFORMED])
-def test_what_is_no_expression(text: str, fault: str) -> None:
+def test_text_that_is_no_expression(text: str, fault: str) -> None:
     """Told in one line, and at once: nothing backtracks and nothing recurses without bound."""
     begin = time.process_time()
     with pytest.raises(cel.CelSyntaxError) as error:
@@ -161,7 +161,7 @@ def test_what_is_no_expression(text: str, fault: str) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_the_deepest_that_is_read_also_runs() -> None:
+def test_deepest_that_is_read_also_runs() -> None:
     assert run("(" * 120 + "1" + ")" * 120)[0] == 1
     assert run(" && ".join(["true"] * 3000))[0] is True
     assert run("[" * 60 + "]" * 60)[0] != []
@@ -239,7 +239,7 @@ UNBOUNDED = {
 def test_sizes_carry_through_expressions(text: str, cheap: bool) -> None:
     found = cel.estimated_cost(cel.parse(text), {"self": cel.declared(UNBOUNDED)})
     assert (found <= LIMIT) is cheap
-    assert found <= estimating.MOST
+    assert found <= cost_estimate.MOST
 
 
 DEAR = [
@@ -291,7 +291,7 @@ def test_running_out_is_not_taken_in_by_operators() -> None:
         ]
     ),
 )
-def test_what_runs_costs_no_more_than_was_estimated(items: list[str], text: str) -> None:
+def test_expressions_cost_no_more_than_estimated(items: list[str], text: str) -> None:
     """Otherwise a rule that was accepted for objects of a size could fail for one of them."""
     node = cel.parse(text)
     most = cel.estimated_cost(node, {"self": cel.declared(words(6, 5))})

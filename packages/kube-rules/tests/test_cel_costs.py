@@ -372,7 +372,7 @@ def test_type_value_cost_and_estimate(text: str, kind: str, value: Any, cost: An
         assert cost <= estimate or any(part in text for part in DEARER)
 
 
-def test_a_program_takes_what_it_costs_and_not_less() -> None:
+def test_program_takes_what_it_costs_and_not_less() -> None:
     """Both sides of the limit."""
     program = cel.compiled(cel.parse("self.l.all(v, v != 'x')"), ("self",))
     assert program.evaluate({"self": SELF}, cel.Meter(19)) is True
@@ -380,7 +380,7 @@ def test_a_program_takes_what_it_costs_and_not_less() -> None:
         program.evaluate({"self": SELF}, cel.Meter(18))
 
 
-def test_what_an_optional_holds_counts_with_its_size() -> None:
+def test_optional_counts_with_its_size() -> None:
     """A text out of an optional is as long as it may be, whichever way it is taken out."""
     long = {"type": "object", "properties": {"s": {"type": "string", "maxLength": 1000}}}
     for text in ("self.?s.value()", "self.?s.orValue('')", "optional.none().or(self.?s).value()", "[?self.?s][0]"):

@@ -104,17 +104,17 @@ FORMS: list[tuple[Any, Declared]] = [
 
 
 @pytest.mark.parametrize(("schema", "form"), FORMS, ids=[str(row[0])[:80] for row in FORMS])
-def test_the_form_of_a_schema(schema: Any, form: Declared) -> None:
+def test_form_of_a_schema(schema: Any, form: Declared) -> None:
     assert cel.declared(schema) == form
 
 
-def test_the_root_of_a_resource_has_a_type_and_a_name() -> None:
+def test_root_of_a_resource_has_a_type_and_a_name() -> None:
     spec = {"type": "object", "properties": {"spec": STRING}}
     assert cel.declared(spec, root=True) == Declared("object", 1, 2, None, {"spec": TEXT, **RESOURCE})
     assert cel.declared(spec) == Declared("object", 1, 2, None, {"spec": TEXT})
 
 
-def test_a_schema_is_followed_a_hundred_levels_down() -> None:
+def test_schema_is_followed_a_hundred_levels_down() -> None:
     schema: dict[str, Any] = {"type": "boolean"}
     for _ in range(100):
         schema = {"type": "array", "maxItems": 1, "items": schema}
@@ -236,7 +236,7 @@ def test_devices_are_as_large_as_the_api_lets_them_be(text: str, cost: int) -> N
     assert cel.estimated_cost(device_expressions.parsed(text), variables) == cost
 
 
-def test_an_expression_that_may_cost_more_than_a_million_is_refused() -> None:
+def test_expression_that_may_cost_more_than_a_million_is_refused() -> None:
     """resourceapi.CELSelectorExpressionMaxCost."""
     variables = {"device": device_expressions._DEVICE}
 

@@ -433,7 +433,7 @@ def test_texts_that_are_read_are_bounded(name: str, longest: int, text: str) -> 
         assert cel.LIBRARY[name].run(cel.Meter(10_000), [over[1:].rjust(longest, "0")]) is not None
 
 
-def test_a_value_nested_too_deeply_is_not_written() -> None:
+def test_value_nested_too_deeply_is_not_written() -> None:
     value: Any = 1
     for _ in range(100):
         value = [value]

@@ -112,7 +112,7 @@ TRUE = [
 
 
 @pytest.mark.parametrize("text", TRUE)
-def test_what_functions_give(text: str) -> None:
+def test_functions_return(text: str) -> None:
     assert run(text)[0] is True
 
 
@@ -138,7 +138,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("text", "fault"), FAULTS)
-def test_what_functions_refuse_while_they_run(text: str, fault: str) -> None:
+def test_functions_refuse_while_they_run(text: str, fault: str) -> None:
     program = cel.compiled(cel.parse(text), ())
     with pytest.raises(cel.CelError) as error:
         program.evaluate({}, cel.Meter(LIMIT))
@@ -280,7 +280,7 @@ def test_every_function_has_overloads_and_every_overload_a_function() -> None:
         "self.l.transformMapEntry(i, v, {v: i}).size() < 9 && strings.quote(self.s).size() < 30",
     ],
 )
-def test_what_runs_costs_no_more_than_was_estimated(text: str) -> None:
+def test_expressions_cost_no_more_than_estimated(text: str) -> None:
     """Over values as large as the schema admits."""
     node = cel.parse(text)
     cel.checked_type(node, {"self": FORM})
@@ -296,7 +296,7 @@ DEAR = {"type": "array", "items": {"type": "string"}, "maxItems": 10_000}
 
 
 @pytest.mark.parametrize("text", ["self.sort() == self", "sets.contains(self, self)", "self.distinct() == self"])
-def test_what_grows_with_the_square_of_a_list_is_estimated_so(text: str) -> None:
+def test_quadratic_growth_is_estimated(text: str) -> None:
     assert cel.estimated_cost(cel.parse(text), {"self": cel.declared(DEAR)}) > 10**8
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kube_rules import cel
-from kube_rules.cel.evaluating import escaped, unescaped
+from kube_rules.cel.evaluator import escaped, unescaped
 from kube_rules.cel.syntax import Bind, Call, Fold, Ident, Literal, MakeList, MakeMap, Select
 
 
@@ -119,7 +119,7 @@ TREES = [
 
 
 @pytest.mark.parametrize(("text", "tree"), TREES, ids=[row[0] for row in TREES])
-def test_what_groups_how(text: str, tree: str | None) -> None:
+def test_operators_bind(text: str, tree: str | None) -> None:
     if tree is None:
         with pytest.raises(cel.CelSyntaxError):
             cel.parse(text)
@@ -221,7 +221,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "where"), WRONG, ids=[ascii(row[0]) for row in WRONG])
-def test_what_is_wrong_is_said_with_its_place(text: str, where: str) -> None:
+def test_error_states_its_place(text: str, where: str) -> None:
     with pytest.raises(cel.CelSyntaxError) as caught:
         cel.parse(text)
     assert str(caught.value).endswith(where)
@@ -260,7 +260,7 @@ def test_depth_is_of_one_branch_and_not_of_all() -> None:
         cel.parse(" || ".join([f"({one})"] * 400))
 
 
-def test_an_expression_may_be_so_long() -> None:
+def test_expression_may_be_so_long() -> None:
     assert cel.parse("'" + "x" * 99_998 + "'") == Literal("x" * 99_998)
     with pytest.raises(cel.CelSyntaxError, match="size: 100001, limit 100000"):
         cel.parse("'" + "x" * 99_999 + "'")
@@ -310,5 +310,5 @@ def test_properties_that_are_no_identifiers_are_fields_too(prop: str, field: str
 
 
 @pytest.mark.parametrize("field", ["__other__", "a__b", "__namespace", "namespace__", "__dash"])
-def test_what_stands_for_no_property_stays(field: str) -> None:
+def test_keys_of_no_property_stay(field: str) -> None:
     assert unescaped(field) == field

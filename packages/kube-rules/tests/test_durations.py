@@ -57,8 +57,8 @@ def test_durations_are_read_as_go_writes_them(text: str, seconds: float) -> None
 
 
 @pytest.mark.parametrize("text", ["", "1", "s", "1 s", "1d", "1s ", "--1s", ".s", "1e3s", "٣s", "-", "00"])
-def test_what_is_no_duration_is_named(text: str) -> None:
-    with pytest.raises(ValueError, match="want a duration like 15s or 1m30s") as caught:
+def test_text_that_is_no_duration_is_named(text: str) -> None:
+    with pytest.raises(ValueError, match="expected a duration like 15s or 1m30s") as caught:
         duration(text)
     assert repr(text) in str(caught.value)
 

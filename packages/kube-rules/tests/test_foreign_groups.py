@@ -76,7 +76,7 @@ def condition(kind: str, status: str = "True", **more: Any) -> dict[str, Any]:
         (VC, {"conditions": [condition("Unschedulable")], "phase": "Running"}, [NO]),
     ],
 )  # fmt: skip
-def test_what_a_status_says(version: str, status: Any, expected: list[dict[str, Any]]) -> None:
+def test_status_states(version: str, status: Any, expected: list[dict[str, Any]]) -> None:
     assert up(version, status) == expected
 
 
@@ -103,7 +103,7 @@ def test_what_a_status_says(version: str, status: Any, expected: list[dict[str, 
          'matchExpressions[0].operator: Invalid value: "": not a valid selector operator'),
     ],
 )  # fmt: skip
-def test_the_least_number_of_pods(version: str, spec: Any, expected: Any) -> None:
+def test_least_number_of_pods(version: str, spec: Any, expected: Any) -> None:
     manifest = {"apiVersion": version, "kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec}
     if isinstance(expected, str):
         with pytest.raises(InputError) as caught:
@@ -165,12 +165,12 @@ READY = "tasks in gang are ready to be scheduled"
         ),
     ],
 )  # fmt: skip
-def test_what_is_written_for_a_condition(version: str, given: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_condition_is_written_as(version: str, given: dict[str, Any], expected: dict[str, Any]) -> None:
     assert status_of(version, given) == expected
 
 
 @pytest.mark.parametrize("given", [BOUND, refused("Unschedulable", "no room"), refused("SchedulerError", "x")])
-def test_what_was_written_is_read_as_what_it_was(given: dict[str, Any]) -> None:
+def test_values_written_are_read_as_they_were(given: dict[str, Any]) -> None:
     """So that it is not written again."""
     [found] = up(VC, status_of(VC, given))
     assert (found["status"], found["reason"]) == (given["status"], given["reason"])
@@ -178,7 +178,7 @@ def test_what_was_written_is_read_as_what_it_was(given: dict[str, Any]) -> None:
     assert other["status"] == given["status"]
 
 
-def test_a_group_goes_back_as_it_came() -> None:
+def test_group_goes_back_as_it_came() -> None:
     """But for what nobody here reads."""
     spec = {"minMember": 3, "minTaskMember": {"a": 2}, "queue": "q", "priorityClassName": "high"}
     manifest = {
@@ -207,7 +207,7 @@ def test_a_group_goes_back_as_it_came() -> None:
         (CO, "Scheduled", {}),
     ],
 )
-def test_a_group_that_nobody_has_looked_at_is_accepted(version: str, phase: str, expected: dict[str, str]) -> None:
+def test_group_that_nobody_has_looked_at_is_accepted(version: str, phase: str, expected: dict[str, str]) -> None:
     """workloads.md 4: controllers of Volcano make the pods of a group only then."""
     assert accepted(version, phase) == expected
 
@@ -226,7 +226,7 @@ def test_names_of_groups_in_a_tree_that_is_made(name: str, root: str | None, of:
     assert named_by(name) == of
 
 
-def test_a_name_in_a_tree_is_made_of_its_parts() -> None:
+def test_name_in_a_tree_is_made_of_its_parts() -> None:
     assert (below("g"), below("g", "a"), below("g", "a", "b")) == ("g:", "g:a", "g:a:b")
 
 
@@ -240,7 +240,7 @@ def test_a_name_in_a_tree_is_made_of_its_parts() -> None:
         ({"queue": "q", "networkTopology": {"mode": "hard"}}, 2),
     ],
 )
-def test_what_is_left_aside(own: dict[str, Any], unread: int) -> None:
+def test_foreign_fields_left_unread(own: dict[str, Any], unread: int) -> None:
     """workloads.md 2.2."""
     spec = {"minMember": 1, **own}
     found = decode_object({"apiVersion": VC, "kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec})

@@ -79,7 +79,7 @@ def test_how_many_pods_each_gang_needs(kind: type[GroupOwner], spec: dict[str, A
 
 
 @pytest.mark.parametrize(("text", "asks"), [("true", True), ("True", False), ("false", False), (None, False)])
-def test_a_controller_asks_by_an_annotation(text: str | None, asks: bool) -> None:
+def test_controller_asks_by_an_annotation(text: str | None, asks: bool) -> None:
     annotations = {} if text is None else {"scheduling.reprieve.dev/gang": text}
     assert msgspec.convert({"metadata": {"name": "o", "annotations": annotations}}, Job).asks is asks
 

@@ -49,14 +49,14 @@ SAYS: dict[str, tuple[Pod, str | None]] = {
 
 
 @pytest.mark.parametrize("says", SAYS)
-def test_the_first_source_by_which_a_pod_names_a_group_counts(says: str) -> None:
+def test_first_source_by_which_a_pod_names_a_group_counts(says: str) -> None:
     """workloads.md 1.1."""
     found, expected = SAYS[says]
     assert pod_group_name(found) == expected
 
 
 @pytest.mark.parametrize("name", [row.name for row in SOURCES if row.default])
-def test_a_source_that_is_off_is_not_read(name: str) -> None:
+def test_source_that_is_off_is_not_read(name: str) -> None:
     """workloads.md 1.3: and the next one counts."""
     everything = pod(native="n", labels={**OURS, **COSCHEDULING, **KUEUE}, annotations=VOLCANO)
     found = pod_group_name(everything, GroupSources.switched({name: False}))
@@ -74,7 +74,7 @@ def test_switches_change_what_is_on_by_default_and_refuse_other_names() -> None:
         GroupSources.switched({"vulcano": True})
 
 
-def test_a_pod_that_names_several_groups_is_told_which_counts() -> None:
+def test_pod_that_names_several_groups_is_told_which_counts() -> None:
     """workloads.md 1.5."""
     twice = pod(labels=COSCHEDULING, annotations=VOLCANO)
     assert group_problems(twice, DEFAULT_SOURCES) == [
@@ -85,7 +85,7 @@ def test_a_pod_that_names_several_groups_is_told_which_counts() -> None:
 
 
 @pytest.mark.parametrize("name", ["v:x:9", "v:", "job:j", 'a"b', "a/b", "two\nlines", "Big", "n" * 254])
-def test_an_annotation_that_is_no_name_is_told_and_is_in_no_group_that_is_made(name: str) -> None:
+def test_annotation_that_is_no_name_is_told_and_is_in_no_group_that_is_made(name: str) -> None:
     """workloads.md 1.6."""
     wrong = pod(annotations={"scheduling.k8s.io/group-name": name})
     membership = DEFAULT_SOURCES.membership(wrong)
@@ -98,7 +98,7 @@ def test_an_annotation_that_is_no_name_is_told_and_is_in_no_group_that_is_made(n
 
 
 @pytest.mark.parametrize("count", [None, "", "three", "0", "-1", "2.5", "2147483648", "1" * 5000, "０", "1_0"])
-def test_a_count_that_is_no_number_of_pods_makes_no_group(count: str | None) -> None:
+def test_count_that_is_no_number_of_pods_makes_no_group(count: str | None) -> None:
     """workloads.md 2.4."""
     annotations = {} if count is None else {"kueue.x-k8s.io/pod-group-total-count": count}
     wrong = pod(labels=KUEUE, annotations=annotations)
@@ -111,7 +111,7 @@ def test_a_count_that_is_no_number_of_pods_makes_no_group(count: str | None) -> 
 
 
 @pytest.mark.parametrize(("count", "size"), [("1", 1), ("3", 3), ("+4", 4), ("2147483647", 2147483647)])
-def test_the_count_is_the_size_of_the_group(count: str, size: int) -> None:
+def test_count_is_the_size_of_the_group(count: str, size: int) -> None:
     """workloads.md 2.4."""
     right = pod(labels=KUEUE, annotations={"kueue.x-k8s.io/pod-group-total-count": count})
     membership = DEFAULT_SOURCES.membership(right)
@@ -152,7 +152,7 @@ def test_min_member_is_min_count(version: str, spec: dict[str, Any], minimum: in
 
 @pytest.mark.parametrize("version", [CO, VC])
 @pytest.mark.parametrize("minimum", ["3", -1, True, 2**31, [], 1.5])
-def test_a_min_member_that_is_no_number_of_pods_is_refused_with_its_field(version: str, minimum: Any) -> None:
+def test_min_member_that_is_no_number_of_pods_is_refused_with_its_field(version: str, minimum: Any) -> None:
     """api.md 5.1: the field that the user wrote, not what it becomes."""
     with pytest.raises(InputError) as caught:
         group(version, {"minMember": minimum})
@@ -195,7 +195,7 @@ def test_queue_and_network_topology_of_volcano_are_told_to_be_left_aside() -> No
     assert group_problems(found, GroupSources.switched({"volcano": False})) == []
 
 
-def test_nobody_can_say_what_only_another_api_knows() -> None:
+def test_pod_group_states_nothing_that_another_api_knows() -> None:
     """The key under which it is kept is none of an API's fields."""
     meta = {"name": "g", "namespace": "default"}
     spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
@@ -242,14 +242,14 @@ def test_which_sources_are_on_and_what_they_read() -> None:
 
 
 @pytest.mark.parametrize(("length", "shown"), [(128, "x" * 128), (129, "x" * 128 + "...")])
-def test_a_count_is_quoted_in_an_excerpt(length: int, shown: str) -> None:
+def test_count_is_quoted_in_an_excerpt(length: int, shown: str) -> None:
     annotations = {"kueue.x-k8s.io/pod-group-total-count": "x" * length}
     [problem] = group_problems(pod(labels=KUEUE, annotations=annotations), DEFAULT_SOURCES)
-    assert f'Invalid value: "{shown}": want a number of pods from 1 to 2147483647' in problem
+    assert f'Invalid value: "{shown}": expected a number of pods from 1 to 2147483647' in problem
 
 
 @pytest.mark.parametrize("name", ["a" * 253, "a.b-c", "0"])
-def test_an_annotation_that_is_a_name_counts(name: str) -> None:
+def test_annotation_that_is_a_name_counts(name: str) -> None:
     """workloads.md 1.6."""
     assert pod_group_name(pod(annotations={"scheduling.k8s.io/group-name": name})) == name
 
@@ -257,12 +257,12 @@ def test_an_annotation_that_is_a_name_counts(name: str) -> None:
 @pytest.mark.parametrize(
     ("first", "second", "expected"), [("", "b", "b"), ("a", "", "a"), ("", "", None), ("Big", "b", '"Big"')]
 )
-def test_the_first_annotation_that_says_something_counts(first: str, second: str, expected: str | None) -> None:
+def test_first_annotation_that_says_something_counts(first: str, second: str, expected: str | None) -> None:
     annotations = {"scheduling.k8s.io/group-name": first, "scheduling.volcano.sh/group-name": second}
     assert pod_group_name(pod(annotations=annotations)) == expected
 
 
-def test_an_annotation_that_is_no_name_is_quoted_in_one_short_line() -> None:
+def test_annotation_that_is_no_name_is_quoted_in_one_short_line() -> None:
     """workloads.md 1.6: 64 characters, its start and its end."""
     for length, quoted in ((64, 64), (65, 64), (300, 64)):
         found = pod_group_name(pod(annotations={"scheduling.k8s.io/group-name": "A" * length}))

@@ -43,7 +43,7 @@ def test_lists_are_read_as_upstream_does(text: str, expected: set[int]) -> None:
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.sets(INDEXES), st.sets(INDEXES), st.lists(INDEXES))
-def test_it_is_a_set(first: set[int], second: set[int], added: list[int]) -> None:
+def test_indexes_are_a_set(first: set[int], second: set[int], added: list[int]) -> None:
     """Two lists read together and what is added: the same as the plain set, and its text reads back."""
     indexes = JobIndexes(31, ",".join(map(str, first)), ",".join(map(str, second)))
     plain = first | second

@@ -73,7 +73,7 @@ def parts(*lengths: int) -> str:
         ("key", "a/b/c", ("a qualified name must consist",)),
     ],
 )
-def test_what_is_said_of_a_text(check: str, text: str, messages: tuple[str, ...]) -> None:
+def test_messages_of_a_text(check: str, text: str, messages: tuple[str, ...]) -> None:
     found: Messages = CHECKS[check](text)
     assert len(found) == len(messages)
     for said, expected in zip(found, messages, strict=True):

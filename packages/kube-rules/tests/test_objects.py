@@ -67,6 +67,7 @@ CLUSTER_SCOPED = {
     "PersistentVolume",
     "PriorityClass",
     "ResourceSlice",
+    "RuntimeClass",
     "StorageClass",
     "VolumeAttachment",
 }
@@ -86,6 +87,7 @@ DEFAULTS: dict[tuple[str, str], Any] = {
     ("PersistentVolumeSpec", "volume_mode"): "Filesystem",
     ("PodSpec", "restart_policy"): "Always",
     ("PodSpec", "scheduler_name"): "default-scheduler",
+    ("PodSpec", "termination_grace_period_seconds"): 30,
     ("PodStatus", "phase"): "Pending",
     ("PriorityClass", "preemption_policy"): "PreemptLowerPriority",
     ("RBDVolume", "pool"): "rbd",
@@ -129,7 +131,7 @@ def test_empty_maps_are_one_and_cannot_be_filled() -> None:
     ("metadata", "key"),
     [({"name": "a", "namespace": "n"}, "n/a"), ({"name": "a"}, "a"), ({}, "")],
 )
-def test_an_object_is_named_by_namespace_and_name(metadata: dict[str, str], key: str) -> None:
+def test_object_is_named_by_namespace_and_name(metadata: dict[str, str], key: str) -> None:
     found = msgspec.convert({"metadata": metadata}, KINDS[0])
     assert (found.key, found.name, found.namespace) == (
         key,
@@ -150,13 +152,13 @@ def test_an_object_is_named_by_namespace_and_name(metadata: dict[str, str], key:
         ({"schedulingConstraints": {"topology": [{"key": "rack"}]}}, None, False, "rack"),
     ],
 )
-def test_what_a_group_asks_for(spec: dict[str, Any], least: int | None, together: bool, key: str | None) -> None:
+def test_group_asks_for(spec: dict[str, Any], least: int | None, together: bool, key: str | None) -> None:
     found = msgspec.convert({"spec": spec}, PodGroup)
     assert (found.min_count, found.disrupts_all, found.topology_key) == (least, together, key)
 
 
 @pytest.mark.parametrize(("policy", "least"), [({}, None), ({"basic": {}}, None), ({"gang": {"minGroupCount": 2}}, 2)])
-def test_what_a_group_of_groups_asks_for(policy: dict[str, Any], least: int | None) -> None:
+def test_group_of_groups_asks_for(policy: dict[str, Any], least: int | None) -> None:
     found = msgspec.convert({"spec": {"schedulingPolicy": policy}}, CompositePodGroup)
     assert found.min_group_count == least
 
@@ -186,5 +188,5 @@ def test_which_devices_a_taint_is_for(selector: dict[str, str] | None, pool: boo
 @pytest.mark.parametrize(
     ("name", "parts"), [("a", ("driver", "a")), ("d.com/a", ("d.com", "a")), ("d/a/b", ("d", "a/b")), ("/a", ("", "a"))]
 )
-def test_the_driver_is_the_domain_of_names_without_one(name: str, parts: tuple[str, str]) -> None:
+def test_driver_is_the_domain_of_names_without_one(name: str, parts: tuple[str, str]) -> None:
     assert split_name(name, "driver") == parts

@@ -38,7 +38,7 @@ CLEAN: list[tuple[str, str, Json]] = [
 
 @pytest.mark.parametrize("as_json", [False, True])
 @pytest.mark.parametrize(("version", "kind", "manifest"), CLEAN)
-def test_the_quick_walk_is_enough_for_what_is_clean(
+def test_quick_walk_is_enough_for_what_is_clean(
     version: str, kind: str, manifest: Json, as_json: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cluster of 100,000 pods costs a second and not minutes; a second object costs no second compilation."""
@@ -75,7 +75,7 @@ def test_the_quick_walk_is_enough_for_what_is_clean(
         ("reprieve.dev/v1alpha1", "Scenario", {"status": {}}, (("status",), "")),
     ],
 )  # fmt: skip
-def test_what_is_found_and_what_was_meant(
+def test_unknown_field_and_what_was_meant(
     version: str, kind: str, manifest: Json, found: tuple[Any, str], as_json: bool
 ) -> None:
     """A name that is like it at its place, else the same name up to two levels deeper."""
@@ -121,7 +121,7 @@ def test_values_of_a_wrong_type_are_left_to_decoding(spec: Json) -> None:
 
 
 @pytest.mark.parametrize(("number", "found"), [(999, 999), (1000, 1000), (1001, 1000), (3000, 1000)])
-def test_of_many_findings_a_thousand_are_named(number: int, found: int) -> None:
+def test_findings_are_named_up_to_a_thousand(number: int, found: int) -> None:
     manifest = {"spec": {"containers": [{"x": 1}] * number}}
     assert len(PackedSchemas().unknown_fields("v1", "Pod", manifest)) == found
 

@@ -20,7 +20,7 @@ from kube_rules.patterns import MAX_LENGTH, MAX_NESTING, PatternError, pattern
         ("é", "^.$", True),
     ],
 )
-def test_what_is_found(text: str, given: str, found: bool) -> None:
+def test_kinds_found(text: str, given: str, found: bool) -> None:
     assert pattern(given).found_in(text) is found
 
 
@@ -30,7 +30,7 @@ def test_everything_that_is_found_with_what_is_left_then() -> None:
     assert [found for found, _ in pattern("(a)(b)").all_in("abab")] == ["ab", "ab"]
 
 
-def test_a_search_costs_its_program_times_the_text() -> None:
+def test_search_costs_its_program_times_the_text() -> None:
     found = pattern("abc")
     assert found.cost("") == 16 * found.size
     assert found.cost("x" * 10) == 26 * found.size
@@ -49,7 +49,7 @@ def test_a_search_costs_its_program_times_the_text() -> None:
         ("((a{100}){100}){100}", "error parsing regexp: "),
     ],
 )
-def test_what_is_no_pattern(given: str, why: str) -> None:
+def test_text_that_is_no_pattern(given: str, why: str) -> None:
     for _ in range(2):  # an error is remembered too
         with pytest.raises(PatternError) as caught:
             pattern(given)

@@ -189,7 +189,7 @@ def test_text_as_an_api_server_writes_it(text: str, written: str) -> None:
         (10**33, "DecimalExponent", "1e24"),
     ],
 )
-def test_an_amount_is_written_without_a_fraction(nano: int, form: str, text: str) -> None:
+def test_amount_is_written_without_a_fraction(nano: int, form: str, text: str) -> None:
     """The largest suffix that keeps it exact."""
     assert format_quantity(nano, form) == text
 
@@ -267,5 +267,5 @@ def test_amounts_round_away_from_zero_within_int64(nano: int, milli: int, ones: 
         ("0.0009765625Ki", "BinarySI"),  # one
     ],
 )
-def test_the_format_of_a_quantity(text: str, form: str) -> None:
+def test_format_of_a_quantity(text: str, form: str) -> None:
     assert parse(text).format == form

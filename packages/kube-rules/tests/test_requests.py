@@ -88,7 +88,7 @@ def test_pod_requests(spec: dict[str, Any], expected: dict[str, int]) -> None:
         ),
     ],
 )
-def test_a_pod_resized_in_place(status: dict[str, Any], expected: int) -> None:
+def test_pod_resized_in_place(status: dict[str, Any], expected: int) -> None:
     assert pod_requests(pod({"containers": [container(cpu="2")]}, status)) == {"cpu": expected}
 
 
@@ -111,7 +111,7 @@ def test_requests_scoring_assumes(spec: dict[str, Any], expected: tuple[int, int
     assert pod_nonzero_requests(pod(spec)) == expected
 
 
-def test_a_node_offers_integers() -> None:
+def test_node_offers_integers() -> None:
     offered = resource_list({"cpu": "3920m", "memory": "1Ki", "pods": 110, "nvidia.com/gpu": "0"})
     assert offered == {"cpu": 3920, "memory": 1024, "pods": 110, "nvidia.com/gpu": 0}
 

@@ -51,7 +51,7 @@ OTHER = {"conditions": [{"type": "PodReadyToStart", "reason": "Infeasible"}]}
         ({"containerStatuses": [{"name": "other", "allocatedResources": {"cpu": "9"}}]}, 2000),
     ],
 )
-def test_a_container_takes_the_most_of_what_it_asks_for_has_and_was_given(reported: Any, cpu: int) -> None:
+def test_container_takes_the_most_of_what_it_asks_for_has_and_was_given(reported: Any, cpu: int) -> None:
     """KEP-1287: an infeasible resize asks for nothing."""
     found = pod_requests(pod({"containers": [container(cpu="2")]}, reported))
     assert found == ({"cpu": cpu} if cpu else {})
@@ -120,7 +120,7 @@ def test_init_containers_that_keep_running_add_up(inits: list[tuple[str, str, st
         ({"containers": [container()], "resources": {"limits": {"cpu": "1"}}}, (100, 200 * MIB)),
     ],
 )
-def test_what_scoring_assumes_of_who_says_nothing(spec: dict[str, Any], expected: tuple[int, int]) -> None:
+def test_scoring_requests_of_pods_without_requests(spec: dict[str, Any], expected: tuple[int, int]) -> None:
     """schedutil.GetNonzeroRequests: 100m and 200Mi."""
     assert pod_nonzero_requests(pod(spec)) == expected
 

@@ -75,7 +75,7 @@ def test_daylight_saving_skips_an_hour_and_repeats_one(text: str, after: str, ex
         ("@every x", 'failed to parse duration @every x: time: invalid duration "x"'),
     ],
 )
-def test_a_text_that_is_no_schedule_is_refused(text: str, message: str) -> None:
+def test_text_that_is_no_schedule_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message) + "$"):
         Schedule.parse(text)
 
@@ -88,7 +88,7 @@ FIELD = st.sampled_from(["*", "*/2", "1", "1,5", "2-4"])
     st.integers(0, 3_000_000),
     st.sampled_from(["UTC", "America/New_York"]),
 )
-def test_the_next_time_is_the_first_that_fits(fields: tuple[str, ...], minutes: int, zone: str) -> None:
+def test_next_time_is_the_first_that_fits(fields: tuple[str, ...], minutes: int, zone: str) -> None:
     """No minute between the given time and the next one fits; checked minute by minute over two hours."""
     schedule = Schedule.parse(" ".join(fields))
     after = datetime.fromisoformat("2024-01-01T00:00:00Z") + timedelta(minutes=minutes)

@@ -96,7 +96,7 @@ REQUIREMENTS = st.one_of(
 
 
 @given(st.lists(REQUIREMENTS), st.dictionaries(WORDS, st.one_of(WORDS, st.integers(-99, 99).map(str))))
-def test_a_selector_survives_being_written_and_read(found: list[Requirement], labels: dict[str, str]) -> None:
+def test_selector_survives_being_written_and_read(found: list[Requirement], labels: dict[str, str]) -> None:
     selector = Selector(tuple(found))
     assert parse_label_selector(str(selector)).matches(labels) == selector.matches(labels)
 
@@ -116,7 +116,7 @@ NUMBERS = st.sampled_from(["1", "2", "-3", "x", str(2**63 - 1), str(-(2**63)), "
     ),
     st.dictionaries(st.sampled_from(["a", "b", "c", "d", "e"]), NUMBERS),
 )
-def test_a_compiled_selector_matches_what_the_selector_does(found: list[Requirement], labels: dict[str, str]) -> None:
+def test_compiled_selector_matches_what_the_selector_does(found: list[Requirement], labels: dict[str, str]) -> None:
     selector = Selector(tuple(found))
     assert LabelMatcher(selector)(labels) is selector.matches(labels)
     assert not LabelMatcher(NOTHING)(labels)
@@ -139,7 +139,7 @@ class CountedLabels(dict[str, str]):
 @pytest.mark.parametrize(
     "term", ["a{}=b", "a{}!=b", "!a{}", "a{}", "a{} in (b,c)", "a{} notin (b,c)", "a{}>1", "l0,l0 notin (v{})"]
 )
-def test_a_compiled_selector_takes_as_long_as_the_labels_are_many(term: str) -> None:
+def test_compiled_selector_takes_as_long_as_the_labels_are_many(term: str) -> None:
     """interfaces.md 5.7: not as the terms are."""
     selector = parse_label_selector(",".join(term.format(number) for number in range(MAX_TERMS // 2)))
     labels = CountedLabels({f"l{number}": "v" for number in range(5)})
@@ -158,7 +158,7 @@ def test_a_compiled_selector_takes_as_long_as_the_labels_are_many(term: str) -> 
         (",".join(["a in (b,c)"] * 501), ""),
     ],
 )
-def test_the_terms_of_a_selector_are_bounded(text: str, problem: str) -> None:
+def test_terms_of_a_selector_are_bounded(text: str, problem: str) -> None:
     """interfaces.md 5.7."""
     if not problem:
         parse_label_selector(text)
@@ -167,7 +167,7 @@ def test_the_terms_of_a_selector_are_bounded(text: str, problem: str) -> None:
         parse_label_selector(text)
 
 
-def test_the_terms_of_a_field_selector_are_bounded() -> None:
+def test_terms_of_a_field_selector_are_bounded() -> None:
     assert len(parse_field_selector(",".join(["a=b"] * MAX_TERMS)).requirements) == MAX_TERMS
     with pytest.raises(SelectorError, match="more than 1000 requirements"):
         parse_field_selector(",".join(["a=b"] * (MAX_TERMS + 1)))
@@ -176,7 +176,7 @@ def test_the_terms_of_a_field_selector_are_bounded() -> None:
 @pytest.mark.parametrize(
     "text", ["x" * 60_000, "=" * 60_000, "a=" + "\\x" * 30_000, "a=" + "b=" * 30_000, "x y" * 20_000]
 )
-def test_a_refused_selector_is_quoted_in_excerpts(text: str) -> None:
+def test_refused_selector_is_quoted_in_excerpts(text: str) -> None:
     for parse in (parse_label_selector, parse_field_selector):
         with pytest.raises(SelectorError) as refused:
             parse(text)
@@ -189,7 +189,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         assert parse_label_selector(text).matches({"a": "b"}) in (True, False)
 
 
-def test_an_absent_selector_matches_nothing_and_an_empty_one_everything() -> None:
+def test_absent_selector_matches_nothing_and_an_empty_one_everything() -> None:
     assert not compile_label_selector(None).matches({})
     assert compile_label_selector(LabelSelector()).matches({"a": "b"})
     assert compile_label_selector(LabelSelector()).everything
@@ -209,7 +209,7 @@ def test_match_labels_and_expressions_all_hold() -> None:
     assert [requirement.key for requirement in selector.requirements] == ["app", "tier"]
 
 
-def test_an_unknown_operator_is_refused() -> None:
+def test_unknown_operator_is_refused() -> None:
     broken = LabelSelector(match_expressions=(LabelSelectorRequirement(key="a", operator="Gt", values=("1",)),))
     with pytest.raises(SelectorError):
         compile_label_selector(broken)
@@ -322,7 +322,7 @@ OPERATORS = [
 
 
 @pytest.mark.parametrize(("operator", "values", "holds"), OPERATORS)
-def test_what_each_operator_holds_for(operator: str, values: tuple[str, ...], holds: str) -> None:
+def test_operators_hold_for(operator: str, values: tuple[str, ...], holds: str) -> None:
     """labels.Requirement.Matches: `NotIn` also holds without the key, `Gt` and `Lt` only between integers."""
     requirement = Requirement("k", operator, values)
     expected = [mark != "-" for mark in holds.replace(" ", "")]
@@ -348,7 +348,7 @@ def test_selectors_are_written_in_one_way(text: str, written: str) -> None:
     assert str(parse_label_selector(text)) == written
 
 
-def test_the_selector_of_nothing() -> None:
+def test_selector_of_nothing() -> None:
     nothing = compile_label_selector(None)
     assert str(nothing) == "<none>"
     assert nothing.nothing
@@ -408,7 +408,7 @@ MANIFEST = {"a": {"b": "c", "n": None, "t": True, "f": False, "i": 7, "l": []}, 
     ("path", "value"),
     [("a.b", "c"), ("a.n", ""), ("a.t", "true"), ("a.f", "false"), ("a.i", "7"), ("a.x", ""), ("s.x", ""), ("s", "x")],
 )
-def test_the_text_of_a_field(path: str, value: str) -> None:
+def test_text_of_a_field(path: str, value: str) -> None:
     assert field_value(MANIFEST, path) == value
 
 

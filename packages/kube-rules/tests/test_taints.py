@@ -41,6 +41,6 @@ def test_tolerations(key: str, operator: str, value: str, effect: str, covered: 
 
 
 @pytest.mark.parametrize("operator", ["Lt", "Gt"])
-def test_a_taint_that_is_no_number_is_not_compared(operator: str) -> None:
+def test_taint_that_is_no_number_is_not_compared(operator: str) -> None:
     assert not covers("k", operator, "0", "", ("k", "x", "NoSchedule"))
     assert not covers("k", operator, "0", "", ("k", "", "NoSchedule"))

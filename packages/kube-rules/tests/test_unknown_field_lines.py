@@ -65,7 +65,7 @@ m: 1
         (("nowhere",), 1),
     ],
 )
-def test_the_line_of_a_path(path: Path, line: int) -> None:
+def test_line_of_a_path(path: Path, line: int) -> None:
     for text in (TEXT, "---\n" + TEXT):
         [one] = located([found(path)], text)
         extra = 0 if text == TEXT or path == ("nowhere",) else 1
@@ -99,7 +99,7 @@ def test_where_in_its_document_an_object_is_counts() -> None:
     assert one.path == ("c",)
 
 
-def test_of_findings_that_are_alike_the_first_is_looked_up() -> None:
+def test_equal_findings_are_looked_up_once() -> None:
     """The same misspelling stands in every object of a generated input."""
     text = "\n".join(f"a{number}: 1" for number in range(300)) + "\nlist:\n- x: 1\n- x: 1\n"
     alike = located([found(("list", 0, "x")), found(("list", 1, "x"))], text)
@@ -111,7 +111,7 @@ def test_of_findings_that_are_alike_the_first_is_looked_up() -> None:
     assert {one.origin.line for one in many[MOST_LOCATED:]} == {1}
 
 
-def test_a_document_of_more_than_a_megabyte_is_not_looked_through() -> None:
+def test_document_of_more_than_a_megabyte_is_not_looked_through() -> None:
     small = "a: 1\nb: 1\nc: '" + "x" * (1024 * 1024 - 15) + "'"
     assert len(small) == 1024 * 1024
     assert located([found(("b",))], small)[0].origin.line == 2
@@ -132,7 +132,7 @@ def test_a_document_of_more_than_a_megabyte_is_not_looked_through() -> None:
         (("x" * 129, "a"), "x" * 128 + "....a"),
     ],
 )
-def test_a_path_is_written_as_an_api_server_does(path: Path, text: str) -> None:
+def test_path_is_written_as_an_api_server_does(path: Path, text: str) -> None:
     assert path_text(path) == text
 
 
@@ -146,11 +146,11 @@ def test_a_path_is_written_as_an_api_server_does(path: Path, text: str) -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_finding_is_one_line(each: UnknownField, text: str) -> None:
+def test_finding_is_one_line(each: UnknownField, text: str) -> None:
     assert str(each) == text
 
 
-def test_what_tells_misspellings_apart_is_the_kind_and_the_path_without_indices() -> None:
+def test_misspellings_differ_by_kind_and_path_without_indices() -> None:
     assert found(("a", 0, "b", 1)).shape == found(("a", 7, "b", 2), subject='Pod "q"').shape == ("Pod", "a.b")
 
 
@@ -170,7 +170,7 @@ def test_what_tells_misspellings_apart_is_the_kind_and_the_path_without_indices(
         ("a", [], ""),
     ],
 )
-def test_the_nearest_of_the_known_names(name: str, known: list[str], meant: str) -> None:
+def test_nearest_of_the_known_names(name: str, known: list[str], meant: str) -> None:
     assert nearest(name, known) == meant
 
 

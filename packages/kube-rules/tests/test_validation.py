@@ -205,7 +205,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("manifest", "message"), BROKEN, ids=[f"{i}" for i in range(len(BROKEN))])
-def test_one_clear_error(manifest: dict[str, Any], message: str) -> None:
+def test_validation_gives_one_clear_error(manifest: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as caught:
         decode_object(manifest, Origin("f.yaml", 3))
     text = str(caught.value)
@@ -236,7 +236,7 @@ def test_one_clear_error(manifest: dict[str, Any], message: str) -> None:
         device_class("example.com/gpu"),
     ],
 )
-def test_what_an_api_server_accepts(manifest: dict[str, Any]) -> None:
+def test_validation_accepts_what_an_api_server_accepts(manifest: dict[str, Any]) -> None:
     found = decode_object(manifest)
     assert manifest["kind"] == found.KIND
     assert found.name == manifest["metadata"]["name"]

@@ -252,7 +252,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 @pytest.mark.parametrize(
     ("taken", "refused", "message"), CASES, ids=[f"{n}: {case[2][:50]}" for n, case in enumerate(CASES)]
 )
-def test_the_last_that_is_taken_and_the_first_that_is_not(
+def test_last_that_is_taken_and_the_first_that_is_not(
     taken: dict[str, Any], refused: dict[str, Any], message: str
 ) -> None:
     decode_object(taken)

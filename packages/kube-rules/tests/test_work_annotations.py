@@ -35,7 +35,7 @@ def _said(**values: str) -> dict[str, str]:
         (_said(minimum_runtime="soon", restart_cost="1m"), WorkTerms(restart_cost=60.0)),
     ],
 )
-def test_what_is_said_is_read(annotations: dict[str, str], terms: WorkTerms) -> None:
+def test_work_annotations_are_read(annotations: dict[str, str], terms: WorkTerms) -> None:
     """cost.md 2.1."""
     assert work_terms(annotations) == terms
 
@@ -43,20 +43,23 @@ def test_what_is_said_is_read(annotations: dict[str, str], terms: WorkTerms) -> 
 @pytest.mark.parametrize(
     ("values", "why"),
     [
-        (_said(last_checkpoint="yesterday"), 'last-checkpoint]: Invalid value: "yesterday": want a time as RFC 3339'),
-        (_said(last_checkpoint="2026-01-31T12:00:00"), "want a time as RFC 3339"),
-        (_said(last_checkpoint=""), 'Invalid value: "": want a time'),
+        (
+            _said(last_checkpoint="yesterday"),
+            'last-checkpoint]: Invalid value: "yesterday": expected a time as RFC 3339',
+        ),
+        (_said(last_checkpoint="2026-01-31T12:00:00"), "expected a time as RFC 3339"),
+        (_said(last_checkpoint=""), 'Invalid value: "": expected a time'),
         (_said(checkpoint_interval="0s"), "an interval must be longer than 0"),
         (_said(minimum_runtime="-5m"), 'minimum-runtime]: Invalid value: "-5m": a duration must not be negative'),
-        (_said(minimum_runtime="10"), 'Invalid value: "10": want a duration such as 90s or 1h30m'),
+        (_said(minimum_runtime="10"), 'Invalid value: "10": expected a duration such as 90s or 1h30m'),
         (_said(minimum_runtime="9" * 30 + "h"), "at most ten years"),
         (_said(restart_cost="1" * 5000), "at most ten years"),
-        (_said(below_minimum="whole"), 'below-minimum]: Invalid value: "whole": want Whole'),
+        (_said(below_minimum="whole"), 'below-minimum]: Invalid value: "whole": expected Whole'),
         (_said(minimun_runtime="5m"), 'not known, did you mean "scheduling.reprieve.dev/minimum-runtime"?'),
         (_said(pdb_policy="Respect"), "pdb-policy]: counts on a PriorityClass only"),
     ],
 )
-def test_a_wrong_value_is_told_with_its_field_and_ignored(values: dict[str, str], why: str) -> None:
+def test_wrong_value_is_told_with_its_field_and_ignored(values: dict[str, str], why: str) -> None:
     """cost.md 2.2."""
     for kind in (Pod, PodGroup):
         (problem,) = annotation_problems(kind(metadata=ObjectMeta(name="a", annotations=values)))
@@ -73,19 +76,20 @@ def test_annotations_that_are_right_or_not_ours_are_no_problem() -> None:
     assert not annotation_problems(Node(metadata=ObjectMeta(name="a", annotations=_said(minimum_runtime="?"))))
 
 
-def test_a_class_says_defaults_and_what_its_preemptors_may() -> None:
+def test_class_says_defaults_and_what_its_preemptors_may() -> None:
     """cost.md 2.3."""
     annotations = _said(minimum_runtime="1h", pdb_policy="Respect", may_break_minimum_runtime="true")
     assert class_terms(annotations) == ClassTerms(WorkTerms(minimum_runtime=3600.0), True, True)
     assert class_terms(_said(pdb_policy="BestEffort", may_break_minimum_runtime="false")) == ClassTerms()
     wrong = PriorityClass(value=1, metadata=ObjectMeta(name="a", annotations=_said(pdb_policy="respect")))
     assert annotation_problems(wrong) == [
-        'metadata.annotations[scheduling.reprieve.dev/pdb-policy]: Invalid value: "respect": want BestEffort or Respect'
+        'metadata.annotations[scheduling.reprieve.dev/pdb-policy]: Invalid value: "respect": '
+        "expected BestEffort or Respect"
     ]
     assert class_terms(wrong.metadata.annotations) == ClassTerms()
 
 
-def test_the_nearest_counts_each_by_itself() -> None:
+def test_nearest_counts_each_by_itself() -> None:
     """cost.md 2.1: the pod's before its group's before its class's."""
     own, group = WorkTerms(minimum_runtime=0.0), WorkTerms(minimum_runtime=60.0, restart_cost=5.0)
     assert own.over(group) == WorkTerms(minimum_runtime=0.0, restart_cost=5.0)
@@ -108,7 +112,7 @@ TEN_YEARS = 10 * 366 * 24 * 3600
         (_said(restart_cost="0" * 63 + "s"), None),
         (_said(restart_cost="0" * 64 + "s"), "a duration is at most ten years"),
         (_said(expected_end="9999-12-31T23:59:59Z"), None),
-        (_said(expected_end="2026-01-31"), "want a time as RFC 3339"),
+        (_said(expected_end="2026-01-31"), "expected a time as RFC 3339"),
     ],
 )
 def test_both_sides_of_what_may_be_said(values: dict[str, str], why: str | None) -> None:
@@ -128,7 +132,7 @@ def test_problems_quote_excerpts() -> None:
 
 
 @pytest.mark.parametrize("kind", [Pod, PodGroup, CompositePodGroup])
-def test_what_counts_on_a_class_only_is_told_elsewhere(kind: type[Pod | PodGroup | CompositePodGroup]) -> None:
+def test_annotation_that_counts_on_a_class_only(kind: type[Pod | PodGroup | CompositePodGroup]) -> None:
     values = _said(pdb_policy="Respect", may_break_minimum_runtime="true", qqqqqqqq="x")
     pdb, may, other = annotation_problems(kind(metadata=ObjectMeta(name="a", annotations=values)))
     assert pdb.endswith("pdb-policy]: counts on a PriorityClass only")
@@ -139,7 +143,7 @@ def test_what_counts_on_a_class_only_is_told_elsewhere(kind: type[Pod | PodGroup
 
 
 @pytest.mark.parametrize(("seconds", "deadline"), [(None, None), (0, 0.0), (60, 60.0)])
-def test_a_pod_says_for_how_long_it_may_run(seconds: int | None, deadline: float | None) -> None:
+def test_pod_says_for_how_long_it_may_run(seconds: int | None, deadline: float | None) -> None:
     meta = ObjectMeta(name="a", annotations=_said(restart_cost="1m"))
     found = work_terms_of(Pod(metadata=meta, spec=PodSpec(active_deadline_seconds=seconds)))
     assert found == WorkTerms(restart_cost=60.0, active_deadline=deadline)
@@ -155,11 +159,11 @@ def test_a_pod_says_for_how_long_it_may_run(seconds: int | None, deadline: float
         (WorkTerms(restart_cost=1.0, preemption_delay=1.0, expected_end=1.0), False),
     ],
 )
-def test_what_says_who_may_be_evicted(terms: WorkTerms, decides: bool) -> None:
+def test_terms_that_decide_about_eviction(terms: WorkTerms, decides: bool) -> None:
     assert terms.decides is decides
 
 
-def test_what_lets_others_be_evicted_at_another_time() -> None:
+def test_annotations_that_let_others_be_evicted_at_another_time() -> None:
     """And not only at another cost."""
     for terms in (
         WorkTerms(minimum_runtime=1.0),
@@ -175,7 +179,7 @@ def test_what_lets_others_be_evicted_at_another_time() -> None:
 
 def test_moments_are_seconds_since_the_epoch() -> None:
     assert moment("1970-01-01T00:00:01.5Z") == 1.5
-    with pytest.raises(ValueError, match="want a time as RFC 3339 has it, such as 2026-01-31T12:00:00Z"):
+    with pytest.raises(ValueError, match="expected a time as RFC 3339 has it, such as 2026-01-31T12:00:00Z"):
         moment("1970-01-01T00:00:01")
 
 
@@ -190,6 +194,6 @@ def test_moments_are_seconds_since_the_epoch() -> None:
         (_said(restart_cost="1s"), ClassTerms(WorkTerms(restart_cost=1.0))),
     ],
 )
-def test_what_a_class_says(values: dict[str, str], terms: ClassTerms) -> None:
+def test_class_priority_and_policy(values: dict[str, str], terms: ClassTerms) -> None:
     """cost.md 2.3."""
     assert class_terms(values) == terms

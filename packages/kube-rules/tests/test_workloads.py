@@ -23,12 +23,12 @@ KNOWN = [("v1", "Pod"), ("apps/v1", "Deployment"), ("apps/v1beta1", "Deployment"
         ("batch.volcano.sh/v1alpha1", "Job", True),
     ],
 )
-def test_the_group_decides_together_with_the_kind(version: str, kind: str, makes: bool) -> None:
+def test_group_decides_together_with_the_kind(version: str, kind: str, makes: bool) -> None:
     assert makes_pods(version, kind) is makes
 
 
 @pytest.mark.parametrize(("version", "group"), [("v1", ""), ("apps/v1", "apps"), ("a.b/v1", "a.b")])
-def test_the_group_of_a_version(version: str, group: str) -> None:
+def test_group_of_a_version(version: str, group: str) -> None:
     assert group_of(version) == group
 
 
@@ -43,7 +43,7 @@ def test_the_group_of_a_version(version: str, group: str) -> None:
         ("x/v1", "Zzzzzz", ""),
     ],
 )
-def test_what_was_probably_meant(version: str, kind: str, meant: str) -> None:
+def test_kind_that_was_probably_meant(version: str, kind: str, meant: str) -> None:
     assert nearest_kind(version, kind, KNOWN) == meant
 
 
@@ -76,6 +76,6 @@ def test_templates_are_found_in_document_order(manifest: dict[Any, Any], paths: 
         ({"steps": [{"create": [{}]}, {"wait": 1}, {"create": [{}]}]}, [(0, 0), (2, 0)]),
     ],
 )
-def test_what_a_scenario_creates(spec: Any, paths: list[Any]) -> None:
+def test_scenario_creates(spec: Any, paths: list[Any]) -> None:
     found = [path for path, _ in created_by({"spec": spec})]
     assert found == [("spec", "steps", step, "create", index) for step, index in paths]

@@ -16,6 +16,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.attacked import ANSWERED, MEMORY, SERVED, Attacked, Sent, attacked
+from tests.manifests import pod
 
 pytestmark = pytest.mark.timed
 Json = dict[str, Any]
@@ -70,11 +71,6 @@ def config_map(name: str, **more: Any) -> Json:
 
 def made(name: str, **more: Any) -> Sent:
     return Sent("POST", MAPS, text(config_map(name, **more)))
-
-
-def pod(name: str, **spec: Any) -> Json:
-    spec = {"containers": [{"name": "c", "image": "i"}], **spec}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
 def patched(name: str, body: bytes, content_type: str, query: str = "") -> Sent:
@@ -521,7 +517,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
 
 
 @pytest.mark.parametrize("bomb", BOMBS, ids=[bomb.name for bomb in BOMBS])
-def test_a_bomb_is_answered_and_others_are_served(server: Attacked, bomb: Bomb) -> None:
+def test_bomb_is_answered_and_others_are_served(server: Attacked, bomb: Bomb) -> None:
     requests = bomb.requests()
     with server.others() as waits:
         answers = [server.send(sent) for sent in requests]

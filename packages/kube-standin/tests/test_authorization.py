@@ -121,7 +121,7 @@ SELF = "reprieve: every user may ask about himself"
         (ANONYMOUS, Attributes("get", path="/versions"), None),
     ],
 )  # fmt: skip
-def test_what_is_allowed_without_any_role(rights: Rights, user: User, asked: Attributes, reason: str | None) -> None:
+def test_access_without_any_role(rights: Rights, user: User, asked: Attributes, reason: str | None) -> None:
     """Masters everything, readers what reads; who is known may discover and review himself, anybody see if it lives."""
     expected = AccessDecision(False) if reason is None else AccessDecision(True, reason)
     assert rights.authorizer.decide(user, asked) == expected
@@ -162,7 +162,7 @@ def test_what_is_allowed_without_any_role(rights: Rights, user: User, asked: Att
         (rule("*", "*", "*"), Attributes("get", path="/a"), False),
     ],
 )
-def test_what_a_rule_allows(rights: Rights, given: Json, asked: Attributes, allowed: bool) -> None:
+def test_rule_allows(rights: Rights, given: Json, asked: Attributes, allowed: bool) -> None:
     """RBAC: verb, group and resource (or its subresource, of any resource as `*/log`), and a name where names stand."""
     rights.grant(given)
     reason = 'RBAC: allowed by ClusterRoleBinding "jane" of ClusterRole "jane" to User "jane"'
@@ -217,7 +217,7 @@ def test_paths_of_a_role_count_where_it_is_bound_for_the_cluster(rights: Rights)
     assert rights.may(JANE, "get", path="/metrics")
 
 
-def test_a_role_counts_as_soon_as_it_is_changed(rights: Rights) -> None:
+def test_role_counts_as_soon_as_it_is_changed(rights: Rights) -> None:
     rights.bind("b", "r", subject("jane"))
     assert not rights.may(JANE, "get", resource="pods")
     rights.role("r", rule())
@@ -238,7 +238,7 @@ def test_a_role_counts_as_soon_as_it_is_changed(rights: Rights) -> None:
         (Attributes("get", path="/metrics"), 'forbidden: User "jane" cannot get path "/metrics"', {}),
     ],
 )  # fmt: skip
-def test_a_refusal_names_who_wanted_what(rights: Rights, asked: Attributes, message: str, details: Json) -> None:
+def test_refusal_names_who_wanted_what(rights: Rights, asked: Attributes, message: str, details: Json) -> None:
     with pytest.raises(StatusError) as refused:
         rights.authorizer.check(JANE, asked)
     found = refused.value.to_json()
@@ -249,7 +249,7 @@ def test_a_refusal_names_who_wanted_what(rights: Rights, asked: Attributes, mess
 PUBLIC: Json = {"verbs": ["get"], "nonResourceURLs": ["/healthz", "/livez", "/readyz", "/version", "/version/"]}
 
 
-def test_the_rules_somebody_has_in_a_namespace(rights: Rights) -> None:
+def test_rules_somebody_has_in_a_namespace(rights: Rights) -> None:
     """SelfSubjectRulesReview: those of the cluster and of the namespace, paths apart."""
     rights.grant(rule("nodes"), path("/metrics"))
     rights.grant(rule("pods"), namespace="default")
@@ -307,7 +307,7 @@ DEVICES = [device("a"), device("b")]
         ((), {"devices": DEVICES}, {}, '"a" is forbidden'),
     ],
 )  # fmt: skip
-def test_who_may_write_which_part_of_a_claims_status(
+def test_claim_status_parts_and_their_writers(
     rights: Rights, given: tuple[Json, ...], old: Json, new: Json, refused: str | None
 ) -> None:
     """DRAResourceClaimGranularStatusAuthorization: either verb is enough; the first driver without a right is named."""
@@ -393,7 +393,7 @@ def to(role: str, kind: str = "ClusterRole") -> Json:
         (None, "ClusterRoleBinding", "CREATE", {}),
     ],
 )
-def test_what_may_be_granted(
+def test_rights_that_may_be_granted(
     grants: Grants, given: Json | None, kind: str, operation: Operation, written: Json
 ) -> None:
     """What one holds, and what `escalate` on roles or `bind` on a role allows; validation refuses what is no role."""
@@ -426,7 +426,7 @@ GETS_SECRETS = '{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}'
         (None, "RoleBinding", "UPDATE", to("strong"), NOT_HELD + GETS_SECRETS),
     ],
 )  # fmt: skip
-def test_what_may_not_be_granted(
+def test_rights_that_may_not_be_granted(
     grants: Grants, given: Json | None, kind: str, operation: Operation, written: Json, message: str
 ) -> None:
     """A create has no name yet that a right could be limited to; all that is missing is named, in order."""
@@ -441,7 +441,7 @@ def test_what_may_not_be_granted(
     grants.write(JANE, kind, written, old, "DELETE")
 
 
-def test_a_binding_to_a_role_that_is_not_there_is_refused(grants: Grants) -> None:
+def test_binding_to_a_role_that_is_not_there_is_refused(grants: Grants) -> None:
     assert grants.refusal(JANE, "ClusterRoleBinding", to("gone")) == f'clusterroles.{RBAC} "gone" not found'
     assert grants.refusal(JANE, "RoleBinding", to("gone", "Role")) == f'roles.{RBAC} "gone" not found'
 
@@ -460,7 +460,7 @@ GATHERS: Json = {"aggregationRule": {"clusterRoleSelectors": []}}
         ((rule("clusterroles", "escalate", RBAC),), {}, GATHERS, True),
     ],
 )
-def test_an_aggregation_rule_needs_everything(
+def test_aggregation_rule_needs_everything(
     grants: Grants, given: tuple[Json, ...], old: Json, new: Json, allowed: bool
 ) -> None:
     """It can gather any rule, so that only who may escalate may write or take away one."""
@@ -485,7 +485,7 @@ def test_an_aggregation_rule_needs_everything(
         ({"labels": {"a": "b"}}, False),
     ],
 )
-def test_what_concerns_garbage_collection_alone_may_be_changed(grants: Grants, changed: Json, allowed: bool) -> None:
+def test_garbage_collection_fields_may_be_changed(grants: Grants, changed: Json, allowed: bool) -> None:
     old = {"metadata": {"name": "n", "finalizers": ["x/y"], "managedFields": [{}]}, "rules": [rule()]}
     new = {"metadata": {"name": "n", **changed}, "rules": [rule()]}
     if allowed:
@@ -507,7 +507,7 @@ def test_five_hundred_missing_rules_are_named(grants: Grants, number: int, last:
     assert lines[-2] == (shown.format(499) if last else shown.format(number - 2))
 
 
-def test_a_long_word_of_many_missing_rules_is_not_written_out_in_each(grants: Grants) -> None:
+def test_long_word_of_many_missing_rules_is_not_written_out_in_each(grants: Grants) -> None:
     """A role of a megabyte does not become a refusal of gigabytes on its way to four thousand characters."""
     wanted = {**rule(), "resources": [f"r{index}" for index in range(1000)], "verbs": ["v" * 1_000_000]}
     tracemalloc.start()
@@ -574,7 +574,7 @@ def review(rights: Rights) -> Callable[..., Json]:
          {"username": "a", "uid": "u", "groups": ["g"], "extra": {"k": ["v", "w"]}}),
     ],
 )  # fmt: skip
-def test_who_am_i(review: Callable[..., Json], user: User, info: Json) -> None:
+def test_self_subject_review_of_a_user(review: Callable[..., Json], user: User, info: Json) -> None:
     assert review("SelfSubjectReview", None, user) == {"userInfo": info}
 
 
@@ -610,7 +610,7 @@ def test_may_i(review: Callable[..., Json], spec: Json | None, status: Json) -> 
         assert review(kind, {**of_jane, "user": "x", "groups": ["system:masters"]})["allowed"] is True
 
 
-def test_what_may_i(review: Callable[..., Json]) -> None:
+def test_self_subject_reviews(review: Callable[..., Json]) -> None:
     assert review("SelfSubjectRulesReview", {"namespace": "default"}) == {
         "resourceRules": [rule("pods", "get list")],
         "nonResourceRules": [PUBLIC, path("/metrics")],

@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ def nodes_of(kubeconfig: Path) -> list[str]:
     return sorted(item["metadata"]["name"] for item in call(kubeconfig, "/api/v1/nodes")[1]["items"])
 
 
-def test_it_serves_keeps_its_state_and_stops_cleanly(tmp_path: Path) -> None:
+def test_serve_keeps_its_state_and_stops_cleanly(tmp_path: Path) -> None:
     state = tmp_path / "state"
     reader = tmp_path / "reader"
     new = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept"}}
@@ -112,12 +113,14 @@ def test_nodes_come_from_manifests(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--controllers", "nonsense"], "unknown controller nonsense"),
-        (["--max-input-bytes", "0", "-f", "."], "--max-input-bytes: want a size above 0"),
+        (["--max-input-bytes", "0", "-f", "."], "--max-input-bytes: expected a size above 0"),
         (["-f", "missing.yaml"], "missing.yaml: No such file or directory"),
+        (["--webhook-hosts", "https://x"], "--webhook-hosts: want a host name"),
+        (["--webhook-service", "a=b"], "--webhook-service: want NAMESPACE/NAME=HOST:PORT"),
         (["--host", "192.0.2.1"], "cannot listen on 192.0.2.1"),
     ],
 )
-def test_what_keeps_it_from_starting_is_one_line(arguments: list[str], message: str) -> None:
+def test_start_that_fails_prints_one_line(arguments: list[str], message: str) -> None:
     done = subprocess.run(
         [*COMMAND, "--data-dir", ":memory:", "--port", "0", *arguments],
         capture_output=True,
@@ -131,7 +134,7 @@ def test_what_keeps_it_from_starting_is_one_line(arguments: list[str], message: 
     assert message in done.stderr
 
 
-def test_a_damaged_file_is_named_and_left_alone(tmp_path: Path) -> None:
+def test_damaged_file_is_named_and_left_alone(tmp_path: Path) -> None:
     damaged = tmp_path / "state.db"
     damaged.write_bytes(b"not a database" * 100)
     before = damaged.read_bytes()
@@ -147,7 +150,7 @@ def test_a_damaged_file_is_named_and_left_alone(tmp_path: Path) -> None:
     assert damaged.read_bytes() == before
 
 
-def test_what_was_lost_is_named_and_accepted_on_demand(tmp_path: Path) -> None:
+def test_lost_records_are_named_and_accepted_on_demand(tmp_path: Path) -> None:
     """kill -9, then damage to the write-ahead log: refused; --accept-loss goes on from what is left."""
     state = tmp_path / "state"
     path = "/api/v1/namespaces/default/configmaps"
@@ -184,7 +187,7 @@ def test_what_was_lost_is_named_and_accepted_on_demand(tmp_path: Path) -> None:
         assert call(config, path)[1]["items"] == listed["items"]
 
 
-def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+def test_port_in_use_is_named(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -225,7 +228,7 @@ def test_options_of_the_program(
     assert message in (captured.err if code else captured.out)
 
 
-def test_an_unwritable_data_directory_is_named(tmp_path: Path) -> None:
+def test_unwritable_data_directory_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = subprocess.run(
         [*COMMAND, "--data-dir", str(tmp_path / "file" / "state"), "--port", "0"],
@@ -248,3 +251,15 @@ def test_importing_it_imports_no_scheduler() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "\n"
+
+
+def test_test_controls_with_a_simulated_clock() -> None:
+    with serving("--data-dir", ":memory:", "--nodes", "60", "--test-controls", "--simulated-clock") as (_, config):
+        assert len(nodes_of(config)) == 60
+        before = call(config, "/debug/kube-standin/clock")[1]["now"]
+        code, answer = call(config, "/debug/kube-standin/clock", {"advance": "90s"})
+        passed = datetime.fromisoformat(answer["now"]) - datetime.fromisoformat(before)
+        assert (code, passed.total_seconds()) == (200, 90.0)
+    done = subprocess.run([*COMMAND, "--simulated-clock"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "--simulated-clock needs --test-controls" in done.stderr

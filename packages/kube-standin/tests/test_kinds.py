@@ -36,8 +36,8 @@ def test_rows_are_found_by_path_and_by_kind_and_go_again() -> None:
 
 
 def test_versions_stand_best_first_and_others_as_they_came() -> None:
-    table = KindTable([custom_kind("g", version, "Gang") for version in ("v2", "v1", "v3")])
-    assert table.groups() == {"g": ["v2", "v1", "v3"]}
+    table = KindTable([custom_kind("g", version, "Gang") for version in ("v2", "v1", "v3beta1", "v3")])
+    assert table.groups() == {"g": ["v3", "v2", "v1", "v3beta1"]}
     table = KindTable(
         [custom_kind("scheduling.k8s.io", version, "Gang") for version in ("v1alpha2", "v9", "v1beta1", "v1")]
     )
@@ -76,15 +76,19 @@ def test_subresources(name: str, verbs: tuple[str, ...], api_version: str, kind:
     assert (found.name, found.verbs, found.api_version, found.kind) == (name, verbs, api_version, kind)
 
 
+WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+FLOW_CONTROL = ("FlowSchema", "PriorityLevelConfiguration")
 STRATEGY = {
     "custom": set(),
     "namespaced": {"Namespace", "Node", "PersistentVolume", "PriorityClass", "CSIDriver", "CSINode", "StorageClass",
                    "VolumeAttachment", "VolumeAttributesClass", "DeviceClass", "DeviceTaintRule", "ResourceSlice",
                    "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "SelfSubjectReview", "TokenReview",
-                   "SelfSubjectAccessReview", "SelfSubjectRulesReview", "SubjectAccessReview"},
+                   "SelfSubjectAccessReview", "SelfSubjectRulesReview", "SubjectAccessReview", "RuntimeClass",
+                   "APIService", *FLOW_CONTROL, *WEBHOOKS},
     "generation": {"Pod", "PodTemplate", "ReplicationController", "DaemonSet", "Deployment", "ReplicaSet",
                    "StatefulSet", "CronJob", "Job", "PriorityClass", "PodDisruptionBudget", "EndpointSlice",
-                   "CSIDriver", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "CustomResourceDefinition"},
+                   "CSIDriver", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "CustomResourceDefinition",
+                   *FLOW_CONTROL, *WEBHOOKS},
     # Which kinds differ from what most do, as kube-apiserver's strategies have it.
     "graceful": {"Pod"},
     "orphans": {"Job", "ReplicationController"},
@@ -94,7 +98,8 @@ STRATEGY = {
     "create_on_update": {"Endpoints", "Event", "LimitRange", "Service", "Lease", "ClusterRole", "ClusterRoleBinding",
                          "Role", "RoleBinding"},
     "unconditional_update": {"ServiceAccount", "PodDisruptionBudget", "Lease", "CSIDriver", "CSINode",
-                             "CSIStorageCapacity", "VolumeAttachment", "CustomResourceDefinition"},
+                             "CSIStorageCapacity", "VolumeAttachment", "CustomResourceDefinition", "RuntimeClass",
+                             "APIService", *FLOW_CONTROL, *WEBHOOKS},
     "returns_deleted": {"PersistentVolume", "PersistentVolumeClaim", "Pod", "PodTemplate", "ResourceQuota", "Service",
                         "ServiceAccount", "CSIDriver", "CSINode", "StorageClass", "VolumeAttachment",
                         "VolumeAttributesClass"},

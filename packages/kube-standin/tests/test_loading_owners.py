@@ -57,7 +57,7 @@ def there(plane: Plane) -> Lookup:
 # -- which objects there will be -------------------------------------------------------------------------------
 
 
-def test_what_is_counted_in_is_there_until_it_is_counted_out(plane: Plane, there: Lookup) -> None:
+def test_body_bytes_count_until_they_are_counted_out(plane: Plane, there: Lookup) -> None:
     kept = plane.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept", "namespace": "default"}})
     first, old = item("v1", "ConfigMap", "a"), item("v1", "ConfigMap", "kept", namespace="default")
     assert there.add(first) is None
@@ -78,7 +78,7 @@ def test_what_is_counted_in_is_there_until_it_is_counted_out(plane: Plane, there
         assert there.add(item("v1", "ConfigMap", "")) is None, "names that are made are never taken"
 
 
-def test_the_rows_of_kinds(there: Lookup) -> None:
+def test_rows_of_kinds(there: Lookup) -> None:
     assert there.kind("apps", "ReplicaSet") is not None
     assert there.kind("scheduling.k8s.io", "CompositePodGroup").version == "v1alpha3"
     for group, kind in (("apps", "Pod"), ("made.up", "Thing")):
@@ -175,7 +175,7 @@ def of_set(name: str = "web-1", set_name: str = "web-abc", version: str = "apps/
 
 
 @pytest.mark.parametrize(("spec", "replicas"), [({}, 1), ({"replicas": 0}, 0), ({"replicas": 3}, 3)])
-def test_a_replica_set_is_made_of_its_deployment(there: Lookup, spec: Json, replicas: int) -> None:
+def test_replica_set_is_made_of_its_deployment(there: Lookup, spec: Json, replicas: int) -> None:
     """One for all pods of it, with the hash they have; the Deployment is left as it is."""
     deployment = item("apps/v1", "Deployment", "web", spec={**copy.deepcopy(WEB), **spec})
     stranger = item("v1", "Pod", "stranger")
@@ -226,7 +226,7 @@ def test_pods_that_say_nothing_of_a_replica_set_of_a_deployment(there: Lookup, p
 @pytest.mark.parametrize(
     "spec", [None, 7, {}, {**WEB, "template": 7}, {**WEB, "selector": None}, {**WEB, "template": {"metadata": {}}}]
 )
-def test_a_deployment_of_any_shape_is_left_to_decoding(there: Lookup, spec: Any) -> None:
+def test_deployment_of_any_shape_is_left_to_decoding(there: Lookup, spec: Any) -> None:
     assert missing_replica_sets([item("apps/v1", "Deployment", "web", spec=spec), of_set()], there) == []
     bare = {"selector": {}, "template": TEMPLATE}
     [made] = missing_replica_sets([item("apps/v1", "Deployment", "web", spec=bare), of_set()], there)
@@ -259,7 +259,9 @@ def test_a_deployment_of_any_shape_is_left_to_decoding(there: Lookup, spec: Any)
         ("PersistentVolume", [], [], ""),
     ],
 )  # fmt: skip
-def test_what_the_api_demands_is_filled_in_and_reported(kind: str, spec: Any, completed: Any, reported: str) -> None:
+def test_fields_that_the_api_demands_are_filled_in_and_reported(
+    kind: str, spec: Any, completed: Any, reported: str
+) -> None:
     one = item("v1", kind, spec=copy.deepcopy(spec))
     assert complete_light(one) == reported
     assert one.manifest["spec"] == completed
@@ -289,7 +291,7 @@ TAKEN: Json = {"containers": [{"name": "c"}], "tolerations": []}
 @pytest.mark.parametrize(
     ("version", "kind"), [("apps/v1", "ReplicaSet"), ("v1", "ReplicationController"), ("apps/v1", "StatefulSet")]
 )
-def test_a_light_owner_has_the_template_of_its_first_pod(version: str, kind: str) -> None:
+def test_light_owner_has_the_template_of_its_first_pod(version: str, kind: str) -> None:
     """Without what is one pod's own; the pod keeps it."""
     light = item(version, kind, "db", spec={"replicas": 2})
     labels = {"app": "db", HASH: "abc", **OF_ONE_POD}
@@ -306,7 +308,7 @@ def test_a_light_owner_has_the_template_of_its_first_pod(version: str, kind: str
     assert whole.manifest["spec"] == {"template": {"kept": 1}}
 
 
-def test_a_light_owner_without_pods_cannot_be_made() -> None:
+def test_light_owner_without_pods_cannot_be_made() -> None:
     light = [item("apps/v1", "ReplicaSet", name, spec={}) for name in ("a", "b", "c")]
     without_spec = item("v1", "Pod", "p", metadata=owned("apps/v1", "ReplicaSet", "b"), spec=7)
     pod = item("v1", "Pod", "q", metadata=owned("apps/v1", "ReplicaSet", "c"), spec={"containers": []})

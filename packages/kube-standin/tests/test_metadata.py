@@ -43,7 +43,7 @@ def test_uids_and_suffixes() -> None:
 # -- conditions ------------------------------------------------------------------------------------------------
 
 
-def test_a_condition_is_found_by_its_type() -> None:
+def test_condition_is_found_by_its_type() -> None:
     status = {"conditions": [{"type": "A", "status": "True"}, {"type": "B", "status": "False"}, {"type": "C"}]}
     assert conditions.condition_of(status, "B") == {"type": "B", "status": "False"}
     assert [conditions.state_of(status, name) for name in "ABCD"] == ["True", "False", "", None]
@@ -52,7 +52,7 @@ def test_a_condition_is_found_by_its_type() -> None:
         assert conditions.condition_of(nothing, "A") is None
 
 
-def test_a_condition_takes_the_place_of_the_one_of_its_type() -> None:
+def test_condition_takes_the_place_of_the_one_of_its_type() -> None:
     status: Json = {}
     for name in "AB":
         conditions.set_condition(status, {"type": name, "status": "False"})
@@ -65,7 +65,7 @@ def test_a_condition_takes_the_place_of_the_one_of_its_type() -> None:
 
 
 @pytest.mark.parametrize("update_time", [False, True])
-def test_a_transition_is_a_change_of_status(update_time: bool) -> None:
+def test_transition_is_a_change_of_status(update_time: bool) -> None:
     """What has another reason or message alone keeps its time; what is the same is not touched."""
     status: Json = {}
 

@@ -15,8 +15,8 @@ from kube_rules.manifests import PlainObject
 from kube_standin.admission import admission_steps
 from kube_standin.controllers import ControllerSet
 from kube_standin.loading import LoadReport, load_objects
-from kube_standin.loading_again import FILE, read_digests, write_digests
 from kube_standin.registry import WriteOptions
+from kube_standin.reload import FILE, read_digests, write_digests
 from kube_standin.security import Secrets
 from kube_standin.server.serving import ControlPlane
 from kube_standin.storage import Store, open_log
@@ -229,7 +229,7 @@ EDITS: dict[str, tuple[Json, Json, str]] = {
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_an_edited_manifest_is_refused_by_name_and_field(edit: str) -> None:
+def test_edited_manifest_is_refused_by_name_and_field(edit: str) -> None:
     """interfaces.md 1.16: nothing of the input is loaded; with --lenient it is left out, and named."""
     first, second, path = EDITS[edit]
     server = plane()
@@ -246,7 +246,7 @@ def test_an_edited_manifest_is_refused_by_name_and_field(edit: str) -> None:
     assert lenient.left_out == [str(refused.value)]
 
 
-def test_what_the_cluster_changed_is_no_edit() -> None:
+def test_cluster_changes_are_no_edit() -> None:
     """Nor is another order of the fields of a manifest, or what was added to the input."""
     server = plane()
     before = load(server, DEPLOYMENT).digests
@@ -261,7 +261,7 @@ def test_what_the_cluster_changed_is_no_edit() -> None:
     assert all_of(server, "apps/v1", "Deployment")["web"]["spec"]["replicas"] == 7
 
 
-def test_what_was_removed_from_a_manifest_is_named() -> None:
+def test_objects_removed_from_a_manifest_are_named() -> None:
     server = plane()
     before = load(server, DEPLOYMENT).digests
     bare = edited(DEPLOYMENT, "metadata", "labels", value={})
@@ -272,7 +272,7 @@ def test_what_was_removed_from_a_manifest_is_named() -> None:
     assert load(server, bare, before=again.digests).warnings == []
 
 
-def test_one_that_is_there_and_was_never_loaded_is_kept_where_it_is_the_same() -> None:
+def test_object_never_loaded_is_kept_where_it_is_the_same() -> None:
     """Fields that the server, admission or the kubelet adds are no difference."""
     server = plane()
     load(server, NODE, DEPLOYMENT, *OF_SET, SET)
@@ -310,7 +310,7 @@ def test_quotas_are_for_what_comes_and_definitions_come_first() -> None:
     assert set(all_of(server, "v1", "Pod")) == {"a"}
 
 
-def test_a_whole_cluster_takes_less_than_three_seconds() -> None:
+def test_whole_cluster_takes_less_than_three_seconds() -> None:
     """What whatif.md asks for: 656 objects."""
     server = plane()
     nodes = [made("v1", "Node", f"n{n}", "", status=NODE["status"]) for n in range(156)]
@@ -320,7 +320,7 @@ def test_a_whole_cluster_takes_less_than_three_seconds() -> None:
     assert time.process_time() - started < 3
 
 
-def test_a_terminating_object_still_terminates() -> None:
+def test_terminating_object_still_terminates() -> None:
     server = plane()
     going = running("a", {}, {})
     going["metadata"]["deletionTimestamp"] = CREATED
@@ -332,7 +332,7 @@ def test_a_terminating_object_still_terminates() -> None:
     ("held", "left"),
     [(["a/b"], ["a/b"]), (["orphan", "a/b"], ["orphan", "a/b"]), (["foregroundDeletion"], ["foregroundDeletion"])],
 )
-def test_what_becomes_of_dependents_stays_as_it_was_settled(held: list[str], left: list[str]) -> None:
+def test_dependents_policy_stays_as_it_was_settled(held: list[str], left: list[str]) -> None:
     """A Job whose finalizers say nothing of them was deleted with them, whatever a DELETE of one does by itself."""
     server = plane()
     going = made("batch/v1", "Job", "j", metadata={"finalizers": held, "deletionTimestamp": CREATED})
@@ -405,7 +405,7 @@ def test_pods_of_any_shape_are_no_template() -> None:
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_a_bad_object_is_named_and_nothing_is_loaded(what: str) -> None:
+def test_bad_object_is_named_and_nothing_is_loaded(what: str) -> None:
     server = plane()
     before = everything(server)
     bad, told = BAD[what]
@@ -418,7 +418,7 @@ def test_a_bad_object_is_named_and_nothing_is_loaded(what: str) -> None:
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_a_bad_object_may_be_left_out_and_is_named(what: str) -> None:
+def test_bad_object_may_be_left_out_and_is_named(what: str) -> None:
     """The rest is there as if it had not been in the input."""
     bad, told = BAD[what]
     server, without = plane(), plane()
@@ -428,7 +428,7 @@ def test_a_bad_object_may_be_left_out_and_is_named(what: str) -> None:
     assert everything(server) == everything(without)
 
 
-def test_what_depends_on_a_refused_object_is_left_out_with_it() -> None:
+def test_dependents_of_a_refused_object_are_left_out_with_it() -> None:
     """A class that is refused, and then who asks for it; pods of what is left out are pods of nobody, and stay."""
     server = plane()
     refused = made("scheduling.k8s.io/v1", "PriorityClass", "dear", "", value=2_000_000_000)
@@ -511,7 +511,7 @@ THINGS = made(
         ("other.example.com/v1", "Thing", False),
     ],
 )
-def test_a_kind_that_is_not_served_is_an_error_unless_a_definition_could_bring_it(
+def test_kind_that_is_not_served_is_an_error_unless_a_definition_could_bring_it(
     version: str, kind: str, refused: bool
 ) -> None:
     strange = made(version, kind, "x")
@@ -523,7 +523,7 @@ def test_a_kind_that_is_not_served_is_an_error_unless_a_definition_could_bring_i
     assert report.left_out == [f'{kind} "shop/x": nothing defines {kind} of {version} (a CustomResourceDefinition)']
 
 
-def test_what_is_taken_over_and_what_is_the_servers() -> None:
+def test_loading_takes_over_metadata_but_that_of_the_server() -> None:
     server = plane()
     given = {"creationTimestamp": CREATED, "generation": 9, "resourceVersion": "x", "selfLink": "/x",
              "managedFields": [{"manager": "m"}], "uid": "old", "labels": {"a": "b"}}  # fmt: skip
@@ -546,19 +546,19 @@ def test_what_is_taken_over_and_what_is_the_servers() -> None:
 
 
 @pytest.mark.parametrize("value", [{}, {"value": None}])
-def test_a_priority_class_states_its_value(value: Json) -> None:
+def test_priority_class_states_its_value(value: Json) -> None:
     """api.md 5.5, as a plan refuses it."""
     with pytest.raises(InputError, match='PriorityClass "high": value: Required value'):
         load(plane(), made("scheduling.k8s.io/v1", "PriorityClass", "high", "", **value))
 
 
-def test_what_a_manifest_has_besides_is_warned_of() -> None:
+def test_manifest_with_other_fields_is_warned_of() -> None:
     """With its place; it is loaded without."""
     report = load(plane(), NODE, _changed(lambda pod: pod["spec"].update(nodename="x")))
     assert report.warnings == ['in.yaml: document 2: Pod "shop/bad": unknown field "spec.nodename"']
 
 
-def test_what_the_input_lacks_is_added_once_and_reported() -> None:
+def test_owners_that_the_input_lacks_are_added_once_and_reported() -> None:
     """A namespace and an account for all who need them; the default account is made by its controller."""
     light = made("apps/v1", "ReplicaSet", "alone", spec={"selector": {"matchLabels": {"a": "b"}}})
     report = load(

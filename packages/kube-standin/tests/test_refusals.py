@@ -56,7 +56,7 @@ def test_texts_that_are_no_64_bit_integer_are_refused(text: str, why: str) -> No
 
 
 @pytest.mark.parametrize(("length", "cut"), [(64, False), (65, True)])
-def test_a_refusal_shows_the_start_of_a_long_number(length: int, cut: bool) -> None:
+def test_refusal_shows_the_start_of_a_long_number(length: int, cut: bool) -> None:
     with pytest.raises(StatusError) as refused:
         parse_int("x" * length)
     assert ("..." in refused.value.message) is cut
@@ -103,12 +103,12 @@ def test_refusals(error: StatusError, code: int, reason: str | None, message: st
     assert str(error) == message
 
 
-def test_an_expired_list_can_be_continued() -> None:
+def test_expired_list_can_be_continued() -> None:
     assert errors.expired("why", "token").to_json()["metadata"] == {"continue": "token"}
 
 
 @pytest.mark.parametrize(("number", "given"), [(64, 64), (65, 64)])
-def test_a_refusal_lists_at_most_64_causes(number: int, given: int) -> None:
+def test_refusal_lists_at_most_64_causes(number: int, given: int) -> None:
     error = errors.unfit("Pod", "", "p", *(fe.required(f"f{index}") for index in range(number)))
     causes = error.to_json()["details"]["causes"]
     assert [cause["field"] for cause in causes] == [f"f{index}" for index in range(given)]
@@ -132,7 +132,7 @@ def test_causes_precede_the_retry_delay() -> None:
     assert list(error.to_json()["details"]) == ["causes", "retryAfterSeconds"]
 
 
-def test_a_success_names_the_deleted_object() -> None:
+def test_success_names_the_deleted_object() -> None:
     said = errors.success("p", "g", "pods", "u")
     assert said["status"] == "Success"
     assert said["details"] == {"name": "p", "group": "g", "kind": "pods", "uid": "u"}

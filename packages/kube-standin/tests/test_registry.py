@@ -12,10 +12,11 @@ import pytest
 
 from kube_standin.admission_chain import User
 from kube_standin.clock import parse_stamp
-from kube_standin.deleting import DeleteOptions, options_from, warnings_of
+from kube_standin.deletion import DeleteOptions, options_from, warnings_of
 from kube_standin.errors import StatusError
-from kube_standin.kinds import BUILTIN, CUSTOM_VERBS, ServedKind
-from kube_standin.registry import WriteOptions
+from kube_standin.kinds import BUILTIN, CUSTOM_VERBS, KindTable, ServedKind
+from kube_standin.registry import ObjectRegistry, WriteOptions
+from kube_standin.storage import Store
 from tests.admission.plane import Plane, pod
 from tests.recorded.shapes import custom_kind, shape
 
@@ -54,7 +55,7 @@ def _replaced(kind: ServedKind, more: Json) -> ServedKind:
 
 
 @pytest.mark.parametrize("name", sorted({kind.kind for kind in BUILTIN}))
-def test_a_custom_kind_is_no_built_in_one_whatever_its_name(plane: Plane, name: str) -> None:
+def test_custom_kind_is_no_built_in_one_whatever_its_name(plane: Plane, name: str) -> None:
     """An operator may call its resource Event, Job or Namespace: none of what those have happens to it."""
     registry = plane.registry
     for namespaced in (True, False):
@@ -97,7 +98,7 @@ def test_a_custom_kind_is_no_built_in_one_whatever_its_name(plane: Plane, name: 
 # -- what came with a write ------------------------------------------------------------------------------------
 
 
-def test_a_new_object_has_no_status_of_its_author_by_create_or_by_apply(plane: Plane) -> None:
+def test_new_object_has_no_status_of_its_author_by_create_or_by_apply(plane: Plane) -> None:
     """Nor does he own any of its fields."""
     kind = plane.kind("v1", "Pod")
     body: Json = {**pod("p"), "status": {"phase": "Running", "message": "m"}}
@@ -120,7 +121,7 @@ def test_a_new_object_has_no_status_of_its_author_by_create_or_by_apply(plane: P
         ("authentication.k8s.io/v1/SelfSubjectReview", None, "me", False, True),
     ],
 )
-def test_a_review_is_returned_with_its_manager_and_without_a_status(
+def test_review_is_returned_with_its_manager_and_without_a_status(
     plane: Plane, kind: str, spec: Json | None, manager: str, managed: bool, dated: bool
 ) -> None:
     version, _, name = kind.rpartition("/")
@@ -131,7 +132,7 @@ def test_a_review_is_returned_with_its_manager_and_without_a_status(
     assert ("managedFields" in found["metadata"], "creationTimestamp" in found["metadata"]) == (managed, dated)
 
 
-def test_an_apply_is_for_the_namespace_of_its_path(plane: Plane) -> None:
+def test_apply_is_for_the_namespace_of_its_path(plane: Plane) -> None:
     kind = plane.kind("v1", "ConfigMap")
     body: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "namespace": "kube-system"}}
     with pytest.raises(StatusError) as refused:
@@ -210,7 +211,7 @@ JOB, MAP = shape("batch/v1", "Job"), shape("v1", "ConfigMap")
         (custom_kind("g", "v1", "Job"), None, False),
     ],
 )
-def test_who_deletes_a_job_without_its_pods_is_warned(kind: ServedKind, propagation: Any, warned: bool) -> None:
+def test_job_deletion_without_its_pods_warns(kind: ServedKind, propagation: Any, warned: bool) -> None:
     found = warnings_of(kind, DeleteOptions(propagation=propagation))
     assert [text.startswith("child pods are preserved by default") for text in found] == [True] * warned
 
@@ -234,7 +235,7 @@ GOING = {"deletionTimestamp": "t"}
         (shape("v1", "Namespace"), {"metadata": {**GOING, "finalizers": ["a"]}}, False),
     ],
 )
-def test_a_terminating_object_goes_when_nothing_holds_it(
+def test_terminating_object_goes_when_nothing_holds_it(
     plane: Plane, kind: ServedKind, body: Json, complete: bool
 ) -> None:
     assert plane.registry.deletion.completes(kind, body) is complete
@@ -252,7 +253,7 @@ def test_a_terminating_object_goes_when_nothing_holds_it(
         (["orphan"], "Background", None),
     ],
 )
-def test_a_job_that_is_deleted_orphans_its_pods_unless_it_was_settled(
+def test_job_that_is_deleted_orphans_its_pods_unless_it_was_settled(
     plane: Plane, finalizers: list[str], propagation: Any, left: list[str] | None
 ) -> None:
     """api.md 6.1: what the request says, then what a finalizer says, then the kind."""
@@ -265,7 +266,7 @@ def test_a_job_that_is_deleted_orphans_its_pods_unless_it_was_settled(
         assert plane.get("batch/v1", "Job", "j")["metadata"]["finalizers"] == left
 
 
-def test_a_delete_that_is_tried_or_refused_leaves_everything(plane: Plane) -> None:
+def test_delete_that_is_tried_or_refused_leaves_everything(plane: Plane) -> None:
     before = plane.create(pod("p", nodeName="n"))
     revision = plane.store.revision
     found = plane.registry.delete_now(plane.kind("v1", "Pod"), "default", "p", DeleteOptions(dry_run=True))
@@ -299,7 +300,7 @@ def test_a_delete_that_is_tried_or_refused_leaves_everything(plane: Plane) -> No
         ([-1], 0, (1, 1)),
     ],
 )
-def test_a_pod_terminates_by_the_shortest_grace_it_was_given(
+def test_pod_terminates_by_the_shortest_grace_it_was_given(
     plane: Plane, graces: list[int | None], after: float, times: tuple[int, int]
 ) -> None:
     """It gets shorter, never longer, and counts from the first request."""
@@ -316,7 +317,7 @@ def test_a_pod_terminates_by_the_shortest_grace_it_was_given(
 
 @pytest.mark.parametrize("grace", [None, 0, 5])
 @pytest.mark.parametrize("period", [0, None])
-def test_a_pod_whose_grace_was_over_when_the_server_ended_can_be_deleted(
+def test_pod_whose_grace_was_over_when_the_server_ended_can_be_deleted(
     plane: Plane, grace: int | None, period: int | None
 ) -> None:
     """BeforeDelete of kube-apiserver: its last state was written and its end was not, or was lost (`--accept-loss`)."""
@@ -359,9 +360,17 @@ def test_finalizers_of_a_pod_whose_grace_is_over_can_be_changed(plane: Plane) ->
         ("scheduling.k8s.io/v1beta1", "PodGroup", "PodGroup.scheduling.k8s.io"),
     ],
 )
-def test_a_refused_object_is_named_by_kind_and_group(plane: Plane, version: str, kind: str, named: str) -> None:
+def test_refused_object_is_named_by_kind_and_group(plane: Plane, version: str, kind: str, named: str) -> None:
     """Events of both groups are validated in the core form, and named so."""
     with pytest.raises(StatusError) as refused:
         plane.create({"apiVersion": version, "kind": kind, "metadata": {"name": "A B"}})
     assert refused.value.code == 422
     assert refused.value.message.startswith(f'{named} "A B" is invalid: ')
+
+
+def test_registry_serves_the_kinds_it_is_given() -> None:
+    table = KindTable([shape("v1", "ConfigMap")])
+    assert ObjectRegistry(Store(), kinds=table).kinds is table
+    assert ObjectRegistry(Store()).kind("v1", "Pod").plural == "pods"
+    with pytest.raises(KeyError, match="v1 Pod"):
+        ObjectRegistry(Store(), kinds=table).kind("v1", "Pod")

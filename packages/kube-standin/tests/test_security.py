@@ -49,7 +49,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_secret_and_its_folder_are_for_the_owner_only(tmp_path: Path) -> None:
+def test_secret_and_its_folder_are_for_the_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "new" / "folder" / "secret"
     before = os.umask(0)
     try:
@@ -62,7 +62,7 @@ def test_a_secret_and_its_folder_are_for_the_owner_only(tmp_path: Path) -> None:
     assert [one.name for one in path.parent.iterdir()] == ["secret"]
 
 
-def test_a_secret_that_cannot_be_replaced_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secret_that_cannot_be_replaced_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "secret"
     write_secret(path, b"one")
 
@@ -223,7 +223,7 @@ def test_which_certificate_of_somebody_else_is_used(
     assert ((tmp_path / "server.crt").read_bytes() == pem) is kept
 
 
-def test_a_new_ca_issues_a_new_certificate(tmp_path: Path) -> None:
+def test_new_ca_issues_a_new_certificate(tmp_path: Path) -> None:
     """All CAs have one name, so that only the signature tells whose the certificate is."""
     first = certificates(tmp_path)
     before = first.certificate.read_bytes()
@@ -233,7 +233,7 @@ def test_a_new_ca_issues_a_new_certificate(tmp_path: Path) -> None:
     assert again.certificate.read_bytes() != before
 
 
-def test_a_renewal_that_dies_between_two_files_leaves_none_that_do_not_match(
+def test_renewal_that_dies_between_two_files_leaves_none_that_do_not_match(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certificates(tmp_path)
@@ -251,7 +251,7 @@ def test_a_renewal_that_dies_between_two_files_leaves_none_that_do_not_match(
     certificates(tmp_path, ["further.example"]).context()
 
 
-def test_a_certificate_with_an_unknown_sort_of_key_is_named(tmp_path: Path) -> None:
+def test_certificate_with_an_unknown_sort_of_key_is_named(tmp_path: Path) -> None:
     found = certificates(tmp_path)
     der = read(found.ca).public_bytes(serialization.Encoding.DER)
     public_key, unknown = bytes.fromhex("06072a8648ce3d0201"), bytes.fromhex("06072a8648ce3d027f")
@@ -295,7 +295,7 @@ def claims_of(token: str) -> Json:
     return found
 
 
-def test_a_token_holds_what_a_kube_apiserver_puts_in(clock: Time) -> None:
+def test_token_holds_what_a_kube_apiserver_puts_in(clock: Time) -> None:
     token, ends = tokens().issue(ROBOT, 600, ["a", "b"])
     claims = claims_of(token)
     assert ends == 1600
@@ -314,7 +314,7 @@ def test_a_token_holds_what_a_kube_apiserver_puts_in(clock: Time) -> None:
 
 
 @pytest.mark.parametrize(("now", "good"), [(1000.0, True), (1599.9, True), (1600.0, False), (1600.1, False)])
-def test_a_token_is_good_until_it_expires(clock: Time, now: float, good: bool) -> None:
+def test_token_is_good_until_it_expires(clock: Time, now: float, good: bool) -> None:
     table = tokens()
     token, _ = table.issue(ROBOT, 600, [AUDIENCE])
     clock.now = now
@@ -356,7 +356,7 @@ def test_whom_a_token_stands_for_and_what_it_lives_with(bound: Bound | None, nam
     ("made_for", "asked", "shared"),
     [(["a", "b"], ["b", "c", "a"], ("b", "a")), (["a"], ["a"], ("a",)), (["a"], ["b"], None), (["a"], [], None)],
 )
-def test_a_token_is_good_for_the_audiences_it_was_made_for(
+def test_token_is_good_for_the_audiences_it_was_made_for(
     made_for: list[str], asked: list[str], shared: tuple[str, ...] | None
 ) -> None:
     table = tokens()
@@ -370,7 +370,7 @@ def test_a_token_is_good_for_the_audiences_it_was_made_for(
     assert str(refused.value) == f'token audiences ["a"] is invalid for the target audiences {shown}'
 
 
-def test_a_fixed_token_is_for_this_server(tmp_path: Path) -> None:
+def test_fixed_token_is_for_this_server(tmp_path: Path) -> None:
     secrets = load_secrets(tmp_path)
     table = secrets.tokens()
     for token, name, group in ((secrets.admin_token, "admin", "system:masters"),
@@ -384,7 +384,7 @@ def test_a_fixed_token_is_for_this_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", [1, 2], ids=["claims", "signature"])
-def test_a_token_is_written_in_one_way(part: int) -> None:
+def test_token_is_written_in_one_way(part: int) -> None:
     """interfaces.md 5.9: canonical base64url; what decodes to the same bytes is another text, and no token."""
     table = tokens()
     token, _ = table.issue(ROBOT, 600, [AUDIENCE])
@@ -399,7 +399,7 @@ def test_a_token_is_written_in_one_way(part: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "A", "AB", "ABC", "QQ==", "QR", "QQ\n", "Q Q", "+/", "é"])
-def test_what_is_no_canonical_base64url(text: str) -> None:
+def test_continue_token_that_is_no_canonical_base64url(text: str) -> None:
     if text == "":
         assert security._unb64(text) == b""
         return
@@ -417,7 +417,7 @@ def test_what_is_no_canonical_base64url(text: str) -> None:
         ("pki/ca.crt", b""),
     ],
 )
-def test_a_start_that_fails_for_a_broken_secret_leaves_all_files_as_they_were(
+def test_start_that_fails_for_a_broken_secret_leaves_all_files_as_they_were(
     tmp_path: Path, name: str, content: bytes
 ) -> None:
     """interfaces.md 5.9."""
@@ -443,7 +443,7 @@ def test_a_start_that_fails_for_a_broken_secret_leaves_all_files_as_they_were(
     assert files() == before
 
 
-def test_what_is_longer_than_a_token_is_none() -> None:
+def test_token_that_is_too_long_is_none() -> None:
     """8 KiB: nobody is made to check the signature of a megabyte."""
     table = tokens()
     found: dict[int, str] = {}
@@ -487,7 +487,7 @@ def test_how_long_secrets_of_a_file_have_to_be(tmp_path: Path, changed: Json, go
 
 @pytest.mark.parametrize("with_ca", [False, True])
 @pytest.mark.parametrize("extensions", [None, {}, {"x": {"y": 1}}])
-def test_a_kubeconfig(tmp_path: Path, with_ca: bool, extensions: Json | None) -> None:
+def test_kubeconfig(tmp_path: Path, with_ca: bool, extensions: Json | None) -> None:
     """Version and kind come first, as kubectl writes them; the CA is inside."""
     ca = tmp_path / "ca.crt"
     ca.write_bytes(b"pem")

@@ -25,7 +25,7 @@ def started(program: str) -> Iterator[int]:
             process.kill()
 
 
-def test_a_busy_process_is_charged_and_an_idle_one_is_not() -> None:
+def test_busy_process_is_charged_and_an_idle_one_is_not() -> None:
     with started("while True: pass") as busy, started("import signal; signal.pause()") as idle:
         working, waiting = Worked(busy), Worked(idle)
         ends = time.monotonic() + DEADLINE
@@ -34,7 +34,7 @@ def test_a_busy_process_is_charged_and_an_idle_one_is_not() -> None:
         assert waiting.seconds < 0.5
 
 
-def test_the_charge_never_exceeds_the_elapsed_time() -> None:
+def test_charge_never_exceeds_the_elapsed_time() -> None:
     """Several threads have more of the CPU than there is time."""
     with started("while True: pass") as busy:
         began = time.monotonic()

@@ -57,7 +57,7 @@ def test_names_are_given_or_generated(plane: Plane, metadata: Json, name: str) -
     assert plane.ask(f"GET {MAPS}/{found['name']}").status == 200
 
 
-def test_an_object_gets_the_defaults_of_its_kind_only(plane: Plane) -> None:
+def test_object_gets_the_defaults_of_its_kind_only(plane: Plane) -> None:
     """Defaults of other kinds are none of it; a pod may say that it has no overhead, which is refused."""
     assert set(plane.create(MAPS, config_map("m", a="b"))) == {"kind", "apiVersion", "metadata", "data"}
     body = pod("p")
@@ -65,13 +65,13 @@ def test_an_object_gets_the_defaults_of_its_kind_only(plane: Plane) -> None:
     assert plane.ask(f"POST {PODS}", body).status == 403
 
 
-def test_a_name_is_needed(plane: Plane) -> None:
+def test_name_is_needed(plane: Plane) -> None:
     code, reason, message = plane.ask(f"POST {MAPS}", {"metadata": {}}).refusal
     assert (code, reason) == (422, "Invalid")
     assert "metadata.name: Required value: name or generateName is required" in message
 
 
-def test_a_generated_name_that_is_taken_is_generated_anew(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generated_name_that_is_taken_is_generated_anew(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight times, then it exists already."""
     ends = iter(["aaaaa"] * 2 + ["bbbbb"] + ["aaaaa"] * 20)
     asked = []
@@ -105,7 +105,7 @@ def test_identity_is_the_servers(plane: Plane) -> None:
     )
 
 
-def test_the_namespace_is_that_of_the_path(plane: Plane) -> None:
+def test_namespace_is_that_of_the_path(plane: Plane) -> None:
     for namespace in ("", "default"):
         body = {"metadata": {"name": f"n{namespace}", "namespace": namespace}}
         assert plane.create(MAPS, body)["metadata"]["namespace"] == "default"
@@ -125,7 +125,7 @@ def test_the_namespace_is_that_of_the_path(plane: Plane) -> None:
     assert plane.ask(line, config_map("m"), content_type=APPLY).refusal[:2] == (404, "NotFound")
 
 
-def test_a_status_of_a_create_is_dropped_where_it_has_its_own_door(plane: Plane) -> None:
+def test_status_of_a_create_is_dropped_where_it_has_its_own_door(plane: Plane) -> None:
     body = pod("p")
     body["status"] = {"phase": "Running", "message": "m"}
     found = plane.create(PODS, body)
@@ -134,7 +134,7 @@ def test_a_status_of_a_create_is_dropped_where_it_has_its_own_door(plane: Plane)
     assert node["status"]["capacity"] == {"cpu": "4"}
 
 
-def test_a_dry_run_leaves_nothing(plane: Plane) -> None:
+def test_dry_run_leaves_nothing(plane: Plane) -> None:
     revision = plane.store.revision
     answer = plane.ask(f"POST {MAPS}?dryRun=All", config_map("m"))
     assert (answer.status, "resourceVersion" in answer.json["metadata"]) == (201, False)
@@ -156,7 +156,7 @@ def test_a_dry_run_leaves_nothing(plane: Plane) -> None:
 # -- update ----------------------------------------------------------------------------------------------------
 
 
-def test_an_update_builds_on_the_version_it_names(plane: Plane) -> None:
+def test_update_builds_on_the_version_it_names(plane: Plane) -> None:
     """None is unconditional, where the kind allows that."""
     found = plane.create(MAPS, config_map("m"))
     version = found["metadata"]["resourceVersion"]
@@ -181,7 +181,7 @@ def test_an_update_builds_on_the_version_it_names(plane: Plane) -> None:
     assert plane.ask(f"PATCH {BUDGETS}/b", {"spec": {"minAvailable": 2}}, content_type=MERGE).status == 200
 
 
-def test_the_name_and_uid_of_an_update_are_those_of_the_object(plane: Plane) -> None:
+def test_name_and_uid_of_an_update_are_those_of_the_object(plane: Plane) -> None:
     uid = plane.create(MAPS, config_map("m"))["metadata"]["uid"]
     differs = "the name of the object (x) does not match the name on the URL (m)"
     assert plane.ask(f"PUT {MAPS}/m", config_map("x")).refusal == (400, "BadRequest", differs)
@@ -202,7 +202,7 @@ def test_the_name_and_uid_of_an_update_are_those_of_the_object(plane: Plane) -> 
         assert plane.ask(f"PUT {MAPS}/m", other).json["metadata"]["uid"] == uid
 
 
-def test_a_write_that_changes_nothing_is_not_stored(plane: Plane) -> None:
+def test_write_that_changes_nothing_is_not_stored(plane: Plane) -> None:
     plane.create(MAPS, config_map("m", a="b"))
     before = plane.ask(f"GET {MAPS}/m").json
     for line, body, headers in (
@@ -214,7 +214,7 @@ def test_a_write_that_changes_nothing_is_not_stored(plane: Plane) -> None:
     assert plane.ask(f"GET {MAPS}/m").json == before
 
 
-def test_an_update_does_not_change_server_metadata(plane: Plane) -> None:
+def test_update_does_not_change_server_metadata(plane: Plane) -> None:
     """Times, uid and generateName stay whatever an update says of them."""
     before = plane.create(MAPS, {"metadata": {"generateName": "g-"}})["metadata"]
     plane.clock.forward(5)
@@ -257,7 +257,7 @@ def test_patches_that_are_refused(plane: Plane, body: Any, content_type: str, co
         assert plane.ask(f"PATCH {MAPS}/absent", body, content_type=content_type).refusal[:2] == (404, "NotFound")
 
 
-def test_an_apply_creates_merges_and_conflicts(plane: Plane) -> None:
+def test_apply_creates_merges_and_conflicts(plane: Plane) -> None:
     line = f"PATCH {MAPS}/m?fieldManager={{}}"
     first = plane.ask(line.format("one"), config_map("m", a="1"), content_type=APPLY)
     assert first.status == 201
@@ -300,7 +300,7 @@ def test_an_apply_creates_merges_and_conflicts(plane: Plane) -> None:
          {"description": "d"}, None, None),
     ],
 )  # fmt: skip
-def test_a_generation_counts_changes_of_the_desired_state(
+def test_generation_counts_changes_of_the_desired_state(
     plane: Plane, path: str, body: Json, change: Json | None, status: Json | None, counts: bool | None
 ) -> None:
     """It counts changes beside metadata and status, where the kind counts; that of a PriorityClass stays 1."""
@@ -335,7 +335,7 @@ LABELS: Json = {"labels": {"new": "x"}, "annotations": {"new": "x"}, "finalizers
         (GROUPS, {"metadata": {"name": "x"}, "spec": {"schedulingPolicy": {"basic": {}}}}, set()),
     ],
 )  # fmt: skip
-def test_what_a_write_to_a_status_does_to_metadata(plane: Plane, path: str, body: Json, taken: set[str]) -> None:
+def test_status_write_and_metadata(plane: Plane, path: str, body: Json, taken: set[str]) -> None:
     """By the strategy of its kind (kinds.status_metadata); to the spec it does nothing, whatever the kind."""
     before = plane.create(path, body)
     answer = plane.ask(f"PATCH {path}/x/status", {"metadata": LABELS, "spec": {"made": "up"}}, content_type=MERGE)
@@ -347,7 +347,7 @@ def test_what_a_write_to_a_status_does_to_metadata(plane: Plane, path: str, body
     assert after["spec"] == before["spec"]
 
 
-def test_a_namespace_is_finalized_by_its_own_door(plane: Plane) -> None:
+def test_namespace_is_finalized_by_its_own_door(plane: Plane) -> None:
     spaces = "/api/v1/namespaces"
     before = plane.create(spaces, {"metadata": {"name": "n"}})
     assert before["spec"] == {"finalizers": ["kubernetes"]}
@@ -372,7 +372,7 @@ def test_a_namespace_is_finalized_by_its_own_door(plane: Plane) -> None:
 # -- deletion --------------------------------------------------------------------------------------------------
 
 
-def test_an_object_goes_with_its_last_finalizer(plane: Plane) -> None:
+def test_object_goes_with_its_last_finalizer(plane: Plane) -> None:
     held = config_map("m")
     held["metadata"]["finalizers"] = ["a/b", "c/d"]
     plane.create(MAPS, held)
@@ -401,7 +401,7 @@ def test_an_object_goes_with_its_last_finalizer(plane: Plane) -> None:
         ({}, None),
     ],
 )
-def test_what_becomes_of_dependents(plane: Plane, policy: Json, finalizers: list[str] | None) -> None:
+def test_dependents_of_a_deleted_owner(plane: Plane, policy: Json, finalizers: list[str] | None) -> None:
     """A finalizer for the garbage collector; asked for again it is replaced, others stay."""
     plane.create(MAPS, config_map("m"))
     assert plane.ask(f"DELETE {MAPS}/m", policy).status == 200
@@ -479,7 +479,7 @@ def left(plane: Plane) -> tuple[int, int] | None:
         ({}, [20, 0], None),
     ],
 )
-def test_the_grace_of_a_pod(plane: Plane, spec: Json, graces: list[int | None], found: tuple[int, int] | None) -> None:
+def test_grace_of_a_pod(plane: Plane, spec: Json, graces: list[int | None], found: tuple[int, int] | None) -> None:
     """It gets shorter, never longer, and counts from when it was first asked to go."""
     bound_pod(plane, **spec)
     for grace in graces:
@@ -492,7 +492,7 @@ def test_the_grace_of_a_pod(plane: Plane, spec: Json, graces: list[int | None], 
 @pytest.mark.parametrize(
     ("phase", "goes"), [("Pending", False), ("Running", False), ("Succeeded", True), ("Failed", True)]
 )
-def test_a_finished_pod_is_deleted_at_once(plane: Plane, phase: str, goes: bool) -> None:
+def test_finished_pod_is_deleted_at_once(plane: Plane, phase: str, goes: bool) -> None:
     """As does a pod that has no node; a generation is counted for the asking."""
     bound_pod(plane)
     plane.ask(f"PATCH {PODS}/p/status", {"status": {"phase": phase}}, content_type=MERGE)
@@ -543,7 +543,7 @@ def test_replicas_of_a_scale(plane: Plane, scale: Json, code: int, replicas: int
     assert plane.ask(f"GET {DEPLOYMENTS}/d").json["spec"]["replicas"] == replicas
 
 
-def test_the_first_deletion_of_a_held_object_counts_a_generation(plane: Plane) -> None:
+def test_first_deletion_of_a_held_object_counts_a_generation(plane: Plane) -> None:
     """graceful deletion of kube-apiserver: the first deletion counts, others do not."""
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
@@ -556,7 +556,7 @@ def test_the_first_deletion_of_a_held_object_counts_a_generation(plane: Plane) -
 
 
 @pytest.mark.parametrize("lacks", ["apiVersion", "kind"])
-def test_an_apply_states_its_version_and_kind(plane: Plane, lacks: str) -> None:
+def test_apply_states_its_version_and_kind(plane: Plane, lacks: str) -> None:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}}
     del body[lacks]
     answer = plane.ask("PATCH /api/v1/namespaces/default/configmaps/m?fieldManager=x", body, content_type=APPLY)
@@ -580,7 +580,7 @@ def test_an_apply_states_its_version_and_kind(plane: Plane, lacks: str) -> None:
         ({"kind": ["ConfigMap"]}, 400, "kind and apiVersion must be strings"),
     ],
 )
-def test_what_names_an_applied_object_is_text_or_nothing(
+def test_names_of_an_applied_object_are_text_or_nothing(
     plane: Plane, given: Json, code: int, message: str, there: bool
 ) -> None:
     """api.md 5.2 and 5.3: one clear error, whether the object is there or not."""

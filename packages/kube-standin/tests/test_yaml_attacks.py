@@ -97,7 +97,7 @@ BOMBS = {
     "a key many times": ("a: 1\n" + "bb: 222222\n" * 250_000, 0, ""),
     "keys of no text": ("~: 1", 400, "a key must be text"),
     "python": ("a: !!python/object/apply:os.system ['true']", 400, "is not allowed"),
-    "another document": ("a: 1\n---\nb: 1", 400, "want one document"),
+    "another document": ("a: 1\n---\nb: 1", 400, "expected one document"),
     "not UTF-8": ("a: \udcff", 400, "not UTF-8 text"),
 }
 """Name to what follows the head of the object, the code (0: any but 500) and what the message says."""
@@ -193,7 +193,7 @@ def slowest_while(server: Server, work: Any) -> tuple[Any, float, float]:
 
 @pytest.mark.parametrize("door", ["review", "create", "apply"])
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_bomb_is_answered_while_others_are_served(server: Server, name: str, door: str) -> None:
+def test_bomb_is_answered_while_others_are_served(server: Server, name: str, door: str) -> None:
     text, code, message = BOMBS[name]
     head = text[: text.rindex("%TAG") + 11] if text.startswith("%") else ""  # directives come before all else
     body = text if head or text.startswith("---") else (REVIEW if door == "review" else MAP % "bomb") + text
@@ -216,7 +216,7 @@ def test_a_bomb_is_answered_while_others_are_served(server: Server, name: str, d
     assert server.megabytes < MEGABYTES
 
 
-def test_a_watch_goes_on_while_large_bodies_are_read(server: Server) -> None:
+def test_watch_goes_on_while_large_bodies_are_read(server: Server) -> None:
     """Once is enough: while this client stands still the server may get done with all of them."""
     assert any(seen_meanwhile(server, f"seen-{turn}") for turn in range(20)), "it goes on only when they are read"
     assert server.megabytes < MEGABYTES
@@ -273,7 +273,7 @@ def test_repeated_keys_follow_the_field_validation(server: Server) -> None:
 
 
 @pytest.mark.parametrize("what", ["name", "label", "kind", "field", "namespace"])
-def test_an_answer_quotes_excerpts(server: Server, what: str) -> None:
+def test_answer_quotes_excerpts(server: Server, what: str) -> None:
     long = "X" * 1_000_000
     obj: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
     match what:

@@ -11,7 +11,7 @@ import msgspec
 import reprieve
 
 FILLED = {
-    "reprieve.client.leading": "a lease is written back with what it held",
+    "reprieve.client.leader_election": "a lease is written back with what it held",
     "kube_standin.controllers.views": "parts of a change, made in great numbers",
     "kube_standin.admission.priority": "parts of a body that are read and thrown away",
     "kube_standin.loading_owners": "parts of a body that are read and thrown away",

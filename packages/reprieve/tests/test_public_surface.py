@@ -21,7 +21,7 @@ def test_type_checkers_see_the_same_names() -> None:
     assert seen == set(reprieve.__all__)
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
+def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
         reprieve.Nonsense  # noqa: B018
 
@@ -33,7 +33,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_a_cluster_built_in_python_plans() -> None:
+def test_cluster_built_in_python_plans() -> None:
     """The example in `reprieve.python.builder`."""
     cluster = reprieve.ClusterBuilder()
     cluster.add_node("n1", {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": 8})

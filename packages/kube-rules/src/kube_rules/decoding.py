@@ -37,6 +37,7 @@ KINDS: Final[Mapping[str, tuple[type[KubernetesObject], tuple[str, ...]]]] = {
         (o.ReplicaSet, ()),
         (o.StatefulSet, ()),
         (o.PriorityClass, ()),
+        (o.RuntimeClass, ()),
         (o.PodDisruptionBudget, ()),
         (o.ResourceQuota, ()),
         (o.LimitRange, ()),
@@ -132,12 +133,12 @@ def from_json(kind: type[ObjectT], text: bytes | memoryview | msgspec.Raw, head:
     """Return the typed object of a JSON object. `head` is passed in: an item of a typed list has none of its own."""
     if kind not in _CONVERTED:
         try:
-            found = cast(ObjectT, _DECODERS[kind].decode(text))
+            result = cast(ObjectT, _DECODERS[kind].decode(text))
         except msgspec.ValidationError:
             pass  # nulls, or an error to be worded below
         else:
-            if not _may_lack_sources(found):
-                return found
+            if not _may_lack_sources(result):
+                return result
     manifest = plain_json(text, origin)
     return from_data(kind, {**manifest, "kind": head.kind, "apiVersion": head.api_version}, origin)
 

@@ -228,9 +228,9 @@ def depth(data: Any) -> int:
     while level and depth <= MAX_DEPTH:
         level = [
             child
-            for found in level
-            if isinstance(found, Mapping | list)
-            for child in (found.values() if isinstance(found, Mapping) else found)
+            for item in level
+            if isinstance(item, Mapping | list)
+            for child in (item.values() if isinstance(item, Mapping) else item)
         ]
         depth += 1
     return depth

@@ -22,7 +22,7 @@ _PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.A
 def duration(text: str) -> float:
     """Seconds of a duration as Go writes it (`15s`, `1m30s`, `1.5h`, `500ms`, `0`). Raises ValueError."""
     if not _DURATION.fullmatch(text):
-        raise ValueError(f"{text!r}: want a duration like 15s or 1m30s")
+        raise ValueError(f"{text!r}: expected a duration like 15s or 1m30s")
     total = sum((Fraction(number.rstrip(".")) * _UNITS[unit] for number, unit in _PART.findall(text)), Fraction(0))
     return float(-total if text.startswith("-") else total)
 

@@ -68,7 +68,7 @@ def forbidden(field: str, detail: str) -> FieldError:
 
 def not_supported(field: str, value: Any, allowed: Iterable[Any]) -> FieldError:
     """Not one of the known values; they are listed in the order given."""
-    known = ", ".join(shown(one) for one in allowed)
+    known = ", ".join(shown(item) for item in allowed)
     return FieldError(field, f"Unsupported value: {shown(value)}: supported values: {known}", "FieldValueNotSupported")
 
 

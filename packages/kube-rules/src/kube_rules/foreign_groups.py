@@ -88,12 +88,12 @@ class ForeignGroup(Struct, frozen=True, kw_only=True):
     @property
     def unread(self) -> list[str]:
         """What of it is left aside, a sentence for each (workloads.md 2.2)."""
-        found = []
+        result = []
         if self.queue not in ("", "default"):
-            found.append(f'spec.queue: "{excerpt(self.queue)}" is not read: there are no queues here')
+            result.append(f'spec.queue: "{excerpt(self.queue)}" is not read: there are no queues here')
         if self.network_topology:
-            found.append("spec.networkTopology is not read: say it as spec.schedulingConstraints of a native PodGroup")
-        return found
+            result.append("spec.networkTopology is not read: say it as spec.schedulingConstraints of a native PodGroup")
+        return result
 
 
 # --- up ---------------------------------------------------------------------------------------------------------------
@@ -131,14 +131,14 @@ _VOLCANO_OWN: Final = ("minTaskMember", _POLICIES, "queue", "networkTopology")
 
 def _minimum(spec: Any, least: int) -> int:
     """`minMember`; 0 where there is none."""
-    found = spec.get("minMember") if isinstance(spec, Mapping) else None
-    if found is None:
+    result = spec.get("minMember") if isinstance(spec, Mapping) else None
+    if result is None:
         return 0
-    if not isinstance(found, int) or isinstance(found, bool):
-        raise FieldError("spec.minMember", f'Invalid value: "{excerpt(str(found))}": must be a number of pods')
-    if not least <= found <= _LARGEST:
-        raise FieldError("spec.minMember", f"Invalid value: {found}: must be from {least} to {_LARGEST}")
-    return found
+    if not isinstance(result, int) or isinstance(result, bool):
+        raise FieldError("spec.minMember", f'Invalid value: "{excerpt(str(result))}": must be a number of pods')
+    if not least <= result <= _LARGEST:
+        raise FieldError("spec.minMember", f"Invalid value: {result}: must be from {least} to {_LARGEST}")
+    return result
 
 
 def _refuse_parts(spec: Any) -> None:

@@ -130,7 +130,7 @@ def _count(found: object, default: int) -> int:
 
 
 def _maps(found: object) -> list[Mapping[str, Any]]:
-    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+    return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
 
 
 def _job(spec: Mapping[str, Any]) -> Mapping[str, int]:
@@ -140,9 +140,9 @@ def _job(spec: Mapping[str, Any]) -> Mapping[str, int]:
 
 def _job_set(spec: Mapping[str, Any]) -> Mapping[str, int]:
     return {
-        str(each.get("name", "")): _count(each.get("replicas"), 1)
-        * _job(mapping(mapping(each.get("template")).get("spec")))[""]
-        for each in _maps(spec.get("replicatedJobs"))
+        str(item.get("name", "")): _count(item.get("replicas"), 1)
+        * _job(mapping(mapping(item.get("template")).get("spec")))[""]
+        for item in _maps(spec.get("replicatedJobs"))
     }
 
 
@@ -154,9 +154,9 @@ def _leader_worker_set(spec: Mapping[str, Any]) -> Mapping[str, int]:
 def _ray_cluster(spec: Mapping[str, Any]) -> Mapping[str, int]:
     scaled = spec.get("enableInTreeAutoscaling") is True
     workers = (
-        _ray_replicas(each, scaled=scaled) * _count(each.get("numOfHosts"), 1)
-        for each in _maps(spec.get("workerGroupSpecs"))
-        if each.get("suspend") is not True
+        _ray_replicas(item, scaled=scaled) * _count(item.get("numOfHosts"), 1)
+        for item in _maps(spec.get("workerGroupSpecs"))
+        if item.get("suspend") is not True
     )
     return {"": 1 + sum(workers)}
 

@@ -118,7 +118,7 @@ def _kueue_total(pod: Pod) -> int:
     number = int(text) if _DIGITS.fullmatch(text) else 0
     if not 1 <= number <= _LARGEST:
         shown = text if len(text) <= 128 else f"{text[:128]}..."
-        raise ValueError(f'{path}: Invalid value: "{shown}": want a number of pods from 1 to {_LARGEST}')
+        raise ValueError(f'{path}: Invalid value: "{shown}": expected a number of pods from 1 to {_LARGEST}')
     return number
 
 
@@ -203,16 +203,18 @@ class GroupSources:
         if not named:
             return []
         (first, name), *others = named
-        found = []
+        result = []
         size = size_problem(first, pod)
         if size:
-            found.append(size)
+            result.append(size)
         if name.startswith('"'):
-            found.append(f"metadata.annotations: names the group {name} ({first.name}): no PodGroup can have that name")
+            result.append(
+                f"metadata.annotations: names the group {name} ({first.name}): no PodGroup can have that name"
+            )
         for other, its in others:
             if its != name and other.name != OWNERS:  # what made the pod is no second opinion
-                found.append(f'names the group "{name}" ({first.name}) and "{its}" ({other.name}): the first counts')
-        return found
+                result.append(f'names the group "{name}" ({first.name}) and "{its}" ({other.name}): the first counts')
+        return result
 
 
 def group_problems(item: KubernetesObject, sources: GroupSources) -> list[str]:

@@ -11,7 +11,7 @@ from typing import ClassVar
 import msgspec
 
 from kube_rules.foreign_groups import CUSTOM, FOREIGN, ForeignGroup
-from kube_rules.meta import Condition, Empty, Int32, KubernetesObject, Struct
+from kube_rules.meta import EMPTY, Condition, Empty, Int32, KubernetesObject, Struct
 
 NO_POLICY_FIELD = ""
 """`preemption_policy` of a PodGroup read in a version without that field: it never has one of its own."""
@@ -49,6 +49,10 @@ class DisruptionMode(Struct, frozen=True, kw_only=True):
     all: Empty | None = None
 
 
+SINGLE = DisruptionMode(single=EMPTY)
+"""The default of groups and templates (api.md, table of versions; composite.md 1)."""
+
+
 class PodGroupResourceClaim(Struct, frozen=True, kw_only=True):
     """resourceClaims[] of a PodGroup or template."""
 
@@ -61,7 +65,7 @@ class GroupTerms(Struct, frozen=True, kw_only=True):
     """What the specs and templates of groups of every level have in common."""
 
     scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
-    disruption_mode: DisruptionMode | None = None
+    disruption_mode: DisruptionMode | None = SINGLE
     priority_class_name: str = ""
     priority: Int32 | None = None
     preemption_policy: str | None = None

@@ -158,7 +158,7 @@ class Manifests:
         they keep their times (interfaces.md 1.11).
         """
         typed, makers, others = self.all(), self.pod_makers, self.unknown
-        times = [(each.created, each.dated) for found in (typed, makers, others) for each in found]
+        times = [(each.created, each.dated) for item in (typed, makers, others) for each in item]
         begun = max(
             [*(created for created, dated in times if dated), *(() if after is None else (after,))], default=None
         )
@@ -198,4 +198,4 @@ class Manifests:
     @property
     def unknown_kinds(self) -> Counter[str]:
         """How many objects of each kind were left aside, by `apiVersion/kind`."""
-        return Counter(f"{found.api_version}/{found.kind}" for found in self.unknown)
+        return Counter(f"{item.api_version}/{item.kind}" for item in self.unknown)

@@ -15,7 +15,9 @@ from kube_rules import objects
 
 def _restarts_all(spec: objects.PodSpec) -> bool:
     containers = (*spec.containers, *spec.init_containers)
-    return any(rule.action == "RestartAllContainers" for one in containers for rule in one.restart_policy_rules)
+    return any(
+        rule.action == "RestartAllContainers" for container in containers for rule in container.restart_policy_rules
+    )
 
 
 def _own_users_on_host_network(spec: objects.PodSpec) -> bool:
@@ -23,8 +25,8 @@ def _own_users_on_host_network(spec: objects.PodSpec) -> bool:
 
 
 def _bind_mount_options(spec: objects.PodSpec) -> bool:
-    mounts = [mount for one in (*spec.containers, *spec.init_containers) for mount in one.volume_mounts]
-    mounts += [mount for one in spec.ephemeral_containers for mount in one.volume_mounts]
+    mounts = [mount for item in (*spec.containers, *spec.init_containers) for mount in item.volume_mounts]
+    mounts += [mount for item in spec.ephemeral_containers for mount in item.volume_mounts]
     return any(mount.bind_mount_options for mount in mounts)
 
 

@@ -345,7 +345,7 @@ class PodSpec(Struct, frozen=True, kw_only=True):
     host_network: bool = False
     host_users: bool | None = None
     ephemeral_containers: tuple[EphemeralContainer, ...] = ()
-    termination_grace_period_seconds: int | None = None
+    termination_grace_period_seconds: int = 30
     active_deadline_seconds: int | None = None
     restart_policy: str = "Always"
     runtime_class_name: str | None = None
@@ -485,6 +485,30 @@ class PriorityClass(KubernetesObject, frozen=True, kw_only=True):
     global_default: bool = False
     preemption_policy: str = "PreemptLowerPriority"
     description: str = ""
+
+
+class RuntimeClassOverhead(Struct, frozen=True, kw_only=True):
+    """overhead of a RuntimeClass."""
+
+    pod_fixed: ResourceList = map_field()
+
+
+class RuntimeClassScheduling(Struct, frozen=True, kw_only=True):
+    """scheduling of a RuntimeClass."""
+
+    node_selector: dict[str, str] = map_field()
+    tolerations: tuple[Toleration, ...] = ()
+
+
+class RuntimeClass(KubernetesObject, frozen=True, kw_only=True):
+    """node.k8s.io/v1 RuntimeClass (read by plans, not by the live scheduler: admission applies it to pods)."""
+
+    KIND: ClassVar[str] = "RuntimeClass"
+    API_VERSION: ClassVar[str] = "node.k8s.io/v1"
+
+    handler: str = ""
+    overhead: RuntimeClassOverhead | None = None
+    scheduling: RuntimeClassScheduling | None = None
 
 
 class PodDisruptionBudgetSpec(Struct, frozen=True, kw_only=True):

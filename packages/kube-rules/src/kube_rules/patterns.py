@@ -65,10 +65,10 @@ def pattern(text: str) -> Pattern:
     """The compiled pattern. Raises PatternError."""
     if len(text) > MAX_LENGTH:
         raise PatternError(f"error parsing regexp: expression is longer than {MAX_LENGTH} characters")
-    found = _compiled(text)
-    if isinstance(found, str):
-        raise PatternError(found)
-    return found
+    result = _compiled(text)
+    if isinstance(result, str):
+        raise PatternError(result)
+    return result
 
 
 @lru_cache(maxsize=_KEPT)

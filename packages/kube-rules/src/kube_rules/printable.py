@@ -19,7 +19,7 @@ def printable(text: str, *, keep: str = "\n") -> str:
     """
     if all(map(str.isprintable, text.split(keep) if len(keep) == 1 else (text,))):
         return text
-    return "".join(one if one.isprintable() or one in keep else escaped(one) for one in text)
+    return "".join(item if item.isprintable() or item in keep else escaped(item) for item in text)
 
 
 def printable_line(text: str) -> str:

@@ -299,16 +299,16 @@ class _LabelParser:
         self._values = 0
 
     def requirements(self) -> list[Requirement]:
-        found: list[Requirement] = []
+        result: list[Requirement] = []
         if not self._tokens:
-            return found
+            return result
         while True:
-            found.append(self._requirement())
-            if len(found) > MAX_TERMS:
+            result.append(self._requirement())
+            if len(result) > MAX_TERMS:
                 raise _cannot_parse(f"more than {MAX_TERMS} requirements")
             token = self._take()
             if token == "":
-                return found
+                return result
             if token != ",":
                 raise _cannot_parse(f"found '{token}', expected: ',' or 'end of string'")
             if self._peek() in ("", ","):

@@ -1,4 +1,6 @@
-"""What an API server fills in before it stores an object, as far as a scheduler notices.
+"""What an API server fills in before it stores an object, where one field depends on others.
+
+Defaults that are the same for every object are those of the fields (`objects`, `groups`).
 
 Invariant: an object that needs nothing comes back itself; defaulting twice changes nothing.
 Source: pkg/apis/core/v1 defaults, api.md "Workload and PodGroup".
@@ -12,24 +14,11 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from kube_rules.meta import EMPTY, KubernetesObject, ResourceList
-from kube_rules.objects import (
-    CompositePodGroup,
-    CompositePodGroupTemplate,
-    Container,
-    DisruptionMode,
-    Node,
-    Pod,
-    PodGroup,
-    PodGroupTemplate,
-    ResourceRequirements,
-    Workload,
-)
+from kube_rules.meta import KubernetesObject, ResourceList
+from kube_rules.objects import DEFAULT_SCHEDULER, Container, Node, Pod, ResourceRequirements
 from kube_rules.requests import is_pod_level_resource
 
 DEFAULT_NAMESPACE: Final = "default"
-DEFAULT_GRACE_PERIOD_SECONDS: Final = 30
-SINGLE: Final = DisruptionMode(single=EMPTY)
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
@@ -55,10 +44,8 @@ def _pod(pod: Pod) -> Pod:
         resources = _pod_level(spec.resources, (*containers, *init_containers))
         if resources is not spec.resources:
             changes["resources"] = resources
-    if spec.termination_grace_period_seconds is None:
-        changes["termination_grace_period_seconds"] = DEFAULT_GRACE_PERIOD_SECONDS
     if not spec.scheduler_name:
-        changes["scheduler_name"] = "default-scheduler"
+        changes["scheduler_name"] = DEFAULT_SCHEDULER
     return replace(pod, spec=replace(spec, **changes)) if changes else pod
 
 
@@ -109,55 +96,4 @@ def _node(node: Node) -> Node:
     return replace(node, status=replace(status, allocatable=status.capacity))
 
 
-def _pod_group(group: PodGroup) -> PodGroup:
-    if group.spec.disruption_mode is not None:
-        return group
-    return replace(group, spec=replace(group.spec, disruption_mode=SINGLE))
-
-
-def _composite_pod_group(group: CompositePodGroup) -> CompositePodGroup:
-    if group.spec.disruption_mode is not None:
-        return group
-    return replace(group, spec=replace(group.spec, disruption_mode=SINGLE))
-
-
-def _workload(workload: Workload) -> Workload:
-    spec = workload.spec
-    flat = _templates(spec.pod_group_templates)
-    tree = _composite_templates(spec.composite_pod_group_templates)
-    if flat is spec.pod_group_templates and tree is spec.composite_pod_group_templates:
-        return workload
-    return replace(workload, spec=replace(spec, pod_group_templates=flat, composite_pod_group_templates=tree))
-
-
-def _templates(templates: tuple[PodGroupTemplate, ...]) -> tuple[PodGroupTemplate, ...]:
-    if all(template.disruption_mode is not None for template in templates):
-        return templates
-    return tuple(t if t.disruption_mode is not None else replace(t, disruption_mode=SINGLE) for t in templates)
-
-
-def _composite_templates(templates: tuple[CompositePodGroupTemplate, ...]) -> tuple[CompositePodGroupTemplate, ...]:
-    completed = tuple(_composite_template(template) for template in templates)
-    return templates if all(map(operator.is_, completed, templates)) else completed
-
-
-def _composite_template(template: CompositePodGroupTemplate) -> CompositePodGroupTemplate:
-    flat = _templates(template.pod_group_templates)
-    tree = _composite_templates(template.composite_pod_group_templates)
-    mode = template.disruption_mode or SINGLE
-    if (
-        flat is template.pod_group_templates
-        and tree is template.composite_pod_group_templates
-        and mode is template.disruption_mode
-    ):
-        return template
-    return replace(template, disruption_mode=mode, pod_group_templates=flat, composite_pod_group_templates=tree)
-
-
-_RULES: Final[dict[type[KubernetesObject], Callable[[Any], Any]]] = {
-    Pod: _pod,
-    Node: _node,
-    PodGroup: _pod_group,
-    CompositePodGroup: _composite_pod_group,
-    Workload: _workload,
-}
+_RULES: Final[dict[type[KubernetesObject], Callable[[Any], Any]]] = {Pod: _pod, Node: _node}

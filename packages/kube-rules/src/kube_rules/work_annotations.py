@@ -145,35 +145,35 @@ def moment(text: str) -> float:
     try:
         return msgspec.convert(text, _Time).timestamp()
     except (msgspec.ValidationError, OverflowError, ValueError):
-        raise ValueError("want a time as RFC 3339 has it, such as 2026-01-31T12:00:00Z") from None
+        raise ValueError("expected a time as RFC 3339 has it, such as 2026-01-31T12:00:00Z") from None
 
 
 def _duration(text: str) -> float:
     try:
-        found = duration(text) if len(text) <= _LONGEST_TEXT else LONGEST * 2
+        result = duration(text) if len(text) <= _LONGEST_TEXT else LONGEST * 2
     except ValueError:
-        raise ValueError("want a duration such as 90s or 1h30m") from None
-    if found < 0:
+        raise ValueError("expected a duration such as 90s or 1h30m") from None
+    if result < 0:
         raise ValueError("a duration must not be negative")
-    if found > LONGEST:
+    if result > LONGEST:
         raise ValueError("a duration is at most ten years")
-    return found
+    return result
 
 
 _LONGEST_TEXT: Final = 64
 
 
 def _interval(text: str) -> float:
-    found = _duration(text)
-    if not found:
+    result = _duration(text)
+    if not result:
         raise ValueError("an interval must be longer than 0")
-    return found
+    return result
 
 
 def _one_of(*known: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         if text not in known:
-            raise ValueError(f"want {' or '.join(known)}")
+            raise ValueError(f"expected {' or '.join(known)}")
         return text
 
     return read
@@ -181,7 +181,7 @@ def _one_of(*known: str) -> Callable[[str], str]:
 
 def _number(text: str) -> int:
     if not _NUMBER.fullmatch(text) or not -(1 << 31) <= int(text) < 1 << 31:
-        raise ValueError("want a priority: an integer of 32 bits")
+        raise ValueError("expected a priority: an integer of 32 bits")
     return int(text)
 
 
@@ -191,7 +191,7 @@ _NUMBER: Final = re.compile(r"-?[0-9]{1,10}")
 def _namespaces(text: str) -> frozenset[str]:
     names = [name.strip() for name in text.split(",")]
     if not all(map(_NAMESPACE.fullmatch, names)):
-        raise ValueError("want names of namespaces, separated by commas")
+        raise ValueError("expected names of namespaces, separated by commas")
     return frozenset(names)
 
 
@@ -298,18 +298,18 @@ def annotation_problems(item: KubernetesObject) -> list[str]:
 def _read(
     annotations: Mapping[str, str], known: Mapping[str, tuple[str, Callable[[str], Any]]], problems: list[str]
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     if not annotations:
-        return found
+        return result
     for name, (field, read) in known.items():
         text = annotations.get(name)
         if text is None:
             continue
         try:
-            found[field] = read(text)
+            result[field] = read(text)
         except ValueError as error:
             problems.append(f'{_path(name)}: Invalid value: "{_short(text)}": {error}')
-    return found
+    return result
 
 
 def _terms(found: dict[str, Any]) -> WorkTerms:

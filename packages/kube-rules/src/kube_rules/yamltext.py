@@ -142,7 +142,7 @@ def read_document(text: str) -> tuple[Any, list[RepeatedKey]]:
     data: Any = None
     for document in _read(text, NodeBudget(MAX_OBJECT_NODES), repeated):
         if data is not None:
-            raise YamlError("want one document, found another", document.line)
+            raise YamlError("expected one document, found another", document.line)
         data = document.data
     return data, repeated
 
@@ -318,8 +318,8 @@ class _Builder:
             elif key is _MERGE:
                 if type(value) is list and kind is not alias_event:
                     value.reverse()  # the first has the last word
-                    for each in value:
-                        _merge(open_data, each, merged.setdefault(len(stack), set()), event)
+                    for item in value:
+                        _merge(open_data, item, merged.setdefault(len(stack), set()), event)
                 else:
                     _merge(open_data, value, merged.setdefault(len(stack), set()), event)
                 key = _NO_KEY

@@ -1,8 +1,29 @@
-"""The embedded control plane: a Kubernetes-compatible API server over SQLite, with what scheduling relies on.
+"""A Kubernetes API server for tests, laptops and CI: storage, REST and watch, controllers and simulated kubelets.
 
-It serves any scheduler and knows none: this package imports nothing of reprieve but ``kube_rules``.
-Inside it objects are plain JSON dicts; one process, one asyncio loop, no locks. ``kinds`` is the table of
-what is served, ``errors`` the form of a refusal, ``storage`` keeps objects and their history,
-``registry`` runs the verbs, ``server`` speaks HTTP, ``security`` makes certificates, tokens and
-kubeconfigs.
+`ApiServer` runs one in this process. It contains no scheduler and knows none. Inside it objects are plain JSON dicts;
+one process, one asyncio loop, no locks. ``kinds`` is the table of what is served, ``errors`` the form of a refusal,
+``storage`` keeps objects and their history, ``registry`` runs the verbs, ``server`` speaks HTTP, ``security`` makes
+certificates, tokens and kubeconfigs.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kube_standin.api_server import ApiServer as ApiServer
+    from kube_standin.faults import FaultTable as FaultTable
+    from kube_standin.faults import InjectedFault as InjectedFault
+    from kube_standin.snapshots import ServerSnapshot as ServerSnapshot
+
+_MODULES = {"ApiServer": "api_server", "ServerSnapshot": "snapshots", "InjectedFault": "faults", "FaultTable": "faults"}
+__all__ = ["ApiServer", "FaultTable", "InjectedFault", "ServerSnapshot"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for: a plugin of pytest is imported by every run."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

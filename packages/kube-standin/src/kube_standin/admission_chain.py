@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from kube_rules.json import Json
 from kube_standin.clock import ServerClock
 from kube_standin.errors import Cause, StatusError, forbidden
 from kube_standin.kinds import ServedKind
 from kube_standin.storage import Store
+from kube_standin.worker_thread import INLINE, OffLoopSteps
 
 Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
@@ -69,6 +70,18 @@ class AdmissionRequest:
     warnings: list[str] = field(default_factory=list)
     version: str = ""
     """The apiVersion of the request, where warnings depend on it."""
+    options: Json = field(default_factory=dict)
+    """The options of the request (CreateOptions, UpdateOptions, DeleteOptions), as webhooks see them."""
+    off_loop_steps: OffLoopSteps = INLINE
+    """How the write waits for answers from elsewhere; INLINE: not at all."""
+    body_kind: tuple[str, str, str] | None = None
+    """Group, version and kind of the object, where it is none of the resource (a Scale, an Eviction, a Binding)."""
+    round: int = 0
+    """How often the mutating half has run before."""
+    reinvoke: bool = False
+    """Whether the mutating half is to run once more, since a webhook changed what the steps before it decided on."""
+    rounds: Any = None
+    """What the webhooks of the mutating half keep from one round to the next."""
     on_staged: list[Callable[[], None]] = field(default_factory=list)
     """What validating steps want done once this write is staged, in the same turn: steps serve all requests and keep
     nothing of one."""
@@ -89,6 +102,12 @@ class Step:
     """One admission plugin; override what it needs. ``kinds`` limits it to plurals with group (None: all)."""
 
     kinds: frozenset[str] | None = None
+    runs_last = False
+    """Whether the step comes after all that are not of this sort, in whatever order they were added."""
+
+    def waits(self, kind: ServedKind) -> bool:
+        """Whether writes of a kind may have to wait for an answer from elsewhere."""
+        return False
 
     def mutate(self, request: AdmissionRequest) -> None:
         """Change ``request.object`` in place or refuse by raising StatusError."""
@@ -105,6 +124,7 @@ class Chain:
 
     def __init__(self, steps: Iterable[Step] = ()) -> None:
         self._steps: list[Step] = []
+        self._waiting: list[Step] = []
         self._by_resource: dict[str, tuple[Step, ...]] = {}
         for step in steps:
             self.add(step)
@@ -112,6 +132,8 @@ class Chain:
     def add(self, step: Step) -> None:
         """Append a step."""
         self._steps.append(step)
+        if type(step).waits is not Step.waits:
+            self._waiting.append(step)
         self._by_resource.clear()
 
     def steps(self, kind: ServedKind) -> tuple[Step, ...]:
@@ -119,14 +141,31 @@ class Chain:
         resource = kind.resource
         found = self._by_resource.get(resource)
         if found is None:
-            found = tuple(step for step in self._steps if step.kinds is None or resource in step.kinds)
+            ordered = sorted(self._steps, key=lambda step: step.runs_last)
+            found = tuple(step for step in ordered if step.kinds is None or resource in step.kinds)
             self._by_resource[resource] = found
         return found
 
     def mutate(self, request: AdmissionRequest) -> None:
         """Run the mutating half."""
-        for step in self.steps(request.kind):
+        steps = self.steps(request.kind)
+        for step in steps:
             step.mutate(request)
+        if request.reinvoke:
+            request.round += 1
+            for step in steps:
+                step.mutate(request)
+
+    def waits(self, kind: ServedKind) -> bool:
+        """Whether writes of a kind may have to wait for an answer from elsewhere."""
+        return any(step.waits(kind) for step in self._waiting)
+
+    def admit_body(self, request: AdmissionRequest) -> None:
+        """Admit what is no object of its resource (`AdmissionRequest.body_kind`): only steps that wait know it."""
+        for step in self._waiting:
+            step.mutate(request)
+        for step in self._waiting:
+            step.validate(request)
 
     def validate(self, request: AdmissionRequest) -> None:
         """Run the validating half."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from kube_rules.json import Json
 from kube_rules.quantity import NANO, parse
+from kube_rules.validation.metadata import has_domain
 from kube_standin.kinds import ServedKind
 
 _NODE_LABELS: Mapping[str, str] = {
@@ -32,8 +33,12 @@ _TEMPLATES: Mapping[str, tuple[str, ...]] = {
 """Where the pod (or template) of a kind stands."""
 
 
-def warnings_about(kind: ServedKind, obj: Json) -> list[str]:
-    """Return the warnings for the author of ``obj``."""
+def warnings_about(kind: ServedKind, obj: Json, old: Json | None = None) -> list[str]:
+    """Return the warnings for the author of ``obj``, which replaces ``old``."""
+    if kind.custom:
+        return list(_finalizers(obj, old or {"metadata": {}}))
+    if old is not None:
+        return []
     steps = _TEMPLATES.get(kind.resource)
     if steps is None:
         return []
@@ -42,6 +47,17 @@ def warnings_about(kind: ServedKind, obj: Json) -> list[str]:
         holder = (holder or {}).get(step)
     spec = (holder or {}).get("spec") or {}
     return list(_pod_spec(spec, ".".join((*steps, "spec"))))
+
+
+def _finalizers(obj: Json, old: Json) -> Iterator[str]:
+    """New finalizers of a custom resource that another writer may use, too (registry/customresource)."""
+    for name in sorted({*obj["metadata"].get("finalizers", ())}.difference(old["metadata"].get("finalizers", ()))):
+        if not has_domain(name):
+            path = " including a path (/)" if "." in name else ""
+            yield (
+                f'metadata.finalizers: "{name}": prefer a domain-qualified finalizer name{path} to avoid accidental '
+                "conflicts with other finalizer writers"
+            )
 
 
 def _pod_spec(spec: Json, path: str) -> Iterator[str]:

@@ -4,10 +4,59 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from kube_standin.controllers import ControllerSet, Times, chosen
 from kube_standin.kubelet import KubeletOptions, Kubelets
 from kube_standin.registry import ObjectRegistry
+
+
+class BackgroundWork:
+    """The controllers and kubelets of a server. They can be stopped and started again, also on another registry.
+
+    ``controllers`` are switches (``controllers.chosen``), no ``kubelets`` is None. Raises ValueError for an unknown
+    controller.
+    """
+
+    def __init__(
+        self,
+        *,
+        controllers: str = "*",
+        kubelets: KubeletOptions | None = None,
+        times: Times | None = None,
+        ca_certificate: str = "",
+    ) -> None:
+        self._names = chosen(controllers)
+        self._options = kubelets
+        self._times = times
+        self._ca_certificate = ca_certificate
+        self._running: ControllerSet | None = None
+        self._kubelets: Kubelets | None = None
+
+    @property
+    def controllers(self) -> ControllerSet:
+        """The controllers that run. Raises RuntimeError before the start and after the end."""
+        if self._running is None:
+            raise RuntimeError("the controllers do not run")
+        return self._running
+
+    async def start(self, registry: ObjectRegistry) -> None:
+        """Begin; the first time with making the nodes. Raises StatusError for a node manifest that is refused."""
+        self._running = ControllerSet(registry, self._names, times=self._times, ca_certificate=self._ca_certificate)
+        if self._options is not None:
+            self._kubelets = Kubelets(self._running, self._options)
+            self._kubelets.begin()
+            if self._options.adopt:  # a node that is deleted later is not made again
+                self._options = replace(self._options, nodes=0, manifests=())
+        await self._running.start()
+
+    async def stop(self) -> None:
+        """End; nothing is lost, since everything is read again at a start."""
+        if self._kubelets is not None:
+            self._kubelets.stop()
+        if self._running is not None:
+            await self._running.stop()
+        self._kubelets = self._running = None
 
 
 @asynccontextmanager
@@ -18,19 +67,11 @@ async def background(
     kubelets: KubeletOptions | None = None,
     times: Times | None = None,
     ca_certificate: str = "",
-) -> AsyncIterator[ControllerSet]:
-    """Work while the context lasts. ``controllers`` are switches (``controllers.chosen``), no ``kubelets`` is None.
-
-    Raises ValueError for an unknown controller and StatusError for a node manifest that is refused.
-    """
-    running = ControllerSet(registry, chosen(controllers), times=times, ca_certificate=ca_certificate)
-    fleet = Kubelets(running, kubelets) if kubelets is not None else None
+) -> AsyncIterator[BackgroundWork]:
+    """Work while the context lasts. Raises as `BackgroundWork` and its start."""
+    work = BackgroundWork(controllers=controllers, kubelets=kubelets, times=times, ca_certificate=ca_certificate)
     try:
-        if fleet is not None:
-            fleet.begin()
-        await running.start()
-        yield running
+        await work.start(registry)
+        yield work
     finally:
-        if fleet is not None:
-            fleet.stop()
-        await running.stop()
+        await work.stop()

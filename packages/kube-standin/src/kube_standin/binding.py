@@ -11,7 +11,9 @@ from kube_rules.json import Json
 from kube_standin import errors
 from kube_standin.conditions import pod_condition, set_condition
 from kube_standin.errors import StatusError
+from kube_standin.kinds import subresource
 from kube_standin.registry import ObjectRegistry, Outcome, WriteOptions
+from kube_standin.subresource_admission import admit_body
 
 
 def bind_now(registry: ObjectRegistry, namespace: str, name: str, binding: Json, options: WriteOptions) -> Outcome:
@@ -25,9 +27,11 @@ def bind_now(registry: ObjectRegistry, namespace: str, name: str, binding: Json,
         raise errors.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
-    target = binding.get("target") or {}
-    _check_target(target)
     kind = registry.kind("v1", "Pod")
+    place = subresource(kind, "binding")
+    binding = admit_body(registry, "CREATE", kind, namespace, name, place, (binding, None), options)
+    metadata, target = binding.get("metadata") or {}, binding.get("target") or {}
+    _check_target(target)
     state = registry.head(kind, namespace, name)
     if state is None:
         raise errors.not_found("pods", "", name)

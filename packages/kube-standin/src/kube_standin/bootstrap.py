@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from kube_rules import flow_control
 from kube_rules.foreign_groups import COSCHEDULING_VERSION, FOREIGN_VERSIONS
 from kube_rules.json import Json
 from kube_standin import errors
 from kube_standin.admission.pods import NOT_READY, UNREACHABLE, tolerates_loss
 from kube_standin.admission_chain import AdmissionRequest, Step
+from kube_standin.conditions import condition, put_condition
 from kube_standin.errors import Cause
 from kube_standin.registry import ObjectRegistry, WriteOptions
 
@@ -50,27 +54,6 @@ class NamespaceLifecycle(Step):
             raise request.refused("this namespace may not be deleted")
 
 
-class PodOverhead(Step):
-    """Overhead is what a RuntimeClass adds; there are none here, so a pod may not state any (recorded 182).
-
-    Overhead without a resource in it is stated as well. A pod may name a class all the same: they are not served, so
-    no user could make the one that a kube-apiserver would ask for.
-    """
-
-    kinds = frozenset(("pods",))
-
-    def mutate(self, request: AdmissionRequest) -> None:
-        """Refuse a new pod that states overhead; of one that is there, nothing is no overhead."""
-        spec = request.new.get("spec", {})
-        if request.operation != "CREATE" or request.subresource:
-            if spec.get("overhead") == {}:
-                del spec["overhead"]
-            return
-        if spec.get("overhead") is not None:
-            why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
-            raise request.refused(why)
-
-
 class KeptTolerations(Step):
     """The tolerations every pod got at its creation are put back if an update leaves them out (recorded 238, 261)."""
 
@@ -106,7 +89,7 @@ class SystemClasses(Step):
 
 def base_steps() -> list[Step]:
     """Return the admission steps every server has, whatever plugins are on."""
-    return [NamespaceLifecycle(), SystemClasses(), PodOverhead(), KeptTolerations()]
+    return [NamespaceLifecycle(), SystemClasses(), KeptTolerations()]
 
 
 def ensure_base(registry: ObjectRegistry) -> None:
@@ -122,6 +105,77 @@ def ensure_base(registry: ObjectRegistry) -> None:
         if registry.head(classes, "", name) is None:
             obj = {"metadata": {"name": name}, "value": value, "description": description}
             registry.create_now(classes, "", registry.decoder.decode(classes, obj, "Ignore", []), options)
+    _ensure_flow_control(registry)
+
+
+def _ensure_flow_control(registry: ObjectRegistry) -> None:
+    """Stage the FlowSchemas and priority levels that every server has. They are served, and limit nothing."""
+    annotations = {flow_control.AUTO_UPDATE: "true"}
+    options = WriteOptions(manager="api-priority-and-fairness-config-producer-v1")
+    schemas = registry.kind(flow_control.VERSION, "FlowSchema")
+    levels = registry.kind(flow_control.VERSION, "PriorityLevelConfiguration")
+    for kind, specs in ((levels, flow_control.PRIORITY_LEVELS), (schemas, flow_control.FLOW_SCHEMAS)):
+        for name, spec in specs.items():
+            if registry.head(kind, "", name) is not None:
+                continue
+            obj = {"metadata": {"name": name, "annotations": annotations}, "spec": spec}
+            registry.create_now(kind, "", registry.decoder.decode(kind, obj, "Ignore", []), options)
+            if kind is schemas:
+                registry.modify_now(kind, "", name, partial(_level_found, registry.clock.stamp()), options, "status")
+
+
+def _level_found(stamp: str, schema: Json) -> None:
+    """Set the condition of a FlowSchema: its priority level exists."""
+    level = schema["spec"]["priorityLevelConfiguration"]["name"]
+    text = f'This FlowSchema references the PriorityLevelConfiguration object named "{level}" and it exists'
+    put_condition(schema.setdefault("status", {}), condition("Dangling", "False", "Found", text), stamp)
+
+
+def ensure_own_service(registry: ObjectRegistry, host: str, port: int) -> None:
+    """Stage the Service ``default/kubernetes`` with its endpoints, the address of this server.
+
+    The endpoints are stored as they are: an address of the loopback interface would be refused (422).
+    """
+    service = registry.kind("v1", "Service")
+    if registry.head(service, "default", "kubernetes") is None:
+        obj = {
+            "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+            "spec": {
+                "clusterIP": _SERVICE_ADDRESS,
+                "clusterIPs": [_SERVICE_ADDRESS],
+                "ports": [{"name": "https", "port": 443, "targetPort": port}],
+            },
+        }
+        registry.create_now(service, "default", registry.decoder.decode(service, obj, "Ignore", []), WriteOptions())
+    address = "127.0.0.1" if host in ("", "0.0.0.0", "localhost") else "::1" if host == "::" else host
+    ports = [{"name": "https", "port": port, "protocol": "TCP"}]
+    family = "IPv6" if ":" in address else "IPv4"
+    ready: Json = {"addresses": [address], "conditions": {"ready": True}}
+    for api_version, kind, label, content in (
+        ("v1", "Endpoints", _SKIP_MIRROR, {"subsets": [{"addresses": [{"ip": address}], "ports": ports}]}),
+        ("discovery.k8s.io/v1", "EndpointSlice", _OF_SERVICE, _slice(family, ready, ports)),
+    ):
+        row = registry.kind(api_version, kind)
+        state = registry.head(row, "default", "kubernetes")
+        metadata: Json = {"name": "kubernetes", "namespace": "default", "uid": registry.clock.uid(), "labels": label}
+        metadata["creationTimestamp"] = registry.clock.stamp()
+        if row.generation:
+            metadata["generation"] = 1
+        if state is not None:
+            before = registry.view(row, state)
+            if all(before.get(field) == value for field, value in content.items()):
+                continue
+            metadata = before["metadata"]
+        registry.store.put(row.storage_key, "default", "kubernetes", {"metadata": metadata, **content}, state)
+
+
+_SERVICE_ADDRESS = "10.96.0.1"
+_SKIP_MIRROR = {"endpointslice.kubernetes.io/skip-mirror": "true"}
+_OF_SERVICE = {"kubernetes.io/service-name": "kubernetes"}
+
+
+def _slice(family: str, endpoint: Json, ports: list[Json]) -> Json:
+    return {"addressType": family, "endpoints": [endpoint], "ports": ports}
 
 
 def foreign_definition(api_version: str) -> Json | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from datetime import UTC, datetime, timedelta
 
-_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """What generated names end in: no vowels, so that no words appear (as upstream)."""
 
 
@@ -21,6 +22,10 @@ class ServerClock:
         """Return seconds that only go on, by which it is measured how long something took."""
         return time.monotonic()
 
+    def real_seconds_until(self, moment: datetime) -> float:
+        """Return in how many seconds of real time the clock shows a moment; infinity if it never does by itself."""
+        return max(0.0, (moment - self.now()).total_seconds())
+
     def stamp(self) -> str:
         """Return now as metadata times are written: seconds, ``Z``."""
         return stamp(self.now())
@@ -34,7 +39,35 @@ class ServerClock:
 
     def suffix(self) -> str:
         """Return five random characters for a generated name."""
-        return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in secrets.token_bytes(5))
+        return "".join(NAME_ALPHABET[byte % len(NAME_ALPHABET)] for byte in secrets.token_bytes(5))
+
+
+class SimulatedClock(ServerClock):
+    """A clock that stands still until it is set. ``start`` is by default the present, in whole seconds.
+
+    Raises ValueError for a start without a time zone.
+    """
+
+    def __init__(self, start: datetime | None = None) -> None:
+        if start is not None and start.tzinfo is None:
+            raise ValueError(f"the start of a simulated clock needs a time zone, found {start.isoformat()}")
+        self._moment = (start if start is not None else datetime.now(UTC).replace(microsecond=0)).astimezone(UTC)
+
+    def now(self) -> datetime:
+        """Return the moment that was set last."""
+        return self._moment
+
+    def monotonic(self) -> float:
+        """Return seconds of simulated time: what is done while the clock stands still took none."""
+        return self._moment.timestamp()
+
+    def real_seconds_until(self, moment: datetime) -> float:
+        """Return 0 for a moment that has come, else infinity."""
+        return 0.0 if moment <= self._moment else math.inf
+
+    def set(self, moment: datetime) -> None:
+        """Show another moment from now on."""
+        self._moment = moment.astimezone(UTC)
 
 
 def stamp(moment: datetime) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kube_standin.kubelet import KubeletOptions
     from kube_standin.loading import LoadReport
     from kube_standin.server.serving import ServeOptions, Serving
+    from kube_standin.webhooks import WebhookReach
 
 _MEMORY = ":memory:"
 _MOST_NAMED = 3
@@ -74,22 +75,20 @@ DataDir = Annotated[
     typer.Option(
         metavar="DIR",
         callback=_named,
-        help="Where the state is kept (default: the user's data directory); :memory: for none.",
+        help="Directory for the state, or :memory: for none. Default: in the user's data directory.",
     ),
 ]
 Host = Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 picks a free port.")]
 Kubeconfig = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE", callback=_named, help="Where to write the kubeconfig (default: in the data directory)."
-    ),
+    typer.Option(metavar="FILE", callback=_named, help="Kubeconfig file to write. Default: in the data directory."),
 ]
 ReadOnlyKubeconfig = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", callback=_named, help="Also write a kubeconfig that may read but not write."),
+    typer.Option(metavar="FILE", callback=_named, help="Also write a kubeconfig with read-only access."),
 ]
-Nodes = Annotated[int, typer.Option(min=0, max=100_000, help="How many simulated nodes to make.")]
+Nodes = Annotated[int, typer.Option(min=0, max=100_000, help="Number of simulated nodes to create.")]
 Files = Annotated[
     list[str] | None,
     typer.Option(
@@ -98,29 +97,57 @@ Files = Annotated[
         "--nodes-file",
         metavar="FILE|DIR|-",
         callback=_named,
-        help="Manifests of what is to be there from the start, a whole snapshot too. Repeatable.",
+        help="Manifests of the initial objects: a file, a directory, - for stdin, or a snapshot. Repeatable.",
     ),
 ]
 Lenient = Annotated[
     bool,
-    typer.Option("--lenient", help="Leave out what is refused of the manifests and name it, instead of ending."),
+    typer.Option(
+        "--lenient", help="Skip objects of the manifests that are refused, with a warning, instead of failing."
+    ),
 ]
-Kubelets = Annotated[bool, typer.Option(help="Simulate kubelets: bound pods start, run, end and stop.")]
+Kubelets = Annotated[bool, typer.Option(help="Simulate kubelets: bound pods start, run and terminate.")]
 Controllers = Annotated[
-    str, typer.Option(metavar="LIST", help="Controllers to run: *, none, or names; -NAME leaves one out.")
+    str, typer.Option(metavar="LIST", help="Controllers to run: *, none, or names; -NAME disables one.")
 ]
-Anonymous = Annotated[bool, typer.Option("--anonymous", help="Let requests without credentials see /version.")]
+Anonymous = Annotated[bool, typer.Option("--anonymous", help="Serve /version without credentials.")]
+WebhookHosts = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="HOST",
+        help="Host, address or network on which webhooks may be called, besides loopback. Repeatable.",
+    ),
+]
+WebhookServices = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--webhook-service",
+        metavar="NS/NAME=HOST:PORT",
+        help="Address at which the webhooks of a Service are called. Repeatable.",
+    ),
+]
 AcceptLoss = Annotated[
     bool,
     typer.Option(
         "--accept-loss",
-        help="Start from a damaged data directory with what can be read of it; the damaged files are kept beside.",
+        help="Recover what can be read from a damaged data directory; the damaged files are kept.",
     ),
 ]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Log what is done to stderr.")]
+TestControls = Annotated[
+    bool,
+    typer.Option(
+        "--test-controls",
+        help="Serve /debug/kube-standin to cluster administrators: clock, faults, watches and snapshots.",
+    ),
+]
+SimulatedTime = Annotated[
+    bool,
+    typer.Option("--simulated-clock", help="Let time stand still until a test control advances it."),
+]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Log every step to stderr.")]
 
 
-MaxBytes = Annotated[str, typer.Option(metavar="SIZE", help="The largest input accepted in all, e.g. 256Mi.")]
+MaxBytes = Annotated[str, typer.Option(metavar="SIZE", help="Maximum total size of the input, e.g. 256Mi.")]
 DEFAULT_MAX_BYTES = "64Mi"
 
 
@@ -140,15 +167,22 @@ def serve_command(console: Console, home: str) -> Callable[..., None]:
         kubelets: Kubelets = True,
         controllers: Controllers = "*",
         anonymous: Anonymous = False,
+        webhook_hosts: WebhookHosts = None,
+        webhook_service: WebhookServices = None,
         accept_loss: AcceptLoss = False,
+        test_controls: TestControls = False,
+        simulated_clock: SimulatedTime = False,
         verbose: Verbose = False,
     ) -> None:
-        """Serve a Kubernetes-compatible API on this machine until interrupted.
+        """Run a Kubernetes-compatible API server on this machine.
 
-        Prints how to use kubectl once it serves. Ctrl-C or SIGTERM stops it; nothing acknowledged is lost.
+        Prints how to use kubectl when it is ready. Ctrl-C or SIGTERM stops it. No acknowledged write is lost.
         """
+        from kube_standin.clock import ServerClock, SimulatedClock
         from kube_standin.server.serving import ServeOptions
 
+        if simulated_clock and not test_controls:
+            console.refuse("--simulated-clock needs --test-controls: nothing else advances the clock")
         objects = read_objects(files or (), max_input_bytes, console)
         options = ServeOptions(
             data_dir=data_dir if data_dir is not None else default_data_dir(home),
@@ -161,6 +195,9 @@ def serve_command(console: Console, home: str) -> Callable[..., None]:
             kubelets=fleet(nodes) if kubelets or nodes or has_nodes(objects) else None,
             objects=objects,
             lenient=lenient,
+            webhooks=read_webhook_reach(webhook_hosts, webhook_service, console),
+            clock=SimulatedClock() if simulated_clock else ServerClock(),
+            test_controls=test_controls,
         )
         console.log(verbose)
         run_serving(_serve(options, read_only_kubeconfig, console), console)
@@ -264,7 +301,7 @@ def read_objects(files: "Sequence[str]", max_bytes: str, console: Console) -> "l
     except QuantityError as error:
         console.refuse(f"--max-input-bytes: {error}")
     if most <= 0:
-        console.refuse(f"--max-input-bytes: want a size above 0, found {max_bytes!r}")
+        console.refuse(f"--max-input-bytes: expected a size above 0, found {max_bytes!r}")
     try:
         with console.working("reading the manifests"):
             objects = read_files(files, most)
@@ -273,6 +310,18 @@ def read_objects(files: "Sequence[str]", max_bytes: str, console: Console) -> "l
     if not objects:
         console.refuse(f"{files[0]}: no objects in it")
     return objects
+
+
+def read_webhook_reach(
+    hosts: "Sequence[str] | None", services: "Sequence[str] | None", console: Console
+) -> "WebhookReach":
+    """Return which webhooks may be called. Options that cannot be read end the command."""
+    from kube_standin.webhooks import webhook_reach
+
+    try:
+        return webhook_reach(hosts or (), services or ())
+    except ValueError as error:
+        console.refuse(str(error))
 
 
 def has_nodes(objects: "Sequence[PlainObject]") -> bool:
@@ -294,7 +343,7 @@ def report_loaded(loaded: "LoadReport", console: Console) -> None:
         for line in lines[:_MOST_LINES]:
             note(f"warning: {line}")
         if len(lines) > _MOST_LINES:
-            note(f"warning: ... and {len(lines) - _MOST_LINES} more of this sort")
+            note(f"warning: ... and {len(lines) - _MOST_LINES} more like this")
     if loaded.orphaned:
         note(f"warning: the owners of {_objects(loaded.orphaned)} are not in the input; loaded without them")
     if loaded.made:

@@ -2,7 +2,7 @@
 
 Most kinds have one version, for which both functions return their argument. The two groups of Event share
 the core form; PodGroup and Workload are stored as v1beta1 (``kube_rules.versions`` knows how they
-differ); versions of a custom resource differ in name only (conversion strategy None). Objects here carry
+differ); versions of a custom resource have a module of their own (``custom_versions``). Objects here carry
 ``apiVersion`` and ``kind``.
 """
 
@@ -15,6 +15,8 @@ from typing import Any
 from kube_rules.json import Json
 from kube_rules.versions import EVENT_FIELDS_FROM_CORE, EVENT_FIELDS_TO_CORE, from_internal, to_internal
 from kube_standin.kinds import ServedKind
+from kube_standin.storage import Stored
+from kube_standin.storage.model import as_object
 
 _CORE_DEFAULTS: Mapping[str, Any] = {
     "involvedObject": {},
@@ -59,6 +61,26 @@ def complete_event(event: Json) -> None:
         event.setdefault(key, copy.copy(default))
 
 
+def _custom(kind: ServedKind, obj: Json, api_version: str) -> Json:
+    if kind.versions is None:
+        return {**obj, "apiVersion": api_version}
+    return kind.versions.converted({**obj, "apiVersion": obj.get("apiVersion", kind.api_version)}, api_version)
+
+
+def is_raw(kind: ServedKind, state: Stored) -> bool:
+    """Whether the bytes of a stored object are what is served in the version of ``kind``."""
+    return not differs(kind) if kind.versions is None else kind.versions.is_raw(kind, state)
+
+
+def read_stored(kind: ServedKind, state: Stored) -> Json:
+    """Return a stored object in the version of ``kind``; the caller may change the result."""
+    if kind.versions is not None:
+        return kind.versions.read(kind, state)
+    if not differs(kind):
+        return as_object(kind.kind, kind.api_version, state)
+    return from_storage(kind, as_object(kind.kind, kind.storage_version, state))
+
+
 def differs(kind: ServedKind) -> bool:
     """Whether objects of ``kind`` are stored in another form than they are served in."""
     return kind.api_version != kind.storage_version
@@ -74,7 +96,7 @@ def to_storage(kind: ServedKind, obj: Json) -> Json:
     if kind.resource == "events.events.k8s.io":
         return _event_to_core(obj)
     if kind.custom:
-        return {**obj, "apiVersion": kind.storage_version}
+        return _custom(kind, obj, kind.storage_version)
     return to_internal({**obj, "apiVersion": kind.api_version, "kind": kind.kind})
 
 
@@ -85,5 +107,5 @@ def from_storage(kind: ServedKind, obj: Json) -> Json:
     if kind.resource == "events.events.k8s.io":
         return _event_from_core(obj)
     if kind.custom:
-        return {**obj, "apiVersion": kind.api_version}
+        return _custom(kind, obj, kind.api_version)
     return from_internal(obj, kind.api_version)

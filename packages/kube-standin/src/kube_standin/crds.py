@@ -9,57 +9,65 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 from kube_rules.json import Json
 from kube_standin.admission_chain import AdmissionRequest, Step
 from kube_standin.conditions import condition, is_true, put_condition
-from kube_standin.deleting import CRD_CLEANUP, DeleteOptions
+from kube_standin.custom_versions import CustomVersions
+from kube_standin.deletion import CRD_CLEANUP, DeleteOptions
 from kube_standin.errors import StatusError
 from kube_standin.kinds import CUSTOM_VERBS, ServedKind
 from kube_standin.metadata import without_finalizer
-from kube_standin.off_loop import Turn
 from kube_standin.registry import ObjectRegistry, WriteOptions
 from kube_standin.storage import StorageError
+from kube_standin.webhooks import WebhookCaller
+from kube_standin.webhooks.conversion import ConversionWebhook
+from kube_standin.worker_thread import Turn
 
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 _STATUS = WriteOptions(manager="kube-apiserver")
+_NO_CONFLICTS = ("NoConflicts", "no conflicts found")
+_NOT_ACCEPTED = ("False", "NotAccepted", "not all names are accepted")
+_ESTABLISHED = ("True", "InitialNamesAccepted", "the initial names have been accepted")
+_TERMINATING = ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
 
 
-def rows_of(definition: Json) -> list[ServedKind]:
-    """Return the rows of a definition: one per served version."""
+def rows_of(definition: Json) -> dict[str, ServedKind]:
+    """Return the rows of a definition by apiVersion: one per version, whether it is served or not."""
     spec = definition["spec"]
-    names = spec["names"]
+    accepted = (definition.get("status") or {}).get("acceptedNames") or {}
+    names = accepted if accepted.get("plural") and accepted.get("kind") else spec["names"]
     stored = _stored_version(definition)
-    rows: list[ServedKind] = []
+    rows: dict[str, ServedKind] = {}
     for version in spec["versions"]:
-        if not version.get("served"):
-            continue
         subresources = version.get("subresources") or {}
         fields = {
             path["jsonPath"].lstrip("."): path["jsonPath"].lstrip(".") for path in version.get("selectableFields") or ()
         }
-        rows.append(
-            ServedKind(
-                group=spec["group"],
-                version=version["name"],
-                kind=names["kind"],
-                plural=names["plural"],
-                singular=names.get("singular") or names["kind"].lower(),
-                list_kind=names.get("listKind") or f"{names['kind']}List",
-                namespaced=spec["scope"] == "Namespaced",
-                short_names=tuple(names.get("shortNames") or ()),
-                categories=tuple(names.get("categories") or ()),
-                subresources=frozenset(name for name in ("status", "scale") if name in subresources),
-                verbs=CUSTOM_VERBS,
-                storage_version=f"{spec['group']}/{stored}",
-                storage_key=f"{spec['group']}/{names['plural']}",
-                generation=True,
-                unconditional_update=False,
-                status_metadata="reset",
-                fields=fields,
-                custom=True,
-                definition=version,
-            )
+        rows[f"{spec['group']}/{version['name']}"] = ServedKind(
+            group=spec["group"],
+            version=version["name"],
+            kind=names["kind"],
+            plural=names["plural"],
+            singular=names.get("singular") or names["kind"].lower(),
+            list_kind=names.get("listKind") or f"{names['kind']}List",
+            namespaced=spec["scope"] == "Namespaced",
+            short_names=tuple(names.get("shortNames") or ()),
+            categories=tuple(names.get("categories") or ()),
+            subresources=frozenset(name for name in ("status", "scale") if name in subresources),
+            verbs=CUSTOM_VERBS,
+            storage_version=f"{spec['group']}/{stored}",
+            storage_key=f"{spec['group']}/{names['plural']}",
+            generation=True,
+            unconditional_update=False,
+            status_metadata="reset",
+            fields=fields,
+            custom=True,
+            terminating="deletionTimestamp" in definition["metadata"],
+            definition=version,
         )
     return rows
 
@@ -67,6 +75,15 @@ def rows_of(definition: Json) -> list[ServedKind]:
 def _stored_version(definition: Json) -> str:
     name: str = next(version["name"] for version in definition["spec"]["versions"] if version.get("storage"))
     return name
+
+
+def _same_forms(before: Mapping[str, ServedKind], now: Mapping[str, ServedKind]) -> bool:
+    """Whether objects that were stored under one set of rows are what another would store."""
+
+    def forms(rows: Mapping[str, ServedKind]) -> Any:
+        return {version: (row.storage_version, (row.definition or {}).get("schema")) for version, row in rows.items()}
+
+    return bool(forms(before) == forms(now))
 
 
 def _is_established(definition: Json) -> bool:
@@ -78,10 +95,13 @@ class CustomResources(Step):
 
     kinds = frozenset((DEFINITIONS,))
 
-    def __init__(self, registry: ObjectRegistry) -> None:
+    def __init__(self, registry: ObjectRegistry, caller: WebhookCaller | None = None) -> None:
         self._registry = registry
+        self._caller = caller
         self._rows: dict[str, list[ServedKind]] = {}
+        self._pending: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._cleaning: set[str] = set()
         registry.store.undone.append(self._follow_undone)
 
     def _follow_undone(self) -> None:
@@ -102,6 +122,8 @@ class CustomResources(Step):
         for definition in self._stored():
             if _is_established(definition):
                 self._serve(definition)
+            else:
+                self._pending[definition["metadata"]["name"]] = definition["spec"]["group"]
             if definition["metadata"].get("deletionTimestamp"):
                 self._clean_up(definition)
 
@@ -109,9 +131,13 @@ class CustomResources(Step):
         """Follow a write of a definition."""
         definition = self._registry.find(request.kind, "", request.name)
         if definition is None:
+            self._pending.pop(request.name, None)
             self._withdraw(request.name)
+            self._try_again(request.name.partition(".")[2])
             return
         if definition["metadata"].get("deletionTimestamp"):
+            if _is_established(definition):
+                self._serve(definition)
             self._clean_up(definition)
             return
         if not self._accept(request.kind, definition) and _is_established(definition):
@@ -120,52 +146,80 @@ class CustomResources(Step):
     def _accept(self, kind: ServedKind, definition: Json) -> bool:
         """Accept the names of a definition unless another one has them; whether that changed its status.
 
-        Then it was a write of its own, which has been followed.
+        Then it was a write of its own, which has been followed. Rules: apiextensions-apiserver (naming_controller).
         """
         registry = self._registry
         stamp = registry.clock.stamp()
-        conflict = self._conflict(definition)
-        names = definition["spec"]["names"]
-        state = "False" if conflict else "True"
-        accepted = (
-            condition("NamesAccepted", state, *(conflict or ("NoConflicts", "no conflicts found"))),
-            condition("Established", "False", "NotAccepted", "not all names are accepted")
-            if conflict
-            else condition("Established", "True", "InitialNamesAccepted", "the initial names have been accepted"),
-        )
+        accepted, problem = self._names(definition)
+        name, group = definition["metadata"]["name"], definition["spec"]["group"]
+        if problem is None:
+            self._pending.pop(name, None)
+        else:
+            self._pending[name] = group
+        found = [condition("NamesAccepted", "False" if problem else "True", *(problem or _NO_CONFLICTS))]
+        if not _is_established(definition):
+            found.append(condition("Established", *(_NOT_ACCEPTED if problem else _ESTABLISHED)))
 
         def change(obj: Json) -> None:
             status = obj.setdefault("status", {})
-            for one in accepted:
+            for one in found:
                 put_condition(status, one, stamp)
-            if not conflict:
-                status["acceptedNames"] = dict(names)
+            status["acceptedNames"] = accepted
             stored = status.setdefault("storedVersions", [])
             stored += {_stored_version(obj)}.difference(stored)
 
-        return (
-            registry.modify_now(kind, "", definition["metadata"]["name"], change, _STATUS, "status").state is not None
-        )
+        return registry.modify_now(kind, "", name, change, _STATUS, "status").state is not None
 
-    def _conflict(self, definition: Json) -> tuple[str, str] | None:
+    def _names(self, definition: Json) -> tuple[Json, tuple[str, str] | None]:
+        """Return the names that a definition has from now on, and reason and message of the last conflict."""
         spec = definition["spec"]
-        names = spec["names"]
-        own = f"{spec['group']}/{names['plural']}"
-        for kind in self._registry.kinds:
-            if kind.group != spec["group"] or kind.storage_key == own:
-                continue
-            if kind.kind == names["kind"]:
-                return ("KindConflict", f'"{names["kind"]}" is already in use')
-            taken = {kind.plural, kind.singular, *kind.short_names}
-            for name in (names["plural"], names.get("singular", ""), *(names.get("shortNames") or ())):
-                if name in taken:
-                    return ("NamesConflict", f'"{name}" is already in use')
-        return None
+        asked, had = spec["names"], (definition.get("status") or {}).get("acceptedNames") or {}
+        others = [
+            kind
+            for kind in self._registry.kinds
+            if kind.group == spec["group"] and kind.storage_key != f"{spec['group']}/{asked['plural']}"
+        ]
+        resources = {name for kind in others for name in (kind.plural, kind.singular, *kind.short_names)}
+        kinds = {name for kind in others for name in (kind.kind, kind.list_kind)}
+        accepted, problem = {**had}, None
+        for word, taken in (
+            ("plural", resources),
+            ("singular", resources),
+            ("shortNames", resources),
+            ("kind", kinds),
+            ("listKind", kinds),
+        ):
+            value = asked.get(word)
+            wanted = [one for one in value or () if one not in had.get(word, ())] if word == "shortNames" else [value]
+            clashes = [one for one in wanted if one in taken and one != had.get(word)]
+            if clashes:
+                texts = [f'"{one}" is already in use' for one in clashes]
+                text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+                problem = (f"{word[0].upper()}{word[1:]}Conflict", text)
+            elif value:
+                accepted[word] = value
+            else:
+                accepted.pop(word, None)
+        if asked.get("categories"):
+            accepted["categories"] = asked["categories"]
+        else:
+            accepted.pop("categories", None)
+        return {"plural": "", "kind": "", **accepted}, problem
+
+    def _try_again(self, group: str) -> None:
+        """Look again at definitions with names that another one of their group had."""
+        kind = self._registry.kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+        for name in [name for name, found in self._pending.items() if found == group]:
+            definition = self._registry.find(kind, "", name)
+            if definition is None or definition["metadata"].get("deletionTimestamp"):
+                self._pending.pop(name, None)
+            else:
+                self._accept(kind, definition)
 
     def _serve(self, definition: Json) -> None:
         name = definition["metadata"]["name"]
-        rows = rows_of(definition)
         before = self._rows.get(name, [])
+        rows = [row for row in self._kept_rows(definition, before) if (row.definition or {}).get("served")]
         keep = {row.gvk for row in rows}
         for row in before:
             if row.gvk not in keep:
@@ -175,45 +229,75 @@ class CustomResources(Step):
             self._registry.declare(row)
         self._rows[name] = rows
 
+    def _kept_rows(self, definition: Json, before: list[ServedKind]) -> list[ServedKind]:
+        """Return the rows of all versions, which know how objects of the definition are stored."""
+        spec = definition["spec"]
+        group = spec["group"]
+        stored = (definition.get("status") or {}).get("storedVersions") or [_stored_version(definition)]
+        unmarked = f"{group}/{stored[0]}"
+        made = rows_of(definition)
+        kept = before[0].versions if before else None
+        since = int(definition["metadata"]["resourceVersion"])
+        if kept is not None and kept.unmarked == unmarked and _same_forms(kept.rows, made):
+            since = kept.since
+        rows: dict[str, ServedKind] = {}
+        versions = CustomVersions(unmarked, since, rows, self._registry.schema, self._webhook(definition))
+        rows |= {version: replace(row, versions=versions) for version, row in made.items()}
+        return list(rows.values())
+
+    def _webhook(self, definition: Json) -> ConversionWebhook | None:
+        conversion = definition["spec"].get("conversion") or {}
+        if conversion.get("strategy") != "Webhook" or self._caller is None:
+            return None
+        return ConversionWebhook(definition["metadata"]["name"], conversion, self._caller)
+
     def _withdraw(self, name: str) -> None:
         for row in self._rows.pop(name, []):
             self._registry.kinds.remove(row)
             self._registry.store.end_subscriptions(row.storage_key)
 
     def _clean_up(self, definition: Json) -> None:
-        if CRD_CLEANUP not in (definition["metadata"].get("finalizers") or ()):
+        name = definition["metadata"]["name"]
+        if name in self._cleaning or CRD_CLEANUP not in (definition["metadata"].get("finalizers") or ()):
             return
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return  # no loop: the next start of a server goes on with it
         task = loop.create_task(self._delete_instances(definition))
+        self._cleaning.add(name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: self._cleaning.discard(name))
 
     async def _delete_instances(self, definition: Json) -> None:
         """Delete all instances, then let the definition go."""
         registry = self._registry
         name = definition["metadata"]["name"]
-        rows = rows_of(definition)
+        rows = self._kept_rows(definition, self._rows.get(name, []))
+        [row] = [row for row in rows if row.api_version == row.storage_version]
         kind = registry.kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
         with contextlib.suppress(StorageError):
             await registry.store.ticket.settled()
         present = registry.find(kind, "", name)
         if present is None or not present["metadata"].get("deletionTimestamp"):
             return  # the deletion was undone
-        for row in rows[:1]:
-            while states := list(registry.store.heads(row.storage_key)):
-                turn = Turn()
-                for state in states:
-                    await turn.over()
-                    try:
-                        registry.delete_now(row, state.namespace, state.name, DeleteOptions())
-                    except StatusError:
-                        continue
-                await registry.store.ticket.settled()
-                if registry.store.count(row.storage_key):
-                    await asyncio.sleep(0.2)  # held by finalizers of their own
+        begun = condition("Terminating", *_TERMINATING)
+        stamp = registry.clock.stamp()
+        registry.modify_now(
+            kind, "", name, lambda obj: put_condition(obj.setdefault("status", {}), begun, stamp), _STATUS, "status"
+        )
+        while states := list(registry.store.heads(row.storage_key)):
+            turn = Turn()
+            for state in states:
+                await turn.over()
+                try:
+                    registry.delete_now(row, state.namespace, state.name, DeleteOptions())
+                except StatusError:
+                    continue
+            await registry.store.ticket.settled()
+            if registry.store.count(row.storage_key):
+                await asyncio.sleep(0.2)  # held by finalizers of their own
 
         release = without_finalizer(CRD_CLEANUP)
         try:

@@ -15,9 +15,11 @@ from kube_rules.json import Json
 from kube_rules.selectors import compile_selector
 from kube_standin import errors
 from kube_standin.conditions import condition, is_true, set_condition, set_disrupted
-from kube_standin.deleting import options_from
+from kube_standin.deletion import options_from
 from kube_standin.errors import Cause, StatusError
+from kube_standin.kinds import subresource
 from kube_standin.registry import ObjectRegistry, Outcome, WriteOptions, internal_options
+from kube_standin.subresource_admission import admit_body
 
 _RETRY_SECONDS = 10
 _MOST_DISRUPTED = 2000
@@ -28,9 +30,11 @@ def evict_now(registry: ObjectRegistry, namespace: str, name: str, eviction: Jso
     """Stage an eviction; the outcome is the Status to answer; raises 429 if the budget does not allow it."""
     if (eviction.get("metadata") or {}).get("name", "") != name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
+    kind = registry.kind("v1", "Pod")
+    place = subresource(kind, "eviction")
+    eviction = admit_body(registry, "CREATE", kind, namespace, name, place, (eviction, None), options)
     query = {"dryRun": "All"} if options.dry_run else {}
     deletion = options_from(eviction.get("deleteOptions") or {}, query, options.user)
-    kind = registry.kind("v1", "Pod")
     state = registry.head(kind, namespace, name)
     if state is None:
         raise errors.not_found("pods", "", name)

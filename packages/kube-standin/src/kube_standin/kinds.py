@@ -11,12 +11,16 @@ are kept in. Short names, categories and verbs are those of kube-apiserver disco
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from kube_rules.admission.refusals import plural_of
+
+if TYPE_CHECKING:
+    from kube_standin.custom_versions import CustomVersions
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
@@ -79,6 +83,10 @@ class ServedKind:
     fields: Mapping[str, str] = field(default_factory=dict)
     stored: bool = True
     custom: bool = False
+    terminating: bool = False
+    """Whether the definition of a custom resource is being deleted, so that no objects are created."""
+    versions: CustomVersions | None = field(default=None, repr=False)
+    """For a custom resource: how its objects are stored and read."""
     definition: Mapping[str, Any] | None = field(default=None, repr=False)
     """For a custom resource: the entry of its CRD's ``spec.versions``; None for built-in kinds."""
 
@@ -138,6 +146,8 @@ def _row(
     )
 
 
+METRICS_GROUP = "metrics.k8s.io"
+"""What nodes and pods use: computed, never stored."""
 _CREATE = ("create",)
 _NO_COLLECTION_DELETE = ("create", "delete", "get", "list", "patch", "update", "watch")
 _ALL = ("all",)
@@ -160,6 +170,24 @@ _batch = partial(_row, "batch", "v1", categories=_ALL, generation=True, sub="sta
 _storage = partial(_cluster, "storage.k8s.io", "v1", returns_deleted=True)
 _devices = partial(_row, "resource.k8s.io", "v1")
 _rbac = partial(_row, "rbac.authorization.k8s.io", "v1", create_on_update=True)
+_webhooks = partial(
+    _cluster,
+    "admissionregistration.k8s.io",
+    "v1",
+    categories=("api-extensions",),
+    generation=True,
+    unconditional_update=False,
+)
+_flow_control = partial(
+    _cluster,
+    "flowcontrol.apiserver.k8s.io",
+    "v1",
+    sub="status",
+    generation=True,
+    unconditional_update=False,
+    status_metadata="reset",
+)
+_measured = partial(_row, METRICS_GROUP, "v1beta1", verbs=("get", "list"), stored=False)
 _review = partial(_cluster, verbs=_CREATE, stored=False)
 
 
@@ -188,7 +216,7 @@ BUILTIN: tuple[ServedKind, ...] = (
         graceful=True,
         generation=True,
         returns_deleted=True,
-        sub="binding eviction status",
+        sub="attach binding ephemeralcontainers eviction exec log portforward resize status",
         fields=_POD_FIELDS,
     ),
     _core("PodTemplate", generation=True, returns_deleted=True),
@@ -249,10 +277,24 @@ BUILTIN: tuple[ServedKind, ...] = (
     _devices("ResourceClaim", sub="status", status_metadata="reset"),
     _devices("ResourceClaimTemplate"),
     _devices("ResourceSlice", namespaced=False, generation=True, fields="spec.nodeName spec.driver"),
+    _cluster("node.k8s.io", "v1", "RuntimeClass", unconditional_update=False),
+    _cluster(
+        "apiregistration.k8s.io",
+        "v1",
+        "APIService",
+        sub="status",
+        categories=("api-extensions",),
+        unconditional_update=False,
+        status_metadata="reset",
+    ),
+    _flow_control("FlowSchema"),
+    _flow_control("PriorityLevelConfiguration"),
     _rbac("ClusterRole", namespaced=False),
     _rbac("ClusterRoleBinding", namespaced=False),
     _rbac("Role"),
     _rbac("RoleBinding"),
+    _webhooks("MutatingWebhookConfiguration"),
+    _webhooks("ValidatingWebhookConfiguration"),
     _cluster(
         "apiextensions.k8s.io",
         "v1",
@@ -271,9 +313,32 @@ BUILTIN: tuple[ServedKind, ...] = (
     _review("authorization.k8s.io", "v1", "SubjectAccessReview"),
 )
 
+MEASURED: tuple[ServedKind, ...] = (
+    replace(_measured("NodeMetrics", namespaced=False), plural="nodes", singular=""),
+    replace(_measured("PodMetrics"), plural="pods", singular=""),
+)
+"""What a metrics server adds to an API: kinds without a published schema, never written."""
+
 VERSION_ORDER: Mapping[str, tuple[str, ...]] = {_SCHEDULING: ("v1", "v1beta1", "v1alpha3", "v1alpha2")}
 """Preferred order of versions within a group; others have one version or keep the order of appearance."""
 
+_VERSION = re.compile(r"v([0-9]{1,18})(?:(alpha|beta)([0-9]{1,18}))?", re.ASCII)
+
+
+def _version_rank(version: str) -> tuple[Any, ...]:
+    """Order versions as apimachinery does: stable ones, beta, alpha, the highest first; then all others by name."""
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        return (3, 0, 0, version)
+    return (("", "beta", "alpha").index(match[2] or ""), -int(match[1]), -int(match[3] or 0), "")
+
+
+CONNECTIONS: Mapping[str, str] = {
+    "attach": "PodAttachOptions",
+    "exec": "PodExecOptions",
+    "portforward": "PodPortForwardOptions",
+}
+"""Subresources of pods that lead to a container -> the kind of their options."""
 _READ_WRITE = ("get", "patch", "update")
 
 
@@ -285,6 +350,8 @@ def subresource(kind: ServedKind, name: str) -> Subresource:
         "scale": (_READ_WRITE, "autoscaling", "v1", "Scale"),
         "token": (_CREATE, "authentication.k8s.io", "v1", "TokenRequest"),
         "finalize": (("update",), "", "", kind.kind),
+        "log": (("get",), "", "", kind.kind),
+        **{name: (("create", "get"), "", "", body) for name, body in CONNECTIONS.items()},
     }
     verbs, group, version, body = special.get(name, (_READ_WRITE, "", "", kind.kind))
     return Subresource(name, verbs, group, version, body)
@@ -327,10 +394,15 @@ class KindTable:
     def groups(self) -> dict[str, list[str]]:
         """Return group -> versions, preferred first; the core group is ``""``."""
         found: dict[str, list[str]] = {}
-        for group, version, _ in self._by_path:
+        custom: set[str] = set()
+        for (group, version, _), kind in self._by_path.items():
             versions = found.setdefault(group, [])
             if version not in versions:
                 versions.append(version)
+            if kind.custom:
+                custom.add(group)
+        for group in custom:
+            found[group].sort(key=_version_rank)
         for group, order in VERSION_ORDER.items():
             if group in found:
                 found[group].sort(key=lambda version: order.index(version) if version in order else len(order))

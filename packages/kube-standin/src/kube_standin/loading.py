@@ -3,7 +3,7 @@
 Each object goes the way of every write (decoded, defaulted, admitted, validated). What is taken over from another
 cluster besides: status, creation time, and what owns what. UIDs are new, and everything that names one of the input by
 its UID follows it, so that garbage collection takes no object for an orphan. An object with a name that exists is kept
-as it is, unless its manifest was edited since it was loaded: that is refused (`loading_again`).
+as it is, unless its manifest was edited since it was loaded: that is refused (`reload`).
 
 Invariant: either all of it is staged, or nothing, with an `InputError` that names the object at fault. Where
 objects that are refused may be left out, all is staged anew without them: as if they had not been in the input.
@@ -23,12 +23,12 @@ from kube_rules.decoding import subject_of
 from kube_rules.errors import InputError, Origin
 from kube_rules.json import Json
 from kube_rules.manifests import PlainObject
-from kube_standin import loading_again
 from kube_standin import loading_owners as owners
+from kube_standin import reload
 from kube_standin.bootstrap import IMMORTAL, NAMESPACES, foreign_definition
 from kube_standin.clock import parse_stamp, stamp
-from kube_standin.decoding import missing_fields
-from kube_standin.deleting import DeleteOptions, settles_dependents
+from kube_standin.decoder import missing_fields
+from kube_standin.deletion import DeleteOptions, settles_dependents
 from kube_standin.errors import StatusError
 from kube_standin.kinds import ServedKind
 from kube_standin.kubelet.fleet import label_as_kubelets_do
@@ -73,7 +73,7 @@ class LoadReport:
     """Objects with an owner that is not in the input: they are loaded without it."""
     warnings: list[str] = field(default_factory=list)
     digests: dict[str, str] = field(default_factory=dict)
-    """Of the manifests that are loaded now, or were before (`loading_again`)."""
+    """Of the manifests that are loaded now, or were before (`reload`)."""
 
 
 def load_objects(
@@ -236,7 +236,7 @@ class _Loading:
             return None
         if not kind.stored:
             raise InputError(found.origin, f"a {name} is a request, not an object that is kept", subject=subject)
-        loaded = loading_again.digest(found.manifest)
+        loaded = reload.digest(found.manifest)
         metadata = found.manifest.get("metadata")
         if not isinstance(metadata, Mapping):
             raise InputError(found.origin, "Required value: every object needs one", path="metadata", subject=subject)
@@ -251,7 +251,7 @@ class _Loading:
             metadata["namespace"] = namespace
         item = LoadedItem(kind, namespace, metadata.get("name") or "", found.manifest, found.origin)
         if item.name:
-            self.report.digests[loading_again.key_of(item)] = loaded
+            self.report.digests[reload.key_of(item)] = loaded
         item.old_uid = metadata.pop("uid", None) or ""
         item.created = metadata.get("creationTimestamp") or ""
         item.deleted = bool(metadata.get("deletionTimestamp"))
@@ -261,7 +261,7 @@ class _Loading:
 
     def _check_edits(self, item: LoadedItem) -> None:
         """Refuse an object that is there if its manifest was edited since it was loaded; the cluster may change it."""
-        key = loading_again.key_of(item)
+        key = reload.key_of(item)
         if self._before.get(key) == self.report.digests[key]:
             return
         stored = self._registry.head(item.kind, item.namespace, item.name)
@@ -271,7 +271,7 @@ class _Loading:
         except StatusError as error:
             _refuse(item, error)
         edited = key in self._before
-        changed = loading_again.difference(given, stored.decode(), status=edited)
+        changed = reload.difference(given, stored.decode(), status=edited)
         if changed:
             why = "was edited since it was loaded" if edited else "is there already, and differs"
             how = "kubectl apply -f changes it in the running cluster, --reset starts empty"

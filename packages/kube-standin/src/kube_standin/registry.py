@@ -1,7 +1,7 @@
 """The verbs: what happens between a decoded request and the store, the same for HTTP and for controllers.
 
 The walk of a write: decode (types, unknown fields) -> default -> field ownership -> mutating admission ->
-the server's bookkeeping (``preparing``) -> validation -> validating admission -> staged in the store. All
+the server's bookkeeping (``strategy``) -> validation -> validating admission -> staged in the store. All
 of it is synchronous, so no other write can come in between and no lock or retry is needed: the ``*_now`` methods
 stage, and the handler waits for the ticket of their outcome. Invariant: nothing is answered that is not durable,
 nothing is stored that was not validated.
@@ -12,11 +12,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from kube_rules import field_errors as fe
 from kube_rules.defaults import apply_identity
-from kube_rules.errors import FieldError
+from kube_rules.errors import FieldError, excerpt
 from kube_rules.json import Json
 from kube_rules.step_budget import StepBudget, TooMuchAtOnceError
 from kube_rules.validation import validate_create, validate_update
@@ -25,23 +25,25 @@ from kube_standin import errors, patching
 from kube_standin.admission_chain import AdmissionRequest, Chain, Operation
 from kube_standin.advice import warnings_about
 from kube_standin.clock import ServerClock
-from kube_standin.conversion import differs, from_storage, to_storage
-from kube_standin.decoding import Decoder
-from kube_standin.deleting import DeleteOptions, Deletion
+from kube_standin.conversion import from_storage, read_stored, to_storage
+from kube_standin.decoder import Decoder
+from kube_standin.deletion import DeleteOptions, Deletion
 from kube_standin.errors import Cause, StatusError
 from kube_standin.kinds import KindTable, ServedKind
-from kube_standin.off_loop import INLINE
-from kube_standin.preparing import before_create, count_generation, date_taints, drop_foreign_status, restrict
 from kube_standin.schema import Schema
 from kube_standin.storage import LONGEST_OBJECT, Store, Stored, TooLargeError
-from kube_standin.storage.store import as_object
-from kube_standin.writing import Outcome, PatchType, WriteOptions, internal_options
+from kube_standin.strategy import before_create, count_generation, date_taints, drop_foreign_status, restrict
+from kube_standin.worker_thread import INLINE
+from kube_standin.write_options import Outcome, PatchType, WriteOptions, internal_options
 
 __all__ = ["ObjectRegistry", "Outcome", "PatchType", "WriteOptions", "internal_options"]
 
+FoundT = TypeVar("FoundT")
 _NAME_ATTEMPTS = 8
+OPTIONS_KINDS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
 _VOLATILE = frozenset(("uid", "creationTimestamp", "managedFields", "resourceVersion", "generation"))
 _LONGEST_PREFIX = 58
+_LONGEST_REVISION = 20
 
 
 class ObjectRegistry:
@@ -69,7 +71,10 @@ class ObjectRegistry:
     def declare(self, kind: ServedKind) -> None:
         """Register with the store which fields selectors of ``kind`` may ask for (also after adding a custom kind)."""
         if kind.stored:
-            self.store.declare(kind.storage_key, tuple(dict.fromkeys(kind.fields.values())))
+            rows = kind.versions.rows.values() if kind.versions is not None else (kind,)
+            paths = dict.fromkeys(path for row in rows for path in row.fields.values())
+            unmarked = kind.versions.unmarked if kind.versions is not None else None
+            self.store.declare(kind.storage_key, tuple(paths), unmarked)
 
     def kind(self, api_version: str, kind: str) -> ServedKind:
         """Return the row of an object's apiVersion and kind; raises KeyError."""
@@ -84,9 +89,7 @@ class ObjectRegistry:
 
     def view(self, kind: ServedKind, state: Stored) -> Json:
         """Decode a stored state into the version of ``kind``; the caller may change the result."""
-        if not differs(kind):
-            return as_object(kind.kind, kind.api_version, state)
-        return from_storage(kind, as_object(kind.kind, kind.storage_version, state))
+        return read_stored(kind, state)
 
     def head(self, kind: ServedKind, namespace: str, name: str) -> Stored | None:
         """Return the newest state of an object, staged ones included."""
@@ -120,21 +123,24 @@ class ObjectRegistry:
     def _admit_create(self, kind: ServedKind, namespace: str, obj: Json, options: WriteOptions) -> Outcome:
         """Stage a create with settled field ownership."""
         metadata = obj["metadata"]
+        if kind.terminating:
+            why = "create not allowed while custom resource definition is terminating"
+            raise errors.forbidden(kind.plural, kind.group, metadata.get("name", ""), why)
         request = self.admission_request("CREATE", kind, namespace, metadata.get("name", ""), "", obj, None, options)
         obj = self._mutated(kind, request)
         metadata = obj["metadata"]
         version = metadata.pop("resourceVersion", "")
-        stamp = self.clock.stamp()
+        stamp = self._moment(options)
         self._new_identity(metadata, stamp, options)
         before_create(kind, obj, stamp)
-        generated = self._generate_name(metadata)
+        generated = self._generate_name(metadata, options)
         name = metadata.get("name", "")
         if name:
             apply_identity(kind, obj)
         self._refuse(kind, name, self._problems(kind, obj, None, "", options))
         options.warnings.extend(warnings_about(kind, obj))
         stored_form = to_storage(kind, obj)
-        request.object, request.name = stored_form, name
+        request.object, request.name = (obj if kind.custom else stored_form), name
         options.may_create()
         self.chain.validate(request)
         if version:
@@ -229,7 +235,7 @@ class ObjectRegistry:
                     patched = patching.strategic_merge(self.schema(kind), old, patch)
             except patching.PatchError as error:
                 raise _patch_refused(error) from error
-            return self.decoder.patched(kind, patched, options.validation, warnings), warnings
+            return self.decoder.patched(kind, patched, options.validation, warnings, options.repeated), warnings
 
         new, warnings = options.off_loop_steps.value("patch", (old, patch), change)
         options.warnings.extend(warnings)
@@ -267,7 +273,7 @@ class ObjectRegistry:
         elif metadata.get("uid"):
             why = f"uid mismatch: the provided object specified uid {metadata['uid']}, and no existing object was found"
             raise errors.conflict(kind.plural, kind.group, name, why)
-        now = self.clock.stamp()
+        now = self._moment(options)
 
         def merge() -> tuple[Json, list[str]]:
             warnings: list[str] = []
@@ -290,7 +296,9 @@ class ObjectRegistry:
             return self.decoder.patched(kind, merged, options.validation, warnings), warnings
 
         new, warnings = options.off_loop_steps.value("apply", (old, applied), merge)
-        options.warnings.extend(warnings)
+        if options.repeated and options.validation == "Strict":
+            raise errors.bad_request(f"error strict decoding YAML: {options.repeated.texts[0]}")
+        options.warnings.extend((*warnings, *options.repeated.texts))
         self._place(kind, namespace, new["metadata"])
         if state is None:
             drop_foreign_status(kind, new)
@@ -327,14 +335,15 @@ class ObjectRegistry:
         # Admission does not change what this subresource may not touch.
         restrict(kind, new, old, subresource)
         if not subresource:
-            date_taints(kind, new, old, self.clock.stamp())
+            date_taints(kind, new, old, self._moment(options))
         count_generation(kind, new, old, subresource)
         self._refuse(kind, name, self._problems(kind, new, old, subresource, options))
+        options.warnings.extend(warnings_about(kind, new, old))
         stored_form = to_storage(kind, new)
-        request.object = stored_form
+        request.object = new if kind.custom else stored_form
         self.chain.validate(request)
         gone = self.deletion.completes(kind, new)
-        if not gone and new == old:
+        if not gone and new == old and not self._is_outdated(kind, state, stored_form):
             return Outcome(self._headed(kind, new), ticket=self.store.ticket)
         written: Stored | None = None
         if not options.dry_run:
@@ -345,6 +354,11 @@ class ObjectRegistry:
                 new["metadata"]["resourceVersion"] = str(written.revision)
             self.chain.committed(request)
         return Outcome(self._headed(kind, new), deleted=gone, state=written, ticket=self.store.ticket)
+
+    @staticmethod
+    def _is_outdated(kind: ServedKind, state: Stored, stored_form: Json) -> bool:
+        """Whether a write that changes nothing renews what is stored, as storage migration needs it."""
+        return kind.versions is not None and kind.versions.is_outdated(kind, state, stored_form)
 
     def put_requested(self, resource: str, namespace: str, name: str, body: Json, expected: Stored | None) -> Stored:
         """Stage what a request stores; raises StatusError for an object that etcd would not take (api.md 5.4)."""
@@ -385,21 +399,28 @@ class ObjectRegistry:
         """Return what admission sees of a write: the objects in their storage form."""
         return AdmissionRequest(
             operation,
-            self.kinds.storage_kind(kind),
+            kind if kind.custom else self.kinds.storage_kind(kind),
             namespace if kind.namespaced else "",
             name,
             subresource,
             None if obj is None else self._storable(kind, name, obj, old, subresource),
-            None if old is None else to_storage(kind, old),
+            old if old is None or kind.custom else to_storage(kind, old),
             options.user,
             options.dry_run,
             self,
             options.warnings,
             kind.api_version,
+            {"kind": OPTIONS_KINDS[operation], "apiVersion": "meta.k8s.io/v1", **options.sent},
+            options.off_loop_steps,
         )
 
     def _storable(self, kind: ServedKind, name: str, obj: Json, old: Json | None, subresource: str) -> Json:
-        """Return ``obj`` in its storage form; a value without one is refused as validation words it."""
+        """Return ``obj`` in its storage form; a value without one is refused as validation words it.
+
+        Admission sees custom resources in the version of the request.
+        """
+        if kind.custom:
+            return obj
         try:
             return to_storage(kind, obj)
         except FieldError as error:
@@ -410,7 +431,7 @@ class ObjectRegistry:
     def _mutated(self, kind: ServedKind, request: AdmissionRequest) -> Json:
         """Run mutating admission on the storage form and return the object in the request's version."""
         self.chain.mutate(request)
-        return from_storage(kind, request.new)
+        return request.new if kind.custom else from_storage(kind, request.new)
 
     @staticmethod
     def _headed(kind: ServedKind, obj: Json) -> Json:
@@ -445,29 +466,35 @@ class ObjectRegistry:
                 return
             missing = fe.invalid("metadata.resourceVersion", 0, "must be specified for an update")
             raise errors.unfit(kind.plural, kind.group, name, missing)
-        if not version.isascii() or not version.isdigit():
-            raise errors.internal(f'strconv.ParseUint: parsing "{version}": invalid syntax')
+        number = version.isascii() and version.isdigit()
+        if not number or len(version) > _LONGEST_REVISION or int(version) >= 2**64:
+            problem = "value out of range" if number else "invalid syntax"
+            raise errors.internal(f'strconv.ParseUint: parsing "{excerpt(version)}": {problem}')
         if version != before["resourceVersion"]:
             raise errors.conflict(kind.plural, kind.group, name, errors.MODIFIED)
+
+    def _moment(self, options: WriteOptions) -> str:
+        """When a write happens: the same moment in each of its tries."""
+        return options.off_loop_steps.once("now", self.clock.stamp)
 
     def _new_identity(self, metadata: Json, stamp: str, options: WriteOptions) -> None:
         for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             metadata.pop(key, None)
-        metadata["uid"] = options.uid or self.clock.uid()
+        metadata["uid"] = options.uid or options.off_loop_steps.once("uid", self.clock.uid)
         metadata["creationTimestamp"] = options.created or stamp
 
-    def _generate_name(self, metadata: Json) -> str:
+    def _generate_name(self, metadata: Json, options: WriteOptions) -> str:
         """Fill the name from generateName if it is absent; returns the prefix it was made from, or ""."""
         prefix: str = metadata.get("generateName", "")
         if metadata.get("name") or not prefix:
             return ""
         prefix = prefix[:_LONGEST_PREFIX]
-        metadata["name"] = prefix + self.clock.suffix()
+        metadata["name"] = prefix + options.off_loop_steps.once("suffix", self.clock.suffix)
         return prefix
 
     def _tracked(self, kind: ServedKind, old: Json | None, new: Json, options: WriteOptions, subresource: str) -> Json:
         """The object with the fields it changes owned by the manager of the request."""
-        schema, now = self.schema(kind), self.clock.stamp()
+        schema, now = self.schema(kind), self._moment(options)
 
         def track() -> Json:
             return patching.track_update(
@@ -489,16 +516,27 @@ class ObjectRegistry:
         """Validate by the rules of the kind, custom resources also by their schema."""
         structural = self.schema(kind).structural
 
-        def find(budget: StepBudget | None = None) -> Sequence[Any]:
+        def find(budget: StepBudget | None = None) -> tuple[Sequence[Any], list[str]]:
             problems = validate_create(kind, new) if old is None else validate_update(kind, new, old, subresource)
+            tolerated: list[FieldError] = []
             if structural is not None:
-                problems.extend(structural.validate(new, old, budget))
-            return problems[: errors.MOST_CAUSES]
+                status = subresource == "status"
+                problems.extend(structural.validate(new, old, budget, status=status, tolerated=tolerated))
+            return problems[: errors.MOST_CAUSES], [f"{one.path}: {one.message}" for one in tolerated]
 
+        problems, warnings = self._found(find, options, new, old, bounded=structural is not None)
+        options.warnings.extend(warnings)
+        return problems
+
+    @staticmethod
+    def _found(
+        find: Callable[..., FoundT], options: WriteOptions, new: Json, old: Json | None, *, bounded: bool
+    ) -> FoundT:
+        """What validation finds, on the event loop if it is short; `bounded`: it counts its steps."""
         off_loop_steps = options.off_loop_steps
         if off_loop_steps is INLINE:
             return find()
-        if not off_loop_steps.always and structural is not None:
+        if not off_loop_steps.always and bounded:
             with suppress(TooMuchAtOnceError):
                 return find(StepBudget(inline=True))
         return off_loop_steps.findings("problems", _lasting(new, old), find)

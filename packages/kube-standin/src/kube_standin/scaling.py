@@ -13,8 +13,10 @@ from kube_rules import field_errors as fe
 from kube_rules.json import Json
 from kube_rules.selectors import compile_selector
 from kube_standin import errors
-from kube_standin.kinds import ServedKind
+from kube_standin.kinds import ServedKind, subresource
 from kube_standin.registry import ObjectRegistry, Outcome, WriteOptions
+from kube_standin.subresource_admission import admit_body
+from kube_standin.worker_thread import INLINE
 
 _BUILTIN: Mapping[str, str] = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
 
@@ -83,6 +85,12 @@ def write_scale_now(
     if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
         negative = fe.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
         raise errors.unfit("Scale", "autoscaling", name, negative)
+    before = scale_of(kind, old)
+    asked = {**before, "spec": {"replicas": replicas}}
+    admitted = admit_body(
+        registry, "UPDATE", kind, namespace, name, subresource(kind, "scale"), (asked, before), options
+    )
+    replicas = (admitted.get("spec") or {}).get("replicas", 0)
     steps = _paths(kind)["specReplicasPath"].strip(".").split(".")
 
     def change(obj: Json) -> None:
@@ -91,5 +99,5 @@ def write_scale_now(
             holder = holder.setdefault(step, {})
         holder[steps[-1]] = replicas
 
-    outcome = registry.modify_now(kind, namespace, name, change, options, "scale")
+    outcome = registry.modify_now(kind, namespace, name, change, replace(options, off_loop_steps=INLINE), "scale")
     return replace(outcome, object=scale_of(kind, outcome.object), state=None)

@@ -12,11 +12,13 @@ from kube_standin.admission import admission_steps
 from kube_standin.admission_chain import Chain
 from kube_standin.bootstrap import NamespaceLifecycle, SystemClasses, ensure_base
 from kube_standin.clock import ServerClock
-from kube_standin.deleting import DeleteOptions
+from kube_standin.deletion import DeleteOptions
 from kube_standin.errors import StatusError
 from kube_standin.kinds import ServedKind
 from kube_standin.registry import ObjectRegistry, WriteOptions
 from kube_standin.storage import Store
+from tests import manifests
+from tests.manifests import priority_class as priority_class
 
 Json = dict[str, Any]
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -101,34 +103,13 @@ class Plane:
 
 
 def pod(name: str = "p", *, cpu: str | None = "100m", labels: Json | None = None, **spec: Any) -> Json:
-    """Return a pod manifest with one container."""
-    resources = {"requests": {"cpu": cpu}} if cpu else {}
-    metadata: Json = {"name": name}
-    if labels:
-        metadata["labels"] = labels
-    containers = spec.pop("containers", [{"name": "c", "image": "i", "resources": resources}])
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers, **spec}}
-
-
-def priority_class(name: str, value: int, **fields: Any) -> Json:
-    """Return a PriorityClass manifest."""
-    return {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": name},
-        "value": value,
-        **fields,
-    }
+    """Return a pod that requests some processor time."""
+    return manifests.pod(name, cpu, labels=labels, **spec)
 
 
 def pod_group(name: str, *, version: str = "v1beta1", minimum: int = 2, **spec: Any) -> Json:
     """Return a gang's PodGroup manifest."""
-    return {
-        "apiVersion": f"scheduling.k8s.io/{version}",
-        "kind": "PodGroup",
-        "metadata": {"name": name},
-        "spec": {"schedulingPolicy": {"gang": {"minCount": minimum}}, **spec},
-    }
+    return manifests.gang(name, minimum, version=f"scheduling.k8s.io/{version}", **spec)
 
 
 def composite_pod_group(name: str, *, minimum: int = 1, **spec: Any) -> Json:

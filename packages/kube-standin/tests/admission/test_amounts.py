@@ -62,7 +62,7 @@ def asks(cpu: str, **more: Any) -> Json:
          {"cpu": "3"}),
     ],
 )  # fmt: skip
-def test_what_a_pod_requests(spec: Json, requests: Json) -> None:
+def test_pod_requests(spec: Json, requests: Json) -> None:
     """api.md "Quantities and requests"; resourcehelper.PodRequests."""
     assert printed(of_pod(spec, "requests")) == requests
 
@@ -78,7 +78,7 @@ def test_what_a_pod_requests(spec: Json, requests: Json) -> None:
         ({"containers": [holder({"cpu": "2"})], "overhead": {"cpu": "1"}}, {}),
     ],
 )  # fmt: skip
-def test_what_a_pod_is_limited_to(spec: Json, limits: Json) -> None:
+def test_pod_limits(spec: Json, limits: Json) -> None:
     """resourcehelper.PodLimits."""
     assert printed(of_pod(spec, "limits")) == limits
 
@@ -100,7 +100,7 @@ def test_sums_have_the_form_of_their_first_part(left: Json, right: Json, total: 
     assert printed(subtracted(amounts(left), amounts(right))) == difference
 
 
-def test_one_and_nothing() -> None:
+def test_amounts_of_one_and_nothing() -> None:
     assert (amount("1"), amount(0)) == (ONE, ZERO)
     assert (ONE.text, ZERO.text) == ("1", "0")
 
@@ -157,7 +157,7 @@ _CLAIMS: Json = {"count/persistentvolumeclaims": "1", "persistentvolumeclaims": 
         ("events.k8s.io/v1", "Event", {"metadata": {}}, {"count/events.events.k8s.io": "1"}),
     ],
 )  # fmt: skip
-def test_what_objects_use(api_version: str, kind: str, obj: Json, used: Json) -> None:
+def test_objects_use(api_version: str, kind: str, obj: Json, used: Json) -> None:
     """A quota counts objects by name, of some core kinds by their bare plural too; and what pods and claims ask for."""
     found = usage_of(PLANE.kind(api_version, kind).resource, obj, START)
     assert {name: one.text for name, one in found.items()} == used
@@ -204,7 +204,7 @@ def test_when_a_pod_uses_nothing_any_more(status: Json, metadata: Json, seconds:
         ({"containers": [holder()], "resources": {"requests": {"memory": "1"}}}, {"cpu": "1"}, ""),
     ],
 )  # fmt: skip
-def test_what_containers_fail_to_specify(spec: Json, hard: Json, said: str) -> None:
+def test_quota_names_what_containers_fail_to_specify(spec: Json, hard: Json, said: str) -> None:
     """PodEvaluator.Constraints: sorted by resource, then by container; a pod that states resources answers for all."""
     assert unspecified({"spec": spec}, hard) == said
 

@@ -55,7 +55,7 @@ def used(plane: Plane) -> str:
 EXCEEDED = "exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1"
 
 
-def test_a_pod_counts_for_the_class_that_its_group_names_as_victim(gold: Plane) -> None:
+def test_pod_counts_for_the_class_that_its_group_names_as_victim(gold: Plane) -> None:
     """One fits, the next is refused; others of its class are no concern of the quota."""
     gold.create(group("g", victim=True))
     gold.create(group("h", victim=False))
@@ -68,7 +68,7 @@ def test_a_pod_counts_for_the_class_that_its_group_names_as_victim(gold: Plane) 
     assert used(gold) == "1"
 
 
-def test_a_pod_counts_for_the_classes_above_its_group(gold: Plane) -> None:
+def test_pod_counts_for_the_classes_above_its_group(gold: Plane) -> None:
     """A tree: the root's annotation."""
     gold.create(naming(composite_pod_group("root", priorityClassName="low"), victim=True))
     reference = {"workloadName": "tree", "templateName": "leaf"}
@@ -79,7 +79,7 @@ def test_a_pod_counts_for_the_classes_above_its_group(gold: Plane) -> None:
 
 
 @pytest.mark.parametrize("pods", [1, 2])
-def test_a_class_that_a_group_names_later_counts_for_the_pods_it_has(gold: Plane, pods: int) -> None:
+def test_class_that_a_group_names_later_counts_for_the_pods_it_has(gold: Plane, pods: int) -> None:
     """By an update, and by a group that comes after its pods: beyond the quota the group is refused."""
     gold.create(group("g", victim=False))
     for number in range(pods):

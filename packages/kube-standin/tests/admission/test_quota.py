@@ -79,7 +79,7 @@ def test_quota_is_not_charged_by_dry_runs_and_failed_creates(plane: Plane) -> No
     assert used(plane, "q") == {"pods": "1"}
 
 
-def test_a_create_within_a_create_is_charged_like_any_other(plane: Plane) -> None:
+def test_create_within_a_create_is_charged_like_any_other(plane: Plane) -> None:
     """Charges belong to their request: another one that passes in between takes nothing from them."""
 
     class Twin(Step):
@@ -261,7 +261,7 @@ def test_quota_of_storage(plane: Plane) -> None:
           "ports": [{"port": 80, "nodePort": 30080}, {"port": 81}]}, 1, 1),
     ],
 )  # fmt: skip
-def test_what_a_service_uses(plane: Plane, spec: Json, node_ports: int, load_balancers: int) -> None:
+def test_service_uses(plane: Plane, spec: Json, node_ports: int, load_balancers: int) -> None:
     """pkg/quota/v1/evaluator/core/services.go: every port of these types; where none are allocated, the asked-for."""
     service = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}, {"port": 81}], **spec}}
     used = usage_of("services", service, plane.clock.now())

@@ -64,20 +64,20 @@ def in_version(path: str, name: str) -> Json:
 
 
 @pytest.mark.parametrize("class_name", ["", "batch", "mine"])
-def test_a_pod_has_no_more_than_its_class_grants(plane: Plane, class_name: str) -> None:
+def test_pod_has_no_more_than_its_class_grants(plane: Plane, class_name: str) -> None:
     """cost.md 7.1: an hour without a class, with one that grants nothing, and in a namespace that is not named."""
     spec = {"priorityClassName": class_name} if class_name else {}
     assert ONE_HOUR in refusal(plane, f"POST {PODS}", annotated(pod("p"), LONG, **spec))
     plane.create(PODS, annotated(pod("p"), {f"{OURS}minimum-runtime": "1h"}, **spec))
 
 
-def test_a_pod_may_have_what_its_class_grants(plane: Plane) -> None:
+def test_pod_may_have_what_its_class_grants(plane: Plane) -> None:
     """cost.md 7.1."""
     plane.create(PODS, annotated(pod("p"), LONG, priorityClassName="long"))
 
 
 @pytest.mark.parametrize("path", [GROUPS, OLDER, COMPOSITES])
-def test_a_group_has_no_more_than_its_class_grants(plane: Plane, path: str) -> None:
+def test_group_has_no_more_than_its_class_grants(plane: Plane, path: str) -> None:
     """cost.md 7.3: in every version, on every level of a tree."""
     for class_name in ("", "batch"):
         spec = {"priorityClassName": class_name} if class_name else {}
@@ -87,7 +87,7 @@ def test_a_group_has_no_more_than_its_class_grants(plane: Plane, path: str) -> N
     plane.create(path, annotated(in_version(path, "g"), {**LONG, **GOLD}, priorityClassName="long"))
 
 
-def test_a_group_of_another_api_has_no_more_than_its_class_grants(plane: Plane) -> None:
+def test_group_of_another_api_has_no_more_than_its_class_grants(plane: Plane) -> None:
     """cost.md 7.5: a custom resource that the scheduler reads as a group."""
     crd = definition("podgroups.scheduling.volcano.sh")
     crd["spec"]["versions"][0]["name"] = "v1beta1"
@@ -120,7 +120,7 @@ OPERATION = [{"op": "add", "path": "/metadata/annotations", "value": LONG}]
         (f"PATCH {GROUPS}/new?fieldManager=m", annotated(in_version(GROUPS, "new"), LONG), APPLY),
     ],
 )  # fmt: skip
-def test_it_comes_no_other_way_either(plane: Plane, line: str, body: Any, content_type: str) -> None:
+def test_grant_comes_no_other_way(plane: Plane, line: str, body: Any, content_type: str) -> None:
     """cost.md 7.5: after the create, by any form of update."""
     plane.create(PODS, pod("p"))
     plane.create(GROUPS, in_version(GROUPS, "g"))
@@ -129,13 +129,13 @@ def test_it_comes_no_other_way_either(plane: Plane, line: str, body: Any, conten
     assert plane.store.revision == before
 
 
-def test_it_comes_by_no_replacement(plane: Plane) -> None:
+def test_grant_comes_by_no_replacement(plane: Plane) -> None:
     """cost.md 7.5."""
     made = plane.create(PODS, pod("p"))
     assert ONE_HOUR in refusal(plane, f"PUT {PODS}/p", annotated(made, LONG))
 
 
-def test_what_is_there_stays_when_a_grant_shrinks(plane: Plane) -> None:
+def test_pods_stay_when_a_grant_shrinks(plane: Plane) -> None:
     """cost.md 7.5: other changes are taken, a larger value is not, a smaller one is."""
     plane.create(PODS, annotated(pod("p"), LONG, priorityClassName="long"))
     plane.ask(f"PATCH {CLASSES}/long", {"metadata": {"annotations": None}}, content_type=MERGE)

@@ -61,7 +61,7 @@ OBJECTS = [
 @pytest.mark.parametrize("obj", OBJECTS, ids=lambda obj: str(obj["kind"]))
 @pytest.mark.parametrize("name", STEPS)
 @pytest.mark.parametrize(("operation", "subresource"), [("UPDATE", ""), ("CREATE", "status"), ("CREATE", "binding")])
-def test_what_is_decided_on_creation_is_decided_once(
+def test_priority_is_decided_once_on_creation(
     plane: Plane, name: str, obj: Json, operation: Operation, subresource: str
 ) -> None:
     """Nothing is filled in, and nothing refused, in an object that exists: the cluster may have changed since.
@@ -74,6 +74,8 @@ def test_what_is_decided_on_creation_is_decided_once(
     plane.patch("v1", "ResourceQuota", "q", {"status": {"hard": {"pods": "0"}, "used": {"pods": "0"}}}, "status")
     before = copy.deepcopy(obj)
     step = STEPS[name]()
+    if (name, operation) == ("DefaultTolerationSeconds", "UPDATE"):
+        return  # upstream adds what is missing to pods that exist, too
     if step.kinds is None or plane.kind(obj["apiVersion"], obj["kind"]).resource in step.kinds:
         assert stepped(plane, step, obj, operation=operation, subresource=subresource, old=before) == before
 
@@ -243,7 +245,7 @@ def test_limit_ranges_of_other_namespaces_do_not_count(plane: Plane) -> None:
     [({}, "default"), ({"serviceAccountName": ""}, "default"), ({"serviceAccountName": "default"}, "default"),
      ({"serviceAccount": "robot"}, "robot"), ({"serviceAccountName": "robot", "serviceAccount": "old"}, "robot")],
 )  # fmt: skip
-def test_a_pod_runs_as_an_account(plane: Plane, spec: Json, account: str) -> None:
+def test_pod_runs_as_an_account(plane: Plane, spec: Json, account: str) -> None:
     """The name of old counts where the other is missing; the default account need not be there yet."""
     put(plane, "serviceaccounts", of("v1", "ServiceAccount", "robot"))
     made = stepped(plane, STEPS["ServiceAccount"](), with_spec(spec))["spec"]
@@ -251,7 +253,7 @@ def test_a_pod_runs_as_an_account(plane: Plane, spec: Json, account: str) -> Non
 
 
 @pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
-def test_an_account_of_another_namespace_is_none(plane: Plane, field: str) -> None:
+def test_account_of_another_namespace_is_none(plane: Plane, field: str) -> None:
     plane.store.put("serviceaccounts", "other", "robot", of("v1", "ServiceAccount", "robot"), None)
     with pytest.raises(StatusError, match='serviceaccount "robot" not found'):
         stepped(plane, STEPS["ServiceAccount"](), with_spec({field: "robot"}))
@@ -290,7 +292,7 @@ def test_tolerations_of_lost_nodes(plane: Plane, tolerations: list[Json] | None,
         ([{"key": NOT_READY, "effect": "NoSchedule", "value": "v"}], False),
     ],
 )
-def test_a_node_is_tainted_once(plane: Plane, taints: list[Json], added: bool) -> None:
+def test_node_is_tainted_once(plane: Plane, taints: list[Json], added: bool) -> None:
     made = stepped(plane, STEPS["TaintNodesByCondition"](), of("v1", "Node", spec={"taints": taints}))["spec"]["taints"]
     assert made == [*taints, *([{"key": NOT_READY, "effect": "NoSchedule"}] if added else [])]
 
@@ -298,7 +300,7 @@ def test_a_node_is_tainted_once(plane: Plane, taints: list[Json], added: bool) -
 # -- priority
 
 
-def test_of_several_default_classes_the_lowest_counts(plane: Plane) -> None:
+def test_default_classes_the_lowest_counts(plane: Plane) -> None:
     """Only one can be made, but two servers might have made one each (admission.go: getDefaultPriorityClass)."""
     assert default_class(plane.registry) is None
     for name, value, default in (("a", 7, True), ("b", 3, True), ("c", 5, True), ("d", 1, False)):
@@ -309,7 +311,7 @@ def test_of_several_default_classes_the_lowest_counts(plane: Plane) -> None:
     assert default_class(plane.registry) == ("b", 3, "Never")
 
 
-def test_the_policy_of_the_class_is_that_of_group_and_template(plane: Plane) -> None:
+def test_policy_of_the_class_is_that_of_group_and_template(plane: Plane) -> None:
     """A policy that contradicts the class is refused in the words of its holder; one that agrees is not."""
     plane.create(priority_class("calm", 5, preemptionPolicy="Never"))
     for given in ({}, {"preemptionPolicy": "Never"}):
@@ -335,7 +337,7 @@ def test_the_policy_of_the_class_is_that_of_group_and_template(plane: Plane) -> 
 
 
 @pytest.mark.parametrize("present", [None, [], ["a.b/c"], [PROTECTION], [PROTECTION, "a.b/c"]])
-def test_a_group_is_protected_once(plane: Plane, present: list[str] | None) -> None:
+def test_group_is_protected_once(plane: Plane, present: list[str] | None) -> None:
     group = pod_group("g")
     if present is not None:
         group["metadata"]["finalizers"] = list(present)
@@ -343,7 +345,7 @@ def test_a_group_is_protected_once(plane: Plane, present: list[str] | None) -> N
     assert made == (present if PROTECTION in (present or ()) else [*(present or ()), PROTECTION])
 
 
-def test_a_reference_is_to_one_template_of_a_workload_in_the_namespace(plane: Plane) -> None:
+def test_reference_is_to_one_template_of_a_workload_in_the_namespace(plane: Plane) -> None:
     templates = [{"name": "a"}, {"name": "b"}]
     workload = of("scheduling.k8s.io/v1beta1", "Workload", "wl", spec={"podGroupTemplates": templates})
     plane.store.put("scheduling.k8s.io/workloads", "default", "wl", workload, None)
@@ -401,14 +403,14 @@ def test_every_quota_that_covers_an_object_is_charged(plane: Plane) -> None:
     assert charged(plane, "wide")["pods"] == "4", "what one quota refuses no other is charged with"
 
 
-def test_what_has_to_be_specified_is_asked_of_those_in_scope(plane: Plane) -> None:
+def test_quota_demands_requests_of_pods_in_scope(plane: Plane) -> None:
     quota(plane, "q", {"requests.memory": "1Gi"}, scopes=["Terminating"])
     plane.create(pod("out"))
     with pytest.raises(StatusError, match=r"must specify requests\.memory for: c"):
         plane.create(pod("in", activeDeadlineSeconds=5))
 
 
-def test_an_update_is_charged_with_what_it_adds(plane: Plane) -> None:
+def test_update_is_charged_with_what_it_adds(plane: Plane) -> None:
     """Services and claims may grow; what shrinks is taken off by the controller, and other kinds are not looked at."""
     quota(plane, "q", {"services.nodeports": "3", "services": "1", "configmaps": "0"}, {
         "services.nodeports": "0", "services": "0", "configmaps": "0"})  # fmt: skip
@@ -426,13 +428,13 @@ def test_an_update_is_charged_with_what_it_adds(plane: Plane) -> None:
     assert charged(plane, "q")["services"] == "1", "use that ends is the controller's"
 
 
-def test_a_quota_of_another_namespace_does_not_count(plane: Plane) -> None:
+def test_quota_of_another_namespace_does_not_count(plane: Plane) -> None:
     status = {"hard": {"pods": "0"}, "used": {"pods": "0"}}
     plane.store.put("resourcequotas", "other", "q", of("v1", "ResourceQuota", "q", spec={}, status=status), None)
     plane.create(pod("a"))
 
 
-def test_a_quota_that_goes_while_an_object_is_made_is_charged_with_nothing(plane: Plane) -> None:
+def test_quota_that_goes_while_an_object_is_made_is_charged_with_nothing(plane: Plane) -> None:
     class Gone(Step):
         kinds = frozenset(("pods",))
 

@@ -28,7 +28,7 @@ def _refused(plane: Plane, obj: Json) -> StatusError:
     return caught.value
 
 
-def test_a_composite_gets_the_priority_of_its_class(plane: Plane) -> None:
+def test_composite_gets_the_priority_of_its_class(plane: Plane) -> None:
     spec = plane.create(composite_pod_group("c", priorityClassName="high"))["spec"]
     assert (spec["priority"], spec["preemptionPolicy"]) == (1000, "Never")
     plain = plane.create(composite_pod_group("d"))["spec"]
@@ -102,7 +102,7 @@ def test_nothing_comes_under_a_group_that_is_being_deleted(plane: Plane) -> None
         assert said in error.message
 
 
-def test_a_group_of_a_tree_may_come_before_its_workload(plane: Plane) -> None:
+def test_group_of_a_tree_may_come_before_its_workload(plane: Plane) -> None:
     """kube-apiserver 1.37 asks for no Workload; a group without a parent is held to what 1.36 answers (446)."""
     plane.create(pod_group("leaf", parentCompositePodGroupName="root", workloadRef=_REFERENCE))
     assert _refused(plane, pod_group("flat", workloadRef=_REFERENCE)).code == 403
@@ -119,7 +119,7 @@ def test_objects_of_a_tree_in_every_version(plane: Plane) -> None:
     assert plane.registry.kinds.of("scheduling.k8s.io/v1alpha2", "CompositePodGroup") is None
 
 
-def test_a_composite_names_its_class_as_victim(plane: Plane) -> None:
+def test_composite_names_its_class_as_victim(plane: Plane) -> None:
     """preemption.md 4, "Options", composite.md 4.3: resolved and shown, or refused, as on a PodGroup."""
     name = "scheduling.reprieve.dev/preemption-priority-class"
 

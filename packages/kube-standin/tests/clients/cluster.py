@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -42,11 +43,11 @@ _PLACES = ("/usr/bin", "/usr/local/bin", "/usr/lib/google-cloud-sdk/bin")
 
 @functools.cache
 def kubectls() -> list[str]:
-    """Return every kubectl on the machine, one per version.
+    """Return every kubectl on the machine, one per version, the oldest first.
 
     Tests are collected by it: what it finds must not depend on how busy the machine is.
     """
-    found: dict[str, str] = {}
+    found: dict[tuple[int, ...], str] = {}
     candidates = [Path(place) for place in _PLACES]
     default = shutil.which("kubectl")
     paths = [Path(default)] if default else []
@@ -58,8 +59,10 @@ def kubectls() -> list[str]:
             answer = subprocess.run(arguments, capture_output=True, text=True, check=True)
         except (OSError, subprocess.CalledProcessError):
             continue
-        found.setdefault(answer.stdout.splitlines()[0], str(path))
-    return sorted(found.values())
+        version = re.search(r"v(\d+)\.(\d+)\.(\d+)", answer.stdout)
+        assert version, answer.stdout
+        found.setdefault(tuple(map(int, version.groups())), str(path))
+    return [found[version] for version in sorted(found)]
 
 
 def has_account(core: Any, namespace: str) -> bool:

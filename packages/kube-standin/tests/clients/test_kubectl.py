@@ -1,4 +1,7 @@
-"""Every kubectl on the machine against a real server process: what its users do all day."""
+"""kubectl against a real server process: what its users do all day.
+
+The oldest and the newest kubectl of the machine run every test; those between run the tests marked `every_version`.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,15 @@ from typing import Any
 import pytest
 
 from kube_rules.versions import KUBERNETES_VERSION
+from tests import manifests
 from tests.clients.cluster import Cluster, client, eventually, has_account, kubectls, running
 from tests.waiting import DEADLINE
 
 Json = dict[str, Any]
-FOUND = kubectls()
+FOUND = kubectls() or ["none"]
+every_version = pytest.mark.parametrize("kubectl", FOUND, indirect=True, ids=lambda path: Path(path).name)
 PATIENCE = f"--timeout={DEADLINE:.0f}s"
-pytestmark = pytest.mark.skipif(not FOUND, reason="no kubectl on this machine")
+pytestmark = pytest.mark.skipif(FOUND == ["none"], reason="no kubectl on this machine")
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield started
 
 
-@pytest.fixture(scope="module", params=FOUND or ["none"], ids=[Path(one).name for one in FOUND] or ["none"])
+@pytest.fixture(scope="module", params=sorted({FOUND[0], FOUND[-1]}), ids=lambda path: Path(path).name)
 def kubectl(
     request: pytest.FixtureRequest, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Kubectl]:
@@ -110,12 +115,7 @@ def kubectl(
 
 
 def pod(name: str, **labels: str) -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": labels or {"app": name}},
-        "spec": {"containers": [{"name": "c", "image": "img:1", "resources": {"requests": {"cpu": "100m"}}}]},
-    }
+    return manifests.pod(name, "100m", labels=labels or {"app": name})
 
 
 def deployment(name: str, replicas: int = 3, image: str = "img:1") -> Json:
@@ -135,6 +135,7 @@ def test_version_and_cluster(kubectl: Kubectl) -> None:
     assert "ok" in kubectl("get", "--raw", "/readyz")
 
 
+@every_version
 def test_only_its_command_version_speaks_of_the_servers_version(kubectl: Kubectl) -> None:
     """docs/up.md, Which kubectl: as far apart as they may be, nothing else compares the two, or warns."""
     apart = abs(kubectl.version[1] - int(KUBERNETES_VERSION.split(".")[1]))
@@ -169,6 +170,7 @@ def test_nodes(kubectl: Kubectl) -> None:
         assert part in described
 
 
+@every_version
 def test_create_get_describe_delete(kubectl: Kubectl) -> None:
     assert "pod/one created" in kubectl("create", "-f", "-", text=json.dumps(pod("one", tier="x")))
     assert "AlreadyExists" in kubectl.fails("create", "-f", "-", text=json.dumps(pod("one")))
@@ -213,6 +215,23 @@ def test_apply_diff_and_prune_of_fields(kubectl: Kubectl) -> None:
     assert kubectl.run("diff", "-f", "-", text=json.dumps(changed)).returncode == 0
     last = kubectl("apply", "view-last-applied", "cm", "cm")
     assert 'a: "3"' in last
+
+
+@every_version
+def test_apply_of_an_api_service(kubectl: Kubectl) -> None:
+    """As metrics-server and Kueue bring one: it is stored, and no request goes to its Service."""
+    group = f"{kubectl.namespace}.example.com"
+    spec = {
+        "group": group, "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100,
+        "insecureSkipTLSVerify": True, "service": {"name": "server", "namespace": "other"},
+    }  # fmt: skip
+    manifest = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": f"v1.{group}"}}
+    assert f"v1.{group} created" in kubectl.apply({**manifest, "spec": spec})
+    shown = kubectl("get", "apiservices")
+    assert re.search(rf"^v1\.{group} +other/server +False \(NotProxied\)", shown, re.MULTILINE), shown
+    assert re.search(r"^v1\.apps +Local +True", shown, re.MULTILINE), shown
+    assert f"{group}/v1" not in kubectl("api-versions")
+    kubectl("delete", "apiservice", f"v1.{group}")
 
 
 def test_server_side_apply_and_conflicts(kubectl: Kubectl) -> None:
@@ -345,7 +364,7 @@ def test_job(kubectl: Kubectl) -> None:
     eventually(lambda: not kubectl("get", "podgroups,workloads", "-o", "name"), "the group to go with its Job")
 
 
-def test_a_tree_of_groups(kubectl: Kubectl) -> None:
+def test_tree_of_groups(kubectl: Kubectl) -> None:
     """Created, shown, described, changed, refused and deleted as any other object (composite.md 1)."""
     version = "scheduling.k8s.io/v1alpha3"
     reference = {"workloadName": "serving", "templateName": "root"}

@@ -87,7 +87,7 @@ def test_life_of_a_pod(core: Any) -> None:
     eventually(lambda: is_gone(core, "life"), "the pod to go")
 
 
-def test_a_run_that_ends(core: Any) -> None:
+def test_run_that_ends(core: Any) -> None:
     made = pod("short", restart_policy="Never")
     made.metadata.annotations = {"reprieve.dev/run-seconds": "0.2", "reprieve.dev/exit-code": "7"}
     core.create_namespaced_pod(NAMESPACE, made)
@@ -269,7 +269,7 @@ def test_priority_classes_and_pod_groups(cluster: Cluster) -> None:
     eventually(is_gone, "the finalizer to be taken off")
 
 
-def test_a_tree_of_groups(cluster: Cluster) -> None:
+def test_tree_of_groups(cluster: Cluster) -> None:
     """A v1beta1 leaf under a v1alpha3 root (composite.md 1); the status is its own door."""
     custom = client.CustomObjectsApi(cluster.api())
     roots = ("scheduling.k8s.io", "v1alpha3", NAMESPACE, "compositepodgroups")

@@ -151,7 +151,7 @@ def test_paused_is_not_rolled_out(world: World) -> None:
     assert sets(world) == {"i": 0, "i2": 4}
 
 
-def test_a_rollout_that_does_not_move_is_told(world: World) -> None:
+def test_rollout_that_does_not_move_is_told(world: World) -> None:
     world.create(owner("Deployment", replicas=1, progressDeadlineSeconds=30))
     world.forward(35)
     progressing = world.condition(world.get("apps/v1", "Deployment", "a"), "Progressing")

@@ -52,7 +52,7 @@ def in_group(world: World, *names: str, with_claim: tuple[str, ...]) -> None:
 # -- who goes
 
 
-def test_of_a_group_those_go_that_use_its_claim() -> None:
+def test_group_members_that_use_its_claim_are_evicted() -> None:
     """devices.md 3.4: a claim that is reserved for a group concerns its pods that name it."""
     world = World(("device-taint-eviction",))
     in_group(world, "a", "b", "c", with_claim=("a", "c"))
@@ -62,14 +62,14 @@ def test_of_a_group_those_go_that_use_its_claim() -> None:
     assert told(world) == ("False", "Completed", "2 pods evicted since starting the controller.")
 
 
-def test_a_taint_of_a_driver_concerns_the_pods_of_a_group_as_well() -> None:
+def test_taint_of_a_driver_concerns_the_pods_of_a_group_as_well() -> None:
     world = World(("device-taint-eviction",))
     in_group(world, "a", "b", with_claim=("a",))
     world.create(slice_of({"name": "gpu-0", "taints": [HOT]}))
     assert leaving(world) == ["a"]
 
 
-def test_a_pod_that_waits_for_a_node_is_not_evicted() -> None:
+def test_pod_that_waits_for_a_node_is_not_evicted() -> None:
     """It has no device yet."""
     world = World(NAMES)
     world.create(rule(selector={}))
@@ -80,7 +80,7 @@ def test_a_pod_that_waits_for_a_node_is_not_evicted() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_pod_that_ended_is_not_evicted(phase: str) -> None:
+def test_pod_that_ended_is_not_evicted(phase: str) -> None:
     world = World(("device-taint-eviction",))
     running(world, "a")
     world.set_phase("a", phase)
@@ -101,7 +101,7 @@ def test_how_many_have_to_go_is_told_before_they_do() -> None:
     assert events == []
 
 
-def test_who_gets_a_tainted_device_after_it_was_bound_goes() -> None:
+def test_pod_with_a_tainted_device_is_evicted_after_its_binding() -> None:
     """devices.md 3.4: a claim that changes is looked at by itself."""
     world = World(("device-taint-eviction",))
     running(world, "a", "gpu-1")
@@ -116,7 +116,7 @@ def test_who_gets_a_tainted_device_after_it_was_bound_goes() -> None:
     assert leaving(world) == ["a"]
 
 
-def test_an_eviction_is_told_with_the_pod() -> None:
+def test_eviction_is_told_with_the_pod() -> None:
     world = World(("device-taint-eviction",))
     running(world, "a")
     world.create(rule(selector={}))
@@ -127,7 +127,7 @@ def test_an_eviction_is_told_with_the_pod() -> None:
     assert event["source"]["component"]
 
 
-def test_the_status_of_a_rule_is_written_every_ten_seconds_at_most() -> None:
+def test_status_of_a_rule_is_written_every_ten_seconds_at_most() -> None:
     world = World(("device-taint-eviction",))
     world.create(rule(selector={}))
     assert told(world)[1] == "NotStarted"
@@ -138,7 +138,7 @@ def test_the_status_of_a_rule_is_written_every_ten_seconds_at_most() -> None:
     assert told(world)[1] == "OtherEffect", "a rule that changes is told at once"
 
 
-def test_of_two_rules_both_count_and_the_earlier_decides() -> None:
+def test_rules_both_count_and_the_earlier_decides() -> None:
     """devices.md 3.4: the earliest end of all."""
     world = World(("device-taint-eviction",))
     both = [{**TOLERATED, "tolerationSeconds": 60}, {**TOLERATED, "key": "other", "tolerationSeconds": 30}]
@@ -152,7 +152,7 @@ def test_of_two_rules_both_count_and_the_earlier_decides() -> None:
         assert told(world, name) == ("False", "Completed", "1 pod evicted since starting the controller.")
 
 
-def test_a_device_that_is_freed_of_its_taint_in_time_keeps_its_pod() -> None:
+def test_device_that_is_freed_of_its_taint_in_time_keeps_its_pod() -> None:
     world = World(("device-taint-eviction",))
     running(world, "a", tolerations=[{"key": "example.com/hot", "operator": "Exists", "effect": "NoExecute",
                                       "tolerationSeconds": 60}])  # fmt: skip
@@ -162,7 +162,7 @@ def test_a_device_that_is_freed_of_its_taint_in_time_keeps_its_pod() -> None:
     assert leaving(world.forward(100)) == []
 
 
-def test_a_taint_that_is_tolerated_hides_no_other() -> None:
+def test_taint_that_is_tolerated_hides_no_other() -> None:
     """devices.md 3.4: every taint counts by itself, a driver's and a rule's, in whatever order."""
     world = World(("device-taint-eviction",))
     for name in ("a", "b"):
@@ -192,7 +192,7 @@ def budgeted(*given: Json, ready: int = 99, **spec: Any) -> World:
     return world
 
 
-def test_what_several_owners_ask_for_is_summed_up() -> None:
+def test_shared_amounts_of_several_owners_are_summed_up() -> None:
     """Each once, however many pods it has; a pod without an owner is left out of it."""
     first, second = owner("ReplicaSet", "x", replicas=3), owner("ReplicaSet", "y", replicas=2)
     for one, label in ((first, "x"), (second, "y")):
@@ -202,7 +202,7 @@ def test_what_several_owners_ask_for_is_summed_up() -> None:
     assert numbers(world) == (5, 2, 6, 4)
 
 
-def test_of_a_deployment_its_own_number_counts_once() -> None:
+def test_deployment_counts_its_own_number_once() -> None:
     """Whatever its sets have on the way from one to the next."""
     world = budgeted(owner("Deployment", replicas=4), maxUnavailable=1)
     assert numbers(world)[:2] == (4, 3)
@@ -241,7 +241,7 @@ def test_whether_a_disruption_is_allowed_is_a_condition(ready: int, status: str,
     ("selector", "expected"),
     [({}, 3), ({"matchLabels": {"app": "a"}}, 2), ({"matchLabels": {"app": "none"}}, 0), (None, 0)],
 )
-def test_an_empty_selector_is_for_all_and_none_for_nobody(selector: Json | None, expected: int) -> None:
+def test_empty_selector_is_for_all_and_none_for_nobody(selector: Json | None, expected: int) -> None:
     """policy/v1."""
     world = World(("disruption",))
     made = budget(minAvailable=0)

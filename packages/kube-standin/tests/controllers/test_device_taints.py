@@ -78,7 +78,7 @@ def told(world: World, name: str = "broken") -> tuple[str, str, str]:
         ({"driver": DRIVER, "pool": "n1", "device": "gpu-0"}, ["a"]),
     ],
 )
-def test_a_rule_evicts_from_the_devices_it_selects(selector: Json | None, gone: list[str]) -> None:
+def test_rule_evicts_from_the_devices_it_selects(selector: Json | None, gone: list[str]) -> None:
     """devices.md 3.1, 3.4; the devices need not be published any more."""
     world = World(NAMES)
     running(world, "a", "gpu-0")
@@ -129,7 +129,7 @@ def test_tolerations_of_the_request_put_it_off(tolerations: list[Json], seconds:
         assert leaving(world.forward(1)) == ["a"]
 
 
-def test_the_time_runs_from_when_the_taint_was_added() -> None:
+def test_time_runs_from_when_the_taint_was_added() -> None:
     """devices.md 3.3-3.4: a new effect begins a new time, another key does not."""
     world = World(NAMES)
     running(world, "a", tolerations=[{**TOLERATED, "tolerationSeconds": 60}])
@@ -146,7 +146,7 @@ def test_the_time_runs_from_when_the_taint_was_added() -> None:
     assert leaving(world.forward(1)) == ["a"]
 
 
-def test_a_time_that_is_given_is_kept() -> None:
+def test_time_that_is_given_is_kept() -> None:
     """devices.md 3.3"""
     world = World(NAMES)
     running(world, "a", tolerations=[{**TOLERATED, "tolerationSeconds": 60}])
@@ -156,7 +156,7 @@ def test_a_time_that_is_given_is_kept() -> None:
     assert leaving(world.forward(1)) == ["a"]
 
 
-def test_a_rule_that_goes_in_time_evicts_nobody() -> None:
+def test_rule_that_goes_in_time_evicts_nobody() -> None:
     """devices.md 3.4"""
     world = World(NAMES)
     running(world, "a", tolerations=[{**TOLERATED, "tolerationSeconds": 60}])
@@ -181,7 +181,7 @@ def test_taints_of_drivers_evict_as_well() -> None:
     assert world.get(GROUP, "ResourceSlice", "n1", "")["spec"]["devices"][1]["taints"][0]["timeAdded"]
 
 
-def test_who_comes_later_goes_too() -> None:
+def test_pods_that_come_later_are_evicted_too() -> None:
     """devices.md 3.4"""
     world = World(NAMES)
     world.create(rule(selector={}))
@@ -189,7 +189,7 @@ def test_who_comes_later_goes_too() -> None:
     assert leaving(world) == ["late"]
 
 
-def test_the_status_says_how_far_it_is() -> None:
+def test_status_says_how_far_it_is() -> None:
     """devices.md 3.5; the words are those of kube-controller-manager."""
     world = World(NAMES)
     world.create(rule(selector={}))
@@ -221,7 +221,7 @@ def test_without_effect_the_status_says_what_it_would_do(tolerations: list[Json]
     assert leaving(world) == []
 
 
-def test_of_an_effect_that_evicts_nobody_that_is_said() -> None:
+def test_effect_that_evicts_no_pods_is_stated() -> None:
     """devices.md 3.5"""
     world = World(NAMES)
     world.create(rule("NoSchedule", selector={}))

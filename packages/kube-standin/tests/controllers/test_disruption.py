@@ -91,7 +91,7 @@ def test_pods_without_controller(world: World) -> None:
     assert numbers(world) == (0, 0, 2, 0)
 
 
-def test_a_scale_nobody_knows_allows_nothing(world: World) -> None:
+def test_scale_nobody_knows_allows_nothing(world: World) -> None:
     orphan = pod("x", labels={"app": "a"})
     reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "gone", "uid": "1", "controller": True}
     orphan["metadata"]["ownerReferences"] = [reference]
@@ -152,7 +152,7 @@ def test_eviction_is_noted_until_it_is_seen(world: World) -> None:
     assert "disruptedPods" not in status(world)  # the deletion was seen
 
 
-def test_a_note_of_a_disruption_that_never_came_expires(world: World) -> None:
+def test_note_of_a_disruption_that_never_came_expires(world: World) -> None:
     world.create(owner("ReplicaSet", replicas=2))
     ready(world, 2)
     world.create(budget(maxUnavailable=1))
@@ -165,7 +165,7 @@ def test_a_note_of_a_disruption_that_never_came_expires(world: World) -> None:
     assert numbers(world) == (2, 1, 2, 1)
 
 
-def test_a_pod_that_is_spared_loses_the_condition(world: World) -> None:
+def test_pod_that_is_spared_loses_the_condition(world: World) -> None:
     world.create(pod("x"))
     condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
     world.set_status("v1", "Pod", "x", {"conditions": [{**condition, "lastTransitionTime": world.clock.stamp()}]})

@@ -59,7 +59,7 @@ def test_sources_equal_the_store(steps: list[tuple[str, str]]) -> None:
         assert source.keys_by("label", label) == wanted
 
 
-def test_a_source_that_fell_behind_lists_again() -> None:
+def test_source_that_fell_behind_lists_again() -> None:
     world = World()
     source: Source[Any] = world.controllers.context.sources.pods
     world.create(pod("gone"))
@@ -101,7 +101,7 @@ def test_nothing_outlives_all_its_owners(made: list[tuple[str, set[str]]], delet
 @given(
     st.lists(st.tuples(st.sampled_from(("make", "finish", "delete", "settle")), NAMES, st.integers(1, 9)), max_size=25)
 )
-def test_a_quota_is_never_exceeded_and_ends_up_exact(steps: list[tuple[str, str, int]]) -> None:
+def test_quota_is_never_exceeded_and_ends_up_exact(steps: list[tuple[str, str, int]]) -> None:
     world = World(("resourcequota",))
     hard = {"pods": "3", "requests.cpu": "1"}
     metadata = {"name": "q"}
@@ -141,7 +141,7 @@ def test_a_quota_is_never_exceeded_and_ends_up_exact(steps: list[tuple[str, str,
         st.tuples(st.sampled_from(("scale", "kill", "fail", "restart")), st.integers(0, 6)), min_size=1, max_size=12
     )
 )
-def test_a_replica_set_always_comes_to_its_number(steps: list[tuple[str, int]]) -> None:
+def test_replica_set_always_comes_to_its_number(steps: list[tuple[str, int]]) -> None:
     world = World(("replicaset", "garbage-collector"), nodes=1)
     world.create(owner("ReplicaSet", replicas=3))
     wanted = 3

@@ -9,7 +9,7 @@ import pytest
 
 from kube_rules.controllers.jobs import INDEX
 from kube_standin.controllers.jobfailures import finished_at, judge, next_try
-from kube_standin.controllers.jobgroups import gang_size, never_started
+from kube_standin.controllers.jobgroups import never_started
 from kube_standin.controllers.jobs import TRACKING
 from tests.controllers.world import Json, World, ended, job, template
 
@@ -81,7 +81,9 @@ def on(action: str, kind: str, status: str | None = None) -> Json:
          "Pod ns/p has condition Bad matching FailJob rule at index 0"),
     ],
 )  # fmt: skip
-def test_what_becomes_of_a_failure(rules: list[Json], pod: Json, action: str, why: str) -> None:
+def test_pod_failure_policy_decides_what_becomes_of_a_failure(
+    rules: list[Json], pod: Json, action: str, why: str
+) -> None:
     """podFailurePolicy (KEP-3329)."""
     verdict = judge({"spec": {"podFailurePolicy": {"rules": rules}}}, pod)
     assert (verdict.action, verdict.why) == (action, why)
@@ -114,14 +116,6 @@ def test_how_long_the_next_try_waits(failures: int, seconds: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("parallelism", "completions", "size"), [(3, None, 3), (3, 2, 2), (2, 3, 2), (0, None, 1), (0, 0, 1), (1, 0, 1)]
-)
-def test_how_many_pods_a_gang_needs(parallelism: int, completions: int | None, size: int) -> None:
-    spec: Json = {"parallelism": parallelism} | ({} if completions is None else {"completions": completions})
-    assert gang_size({"spec": spec}) == size
-
-
-@pytest.mark.parametrize(
     ("status", "never"),
     [
         ({}, True),
@@ -132,7 +126,7 @@ def test_how_many_pods_a_gang_needs(parallelism: int, completions: int | None, s
         ({"conditions": [{"type": "Suspended", "status": "False"}]}, False),
     ],
 )
-def test_what_shows_that_a_job_has_had_pods(status: Json, never: bool) -> None:
+def test_job_that_has_had_pods(status: Json, never: bool) -> None:
     """Any of it: such a Job gets no group any more, for its pods have none (KEP-5547)."""
     assert never_started({"status": status}) is never
 
@@ -158,7 +152,7 @@ def events(world: World) -> list[tuple[str, str, str]]:
     return [(one["reason"], one["type"], one["message"]) for one in world.all("v1", "Event")]
 
 
-def test_a_deadline_is_counted_from_the_start(world: World) -> None:
+def test_deadline_is_counted_from_the_start(world: World) -> None:
     world.create(job(activeDeadlineSeconds=20))
     world.schedule()  # one second
     assert not condition(world.forward(18), "FailureTarget")
@@ -169,7 +163,7 @@ def test_a_deadline_is_counted_from_the_start(world: World) -> None:
     assert condition(world, "Failed")["message"] == told[2]
 
 
-def test_a_suspended_job_has_no_deadline(world: World) -> None:
+def test_suspended_job_has_no_deadline(world: World) -> None:
     world.create(job(activeDeadlineSeconds=20))
     world.forward(10)
     world.patch("batch/v1", "Job", "j", {"spec": {"suspend": True}})
@@ -192,7 +186,7 @@ def test_as_many_failures_as_the_limit_are_forgiven(world: World, limit: int, fa
     assert condition(world, "Failed")["reason"] == "BackoffLimitExceeded"
 
 
-def test_a_retry_waits_to_the_second() -> None:
+def test_retry_waits_to_the_second() -> None:
     """From when the pod ended."""
     world = World(("job",))
     world.create(job(backoffLimit=6))
@@ -240,7 +234,7 @@ def test_counts_of_a_job_that_runs(world: World) -> None:
     assert "failed" not in found
 
 
-def test_what_a_pod_of_a_job_is(world: World) -> None:
+def test_pod_of_a_job(world: World) -> None:
     made = template(restartPolicy="Never")
     made["metadata"] |= {"finalizers": ["example.com/own"], "annotations": {"a": "b"}}
     world.create(job(pod=made))
@@ -253,7 +247,7 @@ def test_what_a_pod_of_a_job_is(world: World) -> None:
     assert (owner["kind"], owner["name"], owner["controller"]) == ("Job", "j", True)
 
 
-def test_what_a_pod_of_an_index_is(world: World) -> None:
+def test_pod_of_an_index(world: World) -> None:
     """Label, annotation, name, host name and variable say which; what the template says stands."""
     made = template(restartPolicy="Never", initContainers=[{"name": "i", "image": "i"}])
     own = {"name": "d", "image": "i", "env": [{"name": "JOB_COMPLETION_INDEX", "value": "mine"}]}
@@ -306,7 +300,7 @@ def test_indexes_that_are_done_or_taken_are_not_made_again() -> None:
     assert condition(world, "Complete")
 
 
-def test_an_elastic_job_that_shrinks_ends_the_indexes_beyond() -> None:
+def test_elastic_job_that_shrinks_ends_the_indexes_beyond() -> None:
     """And counts no failure for them; an index that is beyond is not counted as done either."""
     world = World(("job",))
     world.create(job(completionMode="Indexed", completions=4, parallelism=4))
@@ -316,7 +310,7 @@ def test_an_elastic_job_that_shrinks_ends_the_indexes_beyond() -> None:
     assert "failed" not in status(world)
 
 
-def test_of_two_pods_of_an_index_the_younger_goes() -> None:
+def test_index_with_two_pods_the_younger_is_deleted() -> None:
     world = World(("job",))
     world.create(job(completionMode="Indexed", completions=2, parallelism=2))
     [first, _] = world.settle().pods()
@@ -329,7 +323,7 @@ def test_of_two_pods_of_an_index_the_younger_goes() -> None:
     assert indexes(world) == [0, 1]
 
 
-def test_a_work_queue_makes_no_pods_once_one_has_succeeded() -> None:
+def test_work_queue_makes_no_pods_once_one_has_succeeded() -> None:
     world = World(("job",))
     world.create(job(parallelism=3))
     first, second, third = world.settle().names()
@@ -371,13 +365,13 @@ def test_when_a_pod_that_ends_is_replaced(world: World, policy: str, replaced: b
 @pytest.mark.parametrize(
     ("manager", "works"), [(None, True), ("kubernetes.io/job-controller", True), ("example.com/mine", False)]
 )
-def test_who_manages_a_job(manager: str | None, works: bool) -> None:
+def test_manager_of_a_job(manager: str | None, works: bool) -> None:
     world = World(("job",))
     world.create(job(managedBy=manager) if manager else job())
     assert bool(world.settle().pods()) is works
 
 
-def test_a_job_that_is_deleted_makes_no_pods_and_counts_on() -> None:
+def test_job_that_is_deleted_makes_no_pods_and_counts_on() -> None:
     world = World(("job",))
     made = job(completions=2, parallelism=1)
     made["metadata"]["finalizers"] = ["example.com/wait"]
@@ -389,7 +383,7 @@ def test_a_job_that_is_deleted_makes_no_pods_and_counts_on() -> None:
     assert world.names() == [name]
 
 
-def test_what_is_told_of_a_job(world: World) -> None:
+def test_job_status_states(world: World) -> None:
     world.create(job(suspend=True, pod=ended(1)))
     world.settle()
     world.patch("batch/v1", "Job", "j", {"spec": {"suspend": False}})
@@ -423,7 +417,7 @@ WITH_GARBAGE = ("job", "replicationcontroller", "replicaset", "garbage-collector
         (["orphan"], {}, 1),
     ],
 )
-def test_a_job_leaves_its_pods_behind_unless_told_otherwise(finalizers: list[str], asked: Any, left: int) -> None:
+def test_job_leaves_its_pods_behind_unless_told_otherwise(finalizers: list[str], asked: Any, left: int) -> None:
     """api.md 6.1: by the request, else by a finalizer; kubectl asks for Background itself."""
     world = World(WITH_GARBAGE)
     made = job()
@@ -439,7 +433,7 @@ def test_a_job_leaves_its_pods_behind_unless_told_otherwise(finalizers: list[str
 
 
 @pytest.mark.parametrize(("kind", "left"), [("ReplicaSet", 0), ("ReplicationController", 1)])
-def test_of_the_others_a_replication_controller_leaves_its_pods_behind(kind: str, left: int) -> None:
+def test_replication_controller_leaves_its_pods_behind(kind: str, left: int) -> None:
     world = World(WITH_GARBAGE)
     made: Json = {
         "apiVersion": "v1" if kind == "ReplicationController" else "apps/v1",

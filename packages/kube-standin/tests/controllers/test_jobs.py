@@ -98,7 +98,7 @@ def test_indexed(world: World) -> None:
 
 
 @pytest.mark.parametrize("index", ["9" * 5000, "-1", "4", "x"])
-def test_an_annotation_that_is_no_index_counts_for_nothing(world: World, index: str) -> None:
+def test_annotation_that_is_no_index_counts_for_nothing(world: World, index: str) -> None:
     """Upstream's getCompletionIndex: such a pod is freed and another makes up for it."""
     world.create(job(completionMode="Indexed", completions=2, parallelism=1, pod=ended(5)))
     world.schedule()
@@ -258,7 +258,7 @@ def test_orphaned_pods_lose_the_finalizer(world: World) -> None:
     assert world.pods() == []
 
 
-def test_a_pod_deleted_by_force_counts_and_goes() -> None:
+def test_pod_deleted_by_force_counts_and_goes() -> None:
     world = World(CONTROLLERS)  # no kubelet says how it ended
     world.create(job(completions=1))
     world.settle()
@@ -350,7 +350,7 @@ def scheduled(world: World, scheduling: Json, **spec: Any) -> Json:
     return group
 
 
-def test_a_job_that_asks_for_a_gang_is_one(world: World) -> None:
+def test_job_that_asks_for_a_gang_is_one(world: World) -> None:
     """The minimum is the parallelism; Workload and group are there before the pods, which name the group."""
     world.create(priority_class("high", 1000))
     asked = {
@@ -389,7 +389,7 @@ def test_policies_of_a_job(world: World, asked: Json, policy: Json) -> None:
     assert scheduled(world, asked, parallelism=4, completions=4)["spec"]["schedulingPolicy"] == policy
 
 
-def test_the_minimum_follows_the_job(world: World) -> None:
+def test_minimum_follows_the_job(world: World) -> None:
     """Elastic Jobs: of the Workload and of the group, whether it is the parallelism or says so itself."""
 
     def minima() -> set[int]:
@@ -408,7 +408,7 @@ def test_the_minimum_follows_the_job(world: World) -> None:
     assert minima() == {5}
 
 
-def test_a_group_that_is_refused_is_told_on_the_job(world: World) -> None:
+def test_group_that_is_refused_is_told_on_the_job(world: World) -> None:
     """No pods without it; when what was wrong is put right, they come."""
     pod_template = template(restartPolicy="Never", priorityClassName="none")
     world.create(job(scheduling={"schedulingPolicy": {"gang": {}}}, parallelism=2, pod=pod_template))
@@ -440,7 +440,7 @@ def workload_of(world: World, references: list[Json], finalizers: list[str]) -> 
         ("nobody's", False, False),
     ],
 )
-def test_whose_workload_a_job_takes(world: World, whose: str, going: bool, grouped: bool) -> None:
+def test_workload_that_a_job_takes(world: World, whose: str, going: bool, grouped: bool) -> None:
     """One of its name that it does not control, or that somebody wants gone, is left alone; pods come without it."""
     world.create(job(scheduling={"schedulingPolicy": {"gang": {}}}, parallelism=0, completions=2))
     world.settle()
@@ -480,7 +480,7 @@ def test_jobs_that_get_no_group(world: World) -> None:
     assert groups == {"plain": None, "own": {"podGroupName": "mine"}, "owned": None}
 
 
-def test_a_parent_delegates_the_group_of_its_job(world: World) -> None:
+def test_parent_delegates_the_group_of_its_job(world: World) -> None:
     """The annotation names a template in the Workload of the parent; there is no Workload of the Job's own."""
     parent = {"apiGroup": "jobset.x-k8s.io", "kind": "JobSet", "name": "set"}
     spec = {
@@ -500,7 +500,7 @@ def test_a_parent_delegates_the_group_of_its_job(world: World) -> None:
     assert {one["spec"]["schedulingGroup"]["podGroupName"] for one in world.pods()} == {group["metadata"]["name"]}
 
 
-def test_a_job_that_has_started_gets_no_group_later(world: World) -> None:
+def test_job_that_has_started_gets_no_group_later(world: World) -> None:
     """As upstream: a group for pods that run already would say what is not so."""
     scheduled(world, {"schedulingPolicy": {"gang": {}}}, parallelism=1, completions=4, pod=ended(3))
     [group], [workload] = world.all(V1BETA1, "PodGroup"), world.all(V1BETA1, "Workload")

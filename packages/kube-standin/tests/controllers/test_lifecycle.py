@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kube_standin.controllers import CONTROLLERS, Times, chosen
-from kube_standin.controllers.reconciling import WRITES_AT_ONCE, Controller
+from kube_standin.controllers.reconciler import WRITES_AT_ONCE, Controller
 from kube_standin.storage.model import Stored
 from tests.admission.plane import composite_pod_group, pod, pod_group
 from tests.controllers.world import Json, World, job, owner
+from tests.manifests import node
 
 
 def config_map(name: str, owners: list[Json] | None = None, **metadata: object) -> Json:
@@ -75,7 +76,7 @@ def test_deleting_a_namespace_empties_it() -> None:
     assert left == set()
 
 
-def test_a_namespace_waits_for_finalizers_and_says_so() -> None:
+def test_namespace_waits_for_finalizers_and_says_so() -> None:
     world = World(("namespace",))
     world.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}})
     world.create(config_map("held", namespace="ns", finalizers=["example.com/wait"]))
@@ -88,7 +89,7 @@ def test_a_namespace_waits_for_finalizers_and_says_so() -> None:
     assert not world.has("v1", "Namespace", "ns", "")
 
 
-def test_what_a_namespace_waits_for_is_counted_once() -> None:
+def test_namespace_counts_once_what_it_waits_for() -> None:
     """However many versions and groups serve it: an Event is one of v1 and of events.k8s.io."""
     world = World(("namespace",))
     world.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}})
@@ -135,21 +136,21 @@ def test_another_owner_keeps_it(world: World) -> None:
     assert world.all("v1", "ConfigMap") == []
 
 
-def test_an_owner_that_never_was(world: World) -> None:
+def test_owner_that_never_was(world: World) -> None:
     gone = {"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "00000000-0000-0000-0000-000000000009"}
     world.create(config_map("child", [gone]))
     world.settle()
     assert world.all("v1", "ConfigMap") == []
 
 
-def test_an_owner_of_the_same_name_but_another_uid(world: World) -> None:
+def test_owner_of_the_same_name_but_another_uid(world: World) -> None:
     made = reference(world.create(config_map("a")))
     world.create(config_map("child", [{**made, "uid": "00000000-0000-0000-0000-000000000009"}]))
     world.settle()
     assert [one["metadata"]["name"] for one in world.all("v1", "ConfigMap")] == ["a"]
 
 
-def test_an_owner_of_an_unserved_kind_is_left_alone(world: World) -> None:
+def test_owner_of_an_unserved_kind_is_left_alone(world: World) -> None:
     unknown = {"apiVersion": "example.com/v1", "kind": "Thing", "name": "x", "uid": "1"}
     world.create(config_map("child", [unknown]))
     world.settle()
@@ -187,7 +188,7 @@ def test_orphan(world: World) -> None:
     assert not world.has("v1", "ConfigMap", "first")
 
 
-def test_what_was_missed_while_down_is_collected(world: World) -> None:
+def test_garbage_missed_while_down_is_collected(world: World) -> None:
     first = world.create(config_map("first"))
     world.create(config_map("child", [reference(first)]))
     world.delete("v1", "ConfigMap", "first")  # nobody looks
@@ -222,7 +223,7 @@ def test_owners_in_a_circle_go_after_a_restart(world: World) -> None:
     assert world.restarted(("garbage-collector",)).all("v1", "ConfigMap") == []
 
 
-def test_a_circle_waits_for_what_blocks_one_of_it(world: World) -> None:
+def test_circle_waits_for_what_blocks_one_of_it(world: World) -> None:
     names = circle(world, 3)
     outside = config_map("outside", [reference(world.get("v1", "ConfigMap", names[1]), block=True)])
     outside["metadata"]["finalizers"] = ["example.com/wait"]
@@ -236,7 +237,7 @@ def test_a_circle_waits_for_what_blocks_one_of_it(world: World) -> None:
     assert world.all("v1", "ConfigMap") == []
 
 
-def test_an_owner_looks_at_its_many_dependents_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_owner_looks_at_its_many_dependents_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """interfaces.md 5.7: that one of them went is no reason to look at all others."""
     world = World(("garbage-collector",))
     first = world.create(config_map("first"))
@@ -297,7 +298,7 @@ def leaf(name: str, parent: str) -> Json:
     return pod_group(name, parentCompositePodGroupName=parent, workloadRef=reference)
 
 
-def test_a_tree_that_is_deleted_goes_from_its_leaves_up() -> None:
+def test_tree_that_is_deleted_goes_from_its_leaves_up() -> None:
     world = World(_BOTH)
     for obj in (
         composite_pod_group("root"),
@@ -318,7 +319,7 @@ def test_a_tree_that_is_deleted_goes_from_its_leaves_up() -> None:
     assert not world.all(*_COMPOSITE)
 
 
-def test_a_composite_without_children_goes_at_once_and_its_parent_stays() -> None:
+def test_composite_without_children_goes_at_once_and_its_parent_stays() -> None:
     world = World(_BOTH)
     world.create(composite_pod_group("root"))
     world.create(composite_pod_group("mid", parentCompositePodGroupName="root"))
@@ -327,7 +328,7 @@ def test_a_composite_without_children_goes_at_once_and_its_parent_stays() -> Non
     assert [one["metadata"]["name"] for one in world.all(*_COMPOSITE)] == ["root"]
 
 
-def test_what_was_deleted_while_nobody_looked_goes_after_a_restart() -> None:
+def test_objects_deleted_during_downtime_are_gone_after_a_restart() -> None:
     world = World(())
     world.create(composite_pod_group("root"))
     world.create(leaf("leaf", "root"))
@@ -355,7 +356,7 @@ def test_composites_that_are_each_others_parents_go_once_all_are_deleted(length:
     assert not world.settle().all(*_COMPOSITE)
 
 
-def test_a_chain_that_leads_into_a_cycle_waits_for_its_own_children_only() -> None:
+def test_chain_that_leads_into_a_cycle_waits_for_its_own_children_only() -> None:
     world = World(_BOTH)
     world.create(composite_pod_group("a", parentCompositePodGroupName="b"))
     world.create(composite_pod_group("b", parentCompositePodGroupName="a"))
@@ -371,10 +372,6 @@ def test_a_chain_that_leads_into_a_cycle_waits_for_its_own_children_only() -> No
 # -- pod collection
 
 
-def node(name: str) -> Json:
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
-
-
 def test_pods_of_a_node_that_is_gone() -> None:
     world = World(("pod-garbage-collector",))
     world.create(node("n"))
@@ -387,7 +384,7 @@ def test_pods_of_a_node_that_is_gone() -> None:
     assert not world.has("v1", "Pod", "p")
 
 
-def test_a_node_that_comes_back_keeps_its_pods() -> None:
+def test_node_that_comes_back_keeps_its_pods() -> None:
     world = World(("pod-garbage-collector",))
     world.create(node("n"))
     world.create(pod("p"))
@@ -522,3 +519,54 @@ def _changed(world: World, setting: str, change: str) -> int:
             world.forward(5)
     world.settle()
     return before - len(world.pods())
+
+
+def test_pods_of_a_namespace_go_first() -> None:
+    world = World(("namespace", "serviceaccount"), nodes=1, stop_seconds=5)
+    world.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}})
+    world.create(config_map("c", namespace="n", finalizers=["example.com/held"]))
+    made = pod("p")
+    made["metadata"]["namespace"] = "n"
+    made["spec"]["nodeName"] = "node-1"
+    world.create(made)
+    world.forward(2)
+    world.delete("v1", "Namespace", "n", "")
+    world.forward(1)
+    assert "deletionTimestamp" in world.get("v1", "Pod", "p", "n")["metadata"]
+    assert "deletionTimestamp" not in world.get("v1", "ConfigMap", "c", "n")["metadata"]
+    reasons = {one["type"]: (one["status"], one["reason"]) for one in namespace_conditions(world)}
+    assert reasons == {
+        "NamespaceDeletionDiscoveryFailure": ("False", "ResourcesDiscovered"),
+        "NamespaceDeletionGroupVersionParsingFailure": ("False", "ParsedGroupVersions"),
+        "NamespaceDeletionContentFailure": ("False", "ContentDeleted"),
+        "NamespaceContentRemaining": ("True", "SomeResourcesRemain"),
+        "NamespaceFinalizersRemaining": ("False", "ContentRemoved"),
+    }
+    world.forward(6)
+    assert not world.has("v1", "Pod", "p", "n")
+    assert "deletionTimestamp" in world.get("v1", "ConfigMap", "c", "n")["metadata"]
+    texts = {one["type"]: one["message"] for one in namespace_conditions(world)}
+    assert texts["NamespaceContentRemaining"] == "Some resources are remaining: configmaps. has 1 resource instances"
+    held = "Some content in the namespace has finalizers remaining: example.com/held in 1 resource instances"
+    assert texts["NamespaceFinalizersRemaining"] == held
+    world.patch("v1", "ConfigMap", "c", {"metadata": {"finalizers": None}}, ns="n")
+    world.forward(1)
+    assert not world.has("v1", "Namespace", "n", "")
+
+
+def namespace_conditions(world: World) -> list[Json]:
+    found: list[Json] = world.get("v1", "Namespace", "n", "")["status"]["conditions"]
+    return found
+
+
+def test_an_owner_in_another_namespace_is_reported() -> None:
+    world = World(("garbage-collector",))
+    above = world.create(config_map("above", namespace="kube-system"))
+    world.create(config_map("below", [reference(above)]))
+    world.settle()
+    [event] = [one for one in world.all("v1", "Event") if one["reason"] == "OwnerRefInvalidNamespace"]
+    uid = above["metadata"]["uid"]
+    owner_shown = f"[v1/ConfigMap, namespace: default, name: above, uid: {uid}]"
+    assert event["message"] == f'ownerRef {owner_shown} does not exist in namespace "default"'
+    assert (event["type"], event["involvedObject"]["name"]) == ("Warning", "below")
+    assert not world.has("v1", "ConfigMap", "below")

@@ -77,7 +77,7 @@ def test_silence_counts_from_the_last_renewal() -> None:
     assert ready(world) == "Unknown"
 
 
-def test_who_speaks_again_may_fall_silent_again() -> None:
+def test_node_that_reports_again_may_fall_silent_again() -> None:
     world = with_lease().forward(45)
     assert ready(world) == "Unknown"
     renew(world)
@@ -86,21 +86,21 @@ def test_who_speaks_again_may_fall_silent_again() -> None:
     assert ready(world.forward(5)) == "Unknown"
 
 
-def test_who_reports_without_renewing_its_lease_stays_silent() -> None:
+def test_node_that_reports_without_renewing_its_lease_stays_silent() -> None:
     """The lease is what a kubelet is heard by."""
     world = with_lease().forward(45)
     world.set_status("v1", "Node", "n", {"conditions": [{"type": "Ready", "status": "True"}]}, ns="")
     assert ready(world.settle()) == "Unknown"
 
 
-def test_a_lease_of_another_namespace_is_nobody_s() -> None:
+def test_lease_of_another_namespace_is_nobody_s() -> None:
     world = World(("node-lifecycle",))
     world.create(node("n", Ready="True"))
     world.create(lease("n", ns="default"))
     assert ready(world.forward(300)) == "True"
 
 
-def test_a_node_that_is_made_again_has_its_own_time() -> None:
+def test_node_that_is_made_again_has_its_own_time() -> None:
     world = with_lease().forward(30)
     world.delete("v1", "Node", "n", ns="")
     world.settle()
@@ -114,7 +114,7 @@ def test_a_node_that_is_made_again_has_its_own_time() -> None:
     assert ready(world.forward(5)) == "Unknown"
 
 
-def test_what_is_not_known_of_a_silent_node() -> None:
+def test_node_that_is_silent_has_unknown_conditions() -> None:
     """All that a kubelet reports; what is unknown already keeps its times, and others are left alone."""
     world = World(("node-lifecycle",))
     made = node("n", Ready="Unknown", MemoryPressure="False", NetworkUnavailable="False")
@@ -225,14 +225,14 @@ def leaves_after(world: World, seconds: float) -> None:
     assert events == [("TaintManagerEviction", "Marking for deletion Pod default/p")]
 
 
-def test_the_shortest_of_all_tolerations_that_are_used_counts() -> None:
+def test_shortest_of_all_tolerations_that_are_used_counts() -> None:
     taints = [execute("a"), execute("b"), {"key": "c", "effect": "NoSchedule"}]
     asked = (for_seconds("a", 60), for_seconds("a", None), for_seconds("b", 20), for_seconds("b", 90))
     leaves_after(tainted(*asked, taints=taints), 20)
     leaves_after(tainted(*reversed(asked), taints=taints[::-1]), 20)
 
 
-def test_a_toleration_without_end_beside_one_with() -> None:
+def test_toleration_without_end_beside_one_with() -> None:
     leaves_after(tainted(for_seconds("a", None), for_seconds("b", 20), taints=[execute("a"), execute("b")]), 20)
     leaves_after(tainted(for_seconds("a", 2**62), for_seconds("b", 20), taints=[execute("a"), execute("b")]), 20)
 
@@ -251,7 +251,7 @@ def test_time_runs_from_when_the_taint_was_added() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_what_has_ended_is_not_evicted(phase: str) -> None:
+def test_pod_that_has_ended_is_not_evicted(phase: str) -> None:
     world = World(("taint-eviction",))
     world.create(pod("p"))
     world.bind("p", "n")
@@ -260,7 +260,7 @@ def test_what_has_ended_is_not_evicted(phase: str) -> None:
     assert "deletionTimestamp" not in world.settle().get("v1", "Pod", "p")["metadata"]
 
 
-def test_who_comes_to_a_node_that_is_known_to_be_tainted_goes() -> None:
+def test_pod_that_comes_to_a_tainted_node_is_evicted() -> None:
     world = World(("taint-eviction",))
     world.create(node("n", [execute("a")]))
     world.create(pod("p"))
@@ -307,7 +307,7 @@ def test_pods_of_a_lost_node_wait_forty_seconds() -> None:
     assert world.forward(1).names() == []
 
 
-def test_a_node_may_be_lost_twice() -> None:
+def test_node_may_be_lost_twice() -> None:
     """And time begins anew for who is bound to it later."""
     world = World(("pod-garbage-collector",))
     for round_ in ("first", "second"):
@@ -317,7 +317,7 @@ def test_a_node_may_be_lost_twice() -> None:
         assert world.forward(1).names() == []
 
 
-def test_a_pod_that_ended_on_a_lost_node_keeps_how() -> None:
+def test_pod_that_ended_on_a_lost_node_keeps_how() -> None:
     world = World(("pod-garbage-collector",))
     held = pod("p")
     held["metadata"]["finalizers"] = ["example.com/wait"]
@@ -330,7 +330,7 @@ def test_a_pod_that_ended_on_a_lost_node_keeps_how() -> None:
     assert world.condition(found, "DisruptionTarget") == {}
 
 
-def test_a_pod_that_was_loaded_while_it_ended_goes() -> None:
+def test_pod_that_was_loaded_while_it_ended_goes() -> None:
     """One that terminates with grace left and has no node: nobody else ends it."""
     world = World(())
     world.create(pod("p"))
@@ -345,7 +345,7 @@ def test_a_pod_that_was_loaded_while_it_ended_goes() -> None:
 
 
 @pytest.mark.parametrize(("most", "left"), [(3, ["a", "b", "c"]), (2, ["b", "c"]), (0, [])])
-def test_the_oldest_of_too_many_finished_pods_go(most: int, left: list[str]) -> None:
+def test_oldest_of_too_many_finished_pods_go(most: int, left: list[str]) -> None:
     world = World(("pod-garbage-collector",), times=Times(most_finished=most))
     for name, phase in (("c", "Succeeded"), ("a", "Failed"), ("b", "Succeeded"), ("d", "Running")):
         if name == "c":

@@ -1,4 +1,4 @@
-"""Objects with numbers and times at the edge of what the API takes: no controller raises for them (api.md 5.4)."""
+"""Objects with numbers and times at the edge of what the API takes: no controller raises for them (api.md 5.7)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kube_standin.clock import later, stamp
-from kube_standin.deleting import DeleteOptions
+from kube_standin.deletion import DeleteOptions
 from tests.admission.plane import pod
 from tests.controllers.world import Json, World, job, owner, template
 
@@ -31,7 +31,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
         (-MOST, FIRST),
     ],
 )
-def test_a_moment_is_one_that_can_be_written(seconds: float, moment: str) -> None:
+def test_moment_is_one_that_can_be_written(seconds: float, moment: str) -> None:
     assert stamp(later(NOW, seconds)) == moment
 
 
@@ -108,7 +108,7 @@ def _status(world: World, api_version: str, kind: str, name: str, status: Json) 
     world.settle()
 
 
-def test_a_deployment_that_loses_its_sets_while_it_is_paused_makes_them_again_when_it_goes_on() -> None:
+def test_deployment_that_loses_its_sets_while_it_is_paused_makes_them_again_when_it_goes_on() -> None:
     world = World(("deployment", "replicaset"))
     world.create(owner("Deployment", replicas=2, paused=True))
     world.settle()

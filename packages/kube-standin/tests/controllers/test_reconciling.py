@@ -13,10 +13,10 @@ import pytest
 from kube_standin import errors
 from kube_standin.clock import ServerClock
 from kube_standin.controllers import ControllerSet, Times, run_controllers
-from kube_standin.controllers.reconciling import Context, Controller
-from kube_standin.controllers.timing import ControllerTimers
+from kube_standin.controllers.reconciler import Context, Controller
+from kube_standin.controllers.timers import ControllerTimers
 from kube_standin.controllers.views import PodSeen, Seen
-from kube_standin.deleting import DeleteOptions
+from kube_standin.deletion import DeleteOptions
 from kube_standin.storage.recovery import StorageError
 from tests.admission.plane import Plane, pod
 from tests.controllers.world import Json, World, owner
@@ -59,7 +59,7 @@ def recording(world: World) -> Recording:
 # -- the queue
 
 
-def test_a_key_that_waits_waits_once(world: World, recording: Recording) -> None:
+def test_key_that_waits_waits_once(world: World, recording: Recording) -> None:
     assert recording.idle
     for key in ("a", "b", "a"):
         recording.queue(key)
@@ -70,7 +70,7 @@ def test_a_key_that_waits_waits_once(world: World, recording: Recording) -> None
 
 
 @pytest.mark.parametrize("error", [errors.bad_request("no"), RuntimeError("no")], ids=["refusal", "fault"])
-def test_what_fails_is_tried_again_after_twice_the_time(
+def test_failed_key_is_tried_again_after_twice_the_time(
     world: World, recording: Recording, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     """From a twentieth of a second to a minute; a fault is logged, a refusal is not."""
@@ -88,7 +88,7 @@ def test_what_fails_is_tried_again_after_twice_the_time(
     assert bool([one for one in caplog.records if one.levelno >= logging.ERROR]) is isinstance(error, RuntimeError)
 
 
-def test_what_succeeds_begins_anew(world: World, recording: Recording) -> None:
+def test_key_that_succeeds_begins_anew(world: World, recording: Recording) -> None:
     outcomes = iter([True, True, False, True, False])
 
     def sometimes(_key: Any) -> None:
@@ -103,7 +103,7 @@ def test_what_succeeds_begins_anew(world: World, recording: Recording) -> None:
     assert recording.times() == [0.05, 0.1, 9.85, 0.05]
 
 
-def test_a_sync_that_goes_on_can_be_put_off(world: World, recording: Recording) -> None:
+def test_sync_that_goes_on_can_be_put_off(world: World, recording: Recording) -> None:
     """It counts as a failure of that key alone."""
     left = [3]
 
@@ -133,7 +133,7 @@ def test_later_is_later(world: World, recording: Recording) -> None:
     assert len(recording.synced) == 1
 
 
-def test_what_never_comes_to_rest_is_told(world: World, recording: Recording) -> None:
+def test_reconciling_that_never_ends_is_reported(world: World, recording: Recording) -> None:
     recording.does = recording.queue
     recording.queue("a")
     with pytest.raises(RuntimeError, match="the controllers do not come to rest"):
@@ -180,7 +180,7 @@ def _failing(world: World, call: Callable[[], int]) -> int:
 # -- writes
 
 
-def test_a_status_that_is_so_is_not_written(world: World) -> None:
+def test_status_that_is_so_is_not_written(world: World) -> None:
     context = world.controllers.context
     world.create(pod("p"))
     row = context.kind("v1", "Pod")
@@ -219,7 +219,7 @@ def recorded(world: World) -> list[Json]:
     return world.all("v1", "Event")
 
 
-def test_an_event(world: World) -> None:
+def test_event(world: World) -> None:
     world.controllers.context.event(about(), "Because", "x" * 2000, "Warning", "job-controller")
     [found] = recorded(world)
     assert found["involvedObject"] == {
@@ -247,12 +247,12 @@ def test_events_about_what_is_in_no_namespace_are_in_the_default_one(world: Worl
     assert found["type"] == "Normal"
 
 
-def test_an_event_that_is_refused_is_forgotten(world: World) -> None:
+def test_event_that_is_refused_is_forgotten(world: World) -> None:
     world.controllers.context.event(about(namespace="nosuch"), "Because", "text")
     assert recorded(world) == []
 
 
-def test_an_object_has_twenty_five_events_and_then_one_in_five_minutes(world: World) -> None:
+def test_object_has_twenty_five_events_and_then_one_in_five_minutes(world: World) -> None:
     """Upstream's spam filter (client-go, record): a burst of 25, refilled with one token in 300 s, by object."""
     context = world.controllers.context
 
@@ -294,7 +294,7 @@ def test_calls_are_made_in_their_order(world: World) -> None:
     assert (timers.fire(), timers.next_moment()) == (0, None)
 
 
-def test_a_call_that_fails_is_logged_and_the_rest_made(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_call_that_fails_is_logged_and_the_rest_made(world: World, caplog: pytest.LogCaptureFixture) -> None:
     timers, made = ControllerTimers(world.set_clock), list[str]()
     timers.after(0, lambda: [][0])
     timers.after(0, lambda: made.append("after"))
@@ -383,7 +383,7 @@ def test_timers_go_on_after_more_than_fits_into_a_turn() -> None:
     running(work, "none")
 
 
-def test_a_kind_that_comes_later_is_taken_in_as_well() -> None:
+def test_kind_that_comes_later_is_taken_in_as_well() -> None:
     """A source that is asked for while all run; and one whose watch was ended from outside lists again."""
 
     async def work(plane: Plane, controllers: ControllerSet) -> None:
@@ -428,7 +428,7 @@ def test_many_keys_are_synced_in_turns() -> None:
     running(work, "none")
 
 
-def test_a_source_is_seen_in_one_way_alone(world: World) -> None:
+def test_source_is_seen_in_one_way_alone(world: World) -> None:
     sources = world.controllers.context.sources
     assert sources.of("pods", PodSeen) is sources.pods
     with pytest.raises(TypeError, match="pods is seen as PodSeen"):

@@ -58,7 +58,7 @@ def status_of(world: World, name: str) -> Json:
     return found
 
 
-def test_a_claim_is_made_from_the_template_and_named_in_the_pods_status() -> None:
+def test_claim_is_made_from_the_template_and_named_in_the_pods_status() -> None:
     world = World(NAMES)
     world.create(template())
     made = world.create(from_template("p"))
@@ -82,7 +82,7 @@ def test_a_claim_is_made_from_the_template_and_named_in_the_pods_status() -> Non
     assert statuses == [{"name": "gpu", "resourceClaimName": name}]
 
 
-def test_a_pod_waits_for_its_template() -> None:
+def test_pod_waits_for_its_template() -> None:
     world = World(NAMES)
     world.create(from_template("p"))
     world.settle()
@@ -95,7 +95,7 @@ def test_a_pod_waits_for_its_template() -> None:
     assert len(generated(world)) == 1
 
 
-def test_who_is_gone_waits_for_no_template_any_more() -> None:
+def test_deleted_object_waits_for_no_template() -> None:
     """Templates that never come cost nothing: pods and groups are forgotten when they go, or need no claims."""
     world = World(GROUPS)
     controller = world.controllers.running["resourceclaim"]
@@ -117,7 +117,7 @@ def test_who_is_gone_waits_for_no_template_any_more() -> None:
     assert sorted(name[:6] for name in generated(world)) == ["g-gpu-", "r-gpu-"]
 
 
-def test_a_claim_made_before_a_crash_is_found_again() -> None:
+def test_claim_made_before_a_crash_is_found_again() -> None:
     world = World(NAMES)
     world.create(template())
     world.create(from_template("p"))
@@ -130,7 +130,7 @@ def test_a_claim_made_before_a_crash_is_found_again() -> None:
     assert statuses == [{"name": "gpu", "resourceClaimName": names[0]}]
 
 
-def test_a_claim_by_name_is_left_to_its_maker() -> None:
+def test_claim_by_name_is_left_to_its_maker() -> None:
     world = World(NAMES)
     world.create(user("p", resourceClaimName="mine"))
     world.settle()
@@ -138,7 +138,7 @@ def test_a_claim_by_name_is_left_to_its_maker() -> None:
     assert "resourceClaimStatuses" not in world.get("v1", "Pod", "p")["status"]
 
 
-def test_the_last_consumer_that_ends_gives_the_devices_back() -> None:
+def test_last_consumer_that_ends_gives_the_devices_back() -> None:
     world = World(NAMES)
     world.create(claim("shared"))
     for name in ("a", "b"):
@@ -156,7 +156,7 @@ def test_the_last_consumer_that_ends_gives_the_devices_back() -> None:
     assert not world.get(GROUP, CLAIM, "shared")["metadata"].get("finalizers")
 
 
-def test_a_consumer_that_is_gone_or_replaced_is_taken_off() -> None:
+def test_consumer_that_is_gone_or_replaced_is_taken_off() -> None:
     world = World(NAMES)
     world.create(claim("shared"))
     world.create(user("a", resourceClaimName="shared"))
@@ -168,7 +168,7 @@ def test_a_consumer_that_is_gone_or_replaced_is_taken_off() -> None:
     assert not status_of(world, "shared").get("allocation")
 
 
-def test_a_consumer_that_is_no_pod_or_group_is_left_alone() -> None:
+def test_consumer_that_is_no_pod_or_group_is_left_alone() -> None:
     world = World(NAMES)
     world.create(claim("shared"))
     world.create(user("a", resourceClaimName="shared"))
@@ -181,7 +181,7 @@ def test_a_consumer_that_is_no_pod_or_group_is_left_alone() -> None:
     assert "allocation" in status_of(world, "shared")
 
 
-def test_a_claim_of_a_pod_that_ended_is_deleted_and_one_of_a_pod_that_is_gone_collected() -> None:
+def test_claim_of_a_pod_that_ended_is_deleted_and_one_of_a_pod_that_is_gone_collected() -> None:
     world = World(NAMES)
     world.create(template())
     for name in ("a", "b"):
@@ -198,7 +198,7 @@ def test_a_claim_of_a_pod_that_ended_is_deleted_and_one_of_a_pod_that_is_gone_co
     assert generated(world) == []
 
 
-def test_a_claim_that_is_deleted_goes_when_nobody_uses_it() -> None:
+def test_claim_that_is_deleted_goes_when_nobody_uses_it() -> None:
     world = World(NAMES)
     world.create(claim("shared"))
     world.create(user("a", resourceClaimName="shared"))
@@ -212,7 +212,7 @@ def test_a_claim_that_is_deleted_goes_when_nobody_uses_it() -> None:
     assert generated(world) == []
 
 
-def test_a_pod_bound_by_hand_reserves_its_allocated_claim() -> None:
+def test_pod_bound_by_hand_reserves_its_allocated_claim() -> None:
     world = World(NAMES)
     world.create(claim("shared"))
     world.create(user("a", resourceClaimName="shared"))
@@ -224,7 +224,7 @@ def test_a_pod_bound_by_hand_reserves_its_allocated_claim() -> None:
 
 
 @pytest.mark.parametrize("how", ["going", "ended", "gone"])
-def test_who_needs_no_claim_any_more_gets_none(how: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_pod_that_needs_no_claim_gets_none(how: str, caplog: pytest.LogCaptureFixture) -> None:
     """Whose claim is taken away while it goes, once it has ended, or is gone itself."""
     world = World(("resourceclaim",))
     world.create(template())
@@ -274,7 +274,7 @@ def reserve_for_group(world: World, name: str) -> None:
 
 
 @pytest.mark.parametrize("group_first", [True, False])
-def test_a_groups_claim_is_made_once_and_named_in_its_pods(group_first: bool) -> None:
+def test_groups_claim_is_made_once_and_named_in_its_pods(group_first: bool) -> None:
     world = World(GROUPS)
     world.create(template())
     members = [member(name, resourceClaimTemplateName="one-gpu") for name in ("a", "b")]
@@ -299,7 +299,7 @@ def test_a_groups_claim_is_made_once_and_named_in_its_pods(group_first: bool) ->
         assert world.get("v1", "Pod", pod_name)["status"]["resourceClaimStatuses"] == said
 
 
-def test_a_group_waits_for_its_template() -> None:
+def test_group_waits_for_its_template() -> None:
     world = World(GROUPS)
     world.create(pod_group(OURS))
     world.create(member("a", resourceClaimTemplateName="one-gpu"))
@@ -311,7 +311,7 @@ def test_a_group_waits_for_its_template() -> None:
     assert world.get("v1", "Pod", "a")["status"]["resourceClaimStatuses"]
 
 
-def test_an_entry_unlike_the_groups_is_the_pods_own() -> None:
+def test_entry_unlike_the_groups_is_the_pods_own() -> None:
     world = World(GROUPS)
     world.create(template())
     world.create(template("two"))
@@ -321,7 +321,7 @@ def test_an_entry_unlike_the_groups_is_the_pods_own() -> None:
     assert sorted(name[:6] for name in generated(world)) == ["a-gpu-", "g-gpu-"]
 
 
-def test_a_groups_claim_is_kept_until_the_group_is_gone() -> None:
+def test_groups_claim_is_kept_until_the_group_is_gone() -> None:
     """Pods come and go; the group gives the devices back, and with it goes what was made for it."""
     world = World(GROUPS)
     world.create(template())
@@ -342,7 +342,7 @@ def test_a_groups_claim_is_kept_until_the_group_is_gone() -> None:
     assert FINALIZER not in world.get(GROUP, CLAIM, "named")["metadata"].get("finalizers", ())
 
 
-def test_a_member_bound_by_hand_reserves_for_its_group() -> None:
+def test_member_bound_by_hand_reserves_for_its_group() -> None:
     world = World(GROUPS)
     world.create(claim("named"))
     world.create(pod_group({"name": "gpu", "resourceClaimName": "named"}))

@@ -137,7 +137,7 @@ def test_sizes_when_the_number_changes_on_the_way(
     ("most", "expected"),
     [(12, (15, 7)), (24, (18, 4)), (6, (18, 4)), (0, (15, 7))],
 )
-def test_a_part_is_that_of_all_there_might_have_been(most: int, expected: tuple[int, int]) -> None:
+def test_part_is_that_of_all_there_might_have_been(most: int, expected: tuple[int, int]) -> None:
     """Upstream: the annotation `max-replicas`; no set gets more than there is to give."""
     sets = [("old", 8, 8), ("new", 4, 0)]
     world = state(20, sets, scaled_from=10, most=most, strategy=rolling(2, 2), paused=True)
@@ -180,7 +180,7 @@ def events(world: World) -> set[str]:
     return {one["message"] for one in world.all("v1", "Event") if one["reason"] == "ScalingReplicaSet"}
 
 
-def test_what_is_scaled_is_told() -> None:
+def test_scale_of_kinds() -> None:
     world = step(state(10, [("old", 10, 10)], strategy=rolling(2, 2)))
     [made] = [one["metadata"]["name"] for one in world.all("apps/v1", "ReplicaSet") if one["spec"]["replicas"] == 4]
     assert events(world) == {
@@ -203,14 +203,14 @@ def notes(world: World, image: str) -> Json:
     return {key.removeprefix(ANNOTATION): value for key, value in held.items()}
 
 
-def test_a_new_set_has_the_next_revision_and_the_deployment_has_it_too() -> None:
+def test_new_set_has_the_next_revision_and_the_deployment_has_it_too() -> None:
     world = step(state(1, [("one", 0, 0), ("two", 1, 1)]))
     assert notes(world, "new")["revision"] == "3"
     assert deployment(world)["metadata"]["annotations"][ANNOTATION + "revision"] == "3"
     assert "revision-history" not in notes(world, "new")
 
 
-def test_a_set_that_is_new_again_gets_the_highest_revision_and_remembers_its_own() -> None:
+def test_set_that_is_new_again_gets_the_highest_revision_and_remembers_its_own() -> None:
     """What `kubectl rollout history` reads."""
     world = state(1, [("new", 0, 0), ("one", 0, 0), ("two", 1, 1)])
     world = step(world)
@@ -223,7 +223,7 @@ def test_a_set_that_is_new_again_gets_the_highest_revision_and_remembers_its_own
     assert notes(world, "two")["revision-history"] == "3"
 
 
-def test_a_revision_that_is_no_number_counts_as_none() -> None:
+def test_revision_that_is_no_number_counts_as_none() -> None:
     world = state(1, [("one", 1, 1)])
     world.patch("apps/v1", "ReplicaSet", "a-one", {"metadata": {"annotations": {ANNOTATION + "revision": "x"}}})
     assert notes(step(world), "new")["revision"] == "1"
@@ -240,7 +240,7 @@ def test_annotations_of_the_deployment_are_those_of_its_new_set() -> None:
     assert notes(world.settle(), "new")["mine"] == "2"
 
 
-def test_the_hash_is_no_part_of_the_template() -> None:
+def test_hash_is_no_part_of_the_template() -> None:
     """A set's template differs from the deployment's by the label with it, and is its template all the same."""
     world = step(state(2, [("old", 2, 2)]))
     [made] = [one for one in world.all("apps/v1", "ReplicaSet") if one["metadata"]["name"] != "a-old"]
@@ -251,7 +251,7 @@ def test_the_hash_is_no_part_of_the_template() -> None:
     assert len(step(world).all("apps/v1", "ReplicaSet")) == 2
 
 
-def test_a_name_that_is_taken_makes_another_hash() -> None:
+def test_name_that_is_taken_makes_another_hash() -> None:
     first = step(state(1, []))
     [taken] = [one["metadata"]["name"] for one in first.all("apps/v1", "ReplicaSet")]
     world = state(1, [])
@@ -327,7 +327,7 @@ def test_history_is_kept_until_a_rollout_is_done(sets: Sets) -> None:
     assert "a" in sizes(step(state(1, sets, revisionHistoryLimit=0, strategy=rolling(1, 0))))
 
 
-def test_a_set_that_still_has_pods_is_kept() -> None:
+def test_set_that_still_has_pods_is_kept() -> None:
     world = state(1, [("a", 0, 0), ("new", 1, 1)], revisionHistoryLimit=0)
     world.set_status("apps/v1", "ReplicaSet", "a-a", {"replicas": 1})
     assert sorted(sizes(step(world))) == ["a", "new"]
@@ -354,7 +354,7 @@ def test_available_is_what_the_strategy_demands(count: int, status: str) -> None
     assert found["reason"] == ("MinimumReplicasAvailable" if count == 3 else "MinimumReplicasUnavailable")
 
 
-def test_a_set_that_cannot_make_pods_is_told_and_forgotten() -> None:
+def test_set_that_cannot_make_pods_is_told_and_forgotten() -> None:
     world = state(1, [("new", 1, 0)])
     failed = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "no room"}
     world.set_status("apps/v1", "ReplicaSet", "a-new", {"conditions": [failed]})
@@ -375,7 +375,7 @@ def touch(world: World, text: str) -> World:
     return world.settle()
 
 
-def test_a_deadline_is_counted_from_the_last_progress() -> None:
+def test_deadline_is_counted_from_the_last_progress() -> None:
     world = step(state(2, [("new", 2, 0)], progressDeadlineSeconds=30))
     assert progressing(world) == ("True", "ReplicaSetUpdated")
     world.set_clock.forward(20)
@@ -389,7 +389,7 @@ def test_a_deadline_is_counted_from_the_last_progress() -> None:
     assert progressing(world.settle()) == ("True", "NewReplicaSetAvailable")
 
 
-def test_nobody_has_to_look_for_a_deadline_to_be_noticed() -> None:
+def test_deadline_is_noticed_without_a_look() -> None:
     world = step(state(2, [("new", 2, 0)], progressDeadlineSeconds=30))
     assert progressing(world.forward(30)) == ("True", "ReplicaSetUpdated")
     assert progressing(world.forward(1)) == ("False", "ProgressDeadlineExceeded")
@@ -398,7 +398,7 @@ def test_nobody_has_to_look_for_a_deadline_to_be_noticed() -> None:
 @pytest.mark.parametrize(
     ("sets", "reason"), [([], "NewReplicaSetCreated"), ([("new", 0, 0), ("old", 0, 0)], "FoundNewReplicaSet")]
 )
-def test_a_deadline_is_counted_from_the_new_set_if_nothing_moves_at_all(sets: Sets, reason: str) -> None:
+def test_deadline_is_counted_from_the_new_set_if_nothing_moves_at_all(sets: Sets, reason: str) -> None:
     """That is made, or is found to be the new one again; upstream: `lastUpdateTime` of Progressing."""
     world = step(state(2, sets, progressDeadlineSeconds=30))
     assert progressing(world) == ("True", reason)
@@ -407,7 +407,7 @@ def test_a_deadline_is_counted_from_the_new_set_if_nothing_moves_at_all(sets: Se
     assert progressing(world.forward(2)) == ("False", "ProgressDeadlineExceeded")
 
 
-def test_a_deadline_of_a_rollout_that_goes_on_after_a_pause_is_noticed() -> None:
+def test_deadline_of_a_rollout_that_goes_on_after_a_pause_is_noticed() -> None:
     world = step(state(2, [("new", 2, 0)], progressDeadlineSeconds=30, paused=True))
     world.forward(100)
     world.patch("apps/v1", "Deployment", "a", {"spec": {"paused": False}})
@@ -428,7 +428,7 @@ def test_old_pods_that_go_are_progress() -> None:
     assert world.condition(deployment(world), "Progressing")["lastUpdateTime"].endswith("00:00:22Z")
 
 
-def test_a_pause_stops_the_clock() -> None:
+def test_pause_stops_the_clock() -> None:
     world = step(state(2, [("new", 2, 0)], progressDeadlineSeconds=30))
     world.patch("apps/v1", "Deployment", "a", {"spec": {"paused": True}})
     assert progressing(world.settle()) == ("Unknown", "DeploymentPaused")
@@ -441,14 +441,14 @@ def test_a_pause_stops_the_clock() -> None:
     assert progressing(touch(world, "too-late")) == ("False", "ProgressDeadlineExceeded")
 
 
-def test_a_finished_rollout_that_loses_a_pod_is_no_new_one() -> None:
+def test_finished_rollout_that_loses_a_pod_is_no_new_one() -> None:
     world = step(state(2, [("new", 2, 2)], progressDeadlineSeconds=30))
     assert progressing(world) == ("True", "NewReplicaSetAvailable")
     world.set_status("apps/v1", "ReplicaSet", "a-new", {"availableReplicas": 1, "readyReplicas": 1})
     assert progressing(world.forward(100)) == ("True", "NewReplicaSetAvailable")
 
 
-def test_a_deployment_that_is_deleted_makes_nothing_and_tells_its_counts() -> None:
+def test_deployment_that_is_deleted_makes_nothing_and_tells_its_counts() -> None:
     world = state(2, [("old", 2, 1)])
     world.patch("apps/v1", "Deployment", "a", {"metadata": {"finalizers": ["example.com/wait"]}})
     world.delete("apps/v1", "Deployment", "a")
@@ -469,7 +469,7 @@ def test_shares(value: int | str, total: int, up: bool, found: int) -> None:
     assert share_of(value, total, up=up) == found
 
 
-def test_a_share_is_a_percentage() -> None:
+def test_share_is_a_percentage() -> None:
     with pytest.raises(ValueError, match="'3' is neither a number nor a percentage"):
         share_of("3", 10, up=True)
 

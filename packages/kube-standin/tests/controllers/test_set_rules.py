@@ -9,7 +9,7 @@ import pytest
 from kube_rules.controllers.daemons import DaemonNodes, daemon_tolerations
 from kube_rules.controllers.pods import DELETION_COST
 from kube_standin.controllers.daemonsets import verdict_on
-from kube_standin.controllers.owning import CREATES_AT_ONCE
+from kube_standin.controllers.pod_owners import CREATES_AT_ONCE
 from kube_standin.controllers.views import Meta, NodeSeen, TaintSeen
 from tests.admission.plane import pod
 from tests.controllers.world import Json, World, owner, template
@@ -71,7 +71,7 @@ def member(
         (member("a"), member("b")),
     ],
 )
-def test_who_goes_first_of_two(first: dict[str, Any], second: dict[str, Any]) -> None:
+def test_pod_deleted_first_of_two(first: dict[str, Any], second: dict[str, Any]) -> None:
     world = World(())  # nobody adopts or ends them yet
     world.create(owner("ReplicaSet", replicas=2))
     for one in sorted((first, second), key=lambda one: int(one["made"])):
@@ -121,7 +121,7 @@ def test_pods_that_change_sides(world: World) -> None:
     assert len(owned) == 2, "one too many goes again"
 
 
-def test_an_owner_of_another_kind_has_its_own_pods(world: World) -> None:
+def test_owner_of_another_kind_has_its_own_pods(world: World) -> None:
     world.create(owner("ReplicaSet", replicas=1))
     other = {"apiVersion": "x/v1", "kind": "X", "name": "a", "uid": "u", "controller": True}
     made = pod("theirs", labels={"app": "a"})
@@ -191,7 +191,7 @@ def test_in_parallel_nobody_waits(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", ["StatefulSet", "DaemonSet"])
-def test_of_these_too_many_are_made_in_several_turns(world: World, kind: str) -> None:
+def test_pods_beyond_a_limit_are_made_in_several_turns(world: World, kind: str) -> None:
     count = CREATES_AT_ONCE + 2
     if kind == "DaemonSet":
         for number in range(count):
@@ -218,7 +218,7 @@ def test_numbers_may_start_elsewhere(world: World) -> None:
 
 @pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
 @pytest.mark.parametrize("policy", ["OrderedReady", "Parallel"])
-def test_a_pod_that_ended_is_made_again(world: World, phase: str, policy: str) -> None:
+def test_pod_that_ended_is_made_again(world: World, phase: str, policy: str) -> None:
     world.create(stateful(replicas=1, podManagementPolicy=policy))
     world.settle()
     ready(world, "a-0")
@@ -230,7 +230,7 @@ def test_a_pod_that_ended_is_made_again(world: World, phase: str, policy: str) -
     assert found["status"]["phase"] == "Pending"
 
 
-def test_what_a_pod_of_a_stateful_set_is(world: World) -> None:
+def test_pod_of_a_stateful_set(world: World) -> None:
     claim = {"metadata": {"name": "data", "labels": {"l": "m"}, "annotations": {"n": "o"}},
              "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}  # fmt: skip
     made = template()
@@ -241,7 +241,9 @@ def test_what_a_pod_of_a_stateful_set_is(world: World) -> None:
     assert labels["statefulset.kubernetes.io/pod-name"] == "a-0"
     assert labels["controller-revision-hash"] == status(world, "StatefulSet")["updateRevision"]
     assert (found["spec"]["hostname"], found["spec"]["subdomain"]) == ("a-0", "s")
-    assert found["spec"]["volumes"] == [
+    *volumes, token = found["spec"]["volumes"]
+    assert token["name"].startswith("kube-api-access-"), "the service account's"
+    assert volumes == [
         {"name": "own", "emptyDir": {}},
         {"name": "data", "persistentVolumeClaim": {"claimName": "data-a-0"}},
     ]
@@ -254,7 +256,7 @@ def test_what_a_pod_of_a_stateful_set_is(world: World) -> None:
     assert again["metadata"]["uid"] == kept["metadata"]["uid"], "a claim outlives its pod"
 
 
-def test_a_name_that_another_pod_has_is_told(world: World) -> None:
+def test_name_that_another_pod_has_is_told(world: World) -> None:
     world.create(pod("a-0"))
     world.create(stateful(replicas=1))
     world.settle()
@@ -287,7 +289,7 @@ def replaced(world: World, name: str) -> World:
     return world.settle()
 
 
-def test_an_update_goes_from_the_top_down_and_waits_for_each() -> None:
+def test_update_goes_from_the_top_down_and_waits_for_each() -> None:
     world = rolled()
     assert states(world) == {"a-0": False, "a-1": False, "a-2": True}
     found = status(world, "StatefulSet")
@@ -306,7 +308,7 @@ def test_an_update_goes_from_the_top_down_and_waits_for_each() -> None:
     assert (found["currentReplicas"], found["updatedReplicas"]) == (3, 3)
 
 
-def test_a_partition_keeps_what_is_below_it() -> None:
+def test_partition_keeps_what_is_below_it() -> None:
     world = rolled(type="RollingUpdate", rollingUpdate={"partition": 2})
     ready(replaced(world, "a-2"), "a-2")
     assert not any(states(world).values())
@@ -359,7 +361,7 @@ def test_revisions_that_nobody_uses_are_bounded() -> None:
     assert kept == {"i3": 3, "i1": 4}, "one that is used again is the newest"
 
 
-def test_a_pod_that_is_ended_is_told_once(world: World) -> None:
+def test_pod_that_is_ended_is_told_once(world: World) -> None:
     """And not again while it takes its time to go."""
     world.create(owner("ReplicaSet", replicas=2))
     world.settle()
@@ -472,7 +474,7 @@ def test_every_node_has_one() -> None:
     assert (found["currentNumberScheduled"], found["numberReady"], found["numberUnavailable"]) == (3, 2, 1)
 
 
-def test_a_daemons_node_takes_the_place_of_the_affinity_of_the_template() -> None:
+def test_daemons_node_takes_the_place_of_the_affinity_of_the_template() -> None:
     """Upstream's ReplaceDaemonSetPodNodeNameNodeAffinity: the controller has chosen the node by it already."""
     world = World(OWNERS)
     join(world, "n1", a="b")
@@ -484,7 +486,7 @@ def test_a_daemons_node_takes_the_place_of_the_affinity_of_the_template() -> Non
     assert needed["nodeSelectorTerms"] == [{"matchFields": [field]}]
 
 
-def test_a_daemon_tolerates_a_troubled_node_for_ever() -> None:
+def test_daemon_tolerates_a_troubled_node_for_ever() -> None:
     """Upstream's AddOrUpdateDaemonPodTolerations: a toleration of the template for some seconds is replaced."""
     not_ready = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
     tolerations = daemon_tolerations({"tolerations": [{**not_ready, "tolerationSeconds": 5}]})
@@ -493,7 +495,7 @@ def test_a_daemon_tolerates_a_troubled_node_for_ever() -> None:
 
 
 @pytest.mark.parametrize(("effect", "ends"), [("NoSchedule", False), ("NoExecute", True)])
-def test_a_taint_that_comes_later(effect: str, ends: bool) -> None:
+def test_taint_that_comes_later(effect: str, ends: bool) -> None:
     world = daemons("n1", "n2")
     world.patch("v1", "Node", "n1", {"spec": {"taints": [{"key": "mine", "effect": effect}]}}, ns="")
     assert ending(world.settle()) == (["n1"] if ends else [])
@@ -502,7 +504,7 @@ def test_a_taint_that_comes_later(effect: str, ends: bool) -> None:
 
 
 @pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
-def test_a_daemon_that_ended_is_made_again(phase: str) -> None:
+def test_daemon_that_ended_is_made_again(phase: str) -> None:
     world = daemons("n1")
     [before] = world.names()
     world.set_phase(before, phase)
@@ -510,7 +512,7 @@ def test_a_daemon_that_ended_is_made_again(phase: str) -> None:
     assert after != before
 
 
-def test_of_two_on_a_node_the_older_stays() -> None:
+def test_daemon_pods_of_a_node_the_older_stays() -> None:
     world = daemons("n1")
     [found] = world.pods()
     double = {**found, "metadata": {**found["metadata"], "name": "double"}}
@@ -524,7 +526,7 @@ def test_of_two_on_a_node_the_older_stays() -> None:
     assert left == [found["metadata"]["name"]]
 
 
-def test_who_was_made_for_a_node_that_is_gone_goes() -> None:
+def test_daemon_pod_of_a_deleted_node_is_deleted() -> None:
     """If it is not bound yet; the others are for the collector of pods."""
     world = World(OWNERS)
     join(world, "n1")
@@ -539,7 +541,7 @@ def test_who_was_made_for_a_node_that_is_gone_goes() -> None:
 
 
 @pytest.mark.parametrize(("limit", "ended"), [(1, 1), (2, 2), ("50%", 2), ("26%", 2), ("25%", 1), ("100%", 4)])
-def test_an_update_ends_so_many_at_a_time(limit: int | str, ended: int) -> None:
+def test_update_ends_so_many_at_a_time(limit: int | str, ended: int) -> None:
     """Percentages are of the nodes that should have one, rounded up."""
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": limit}}
     world = daemons("n1", "n2", "n3", "n4", updateStrategy=strategy)
@@ -551,7 +553,7 @@ def test_an_update_ends_so_many_at_a_time(limit: int | str, ended: int) -> None:
     assert status(world, "DaemonSet").get("updatedNumberScheduled") is None
 
 
-def test_what_is_not_ready_anyway_is_replaced_beyond_the_limit() -> None:
+def test_pods_that_are_not_ready_are_replaced_beyond_the_limit() -> None:
     world = daemons("n1", "n2", "n3")
     for one in world.pods():
         if meant(one) in ("n1", "n2"):
@@ -563,7 +565,7 @@ def test_what_is_not_ready_anyway_is_replaced_beyond_the_limit() -> None:
     assert ending(world.settle()) == ["n1", "n2"]
 
 
-def test_a_daemon_is_available_after_its_time() -> None:
+def test_daemon_is_available_after_its_time() -> None:
     world = daemons("n1", minReadySeconds=10)
     assert "numberAvailable" not in status(world, "DaemonSet")
     assert "numberAvailable" not in status(world.forward(9), "DaemonSet")
@@ -591,7 +593,7 @@ def test_on_delete_no_daemon_is_ended() -> None:
     assert ending(world.settle()) == []
 
 
-def test_a_daemon_set_that_is_deleted_makes_nothing() -> None:
+def test_daemon_set_that_is_deleted_makes_nothing() -> None:
     world = daemons("n1")
     world.patch("apps/v1", "DaemonSet", "a", {"metadata": {"finalizers": ["example.com/wait"]}})
     world.delete("apps/v1", "DaemonSet", "a", propagation="Orphan")

@@ -70,7 +70,7 @@ def test_which_volume_a_claim_gets(world: World, volumes: list[Json], wanted: Js
     assert the_claim(world, "c")["status"]["phase"] == ("Bound" if expected else "Pending")
 
 
-def test_a_claim_that_names_its_volume_waits_for_it(world: World) -> None:
+def test_claim_that_names_its_volume_waits_for_it(world: World) -> None:
     make(world, volume("a"), claim("c", volumeName="b"))
     assert the_claim(world, "c")["status"]["phase"] == "Pending"
     make(world, volume("b", held="other"))
@@ -79,7 +79,7 @@ def test_a_claim_that_names_its_volume_waits_for_it(world: World) -> None:
     assert the_claim(world, "d")["status"]["phase"] == "Bound"
 
 
-def test_a_volume_that_goes_is_not_taken(world: World) -> None:
+def test_volume_that_goes_is_not_taken(world: World) -> None:
     made = volume("a")
     made["metadata"]["finalizers"] = ["example.com/wait"]
     make(world, made)
@@ -88,7 +88,7 @@ def test_a_volume_that_goes_is_not_taken(world: World) -> None:
     assert bound_to(world) is None
 
 
-def test_a_claim_that_goes_takes_nothing(world: World) -> None:
+def test_claim_that_goes_takes_nothing(world: World) -> None:
     made = claim("c")
     made["metadata"]["finalizers"] = ["example.com/wait"]
     make(world, made)
@@ -98,7 +98,7 @@ def test_a_claim_that_goes_takes_nothing(world: World) -> None:
     assert phase(world, "a") == "Available"
 
 
-def test_what_both_sides_say_of_each_other(world: World) -> None:
+def test_claim_and_volume_name_each_other(world: World) -> None:
     make(world, volume("v", "2Gi"), claim("c"))
     found, taken = the_claim(world, "c"), the_volume(world, "v")
     assert {key: taken["spec"]["claimRef"][key] for key in ("apiVersion", "kind", "namespace", "name", "uid")} == {
@@ -116,7 +116,7 @@ def test_what_both_sides_say_of_each_other(world: World) -> None:
     assert the_claim(own, "d")["metadata"]["annotations"] == {"pv.kubernetes.io/bind-completed": "yes"}
 
 
-def test_a_volume_that_comes_or_is_freed_wakes_who_waits(world: World) -> None:
+def test_volume_that_comes_or_is_freed_wakes_who_waits(world: World) -> None:
     make(world, claim("c"), volume("v", held="other"))
     assert bound_to(world) is None
     world.patch("v1", "PersistentVolume", "v", {"spec": {"claimRef": None}}, ns="")
@@ -124,7 +124,7 @@ def test_a_volume_that_comes_or_is_freed_wakes_who_waits(world: World) -> None:
     assert bound_to(world) == "v"
 
 
-def test_a_binding_that_was_cut_short_is_completed(world: World) -> None:
+def test_binding_that_was_cut_short_is_completed(world: World) -> None:
     """Whatever was written of it: every side says what it is again."""
     make(world, volume("v", "2Gi"), claim("c"))
     world.set_status("v1", "PersistentVolumeClaim", "c", {"phase": "Pending", "capacity": None})
@@ -134,7 +134,7 @@ def test_a_binding_that_was_cut_short_is_completed(world: World) -> None:
     assert phase(world, "v") == "Bound"
 
 
-def test_a_volume_that_is_held_for_a_claim_that_has_another_is_available(world: World) -> None:
+def test_volume_that_is_held_for_a_claim_that_has_another_is_available(world: World) -> None:
     make(world, volume("v"), claim("c"))
     other = volume("w", held="c")
     other["spec"]["claimRef"]["uid"] = the_claim(world, "c")["metadata"]["uid"]
@@ -143,7 +143,7 @@ def test_a_volume_that_is_held_for_a_claim_that_has_another_is_available(world: 
 
 
 @pytest.mark.parametrize(("policy", "left"), [("Retain", True), ("Delete", False)])
-def test_what_becomes_of_a_volume_whose_claim_is_gone(world: World, policy: str, left: bool) -> None:
+def test_volume_whose_claim_is_gone(world: World, policy: str, left: bool) -> None:
     make(world, volume("v", policy=policy), claim("c"))
     world.delete("v1", "PersistentVolumeClaim", "c")
     world.settle()
@@ -154,7 +154,7 @@ def test_what_becomes_of_a_volume_whose_claim_is_gone(world: World, policy: str,
         assert phase(world.settle(), "v") == "Available"
 
 
-def test_a_claim_of_the_same_name_is_another_s(world: World) -> None:
+def test_claim_of_the_same_name_is_another_s(world: World) -> None:
     """By its UID: what was bound is released, and a lost claim is told once."""
     make(world, volume("v"), claim("c"))
     world.patch("v1", "PersistentVolume", "v", {"spec": {"claimRef": {"uid": "another"}}}, ns="")
@@ -172,7 +172,7 @@ def test_a_claim_of_the_same_name_is_another_s(world: World) -> None:
 # -- classes and provisioning
 
 
-def test_who_waits_for_a_pod_is_handed_over_when_a_node_is_chosen(world: World) -> None:
+def test_claim_that_waits_for_a_pod_is_provisioned_when_a_node_is_chosen(world: World) -> None:
     make(world, storage_class("slow", wait=True), volume("v", of="slow"), claim("c", of="slow"))
     assert bound_to(world) is None
     assert "volume.kubernetes.io/storage-provisioner" not in the_claim(world, "c")["metadata"].get("annotations", {})
@@ -183,13 +183,13 @@ def test_who_waits_for_a_pod_is_handed_over_when_a_node_is_chosen(world: World) 
 
 
 @pytest.mark.parametrize("provisioner", ["kubernetes.io/no-provisioner"])
-def test_a_class_without_a_provisioner_makes_nothing(world: World, provisioner: str) -> None:
+def test_class_without_a_provisioner_makes_nothing(world: World, provisioner: str) -> None:
     make(world, storage_class("none", provisioner), claim("c", of="none"))
     assert bound_to(world) is None
     assert "annotations" not in the_claim(world, "c")["metadata"]
 
 
-def test_a_class_that_is_not_there_makes_nothing_until_it_comes(world: World) -> None:
+def test_class_that_is_not_there_makes_nothing_until_it_comes(world: World) -> None:
     make(world, claim("c", of="late"))
     assert bound_to(world) is None
     make(world, storage_class("late"))
@@ -200,7 +200,7 @@ def default_class(name: str, word: str = "true") -> Json:
     return storage_class(name, metadata={"annotations": {"storageclass.kubernetes.io/is-default-class": word}})
 
 
-def test_the_newest_default_class_counts(world: World) -> None:
+def test_newest_default_class_counts(world: World) -> None:
     make(world, default_class("z-old"))
     world.set_clock.forward(5)
     make(world, default_class("a-new"), default_class("b-no", "false"), claim("c", of=None))
@@ -209,13 +209,13 @@ def test_the_newest_default_class_counts(world: World) -> None:
     assert the_claim(world, "d")["spec"]["storageClassName"] == "", "none is not the same as any"
 
 
-def test_of_defaults_of_one_moment_the_first_name_counts(world: World) -> None:
+def test_default_classes_of_one_moment_the_first_name_counts(world: World) -> None:
     """Upstream's GetDefaultClass: the newest, then by name."""
     make(world, default_class("a"), default_class("b"), claim("c", of=None))
     assert the_claim(world, "c")["spec"]["storageClassName"] == "a"
 
 
-def test_a_volume_that_is_made(world: World) -> None:
+def test_volume_that_is_made(world: World) -> None:
     terms = [{"matchLabelExpressions": [{"key": "zone", "values": ["a", "b"]}]}, {}]
     wanted = claim("c", "5Gi", of="fast", accessModes=["ReadWriteMany"], volumeMode="Block")
     make(world, storage_class("fast", reclaimPolicy="Retain", allowedTopologies=terms), wanted)
@@ -236,7 +236,7 @@ def test_a_volume_that_is_made(world: World) -> None:
     assert told == [("ProvisioningSucceeded", f"Successfully provisioned volume pvc-{uid}")]
 
 
-def test_a_volume_that_is_in_reach_everywhere_says_nothing_of_nodes(world: World) -> None:
+def test_volume_that_is_in_reach_everywhere_says_nothing_of_nodes(world: World) -> None:
     make(world, storage_class("fast"), claim("c", of="fast"))
     assert "nodeAffinity" not in the_volume(world, str(bound_to(world)))["spec"]
 
@@ -272,7 +272,7 @@ def test_claims_and_volumes_are_protected_from_the_start(world: World) -> None:
         (pod("p"), False),
     ],
 )
-def test_what_holds_a_claim(world: World, given: Json, held: bool) -> None:
+def test_claim_is_held_by(world: World, given: Json, held: bool) -> None:
     make(world, claim("c"), given)
     world.delete("v1", "PersistentVolumeClaim", "c")
     world.settle()
@@ -302,7 +302,7 @@ def test_pods_of_another_namespace_hold_nothing(world: World) -> None:
     assert not world.settle().has("v1", "PersistentVolumeClaim", "c")
 
 
-def test_one_of_two_users_is_enough(world: World) -> None:
+def test_user_of_two_is_enough(world: World) -> None:
     make(world, claim("c"), pod_with("p", [uses("c")]), pod_with("q", [uses("c")]))
     world.delete("v1", "PersistentVolumeClaim", "c")
     world.settle()
@@ -312,7 +312,7 @@ def test_one_of_two_users_is_enough(world: World) -> None:
     assert not world.settle().has("v1", "PersistentVolumeClaim", "c")
 
 
-def test_a_volume_that_is_bound_stays(world: World) -> None:
+def test_volume_that_is_bound_stays(world: World) -> None:
     make(world, volume("v"), claim("c"))
     world.delete("v1", "PersistentVolume", "v", "")
     assert world.settle().has("v1", "PersistentVolume", "v", "")
@@ -337,7 +337,7 @@ def test_each_ephemeral_volume_has_a_claim(world: World) -> None:
     assert the_claim(world, "p-x")["metadata"]["annotations"]["a"] == "b"
 
 
-def test_a_claim_of_that_name_that_is_another_s_is_told(world: World) -> None:
+def test_claim_of_that_name_that_is_another_s_is_told(world: World) -> None:
     make(world, claim("p-x", "7Gi"), pod_with("p", [ephemeral("x"), ephemeral("y")]))
     assert the_claim(world, "p-x")["spec"]["resources"]["requests"]["storage"] == "7Gi"
     [told] = [one for one in world.all("v1", "Event") if one["reason"] == "FailedBinding"]
@@ -346,7 +346,7 @@ def test_a_claim_of_that_name_that_is_another_s_is_told(world: World) -> None:
     assert world.has("v1", "PersistentVolumeClaim", "p-y")
 
 
-def test_a_running_pod_holds_the_claim_of_its_ephemeral_volume(world: World) -> None:
+def test_running_pod_holds_the_claim_of_its_ephemeral_volume(world: World) -> None:
     make(world, pod_with("p", [ephemeral("x")]))
     world.delete("v1", "PersistentVolumeClaim", "p-x")
     assert the_claim(world.settle(), "p-x")["metadata"]["deletionTimestamp"]
@@ -362,7 +362,7 @@ def heap() -> World:
     return World(("garbage-collector",))
 
 
-def test_a_dependent_that_went_with_its_owner_s_deletion_is_nobody_s(heap: World) -> None:
+def test_dependent_that_went_with_its_owner_s_deletion_is_nobody_s(heap: World) -> None:
     """Orphaned in the turn in which it is deleted itself: there is nothing left to take a reference from."""
     first = heap.create(config_map("first"))
     for name in ("a", "b"):
@@ -390,7 +390,7 @@ def test_owners_of_one_dependent_that_change(heap: World) -> None:
     assert not heap.settle().has("v1", "ConfigMap", "child")
 
 
-def test_an_owner_that_waits_goes_when_its_dependent_is_let_go(heap: World) -> None:
+def test_owner_that_waits_goes_when_its_dependent_is_let_go(heap: World) -> None:
     first = heap.create(config_map("first"))
     heap.create(config_map("child", [reference(first, block=True)], finalizers=["example.com/wait"]))
     heap.delete("v1", "ConfigMap", "first", propagation="Foreground")
@@ -399,7 +399,7 @@ def test_an_owner_that_waits_goes_when_its_dependent_is_let_go(heap: World) -> N
     assert not heap.settle().has("v1", "ConfigMap", "first")
 
 
-def test_an_owner_that_is_solid_keeps_a_dependent_of_one_that_waits(heap: World) -> None:
+def test_owner_that_is_solid_keeps_a_dependent_of_one_that_waits(heap: World) -> None:
     """The reference to the one that waits is dropped, so that it need not wait."""
     first, second = heap.create(config_map("first")), heap.create(config_map("second"))
     heap.create(config_map("child", [reference(first, block=True), reference(second)]))
@@ -410,7 +410,7 @@ def test_an_owner_that_is_solid_keeps_a_dependent_of_one_that_waits(heap: World)
     assert [one["name"] for one in references] == ["second"]
 
 
-def test_a_chain_that_is_deleted_in_the_foreground_goes_from_its_end(heap: World) -> None:
+def test_chain_that_is_deleted_in_the_foreground_goes_from_its_end(heap: World) -> None:
     first = heap.create(config_map("first"))
     second = heap.create(config_map("second", [reference(first, block=True)]))
     heap.create(config_map("third", [reference(second, block=True)], finalizers=["example.com/wait"]))
@@ -431,7 +431,7 @@ def test_in_the_background_nobody_waits_for_a_dependent_of_its_own(heap: World) 
     assert heap.get("v1", "ConfigMap", "third")["metadata"]["deletionTimestamp"]
 
 
-def test_a_leaf_of_what_is_deleted_in_the_foreground_goes_at_once(heap: World) -> None:
+def test_leaf_of_what_is_deleted_in_the_foreground_goes_at_once(heap: World) -> None:
     """It has no dependents, so that it waits for nobody."""
     first = heap.create(config_map("first"))
     heap.create(config_map("child", [reference(first, block=True)], finalizers=["example.com/wait"]))
@@ -441,7 +441,7 @@ def test_a_leaf_of_what_is_deleted_in_the_foreground_goes_at_once(heap: World) -
 
 
 @pytest.mark.parametrize(("finalizer", "left"), [("orphan", ["third"]), ("foregroundDeletion", [])])
-def test_a_dependent_says_by_a_finalizer_how_it_goes(heap: World, finalizer: str, left: list[str]) -> None:
+def test_dependent_says_by_a_finalizer_how_it_goes(heap: World, finalizer: str, left: list[str]) -> None:
     first = heap.create(config_map("first"))
     second = heap.create(config_map("second", [reference(first)], finalizers=[finalizer]))
     heap.create(config_map("third", [reference(second)]))
@@ -449,7 +449,7 @@ def test_a_dependent_says_by_a_finalizer_how_it_goes(heap: World, finalizer: str
     assert [one["metadata"]["name"] for one in heap.settle().all("v1", "ConfigMap")] == left
 
 
-def test_what_is_in_no_namespace_cannot_be_owned_by_what_is_in_one(heap: World) -> None:
+def test_cluster_scoped_object_cannot_be_owned_by_a_namespaced_one(heap: World) -> None:
     """It is left alone; the other way round an owner in no namespace is one."""
     owner_ = reference(heap.create(config_map("first")))
     heap.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns", "ownerReferences": [owner_]}})
@@ -504,7 +504,7 @@ def service(name: str, **spec: Any) -> Json:
          {"x.storageclass.storage.k8s.io/requests.storage": "2Gi"}),
     ],
 )  # fmt: skip
-def test_what_a_quota_counts_of_what_was_there_before(hard: Json, given: list[Json], counts: Json) -> None:
+def test_quota_counts_what_was_there_before(hard: Json, given: list[Json], counts: Json) -> None:
     world = World(("resourcequota",))
     make(world, *given, quota(hard))
     assert used(world) == counts
@@ -518,7 +518,7 @@ def test_what_a_quota_counts_of_what_was_there_before(hard: Json, given: list[Js
         ({"services": "9"}, service("a"), "Service"),
     ],
 )
-def test_what_is_gone_is_taken_off(hard: Json, given: Json, kind: str) -> None:
+def test_owned_fields_that_are_gone_are_removed(hard: Json, given: Json, kind: str) -> None:
     world = World(("resourcequota",))
     make(world, given, quota(hard))
     [name] = hard
@@ -538,7 +538,7 @@ def test_pods_that_ended_are_taken_off_of_what_they_compute_with() -> None:
     assert used(world) == {"pods": "1", "count/pods": "2"}
 
 
-def test_a_quota_that_changes_is_counted_anew() -> None:
+def test_quota_that_changes_is_counted_anew() -> None:
     world = World(("resourcequota",))
     make(world, pod("a"), config_map("c"), quota({"pods": "9"}))
     world.patch("v1", "ResourceQuota", "q", {"spec": {"hard": {"pods": None, "configmaps": "5"}}})

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests import manifests
 from tests.controllers.world import World, owner, template
 
 Json = dict[str, Any]
@@ -59,12 +60,7 @@ def storage_class(name: str, provisioner: str = "disk.example.com", *, wait: boo
 
 
 def pod(name: str, volumes: Iterable[Json]) -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {"containers": [{"name": "c", "image": "i"}], "volumes": list(volumes)},
-    }
+    return manifests.pod(name, volumes=list(volumes))
 
 
 def uses(claim_name: str) -> Json:
@@ -85,7 +81,7 @@ def make(world: World, *items: Json) -> World:
     return world.settle()
 
 
-def test_the_smallest_volume_that_fits_is_bound_on_both_sides(world: World) -> None:
+def test_smallest_volume_that_fits_is_bound_on_both_sides(world: World) -> None:
     make(world, volume("large", "9Gi"), volume("small", "2Gi"), volume("tiny", "1Gi"))
     assert the_volume(world, "small")["status"]["phase"] == "Available"
     make(world, claim("c", "2Gi"))
@@ -98,7 +94,7 @@ def test_the_smallest_volume_that_fits_is_bound_on_both_sides(world: World) -> N
     assert taken["status"]["phase"] == "Bound"
 
 
-def test_a_volume_held_for_a_claim_is_for_no_other(world: World) -> None:
+def test_volume_held_for_a_claim_is_for_no_other(world: World) -> None:
     make(world, volume("v", "9Gi", held="mine"), claim("other"))
     assert the_claim(world, "other")["status"]["phase"] == "Pending"
     make(world, claim("mine"), volume("w", "1Gi"))
@@ -119,13 +115,13 @@ def test_a_volume_held_for_a_claim_is_for_no_other(world: World) -> None:
         (claim("c", selector={"matchLabels": {"a": "b"}}), volume("v")),
     ],
 )
-def test_what_does_not_fit_is_not_bound(world: World, wanted: Json, there: Json) -> None:
+def test_volume_that_does_not_fit_is_not_bound(world: World, wanted: Json, there: Json) -> None:
     make(world, wanted, there)
     assert the_claim(world, "c")["status"]["phase"] == "Pending"
     assert the_volume(world, "v")["status"]["phase"] == "Available"
 
 
-def test_a_claim_that_waits_for_a_pod_is_the_scheduler_s_to_bind(world: World) -> None:
+def test_claim_that_waits_for_a_pod_is_the_scheduler_s_to_bind(world: World) -> None:
     """It binds by holding the volume for the claim; the controller completes that."""
     make(world, storage_class("local", "kubernetes.io/no-provisioner", wait=True), volume("v", of="local"))
     made = make(world, claim("c", of="local"))
@@ -152,7 +148,7 @@ def test_immediate_claims_are_provisioned_and_reclaimed(world: World) -> None:
     assert not world.has("v1", "PersistentVolume", name, "")
 
 
-def test_a_volume_to_be_retained_is_released(world: World) -> None:
+def test_volume_to_be_retained_is_released(world: World) -> None:
     make(world, volume("v"), claim("c"))
     world.delete("v1", "PersistentVolumeClaim", "c")
     world.settle()
@@ -183,7 +179,7 @@ def test_provisioning_waits_for_the_chosen_node_and_follows_its_topology(world: 
     assert made["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"] == wanted
 
 
-def test_a_claim_without_a_class_gets_the_default(world: World) -> None:
+def test_claim_without_a_class_gets_the_default(world: World) -> None:
     make(world, claim("c", of=None))
     assert the_claim(world, "c")["status"]["phase"] == "Pending"
     marked = {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
@@ -192,7 +188,7 @@ def test_a_claim_without_a_class_gets_the_default(world: World) -> None:
     assert the_claim(world, "c")["status"]["phase"] == "Bound"
 
 
-def test_a_bound_claim_whose_volume_is_taken_away_is_lost(world: World) -> None:
+def test_bound_claim_whose_volume_is_taken_away_is_lost(world: World) -> None:
     make(world, volume("v"), claim("c"))
     world.patch("v1", "PersistentVolume", "v", {"metadata": {"finalizers": None}}, ns="")
     world.delete("v1", "PersistentVolume", "v", "")
@@ -200,7 +196,7 @@ def test_a_bound_claim_whose_volume_is_taken_away_is_lost(world: World) -> None:
     assert the_claim(world, "c")["status"]["phase"] == "Lost"
 
 
-def test_a_claim_in_use_and_its_volume_stay_until_the_pod_is_gone(world: World) -> None:
+def test_claim_in_use_and_its_volume_stay_until_the_pod_is_gone(world: World) -> None:
     make(world, volume("v", policy="Delete"), claim("c"), pod("p", [uses("c")]))
     world.delete("v1", "PersistentVolumeClaim", "c")
     world.delete("v1", "PersistentVolume", "v", "")
@@ -213,7 +209,7 @@ def test_a_claim_in_use_and_its_volume_stay_until_the_pod_is_gone(world: World) 
     assert not world.has("v1", "PersistentVolume", "v", "")
 
 
-def test_an_ephemeral_volume_s_claim_comes_and_goes_with_the_pod(world: World) -> None:
+def test_ephemeral_volume_s_claim_comes_and_goes_with_the_pod(world: World) -> None:
     spec = {"accessModes": ONCE, "storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}}}
     made = {"name": "tmp", "ephemeral": {"volumeClaimTemplate": {"metadata": {"labels": {"a": "b"}}, "spec": spec}}}
     make(world, storage_class("fast"), pod("p", [made]))
@@ -228,7 +224,7 @@ def test_an_ephemeral_volume_s_claim_comes_and_goes_with_the_pod(world: World) -
     assert not world.all("v1", "PersistentVolume")
 
 
-def test_a_stateful_set_s_claims_are_provisioned(world: World) -> None:
+def test_stateful_set_s_claims_are_provisioned(world: World) -> None:
     spec = {"accessModes": ONCE, "storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}}}
     templates = [{"metadata": {"name": "data"}, "spec": spec}]
     sets = owner("StatefulSet", "web", pod=template(), serviceName="web", replicas=1, volumeClaimTemplates=templates)
@@ -236,7 +232,7 @@ def test_a_stateful_set_s_claims_are_provisioned(world: World) -> None:
     assert the_claim(world, "data-web-0")["status"]["phase"] == "Bound"
 
 
-def test_a_kill_costs_nothing(world: World) -> None:
+def test_kill_costs_nothing(world: World) -> None:
     """Everything is read again at start: what was under way goes on."""
     world.create(storage_class("fast"))
     world.create(claim("c", of="fast"))

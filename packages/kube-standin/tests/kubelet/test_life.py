@@ -107,7 +107,7 @@ def test_making_nodes_again_changes_nothing(world: World) -> None:
 # -- pods
 
 
-def test_a_bound_pod_runs(world: World) -> None:
+def test_bound_pod_runs(world: World) -> None:
     found = bound(world, pod("p", initContainers=[{"name": "first", "image": "x"}]))
     status = found["status"]
     assert status["phase"] == "Running"
@@ -143,7 +143,7 @@ def test_unbound_pods_and_pods_elsewhere_wait(world: World) -> None:
     ("code", "policy", "phase"),
     [(0, "Never", "Succeeded"), (3, "Never", "Failed"), (0, "OnFailure", "Succeeded")],
 )
-def test_a_run_that_ends(world: World, code: int, policy: str, phase: str) -> None:
+def test_run_that_ends(world: World, code: int, policy: str, phase: str) -> None:
     made = a_pod(run_seconds="10", exit_code=str(code))
     made["spec"]["restartPolicy"] = policy
     assert bound(world, made, 9)["status"]["phase"] == "Running"
@@ -157,7 +157,7 @@ def test_a_run_that_ends(world: World, code: int, policy: str, phase: str) -> No
 
 
 @pytest.mark.parametrize(("code", "policy"), [(0, "Always"), (1, "Always"), (1, "OnFailure")])
-def test_a_run_that_is_restarted(world: World, code: int, policy: str) -> None:
+def test_run_that_is_restarted(world: World, code: int, policy: str) -> None:
     made = a_pod(run_seconds="10", exit_code=str(code))
     made["spec"]["restartPolicy"] = policy
     bound(world, made, 12)
@@ -211,7 +211,7 @@ def test_deletion_honours_grace(
     assert world.names() == []
 
 
-def test_a_second_deletion_may_hurry_it(world: World) -> None:
+def test_second_deletion_may_hurry_it(world: World) -> None:
     bound(world, a_pod(stop_seconds="100"))
     world.delete("v1", "Pod", "p", grace=60)
     world.forward(5)
@@ -221,7 +221,7 @@ def test_a_second_deletion_may_hurry_it(world: World) -> None:
     assert world.names() == []
 
 
-def test_a_pod_deleted_before_it_started_goes_at_once(world: World) -> None:
+def test_pod_deleted_before_it_started_goes_at_once(world: World) -> None:
     world.create(pod("p"))
     world.bind("p", "node-1")
     world.delete("v1", "Pod", "p")
@@ -242,7 +242,7 @@ def test_start_takes_time_and_has_a_rate() -> None:
     assert len(world.forward(6).names("Running")) == 10
 
 
-def test_a_kubelet_that_is_down_does_nothing_until_it_is_back(world: World) -> None:
+def test_kubelet_that_is_down_does_nothing_until_it_is_back(world: World) -> None:
     bound(world, a_pod("running"))
     down = {"metadata": {"annotations": {"reprieve.dev/kubelet": "down"}}}
     world.patch("v1", "Node", "node-1", down, ns="")
@@ -261,7 +261,7 @@ def test_a_kubelet_that_is_down_does_nothing_until_it_is_back(world: World) -> N
 
 
 @pytest.mark.parametrize("moment", [0.1, 5, 14, 25])
-def test_a_killed_server_goes_on_where_it_was(moment: float) -> None:
+def test_killed_server_goes_on_where_it_was(moment: float) -> None:
     """A pod that runs 20 s and one that takes 10 s to stop, the server killed at any moment."""
     world = World((), nodes=1)
     for name, more in (("run", {"run_seconds": "20"}), ("stop", {"stop_seconds": "10"})):

@@ -217,7 +217,7 @@ def test_read_back_it_is_the_document(kinds: list[ServedKind]) -> None:
     assert said(document(openapi.v2_protobuf(kinds))) == said(openapi.v2_document(kinds))
 
 
-def test_of_a_custom_schema_what_version_2_knows_is_left(kinds: list[ServedKind]) -> None:
+def test_custom_schema_in_version_2_keeps_what_version_2_knows(kinds: list[ServedKind]) -> None:
     """A map of anything is an object; the words of version 2 stay, at every depth."""
     spec = openapi.v2_document(kinds)["definitions"]["com.example.wire.v1.Gang"]["properties"]["spec"]
     given = BOUNDED["schema"]["openAPIV3Schema"]["properties"]["spec"]
@@ -229,7 +229,9 @@ def test_of_a_custom_schema_what_version_2_knows_is_left(kinds: list[ServedKind]
 
 
 @pytest.mark.parametrize("version", ["v2", "v3"])
-def test_what_is_in_the_path_is_required_and_what_is_in_the_query_is_not(version: str, kinds: list[ServedKind]) -> None:
+def test_parameters_in_the_path_are_required_and_those_in_the_query_are_not(
+    version: str, kinds: list[ServedKind]
+) -> None:
     whole = openapi.v2_document(kinds) if version == "v2" else openapi.v3_document("v1", kinds)
     seen = set()
     for item in whole["paths"].values():

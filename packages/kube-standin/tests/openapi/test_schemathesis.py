@@ -31,7 +31,7 @@ from kube_standin.server.serving import ServeOptions
 from tests.server.live import live
 from tests.waiting import DEADLINE
 
-EXAMPLES = int(os.environ.get("REPRIEVE_EXAMPLES", "3"))
+EXAMPLES = int(os.environ.get("REPRIEVE_EXAMPLES", "2"))
 NEGATIVE = os.environ.get("REPRIEVE_NEGATIVE") == "1"
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 RECORDED_500 = re.compile(

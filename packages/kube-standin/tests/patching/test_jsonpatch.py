@@ -96,7 +96,7 @@ def test_operations_of_rfc_6902(obj: Json, ops: list[Json], result: Json) -> Non
         [{"op": "remove", "path": 5}],
     ],
 )
-def test_a_failed_operation_is_422_and_leaves_the_object_alone(ops: list[Json]) -> None:
+def test_failed_operation_is_422_and_leaves_the_object_alone(ops: list[Json]) -> None:
     obj: Json = {"a": 1, "l": [1], "o": {}}
     before = copy.deepcopy(obj)
     with pytest.raises(PatchError) as caught:
@@ -105,7 +105,7 @@ def test_a_failed_operation_is_422_and_leaves_the_object_alone(ops: list[Json]) 
     assert obj == before
 
 
-def test_the_result_shares_nothing_with_the_patch() -> None:
+def test_result_shares_nothing_with_the_patch() -> None:
     value: Json = {"x": 1}
     patched = json_patch({}, [{"op": "add", "path": "/a", "value": value}, {"op": "copy", "from": "/a", "path": "/b"}])
     patched["a"]["x"] = 2
@@ -130,7 +130,7 @@ def test_copies_are_bounded() -> None:
     ids=["text", "list", "object", "key", "nested"],
 )
 @pytest.mark.parametrize("kind", ["copy", "test"])
-def test_what_is_copied_or_compared_is_weighed_with_all_that_is_in_it(kind: str, value: Any) -> None:
+def test_cost_of_copying_and_comparing_counts_contents(kind: str, value: Any) -> None:
     """3 MiB in one patch, whatever the parts consist of: copies can double a document time and again."""
 
     def times(count: int) -> list[Json]:
@@ -157,13 +157,13 @@ def test_failures_read_like_the_recorded_ones(number: int) -> None:
 
 
 @pytest.mark.parametrize("ops", [{}, "x", 1, None, [1], [{"op": "remove", "path": "/a"}, []]])
-def test_a_body_that_is_no_list_of_operations_is_400(ops: Any) -> None:
+def test_body_that_is_no_list_of_operations_is_400(ops: Any) -> None:
     with pytest.raises(PatchError) as caught:
         json_patch({"a": 1}, ops)
     assert (caught.value.code, caught.value.reason) == (400, "BadRequest")
 
 
-def test_a_result_may_be_no_deeper_than_a_body() -> None:
+def test_result_may_be_no_deeper_than_a_body() -> None:
     """An object that is patched again and again could grow deeper than anything that reads it."""
     steps = MAX_DEPTH - 1
     ops = [{"op": "add", "path": "/a" * (n + 1), "value": {}} for n in range(steps)]
@@ -174,7 +174,7 @@ def test_a_result_may_be_no_deeper_than_a_body() -> None:
 
 
 @needs_transcripts
-def test_a_body_of_another_type_reads_like_the_recorded_one() -> None:
+def test_body_of_another_type_reads_like_the_recorded_one() -> None:
     for number, change in ((248, json_patch), (255, merge_patch)):
         one = transcript(number)
         body = [] if number == 255 else one.body

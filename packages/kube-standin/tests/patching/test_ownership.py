@@ -42,7 +42,7 @@ def owners(obj: Json) -> dict[str, Json]:
 
 
 @needs_transcripts
-def test_the_recorded_applies_and_updates_of_a_config_map() -> None:
+def test_recorded_applies_and_updates_of_a_config_map() -> None:
     live: Json | None = None
     for number in range(290, 298):
         one = transcript(number)
@@ -86,7 +86,7 @@ def test_enough_recordings_tell_their_fields() -> None:
 
 
 @needs_transcripts
-def test_an_applied_pod_and_its_status_as_recorded() -> None:
+def test_applied_pod_and_its_status_as_recorded() -> None:
     """Transcripts 307, 308: defaulted fields have no owner; /status has an entry of its own."""
     body, status = transcript(307), transcript(308)
     live = applied(None, "m1", body.body, schema=POD)
@@ -96,12 +96,12 @@ def test_an_applied_pod_and_its_status_as_recorded() -> None:
         assert without_times(obj["metadata"]["managedFields"]) == without_times(expected)
 
 
-def test_an_apply_that_changes_nothing_keeps_the_times() -> None:
+def test_apply_that_changes_nothing_keeps_the_times() -> None:
     live = applied(None, "m", config(a="1"), now="t1")
     assert applied(live, "m", config(a="1"), now="t2") == live
 
 
-def test_an_update_with_other_times_of_the_same_fields_changes_nothing() -> None:
+def test_update_with_other_times_of_the_same_fields_changes_nothing() -> None:
     """As recorded (230): a client may send what it read before the second of the last write was over."""
     live = applied(None, "m", config(a="1"), now="2026-01-01T00:00:00Z")
     live = updated(live, "n", {**live, "data": {"a": "1", "b": "2"}}, now="2026-01-01T00:00:01Z")
@@ -111,7 +111,7 @@ def test_an_update_with_other_times_of_the_same_fields_changes_nothing() -> None
     assert updated(live, "n", sent, now="2026-01-01T00:00:10Z") == live
 
 
-def test_a_field_left_out_goes_unless_somebody_else_wants_it() -> None:
+def test_field_left_out_goes_unless_somebody_else_wants_it() -> None:
     live = applied(None, "m", config(a="1", b="1"))
     shared = applied(live, "n", config(b="1"), now="t2")
     after = applied(shared, "m", config(), now="t3")
@@ -119,7 +119,7 @@ def test_a_field_left_out_goes_unless_somebody_else_wants_it() -> None:
     assert list(owners(after)) == ["n"]
 
 
-def test_what_an_update_added_survives_an_apply_without_it() -> None:
+def test_update_survives_an_apply_without_it() -> None:
     live = applied(None, "m", config(a="1"))
     live = updated(live, "u", merge_patch(live, {"data": {"x": "9"}}), now="t2")
     after = applied(live, "m", config(a="2"), now="t3")
@@ -153,7 +153,7 @@ def test_bodies_that_cannot_be_applied_read_like_the_recorded_ones(number: int) 
     assert (caught.value.code, caught.value.message) == (one.status, one.answer["message"])
 
 
-def test_an_empty_list_of_managed_fields_may_not_be_applied_either() -> None:
+def test_empty_list_of_managed_fields_may_not_be_applied_either() -> None:
     body = config(a="1")
     body["metadata"]["managedFields"] = []
     with pytest.raises(PatchError, match="must be nil"):
@@ -187,7 +187,7 @@ def test_quantities_are_compared_by_value() -> None:
     assert after["spec"] == live["spec"]
 
 
-def test_an_untracked_object_gets_an_entry_for_what_was_before() -> None:
+def test_untracked_object_gets_an_entry_for_what_was_before() -> None:
     live = config(a="1", b="1")
     with pytest.raises(ApplyConflict, match="before-first-apply"):
         applied(live, "m", config(a="2"))
@@ -196,7 +196,7 @@ def test_an_untracked_object_gets_an_entry_for_what_was_before() -> None:
 
 
 @needs_transcripts
-def test_a_list_with_one_empty_entry_clears_and_stays_cleared() -> None:
+def test_list_with_one_empty_entry_clears_and_stays_cleared() -> None:
     live = applied(None, "m", config(a="1"))
     cleared = updated(live, "wire", merge_patch(live, transcript(310).body))
     assert "managedFields" not in cleared["metadata"]
@@ -211,7 +211,7 @@ def test_managed_fields_a_client_lost_or_broke_are_kept(given: Any) -> None:
     assert set(owners(updated(live, "u", new))) == {"m", "u"}
 
 
-def test_the_eleventh_updater_makes_the_oldest_ones_one_entry() -> None:
+def test_eleventh_updater_makes_the_oldest_ones_one_entry() -> None:
     live = updated(None, "m0", config(k0="v"), now="2026-01-01T00:00:00Z")
     for number in range(1, 12):
         new = merge_patch(live, {"data": {f"k{number}": "v"}})
@@ -248,7 +248,7 @@ def test_managers_by_the_thousand_become_few_before_anything_is_done_with_them()
     assert found[0]["time"] == "2024-01-01T01:23:10Z"
 
 
-def test_a_port_without_a_protocol_is_the_one_with_the_default() -> None:
+def test_port_without_a_protocol_is_the_one_with_the_default() -> None:
     """The key of a list may have defaults (merge type of ports: number and protocol): both mean one item."""
 
     def ports(**more: Any) -> Json:
@@ -269,7 +269,7 @@ def test_a_port_without_a_protocol_is_the_one_with_the_default() -> None:
     [managed("Update", count=100), managed("Apply", count=200), {"metadata": {"managedFields": [{}] * 200}}, {}],
     ids=["a hundred", "applied", "malformed", "none"],
 )
-def test_what_is_not_too_much_or_cannot_be_one_stays(obj: Json) -> None:
+def test_fields_within_their_limit_stay(obj: Json) -> None:
     before = copy.deepcopy(obj)
     ownership.condense(obj)
     key = itemgetter("manager")
@@ -289,7 +289,7 @@ def test_status_written_through_the_main_resource_has_no_owner() -> None:
     }
 
 
-def test_a_datetime_is_written_in_rfc_3339() -> None:
+def test_datetime_is_written_in_rfc_3339() -> None:
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     tracked = track_update(MAP, None, config(a="1"), manager="m", subresource="", now=moment, api_version="v1")
     assert tracked["metadata"]["managedFields"][0]["time"] == "2026-01-01T00:00:00Z"
@@ -335,12 +335,12 @@ def test_without_a_place(top: Json, path: tuple[str, ...]) -> None:
 
 
 @given(_TOP)
-def test_what_is_stored_is_read_again(top: Json) -> None:
+def test_stored_fields_are_read_again(top: Json) -> None:
     assert f.decoded(top) == top
 
 
 @pytest.mark.parametrize("value", [[], {"x": {}}, {"f:a": 1}, {"k:{": {}}, {"i:x": {}}, {"k:[]": {}}, "x"])
-def test_what_is_no_set_of_fields_is_told(value: Any) -> None:
+def test_value_that_is_no_set_of_fields_is_reported(value: Any) -> None:
     assert f.decoded(value) is None
 
 
@@ -399,12 +399,12 @@ _STRING = SchemaNode(SchemaType.STRING, "string")
         (SchemaNode(SchemaType.STRUCT, "struct", fields={"other": _STRING}), SchemaType.ANY),
     ],
 )
-def test_what_a_key_leads_to(node: SchemaNode, found: SchemaType) -> None:
+def test_key_leads_to(node: SchemaNode, found: SchemaType) -> None:
     """A key of what the schema does not know is of any type (structured-merge-diff: untyped values are deduced)."""
     assert below(node, "k").type is found
 
 
-def test_a_change_within_a_keyed_item_owns_that_field_alone() -> None:
+def test_change_within_a_keyed_item_owns_that_field_alone() -> None:
     """Lists within items of lists are compared by their own keys."""
 
     def with_value(value: str) -> Json:
@@ -429,7 +429,7 @@ def test_a_change_within_a_keyed_item_owns_that_field_alone() -> None:
     ],
 )
 @pytest.mark.parametrize("other", [{}, {"workingDir": "/w"}, {"securityContext": {"runAsGroup": 2}}])
-def test_what_its_applier_leaves_out_of_a_keyed_item_goes_without_a_shell(
+def test_keyed_item_its_applier_leaves_out_is_removed_without_a_shell(
     before: Json, after: Json, left: Json, other: Json
 ) -> None:
     """Structs around a field that goes, go with it, in items of lists too; what others put there stays."""
@@ -448,7 +448,7 @@ def test_what_its_applier_leaves_out_of_a_keyed_item_goes_without_a_shell(
     assert found == {"name": "c", "image": "i", **left, **other}
 
 
-def test_a_create_owns_what_it_states_and_marks_what_might_not_be_there() -> None:
+def test_create_owns_what_it_states_and_marks_what_might_not_be_there() -> None:
     """As `kubectl create deployment` shows: "." for what is optional (labels, ports, rollingUpdate), and for no other.
 
     What always stands (strategy, template) and lists that have to (containers) are of nobody.
@@ -477,7 +477,7 @@ def test_a_create_owns_what_it_states_and_marks_what_might_not_be_there() -> Non
     }
 
 
-def test_what_the_schema_does_not_know_is_owned_key_by_key() -> None:
+def test_fields_unknown_to_the_schema_are_owned_key_by_key() -> None:
     """structured-merge-diff deduces the type of untyped values from their looks: maps by key, lists as a whole."""
     found = everything(SchemaNode(SchemaType.ANY, "any"), {"a": {"b": 1}, "c": [{"name": "x"}]})
     assert found == {".": {}, "f:a": {".": {}, "f:b": {}}, "f:c": {}}
@@ -497,7 +497,7 @@ _KEYED = {"list_type": "map", "list_keys": ("name",)}
     ],
     ids=["of unknown items", "of items with a set", "of atomic items"],
 )  # fmt: skip
-def test_a_new_item_of_a_list_is_owned_as_its_schema_says(element: SchemaNode | None, item: Json) -> None:
+def test_new_item_of_a_list_is_owned_as_its_schema_says(element: SchemaNode | None, item: Json) -> None:
     """KEP-555: atomic things are one place, keyed lists and sets an item each; by looks only where nothing is known."""
     node = SchemaNode(SchemaType.LIST, "list", element=element, **_KEYED)  # type: ignore[arg-type]
     assert everything(node, [{"name": "x", "ports": ["a"]}]) == {".": {}, 'k:{"name":"x"}': item}

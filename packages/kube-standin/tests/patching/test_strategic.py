@@ -88,7 +88,7 @@ def test_nested_keyed_lists_merge_too() -> None:
     assert {one["name"]: one["value"] for one in env} == {"X": "1", "Y": "2"}
 
 
-def test_the_update_strategy_keeps_only_the_keys_of_the_patch() -> None:
+def test_update_strategy_keeps_only_the_keys_of_the_patch() -> None:
     live = {"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}}
     patch = {"spec": {"strategy": {"type": "Recreate", "$retainKeys": ["type"]}}}
     assert strategic_merge(DEPLOYMENT, live, patch) == {"spec": {"strategy": {"type": "Recreate"}}}
@@ -96,7 +96,7 @@ def test_the_update_strategy_keeps_only_the_keys_of_the_patch() -> None:
 
 @needs_transcripts
 @pytest.mark.parametrize("number", [266, 267])
-def test_a_wrong_patch_reads_like_the_recorded_one(number: int) -> None:
+def test_wrong_patch_reads_like_the_recorded_one(number: int) -> None:
     one = transcript(number)
     live: Json = {"metadata": {"labels": {"app": "a"}}, **containers("c")}
     with pytest.raises(PatchError) as caught:
@@ -147,7 +147,7 @@ def test_wrong_directives_are_refused(patch: Json, said: str) -> None:
 
 
 @pytest.mark.parametrize("patch", [[], "x", 1, None])
-def test_a_patch_is_an_object(patch: Any) -> None:
+def test_patch_is_an_object(patch: Any) -> None:
     with pytest.raises(PatchError) as caught:
         strategic_merge(POD, {}, patch)
     assert caught.value.code == 400
@@ -222,7 +222,7 @@ def named(*prefixes: str, **more: Any) -> list[Json]:
     ],
     ids=["delete from", "merge others", "merge same", "order", "keyed", "keyed others", "delete keyed", "retain"],
 )  # fmt: skip
-def test_a_patch_takes_as_long_as_its_lists_not_as_their_product(live: Json, patch: Json, left: int) -> None:
+def test_patch_takes_as_long_as_its_lists_not_as_their_product(live: Json, patch: Json, left: int) -> None:
     """interfaces.md 5.3: counted in comparisons; each of one list with each of the other would be 90,000."""
     Compared.times = 0
     if "$retainKeys" in str(patch):

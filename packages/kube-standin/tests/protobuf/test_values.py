@@ -55,7 +55,7 @@ def metadata(raw: bytes) -> Json:
         (b(1, "http") + b(1, ""), {}),
     ],
 )
-def test_a_zero_is_a_value_or_it_is_not(port: bytes, found: Json) -> None:
+def test_zero_is_a_value_or_it_is_not(port: bytes, found: Json) -> None:
     """Required fields keep theirs; of a field that comes twice the last counts, also where that says "not set"."""
     assert container(b(6, port)) == {"ports": [found]}
 
@@ -150,7 +150,7 @@ def test_entries_of_a_map(raw: bytes, found: Json) -> None:
 
 
 @pytest.mark.parametrize("amount", [b"", b(2, b""), b(2, quantity(""))])
-def test_an_amount_that_is_left_out_is_nought(amount: bytes) -> None:
+def test_amount_that_is_left_out_is_nought(amount: bytes) -> None:
     assert claim(b(2, b(2, b(1, "storage") + amount))) == {"resources": {"requests": {"storage": "0"}}}
 
 
@@ -197,7 +197,7 @@ def test_times_with_microseconds(nanos: int, micros: str) -> None:
 
 
 @pytest.mark.parametrize("part", [1, 2])
-def test_a_time_of_texts_is_none(part: int) -> None:
+def test_time_of_texts_is_none(part: int) -> None:
     with pytest.raises(UnsupportedProtobuf, match="a time that is none"):
         metadata(b(8, b(part, "x")))
 
@@ -265,7 +265,7 @@ def test_fields_that_nobody_knows_are_passed_over() -> None:
 # -- the envelope
 
 
-def test_the_envelope() -> None:
+def test_envelope() -> None:
     """Only texts count in it; an encoding that is named, and nothing else, is refused."""
     named = b(1, n(1, 5) + n(2, 6) + b(1, "v1") + b(2, "Namespace") + b(3, "x"))
     raw = b(2, b(1, b(1, "n")))

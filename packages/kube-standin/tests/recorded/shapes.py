@@ -8,6 +8,7 @@ from typing import Any
 from kube_rules.defaults import apply_defaults, prepare_create
 from kube_standin.kinds import KindTable, ServedKind
 from kube_standin.schema import schema_for
+from tests import manifests
 
 Json = dict[str, Any]
 NOW = "2026-01-01T00:00:00Z"
@@ -46,19 +47,13 @@ def stored(body: Json, namespace: str = "w1") -> Json:
     return obj
 
 
-def pod(name: str = "p", **spec: Any) -> Json:
-    """A pod with one container."""
-    containers = spec.pop("containers", [{"name": "c", "image": "img:1"}])
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {"containers": containers, **spec},
-    }
-
-
 def without_times(value: Any) -> Any:
     """A value without the times of managedFields entries."""
     if isinstance(value, list):
         return [{key: inner for key, inner in entry.items() if key != "time"} for entry in value]
     return value
+
+
+def pod(name: str = "p", **spec: Any) -> Json:
+    """A pod with one container."""
+    return manifests.pod(name, **spec)

@@ -133,7 +133,7 @@ def test_pods(body: Json, expected: list[tuple[str, str]]) -> None:
          "may not have more than one field specified at a time"),
     ],
 )  # fmt: skip
-def test_a_variable_has_one_source(source: Json, said: str | None) -> None:
+def test_variable_has_one_source(source: Json, said: str | None) -> None:
     """validateEnvVarValueFrom of 1.36."""
     body = container(env=[{"name": "a", "valueFrom": source}])
     errors = validate_create(shape("v1", "Pod"), stored(body))
@@ -329,7 +329,7 @@ def test_jobs_do_not_restart_for_ever() -> None:
         ({"name": "x", "annotations": {"UPPER/ok": "1"}}, []),
         ({"name": "x", "annotations": {"a b": "1"}}, [("Invalid", "metadata.annotations")]),
         ({"name": "x", "labels": {"a": "x" * 64}}, [("Invalid", "metadata.labels")]),
-        ({"name": "x", "finalizers": ["nogroup"]}, [("Invalid", "metadata.finalizers")]),
+        ({"name": "x", "finalizers": ["nogroup"]}, [("Invalid", "metadata.finalizers[0]")]),
         ({"name": "x", "finalizers": ["orphan", "example.com/a"]}, []),
         ({"name": "x", "ownerReferences": [{"apiVersion": "v1", "kind": "Event", "name": "e", "uid": "u"}]},
          [("Invalid", "metadata.ownerReferences")]),

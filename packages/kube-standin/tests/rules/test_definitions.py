@@ -28,7 +28,7 @@ def _of(**words: Any) -> Json:
         ("x-kubernetes-preserve-unknown-fields", True),
     ],
 )
-def test_a_junctor_says_nothing_of_structure(junctor: str, word: str, value: Any) -> None:
+def test_junctor_says_nothing_of_structure(junctor: str, word: str, value: Any) -> None:
     """apiextensions (ValidateStructural): what a place is stands outside of allOf, anyOf and oneOf."""
     found = list(structure(_of(**{junctor: [{"minLength": 1}, {word: value}]}), "s", root=True))
     assert [(e.reason, e.path) for e in found] == [("FieldValueForbidden", f"s.properties[a].{junctor}[1].{word}")]
@@ -42,7 +42,7 @@ def test_a_junctor_says_nothing_of_structure(junctor: str, word: str, value: Any
         ({"type": "string", "anyOf": [{"type": "string"}]}, ["anyOf[0].type"]),
     ],
 )
-def test_an_int_or_string_may_say_its_two_types(schema: Json, fields: list[str]) -> None:
+def test_int_or_string_may_say_its_two_types(schema: Json, fields: list[str]) -> None:
     """The one case in which a junctor has types: x-kubernetes-int-or-string."""
     found = list(structure({"type": "object", "properties": {"a": schema}}, "s", root=True))
     assert [e.path for e in found] == [f"s.properties[a].{field}" for field in fields]
@@ -62,14 +62,14 @@ def test_an_int_or_string_may_say_its_two_types(schema: Json, fields: list[str])
         (".oneOf[0].allOf[0]", lambda words: {"oneOf": [{"allOf": [words]}]}),
     ],
 )
-def test_what_costs_more_than_linear_time_is_refused_at_every_depth(place: str, inside: Any, words: Json) -> None:
+def test_rules_of_more_than_linear_time_are_refused_at_every_depth(place: str, inside: Any, words: Json) -> None:
     """Patterns are compiled and uniqueItems is forbidden wherever a value can be described."""
     (error,) = structure(_of(**inside(words)), "s", root=True)
     assert error.path == f"s.properties[a]{place}.{next(iter(words))}"
     assert list(structure(_of(**inside({"pattern": "^a+$", "uniqueItems": False})), "s", root=True)) == []
 
 
-def test_what_is_no_schema_where_one_may_be_is_left_alone() -> None:
+def test_value_that_is_no_schema_is_left_alone() -> None:
     """additionalProperties may be a boolean; what else is wrong there is for the decoder to say."""
     inside = {"properties": {"b": True}, "additionalProperties": True, "items": [1]}
     assert list(structure(_of(allOf=[True], anyOf=[{"not": inside}]), "s", root=True)) == []

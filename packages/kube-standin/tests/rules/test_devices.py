@@ -62,7 +62,7 @@ def test_status_of_a_claim(before: Json, after: Json, found: list[tuple[str, str
     assert all(text in error.message for error, (_, text) in zip(errors, found, strict=True))
 
 
-def test_a_device_that_is_not_of_the_claim_is_named_by_driver_pool_and_device() -> None:
+def test_device_that_is_not_of_the_claim_is_named_by_driver_pool_and_device() -> None:
     """As upstream does: not by its share."""
     device = {"driver": "d", "pool": "p", "device": "gpu-1", "shareID": "s"}
     after = claim({"allocation": ALLOCATION, "devices": [device]})
@@ -71,7 +71,7 @@ def test_a_device_that_is_not_of_the_claim_is_named_by_driver_pool_and_device() 
     assert "d/p/gpu-1/s" not in error.message
 
 
-def test_a_claim_that_goes_gets_no_more_consumers() -> None:
+def test_claim_that_goes_gets_no_more_consumers() -> None:
     going = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a.b/c"]}
     before = claim({"allocation": ALLOCATION, "reservedFor": [POD, GROUP]}, **going)
     for listed, fields in (([POD], []), ([POD, {**POD, "uid": "3"}], ["status.reservedFor"])):
@@ -105,7 +105,7 @@ def test_claims_of_a_group_and_of_a_template_for_one(claims: list[Json], fields:
     assert [error.path for error in errors] == [f"spec.podGroupTemplates[0].resourceClaims{field}" for field in fields]
 
 
-def test_a_group_says_only_of_its_own_claims_which_were_made() -> None:
+def test_group_says_only_of_its_own_claims_which_were_made() -> None:
     metadata = {"name": "g", "namespace": "default", "uid": "u", "resourceVersion": "1"}
     spec = {"schedulingPolicy": {"basic": {}}, "resourceClaims": [{"name": "a", "resourceClaimTemplateName": "t"}]}
     before = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": metadata, "spec": spec}
@@ -167,7 +167,7 @@ def test_selectors_of_a_class_are_read_again_only_when_they_change() -> None:
     assert [error.path for error in validate_update(kind, broken, fine, None)] == [place]
 
 
-def test_a_selector_needs_an_expression_and_there_are_at_most_32() -> None:
+def test_selector_needs_an_expression_and_there_are_at_most_32() -> None:
     kind = shape("resource.k8s.io/v1", "DeviceClass")
     made, _ = selecting("DeviceClass", "true")
     many = {**made, "spec": {"selectors": made["spec"]["selectors"] * 33}}

@@ -365,7 +365,7 @@ def test_affinity(body: Json, expected: list[str]) -> None:
     ("claims", "count"),
     [(["a"], 0), (["a", "b", "a"], 1)],
 )
-def test_what_two_label_keys_share_is_told_with_both_places(claims: list[str], count: int) -> None:
+def test_label_keys_that_are_shared_are_reported_with_both_places(claims: list[str], count: int) -> None:
     body = near(matchLabelKeys=["x", "b"], mismatchLabelKeys=claims, labelSelector={})
     errors = validate_create(shape("v1", "Pod"), stored(body))
     assert len(errors) == count
@@ -536,7 +536,7 @@ ADDRESS = "Invalid spec.clusterIPs[0]"
         (service(WEB, clusterIP="None"), service(WEB, **IP), [ADDRESS]),
     ],
 )
-def test_the_address_of_a_service_stays(before: Json, after: Json, expected: list[str]) -> None:
+def test_address_of_a_service_stays(before: Json, after: Json, expected: list[str]) -> None:
     """ValidateServiceClusterIPsRelatedFields, ValidateServiceUpdate."""
     assert updated(before, after) == expected
 
@@ -563,7 +563,7 @@ FROZEN: Json = {"immutable": True}
         (of("v1", "Secret", **FROZEN), of("v1", "Secret"), ["Forbidden immutable"]),
     ],
 )
-def test_what_is_immutable(before: Json, after: Json, expected: list[str]) -> None:
+def test_fields_that_are_immutable(before: Json, after: Json, expected: list[str]) -> None:
     assert updated(before, after) == expected
 
 

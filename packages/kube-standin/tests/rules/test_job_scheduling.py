@@ -55,7 +55,7 @@ REFUSED: dict[str, tuple[Json, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_become_a_group_is_refused_with_its_field(case: str) -> None:
+def test_manifest_that_cannot_become_a_group_is_refused_with_its_field(case: str) -> None:
     scheduling, path = REFUSED[case]
     assert path in {found.path for found in validate_create(JOB, job(scheduling))}
 
@@ -63,7 +63,7 @@ def test_what_cannot_become_a_group_is_refused_with_its_field(case: str) -> None
 @pytest.mark.parametrize(
     "scheduling", [{}, {"schedulingPolicy": {"gang": {}}}, {"schedulingPolicy": {"basic": {}}}, GANG]
 )
-def test_what_can_is_taken(scheduling: Json) -> None:
+def test_scheduling_that_is_valid_is_accepted(scheduling: Json) -> None:
     assert [found for found in validate_create(JOB, job(scheduling)) if found.path.startswith("spec.scheduling")] == []
 
 

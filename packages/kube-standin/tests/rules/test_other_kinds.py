@@ -534,7 +534,7 @@ def test_numbers_of_a_status(kind: str) -> None:
     assert _changed(old, kind, "status.readyReplicas", 1, "status") == [said]
 
 
-def test_the_phase_of_a_namespace() -> None:
+def test_phase_of_a_namespace() -> None:
     old = stored({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}})
     old["status"] = {"phase": "Active"}
     said = "Invalid value: \"Foo\": may only be 'Active' if `deletionTimestamp` is empty"
@@ -542,7 +542,7 @@ def test_the_phase_of_a_namespace() -> None:
     assert _changed(old, "Namespace", "status.conditions", [], "status", "v1") == []
 
 
-def test_a_claim_grows_only_when_it_is_bound() -> None:
+def test_claim_grows_only_when_it_is_bound() -> None:
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     for volume, expected in (("", ["spec"]), ("pv", [])):
         body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "x"}}
@@ -594,7 +594,7 @@ def test_label_keys_become_requirements_of_a_new_pod() -> None:
     assert "labelSelector" not in obj["spec"]["topologySpreadConstraints"][1]
 
 
-def test_a_label_key_that_the_selector_has_as_well() -> None:
+def test_label_key_that_the_selector_has_as_well() -> None:
     term = {"matchLabelKeys": ["a"], "topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}
     spread = {**copy.deepcopy(term), "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
     affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
@@ -609,7 +609,7 @@ def test_a_label_key_that_the_selector_has_as_well() -> None:
 
 
 @pytest.mark.parametrize("own", [{}, {"mine": "1"}])
-def test_a_job_without_labels_has_those_of_its_pods(own: Json) -> None:
+def test_job_without_labels_has_those_of_its_pods(own: Json) -> None:
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"restartPolicy": "Never", "containers": [{"name": "c"}]}}
     job = {"metadata": {"name": "x", "uid": "u", "labels": dict(own)}, "spec": {"template": template}}
     apply_identity(shape("batch/v1", "Job"), job)

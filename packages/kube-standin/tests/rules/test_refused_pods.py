@@ -384,7 +384,7 @@ def _pod(spec: Json) -> Json:
 
 
 @pytest.mark.parametrize(("spec", "expected"), [pytest.param(*row[1:], id=row[0]) for row in REFUSED])
-def test_what_is_wrong_with_a_pod_is_told_by_field(spec: Json, expected: list[tuple[str, str]]) -> None:
+def test_pod_errors_by_field(spec: Json, expected: list[tuple[str, str]]) -> None:
     """Everything that is wrong, in this order, and nothing else."""
     found = [(one.path, one.message) for one in validate_create(shape("v1", "Pod"), _pod(spec))]
     assert [field for field, _ in found] == [field for field, _ in expected]
@@ -484,7 +484,7 @@ STATUSES: list[tuple[str, Json, Json, list[str]]] = [
 
 
 @pytest.mark.parametrize(("before", "after", "expected"), [pytest.param(*row[1:], id=row[0]) for row in STATUSES])
-def test_the_status_of_a_job_ends_once_and_is_told_whole(before: Json, after: Json, expected: list[str]) -> None:
+def test_status_of_a_job_ends_once_and_is_told_whole(before: Json, after: Json, expected: list[str]) -> None:
     """api.md 5; strategy of Jobs, `getStatusValidationOptions` of 1.36."""
     job = stored(JOB)
     old, new = {**job, "status": before}, {**job, "status": after}
@@ -515,7 +515,7 @@ POD_STATUSES: list[tuple[str, Json, Json, list[str]]] = [
 
 
 @pytest.mark.parametrize(("spec", "status", "expected"), [pytest.param(*row[1:], id=row[0]) for row in POD_STATUSES])
-def test_the_status_of_a_pod_is_held_to_rules(spec: Json, status: Json, expected: list[str]) -> None:
+def test_status_of_a_pod_is_held_to_rules(spec: Json, status: Json, expected: list[str]) -> None:
     """api.md 5; `ValidatePodStatusUpdate` of 1.36."""
     old = _pod(spec)
     new = {**old, "status": {**old["status"], **status}}
@@ -541,7 +541,7 @@ NARROWED = [
 
 
 @pytest.mark.parametrize(("before", "after", "fine"), NARROWED)
-def test_the_node_affinity_of_a_gated_pod_is_only_narrowed(before: Json, after: Json, fine: bool) -> None:
+def test_node_affinity_of_a_gated_pod_is_only_narrowed(before: Json, after: Json, fine: bool) -> None:
     """KEP-3838: a pod that is gated may be confined to fewer nodes, never let onto others."""
     gated = {"schedulingGates": [{"name": "a.example/b"}]}
     old, new = _pod({**gated, **before}), _pod({**gated, **after})
@@ -554,7 +554,7 @@ def test_the_node_affinity_of_a_gated_pod_is_only_narrowed(before: Json, after: 
     [("e30=", True), ("bnVsbA==", True), ("eA==", False), ("WzFd", False)],
     ids=["an object", "null", "no JSON", "a list"],
 )
-def test_a_secret_of_a_registry_holds_json(held: str, fine: bool) -> None:
+def test_secret_of_a_registry_holds_json(held: str, fine: bool) -> None:
     """api.md 5; `ValidateSecret` of 1.36. What it holds is not told."""
     kind = "kubernetes.io/dockerconfigjson"
     body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "type": kind}
@@ -563,7 +563,7 @@ def test_a_secret_of_a_registry_holds_json(held: str, fine: bool) -> None:
     assert all("redacted" in one.message for one in found)
 
 
-def test_a_headless_service_says_so_in_both_fields() -> None:
+def test_headless_service_says_so_in_both_fields() -> None:
     """Conversions of core/v1: `clusterIP` is the first of `clusterIPs`."""
     spec = {"clusterIP": "None", "selector": {"a": "b"}}
     made = stored({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": spec})
@@ -579,7 +579,7 @@ def test_a_headless_service_says_so_in_both_fields() -> None:
     ],
     ids=["of the containers", "of the limit", "of both"],
 )
-def test_a_pod_with_limits_as_a_whole_requests_what_its_containers_do(
+def test_pod_with_limits_as_a_whole_requests_what_its_containers_do(
     containers: list[Json], limit: Json, requests: Json
 ) -> None:
     """KEP-2837; api.md 4.2 counts what is filled in here."""

@@ -37,7 +37,7 @@ PATH = {"verb": "get", "path": "/version"}
         ("LocalSubjectAccessReview", {"nonResourceAttributes": PATH, "user": "u"}, ["spec.nonResourceAttributes"]),
     ],
 )
-def test_what_a_review_has_to_say(kind: str, spec: dict[str, Any] | None, fields: list[str]) -> None:
+def test_review_must_state(kind: str, spec: dict[str, Any] | None, fields: list[str]) -> None:
     review: dict[str, Any] = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": kind,

@@ -73,7 +73,7 @@ _TREE = chain("root", "middle", "low")
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1alpha3"])
-def test_a_tree_of_four_levels_is_a_workload(version: str) -> None:
+def test_tree_of_four_levels_is_a_workload(version: str) -> None:
     assert told(workload(_TREE, version=version)) == []
 
 
@@ -131,7 +131,7 @@ def test_workloads_with_composite_templates(body: Json, expected: list[tuple[str
     assert told(body) == expected
 
 
-def test_a_fourth_composite_level_is_too_deep() -> None:
+def test_fourth_composite_level_is_too_deep() -> None:
     """Three levels of composites and the groups; told once for each top that is too deep, however deep it goes."""
     deep = chain("a", "b", "c", "d", "e")
     [(field, message)] = told(workload(composite("fine", leaf("one")), deep))
@@ -177,13 +177,13 @@ def test_composite_pod_groups(spec: Json, expected: list[str]) -> None:
     assert [field for field, _ in told(group(**spec))] == expected
 
 
-def test_a_composite_is_disrupted_one_by_one_unless_it_says_otherwise() -> None:
+def test_composite_is_disrupted_one_by_one_unless_it_says_otherwise() -> None:
     assert stored(group())["spec"]["disruptionMode"] == {"single": {}}
     assert stored(group())["status"] == {}
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1alpha3"])
-def test_a_group_in_a_tree_names_its_template(version: str) -> None:
+def test_group_in_a_tree_names_its_template(version: str) -> None:
     child = group("PodGroup", version, parentCompositePodGroupName="root")
     assert told(child) == []
     assert told(group("PodGroup", version, parentCompositePodGroupName="root", workloadRef=None)) == [
@@ -220,17 +220,17 @@ _FIXED = "Invalid value: null: field is immutable"
         ({"preemptionPolicy": "Never"}, {}, "spec.preemptionPolicy"),
     ],
 )
-def test_what_may_change_in_a_composite(before: Json, after: Json, field: str | None) -> None:
+def test_composite_fields_that_may_change(before: Json, after: Json, field: str | None) -> None:
     """Only minGroupCount, and it stays a count."""
     assert changes(group(**before), group(**after)) == ([] if field is None else [(field, _FIXED)])
 
 
-def test_a_changed_count_is_a_count() -> None:
+def test_changed_count_is_a_count() -> None:
     none = group(schedulingPolicy={"gang": {"minGroupCount": 0}})
     assert changes(group(), none) == [("spec.schedulingPolicy.gang.minGroupCount", "Required value")]
 
 
-def test_what_may_change_in_the_templates_of_a_tree() -> None:
+def test_tree_templates_that_may_change() -> None:
     """No entry comes or goes on any level; counts may change on every level."""
     before = workload(composite("a", leaf("x"), below=[composite("b", leaf("y"))]))
     after = copy.deepcopy(before)

@@ -119,22 +119,23 @@ def test_recorded_refusals(create: int, change: int, subresource: str) -> None:
         ({"schedulingGates": [{"name": "a"}], "nodeSelector": {"z": "1"}}, {"nodeSelector": {"z": "2"}}, False),
         ({}, {"nodeSelector": {"z": "1"}}, False),
         ({}, {"schedulerName": "other"}, False),
-        ({}, {"containers": [{"name": "c", "image": "img:2"}]}, True),
+        ({}, {"containers": [{"name": "c", "image": "img:2", "imagePullPolicy": "Always"}]}, True),
+        ({}, {"containers": [{"name": "c", "image": "img:2"}]}, False),  # the policy follows the tag: IfNotPresent
         ({}, {"containers": [{"name": "c", "image": "img:1"}, {"name": "d", "image": "x"}]}, False),
-        ({}, {"containers": [{"name": "c", "image": "img:1", "env": [{"name": "A"}]}]}, False),
+        ({}, {"containers": [{"name": "c", "image": "i", "env": [{"name": "A"}]}]}, False),
         ({"terminationGracePeriodSeconds": -1}, {"terminationGracePeriodSeconds": 1}, True),
         ({"terminationGracePeriodSeconds": 5}, {"terminationGracePeriodSeconds": 1}, False),
         ({}, {"schedulingGroup": {"podGroupName": "g"}}, False),
     ],
 )
-def test_what_may_change_in_a_pod(before: Json, after: Json, allowed: bool) -> None:
+def test_pod_fields_that_may_change(before: Json, after: Json, allowed: bool) -> None:
     live = stored(pod(**before))
     new = _changed(live, "merge", {"spec": after})
     found = validate_update(shape("v1", "Pod"), new, live, None)
     assert (found == []) == allowed, found
 
 
-def test_the_refusal_of_a_pod_shows_what_changed() -> None:
+def test_refusal_of_a_pod_shows_what_changed() -> None:
     live = stored(pod())
     new = _changed(live, "merge", {"spec": {"priority": 3}})
     (error,) = validate_update(shape("v1", "Pod"), new, live, None)
@@ -254,7 +255,7 @@ def test_other_kinds(body: Json, patch: Json, fields: list[str]) -> None:
     assert [error.path for error in found] == fields
 
 
-def test_an_update_through_status_is_held_to_the_rules_of_the_status_only() -> None:
+def test_update_through_status_is_held_to_the_rules_of_the_status_only() -> None:
     live = stored(pod())
     broken = {**live, "spec": {}}
     assert validate_update(shape("v1", "Pod"), broken, live, "status") == []

@@ -41,7 +41,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("rule", "said"), REFUSED)
-def test_a_rule_that_does_not_fit_its_schema_is_refused_with_the_definition(rule: str, said: str) -> None:
+def test_rule_that_does_not_fit_its_schema_is_refused_with_the_definition(rule: str, said: str) -> None:
     found = schema_rules.problems(schema(rule), "x")
     assert [(error.reason, error.path) for error in found] == [
         ("FieldValueInvalid", "x.properties[spec].x-kubernetes-validations[0].rule")
@@ -49,7 +49,7 @@ def test_a_rule_that_does_not_fit_its_schema_is_refused_with_the_definition(rule
     assert said in found[0].message
 
 
-def test_a_message_has_to_be_a_text() -> None:
+def test_message_has_to_be_a_text() -> None:
     found = schema_rules.problems(schema("true", messageExpression="self.n"), "x")
     assert ["must evaluate to a string" in error.message for error in found] == [True]
 
@@ -74,9 +74,41 @@ def test_rules_meet_values_of_their_formats(rule: str, spec: Json, holds: bool) 
 
 
 @pytest.mark.parametrize(("old", "holds"), [(None, True), ({"spec": {"n": 1}}, True), ({"spec": {"n": 9}}, False)])
-def test_an_optional_old_value_is_there_at_a_create_too(old: Json | None, holds: bool) -> None:
+def test_optional_old_value_is_there_at_a_create_too(old: Json | None, holds: bool) -> None:
     """ValidationRule.optionalOldSelf: the rule runs at every write."""
     made = schema("oldSelf.optMap(o, o.n <= self.n).orValue(self.n < 5)", optionalOldSelf=True)
     assert schema_rules.problems(made, "x") == []
     assert (schema_rules.evaluate(made, {"spec": {"n": 2}}, old) == []) is holds
     assert schema_rules.evaluate(made, {"spec": {"n": 6}}, None) != []
+
+
+@pytest.mark.parametrize(
+    ("lists", "within"),
+    [
+        ({}, "x.properties[l]"),
+        ({"x-kubernetes-list-type": "set"}, "x.properties[l]"),
+        ({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}, ""),
+    ],
+)
+def test_old_self_needs_a_value_that_can_be_correlated(lists: Json, within: str) -> None:
+    transition = {"x-kubernetes-validations": [{"rule": "self == oldSelf"}]}
+    text = {"type": "string", "maxLength": 9, **transition}
+    inner = {"type": "array", "maxItems": 2, "items": {"type": "string", "maxLength": 9}, **transition}
+    items = {"type": "object", "properties": {"k": text, "i": inner}}
+    made = {"type": "object", "properties": {"l": {"type": "array", "maxItems": 3, "items": items, **lists}}}
+    found = [(error.path, error.message) for error in schema_rules.problems(made, "x")]
+    message = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {within}"
+    assert found == [
+        (f"x.properties[l].items.properties[{name}].x-kubernetes-validations[0].rule",
+         f'Invalid value: "self == oldSelf": {message}')
+        for name in ("k", "i")
+        if within
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("optional", "refused"), [(True, True), (False, True), (None, False)])
+def test_optional_old_self_needs_old_self(optional: bool | None, refused: bool) -> None:
+    found = schema_rules.problems(schema("self.n > 1", optionalOldSelf=optional), "x")
+    assert [(error.path.rpartition(".")[2], error.message.rpartition(": ")[2]) for error in found] == [
+        ("optionalOldSelf", "may not be set if oldSelf is not used in rule")
+    ] * refused

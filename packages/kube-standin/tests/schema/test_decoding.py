@@ -67,7 +67,7 @@ def check(body: Json) -> tuple[Json, list[str], list[str]]:
         ),
     ],
 )
-def test_a_wrong_type_is_told_as_the_decoder_tells_it(where: str, value: Any, message: str) -> None:
+def test_wrong_type_is_told_as_the_decoder_tells_it(where: str, value: Any, message: str) -> None:
     _, unknown, problems = check(pod(**{where: value}))
     assert problems == [message]
     assert unknown == []
@@ -87,7 +87,7 @@ def test_a_wrong_type_is_told_as_the_decoder_tells_it(where: str, value: Any, me
         ("overhead", {"cpu": "0.5", "memory": 1024}, {"cpu": "500m", "memory": "1024"}),
     ],
 )
-def test_the_stored_form_leaves_out_what_means_not_set(field: str, value: Any, stored: Any) -> None:
+def test_stored_form_leaves_out_what_means_not_set(field: str, value: Any, stored: Any) -> None:
     cleaned, _, problems = check(pod(**{field: value}))
     assert problems == []
     assert cleaned["spec"].get(field) == stored
@@ -119,12 +119,12 @@ def test_times_that_are_none_are_refused(text: str) -> None:
     assert problems[0].startswith(f'parsing time "{text}"')
 
 
-def test_what_is_already_in_stored_form_comes_back_itself() -> None:
+def test_object_in_stored_form_comes_back_itself() -> None:
     body = pod(priority=5)
     assert POD.check(body, collect_unknown=True)[0] is body
 
 
-def test_the_input_stays_as_it_was() -> None:
+def test_input_stays_as_it_was() -> None:
     body = pod(nosuch=1, tolerations=[], overhead={"cpu": "0.5"})
     before = copy.deepcopy(body)
     POD.check(body, collect_unknown=True)
@@ -137,13 +137,13 @@ def test_unknown_fields_are_pruned_even_if_nobody_asks_for_their_names() -> None
     assert "nosuch" not in cleaned["spec"]
 
 
-def test_a_kind_that_is_not_served_has_no_schema() -> None:
+def test_kind_that_is_not_served_has_no_schema() -> None:
     with pytest.raises(KeyError):
         schema_for("v9", "Pod")
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1alpha3", "v1alpha2"])
-def test_the_three_scheduling_versions_are_known(version: str) -> None:
+def test_three_scheduling_versions_are_known(version: str) -> None:
     """api.md: best first v1beta1, v1alpha3, v1alpha2; v1alpha2 names its template otherwise."""
     schema = schema_for(f"scheduling.k8s.io/{version}", "PodGroup")
     named = "podGroupTemplateRef" if version == "v1alpha2" else "workloadRef"
@@ -225,7 +225,7 @@ def test_every_recorded_answer_fits_its_schema(one: Transcript) -> None:
     assert (unknown, problems) == ([], [])
 
 
-def test_a_pod_create_is_decoded_defaulted_and_validated_in_far_less_than_200_microseconds() -> None:
+def test_pod_create_is_decoded_defaulted_and_validated_in_far_less_than_200_microseconds() -> None:
     """The budget of a create; four times that, best of five, so that a busy machine does not fail the test."""
     kind = shape("v1", "Pod")
     raw = pod(tolerations=[{"key": "a", "operator": "Exists"}], nodeSelector={"zone": "a"})
@@ -250,7 +250,7 @@ def test_schemas_are_made_once() -> None:
     assert isinstance(POD, Schema)
 
 
-def test_an_object_that_is_checked_thoroughly_is_not_kept() -> None:
+def test_object_that_is_checked_thoroughly_is_not_kept() -> None:
     """What the quick walk could not take in was kept for ever by the exception that said so."""
     body: Json = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "nosuch": {}}
     before = sys.getrefcount(body)

@@ -29,7 +29,7 @@ def _plain(value: Any) -> Any:
 @pytest.mark.parametrize(
     "number", [18, 93, 94, 115, 116, 136, 364, 379, 381, 418, 419, 439, 440, 509, 518, 522, 537, 550]
 )
-def test_a_create_fills_in_what_the_recorded_one_did(number: int) -> None:
+def test_create_fills_in_what_the_recorded_one_did(number: int) -> None:
     one = transcript(number)
     mine, theirs = stored(copy.deepcopy(one.body)), _plain(one.answer)
     for obj in (mine, theirs):
@@ -44,7 +44,7 @@ def test_a_create_fills_in_what_the_recorded_one_did(number: int) -> None:
 
 
 @needs_transcripts
-def test_a_namespace_is_labelled_with_its_name() -> None:
+def test_namespace_is_labelled_with_its_name() -> None:
     labels = stored(copy.deepcopy(transcript(18).body))["metadata"]["labels"]
     assert labels == transcript(18).answer["metadata"]["labels"]
 
@@ -111,13 +111,13 @@ def test_probes_volumes_and_host_ports() -> None:
     ("version", "mode"),
     [("v1beta1", {"single": {}}), ("v1alpha3", {"single": {}}), ("v1alpha2", "Pod")],
 )
-def test_a_group_is_disrupted_pod_by_pod_unless_it_says_otherwise(version: str, mode: Any) -> None:
+def test_group_is_disrupted_pod_by_pod_unless_it_says_otherwise(version: str, mode: Any) -> None:
     """api.md: default single; v1alpha2 writes it as a word."""
     body = {"apiVersion": f"scheduling.k8s.io/{version}", "kind": "PodGroup", "metadata": {"name": "g"}}
     assert stored(body)["spec"]["disruptionMode"] == mode
 
 
-def test_a_job_selects_its_pods_by_its_own_uid() -> None:
+def test_job_selects_its_pods_by_its_own_uid() -> None:
     body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "uid": "u"}, "spec": {"template": pod()}}
     body["spec"]["template"] = {"spec": {**pod()["spec"], "restartPolicy": "Never"}}  # type: ignore[index]
     kind = shape("batch/v1", "Job")
@@ -145,7 +145,7 @@ def test_secrets_in_plain_text_are_encoded() -> None:
     assert (obj["data"], obj["type"], "stringData" in obj) == ({"a": "Yg=="}, "Opaque", False)
 
 
-def test_a_node_has_the_same_addresses_in_both_fields_and_allocates_its_capacity() -> None:
+def test_node_has_the_same_addresses_in_both_fields_and_allocates_its_capacity() -> None:
     body: Json = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "spec": {"podCIDR": "10.0.0.0/24"}}
     body["status"] = {"capacity": {"cpu": "4"}}
     obj = stored(body)

@@ -156,7 +156,7 @@ def complete(api_version: str, kind: str, obj: Json | None = None) -> Json:
         ),
     ],
 )
-def test_what_says_nothing(api_version: str, kind: str, expected: Json) -> None:
+def test_defaults_of_empty_fields(api_version: str, kind: str, expected: Json) -> None:
     assert complete(api_version, kind) == expected
 
 
@@ -176,7 +176,7 @@ def test_what_says_nothing(api_version: str, kind: str, expected: Json) -> None:
         ("v1", "Pod", {"phase": "Pending", "qosClass": "BestEffort"}),
     ],
 )
-def test_the_status_that_a_new_object_begins_with(api_version: str, kind: str, status: Json) -> None:
+def test_status_that_a_new_object_begins_with(api_version: str, kind: str, status: Json) -> None:
     """Whatever a client sent."""
     made: Json = {"metadata": {"name": "x"}, "spec": {}, "status": {"phase": "Running", "replicas": 7}}
     prepare_create(shape(api_version, kind), made, now="2026-01-01T00:00:00Z")
@@ -189,7 +189,7 @@ def test_kinds_that_bring_their_status_keep_it() -> None:
     assert made["status"] == {"phase": "kept"}
 
 
-def test_a_gated_pod_says_so_from_its_first_moment() -> None:
+def test_gated_pod_says_so_from_its_first_moment() -> None:
     made: Json = pod(schedulingGates=[{"name": "wait"}])
     prepare_create(shape("v1", "Pod"), made, now="2026-01-01T00:00:07Z")
     assert made["status"]["conditions"] == [
@@ -207,13 +207,13 @@ def test_a_gated_pod_says_so_from_its_first_moment() -> None:
     ("given", "found"),
     [([], ["kubernetes"]), (["kubernetes"], ["kubernetes"]), (["mine"], ["mine", "kubernetes"])],
 )
-def test_a_new_namespace_is_held_by_its_controller_once(given: list[str], found: list[str]) -> None:
+def test_new_namespace_is_held_by_its_controller_once(given: list[str], found: list[str]) -> None:
     made: Json = {"metadata": {"name": "x"}, "spec": {"finalizers": given}}
     prepare_create(shape("v1", "Namespace"), made, now="2026-01-01T00:00:00Z")
     assert made["spec"]["finalizers"] == found
 
 
-def test_a_new_definition_has_stored_the_version_it_stores() -> None:
+def test_new_definition_has_stored_the_version_it_stores() -> None:
     versions = [{"name": "v1", "storage": True}, {"name": "v2", "storage": False}, {"storage": True}]
     made: Json = {"metadata": {"name": "x"}, "spec": {"versions": versions}}
     prepare_create(shape("apiextensions.k8s.io/v1", "CustomResourceDefinition"), made, now="2026-01-01T00:00:00Z")
@@ -323,7 +323,7 @@ def test_blocks_of_addresses_of_a_node(spec: Json, found: Json) -> None:
         ({"capacity": {"cpu": "4"}, "allocatable": {"cpu": "3"}}, {"cpu": "3"}),
     ],
 )
-def test_what_a_node_can_give(status: Json, allocatable: Json | None) -> None:
+def test_node_can_give(status: Json, allocatable: Json | None) -> None:
     found = complete("v1", "Node", {"status": status})["status"]
     assert found.get("allocatable") == allocatable
     assert found["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 0}}
@@ -474,7 +474,7 @@ def test_volumes(volume: Json, found: Json) -> None:
     assert containers("Pod", given)["volumes"] == [{"name": "v", **found}]
 
 
-def test_a_volume_without_a_name_is_left_to_validation() -> None:
+def test_volume_without_a_name_is_left_to_validation() -> None:
     assert containers("Pod", {"volumes": [{"nosuch": {}}]})["volumes"] == [{"nosuch": {}}]
 
 
@@ -614,7 +614,7 @@ def test_names_of_a_definition(names: Json, found: Json) -> None:
 
 @pytest.mark.parametrize("labels", [None, {"a": "b"}])
 @pytest.mark.parametrize("given", [False, True])
-def test_a_replication_controller_takes_what_its_template_has(labels: Json | None, given: bool) -> None:
+def test_replication_controller_takes_what_its_template_has(labels: Json | None, given: bool) -> None:
     own = {"c": "d"}
     template = {"metadata": {"labels": labels}} if labels else {}
     obj: Json = {"metadata": {"name": "x"}, "spec": {"template": template}}
@@ -630,7 +630,7 @@ def test_a_replication_controller_takes_what_its_template_has(labels: Json | Non
     [({}, None), ({"name": "n"}, {"kubernetes.io/metadata.name": "n"}),
      ({"name": "n", "labels": {"kubernetes.io/metadata.name": "m"}}, {"kubernetes.io/metadata.name": "n"})],
 )  # fmt: skip
-def test_the_label_of_a_namespace(metadata: Json, labels: Json | None) -> None:
+def test_label_of_a_namespace(metadata: Json, labels: Json | None) -> None:
     """One that waits for its generated name has none yet."""
     obj = {"metadata": metadata}
     apply_defaults(shape("v1", "Namespace"), obj)
@@ -673,7 +673,7 @@ def test_identity_of_a_job(own: Json) -> None:
     assert obj["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}}
 
 
-def test_a_job_with_labels_keeps_its_own() -> None:
+def test_job_with_labels_keeps_its_own() -> None:
     obj: Json = {"metadata": {"name": "j", "uid": "u", "labels": {"a": "b"}}, "spec": {"template": {"metadata": {}}}}
     apply_identity(shape("batch/v1", "Job"), obj)
     assert obj["metadata"]["labels"] == {"a": "b"}

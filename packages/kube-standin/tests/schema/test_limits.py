@@ -62,7 +62,7 @@ def test_no_pattern_takes_long(pattern: str) -> None:
     ids=lambda pattern: repr(pattern[:16]),
 )  # fmt: skip
 @pytest.mark.parametrize("place", ["spec", "anyOf", "not", "items"])
-def test_a_pattern_that_cannot_be_read_is_refused_with_the_definition(pattern: str, place: str) -> None:
+def test_pattern_that_cannot_be_read_is_refused_with_the_definition(pattern: str, place: str) -> None:
     inner: Json = {"type": "string", "pattern": pattern}
     if place == "anyOf":
         inner = {"type": "string", "anyOf": [{"minLength": 1}, {"pattern": pattern}]}
@@ -123,7 +123,7 @@ def problems(schema: Json) -> list[tuple[str, str, str]]:
     return [(error.reason, error.path, error.message) for error in schema_rules.problems(schema, PATH)]
 
 
-def test_a_rule_that_may_cost_too_much_is_refused_in_upstreams_words() -> None:
+def test_rule_that_may_cost_too_much_is_refused_in_upstreams_words() -> None:
     """All three of them: its own limit, what it adds to the schema's, and the schema's."""
     assert problems(ruled("self.all(x, x.contains('gpu'))", LIST)) == [
         ("FieldValueForbidden", RULE, f"Forbidden: estimated rule cost {MORE}"),
@@ -152,7 +152,7 @@ def test_bounds_of_the_schema_bound_the_estimate(items: int, factor: str | None)
         assert found[0][2] == f"Forbidden: estimated rule cost exceeds budget by factor of {factor} {ROOM}"
 
 
-def test_a_rule_on_items_counts_for_each_of_them() -> None:
+def test_rule_on_items_counts_for_each_of_them() -> None:
     """A rule under a list runs as often as the list has items; without maxItems as often as fit into a request."""
     item: Json = {"type": "string", "maxLength": 1000, "x-kubernetes-validations": [{"rule": "self.contains('gpu')"}]}
     few = {"type": "object", "properties": {"l": {"type": "array", "maxItems": 100, "items": item}}}
@@ -183,7 +183,7 @@ def test_message_expressions_are_estimated() -> None:
     assert "estimated messageExpression cost exceeds budget" in problems(schema)[0][2]
 
 
-def test_the_text_of_rules_has_a_limit() -> None:
+def test_text_of_rules_has_a_limit() -> None:
     rules = [{"rule": f"self == {n} || " * 500 + "true"} for n in range(100)]
     schema = {"type": "object", "properties": {"p": {"type": "integer", "x-kubernetes-validations": rules}}}
     begin = time.process_time()
@@ -229,7 +229,7 @@ MAP: Json = {
 
 
 @pytest.mark.parametrize("unlike", [lambda n: n, str, lambda n: [n], lambda n: {"a": {"b": n}}, lambda n: n / 2])
-def test_a_set_is_checked_in_linear_time(unlike: Any) -> None:
+def test_set_is_checked_in_linear_time(unlike: Any) -> None:
     items = [unlike(n) for n in range(100_000)]
     begin = time.process_time()
     assert at(SET).validate({"spec": items}) == []
@@ -238,7 +238,7 @@ def test_a_set_is_checked_in_linear_time(unlike: Any) -> None:
     assert [(error.reason, error.path) for error in found] == [("FieldValueDuplicate", "spec[100000]")]
 
 
-def test_a_list_with_keys_is_checked_in_linear_time() -> None:
+def test_list_with_keys_is_checked_in_linear_time() -> None:
     items = [{"k": str(n)} for n in range(100_000)]
     begin = time.process_time()
     assert at(MAP).validate({"spec": items}) == []
@@ -249,7 +249,7 @@ def test_a_list_with_keys_is_checked_in_linear_time() -> None:
 @pytest.mark.parametrize(("one", "other", "alike"), [(1, 1.0, False), (1, True, False), (0, False, False),
                                                      ("1", 1, False), ({"a": 1, "b": []}, {"b": [], "a": 1}, True),
                                                      ([], {}, False), (None, "null", False)])  # fmt: skip
-def test_what_counts_as_the_same_in_a_set(one: Any, other: Any, alike: bool) -> None:
+def test_set_items_that_count_as_the_same(one: Any, other: Any, alike: bool) -> None:
     schema = at({**SET, "items": {"x-kubernetes-preserve-unknown-fields": True}})
     assert bool(schema.validate({"spec": [one, other]})) is alike
 
@@ -312,7 +312,7 @@ def test_defaults_cannot_make_a_large_object_of_a_small_one(inner: Json) -> None
     assert time.process_time() - begin < DEADLINE
 
 
-def test_a_schema_without_defaults_costs_nothing_to_fill_in() -> None:
+def test_schema_without_defaults_costs_nothing_to_fill_in() -> None:
     inner = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(10_000)}}
     schema = at({"type": "array", "items": inner})
     begin = time.process_time()

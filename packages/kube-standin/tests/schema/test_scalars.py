@@ -190,7 +190,7 @@ def test_values_of_a_few() -> None:
         (1, 1.0, False),
     ],
 )
-def test_what_stands_for_a_value_in_a_set(one: Any, other: Any, alike: bool) -> None:
+def test_set_keys_of_values(one: Any, other: Any, alike: bool) -> None:
     assert (fe.frozen(one) == fe.frozen(other)) is alike
 
 

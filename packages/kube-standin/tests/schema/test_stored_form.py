@@ -15,8 +15,8 @@ from kube_rules.schema import nodes
 from kube_rules.schema.nodes import SchemaNode, SchemaType
 from kube_rules.schema.packed_schemas import PackedSchemas
 from kube_standin.schema import schema_for
-from kube_standin.schema.completing import completer
 from kube_standin.schema.decoding import IrregularError, Thorough, compiled
+from kube_standin.schema.required_fields import completer
 
 Json = dict[str, Any]
 
@@ -123,7 +123,7 @@ def test_scalars_of_another_type(kind: str, value: Any, said: str) -> None:
     assert said in messages[0]
 
 
-def test_a_number_that_is_no_amount_is_told() -> None:
+def test_number_that_is_no_amount_is_told() -> None:
     message = walked(SCALARS["quantity"], float("inf"))[1][0]
     assert message.endswith("$': inf")
     assert not walked(SCALARS["quantity"], True)[1][0].endswith("True")
@@ -165,7 +165,7 @@ def test_null_beside_others(kind: SchemaType, zero: Any) -> None:
     }
 
 
-def test_what_is_wrong_is_left_out_and_the_rest_read() -> None:
+def test_field_that_is_wrong_is_left_out_and_the_rest_read() -> None:
     quantities = node(SchemaType.LIST, element=SCALARS["quantity"])
     found, said = walked(quantities, ["0.5", "x", "1500m", None])
     assert found == ["500m", "1500m", "0"]
@@ -228,13 +228,13 @@ def test_structures_of_another_type(kind: SchemaType) -> None:
         assert said[0].endswith("into Go struct field T.f of type v1.Thing")
 
 
-def test_a_place_without_a_field_is_a_value() -> None:
+def test_place_without_a_field_is_a_value() -> None:
     walk = Thorough({})
     walk.walk(struct(), [], "", "", "")
     assert [one.message for one in walk.problems] == ["json: cannot unmarshal array into Go value of type v1.Outer"]
 
 
-def test_the_field_that_replaced_another_is_named() -> None:
+def test_field_that_replaced_another_is_named() -> None:
     walk = Thorough({})
     root = schema_for("v1", "Pod").root
     walk.walk(root, {"spec": {"workloadRef": {}, "containers": [{"nosuch": 1}]}}, "", "", "Pod")
@@ -269,7 +269,7 @@ def test_fields_of_another_version_of_a_pod_group_are_answered_with_their_place(
     assert f"{given.removesuffix(given.rpartition('.')[2])}{found.nearest}" == meant
 
 
-def test_what_does_not_change_is_not_copied() -> None:
+def test_objects_that_do_not_change_are_not_copied() -> None:
     """Every structure that is in stored form is the one that was sent."""
     root = struct()
     quick = compiled(root, {})

@@ -21,7 +21,7 @@ from kube_standin.schema.strict_json import MAX_DEPTH
         ('{"l": [{"k": 1}, {"k": 1, "k": 2, "k": 3}]}', {"l": [{"k": 1}, {"k": 3}]}, ["l[1].k", "l[1].k"]),
     ],
 )
-def test_the_last_of_two_keys_wins_and_the_path_is_told(text: str, value: object, paths: list[str]) -> None:
+def test_last_of_two_keys_wins_and_the_path_is_told(text: str, value: object, paths: list[str]) -> None:
     assert parse_json_strict(text.encode()) == (value, paths)
 
 
@@ -44,12 +44,12 @@ def test_the_last_of_two_keys_wins_and_the_path_is_told(text: str, value: object
         (b'{"a": ' + b"9" * 5000 + b"}", "digit"),
     ],
 )
-def test_what_is_no_bounded_json_object_is_refused(raw: bytes, said: str) -> None:
+def test_body_that_is_no_bounded_json_object_is_refused(raw: bytes, said: str) -> None:
     with pytest.raises(ValueError, match="(?i)" + said):
         parse_json_strict(raw)
 
 
-def test_the_deepest_allowed_nesting_passes() -> None:
+def test_deepest_allowed_nesting_passes() -> None:
     raw = b'{"a":' * (MAX_DEPTH - 1) + b"{}" + b"}" * (MAX_DEPTH - 1)
     assert parse_json_strict(raw)[1] == []
 
@@ -79,7 +79,7 @@ def test_where_keys_are_given_twice(raw: bytes, paths: list[str]) -> None:
 @pytest.mark.parametrize(
     ("raw", "kind"), [(b"[]", "array"), (b'"x"', "string"), (b"1", "number"), (b"true", "bool"), (b"null", "null")]
 )
-def test_what_is_no_object_is_named(raw: bytes, kind: str) -> None:
+def test_documents_that_are_no_objects_are_named(raw: bytes, kind: str) -> None:
     with pytest.raises(ValueError, match=f"cannot unmarshal {kind} into an object"):
         parse_json_strict(raw)
 

@@ -50,7 +50,7 @@ def test_pruned_and_defaulted_like_the_recorded_ones(number: int) -> None:
 
 
 @needs_transcripts
-def test_a_transition_rule_compares_with_what_was() -> None:
+def test_transition_rule_compares_with_what_was() -> None:
     one, schema = transcript(571), gang()
     assert schema.structural is not None
     old = {"spec": {"size": 3, "mode": "Strict"}}
@@ -110,7 +110,7 @@ def test_each_word_of_a_schema_is_held(schema: Json, value: Any, reason: str, sa
 
 
 @pytest.mark.parametrize("value", [None, 1, "x", {"a": [None]}])
-def test_a_place_without_a_type_takes_anything(value: Any) -> None:
+def test_place_without_a_type_takes_anything(value: Any) -> None:
     assert made({"x-kubernetes-preserve-unknown-fields": True}).validate({"spec": value}) == []
 
 
@@ -167,7 +167,7 @@ def test_defaults_are_not_shared_between_objects() -> None:
     assert second == {"spec": {"l": []}}
 
 
-def test_an_embedded_resource_keeps_its_own_metadata() -> None:
+def test_embedded_resource_keeps_its_own_metadata() -> None:
     schema = made(
         {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}
     )
@@ -201,7 +201,7 @@ def test_cel_rules_are_evaluated(rule: str, value: Json, holds: bool) -> None:
         assert found[0].message == f"Invalid value: failed rule: {rule}"
 
 
-def test_a_rule_that_does_not_compile_is_told_when_the_definition_is_made() -> None:
+def test_rule_that_does_not_compile_is_told_when_the_definition_is_made() -> None:
     schema = {"type": "object", "x-kubernetes-validations": [{"rule": "self.a <"}, {"rule": " "}]}
     found = schema_rules.problems(schema, "x")
     assert [error.path for error in found] == [f"x.x-kubernetes-validations[{i}].rule" for i in (0, 1)]
@@ -225,7 +225,7 @@ def test_rules_leave_the_recursion_limit_of_the_process_alone() -> None:
     assert sys.getrecursionlimit() == before
 
 
-def test_a_rule_that_fails_while_it_runs_refuses_the_object() -> None:
+def test_rule_that_fails_while_it_runs_refuses_the_object() -> None:
     schema = {"type": "object", "x-kubernetes-validations": [{"rule": "self.nosuch > 1"}]}
     found = schema_rules.evaluate(schema, {"a": 1}, None)
     assert len(found) == 1

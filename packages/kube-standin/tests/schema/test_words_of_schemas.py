@@ -106,7 +106,7 @@ def test_where_something_is_wrong() -> None:
     assert [error.path for error in root] == ["spec"]
 
 
-def test_a_pattern_that_cannot_be_read_holds_nobody_up() -> None:
+def test_pattern_that_cannot_be_read_holds_nobody_up() -> None:
     """It stands in a definition that was stored before patterns were checked."""
     assert said({"type": "string", "pattern": "(", "maxLength": 1}, "ab") == ["Too long: may not be more than 1 bytes"]
 
@@ -172,9 +172,9 @@ POD: Json = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "nosuc
     ("schema", "value", "kept", "unknown"),
     [
         (EMBEDDED, POD, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}},
-         ["spec.metadata.nosuch", "spec.other"]),
+         ["spec.other", "spec.metadata.nosuch"]),
         ({"type": "array", "items": EMBEDDED}, [POD], [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}}],
-         ["spec[0].metadata.nosuch", "spec[0].other"]),
+         ["spec[0].other", "spec[0].metadata.nosuch"]),
         ({"type": "object"}, POD, {}, ["spec.apiVersion", "spec.kind", "spec.metadata", "spec.other"]),
     ],
 )  # fmt: skip
@@ -200,7 +200,7 @@ def test_metadata_is_that_of_every_object() -> None:
          ["metadata.name"]),
     ],
 )  # fmt: skip
-def test_a_schema_may_limit_names(properties: Json, required: list[str], fields: list[str]) -> None:
+def test_schema_may_limit_names(properties: Json, required: list[str], fields: list[str]) -> None:
     schema = Structural({"type": "object", "properties": properties, "required": required})
     obj = {"apiVersion": "g/v1", "kind": "K", "metadata": {"name": "ab"}}
     assert [error.path for error in schema.validate(obj)] == fields
@@ -238,7 +238,7 @@ def test_how_lists_and_maps_are_merged() -> None:
         assert structural_node({"type": "object", **word}).atomic is atomic
 
 
-def test_what_every_resource_has() -> None:
+def test_resources_have_in_common() -> None:
     root = structural_node({"type": "object", "properties": {"inner": {"type": "object"}, "resource": EMBEDDED}},
                            root=True)  # fmt: skip
     assert set(root.fields) == {"apiVersion", "kind", "metadata", "inner", "resource"}
@@ -354,7 +354,7 @@ def test_which_values_meet_which(schema: Json, new: Any, old: Any, fields: list[
         ({"message": "no", "reason": "Nosuch"}, ("spec", "Invalid value: no")),
     ],
 )
-def test_what_a_broken_rule_says(more: Json, expected: tuple[str, str]) -> None:
+def test_rule_that_is_broken_states_why(more: Json, expected: tuple[str, str]) -> None:
     assert broken(ruled("false", ITEM, **more), {"n": 1}) == [expected]
 
 

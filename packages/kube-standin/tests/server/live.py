@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from kube_standin.server.serving import ServeOptions, Serving, serving
+from tests import manifests
 from tests.waiting import DEADLINE
 
 Json = dict[str, Any]
@@ -102,13 +103,7 @@ def live(options: ServeOptions | None = None) -> Iterator[Live]:
 
 def pod(name: str, **metadata: Any) -> Json:
     """A small pod."""
-    container = {"name": "c", "image": "img:1", "resources": {"requests": {"cpu": "100m"}}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, **metadata},
-        "spec": {"containers": [container]},
-    }
+    return manifests.pod(name, "100m", meta=metadata)
 
 
 def config_map(name: str, **data: str) -> Json:

@@ -69,6 +69,16 @@ resource.k8s.io/v1/ResourceClaim: &claim
 resource.k8s.io/v1/ResourceClaimTemplate: {{spec: *claim}}
 resource.k8s.io/v1/ResourceSlice:
   spec: {{driver: example.com, nodeName: n, pool: {{name: p, resourceSliceCount: 1}}, devices: [{{name: d}}]}}
+node.k8s.io/v1/RuntimeClass: {{handler: runsc}}
+admissionregistration.k8s.io/v1/MutatingWebhookConfiguration: {{}}
+admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration: {{}}
+apiregistration.k8s.io/v1/APIService:
+  spec: {{version: v1, groupPriorityMinimum: 100, versionPriority: 100}}
+flowcontrol.apiserver.k8s.io/v1/FlowSchema: {{spec: {{priorityLevelConfiguration: {{name: system}}}}}}
+flowcontrol.apiserver.k8s.io/v1/PriorityLevelConfiguration:
+  spec: {{type: Limited, limited: {{limitResponse: {{type: Reject}}}}}}
+admissionregistration.k8s.io/v1/MutatingWebhookConfiguration: {{}}
+admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration: {{}}
 rbac.authorization.k8s.io/v1/ClusterRole: {{rules: []}}
 rbac.authorization.k8s.io/v1/ClusterRoleBinding:
   roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: empty}}
@@ -99,4 +109,7 @@ def manifest(api_version: str, kind: str, name: str) -> Json:
     if kind == "CustomResourceDefinition":
         return definition(f"{name}.example.com")
     fields = FIELDS.get(f"{api_version}/{kind}", {})
+    if kind == "APIService":  # its name is its group version
+        group = f"{name}.example.com"
+        name, fields = f"v1.{group}", {"spec": {**fields["spec"], "group": group}}
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **fields}

@@ -45,14 +45,14 @@ def test_without_a_known_token_everything_is_401(plane: Live, token: str | None,
         ("POST", f"{PODS}/a/binding", "create"),
     ],
 )
-def test_the_read_only_token_may_not_write(plane: Live, method: str, path: str, verb: str) -> None:
+def test_read_only_token_may_not_write(plane: Live, method: str, path: str, verb: str) -> None:
     status, body, _ = plane.request(method, path, pod("a") if method in ("POST", "PUT") else None, token="reader")
     assert (status, body["reason"]) == (403, "Forbidden")
     assert f'User "reader" cannot {verb} resource "pods' in body["message"]
 
 
 @pytest.mark.parametrize("path", [PODS, "/api/v1/nodes", "/apis", "/version", "/openapi/v3"])
-def test_the_read_only_token_may_read(plane: Live, path: str) -> None:
+def test_read_only_token_may_read(plane: Live, path: str) -> None:
     assert plane.request("GET", path, token="reader")[0] == 200
 
 
@@ -64,7 +64,7 @@ def test_can_i_answers_for_both_tokens(plane: Live) -> None:
         assert (status, body["status"]["allowed"]) == (201, allowed)
 
 
-def test_a_service_account_token_carries_the_rights_bound_to_it(plane: Live) -> None:
+def test_service_account_token_carries_the_rights_bound_to_it(plane: Live) -> None:
     accounts = "/api/v1/namespaces/default/serviceaccounts"
     assert plane.request("POST", accounts, {"metadata": {"name": "robot"}})[0] == 201
     status, answer, _ = plane.request("POST", f"{accounts}/robot/token", {"spec": {}})
@@ -93,7 +93,7 @@ def test_impersonation_is_for_masters(plane: Live) -> None:
     assert "cannot impersonate" in plane.request("GET", PODS, headers=headers, token="reader")[1]["message"]
 
 
-def test_the_server_listens_on_loopback(plane: Live) -> None:
+def test_server_listens_on_loopback(plane: Live) -> None:
     assert plane.url.startswith("https://127.0.0.1:")
 
 
@@ -135,7 +135,7 @@ GOOD_TOKENS = {"admin": "a" * 43, "reader": "r" * 43, "signingKey": "c2VjcmV0" *
         b"[" * 100_000,
     ],
 )
-def test_a_broken_token_file_is_named(tmp_path: Path, content: bytes) -> None:
+def test_broken_token_file_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "tokens.json").write_bytes(content)
     with pytest.raises(ValueError, match=r"tokens\.json: not a token file") as caught:
         load_secrets(tmp_path)
@@ -159,7 +159,7 @@ def another(name: str, directory: Path) -> bytes:
 
 @pytest.mark.parametrize("name", ["ca.crt", "ca.key", "server.crt", "server.key"])
 @pytest.mark.parametrize("damage", ["empty", "garbage", "cut", "another", "rsa"])
-def test_a_broken_certificate_or_key_is_named(tmp_path: Path, name: str, damage: str) -> None:
+def test_broken_certificate_or_key_is_named(tmp_path: Path, name: str, damage: str) -> None:
     pki = tmp_path / "pki"
     certificates(pki)
     before = (pki / name).read_bytes()
@@ -178,7 +178,7 @@ def test_a_broken_certificate_or_key_is_named(tmp_path: Path, name: str, damage:
     assert (pki / name).read_bytes() == made
 
 
-def test_a_first_start_that_died_between_two_files_is_finished(tmp_path: Path) -> None:
+def test_first_start_that_died_between_two_files_is_finished(tmp_path: Path) -> None:
     made = certificates(tmp_path)
     for missing in (("server.crt",), ("server.crt", "server.key"), ("ca.crt",), ("ca.key", "ca.crt", "server.crt")):
         for name in missing:
@@ -192,7 +192,7 @@ def test_no_data_directory_is_the_current_one_by_accident() -> None:
         pass
 
 
-def test_a_taken_port_is_named() -> None:
+def test_taken_port_is_named() -> None:
     with live() as first:
         port = first.server.port
         with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}"), live(ServeOptions(port=port)):
@@ -207,7 +207,7 @@ def test_secrets_are_made_long_enough_and_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("lasts", "made_anew"), [(29, True), (31, False)])
-def test_a_certificate_is_made_anew_thirty_days_before_its_end(
+def test_certificate_is_made_anew_thirty_days_before_its_end(
     lasts: int, made_anew: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:

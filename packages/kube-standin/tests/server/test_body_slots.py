@@ -49,7 +49,7 @@ async def sends(slots: BodySlots, piece: int, every: float, pieces: int, holds: 
         (1024 * KB, 0.0, 3, 0, 0.0),
     ],
 )
-def test_a_body_keeps_a_minimum_rate(piece: int, every: float, pieces: int, code: int, seconds: float) -> None:
+def test_body_keeps_a_minimum_rate(piece: int, every: float, pieces: int, code: int, seconds: float) -> None:
     """16 KiB a second, after five seconds of grace."""
     ended = virtually(lambda: sends(BodySlots(), piece, every, pieces))
     assert ended.code == code

@@ -51,7 +51,7 @@ def create(plane: Live, path: str, body: dict[str, Any]) -> None:
         (BINDING, ALLOCATION, False, 'cannot patch resource "resourceclaims/status"'),
     ],
 )
-def test_who_may_write_which_part(
+def test_service_accounts_may_write_their_part(
     rules: list[dict[str, Any]],
     status: dict[str, Any],
     allocated: bool,

@@ -65,7 +65,7 @@ def test_half_a_header_is_cut(server: Live, begun: bytes) -> None:
         assert rest_of(connection) == b""
 
 
-def test_a_header_that_comes_byte_by_byte_is_cut(server: Live) -> None:
+def test_header_that_comes_byte_by_byte_is_cut(server: Live) -> None:
     """A deadline for the whole, not for each piece."""
     ends = time.monotonic() + DEADLINE
     with connected(server) as connection:
@@ -128,13 +128,13 @@ def served_once(server: Live) -> Iterator[socket.socket]:
             return
 
 
-def test_the_second_request_of_a_connection_has_a_deadline_too(patient: Live) -> None:
+def test_second_request_of_a_connection_has_a_deadline_too(patient: Live) -> None:
     with served_once(patient) as connection:
         connection.sendall(b"GET /ver")
         assert rest_of(connection) == b""
 
 
-def test_a_connection_between_requests_is_kept(patient: Live) -> None:
+def test_connection_between_requests_is_kept(patient: Live) -> None:
     """What has answered and waits for nothing is not half a request: watches and idle clients live on."""
     with served_once(patient) as connection, connected(patient) as other:
         other.sendall(b"GET")
@@ -142,7 +142,7 @@ def test_a_connection_between_requests_is_kept(patient: Live) -> None:
         answered(connection, head(patient))
 
 
-def test_a_watch_outlives_the_deadlines(patient: Live) -> None:
+def test_watch_outlives_the_deadlines(patient: Live) -> None:
     with served_once(patient) as watch, connected(patient) as other:
         watch.sendall(head(patient, f"GET /api/v1/namespaces?watch=1&timeoutSeconds={DEADLINE:.0f}"))
         assert watch.recv(65536).startswith(b"HTTP/1.1 200")
@@ -155,7 +155,7 @@ def test_a_watch_outlives_the_deadlines(patient: Live) -> None:
             seen += received(watch)
 
 
-def test_a_header_has_a_size(patient: Live) -> None:
+def test_header_has_a_size(patient: Live) -> None:
     with connected(patient) as connection:
         for _ in range(64):
             try:
@@ -165,7 +165,7 @@ def test_a_header_has_a_size(patient: Live) -> None:
         assert rest_of(connection).startswith(b"HTTP/1.1 431")
 
 
-def test_who_does_not_read_is_cut(patient: Live) -> None:
+def test_client_that_does_not_read_is_cut(patient: Live) -> None:
     big = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "big"}, "data": {"a": "x" * 1_000_000}}
     patient.request("POST", "/api/v1/namespaces/default/configmaps", big)
     request = head(patient, "GET /api/v1/namespaces/default/configmaps/big")

@@ -18,7 +18,7 @@ def kinds_of(group: str, version: str) -> list[ServedKind]:
     return sorted((kind for kind in BUILTIN if (kind.group, kind.version) == (group, version)), key=lambda k: k.plural)
 
 
-def test_the_core_group_and_the_others() -> None:
+def test_core_group_and_the_others() -> None:
     assert DISCOVERY.core_versions() == {
         "kind": "APIVersions",
         "versions": ["v1"],
@@ -30,7 +30,7 @@ def test_the_core_group_and_the_others() -> None:
 
 
 @pytest.mark.parametrize("name", [group for group in GROUPS if group])
-def test_a_group_names_its_versions_best_first(name: str) -> None:
+def test_group_names_its_versions_best_first(name: str) -> None:
     found = DISCOVERY.group(name)
     assert found is not None
     [listed] = [group for group in DISCOVERY.groups()["groups"] if group["name"] == name]
@@ -49,12 +49,12 @@ def test_versions_of_workloads_best_first() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "unknown.example.com"])
-def test_a_group_that_is_none(name: str) -> None:
+def test_group_that_is_none(name: str) -> None:
     assert DISCOVERY.group(name) is None
 
 
 @pytest.mark.parametrize(("group", "version"), [("", "v2"), ("apps", "v2"), ("unknown.example.com", "v1")])
-def test_a_version_that_is_not_served(group: str, version: str) -> None:
+def test_version_that_is_not_served(group: str, version: str) -> None:
     assert DISCOVERY.resources(group, version) is None
 
 
@@ -76,7 +76,7 @@ def resources(group: str, version: str) -> dict[str, Json]:
     return {entry["name"]: entry for entry in found["resources"]}
 
 
-def test_a_resource_in_the_plain_form() -> None:
+def test_resource_in_the_plain_form() -> None:
     assert resources("", "v1")["pods"] == PODS
     assert resources("", "v1")["pods/eviction"] == {
         "name": "pods/eviction",
@@ -132,7 +132,7 @@ def test_both_forms_list_the_same(group: str, version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["v2", "v2beta1"])
-def test_the_core_group_is_aggregated_by_itself(version: str) -> None:
+def test_core_group_is_aggregated_by_itself(version: str) -> None:
     core, others = DISCOVERY.aggregated(True, version), DISCOVERY.aggregated(False, version)
     for found in (core, others):
         assert (found["kind"], found["apiVersion"], found["metadata"]) == (
@@ -144,7 +144,7 @@ def test_the_core_group_is_aggregated_by_itself(version: str) -> None:
     assert sorted(item["metadata"]["name"] for item in others["items"]) == [group for group in GROUPS if group]
 
 
-def test_the_version_that_is_spoken() -> None:
+def test_version_that_is_spoken() -> None:
     assert (VERSION_INFO["major"], VERSION_INFO["minor"]) == ("1", "37")
     assert VERSION_INFO["gitVersion"].startswith("v1.37.")
     assert VERSION_INFO["gitVersion"].endswith("+reprieve")

@@ -91,12 +91,12 @@ COVERING: dict[str, tuple[list[Json], list[Json], list[str]]] = {
 
 
 @pytest.mark.parametrize("case", COVERING)
-def test_what_rules_cover(case: str) -> None:
+def test_rules_cover(case: str) -> None:
     owned, wanted, missing = COVERING[case]
     assert [str(one) for one in missing_rights(owned, wanted)] == missing
 
 
-def test_a_role_of_a_million_combinations_is_judged_at_once() -> None:
+def test_role_of_a_million_combinations_is_judged_at_once() -> None:
     """It is not broken down: a rule that covers it as a whole does, and a refusal names it as a whole."""
     many = [f"r{number}" for number in range(100)]
     huge = {"apiGroups": many, "resources": many, "verbs": many}
@@ -159,7 +159,7 @@ def binding(name: str, to: str, user: str, kind: str = "ClusterRoleBinding", rol
     }
 
 
-def test_whoever_may_only_write_roles_and_bindings_gains_nothing(plane: Live) -> None:
+def test_writer_of_roles_and_bindings_gains_nothing(plane: Live) -> None:
     """By every kind and every verb that writes."""
     jane = Subject(plane, WRITER)
     who = f'user "{jane.name}" (groups=["system:authenticated"])'
@@ -212,7 +212,7 @@ def test_to_take_part_in_a_binding_of_others(plane: Live) -> None:
     assert jane.send("PATCH", where, finalizers, "application/merge-patch+json")[0] == 200
 
 
-def test_what_is_held_can_be_granted(plane: Live) -> None:
+def test_rights_that_are_held_can_be_granted(plane: Live) -> None:
     jane = Subject(plane, WRITER, rule(resources="pods", verbs="get list"))
     name = f"mine{Subject.made}"
     assert jane.send("POST", "/clusterroles", role(name, rule(verbs="list")))[0] == 201
@@ -285,7 +285,7 @@ def test_roles_and_bindings_are_validated(plane: Live, case: str) -> None:
     assert (status, message in answer["message"]) == (422, True), answer
 
 
-def test_the_role_of_a_binding_stays(plane: Live) -> None:
+def test_role_of_a_binding_stays(plane: Live) -> None:
     assert plane.request("POST", f"{RBAC}/clusterrolebindings", binding("fixed", "one", "u"))[0] == 201
     status, answer, _ = plane.request("PUT", f"{RBAC}/clusterrolebindings/fixed", binding("fixed", "two", "u"))
     assert (status, "cannot change roleRef" in answer["message"]) == (422, True)
@@ -307,7 +307,7 @@ def test_how_many_atomic_rules_a_rule_has(rule: Rule, atoms: int) -> None:
 
 
 @pytest.mark.parametrize(("most", "missing"), [(4, []), (3, [Rule(("",), ("x", "y"), (), (), ("get", "put"))])])
-def test_what_has_too_many_atomic_rules_is_compared_as_a_whole(
+def test_schema_with_too_many_atomic_rules_is_compared_as_a_whole(
     most: int, missing: list[Rule], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then rights that hold together only do not count."""

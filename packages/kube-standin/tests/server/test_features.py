@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kube_standin.features import Features
+from kube_standin.kinds import BUILTIN
 from kube_standin.server.serving import ServeOptions
 from tests.server.live import Live, live, pod
 
@@ -148,3 +149,7 @@ def test_without_its_gate_what_a_job_asks_for_is_dropped() -> None:
             path = jobs.replace("jobs", "cronjobs")
             made = plane.request("POST", path, {"metadata": {"name": "c"}, "spec": cron})[1]
             assert ("scheduling" in made["spec"]["jobTemplate"]["spec"]) == on
+
+
+def test_every_gate_is_on_unless_it_is_turned_off() -> None:
+    assert [kind.gvk for kind in Features().kinds()] == [kind.gvk for kind in BUILTIN]

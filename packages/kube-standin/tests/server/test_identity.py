@@ -42,7 +42,7 @@ def works(plane: Live, token: str) -> bool:
     return plane.request("POST", WHOAMI, {}, token=token)[0] == 201
 
 
-def test_a_token_dies_with_its_account(plane: Live) -> None:
+def test_token_dies_with_its_account(plane: Live) -> None:
     account(plane, "short")
     token = token_of(plane, "short")
     assert works(plane, token)
@@ -53,7 +53,7 @@ def test_a_token_dies_with_its_account(plane: Live) -> None:
     assert works(plane, token_of(plane, "short"))
 
 
-def test_a_token_is_not_good_while_its_account_terminates(plane: Live) -> None:
+def test_token_is_not_good_while_its_account_terminates(plane: Live) -> None:
     body = {"metadata": {"name": "ending", "finalizers": ["example.com/wait"]}}
     assert plane.request("POST", ACCOUNTS, body)[0] == 201
     token = token_of(plane, "ending")
@@ -61,7 +61,7 @@ def test_a_token_is_not_good_while_its_account_terminates(plane: Live) -> None:
     assert not works(plane, token)
 
 
-def test_a_token_dies_with_what_it_is_bound_to(plane: Live) -> None:
+def test_token_dies_with_what_it_is_bound_to(plane: Live) -> None:
     account(plane, "bound")
     running = pod("runs")
     running["spec"]["serviceAccountName"] = "bound"
@@ -82,7 +82,7 @@ def test_a_token_dies_with_what_it_is_bound_to(plane: Live) -> None:
         assert (status, text in answer["message"]) == (code, True), answer
 
 
-def test_a_token_for_somebody_else_is_not_for_us(plane: Live) -> None:
+def test_token_for_somebody_else_is_not_for_us(plane: Live) -> None:
     account(plane, "wide")
     elsewhere = token_of(plane, "wide", audiences=["vault"])
     assert not works(plane, elsewhere)
@@ -174,7 +174,7 @@ def test_whom_somebody_acts_as(plane: Live, case: str) -> None:
     assert as_somebody(plane, **headers) == (201, seen)
 
 
-def test_the_unauthenticated_stay_so(plane: Live) -> None:
+def test_unauthenticated_stay_so(plane: Live) -> None:
     """Every authenticated user may ask about himself; who acts as one of the others may not."""
     for headers in ({"User": "jane", "Group": "system:unauthenticated"}, {"User": "system:anonymous"}):
         status, answer = as_somebody(plane, **headers)
@@ -190,7 +190,7 @@ def test_the_unauthenticated_stay_so(plane: Live) -> None:
         ({"User": "", "Group": "g"}, "{Group  g    }"),
     ],
 )
-def test_a_part_without_a_user_is_refused(plane: Live, headers: dict[str, str], shown: str) -> None:
+def test_part_without_a_user_is_refused(plane: Live, headers: dict[str, str], shown: str) -> None:
     for token in ("admin", "reader"):
         status, answer = as_somebody(plane, token, **headers)
         assert (status, answer["message"]) == (400, f"requested [{shown}] without impersonating a user")
@@ -270,6 +270,6 @@ def test_each_part_needs_its_right(plane: Live, case: str) -> None:
     assert (status, answer["message"]) == (403, f'{subject} is forbidden: User "{by}" cannot impersonate {what}')
 
 
-def test_who_acts_as_another_has_that_ones_rights_only(plane: Live) -> None:
+def test_impersonation_gives_the_rights_of_the_other_user_only(plane: Live) -> None:
     headers = {"Impersonate-User": "nobody"}
     assert plane.request("POST", f"{SPACE}/configmaps", config_map("x"), headers=headers)[0] == 403

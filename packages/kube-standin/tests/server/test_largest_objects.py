@@ -46,7 +46,7 @@ def stored_bytes(plane: Plane, name: str) -> int:
     return len(state.raw)
 
 
-def test_an_object_has_at_most_the_bytes_that_etcd_takes(plane: Plane) -> None:
+def test_object_has_at_most_the_bytes_that_etcd_takes(plane: Plane) -> None:
     """As many are stored, one more is refused, and nothing of it is there."""
     plane.create(WIDGETS, widget("probe", 1_000_000))
     beside = stored_bytes(plane, "probe") - 1_000_000
@@ -83,7 +83,7 @@ BINDING = {"metadata": {"name": "small", "labels": LABELS}, "target": {"name": "
          {"metadata": {"name": "large", "labels": LABELS}}, ""),
     ],
 )  # fmt: skip
-def test_whatever_makes_an_object_larger_is_refused(
+def test_writes_that_make_an_object_too_large_are_refused(
     plane: Plane, line: str, body: Json | list[Json], content_type: str
 ) -> None:
     """As a kube-apiserver words it, and the object is as it was."""
@@ -109,7 +109,7 @@ def test_fields_and_their_owners_count(plane: Plane) -> None:
     assert stored_bytes(plane, "owned") <= LONGEST_OBJECT
 
 
-def test_an_object_at_the_limit_can_be_made_smaller_and_deleted(plane: Plane) -> None:
+def test_object_at_the_limit_can_be_made_smaller_and_deleted(plane: Plane) -> None:
     """It is not stuck, and its end needs no room."""
     plane.create(WIDGETS, {**widget("full", LONGEST_OBJECT - 2000), "metadata": {"name": "full"}})
     patch = json.dumps({"spec": {"text": ""}}).encode()

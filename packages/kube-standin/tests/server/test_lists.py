@@ -58,7 +58,7 @@ def names(answer: Any) -> list[str]:
         ("/api/v1/namespaces?fieldSelector=metadata.name%3Dx", ""),
     ],
 )
-def test_what_is_selected(plane: Plane, url: str, found: str | list[str]) -> None:
+def test_lists_select(plane: Plane, url: str, found: str | list[str]) -> None:
     answer = plane.ask(f"GET {url}")
     assert (answer.status, names(answer)) == (200, list(found))
     assert answer.json["metadata"] == {"resourceVersion": str(plane.store.revision)}
@@ -85,7 +85,7 @@ def test_pages_are_one_list(plane: Plane, size: int) -> None:
     assert seen == list("abcd")
 
 
-def test_a_selection_has_no_remaining_item_count(plane: Plane) -> None:
+def test_selection_has_no_remaining_item_count(plane: Plane) -> None:
     answer = plane.ask(f"GET {MAPS}?limit=1&labelSelector=odd")
     assert names(answer) == ["a"]
     assert set(answer.json["metadata"]) == {"resourceVersion", "continue"}
@@ -93,7 +93,7 @@ def test_a_selection_has_no_remaining_item_count(plane: Plane) -> None:
     assert names(plane.ask(f"GET {MAPS}?limit=1&labelSelector=odd&continue={token}")) == ["c"]
 
 
-def test_a_list_of_one_name_goes_on_from_a_token_and_shows_the_past() -> None:
+def test_list_of_one_name_goes_on_from_a_token_and_shows_the_past() -> None:
     """The look-up of one name is for the present alone."""
     with running() as plane:
         before = int(plane.ask(f"POST {MAPS}", config_map("a")).json["metadata"]["resourceVersion"])
@@ -108,7 +108,7 @@ def test_a_list_of_one_name_goes_on_from_a_token_and_shows_the_past() -> None:
             assert names(plane.ask(f"GET {MAPS}?{one}&continue={token}")) == found
 
 
-def test_a_list_shows_the_past_exactly_or_something_newer() -> None:
+def test_list_shows_the_past_exactly_or_something_newer() -> None:
     with running() as plane:
         revisions = [
             int(plane.ask(f"POST {MAPS}", config_map(name)).json["metadata"]["resourceVersion"]) for name in "abc"
@@ -125,7 +125,7 @@ def test_a_list_shows_the_past_exactly_or_something_newer() -> None:
         assert names(newer) == ["a", "b", "c"]
 
 
-def test_what_is_forgotten_is_expired_and_a_list_may_go_on_without_it() -> None:
+def test_forgotten_revision_is_expired_and_a_list_may_go_on_without_it() -> None:
     """410 with the token that goes on inconsistently."""
     with running() as plane:
         for name in "abc":
@@ -146,7 +146,7 @@ def test_what_is_forgotten_is_expired_and_a_list_may_go_on_without_it() -> None:
         assert (names(answer), answer.json["metadata"]["resourceVersion"]) == (list("bcd"), str(plane.store.revision))
 
 
-def test_a_token_from_the_future_is_refused(plane: Plane) -> None:
+def test_token_from_the_future_is_refused(plane: Plane) -> None:
     now = plane.store.revision
     assert plane.ask(f"GET {MAPS}?continue={ContinueToken(now, ('default', 'c')).encode()}").status == 200
     answer = plane.ask(f"GET {MAPS}?continue={ContinueToken(now + 1, ('default', 'c')).encode()}")
@@ -160,7 +160,7 @@ def test_a_token_from_the_future_is_refused(plane: Plane) -> None:
 
 
 @pytest.mark.parametrize("url", [MAPS, f"{MAPS}/a"])
-def test_a_revision_that_is_not_reached_is_waited_for_a_while(url: str) -> None:
+def test_revision_that_is_not_reached_is_waited_for_a_while(url: str) -> None:
     """504 after the time there is, as kube-apiserver; what comes meanwhile is waited for."""
     with running(AppOptions(future_wait=3.0)) as plane:
         plane.ask(f"POST {MAPS}", config_map("a"))
@@ -218,7 +218,7 @@ SPEC: Json = {
         ("spec.name", False),
     ],
 )
-def test_what_custom_resources_may_be_selected_by(path: str, valid: bool) -> None:
+def test_custom_resources_may_be_selected_by(path: str, valid: bool) -> None:
     """Texts, booleans and whole numbers that the schema has at the path (KEP-4358); then a list asks for them."""
     with running() as plane:
         version = {"name": "v1", "served": True, "storage": True, "selectableFields": [{"jsonPath": path}],
@@ -236,7 +236,7 @@ def test_what_custom_resources_may_be_selected_by(path: str, valid: bool) -> Non
 
 
 @pytest.mark.parametrize(("version", "status"), [("", 200), ("0", 200), ("1", 200), ("x", 500), ("-1", 500)])
-def test_the_revision_of_a_get(plane: Plane, version: str, status: int) -> None:
+def test_revision_of_a_get(plane: Plane, version: str, status: int) -> None:
     """What is no number is a 500 of a get, as upstream (recorded 226), and a 400 of a list."""
     answer = plane.ask(f"GET {MAPS}/a?resourceVersion={version}")
     assert answer.status == status

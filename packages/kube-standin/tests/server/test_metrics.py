@@ -88,7 +88,7 @@ LABELS: dict[str, tuple[str, str, str, tuple[str, str, str, str, str, str]]] = {
 
 
 @pytest.mark.parametrize("case", LABELS)
-def test_what_a_request_is_counted_as(case: str) -> None:
+def test_request_is_counted_as(case: str) -> None:
     method, url, content_type, (verb, group, version, resource, subresource, scope) = LABELS[case]
     path, _, query = url.partition("?")
     target = read_target(method, path, query.encode())
@@ -106,7 +106,7 @@ def test_dry_runs_are_counted_apart(query: bytes, dry_run: str) -> None:
     assert labels_of(target, None, "", query, ()).dry_run == dry_run
 
 
-def test_what_clients_make_up_makes_no_series(plane: Live) -> None:
+def test_metrics_have_no_series_for_what_clients_make_up(plane: Live) -> None:
     plane.request("GET", "/made/up/0")
     plane.request("GET", "/apis/made.up/v1/things0")
     plane.request("GET", PODS, token="wrong")

@@ -56,7 +56,7 @@ def test_best_quality_first_then_as_written(header: str, read: object) -> None:
         (f"{PROTOBUF};as=Table;v=v1;{META},application/json;as=Table;v=v1;{META}", AnswerForm("table")),
     ],
 )  # fmt: skip
-def test_what_is_answered(accept: str, answer: AnswerForm) -> None:
+def test_accept_header_chooses_the_form(accept: str, answer: AnswerForm) -> None:
     assert negotiate(accept) == answer
 
 
@@ -70,7 +70,7 @@ def test_what_is_answered(accept: str, answer: AnswerForm) -> None:
         (f"text/html,application/json;as=Table;v=v9;{META}", ONLY, None),
     ],
 )
-def test_what_is_refused(accept: str, message: str, details: object) -> None:
+def test_accept_header_that_is_refused(accept: str, message: str, details: object) -> None:
     """A known type in an unknown form is refused in other words than an unknown type."""
     with pytest.raises(StatusError) as refused:
         negotiate(accept)
@@ -78,7 +78,7 @@ def test_what_is_refused(accept: str, message: str, details: object) -> None:
     assert (error.code, error.reason, error.message, error.details) == (406, "NotAcceptable", message, details)
 
 
-def test_the_content_type_of_an_answer() -> None:
+def test_content_type_of_an_answer() -> None:
     assert [AnswerForm(yaml=yaml).content_type for yaml in (False, True)] == ["application/json", "application/yaml"]
 
 
@@ -104,6 +104,6 @@ FORM = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
         (f"application/yaml,{FORM.format('v2')}", "v2"),
     ],
 )
-def test_the_aggregated_form_of_discovery(accept: str, version: str | None) -> None:
+def test_aggregated_form_of_discovery(accept: str, version: str | None) -> None:
     """In the version that is preferred, unless the plain form is preferred to it."""
     assert wants_aggregated(accept) == version

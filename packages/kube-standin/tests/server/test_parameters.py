@@ -95,7 +95,7 @@ OF_A = {**PODS, "namespace": "a"}
         ("DELETE /api/v1/namespaces/a/pods?watch=true", "deletecollection", OF_A),
     ],
 )  # fmt: skip
-def test_what_a_request_line_is_about(line: str, verb: str, parts: dict[str, Any]) -> None:
+def test_request_line_is_about(line: str, verb: str, parts: dict[str, Any]) -> None:
     """kube-apiserver's RequestInfo."""
     method, url = line.split(" ")
     path, _, query = url.partition("?")
@@ -128,7 +128,7 @@ def test_parameters_of_a_request_line(query: bytes, read: dict[str, str]) -> Non
         ("GET /api/v1/pods?watch=1", Attributes("watch", "", "pods")),
     ],
 )
-def test_the_question_to_the_authorizer(line: str, asked: Attributes) -> None:
+def test_question_to_the_authorizer(line: str, asked: Attributes) -> None:
     method, url = line.split(" ")
     path, _, query = url.partition("?")
     assert read_target(method, path, query.encode()).attributes == asked
@@ -159,7 +159,10 @@ def test_parameters_of_a_write(verb: str, query: dict[str, str], read: dict[str,
     """What is not said: checked with a warning, done, owned by who the User-Agent says."""
     method = "patch" if verb == "apply" else verb
     found = write_options(method, query, JANE, "kubectl/v1.36", apply=verb == "apply")
-    wanted = {"manager": "kubectl", "dry_run": False, "validation": "Warn", "force": False, **read}
+    sent: dict[str, Any] = {name: value for name, value in query.items() if name != "force" and value}
+    if "dryRun" in sent:
+        sent["dryRun"] = [sent["dryRun"]]
+    wanted = {"manager": "kubectl", "dry_run": False, "validation": "Warn", "force": False, "sent": sent, **read}
     assert found == WriteOptions(user=JANE, **wanted)
 
 
@@ -200,7 +203,7 @@ def test_parameters_of_a_write_that_are_refused(verb: str, query: dict[str, str]
         ({}, "x" * 129 + "/1", "x" * 128),
     ],
 )
-def test_who_owns_what_is_written(query: dict[str, str], agent: str, manager: str) -> None:
+def test_owner_of_written_fields(query: dict[str, str], agent: str, manager: str) -> None:
     """The parameter, else the User-Agent up to its first slash, of which 128 characters count."""
     assert manager_of(query, agent) == manager
 
@@ -274,7 +277,7 @@ def test_revisions(text: str, number: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["9" * 20, str(2**64), "9" * 5000, "-1", "+1", "٣", "²", " 1", "1 ", "x" * 5000])
-def test_what_is_no_revision(text: str) -> None:
+def test_text_that_is_no_revision(text: str) -> None:
     problem = "value out of range" if text.startswith(("9", "184")) else "invalid syntax"
     with pytest.raises(ValueError, match=rf"strconv\.ParseUint: parsing .{{1,100}}: {problem}$"):
         parse_revision(text)
@@ -324,7 +327,7 @@ def test_continue_tokens_that_are_refused(text: str, problem: str) -> None:
 
 
 @pytest.mark.parametrize(("length", "refused"), [(4096, False), (4097, True)])
-def test_a_continue_token_has_a_length(length: int, refused: bool) -> None:
+def test_continue_token_has_a_length(length: int, refused: bool) -> None:
     """interfaces.md 5.3: whatever a stranger chooses has a bound."""
     with pytest.raises(StatusError) as caught:
         ContinueToken.decode("e" + "3" * (length - 1))

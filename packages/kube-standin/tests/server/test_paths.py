@@ -37,7 +37,7 @@ def plane() -> Iterator[Plane]:
         ("GET /api/v1/namespaces/default/namespaces/kube-system", 404, NO_RESOURCE),
         ("DELETE /api/v1/namespaces/default/namespaces/kube-system", 404, NO_RESOURCE),
         ("GET /api/v1/namespaces/default/status", 200, None),
-        (f"GET {PODS}/there/log", 404, NO_RESOURCE),
+        (f"GET {PODS}/there/log", 204, None),
         (f"GET {PODS}/there/scale", 404, NO_RESOURCE),
         (f"HEAD {PODS}/there", 405, None),
         (f"OPTIONS {PODS}/there", 405, NO_METHOD),
@@ -59,14 +59,14 @@ def plane() -> Iterator[Plane]:
         ("GET /apis/apps/v1/namespaces/default/deployments/absent", 404, 'deployments.apps "absent" not found'),
     ],
 )
-def test_what_is_where(plane: Plane, line: str, status: int, message: str | None) -> None:
+def test_paths_lead_to(plane: Plane, line: str, status: int, message: str | None) -> None:
     answer = plane.ask(line, raw=b"")
     assert answer.status == status
     if message is not None:
         assert answer.refusal[2] == message
 
 
-def test_a_group_that_is_not_served_is_plainly_not_found(plane: Plane) -> None:
+def test_group_that_is_not_served_is_plainly_not_found(plane: Plane) -> None:
     answer = plane.ask("GET /apis/made.up/v1/things")
     assert (answer.status, answer.body) == (404, b"404 page not found\n")
     assert answer.header("content-type") == "text/plain; charset=utf-8"
@@ -93,7 +93,7 @@ def test_health(plane: Plane, name: str) -> None:
     assert plane.ask(f"POST /{name}").refusal[:2] == (405, "MethodNotAllowed")
 
 
-def test_a_server_that_stops_is_not_ready() -> None:
+def test_server_that_stops_is_not_ready() -> None:
     """But it lives, and is healthy: who asks that would start another one."""
     with running() as plane:
         plane.app.stopping = True
@@ -126,7 +126,7 @@ def test_paths_of_discovery(plane: Plane) -> None:
         assert (answer.status, answer.body) == (404, b"404 page not found\n"), path
 
 
-def test_the_root_names_what_there_is(plane: Plane) -> None:
+def test_root_names_what_there_is(plane: Plane) -> None:
     for path in ("/", "//", ""):
         answer = plane.ask(f"GET {path}")
         paths = answer.json["paths"]
@@ -142,7 +142,7 @@ def test_the_root_names_what_there_is(plane: Plane) -> None:
 
 
 @pytest.mark.parametrize("version", ["v2", "v2beta1"])
-def test_the_aggregated_form_is_for_who_asks(plane: Plane, version: str) -> None:
+def test_aggregated_form_is_for_who_asks(plane: Plane, version: str) -> None:
     form = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
     for path, core in (("/api", True), ("/apis", False), ("/api/", True)):
         answer = plane.ask(f"GET {path}", accept=form)
@@ -192,7 +192,7 @@ def test_documents_follow_what_is_served() -> None:
         assert len(plane.app._documents) == 5, "those of the table before are gone"
 
 
-def test_a_document_is_made_once_for_what_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_document_is_made_once_for_what_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     index = openapi.v3_index
 

@@ -58,7 +58,7 @@ def sent(reply: Reply, **how: bool) -> Answer:
         ([b"x" * 128 * KB] * 3, [256 * KB, 128 * KB, 0]),
     ],
 )
-def test_a_large_answer_goes_out_in_pieces(body: bytes | list[bytes], sizes: list[int]) -> None:
+def test_large_answer_goes_out_in_pieces(body: bytes | list[bytes], sizes: list[int]) -> None:
     """Its length is said before."""
     answer = sent(Reply(201, body, "text/x"))
     assert [len(piece) for piece in answer.pieces] == sizes
@@ -108,7 +108,7 @@ def test_headers_and_warnings_of_an_answer() -> None:
     ("message", "text"),
     [("plain", '299 - "plain"'), ('a "b" \\c', '299 - "a \\"b\\" \\\\c"'), ("a\r\nb\0", '299 - "a  b "')],
 )
-def test_a_warning_is_one_line(message: str, text: str) -> None:
+def test_warning_is_one_line(message: str, text: str) -> None:
     assert warning_text(message) == text
 
 
@@ -137,7 +137,7 @@ def test_warnings_have_a_number_and_a_length(given: list[int], kept: list[int]) 
 # -- refusals --------------------------------------------------------------------------------------------------
 
 
-def test_a_refusal_has_a_retry_delay() -> None:
+def test_refusal_has_a_retry_delay() -> None:
     error = StatusError(504, "Timeout", "late", {"retryAfterSeconds": 1}, headers={"X-A": "b"}, warnings=("w",))
     reply = error_reply(error)
     assert (reply.status, reply.content_type, reply.warnings) == (504, "application/json", ("w",))
@@ -192,7 +192,7 @@ def whole(reply: Reply) -> bytes:
     return reply.body if isinstance(reply.body, bytes) else b"".join(reply.body)
 
 
-def test_one_object_in_each_form(renderer: Renderer) -> None:
+def test_object_in_each_form(renderer: Renderer) -> None:
     reply = renderer.stored(MAP, STATE, PLAIN, {})
     assert (reply.status, reply.content_type) == (200, "application/json")
     assert whole(reply) == b'{"kind":"ConfigMap","apiVersion":"v1",' + RAW[1:]
@@ -222,13 +222,13 @@ def test_one_object_in_each_form(renderer: Renderer) -> None:
     ("include", "attached"),
     [("", "PartialObjectMetadata"), ("Metadata", "PartialObjectMetadata"), ("Object", "ConfigMap"), ("None", None)],
 )
-def test_what_a_table_has_beside_its_cells(renderer: Renderer, include: str, attached: str | None) -> None:
+def test_table_has_beside_its_cells(renderer: Renderer, include: str, attached: str | None) -> None:
     table = renderer.table(MAP, [WHOLE], {}, {"includeObject": include})
     [row] = table["rows"]
     assert (row["object"] and row["object"]["kind"]) == attached
 
 
-def test_what_is_to_be_beside_the_cells_is_one_of_three(renderer: Renderer) -> None:
+def test_include_object_is_one_of_three(renderer: Renderer) -> None:
     with pytest.raises(StatusError) as refused:
         renderer.table(MAP, [], {}, {"includeObject": "x"})
     assert (refused.value.code, refused.value.message) == (
@@ -280,7 +280,7 @@ FORMS = [
 
 @pytest.mark.parametrize("query", [{}, {"pretty": "1"}], ids=["plain", "pretty"])
 @pytest.mark.parametrize("answer", FORMS, ids=["YAML", "Table", "partial", "Table in YAML"])
-def test_a_large_list_is_encoded_in_slices(
+def test_large_list_is_encoded_in_slices(
     renderer: Renderer, answer: negotiation.AnswerForm, query: dict[str, str]
 ) -> None:
     """interfaces.md 5.7: each slice is small, and what it says together is the list."""
@@ -310,7 +310,7 @@ def test_indented_lists_are_what_the_encoder_makes_of_the_whole(renderer: Render
     assert packed.decode() == yaml.dump(data, Dumper=yaml.CSafeDumper, sort_keys=True, allow_unicode=True)
 
 
-def test_a_large_object_is_encoded_while_it_is_sent(renderer: Renderer) -> None:
+def test_large_object_is_encoded_while_it_is_sent(renderer: Renderer) -> None:
     large = {**WHOLE, "data": {"k": "v" * 20_000}}
     for answer, query in ((YAML, {}), (PLAIN, {"pretty": "1"})):
         reply = renderer.document(large, answer, query, 201)
@@ -348,7 +348,7 @@ def test_forms_that_do_not_fit(renderer: Renderer, many: bool, name: str, kind: 
     assert (refused.value.code, refused.value.reason, refused.value.message) == (406, "NotAcceptable", message)
 
 
-def test_an_object_that_is_stored_in_another_version_is_converted(renderer: Renderer) -> None:
+def test_object_that_is_stored_in_another_version_is_converted(renderer: Renderer) -> None:
     """api.md 2: an item of a list has neither kind nor apiVersion, in whichever version it is read."""
     spec = b'{"schedulingPolicy":{"basic":{}},"disruptionMode":{"all":{}}}'
     raw = b'{"metadata":{"name":"g","namespace":"n"},"spec":%s}' % spec

@@ -68,7 +68,7 @@ def selected(selector: str, labels: dict[str, str]) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_cut_watcher_misses_nothing_and_sees_nothing_twice(seed: int) -> None:
+def test_cut_watcher_misses_nothing_and_sees_nothing_twice(seed: int) -> None:
     async def run() -> None:
         chance = random.Random(seed)
         async with client() as c, asyncio.timeout(DEADLINE):

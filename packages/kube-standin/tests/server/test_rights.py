@@ -13,7 +13,7 @@ import pytest
 
 from kube_standin.admission_chain import User
 from kube_standin.authorization import Attributes
-from kube_standin.writing import WriteOptions
+from kube_standin.write_options import WriteOptions
 from tests.server.inprocess import Plane, running
 
 Json = dict[str, Any]
@@ -60,14 +60,14 @@ def may(plane: Plane, line: str, user: str = "jane", **more: str) -> bool:
          ["GET /metrics", "GET /openapi/v2"], [f"GET {PODS}/p"]),
     ],
 )  # fmt: skip
-def test_what_a_rule_allows(plane: Plane, rule: Json, allowed: list[str], refused: list[str]) -> None:
+def test_rule_allows(plane: Plane, rule: Json, allowed: list[str], refused: list[str]) -> None:
     grant(plane, rule)
     assert [may(plane, line) for line in allowed] == [True] * len(allowed)
     assert [may(plane, line) for line in refused] == [False] * len(refused)
     assert not may(plane, allowed[0], "joe") or "/openapi" in allowed[0]
 
 
-def test_a_role_counts_in_its_namespace(plane: Plane) -> None:
+def test_role_counts_in_its_namespace(plane: Plane) -> None:
     grant(plane, {"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}, namespace="default")
     assert may(plane, f"GET {PODS}")
     assert not may(plane, "GET /api/v1/pods")
@@ -91,11 +91,11 @@ def test_a_role_counts_in_its_namespace(plane: Plane) -> None:
         ("POST /version", 'forbidden: User "jane" cannot post path "/version"'),
     ],
 )  # fmt: skip
-def test_a_refusal_names_user_verb_and_resource(plane: Plane, line: str, message: str) -> None:
+def test_refusal_names_user_verb_and_resource(plane: Plane, line: str, message: str) -> None:
     assert plane.ask(line, impersonate_user="jane").refusal == (403, "Forbidden", message)
 
 
-def test_the_rules_one_has(plane: Plane) -> None:
+def test_rules_one_has(plane: Plane) -> None:
     line = "POST /apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
     rule = {"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}
     grant(plane, rule, namespace="default")
@@ -128,7 +128,7 @@ def test_rights_of_other_users_are_reviewed_by_name(plane: Plane) -> None:
 
 
 @pytest.mark.parametrize(("key", "allowed"), [("team", True), ("other", False)])
-def test_whose_extra_one_may_act_with(plane: Plane, key: str, allowed: bool) -> None:
+def test_extra_that_impersonation_may_use(plane: Plane, key: str, allowed: bool) -> None:
     """Each part of an impersonation is a right of its own, that of an extra by its key."""
     group = "authentication.k8s.io"
     grant(plane, {"verbs": ["impersonate"], "apiGroups": [group], "resources": ["userextras/team"]})

@@ -126,7 +126,7 @@ def present(plane: Plane, kind: ServedKind) -> Json:
     return found
 
 
-def test_there_is_a_manifest_of_every_kind() -> None:
+def test_manifests_exist_for_every_kind() -> None:
     """None is left out of the table."""
     written = {f"{kind.api_version}/{kind.kind}" for kind in STORED}
     assert written - {"apiextensions.k8s.io/v1/CustomResourceDefinition"} == set(FIELDS)
@@ -173,7 +173,7 @@ def test_each_subresource_is_a_right_of_its_own(plane: Plane, place: tuple[str, 
                 refused(asked(plane, way, other), verb)
 
 
-def test_a_right_to_create_by_name_counts_for_writes_that_name_the_object(plane: Plane) -> None:
+def test_right_to_create_by_name_counts_for_writes_that_name_the_object(plane: Plane) -> None:
     """api.md 7.2: a PUT and an apply name what they create, a POST does not."""
     rules = [
         {"verbs": ["create"], "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["mine"]},

@@ -123,7 +123,7 @@ def test_headers_and_bodies_have_a_deadline(steps: tuple[bytes | float, ...], cu
     assert found == (None if cut is None else pytest.approx(cut))
 
 
-def test_who_has_left_is_not_cut() -> None:
+def test_client_that_has_left_is_not_cut() -> None:
     assert cut_at(b"GE", leaves=True) is None
     assert cut_at(HEAD, leaves=True) is None
 
@@ -143,7 +143,7 @@ def unread(*steps: Callable[[Client], None] | float) -> float | None:
     return virtually(run)
 
 
-def test_who_does_not_read_has_a_deadline_from_when_he_stopped() -> None:
+def test_client_that_does_not_read_has_a_deadline() -> None:
     """Not from the last time that the transport said so; and none once he reads again, or has left."""
 
     def pause(client: Client) -> None:
@@ -200,7 +200,7 @@ def headed(size: int, ends: bool = True) -> bytes:
         ((b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n", b"b" * 5000), False),  # bodies are no headers
     ],
 )
-def test_a_header_has_a_size(pieces: tuple[bytes, ...], too_large: bool) -> None:
+def test_header_has_a_size(pieces: tuple[bytes, ...], too_large: bool) -> None:
     assert refused(*pieces) is too_large
 
 

@@ -81,7 +81,7 @@ def test_pods_that_cannot_be_bound(plane: Plane) -> None:
     assert refused.refusal[2].endswith("pod q is being deleted, cannot be assigned to a host")
 
 
-def test_a_binding_sets_the_node_and_what_it_brings(plane: Plane) -> None:
+def test_binding_sets_the_node_and_what_it_brings(plane: Plane) -> None:
     """Labels and annotations are merged; the nomination goes; the condition tells since when."""
     body = pod("p")
     body["metadata"] |= {"labels": {"a": "1", "b": "2"}, "annotations": {"c": "3"}}
@@ -136,7 +136,7 @@ def evict(plane: Plane, name: str = "p", query: str = "", **options: Any) -> Ans
     return plane.ask(f"POST {PODS}/{name}/eviction{query}", {"metadata": {"name": name}, **options})
 
 
-def test_an_eviction_takes_a_disruption_from_the_budget_and_marks_the_pod(plane: Plane) -> None:
+def test_eviction_takes_a_disruption_from_the_budget_and_marks_the_pod(plane: Plane) -> None:
     for name in ("p", "q"):
         running_pod(plane, name)
     budget(plane, allowed=2)
@@ -170,9 +170,7 @@ def test_an_eviction_takes_a_disruption_from_the_budget_and_marks_the_pod(plane:
         ({"allowed": 1, "disruptedPods": {f"x{n}": "2026-01-01T00:00:00Z" for n in range(2000)}}, 201, None, None),
     ],
 )  # fmt: skip
-def test_what_a_budget_does_not_allow(
-    plane: Plane, given: Json, code: int, cause: str | None, retry: str | None
-) -> None:
+def test_budget_does_not_allow(plane: Plane, given: Json, code: int, cause: str | None, retry: str | None) -> None:
     running_pod(plane)
     budget(plane, **given)
     answer = evict(plane)
@@ -196,7 +194,7 @@ def test_what_a_budget_does_not_allow(
         ("AlwaysAllow", 0, 1, True),
     ],
 )
-def test_a_pod_that_is_not_ready_may_go_by_its_policy(
+def test_pod_that_is_not_ready_may_go_by_its_policy(
     plane: Plane, policy: str, healthy: int, desired: int, goes: bool
 ) -> None:
     running_pod(plane, ready=False)
@@ -217,7 +215,7 @@ def test_a_pod_that_is_not_ready_may_go_by_its_policy(
         ({"observedGeneration": 1, "disruptionsAllowed": 1}, 201, None),
     ],
 )  # fmt: skip
-def test_what_a_written_status_leaves_out_is_zero(
+def test_status_fields_left_out_are_zero(
     plane: Plane, written: Json | None, code: int, cause: str | None, ready: bool
 ) -> None:
     """A budget has numbers that no client has to write; evictions are answered all the same (api.md 5.2)."""
@@ -233,7 +231,7 @@ def test_what_a_written_status_leaves_out_is_zero(
     assert [one["message"] for one in answer.json.get("details", {}).get("causes", ())] == ([cause] if cause else [])
 
 
-def test_a_budget_without_a_selector_is_for_no_pod(plane: Plane) -> None:
+def test_budget_without_a_selector_is_for_no_pod(plane: Plane) -> None:
     """Nor does it hide one that is."""
     running_pod(plane)
     plane.create(BUDGETS, {"metadata": {"name": "a"}, "spec": {"minAvailable": 1}})
@@ -244,7 +242,7 @@ def test_a_budget_without_a_selector_is_for_no_pod(plane: Plane) -> None:
 
 
 @pytest.mark.parametrize(("phase", "code"), [("Pending", 201), ("Succeeded", 201), ("Failed", 201), ("Running", 429)])
-def test_a_pod_that_does_not_run_bypasses_budgets(plane: Plane, phase: str, code: int) -> None:
+def test_pod_that_does_not_run_bypasses_budgets(plane: Plane, phase: str, code: int) -> None:
     running_pod(plane, phase=phase)
     budget(plane, allowed=0)
     assert evict(plane).status == code
@@ -310,7 +308,7 @@ def test_tokens_that_are_not_given(plane: Plane, spec: Json, code: int, message:
     assert plane.ask(f"POST {ACCOUNTS}/robot/token", {"spec": {"audiences": ["a"] * 64}}).status == 201
 
 
-def test_a_token_ends_with_what_it_is_bound_to(plane: Plane) -> None:
+def test_token_ends_with_what_it_is_bound_to(plane: Plane) -> None:
     plane.create(ACCOUNTS, {"metadata": {"name": "robot"}})
     uid = plane.create("/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}})["metadata"]["uid"]
     reference = {"kind": "Secret", "apiVersion": "v1", "name": "s"}
@@ -333,7 +331,7 @@ def test_a_token_ends_with_what_it_is_bound_to(plane: Plane) -> None:
     assert plane.ask("GET /version", token=token).status == 401
 
 
-def test_an_unobserved_budget_is_still_being_processed(plane: Plane) -> None:
+def test_unobserved_budget_is_still_being_processed(plane: Plane) -> None:
     running_pod(plane)
     plane.create(BUDGETS, {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {}}})
     answer = evict(plane)

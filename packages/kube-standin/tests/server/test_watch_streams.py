@@ -102,7 +102,7 @@ def test_how_a_watch_begins(plane: Plane, query: str, begins: list[tuple[str, st
     assert seen[len(begins) :] == [("ADDED" if "labelSelector" in query else "MODIFIED", "b")]
 
 
-def test_the_end_of_the_beginning_is_marked_with_its_revision(plane: Plane) -> None:
+def test_end_of_the_beginning_is_marked_with_its_revision(plane: Plane) -> None:
     make(plane, "a")
     *_, mark = plane.watched(f"GET {MAPS}?watch=1&timeoutSeconds=1&{INITIAL}&{MARKS}")
     assert mark == {
@@ -128,7 +128,7 @@ def test_the_end_of_the_beginning_is_marked_with_its_revision(plane: Plane) -> N
         (181, "", 0),
     ],
 )
-def test_a_mark_each_minute_for_who_asks(plane: Plane, seconds: int, query: str, marks: int) -> None:
+def test_mark_each_minute_for_who_asks(plane: Plane, seconds: int, query: str, marks: int) -> None:
     make(plane, "a")
     events = plane.watched(f"GET {MAPS}?watch=1&resourceVersion=1&timeoutSeconds={seconds}&{query}")
     assert told(events) == [("ADDED", "a"), *[BOOKMARK] * marks]
@@ -147,7 +147,7 @@ def test_when_a_watch_ends(plane: Plane, query: str, least: float, most: float) 
     assert query or len({round(one) for one in lasted}) > 1, "not all of them at the same moment"
 
 
-def test_a_watch_ends_on_time_while_events_come(plane: Plane) -> None:
+def test_watch_ends_on_time_while_events_come(plane: Plane) -> None:
     async def run() -> int:
         async with plane.watching(f"GET {MAPS}?watch=1&timeoutSeconds=5") as watch:
             await watch.start()
@@ -193,7 +193,7 @@ def test_events_in_each_form(plane: Plane) -> None:
         }
 
 
-def test_the_first_table_has_the_columns(plane: Plane) -> None:
+def test_first_table_has_the_columns(plane: Plane) -> None:
     """And no other (recorded 603); each row's revision is that of its event."""
     revisions = make(plane, "a", "b")
 
@@ -245,7 +245,7 @@ def test_watchers_of_other_forms_and_versions_do_not_share_lines(plane: Plane) -
     assert plane.run(run()) == [version for _, _, version in queries]
 
 
-def test_the_old_path_watches_one_object(plane: Plane) -> None:
+def test_old_path_watches_one_object(plane: Plane) -> None:
     make(plane, "a", "b")
     line = "GET /api/v1/watch/namespaces/default/configmaps{}?timeoutSeconds=1"
     assert told(plane.watched(line.format("/a"))) == [("ADDED", "a")]
@@ -255,14 +255,14 @@ def test_the_old_path_watches_one_object(plane: Plane) -> None:
     assert told(plane.watched("GET /api/v1/watch/namespaces/default?timeoutSeconds=1")) == [("ADDED", "default")]
 
 
-def test_a_watch_of_everything_is_of_the_namespace_a_selector_names(plane: Plane) -> None:
+def test_watch_of_everything_is_of_the_namespace_a_selector_names(plane: Plane) -> None:
     make(plane, "a")
     line = "GET /api/v1/configmaps?watch=1&timeoutSeconds=1&fieldSelector=metadata.namespace%3D{}"
     assert told(plane.watched(line.format("default"))) == [("ADDED", "a")]
     assert plane.watched(line.format("kube-system")) == []
 
 
-def test_what_is_forgotten_ends_a_watch_with_the_reason(plane: Plane) -> None:
+def test_forgotten_revision_ends_a_watch_with_the_reason(plane: Plane) -> None:
     make(plane, "a")
     now = plane.store.revision
     plane.store.compact(now)
@@ -272,7 +272,7 @@ def test_what_is_forgotten_ends_a_watch_with_the_reason(plane: Plane) -> None:
     assert plane.watched(f"GET {MAPS}?watch=1&resourceVersion={now}&timeoutSeconds=1") == []
 
 
-def test_a_slow_watch_ends_with_an_error() -> None:
+def test_slow_watch_ends_with_an_error() -> None:
     with running(store=Store(limits=StoreLimits(watch_events=2))) as plane:
         kind = plane.registry.kind("v1", "ConfigMap")
 
@@ -292,7 +292,7 @@ def test_a_slow_watch_ends_with_an_error() -> None:
         assert not plane.store._subscriptions["configmaps"]
 
 
-def test_who_does_not_read_has_some_seconds_to_begin() -> None:
+def test_client_that_does_not_read_has_some_seconds_to_begin() -> None:
     """Then he is cut off; he holds up nobody."""
     times = WatchTimes(farewell=10.0)
     with running(AppOptions(times=times), Store(limits=StoreLimits(watch_events=2))) as plane:
@@ -331,7 +331,7 @@ def test_who_does_not_read_has_some_seconds_to_begin() -> None:
         assert not plane.store._subscriptions["configmaps"]
 
 
-def test_a_client_that_leaves_ends_his_watch(plane: Plane) -> None:
+def test_client_that_leaves_ends_his_watch(plane: Plane) -> None:
     async def run() -> None:
         async with plane.watching(f"GET {MAPS}?watch=1") as watch:
             await watch.start()
@@ -375,7 +375,7 @@ def test_many_events_go_out_in_pieces_of_some_size(plane: Plane) -> None:
     assert plane.run(run()) == [3, 3, 2]
 
 
-def test_an_unexpected_fault_breaks_a_watch_off(
+def test_unexpected_fault_breaks_a_watch_off(
     plane: Plane, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The answer has begun: it ends without its last piece, and the log has why."""
@@ -394,7 +394,7 @@ def test_an_unexpected_fault_breaks_a_watch_off(
     assert [record.getMessage() for record in caplog.records if record.exc_info] == [f"watch {MAPS} failed"]
 
 
-def test_a_watch_is_refused_before_it_begins(plane: Plane) -> None:
+def test_watch_is_refused_before_it_begins(plane: Plane) -> None:
     assert plane.ask(f"GET {MAPS}?watch=1&labelSelector=a%3D%3D%3Db").status == 400
     for bad in ("x", "-1", "1.5", "0x1", "9" * 20, str(2**64), "9" * 400, "%D9%A3"):
         code, reason, message = plane.ask(f"GET {MAPS}?watch=1&resourceVersion={bad}").refusal
@@ -406,12 +406,12 @@ def test_a_watch_is_refused_before_it_begins(plane: Plane) -> None:
     assert plane.ask("GET /api/v1/namespaces/default/bindings?watch=1").status == 405
 
 
-def test_a_watch_from_a_revision_to_come_waits_for_it(plane: Plane) -> None:
+def test_watch_from_a_revision_to_come_waits_for_it(plane: Plane) -> None:
     """The largest revision there may be is one (recorded 598)."""
     assert plane.watched(f"GET {MAPS}?watch=1&resourceVersion={2**64 - 1}&timeoutSeconds=1") == []
 
 
-def test_a_large_past_goes_out_in_pieces_as_it_is_read(plane: Plane) -> None:
+def test_large_past_goes_out_in_pieces_as_it_is_read(plane: Plane) -> None:
     """interfaces.md 5.7: what the client has not read yet is no more than a piece of it."""
     for number in range(40):
         assert plane.ask(f"POST {MAPS}", config_map(f"m{number}", pad="x" * 20_000)).status == 201
@@ -443,7 +443,7 @@ def test_a_large_past_goes_out_in_pieces_as_it_is_read(plane: Plane) -> None:
 
 
 @pytest.mark.parametrize("accept", ["", TABLE, PARTIAL])
-def test_a_large_beginning_and_a_large_past_say_the_same_in_each_form(plane: Plane, accept: str) -> None:
+def test_large_beginning_and_a_large_past_say_the_same_in_each_form(plane: Plane, accept: str) -> None:
     for number in range(100):
         assert plane.ask(f"POST {MAPS}", config_map(f"m{number:03d}", pad="x" * 500)).status == 201
     present = plane.watched(f"GET {MAPS}?watch=1&timeoutSeconds=1", accept=accept)
@@ -452,7 +452,7 @@ def test_a_large_beginning_and_a_large_past_say_the_same_in_each_form(plane: Pla
     assert past == present
 
 
-def test_what_went_out_is_counted(plane: Plane) -> None:
+def test_bytes_sent_are_counted(plane: Plane) -> None:
     """Events with those of the beginning, without bookmarks; the watch itself once it has ended."""
     make(plane, "a", "b")
     before = plane.ask("GET /metrics").body.decode()

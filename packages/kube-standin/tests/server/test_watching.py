@@ -76,7 +76,7 @@ def test_bookmarks_come_on_time_and_only_if_requested() -> None:
     asyncio.run(run())
 
 
-def test_an_expired_watch_is_an_error_event_and_the_end() -> None:
+def test_expired_watch_is_an_error_event_and_the_end() -> None:
     """Recorded answer 618."""
 
     async def run() -> None:
@@ -129,7 +129,7 @@ def test_every_watcher_sees_every_change_once_in_order() -> None:
     asyncio.run(run())
 
 
-def test_a_slow_watcher_is_dropped_and_others_do_not_notice() -> None:
+def test_slow_watcher_is_dropped_and_others_do_not_notice() -> None:
     """A watcher that stops reading is told 410 (or cut off) and costs no more than its own bounded buffer."""
 
     async def run() -> None:
@@ -164,7 +164,7 @@ def test_a_slow_watcher_is_dropped_and_others_do_not_notice() -> None:
     asyncio.run(run())
 
 
-def test_the_server_stops_with_watches_open() -> None:
+def test_server_stops_with_watches_open() -> None:
     async def run() -> int:
         async with contextlib.AsyncExitStack() as stack:
             async with serving(ServeOptions(tls=False)) as server:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kube_standin.storage import StorageError
-from kube_standin.storage.clearing import clear
+from kube_standin.storage.cleanup import clear
 from kube_standin.storage.log import locked
 
 STATE = {"state.db", "state.db-wal", "state.db.damaged-1", "decisions.db", "decisions.db-shm"}
@@ -26,7 +26,7 @@ def left(directory: Path) -> set[str]:
     return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()} - {"state.db-lock"}
 
 
-def test_the_state_goes_and_keys_stay(tmp_path: Path) -> None:
+def test_state_goes_and_keys_stay(tmp_path: Path) -> None:
     directory = filled(tmp_path / "data", "notes.txt")
     assert clear(directory, everything=False)
     assert left(directory) == {*SECRETS, "notes.txt"}
@@ -44,7 +44,7 @@ def test_files_of_others_stay_and_so_does_the_directory(tmp_path: Path) -> None:
     assert left(directory) == {"notes.txt", "mine/state.db"}
 
 
-def test_a_link_is_removed_and_not_what_it_leads_to(tmp_path: Path) -> None:
+def test_link_is_removed_and_not_what_it_leads_to(tmp_path: Path) -> None:
     directory = filled(tmp_path / "data")
     elsewhere = tmp_path / "elsewhere"
     (elsewhere / "keys").mkdir(parents=True)

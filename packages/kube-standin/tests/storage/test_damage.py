@@ -261,7 +261,7 @@ def test_damage_is_refused_by_name_and_can_be_gone_on_from(tmp_path: Path, case:
 @pytest.mark.parametrize(
     ("case", "least"), [("no WAL", 51), ("the last frame of the WAL", 200), ("no mark", 201), ("a lost row", 200)]
 )
-def test_what_can_be_read_is_kept(tmp_path: Path, case: str, least: int) -> None:
+def test_damaged_file_keeps_what_can_be_read(tmp_path: Path, case: str, least: int) -> None:
     path = crashed(tmp_path / "data")
     REFUSED[case][0](path)
     store = Store(open_log(path, accept_loss=True))
@@ -292,7 +292,7 @@ def test_nothing_is_accepted_where_nothing_is_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("accept_loss", [False, True])
-def test_a_foreign_file_is_never_replaced(tmp_path: Path, accept_loss: bool) -> None:
+def test_foreign_file_is_never_replaced(tmp_path: Path, accept_loss: bool) -> None:
     path = tmp_path / "state.db"
     path.write_bytes(b"hello, this is a text file\n" * 10)
     with pytest.raises(StorageError, match="no SQLite database"):
@@ -300,14 +300,14 @@ def test_a_foreign_file_is_never_replaced(tmp_path: Path, accept_loss: bool) -> 
     assert path.read_bytes().startswith(b"hello")
 
 
-def test_a_newer_file_is_never_replaced(tmp_path: Path) -> None:
+def test_newer_file_is_never_replaced(tmp_path: Path) -> None:
     path = crashed(tmp_path / "data")
     meta(f"PRAGMA user_version={FORMAT + 1}")(path)
     with pytest.raises(StorageError, match="newer version"):
         open_log(path, accept_loss=True)
 
 
-def test_a_file_without_a_mark_from_before_is_taken_over(tmp_path: Path) -> None:
+def test_file_without_a_mark_from_before_is_taken_over(tmp_path: Path) -> None:
     """Format 1 had no mark and no identity."""
     path = crashed(tmp_path / "data")
     with closing(sqlite3.connect(path)) as connection:
@@ -326,7 +326,7 @@ def test_a_file_without_a_mark_from_before_is_taken_over(tmp_path: Path) -> None
         open_log(path)
 
 
-def test_a_log_adds_up_to_its_rows_and_an_empty_one_to_nothing() -> None:
+def test_log_adds_up_to_its_rows_and_an_empty_one_to_nothing() -> None:
     """Marks that an earlier release wrote are compared with these sums."""
     rows = [LogRow(revision, "things", "ns", "a", revision == 3, b"{}") for revision in (2, 3)]
     digests = [digest_of(row, zlib.crc32(row.body)) for row in rows]
@@ -378,7 +378,7 @@ def test_dying_between_log_and_mark_is_no_damage(tmp_path: Path, step: int, monk
 
 
 @pytest.mark.parametrize("offset", [0, 4096])
-def test_a_torn_slot_of_the_mark_leaves_the_one_before(tmp_path: Path, offset: int) -> None:
+def test_torn_slot_of_the_mark_leaves_the_one_before(tmp_path: Path, offset: int) -> None:
     path = crashed(tmp_path / "data")
     overwrite(mark_path(path), offset + 20, b"\xff" * 8)
     store = Store(open_log(path))
@@ -386,7 +386,7 @@ def test_a_torn_slot_of_the_mark_leaves_the_one_before(tmp_path: Path, offset: i
     store.close()
 
 
-def test_a_mark_that_cannot_be_written_ends_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mark_that_cannot_be_written_ends_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log is ahead of its mark then: nothing may be written under the same revisions again."""
     path = tmp_path / "state.db"
     store = Store(SqliteLog(path))
@@ -410,7 +410,7 @@ def test_a_mark_that_cannot_be_written_ends_writing(tmp_path: Path, monkeypatch:
     again.close()
 
 
-def test_an_error_of_sqlite_at_start_releases_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_sqlite_at_start_releases_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = crashed(tmp_path / "data")
     connect = sqlite3.connect
     calls = [0]
@@ -441,7 +441,7 @@ def test_an_error_of_sqlite_at_start_releases_the_lock(tmp_path: Path, monkeypat
         ("nothing but the mark", ["state.db-mark"]),
     ],
 )
-def test_an_accepted_loss_is_logged_with_what_is_left_and_where_the_rest_is(
+def test_accepted_loss_is_logged_with_what_is_left_and_where_the_rest_is(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, case: str, kept: list[str]
 ) -> None:
     path = crashed(tmp_path / "data")
@@ -453,7 +453,7 @@ def test_an_accepted_loss_is_logged_with_what_is_left_and_where_the_rest_is(
     assert f"{path}: loss accepted, {left} objects are left; what was there is kept as {names}" in caplog.messages
 
 
-def test_the_write_ahead_log_is_copied_back_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_ahead_log_is_copied_back_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when nobody writes any more: the damage to it can then cost nothing."""
     import asyncio
 
@@ -491,7 +491,7 @@ def test_the_write_ahead_log_is_copied_back_in_time(tmp_path: Path, monkeypatch:
     store.close()
 
 
-def test_a_mark_cut_short_anywhere_holds_nothing_rather_than_failing(tmp_path: Path) -> None:
+def test_mark_cut_short_anywhere_holds_nothing_rather_than_failing(tmp_path: Path) -> None:
     """Up to the last byte of its first slot; the file has room for both slots as soon as it is opened."""
     path = tmp_path / "mark"
     mark = Mark(path)

@@ -23,7 +23,7 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_what_was_appended_is_there_after_reopening(tmp_path: Path) -> None:
+def test_records_are_there_after_reopening(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     first = SqliteLog(path)
     first.append([row(2), row(3, name="b"), row(4, deleted=True)])
@@ -62,7 +62,7 @@ def test_only_the_owner_may_read_the_file(tmp_path: Path) -> None:
     log.close()
 
 
-def test_a_second_process_on_the_same_file_is_refused(tmp_path: Path) -> None:
+def test_second_process_on_the_same_file_is_refused(tmp_path: Path) -> None:
     first = SqliteLog(tmp_path / "state.db")
     with pytest.raises(StorageError, match="in use by another running server"):
         SqliteLog(tmp_path / "state.db")
@@ -70,7 +70,7 @@ def test_a_second_process_on_the_same_file_is_refused(tmp_path: Path) -> None:
     SqliteLog(tmp_path / "state.db").close()
 
 
-def test_a_file_that_could_not_be_opened_is_free_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_could_not_be_opened_is_free_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lock goes with the attempt, in a process that lives on too."""
     path = tmp_path / "state.db"
     SqliteLog(path).close()
@@ -145,7 +145,7 @@ def newer(path: Path) -> None:
         (newer, f"newer version \\(format {FORMAT + 1}"),
     ],
 )
-def test_a_file_that_cannot_be_trusted_is_refused_and_untouched(tmp_path: Path, damage, why: str) -> None:  # type: ignore[no-untyped-def]
+def test_file_that_cannot_be_trusted_is_refused_and_untouched(tmp_path: Path, damage, why: str) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / "state.db"
     written(path)
     damage(path)
@@ -158,14 +158,14 @@ def test_a_file_that_cannot_be_trusted_is_refused_and_untouched(tmp_path: Path, 
         open_log(path)
 
 
-def test_a_first_start_that_died_half_way_starts_over(tmp_path: Path) -> None:
+def test_first_start_that_died_half_way_starts_over(tmp_path: Path) -> None:
     (tmp_path / "state.db.new").write_bytes(b"half")
     log = SqliteLog(tmp_path / "state.db")
     assert list(log.rows()) == []
     log.close()
 
 
-def test_the_write_ahead_file_stays_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_ahead_file_stays_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_module, "CHECKPOINT_BYTES", 64 * 1024)
     monkeypatch.setattr(log_module, "WAL_BYTES", 256 * 1024)
     log = SqliteLog(tmp_path / "state.db")
@@ -179,7 +179,7 @@ def test_the_write_ahead_file_stays_bounded(tmp_path: Path, monkeypatch: pytest.
     log.close()
 
 
-def test_a_failed_append_writes_nothing(tmp_path: Path) -> None:
+def test_failed_append_writes_nothing(tmp_path: Path) -> None:
     log = SqliteLog(tmp_path / "state.db")
     log.append([row(2)])
     with pytest.raises(StorageError, match="cannot be written"):
@@ -189,7 +189,7 @@ def test_a_failed_append_writes_nothing(tmp_path: Path) -> None:
     log.close()
 
 
-def test_a_log_that_is_closed_is_left_alone(tmp_path: Path) -> None:
+def test_log_that_is_closed_is_left_alone(tmp_path: Path) -> None:
     """A copy that was due when the server stopped, and a second end, find nothing to do."""
     log = SqliteLog(tmp_path / "state.db")
     log.append([row(2)])
@@ -201,7 +201,7 @@ def test_a_log_that_is_closed_is_left_alone(tmp_path: Path) -> None:
     again.close()
 
 
-def test_a_copy_is_due_after_as_much_as_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copy_is_due_after_as_much_as_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit costs the pages it touches besides the bodies; a compaction costs them as well; a copy starts anew."""
     body = b"x" * 1000
     cost = 3 * 4096 + len(body)

@@ -26,7 +26,8 @@ from kube_standin.storage import (
     Subscription,
 )
 from kube_standin.storage.log import LogRow
-from kube_standin.storage.store import COMPACT_STEP, StoreLimits, as_object
+from kube_standin.storage.model import as_object
+from kube_standin.storage.store import COMPACT_STEP, StoreLimits
 
 NAMES = ("a", "b", "c")
 SPACES = ("", "ns1", "ns2")
@@ -138,7 +139,7 @@ Model.TestCase.settings = settings(max_examples=60, stateful_step_count=30, dead
 TestModel = Model.TestCase
 
 
-def test_a_write_must_build_on_the_newest_state() -> None:
+def test_write_must_build_on_the_newest_state() -> None:
     store = Store()
     first = write(store, "", "a", "x")
     second = store.put("things", "", "a", body("a", "y"), first).state
@@ -185,7 +186,7 @@ def test_readers_see_only_what_is_committed_and_commit_nothing() -> None:
     assert [state.name for state in store.page("things").states] == ["a", "c"]
 
 
-def test_a_namespace_is_listed_as_it_was_before_what_is_being_written() -> None:
+def test_namespace_is_listed_as_it_was_before_what_is_being_written() -> None:
     """What is staged, there or elsewhere, is seen by nobody; at an older revision neither is what came since."""
     store = Store()
     first = {space: [write(store, space, name, "x") for name in ("going", "there")] for space in ("ns1", "ns2")}
@@ -230,7 +231,7 @@ def test_writes_of_one_turn_are_one_transaction() -> None:
     assert log.batches == [list(range(2, 12))]
 
 
-def test_a_failed_commit_is_told_and_undone() -> None:
+def test_failed_commit_is_told_and_undone() -> None:
     asyncio.run(fail_and_go_on())
 
 
@@ -261,7 +262,7 @@ async def fail_and_go_on() -> None:
 
 
 @pytest.mark.parametrize("look", ["get", "page", "subscribe", "compact", "flush"])
-def test_a_refusal_reaches_the_writer_whatever_happens_before_he_asks(look: str) -> None:
+def test_refusal_reaches_the_writer_whatever_happens_before_he_asks(look: str) -> None:
     """Between a write and the wait for it anybody may look at the store, or commit: the ticket keeps the verdict."""
 
     async def run() -> None:
@@ -287,7 +288,7 @@ def test_a_refusal_reaches_the_writer_whatever_happens_before_he_asks(look: str)
     asyncio.run(run())
 
 
-def test_what_needed_no_write_waits_for_what_it_was_read_from() -> None:
+def test_answer_without_a_write_waits_for_what_it_was_read_from() -> None:
     async def run() -> None:
         log = RecordingLog()
         store = Store(log)
@@ -338,7 +339,7 @@ def test_as_many_bytes_of_history_are_kept_as_may_be_and_no_more() -> None:
     assert kept == max(n for n in range(17) if sum(sizes[17 - n :]) <= bound.history_bytes * 7 // 8)
 
 
-def test_a_slow_watcher_overflows_alone() -> None:
+def test_slow_watcher_overflows_alone() -> None:
     store = Store(limits=StoreLimits(watch_events=10))
     slow, quick = store.subscribe("things"), store.subscribe("things")
     seen = 0
@@ -351,7 +352,7 @@ def test_a_slow_watcher_overflows_alone() -> None:
     assert (seen, quick.overflowed) == (50, False)
 
 
-def test_a_selector_turns_changes_into_comings_and_goings() -> None:
+def test_selector_turns_changes_into_comings_and_goings() -> None:
     """README "Behaviours that surprise": leaving a selection is DELETED with the old state and the new revision."""
     store = Store()
     watcher = store.subscribe("things", match=lambda state: state.labels.get("v") == "in")
@@ -385,7 +386,7 @@ def test_revisions_that_cannot_be_shown_are_named() -> None:
     assert (early.value.asked, early.value.current) == (5, 4)
 
 
-def test_the_newest_states_are_those_staged_by_key() -> None:
+def test_newest_states_are_those_staged_by_key() -> None:
     store = Store()
     assert list(store.heads("absent")) == list(store.heads("absent", "ns1")) == []
     for space, name in (("ns2", "a"), ("ns1", "b"), ("ns1", "a"), ("ns10", "a")):
@@ -400,7 +401,7 @@ def test_the_newest_states_are_those_staged_by_key() -> None:
     assert store.count("things") == 0
 
 
-def test_a_body_is_kept_without_its_kind_and_wears_its_revision() -> None:
+def test_body_is_kept_without_its_kind_and_wears_its_revision() -> None:
     """One object is served in several versions: whoever shows it says of what kind it is."""
     store = Store()
     given = {"kind": "Thing", "apiVersion": "v1", **body("a", "1")}
@@ -416,7 +417,7 @@ def test_a_body_is_kept_without_its_kind_and_wears_its_revision() -> None:
 
 
 @pytest.mark.parametrize("in_a_loop", [True, False])
-def test_an_end_commits_what_is_staged_and_ends_every_watch(in_a_loop: bool, tmp_path: Path) -> None:
+def test_end_commits_what_is_staged_and_ends_every_watch(in_a_loop: bool, tmp_path: Path) -> None:
     store = Store(SqliteLog(tmp_path / "state.db"))
     watches = [store.subscribe(resource) for resource in ("things", "others")]
 
@@ -435,7 +436,7 @@ def test_an_end_commits_what_is_staged_and_ends_every_watch(in_a_loop: bool, tmp
     again.close()
 
 
-def test_what_is_staged_may_be_taken_back_as_a_whole() -> None:
+def test_staged_writes_may_be_taken_back_as_a_whole() -> None:
     """Those who derived something of it are told once; where nothing is staged nobody is, and nothing is spoilt."""
     store, told = Store(), list[int]()
     store.undone.append(lambda: told.append(store.revision))
@@ -471,7 +472,7 @@ def test_history_is_cut_to_its_limit_where_it_is_a_step_beyond_it(changes: int, 
             store.subscribe("things", since=oldest - 1)
 
 
-def test_a_restart_keeps_objects_history_and_revisions(tmp_path: Path) -> None:
+def test_restart_keeps_objects_history_and_revisions(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     store = Store(SqliteLog(path))
     for name in NAMES:

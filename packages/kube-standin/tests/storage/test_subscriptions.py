@@ -27,7 +27,7 @@ def added(states: list[Stored]) -> list[StoredChange]:
     return [StoredChange("ADDED", state, None) for state in states]
 
 
-def test_a_watcher_that_is_full_is_told_so_once_and_given_nothing_more() -> None:
+def test_watcher_that_is_full_is_told_so_once_and_given_nothing_more() -> None:
     """What would come after a gap is of no use: it lists again."""
     watcher = subscription(events=2)
     overflows: list[bool] = []
@@ -41,7 +41,7 @@ def test_a_watcher_that_is_full_is_told_so_once_and_given_nothing_more() -> None
     assert watcher.take() == []
 
 
-def test_a_watcher_has_room_for_its_bytes_and_not_for_one_more() -> None:
+def test_watcher_has_room_for_its_bytes_and_not_for_one_more() -> None:
     """What was taken does not count any more."""
     states = stored("a", "b", "c", "d")
     two = len(states[0].raw) + len(states[1].raw)
@@ -76,7 +76,7 @@ def resumed(count: int, match: Callable[[Stored], bool] | None = None, pad: int 
     return store, store.subscribe("things", since=1, match=match)
 
 
-def test_the_past_is_looked_at_as_it_is_taken() -> None:
+def test_past_is_looked_at_as_it_is_taken() -> None:
     """interfaces.md 5.7: a watch from an old revision costs nothing before its client reads."""
     looked_at: list[str] = []
 
@@ -114,7 +114,7 @@ def test_some_is_taken_and_the_rest_stays() -> None:
 
 
 @pytest.mark.parametrize("taken", [0, 3, 10])
-def test_what_the_history_forgets_is_kept_for_no_watcher(taken: int) -> None:
+def test_history_that_is_forgotten_is_kept_for_no_watcher(taken: int) -> None:
     """interfaces.md 5.7: it lists again; what it had taken before is not asked for again."""
     store, watcher = resumed(10, pad=1000)
     overflows: list[bool] = []
@@ -127,7 +127,7 @@ def test_what_the_history_forgets_is_kept_for_no_watcher(taken: int) -> None:
     assert len(watcher.take()) == (0 if taken < 5 else 10 - taken)
 
 
-def test_a_change_that_waits_for_its_watcher_is_forgotten_with_the_history() -> None:
+def test_change_that_waits_for_its_watcher_is_forgotten_with_the_history() -> None:
     store = Store()
     watcher = store.subscribe("things")
     store.put("things", "", "a", {"metadata": {"name": "a"}}, None)
@@ -192,7 +192,7 @@ def test_watches_end_for_one_resource_or_all() -> None:
         ("absent.deeper", ""),
     ],
 )
-def test_what_a_field_selector_compares(path: str, value: str) -> None:
+def test_field_selector_compares(path: str, value: str) -> None:
     """Texts; what is not there is empty, a boolean that is not there is none that is true."""
     spec = {"nodeName": "x", "number": 5, "on": True, "off": False}
     body = {"metadata": {"name": "n", "namespace": "ns", "labels": {"a": "b"}}, "spec": spec}
@@ -205,7 +205,7 @@ def test_what_a_field_selector_compares(path: str, value: str) -> None:
     assert (bare.labels, bare.field(path)) == ({"a": "b"}, value)
 
 
-def test_a_watch_that_ended_is_given_up() -> None:
+def test_watch_that_ended_is_given_up() -> None:
     """Clients come and go for months."""
 
     def kept() -> int:

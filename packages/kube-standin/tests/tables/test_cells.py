@@ -94,7 +94,7 @@ def test_headings_for_wide_output_alone(kind: kinds.ServedKind) -> None:
                                                                 "ServiceAccounts": ""}),
     ],
 )  # fmt: skip
-def test_what_is_missing(api_version: str, kind: str, expected: Json) -> None:
+def test_cells_of_missing_values(api_version: str, kind: str, expected: Json) -> None:
     found = cells(shape(api_version, kind), {"metadata": {"name": "x"}})
     shown = {heading: found[heading] for heading in expected}
     assert shown == expected
@@ -279,11 +279,11 @@ _SIDECAR = [{"name": "s", "restartPolicy": "Always"}, {"name": "i"}]
         ({}, {"phase": "Pending", "conditions": [{"type": "PodScheduled", "reason": "Unschedulable"}]}, "Pending"),
     ],
 )  # fmt: skip
-def test_the_word_for_a_pod(spec: Json, status: Json, word: str) -> None:
+def test_word_for_a_pod(spec: Json, status: Json, word: str) -> None:
     assert cells(shape("v1", "Pod"), {"metadata": {"name": "p"}, "spec": spec, "status": status})["Status"] == word
 
 
-def test_a_pod_s_counts_leave_plain_init_containers_out() -> None:
+def test_pod_s_counts_leave_plain_init_containers_out() -> None:
     """Sidecars count, other init containers do not; who is ready and does not run is not ready."""
     spec = {"initContainers": _SIDECAR, "containers": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}
     status = {
@@ -308,7 +308,7 @@ def test_when_a_pod_restarted_last(restarts: int, finished: str | None, shown: s
     assert cells(shape("v1", "Pod"), {"metadata": {"name": "p"}, "status": status})["Restarts"] == shown
 
 
-def test_a_pod_s_gates_and_addresses() -> None:
+def test_pod_s_gates_and_addresses() -> None:
     gates = [{"conditionType": "a"}, {"conditionType": "b"}, {"conditionType": "c"}]
     met = [{"type": "a", "status": "True"}, {"type": "b", "status": "False"}]
     obj: Json = {"metadata": {"name": "p"}, "spec": {"readinessGates": gates}, "status": {"conditions": met}}
@@ -347,7 +347,7 @@ def test_custom_cells_of_other_types(kind: str, value: Any, shown: Any) -> None:
     assert (found, type(found)) == (shown, type(shown))
 
 
-def test_a_custom_column_that_finds_several_values_shows_them_all() -> None:
+def test_custom_column_that_finds_several_values_shows_them_all() -> None:
     column = {"name": "X", "type": "string", "jsonPath": ".x[*]"}
     made = custom_kind("g.example", "v1", "Thing", definition={"additionalPrinterColumns": [column]})
     assert cells(made, {"metadata": {"name": "n"}, "x": [1, 2]})["X"] == "[1 2]"

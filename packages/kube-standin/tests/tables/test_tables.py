@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_rules.flow_control import FLOW_SCHEMAS, PRIORITY_LEVELS
 from kube_standin import kinds
 from kube_standin.kinds import ServedKind
 from kube_standin.tables import ages, columns_of, jsonpaths, table
@@ -105,7 +106,7 @@ def test_cells_are_the_recorded_ones(create: int, listed: int, row: int) -> None
          {"initContainers": [{"name": "s", "restartPolicy": "Always"}]}, {}, "Running"),
     ],
 )  # fmt: skip
-def test_the_word_for_what_a_pod_does(status: Json, spec: Json, meta: Json, expected: str) -> None:
+def test_word_for_what_a_pod_does(status: Json, spec: Json, meta: Json, expected: str) -> None:
     obj = pod()
     obj |= {"status": status, "metadata": {"name": "p", **meta}}
     obj["spec"] |= spec
@@ -199,6 +200,17 @@ def test_ready_and_restarted_containers_are_counted_sidecars_included() -> None:
         ("storage.k8s.io/v1", "CSIDriver", {"spec": {"attachRequired": True, "volumeLifecycleModes": ["Persistent"]}},
          {"AttachRequired": True, "PodInfoOnMount": False, "TokenRequests": "<unset>", "Modes": "Persistent"}),
         ("storage.k8s.io/v1", "VolumeAttributesClass", {"driverName": "d.e"}, {"DriverName": "d.e"}),
+        ("flowcontrol.apiserver.k8s.io/v1", "FlowSchema",
+         {"spec": FLOW_SCHEMAS["catch-all"], "status": {"conditions": [{"type": "Dangling", "status": "False"}]}},
+         {"PriorityLevel": "catch-all", "MatchingPrecedence": 10000, "DistinguisherMethod": "ByUser",
+          "MissingPL": "False"}),
+        ("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", {"spec": FLOW_SCHEMAS["exempt"]},
+         {"DistinguisherMethod": "<none>", "MissingPL": "?"}),
+        ("flowcontrol.apiserver.k8s.io/v1", "PriorityLevelConfiguration", {"spec": PRIORITY_LEVELS["node-high"]},
+         {"Type": "Limited", "NominalConcurrencyShares": "40", "Queues": "64", "HandSize": "6",
+          "QueueLengthLimit": "50"}),
+        ("flowcontrol.apiserver.k8s.io/v1", "PriorityLevelConfiguration", {"spec": PRIORITY_LEVELS["exempt"]},
+         {"Type": "Exempt", "NominalConcurrencyShares": "<none>", "Queues": "<none>"}),
     ],
 )  # fmt: skip
 def test_cells_of_other_kinds(api_version: str, kind: str, obj: Json, expected: Json) -> None:
@@ -207,14 +219,14 @@ def test_cells_of_other_kinds(api_version: str, kind: str, obj: Json, expected: 
 
 
 @pytest.mark.parametrize("kind", [kind for kind in kinds.BUILTIN if kind.stored], ids=lambda k: f"{k.group}-{k.kind}")
-def test_a_bare_object_of_every_kind_can_be_shown(kind: kinds.ServedKind) -> None:
+def test_bare_object_of_every_kind_can_be_shown(kind: kinds.ServedKind) -> None:
     made = table(kind, [{"metadata": {"name": "x"}}], include_object="", now=NOW, list_meta={})
     assert len(made["rows"][0]["cells"]) == len(made["columnDefinitions"])
     for column in made["columnDefinitions"]:
         assert column["description"], column["name"]
 
 
-def test_what_goes_with_a_row() -> None:
+def test_row_carries() -> None:
     obj = {"metadata": {"name": "x"}, "data": {"a": "b"}}
     kind = shape("v1", "ConfigMap")
     rows = {
@@ -236,7 +248,7 @@ def _custom(columns: list[Json] | None) -> ServedKind:
 
 
 @needs_transcripts
-def test_a_custom_resource_shows_its_own_columns() -> None:
+def test_custom_resource_shows_its_own_columns() -> None:
     version = transcript(554).body["spec"]["versions"][0]
     kind = _custom(version["additionalPrinterColumns"])
     one = transcript(579)
@@ -265,7 +277,7 @@ def test_custom_cells_by_type(kind: str, value: Any, shown: Any) -> None:
     assert cells(_custom([column]), {"metadata": {"name": "n"}, "x": value})["X"] == shown
 
 
-def test_a_custom_resource_without_columns_shows_name_and_age() -> None:
+def test_custom_resource_without_columns_shows_name_and_age() -> None:
     assert [column.name for column in columns_of(_custom(None))] == ["Name", "Age"]
 
 
@@ -314,18 +326,18 @@ def test_ages(seconds: int, shown: str) -> None:
 
 
 @given(st.integers(0, 10**9))
-def test_an_age_is_short(seconds: int) -> None:
+def test_age_is_short(seconds: int) -> None:
     assert len(ages.human(seconds)) <= 6
 
 
 @pytest.mark.parametrize("stamp", [None, "", "x"])
-def test_an_age_that_is_not_known(stamp: str | None) -> None:
+def test_age_that_is_not_known(stamp: str | None) -> None:
     assert ages.age(stamp, NOW) == "<unknown>"
     assert ages.age("2026-01-01T00:00:00.5Z", NOW + timedelta(seconds=1)) == "60s"
 
 
 @pytest.mark.parametrize("zone", ["Z", "+00:00", ""])
-def test_a_time_without_a_zone_is_utc(zone: str) -> None:
+def test_time_without_a_zone_is_utc(zone: str) -> None:
     assert ages.age(f"2026-01-01T00:00:00{zone}", datetime(2026, 1, 1, 5, tzinfo=UTC)) == "5h"
     assert ages.age("2026-01-01T02:00:00+02:00", datetime(2026, 1, 1, 5, tzinfo=UTC)) == "5h"
 
@@ -339,6 +351,6 @@ def test_a_time_without_a_zone_is_utc(zone: str) -> None:
         ({}, "<none>"),
     ],
 )
-def test_the_plain_selector_of_a_replication_controller(selector: Json, shown: str) -> None:
+def test_plain_selector_of_a_replication_controller(selector: Json, shown: str) -> None:
     obj = {"metadata": {"name": "a"}, "spec": {"selector": selector}}
     assert cells(shape("v1", "ReplicationController"), obj)["Selector"] == shown

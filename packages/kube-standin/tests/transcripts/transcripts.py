@@ -23,7 +23,7 @@ from kube_standin.admission_chain import User
 from kube_standin.authorization import AUTHENTICATED, MASTERS
 from kube_standin.features import Features
 from kube_standin.server.serving import ServeOptions, Serving, serving
-from kube_standin.writing import WriteOptions
+from kube_standin.write_options import WriteOptions
 from tests.outside import BESIDE
 from tests.transcripts.comparing import Bindings, Comparison
 from tests.waiting import DEADLINE

@@ -1,8 +1,8 @@
-"""reprieve: a Kubernetes scheduler that thinks in workloads.
+"""A Kubernetes scheduler for gangs.
 
-It places gangs all-or-nothing and, when room is short, preempts whole workloads, as few and as cheap as possible, and
-says why.  The public surface is flat: everything an application or a plugin needs is a name of this module, loaded when
-it is first used, so that importing the package costs nothing.
+It places a gang as a whole or not at all, preempts as few workloads as possible, and explains each decision.  All names
+that applications and plugins need are names of this module.  They are loaded on first use, so that importing the
+package is fast.
 
     import reprieve
 
@@ -181,9 +181,9 @@ def __getattr__(name: str) -> object:
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(home), name)
-    globals()[name] = found
-    return found
+    result = getattr(import_module(home), name)
+    globals()[name] = result
+    return result
 
 
 def __dir__() -> list[str]:

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from kube_rules import objects
 from kube_rules.meta import ObjectRef
 from reprieve.cluster.pods import PodRecord
-from reprieve.framework.configuration_reading import configuration_of
+from reprieve.framework.configuration_reader import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import CycleState, Plugin, ScorePlugin
 from reprieve.framework.plugin_guard import PluginIncident
@@ -107,7 +107,7 @@ def pod(
     never: bool = False,
     scheduler: str = "default-scheduler",
     uid: str | None = None,
-    grace: int | None = None,
+    grace: int = 30,
     nominated: str = "",
     phase: str | None = None,
     annotations: Mapping[str, str] | None = None,
@@ -315,7 +315,7 @@ def _profiles_of(
         raise ValueError("World: give profiles, or plugins and config, not both")
     for plugin in plugins:
         if not isinstance(plugin, Plugin) and not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
-            raise ValueError(f"World: {plugin!r:.100} is no plugin: want classes or instances of reprieve.Plugin")
+            raise ValueError(f"World: {plugin!r:.100} is no plugin: expected classes or instances of reprieve.Plugin")
     if config is None:
         own = [plugin if isinstance(plugin, Plugin) else plugin.configured({}) for plugin in plugins]
         profile = profile_with(*own, weights={p.name: 1 for p in own if isinstance(p, ScorePlugin)})
@@ -429,7 +429,9 @@ class World:
                 continue
             thing, created = item if isinstance(item, tuple) else (item, START + self._count)
             if not isinstance(thing, objects.KubernetesObject):
-                raise TypeError(f"{thing!r:.100}: want objects, as `node` and `pod` make them, or (object, created)")
+                raise TypeError(
+                    f"{thing!r:.100}: expected objects, as `node` and `pod` make them, or (object, created)"
+                )
             self._count += 1
             if isinstance(thing, objects.Pod):
                 self.objects[thing.metadata.uid] = thing
@@ -480,10 +482,10 @@ class World:
     def entity(self, name: str) -> Entity:
         """The entity of a pending pod or of a group, by name."""
         queue = self.engine.queue
-        found = queue.get(f"composite/default/{name}") or queue.get(f"group/default/{name}")
-        found = found or queue.find(self.record(name))
-        assert found is not None, f"{name} is not queued"
-        return found
+        result = queue.get(f"composite/default/{name}") or queue.get(f"group/default/{name}")
+        result = result or queue.find(self.record(name))
+        assert result is not None, f"{name} is not queued"
+        return result
 
     def place(self, name: str) -> QueueState:
         """Where that entity is."""

@@ -37,7 +37,7 @@ def test_changes_stand_above_the_answer(run: Run, cluster: str) -> None:
     assert "pod default/web-aaaaa  from n1  to n1-1 as web-00000" in ended.out
 
 
-def test_the_order_is_that_of_the_command_line_and_not_of_the_options(run: Run, cluster: str) -> None:
+def test_order_is_that_of_the_command_line_and_not_of_the_options(run: Run, cluster: str) -> None:
     flags = ("--drain", "n1", "--cordon", "n2", "--drain", "n2", "--uncordon", "n1")
     ended = run("plan", "-f", cluster, *flags, "-o", "json")
     document = json.loads(ended.out)
@@ -69,7 +69,7 @@ def test_exit_codes(run: Run, cluster: str, flags: tuple[str, ...], code: int) -
     assert (code == 2) == ended.err.startswith("error: ")
 
 
-def test_what_expansion_makes_can_be_changed(run: Run, tmp_path: Path) -> None:
+def test_expanded_pods_can_be_changed(run: Run, tmp_path: Path) -> None:
     """The group of a Volcano Job is in no manifest; the flags that a suggestion comes with name it."""
     job = """---
 apiVersion: batch.volcano.sh/v1alpha1
@@ -103,12 +103,12 @@ TEMPLATE = "template: {spec: {containers: [{name: c}]}}"
             "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: p}\n"
             f"spec: {{pytorchReplicaSpecs: {{Master: {{{TEMPLATE}}}, Worker: {{{TEMPLATE}}}}}}}\n",
             "pytorchjob/p=3",
-            "error: --scale pytorchjob/p=3: pytorchjob default/p has several counts: say pytorchjob/p/master or "
+            "error: --scale pytorchjob/p=3: pytorchjob default/p has several counts: specify pytorchjob/p/master or "
             "pytorchjob/p/worker\n",
         ),
     ],
 )
-def test_what_cannot_be_scaled_is_an_error_and_its_pods_are_not_copied(
+def test_workload_that_cannot_be_scaled_is_an_error(
     run: Run, cluster: str, tmp_path: Path, manifest: str, scale: str, expected: str
 ) -> None:
     """whatif.md 4.3, 4.8: only what is not in the input yet is looked for among what its workloads make."""
@@ -117,7 +117,7 @@ def test_what_cannot_be_scaled_is_an_error_and_its_pods_are_not_copied(
     assert (ended.code, ended.out, ended.err) == (2, "", expected)
 
 
-def test_the_nodes_of_a_train_job_are_its_count(run: Run, cluster: str, tmp_path: Path) -> None:
+def test_nodes_of_a_train_job_are_its_count(run: Run, cluster: str, tmp_path: Path) -> None:
     """whatif.md 4.8: its template is in the runtime, its count in itself."""
     jobs = "[{name: node, template: {spec: {template: {spec: {containers: [{name: node}]}}}}}]"
     (tmp_path / "more.yaml").write_text(

@@ -41,7 +41,7 @@ BAD_INPUT = {
     "no size": (["plan", "-f", "broken.yaml", "--max-input-bytes", "much"], 'error: --max-input-bytes: "much": '),
     "size of nothing": (
         ["plan", "-f", "broken.yaml", "--max-input-bytes", "0"],
-        "error: --max-input-bytes: want a size",
+        "error: --max-input-bytes: expected a size",
     ),
     "unknown gate": (
         ["plan", "-f", "broken.yaml", "--feature-gates", "Foo=true"],
@@ -53,16 +53,16 @@ BAD_INPUT = {
     ),
     "no time": (
         ["plan", "-f", str(PLANS / "eviction.yaml"), "--now", "yesterday"],
-        'error: --now: "yesterday": want a time as RFC 3339 has it, such as 2026-01-31T12:00:00Z',
+        'error: --now: "yesterday": expected a time as RFC 3339 has it, such as 2026-01-31T12:00:00Z',
     ),
     "a time before the input": (
         ["plan", "-f", str(PLANS / "eviction.yaml"), "--now", "2020-01-01T00:00:00Z"],
-        f'error: {PLANS / "eviction.yaml"}: document 1 (line 2): items[0]: Node "n1": made or started at 2026-01-01',
+        f'error: {PLANS / "eviction.yaml"}: document 1 (line 2): items[0]: Node "n1": created or started at 2026-01-01',
     ),
     "live cluster": (["plan", "--kubeconfig", "x"], "error: x: No such file or directory"),
     "configuration of another kind": (
         ["plan", "-f", "broken.yaml", "--config", "broken.yaml"],
-        "error: broken.yaml: kind: 'Pod': want KubeSchedulerConfiguration",
+        "error: broken.yaml: kind: 'Pod': expected KubeSchedulerConfiguration",
     ),
     "unknown field in the configuration": (
         ["plan", "-f", "broken.yaml", "--config", "typo.yaml"],
@@ -81,7 +81,7 @@ BAD_INPUT = {
     "unknown family": (["bench", "--growth", "fast"], "error: unknown family 'fast'; known: basic,"),
     "unknown ending": (
         ["import", "openb", "--nodes", "n.csv", "--pods", "p.csv", "-o", "cluster.xml"],
-        "error: -o cluster.xml: want a name ending in .json, .yaml, .yml",
+        "error: -o cluster.xml: expected a name ending in .json, .yaml, .yml",
     ),
     "no trace": (
         ["import", "openb", "--nodes", "n.csv", "--pods", "p.csv", "-o", "cluster.json"],
@@ -228,7 +228,7 @@ def test_feature_gates_and_configuration_reach_the_engine(run: Run, tmp_path: Pa
     assert without_groups["podGroups"] == []
 
 
-def test_a_seed_chooses_among_equal_nodes_the_same_way_every_time(run: Run) -> None:
+def test_seed_chooses_among_equal_nodes_the_same_way_every_time(run: Run) -> None:
     def nodes(*options: object) -> list[str]:
         out = run("plan", "-f", PLANS / "gang-fits.yaml", "-o", "json", *options).out
         return [pod["nodeName"] for pod in json.loads(out)["pods"]]
@@ -275,7 +275,7 @@ def test_version_is_the_package_s(run: Run) -> None:
     assert run("--version").out == f"reprieve {version('reprieve')}\n"
 
 
-def test_a_pod_that_no_profile_schedules_is_reported(run: Run, tmp_path: Path) -> None:
+def test_pod_that_no_profile_schedules_is_reported(run: Run, tmp_path: Path) -> None:
     """scheduling.md 6: with a configuration, only pods that name one of its profiles are scheduled."""
     (tmp_path / "config.yaml").write_text(CONFIGURATION + "profiles: [{schedulerName: ours}]\n")
     ended = run("plan", "-f", PLANS / "waiting.yaml", "--config", tmp_path / "config.yaml", "-o", "json")

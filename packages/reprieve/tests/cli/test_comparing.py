@@ -49,7 +49,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("files")
-def test_a_configuration_beside_the_default(run: Run) -> None:
+def test_configuration_beside_the_default(run: Run) -> None:
     ended = run("plan", "-f", "cluster.yaml", "--compare", "never.yaml", "-o", "json")
     found = json.loads(ended.out)
     assert [(one["name"], one["placed"], one["waiting"], one["evicted"]) for one in found["variants"]] == [
@@ -75,7 +75,7 @@ def test_only_what_differs(run: Run) -> None:
 @pytest.mark.usefixtures("files")
 def test_two_configurations_are_compared_with_each_other(run: Run) -> None:
     ended = run("plan", "-f", "cluster.yaml", "--compare", "never.yaml", "--compare", "never.yaml", "--diff")
-    assert "nowhere: what is asked about ends the same" in ended.out
+    assert "no differences for the planned pods" in ended.out
     assert "as it is" not in ended.out
 
 
@@ -84,8 +84,16 @@ def test_two_configurations_are_compared_with_each_other(run: Run) -> None:
     ("arguments", "code", "message"),
     [
         (["--diff"], 2, "error: --diff: nothing to compare"),
-        (["--compare", "never.yaml", "--compare", "never.yaml", "--compatible"], 2, "error: --compatible: with more"),
-        (["--compare", "never.yaml", "--compare", "never.yaml", "--config", "never.yaml"], 2, "error: --config: with"),
+        (
+            ["--compare", "never.yaml", "--compare", "never.yaml", "--compatible"],
+            2,
+            "error: --compatible: more than one --compare replaces it",
+        ),
+        (
+            ["--compare", "never.yaml", "--compare", "never.yaml", "--config", "never.yaml"],
+            2,
+            "error: --config: more than one --compare replaces it",
+        ),
         (["--compare", "nowhere.yaml"], 2, "error: nowhere.yaml"),
         (["--compare-to", "nowhere.yaml"], 2, "error: nowhere.yaml"),
         (["--compare", "never.yaml", "--fail-on-preemption"], 1, ""),
@@ -132,7 +140,7 @@ def test_standard_input_is_the_cluster_of_every_plan(run: Run, beside: tuple[str
 
 
 @pytest.mark.usefixtures("files")
-def test_a_warning_of_every_plan_is_shown_once(run: Run) -> None:
+def test_warning_of_every_plan_is_shown_once(run: Run) -> None:
     Path("secret.yaml").write_text("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n")
     asked = ("plan", "-f", "cluster.yaml", "-f", "secret.yaml", "--compare", "never.yaml", "--compare-to", "more.yaml")
     ended = run(*asked, "-o", "json")
@@ -170,7 +178,7 @@ def test_standard_input_counts_towards_the_size_of_all_input(run: Run, less: int
 VARIANT = Variant(name="a", placed=3, waiting=1, evicted=2, lost_gpu_hours=1.5, lost_cpu_hours=0.0, pdb_violations=4)
 
 
-def test_the_outcomes_come_first_and_then_the_numbers() -> None:
+def test_outcomes_come_first_and_then_the_numbers() -> None:
     """What differs is marked; who is not in a plan at all has a dash."""
     rows = (
         ComparisonRow(kind="Pod", namespace="a", name="p", outcomes=("Runs", "Evicted")),
@@ -196,4 +204,4 @@ def test_the_outcomes_come_first_and_then_the_numbers() -> None:
     ]
     different = comparison_sections(replace(found, rows=()), only_different=True)[0]
     assert different.title == "Where the plans differ"
-    assert different.notes == ("nowhere: what is asked about ends the same",)
+    assert different.notes == ("no differences for the planned pods",)

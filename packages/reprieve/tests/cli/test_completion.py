@@ -25,7 +25,7 @@ def completed(*words: str) -> list[str]:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_of_a_shell_asks_the_program(shell: str, run: Run) -> None:
+def test_script_of_a_shell_asks_the_program(shell: str, run: Run) -> None:
     ended = run("completion", shell)
     assert ended.code == 0
     assert f"_REPRIEVE_COMPLETE=complete_{shell}" in ended.out

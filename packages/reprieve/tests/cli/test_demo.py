@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.inputs.loading import load
+from reprieve.inputs.loader import load
 from reprieve.simulation import demo
 from reprieve.simulation.plan import PlanOptions, plan
 from tests.cli.conftest import Run
@@ -28,7 +28,7 @@ def test_demo_reaches_the_expected_outcome_without_kubectl() -> None:
     )
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
     for expected in (
-        "42 pods running on 128 of them: every GPU is taken.",
+        "42 pods running on 128 of them: every GPU is in use.",
         "All 8 pods of default/train run.\n  11 workloads (14 pods) evicted to free capacity.",
         "group default/nightly",
         "would not fit on gpu-01: Insufficient nvidia.com/gpu (4 short)",
@@ -126,7 +126,7 @@ def test_differences_from_what_is_expected_are_reported(
 
 
 @pytest.mark.parametrize("act", demo.ACTS, ids=lambda act: act.group)
-def test_a_plan_of_the_same_manifests_says_the_same(act: demo.Act) -> None:
+def test_plan_of_the_same_manifests_says_the_same(act: demo.Act) -> None:
     files = [demo.DIRECTORY / file for file in (demo.CLUSTER, *act.after, act.file)]
     answer = plan(load(files), PlanOptions())
     assert demo.check_plan(act, answer.plan) == []

@@ -25,7 +25,7 @@ from aiohttp import web
 from reprieve.cli import demo as command
 from reprieve.cli.outcome import CommandError
 from reprieve.cli.sections import Section, Tone
-from reprieve.client.reading import Reading
+from reprieve.client.cluster_reader import Reading
 from reprieve.decisions.records import (
     CandidateRecord,
     Comparison,
@@ -35,9 +35,9 @@ from reprieve.decisions.records import (
     PreemptionRecord,
     UnitRecord,
 )
-from reprieve.inputs.loading import load
+from reprieve.inputs.loader import load
 from reprieve.live.demo_cluster import LateError
-from reprieve.live.supervising import ChildRefusedError
+from reprieve.live.supervisor import ChildRefusedError
 from reprieve.simulation import demo
 from tests.cli.conftest import Ended, Run
 from tests.cli.test_explain_text import record
@@ -127,7 +127,7 @@ def performed(
     return asyncio.run(command._perform(stage.act, stage, client, "http://scheduler"))  # type: ignore[arg-type]
 
 
-def test_a_gang_that_gets_its_room_is_shown_with_the_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gang_that_gets_its_room_is_shown_with_the_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     act = replace(TRAIN, scheduled=2, evicted=("default/a", "default/b"))
     stage = Stage(act, placed=2, evicted=act.evicted)
     foreseen = account("default/a", "default/b")
@@ -141,7 +141,7 @@ def test_a_gang_that_gets_its_room_is_shown_with_the_decision(monkeypatch: pytes
     assert stage.created == [[item["kind"] for item in demo.objects(act.file)]]
 
 
-def test_a_tree_is_waited_for_until_it_is_reported_as_scheduled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tree_is_waited_for_until_it_is_reported_as_scheduled(monkeypatch: pytest.MonkeyPatch) -> None:
     act = replace(CHAT, scheduled=1, evicted=("default/a",))
     stage = Stage(act, placed=1, evicted=act.evicted)
     (first, evicted, _), different = performed(monkeypatch, stage, foreseen=account("default/a"))
@@ -157,7 +157,7 @@ def test_a_tree_is_waited_for_until_it_is_reported_as_scheduled(monkeypatch: pyt
     ]
 
 
-def test_a_gang_that_cannot_fit_waits_and_nobody_is_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gang_that_cannot_fit_waits_and_nobody_is_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(GIANT, placed=0)
     (only,), different = performed(monkeypatch, stage)
     assert different == []
@@ -209,7 +209,7 @@ ONE_GOES = replace(TRAIN, scheduled=1, evicted=("default/a",))
     ],
     ids=["placed", "lost", "plan", "record", "evicted"],
 )
-def test_what_came_out_otherwise_is_reported(
+def test_different_outcome_is_reported(
     monkeypatch: pytest.MonkeyPatch,
     came: tuple[demo.Act, int, tuple[str, ...], int],
     foreseen: Named | None,
@@ -294,7 +294,7 @@ def recorded_by(answer: Any, *, status: int = 200) -> tuple[Named | None, list[d
     return asyncio.run(main()), asked
 
 
-def test_the_decision_is_read_from_the_first_record_of_one() -> None:
+def test_decision_is_read_from_the_first_record_of_one() -> None:
     found, asked = recorded_by({"items": records(None, MADE)})
     assert asked == [{"kind": "PodGroup", "namespace": "default", "name": "train"}]
     assert found is not None
@@ -306,18 +306,18 @@ def test_where_no_decision_is_recorded_there_is_none(answer: Any) -> None:
     assert recorded_by(answer)[0] is None
 
 
-def test_a_scheduler_that_cannot_be_asked_has_recorded_nothing() -> None:
+def test_scheduler_that_cannot_be_asked_has_recorded_nothing() -> None:
     assert asyncio.run(command._recorded(TRAIN, "http://127.0.0.1:9")) is None
 
 
 @pytest.mark.parametrize(("act", "evicted"), [(TRAIN, set(TRAIN.evicted)), (GIANT, None)])
-def test_a_plan_of_the_cluster_as_it_is_foresees_the_act(
+def test_plan_of_the_cluster_as_it_is_foresees_the_act(
     monkeypatch: pytest.MonkeyPatch, act: demo.Act, evicted: set[str] | None
 ) -> None:
     async def read_cluster(_client: object) -> Reading:
         return Reading(objects=[one.object for one in load([str(demo.DIRECTORY / demo.CLUSTER)]).all()])
 
-    monkeypatch.setattr("reprieve.client.reading.read_cluster", read_cluster)
+    monkeypatch.setattr("reprieve.client.cluster_reader.read_cluster", read_cluster)
     client: Any = SimpleNamespace(connection=SimpleNamespace(server="https://here"))
     found = asyncio.run(command._foreseen(act, client))
     assert (found and {unit.unit for unit in found[1].evicted}) == evicted
@@ -395,7 +395,7 @@ def lines_to_try() -> list[list[str]]:
     return [lines for _, lines in command._ways()]
 
 
-def test_what_is_printed_to_try_works_in_a_fresh_shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_commands_printed_to_try_work_in_a_fresh_shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """interfaces.md 1.2: whatever the shell's PATH, directory and home are."""
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     plans, [up], [apply, _] = lines_to_try()
@@ -417,7 +417,7 @@ def test_what_is_printed_to_try_works_in_a_fresh_shell(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_the_program_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, known: bool) -> None:
+def test_program_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, known: bool) -> None:
     """Nothing is exported where that is so, an alias is made where there is no such program."""
     program = tmp_path / "a b" / "reprieve"
     program.parent.mkdir()
@@ -431,7 +431,7 @@ def test_the_program_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert command._path_to_program() == f"alias reprieve='{tmp_path}/python -m reprieve'"
 
 
-def test_what_is_unexpected_of_any_act_is_named_with_it_and_exit_code_1(
+def test_unexpected_act_is_named_with_exit_code_1(
     run: Run, theatre: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     acting(monkeypatch, lambda act: ([], [f"{act.group} one", "two"] if act is not GIANT else []))
@@ -453,7 +453,7 @@ def test_what_is_unexpected_of_any_act_is_named_with_it_and_exit_code_1(
         (ChildRefusedError(2), "the scheduler ended with exit code 2"),
     ],
 )
-def test_what_does_not_come_is_an_outcome_and_no_bad_input(
+def test_pod_that_is_refused_is_an_outcome_and_no_bad_input(
     run: Run, theatre: list[Any], monkeypatch: pytest.MonkeyPatch, error: Exception, message: str
 ) -> None:
     """With the scheduler's log, which says more than this can."""
@@ -468,7 +468,7 @@ def test_what_does_not_come_is_an_outcome_and_no_bad_input(
     assert ended.err == f"the scheduler's log:\nwhat the scheduler\nlogged\nerror: {message}\n"
 
 
-def test_the_stage_is_filled_in_waves_that_start_one_after_the_other() -> None:
+def test_stage_is_filled_in_waves_that_start_one_after_the_other() -> None:
     """Who started last goes first, so the second wave starts in a later second than the first."""
     happened: list[tuple[str, int]] = []
 
@@ -494,10 +494,10 @@ def test_the_stage_is_filled_in_waves_that_start_one_after_the_other() -> None:
         *[("tick", 0), ("create", second), ("running", first + second)],
     ]
     assert section.title == "A cluster on this machine"
-    assert section.notes[0] == "16 nodes with 128 GPUs, 42 pods running on 12 of them: every GPU is taken."
+    assert section.notes[0] == "16 nodes with 128 GPUs, 42 pods running on 12 of them: every GPU is in use."
 
 
-def test_it_ends_itself_when_its_own_deadline_is_not_kept(
+def test_demo_ends_itself_at_its_deadline(
     run: Run, theatre: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """After five minutes, and half a minute to stop what runs; not when it is over before."""
@@ -529,7 +529,7 @@ def test_it_ends_itself_when_its_own_deadline_is_not_kept(
     )
 
 
-def test_a_deadline_of_something_else_is_not_taken_for_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deadline_of_something_else_is_not_taken_for_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     async def late(_log: int) -> list[str]:
         raise TimeoutError("something else")
 

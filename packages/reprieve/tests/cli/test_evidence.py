@@ -24,6 +24,7 @@ from reprieve.client.connection import Connection, Identity
 from reprieve.client.errors import ApiError, ConfigError
 from reprieve.decisions.records import DecisionRecord
 from reprieve.observability.store import open_store
+from tests import manifests
 from tests.cli.test_demo_acts import MADE
 from tests.client.scripted import Reply, scripted, status
 
@@ -59,19 +60,12 @@ DISCOVERY: Mapping[str, Json] = {
 
 
 def pod(name: str, group: str = "", node: str = "") -> Json:
-    spec: Json = {"containers": [{"name": "c"}]}
-    spec |= {"schedulingGroup": {"podGroupName": group}} if group else {}
-    spec |= {"nodeName": node} if node else {}
-    meta = {"name": name, "namespace": "default", "uid": name}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+    return manifests.pod(name, group=group, node=node, meta={"namespace": "default", "uid": name})
 
 
 def gang(name: str, parent: str = "") -> Json:
-    spec: Json = {"schedulingPolicy": {"gang": {"minCount": 1}}}
-    if parent:
-        spec |= {"parentCompositePodGroupName": parent, "workloadRef": {"workloadName": "w", "templateName": name}}
-    meta = {"name": name, "namespace": "default"}
-    return {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": meta, "spec": spec}
+    of: Json = {"parentCompositePodGroupName": parent, "workloadRef": {"workloadName": "w", "templateName": name}}
+    return manifests.gang(name, 1, meta={"namespace": "default"}, **(of if parent else {}))
 
 
 def tree(name: str, parent: str = "") -> Json:
@@ -144,7 +138,7 @@ def asking(
 RUNS = Asked("Pod", "default", "p")
 
 
-def test_a_pod_is_read_with_its_group_and_all_trees_above() -> None:
+def test_pod_is_read_with_its_group_and_all_trees_above() -> None:
     """The members are the pods of the group; names of the nearest tree first (composite.md 2)."""
     found, seen = asking(
         RUNS,
@@ -165,7 +159,7 @@ def test_a_pod_is_read_with_its_group_and_all_trees_above() -> None:
     assert not any("/nodes" in each for each in seen)
 
 
-def test_a_group_of_its_own_api_counts_before_one_of_another() -> None:
+def test_group_of_its_own_api_counts_before_one_of_another() -> None:
     answers: dict[str, Json | int] = {f"{PODS}/p": pod("p", "g", "n1"), PODS: listed(pod("p", "g", "n1"))}
     foreign = {**gang("g"), "apiVersion": "scheduling.x-k8s.io/v1alpha1", "spec": {"minMember": 3}}
     both, seen = asking(RUNS, {**answers, f"{GROUPS}/g": gang("g"), f"{FOREIGN}/g": foreign})
@@ -176,7 +170,7 @@ def test_a_group_of_its_own_api_counts_before_one_of_another() -> None:
     assert one.group.min_count == 3
 
 
-def test_a_pod_of_no_group_has_no_members_and_what_is_gone_is_no_error() -> None:
+def test_pod_of_no_group_has_no_members_and_what_is_gone_is_no_error() -> None:
     found, seen = asking(RUNS, {f"{PODS}/p": pod("p", "", "n1")})
     assert (found.exists, found.group, found.members) == (True, None, [])
     assert not any(each.startswith((f"{PODS}?", GROUPS)) for each in seen)
@@ -185,19 +179,19 @@ def test_a_pod_of_no_group_has_no_members_and_what_is_gone_is_no_error() -> None
 
 
 @pytest.mark.parametrize("path", [f"{PODS}/p", f"{GROUPS}/g"])
-def test_what_may_not_be_read_is_an_error_and_not_gone(path: str) -> None:
+def test_forbidden_object_is_an_error_and_not_deleted(path: str) -> None:
     answers: dict[str, Json | int] = {f"{PODS}/p": pod("p", "g", "n1"), PODS: listed(), path: 403}
     with pytest.raises(ApiError) as refused:
         ask(RUNS, answers)
     assert refused.value.code == 403
 
 
-def test_an_object_that_cannot_be_read_is_an_error_that_says_why() -> None:
+def test_object_that_cannot_be_read_is_an_error_that_says_why() -> None:
     with pytest.raises(ApiError, match="containers"):
         ask(RUNS, {f"{PODS}/p": {**pod("p"), "spec": {"containers": 3}}})
 
 
-def test_a_tree_has_the_pods_of_all_groups_below_it() -> None:
+def test_tree_has_the_pods_of_all_groups_below_it() -> None:
     found = ask(
         Asked("CompositePodGroup", "default", "mid"),
         {
@@ -251,7 +245,7 @@ def test_trees_that_go_round_or_too_deep_are_read_no_further() -> None:
         ({"eventTime": "yesterday"}, 1, None),
     ],
 )
-def test_an_event_says_how_often_and_when_last(event: Json, count: int, at: float | None) -> None:
+def test_event_says_how_often_and_when_last(event: Json, count: int, at: float | None) -> None:
     """In each of the forms that events have (core/v1): counted, of a series, once."""
     begin = 1_767_225_600.0  # 2026-01-01T00:00:00Z
     found = ask(RUNS, {EVENTS: {"items": [{"type": "Warning", "reason": "R", "message": "m", **event}]}})
@@ -300,10 +294,10 @@ def test_records_are_those_of_the_object_its_group_and_the_root_of_its_tree_newe
 @pytest.mark.parametrize(
     ("records", "message"),
     [
-        ("ftp://127.0.0.1/", "ftp://127.0.0.1/: want http://HOST:PORT, https://HOST:PORT or a file"),
-        ("http://", "http://: want http://HOST:PORT, https://HOST:PORT or a file"),
+        ("ftp://127.0.0.1/", "ftp://127.0.0.1/: expected http://HOST:PORT, https://HOST:PORT or a file"),
+        ("http://", "http://: expected http://HOST:PORT, https://HOST:PORT or a file"),
         ("http://[::1", "http://[::1: not a URL"),
-        ("nowhere.db", "nowhere.db: no file of decision records"),
+        ("nowhere.db", "nowhere.db: not a file of decision records"),
     ],
 )
 def test_records_that_are_named_and_cannot_be_read_are_an_error(records: str, message: str) -> None:
@@ -325,7 +319,7 @@ def test_records_that_are_named_and_cannot_be_read_are_an_error(records: str, me
         ({"url": "SERVER", "certificate-authority-data": 3}, [5], ""),
     ],
 )
-def test_the_context_says_where_the_records_are(extension: object, found: list[int], warning: str) -> None:
+def test_context_says_where_the_records_are(extension: object, found: list[int], warning: str) -> None:
     answers: Mapping[str, Json | int] = {"/explain": {"items": [record(5)]}}
     gathered = ask(RUNS, answers, extensions={"reprieve.dev/scheduler": extension})
     assert [one.id for one in gathered.records] == found
@@ -362,7 +356,7 @@ LED: Mapping[str, Json | int] = {PROXY: {"items": [record(5)]}}
         ({}, False),
     ],
 )
-def test_the_leader_is_asked_by_way_of_the_api_server(answers: Mapping[str, Json | int], found: bool) -> None:
+def test_leader_is_asked_by_way_of_the_api_server(answers: Mapping[str, Json | int], found: bool) -> None:
     """It is the pod of ours that holds a lease; who may not look for it is told nothing of it."""
     gathered = ask(RUNS, {LEASES: {"items": []}, **LED, **answers})
     assert [one.id for one in gathered.records] == ([5] if found else [])
@@ -370,7 +364,7 @@ def test_the_leader_is_asked_by_way_of_the_api_server(answers: Mapping[str, Json
     assert gathered.warnings == [each for each in gathered.warnings if "events" in each]
 
 
-def test_a_leader_that_refuses_is_a_warning() -> None:
+def test_leader_that_refuses_is_a_warning() -> None:
     answers: Mapping[str, Json | int] = {
         EVERY_POD: {"items": [our_pod("leader")]},
         LEASES: {"items": []},
@@ -392,7 +386,7 @@ def test_a_leader_that_refuses_is_a_warning() -> None:
         ([record(1, nodes=1), record(2, nodes=501)], False),
     ],
 )
-def test_what_would_help_is_worked_out_of_the_last_record_in_clusters_of_up_to_500_nodes(
+def test_suggestions_come_from_the_last_record_in_clusters_of_up_to_500_nodes(
     records: list[Json], computed: bool
 ) -> None:
     """Who has records of a small cluster, or none, is worked out on what the API server shows."""
@@ -478,7 +472,7 @@ LATER = "1970-01-01T00:00:13Z"
 def test_preemptions_without_records_are_an_error() -> None:
     with pytest.raises(ConfigError) as refused:
         evictions(None, {})
-    expected = "no scheduler that keeps decision records was found (--records URL|FILE says where they are)"
+    expected = "no scheduler that keeps decision records was found (set their location with --records URL|FILE)"
     assert str(refused.value) == expected
 
 
@@ -491,7 +485,7 @@ def test_preemptions_without_records_are_an_error() -> None:
         {EVERY_POD: {"items": [our_pod("leader")]}, LEASE: lease("x"), LEASES: 403},
     ],
 )
-def test_a_refusal_is_no_scheduler_without_records(answers: Mapping[str, Json | int]) -> None:
+def test_refusal_is_no_scheduler_without_records(answers: Mapping[str, Json | int]) -> None:
     """interfaces.md 1.9: `history` ends with exit code 3 and the server's words."""
     with pytest.raises(ApiError) as refused:
         evictions(None, answers)
@@ -509,7 +503,7 @@ def test_a_refusal_is_no_scheduler_without_records(answers: Mapping[str, Json | 
         ("http://127.0.0.2:1", False),
     ],
 )
-def test_a_token_goes_to_this_machine_or_behind_tls_alone(
+def test_token_goes_to_this_machine_or_behind_tls_alone(
     where: str, trusted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Connection] = []
@@ -578,7 +572,7 @@ def test_records_of_a_file_are_those_of_the_object(tmp_path: Path) -> None:
     assert found.source == str(file)
 
 
-def test_a_file_of_something_else_is_no_file_of_records(tmp_path: Path) -> None:
+def test_file_of_something_else_is_no_file_of_records(tmp_path: Path) -> None:
     (tmp_path / "x.db").write_bytes(b"no database" * 100)
-    with pytest.raises(ConfigError, match="no file of decision records"):
+    with pytest.raises(ConfigError, match="not a file of decision records"):
         ask(RUNS, {}, str(tmp_path / "x.db"))

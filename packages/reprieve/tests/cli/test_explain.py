@@ -17,6 +17,7 @@ import pytest
 from reprieve.client.kubeconfig import connect
 from reprieve.client.transport import ApiClient, Limits
 from tests.cli.conftest import Run
+from tests.manifests import gang, priority_class
 from tests.waiting import DEADLINE
 
 Json = dict[str, Any]
@@ -46,27 +47,6 @@ def pod(name: str, *, priority: str = "", group: str = "", scheduler: str = "", 
     if group:
         spec["schedulingGroup"] = {"podGroupName": group}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-
-
-def gang(name: str, least: int, *, priority: str = "") -> Json:
-    return {
-        "apiVersion": "scheduling.k8s.io/v1beta1",
-        "kind": "PodGroup",
-        "metadata": {"name": name},
-        "spec": {
-            "schedulingPolicy": {"gang": {"minCount": least}},
-            **({"priorityClassName": priority} if priority else {}),
-        },
-    }
-
-
-def priority_class(name: str, value: int) -> Json:
-    return {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": name},
-        "value": value,
-    }
 
 
 async def play(kubeconfig: Path) -> None:
@@ -102,7 +82,7 @@ async def play(kubeconfig: Path) -> None:
         await create(GROUPS, gang("train", 4))
         await create(PODS, *(pod(f"t{i}", group="train", gpu="2") for i in range(4)))
         await until(rejected("huge", "same", "t0", "t3"))
-        await create(GROUPS, gang("wide", 3, priority="mid"), gang("odd", 2), gang("parts", 4))
+        await create(GROUPS, gang("wide", 3, priorityClassName="mid"), gang("odd", 2), gang("parts", 4))
         await create(PODS, *(pod(f"w{i}", group="wide", priority="mid", cpu="3") for i in range(3)))
         await create(PODS, pod("o0", group="odd", cpu="3"), pod("o1", group="odd", cpu="3", scheduler="somebody"))
         await create(PODS, *(pod(f"p{i}", group="parts", gpu=gpu) for i, gpu in enumerate(("1", "1", "1", "4"))))
@@ -138,7 +118,7 @@ class Up:
         lines = []
         for line in self.process.stderr:
             lines.append(line)
-            if "the scheduler answers on" in line:
+            if "the scheduler listens on" in line:
                 break
         else:
             raise AssertionError("".join(lines))
@@ -167,7 +147,7 @@ def alone(up: Up, tmp_path: Path) -> Path:
     return found
 
 
-def test_a_victim_that_is_gone(up: Up, run: Run) -> None:
+def test_victim_that_is_gone(up: Up, run: Run) -> None:
     ended = run("explain", "pod", "low-b", "--kubeconfig", up.kubeconfig)
     other = run("explain", "pod", "low-a", "--kubeconfig", up.kubeconfig)
     gone = next(one.out for one in (ended, other) if "is gone: it was preempted" in one.out)
@@ -179,7 +159,7 @@ def test_a_victim_that_is_gone(up: Up, run: Run) -> None:
     assert "Preempted by pod" in gone.split("Events")[1]
 
 
-def test_a_preemptor(up: Up, run: Run) -> None:
+def test_preemptor(up: Up, run: Run) -> None:
     ended = run("explain", "pod", "vip", "--kubeconfig", up.kubeconfig)
     assert ended.code == 0
     assert ended.out.startswith("pod default/vip is scheduled: it is on n1.\n")
@@ -201,16 +181,16 @@ def test_redacted_preemptors_are_shown_by_kind_and_priority_alone(up: Up, run: R
     assert "a pod of priority 0" in preemptor
 
 
-def test_a_request_no_node_can_meet(up: Up, run: Run) -> None:
+def test_request_no_node_can_meet(up: Up, run: Run) -> None:
     ended = run("explain", "pods", "huge", "--kubeconfig", up.kubeconfig)
     assert "Why: it fits none of 2 nodes" in ended.out
     # As a fact; or as what would help, where nobody created in an earlier second would take the node that is added.
-    assert re.search(r"requests (64 cpu|that much), and the largest node has 4\.", ended.out)
+    assert re.search(r"requests (64 cpu|that much), but the largest node has 4\.", ended.out)
     assert "A priority of" not in ended.out, "no priority helps"
     assert "From the scheduler's record (http://127.0.0.1:" in ended.out
 
 
-def test_what_amounts_and_which_priority_would_help(up: Up, run: Run) -> None:
+def test_suggested_amounts_and_priority(up: Up, run: Run) -> None:
     ended = run("explain", "pod", "same", "--kubeconfig", up.kubeconfig)
     assert (
         "Free 3 more cpu on n2, where the least is missing." in ended.out or "Free 3 more cpu on n1 or n2" in ended.out
@@ -220,7 +200,7 @@ def test_what_amounts_and_which_priority_would_help(up: Up, run: Run) -> None:
     )
 
 
-def test_a_gang_and_its_members_have_the_same_explanation(up: Up, run: Run) -> None:
+def test_gang_and_its_members_have_the_same_explanation(up: Up, run: Run) -> None:
     group = run("explain", "podgroup", "train", "--kubeconfig", up.kubeconfig)
     member = run("explain", "pod", "t1", "-n", "default", "--kubeconfig", up.kubeconfig)
     assert group.out.startswith("podgroup default/train is pending: 0 of its 4 pods on nodes. It needs 4 to start.\n")
@@ -244,14 +224,14 @@ def test_why_nobody_is_pushed_out_for_a_gang(up: Up, run: Run) -> None:
     assert "default/w1 would fit none of 2 nodes even then: 2 Insufficient cpu." in shown
 
 
-def test_a_member_of_another_scheduler(up: Up, run: Run) -> None:
+def test_member_of_another_scheduler(up: Up, run: Run) -> None:
     """The group says whose pod it waits for in vain, and no lower minCount is advised."""
     ended = run("explain", "podgroup", "odd", "--kubeconfig", up.kubeconfig)
     assert 'the same .spec.schedulerName set, got: "somebody" and "default-scheduler"' in ended.out
     assert "minCount 1" not in ended.out
 
 
-def test_a_gang_that_only_its_order_keeps_from_being_placed(up: Up, run: Run) -> None:
+def test_gang_that_only_its_order_keeps_from_being_placed(up: Up, run: Run) -> None:
     ended = run("explain", "podgroup", "parts", "--kubeconfig", up.kubeconfig)
     assert "A placement may exist: pods are tried one after another" in ended.out
     assert "In another order 4 pods would fit: GangScheduling with treeSearch: Retry" in ended.out
@@ -307,7 +287,7 @@ def test_records_from_the_file(up: Up, alone: Path, run: Run) -> None:
         (("pod", "nobody"), 1, 'error: pod "nobody" not found in namespace "default"\n'),
         (("podgroup", "nobody", "-n", "team"), 1, 'error: podgroup "nobody" not found in namespace "team"\n'),
         (("cpg", "nobody"), 1, 'error: compositepodgroup "nobody" not found in namespace "default"\n'),
-        (("node", "n1"), 2, "error: 'node': want pod, podgroup or compositepodgroup\n"),
+        (("node", "n1"), 2, "error: 'node': expected pod, podgroup or compositepodgroup\n"),
         (("pod", ""), 2, "error: the name is empty\n"),
         (("pod", "vip", "--context", "none"), 2, None),
         (("pod", "vip", "--records", "/no/such/file"), 2, None),
@@ -315,7 +295,9 @@ def test_records_from_the_file(up: Up, alone: Path, run: Run) -> None:
         (("pod", "vip", "--records", "http://127.0.0.1:9/"), 3, None),
     ],
 )
-def test_what_cannot_be_explained(up: Up, run: Run, arguments: tuple[str, ...], code: int, error: str | None) -> None:
+def test_objects_that_cannot_be_explained(
+    up: Up, run: Run, arguments: tuple[str, ...], code: int, error: str | None
+) -> None:
     ended = run("explain", *arguments, "--kubeconfig", up.kubeconfig)
     assert (ended.code, ended.out) == (code, "")
     assert ended.err.startswith("error: ")
@@ -324,7 +306,7 @@ def test_what_cannot_be_explained(up: Up, run: Run, arguments: tuple[str, ...], 
         assert ended.err == error
 
 
-def test_a_server_that_is_not_there(run: Run, tmp_path: Path) -> None:
+def test_server_that_is_not_there(run: Run, tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(
         "apiVersion: v1\nkind: Config\ncurrent-context: c\n"

@@ -50,7 +50,7 @@ def cluster(tmp_path: Path) -> str:
         (("pg/train",), "PodGroup", "train"),
     ],
 )
-def test_an_object_or_its_owner(run: Run, cluster: str, asked: tuple[str, ...], kind: str, name: str) -> None:
+def test_object_or_its_owner(run: Run, cluster: str, asked: tuple[str, ...], kind: str, name: str) -> None:
     ended = run("explain", *asked, "-f", cluster, "-o", "json")
     assert ended.code == 0, ended.err
     found = json.loads(ended.out)
@@ -94,7 +94,7 @@ items:
 
 
 @pytest.mark.parametrize("name", ["root", "mid"])
-def test_a_composite_in_files_has_the_pods_of_the_groups_below_it(run: Run, tmp_path: Path, name: str) -> None:
+def test_composite_in_files_has_the_pods_of_the_groups_below_it(run: Run, tmp_path: Path, name: str) -> None:
     """whatif.md 11, composite.md 5: it waits, and says why, as on a live cluster."""
     file = tmp_path / "tree.yaml"
     file.write_text(TREE)
@@ -114,7 +114,7 @@ spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, resources:
 """
 
 
-def test_a_suggestion_names_the_namespace_and_can_be_asked_as_it_stands(run: Run, tmp_path: Path) -> None:
+def test_suggestion_names_the_namespace_and_can_be_asked_as_it_stands(run: Run, tmp_path: Path) -> None:
     """whatif.md 11: as NAMESPACE/TYPE/NAME, and as answers name a thing."""
     file = tmp_path / "job.yaml"
     file.write_text(SPACED)
@@ -141,22 +141,22 @@ def test_all_waiting_lists_groups_and_pods_that_wait(run: Run, cluster: str) -> 
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ((), 2, "error: what? TYPE NAME or TYPE/NAME, or --all-waiting"),
+        ((), 2, "error: name the object to explain: TYPE NAME or TYPE/NAME, or --all-waiting"),
         (("pod/",), 2, "error: the name is empty"),
-        (("pod",), 2, "error: which pod? TYPE NAME or TYPE/NAME, or --all-waiting"),
+        (("pod",), 2, "error: name the pod to explain: TYPE NAME or TYPE/NAME, or --all-waiting"),
         (("job/none", "-f", "@"), 2, "error: no job default/none is in the input"),
         (
             ("elsewhere/job/sweep", "-f", "@"),
             2,
             'error: no job elsewhere/sweep is in the input, did you mean "job/sweep"?',
         ),
-        (("a/b/c/d", "-f", "@"), 2, "error: a/b/c/d: want TYPE NAME, TYPE/NAME or NAMESPACE/TYPE/NAME"),
-        (("job//x", "-f", "@"), 2, "error: job//x: want"),
-        (("a/job/x", "-n", "b", "-f", "@"), 2, "error: a/job/x: its namespace is a, and -n is b"),
+        (("a/b/c/d", "-f", "@"), 2, "error: a/b/c/d: expected TYPE NAME, TYPE/NAME or NAMESPACE/TYPE/NAME"),
+        (("job//x", "-f", "@"), 2, "error: job//x: expected"),
+        (("a/job/x", "-n", "b", "-f", "@"), 2, "error: a/job/x: the namespace differs from -n b"),
         (("deploymint/sweep", "-f", "@"), 2, 'error: no kind "deploymint", did you mean "deployment"?'),
         (("pod/none", "-f", "@"), 1, 'error: pod "none" not found in namespace "default"'),
-        (("pod/x", "-f", "@", "--records", "r"), 2, "error: -f explains manifests"),
-        (("pod/x", "--all-waiting"), 2, "error: --all-waiting explains all pending workloads"),
+        (("pod/x", "-f", "@", "--records", "r"), 2, "error: --records cannot be combined with -f"),
+        (("pod/x", "--all-waiting"), 2, "error: --all-waiting cannot be combined with TYPE or NAME"),
         (("--all-waiting",), 2, "error: nothing to plan"),
     ],
 )
@@ -169,7 +169,7 @@ def test_bad_questions(run: Run, cluster: str, arguments: tuple[str, ...], code:
 # -- what would help -------------------------------------------------------------------------------
 
 
-def test_what_would_help_one_is_tried_and_in_the_document(run: Run, cluster: str) -> None:
+def test_suggestions_for_one_pod_are_tried_and_in_the_document(run: Run, cluster: str) -> None:
     """whatif.md 5.5: as in `plan`, with the flags that make the change; `--no-suggest` tries nothing."""
     found = json.loads(run("explain", "job/sweep", "-f", cluster, "-o", "json").out)
     kinds = {each["kind"]: each for each in found["help"]}
@@ -209,7 +209,7 @@ def test_in_a_large_cluster_no_priority_of_a_tree_is_tried(
     assert "in a cluster of more than 2 objects suggestions are not tried\n" in ended.err
 
 
-def test_what_a_tree_is_named_like_keeps_its_priority(run: Run, tmp_path: Path) -> None:
+def test_tree_of_a_redacted_name_keeps_its_priority(run: Run, tmp_path: Path) -> None:
     """whatif.md 11.1: the priority that is tried is that of the tree, its groups and their pods, and of nobody else."""
     others = """- apiVersion: v1
   kind: Pod
@@ -226,7 +226,7 @@ def test_what_a_tree_is_named_like_keeps_its_priority(run: Run, tmp_path: Path) 
     assert found["computed"]["priorityThatHelps"] == 6
 
 
-def test_an_owner_is_shown_with_how_many_of_its_pods_wait(run: Run, cluster: str) -> None:
+def test_owner_is_shown_with_how_many_of_its_pods_wait(run: Run, cluster: str) -> None:
     ended = run("explain", "job/train", "-f", cluster)
     assert ended.out.startswith(
         "job default/train has 2 pods: 0 on nodes, 2 pending.\n\npodgroup default/train is pending"
@@ -264,7 +264,7 @@ def sweeps(tmp_path: Path, cluster: str) -> tuple[str, ...]:
     return ("-f", cluster, "-f", str(tmp_path / "sweeps.yaml"))
 
 
-def test_a_kind_of_a_row_of_ones_own(run: Run, tmp_path: Path, sweeps: tuple[str, ...]) -> None:
+def test_kind_of_a_row_of_ones_own(run: Run, tmp_path: Path, sweeps: tuple[str, ...]) -> None:
     """whatif.md 3.1: what `plan` expands `explain` does."""
     kinds = ("--workload-kinds", str(tmp_path / "kinds.yaml"))
     assert "sweep default/s has 2 pods: 0 on nodes, 2 pending." in run("explain", "sweep/s", *sweeps, *kinds).out
@@ -289,7 +289,7 @@ spec:
 
 
 @pytest.mark.parametrize("question", ["plan", "plan --compare-to more.yaml", "explain --all-waiting", "queue"])
-def test_what_arrives_later_is_of_the_kinds_of_ones_own_too(
+def test_later_objects_have_the_kinds_of_ones_own(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: str, question: str
 ) -> None:
     """whatif.md 1.11, 3.1: in every answer of which a plan is a part."""
@@ -304,13 +304,13 @@ def test_what_arrives_later_is_of_the_kinds_of_ones_own_too(
         assert "s-0" in ended.out
 
 
-def test_a_run_of_a_cron_job(run: Run, sweeps: tuple[str, ...]) -> None:
+def test_run_of_a_cron_job(run: Run, sweeps: tuple[str, ...]) -> None:
     ended = run("explain", "cronjob/nightly", *sweeps, "--lenient", "--run", "cronjob/nightly")
     assert ended.code == 0
     assert re.match(r"pod default/nightly-\d+-00000 is pending", ended.out)
 
 
-def test_a_question_to_the_cluster_as_it_would_be(run: Run, cluster: str) -> None:
+def test_question_to_the_cluster_as_it_would_be(run: Run, cluster: str) -> None:
     """whatif.md 4.2: the changes stand on top, and in the document."""
     flags = ("--add-nodes", "1", "--like", "n1")
     ended = run("explain", "job/sweep", "-f", cluster, *flags)
@@ -322,7 +322,7 @@ def test_a_question_to_the_cluster_as_it_would_be(run: Run, cluster: str) -> Non
     assert everybody.out.startswith("Changes\n")
 
 
-def test_a_tree_that_waits_is_among_those_who_wait(run: Run, tmp_path: Path) -> None:
+def test_tree_that_waits_is_among_those_who_wait(run: Run, tmp_path: Path) -> None:
     """It is what is tried: its groups do not wait by themselves (composite.md 3)."""
     file = tmp_path / "tree.yaml"
     file.write_text(TREE)
@@ -505,7 +505,7 @@ def plan_of_all() -> Plan:
     )
 
 
-def test_who_waits_is_listed_trees_before_groups_before_pods() -> None:
+def test_pending_workloads_are_listed_trees_before_groups_before_pods() -> None:
     """whatif.md 11: roots before what is below them; who is placed is left out, and so are pods of groups."""
     account = Account(nodes=1, running_before=0, running_after=0)
     found = waiting_document(Answer(plan_of_all(), account)).items
@@ -524,14 +524,14 @@ def test_who_waits_is_listed_trees_before_groups_before_pods() -> None:
 
 
 @pytest.mark.parametrize(("namespace", "sizes"), [("a", (3, 2, 3)), ("b", (1, 1, 1)), ("c", (0, 0, 0))])
-def test_a_namespace_has_what_is_in_it_of_every_sort(namespace: str, sizes: tuple[int, int, int]) -> None:
+def test_namespace_has_what_is_in_it_of_every_sort(namespace: str, sizes: tuple[int, int, int]) -> None:
     found = of_namespace(plan_of_all(), namespace)
     assert (len(found.pods), len(found.pod_groups), len(found.composite_pod_groups)) == sizes
     there = {each.namespace for each in found.pods} | {each.namespace for each in found.pod_groups}
     assert there | {each.namespace for each in found.composite_pod_groups} <= {namespace}
 
 
-def test_a_member_of_a_gang_has_the_help_of_its_gang(run: Run, cluster: str) -> None:
+def test_member_of_a_gang_has_the_help_of_its_gang(run: Run, cluster: str) -> None:
     """One pod of it with another priority would be no help: what is tried is tried of the gang (whatif.md 11.1)."""
     of_pod, of_gang = (
         json.loads(run("explain", asked, "-f", cluster, "-o", "json").out) for asked in ("pod/train-00000", "pg/train")
@@ -543,7 +543,7 @@ def test_a_member_of_a_gang_has_the_help_of_its_gang(run: Run, cluster: str) -> 
     assert of_pod["computed"]["priorityThatHelps"] == of_gang["computed"]["priorityThatHelps"]
 
 
-def test_a_tree_and_a_group_of_one_name_are_apart(run: Run, tmp_path: Path) -> None:
+def test_tree_and_a_group_of_one_name_are_apart(run: Run, tmp_path: Path) -> None:
     """Each has its own pods and its own state."""
     file = tmp_path / "tree.yaml"
     namesake = """---

@@ -46,7 +46,7 @@ def story_of(found: Evidence, told: DecisionRecord) -> list[str]:
 
 @pytest.mark.parametrize(("uid", "told"), [("uid-a", True), ("uid-of-another", False)])
 @pytest.mark.parametrize("how", ["alone", "in a group"])
-def test_a_pod_that_was_recreated_does_not_inherit_the_eviction_of_its_predecessor(
+def test_pod_that_was_recreated_does_not_inherit_the_eviction_of_its_predecessor(
     uid: str, told: bool, how: str
 ) -> None:
     item = pod("a", node="n1", group="crew" if how != "alone" else None)
@@ -60,7 +60,7 @@ def test_a_pod_that_was_recreated_does_not_inherit_the_eviction_of_its_predecess
 
 
 @pytest.mark.parametrize(("uid", "told"), [("uid-crew", True), ("before", False)])
-def test_a_group_that_was_recreated_does_not_inherit_either(uid: str, told: bool) -> None:
+def test_group_that_was_recreated_does_not_inherit_either(uid: str, told: bool) -> None:
     crew = group("crew", min_count=1)
     crew = replace(crew, metadata=replace(crew.metadata, uid="uid-crew"))
     found = Evidence(Asked("PodGroup", "default", "crew"), group=crew, source="s")
@@ -70,7 +70,7 @@ def test_a_group_that_was_recreated_does_not_inherit_either(uid: str, told: bool
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(-60, True), (60, False)])
-def test_a_record_without_a_uid_is_of_an_object_that_was_there_by_then(seconds: int, told: bool) -> None:
+def test_record_without_a_uid_is_of_an_object_that_was_there_by_then(seconds: int, told: bool) -> None:
     item = pod("a", node="n1")
     stamp = datetime.fromtimestamp(AT + seconds, UTC)
     item = replace(item, metadata=replace(item.metadata, creation_timestamp=stamp))
@@ -92,7 +92,7 @@ def test_a_record_without_a_uid_is_of_an_object_that_was_there_by_then(seconds: 
     ],
     ids=["gone", "without pods", "recreated", "another name", "another namespace", "another kind"],
 )
-def test_an_owner_is_told_of_the_eviction_of_its_pods(owner: Owned, told: bool) -> None:
+def test_owner_is_told_of_the_eviction_of_its_pods(owner: Owned, told: bool) -> None:
     """Also when it has no pods any more; not one that was recreated."""
     found = Evidence(Asked(owner.kind, owner.namespace, owner.name), owner=owner, source="s")
     titles = story_of(found, eviction_of(unit("train-x", uid="u", owner="job default/train")))
@@ -105,12 +105,12 @@ def test_an_owner_is_told_of_the_eviction_of_its_pods(owner: Owned, told: bool) 
         assert "Evicted of job default/train: pod default/train-x (1 pod)." in section.notes
 
 
-def test_an_object_that_is_gone_has_the_records_of_its_name() -> None:
+def test_object_that_is_gone_has_the_records_of_its_name() -> None:
     found = Evidence(Asked("Pod", "default", "a"), source="s")
     assert story_of(found, eviction_of(unit("a", uid="whichever")))
 
 
-def test_a_unit_that_was_not_evicted_is_nobodys_story() -> None:
+def test_unit_that_was_not_evicted_is_nobodys_story() -> None:
     kept = replace(unit("a", uid="uid-a", owner="job default/train"), outcome="NotEvicted")
     owner = Owned("Job", "default", "train", 0, 0, exists=False)
     assert story_of(Evidence(Asked("Job", "default", "train"), owner=owner, source="s"), eviction_of(kept)) == []

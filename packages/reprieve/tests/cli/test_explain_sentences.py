@@ -102,7 +102,7 @@ def test_states_and_sentences_of_a_group(members: list[objects.Pod], state: str,
 
 
 @pytest.mark.parametrize(("least", "needed"), [(None, ""), (1, ""), (2, " It needs 2 of its groups.")])
-def test_a_waiting_tree_shows_how_many_groups_it_needs(least: int | None, needed: str) -> None:
+def test_waiting_tree_shows_how_many_groups_it_needs(least: int | None, needed: str) -> None:
     tree = composite("t", min_groups=least)
     found = Evidence(Asked("CompositePodGroup", "default", "t"), composite=tree, members=[pod("a")])
     assert state_of(found)[1] == f"compositepodgroup default/t is pending: 0 of its 1 pod on nodes.{needed}"
@@ -110,7 +110,7 @@ def test_a_waiting_tree_shows_how_many_groups_it_needs(least: int | None, needed
     assert f"Priority 0{minimum}." in notes(found, "compositepodgroup default/t is pending")
 
 
-def test_what_is_gone_is_explained_from_records() -> None:
+def test_deleted_object_is_explained_from_records() -> None:
     gone = Evidence(Asked("Pod", "default", "a"), records=[record()], source="s")
     assert state_of(gone) == ("Gone", "pod default/a is gone; this is from the scheduler's records.", Tone.QUIET)
 
@@ -131,14 +131,14 @@ def test_how_the_owner_stands_comes_first(pods: int, waiting: int, title: str | 
         assert found.tone == (Tone.WAITING if waiting else Tone.GOOD)
 
 
-def test_what_stands_below_the_state() -> None:
+def test_lines_below_the_state() -> None:
     member = pod("a", group="g", priority=5)
     found = evidence(item=member, above=["low", "top"], missing="gone")
     assert notes(found, "pod default/a is pending") == [
         "Priority 5, of podgroup g.",
-        "There is no podgroup g: its pods wait until it appears.",
+        "There is no podgroup g: its pods stay pending until it exists.",
         "It is scheduled as part of compositepodgroup top, with the whole tree.",
-        "There is no compositepodgroup gone: the tree waits until it appears.",
+        "There is no compositepodgroup gone: the tree stays pending until it exists.",
     ]
     assert notes(evidence(item=member, group=group("g")), "pod default/a is pending") == ["Priority 5, of podgroup g."]
     assert notes(evidence(), "pod default/a is pending") == ["Priority 5."]
@@ -160,7 +160,7 @@ def test_false_conditions_are_shown_with_their_message(kind: str, status: str, m
     assert (f"{kind}: R: {message}" in notes(evidence(item=item), "pod default/a is pending")) is expected
 
 
-def test_a_computed_answer_is_shown_where_no_record_exists() -> None:
+def test_computed_answer_is_shown_where_no_record_exists() -> None:
     room = "It fits now: a scheduler with the default configuration would place it."
     for source, expected in (("", True), ("http://s", False)):
         found = evidence(computed=Answered(fits=True, gated="behind a gate"), source=source)
@@ -208,7 +208,7 @@ def test_members_tried_together_are_counted() -> None:
     assert sentence not in notes(evidence(record(members=members, result="Error")), "Why")
 
 
-@pytest.mark.parametrize(("repeated", "expected"), [(0, []), (1, ["2 attempts ended like that."])])
+@pytest.mark.parametrize(("repeated", "expected"), [(0, []), (1, ["2 attempts had this result."])])
 def test_attempts_that_ended_alike_are_counted(repeated: int, expected: list[str]) -> None:
     assert [each for each in notes(evidence(record(repeated=repeated)), "Why") if "attempts" in each] == expected
 
@@ -264,7 +264,7 @@ def test_levels_of_a_tree_show_which_groups_failed() -> None:
         ),
     ],
 )
-def test_what_a_preemptor_waits_for(reason: str, options: dict[str, Any], expected: list[str]) -> None:
+def test_preemptor_waits_for(reason: str, options: dict[str, Any], expected: list[str]) -> None:
     waits = DeferralRecord(**{"reason": reason, "message": "m", "until": "2026-07-01T12:00:00Z", **options})
     found = notes(evidence(record(waits=waits)), "Preemption is deferred")
     assert len(found) == len(expected)
@@ -285,7 +285,7 @@ def making_room(**changes: Any) -> Evidence:
         ("Done", "", "Decided at 2026-07-01 14:04:44 UTC; every victim was evicted."),
     ],
 )
-def test_what_became_of_a_preemption(state: str, error: str, expected: str) -> None:
+def test_preemption_outcomes(state: str, error: str, expected: str) -> None:
     assert notes(making_room(state=state, error=error), "Preemption: 1 workload (2 pods) evicted")[0] == expected
 
 
@@ -295,11 +295,11 @@ def test_what_became_of_a_preemption(state: str, error: str, expected: str) -> N
         (CostRecord(units=0, pods=0, highest_priority=0), ["No pods were evicted."]),
         (
             CostRecord(units=1, pods=2, highest_priority=1, running_seconds_lost=7200),
-            ["Before that 2 pods of 1 workload had been evicted.", "2 h of running time is lost by that."],
+            ["Before that 2 pods of 1 workload had been evicted.", "2 h of running time is lost."],
         ),
     ],
 )
-def test_a_preemption_whose_calls_failed_claims_neither_losses_nor_capacity(
+def test_preemption_whose_calls_failed_claims_neither_losses_nor_capacity(
     cost: CostRecord, expected: list[str]
 ) -> None:
     """observability.md 4.8."""
@@ -328,7 +328,7 @@ def test_a_preemption_whose_calls_failed_claims_neither_losses_nor_capacity(
         ),
     ],
 )
-def test_what_an_eviction_costs(cost: CostRecord, expected: list[str]) -> None:
+def test_eviction_costs(cost: CostRecord, expected: list[str]) -> None:
     found = notes(making_room(cost=cost), "Preemption")
     assert [each for each in found if "lost" in each or "although" in each] == expected
 
@@ -411,7 +411,7 @@ def test_spared_units_beyond_the_listed_are_counted(total: int, title: str, more
     assert not [each for each in none if each.title.startswith("Spared")]
 
 
-def test_the_explanation_of_a_victim() -> None:
+def test_explanation_of_a_victim() -> None:
     why = EvictionReason(pod="x/high", node="n1", plugin="p", text="Insufficient cpu", resource="cpu", short="1")
     unit = UnitRecord(
         unit="default/a",
@@ -455,7 +455,7 @@ def test_the_explanation_of_a_victim() -> None:
 
 
 @pytest.mark.parametrize(("number", "more"), [(10, ()), (11, ("... and 1 earlier",)), (13, ("... and 3 earlier",))])
-def test_the_last_ten_events_are_shown(number: int, more: tuple[str, ...]) -> None:
+def test_last_ten_events_are_shown(number: int, more: tuple[str, ...]) -> None:
     events = [Occurrence(START + n, "Normal", f"R{n}", "note", 1 + n % 2) for n in range(number)]
     found = section(evidence(events=events), "Events")
     assert [row.cells[1] for row in found.rows] == [f"R{n}" for n in range(number - 10, number)]
@@ -496,7 +496,7 @@ def test_where_it_is_from_comes_last(records: list[Any], changes: dict[str, Any]
     assert explanation_of(evidence(*records, **changes))[-1].title == title
 
 
-def test_the_record_of_a_group_or_of_the_root_of_its_tree_is_its_pods_own() -> None:
+def test_record_of_a_group_or_of_the_root_of_its_tree_is_its_pods_own() -> None:
     of = {
         kind: record(entity=EntityReference(kind=kind, namespace=space, name=name))
         for kind, space, name in (
@@ -560,7 +560,7 @@ def went(unit: str, kind: str, pods: int, *names: str) -> UnitRecord:
         (Asked("PodGroup", "default", "a"), [], [went("wide", "CompositePodGroup", 3, "b")], None),
     ],
 )
-def test_a_victim_went_by_itself_or_with_its_group_or_tree(
+def test_victim_went_by_itself_or_with_its_group_or_tree(
     asked: Asked, above: list[str], evicted: list[UnitRecord], unit: str | None
 ) -> None:
     """A unit names its first pods only: where one alone names fewer than it has, that is the one."""
@@ -587,7 +587,7 @@ def test_a_victim_went_by_itself_or_with_its_group_or_tree(
         ),
     ],
 )
-def test_a_victim_says_why_it_goes_and_that_a_budget_is_overruled(
+def test_victim_says_why_it_goes_and_that_a_budget_is_overruled(
     budget: bool, why: bool, below: tuple[str, ...]
 ) -> None:
     """What is spared has no reason to go, and a budget that protects it is none either."""
@@ -601,7 +601,7 @@ def test_a_victim_says_why_it_goes_and_that_a_budget_is_overruled(
 @pytest.mark.parametrize(
     ("kind", "size", "called"), [("Pod", 1, "pod"), ("PodGroup", 2, "group"), ("CompositePodGroup", 3, "tree")]
 )
-def test_a_unit_is_called_what_it_is(kind: str, size: int, called: str) -> None:
+def test_unit_is_called_what_it_is(kind: str, size: int, called: str) -> None:
     made = record(result="Preempting", preemption=preempting(evicted=[went("v", kind, size, "v")]))
     [row] = section(evidence(made), "Preemption").rows
     assert row.cells[:2] == (f"{called} default/v", f"{size} pod{'s' if size > 1 else ''}")
@@ -614,7 +614,7 @@ def test_a_unit_is_called_what_it_is(kind: str, size: int, called: str) -> None:
         ("CompositePodGroup", "It was evicted with its whole tree default/v (2 pods): disruptionMode all."),
     ],
 )
-def test_a_pod_evicted_with_its_group_or_tree_is_reported_so(kind: str, sentence: str) -> None:
+def test_pod_evicted_with_its_group_or_tree_is_reported_so(kind: str, sentence: str) -> None:
     preemptor = EntityReference(kind="Pod", namespace="x", name="high", priority=9)
     made = record(entity=preemptor, preemption=preempting(evicted=[went("v", kind, 2, "v-0", "v-1")]))
     found = Evidence(Asked("Pod", "default", "v-0"), records=[made], source="http://s")
@@ -646,14 +646,14 @@ def test_up_to_ten_releases_of_held_room_are_shown() -> None:
     assert not [each for each in explanation_of(evidence(before[0])) if each.title == held.title]
 
 
-def test_a_preemption_mentions_the_order_of_pods() -> None:
+def test_preemption_mentions_the_order_of_pods() -> None:
     """scheduling.md 3.9: an eviction that another order would not have needed."""
     order = OrderRecord(search="Greedy", placed=2)
     made = record(result="Preempting", preemption=preempting(), order=order)
     assert [each for each in notes(evidence(made), "Preemption") if "In another order 2 pods" in each]
 
 
-def test_what_would_have_spared_it_is_the_priority_of_the_newest_preemptor() -> None:
+def test_priority_of_the_newest_preemptor_would_have_spared_the_pod() -> None:
     preemptions = [
         record(entity=EntityReference(kind="Pod", namespace="x", name=name, priority=priority), preemption=made)
         for name, priority in (("newest", 7), ("before", 9))
@@ -664,7 +664,7 @@ def test_what_would_have_spared_it_is_the_priority_of_the_newest_preemptor() -> 
     ]
 
 
-def test_the_document_has_what_is_known_and_nothing_else() -> None:
+def test_document_has_what_is_known_and_nothing_else() -> None:
     """Trees, the owner, changes and what was worked out are there only where there are some."""
     bare = document(evidence())
     assert {"compositePodGroups"}.isdisjoint(bare["object"])

@@ -78,11 +78,11 @@ def lack(nodes: int, *names: str, more: int = 1, **missing: str) -> Shortfall:
         ),
         (
             Shortfall(too_big=(OversizedRequest(resource="cpu", asked="64", largest="4"),)),
-            "Add a node with 64 cpu: a pod requests that much, and the largest node has 4.",
+            "Add a node with 64 cpu: a pod requests that much, but the largest node has 4.",
         ),
     ],
 )
-def test_what_a_pod_lacks(lacking: Shortfall, expected: str) -> None:
+def test_pod_lacks(lacking: Shortfall, expected: str) -> None:
     assert helps(evidence(record(lack=lacking))) == [expected]
 
 
@@ -100,7 +100,7 @@ def test_what_a_pod_lacks(lacking: Shortfall, expected: str) -> None:
         ),
     ],
 )
-def test_what_a_gang_lacks(lacking: Shortfall, expected: str) -> None:
+def test_gang_lacks(lacking: Shortfall, expected: str) -> None:
     members = MemberCounts(tried=4, placed=1, min_count=4)
     entity = EntityReference(kind="PodGroup", namespace="default", name="g")
     found = Evidence(
@@ -191,13 +191,13 @@ def preempting(**changes: Any) -> PreemptionRecord:
     return PreemptionRecord(**{**made, **changes})
 
 
-def test_a_preemption_is_shown_with_costs_reasons_and_the_comparison() -> None:
+def test_preemption_is_shown_with_costs_reasons_and_the_comparison() -> None:
     text = plain(explanation_of(evidence(record(result="Preempting", preemption=preempting(state="Done")))))
     for expected in (
         "Preemption: 1 workload (2 pods) evicted",
         "group default/old  2 pods  n1, n2  1         2 h",
         "why: with it back, default/a would not fit on n1: Insufficient cpu (1 short)",
-        "although a PodDisruptionBudget forbids it: evicting what no budget protects is not enough on these nodes",
+        "although a PodDisruptionBudget forbids it: evicting only unprotected pods is not enough on these nodes",
         "Decided at 2026-07-01 14:04:44 UTC; every victim was evicted.",
         "4 h of running time is lost, over all pods.",
         "3 domains would have worked; n1 was chosen over n2: fewest victim pods.",
@@ -270,11 +270,11 @@ def test_why_nobody_is_pushed_out_for_a_group(found: FailedPreemption, expected:
             OrderRecord(search="Greedy", placed=3),
             "In another order 3 pods would fit: GangScheduling with tree",
         ),
-        (OrderRecord(search="Greedy"), "place. GangScheduling with treeSearch: Retry tries other orders."),
+        (OrderRecord(search="Greedy"), "later one. GangScheduling with treeSearch: Retry tries other orders."),
         (OrderRecord(search="Retry"), "A few other orders were tried as well, without success."),
     ],
 )
-def test_a_gang_that_its_order_keeps_from_being_placed(order: OrderRecord, expected: str) -> None:
+def test_gang_that_its_order_keeps_from_being_placed(order: OrderRecord, expected: str) -> None:
     """Waiting or making room: somebody may go who need not."""
     for each in (record(order=order), record(order=order, result="Preempting", preemption=preempting())):
         text = plain(explanation_of(evidence(each)))
@@ -282,7 +282,7 @@ def test_a_gang_that_its_order_keeps_from_being_placed(order: OrderRecord, expec
         assert expected in text
 
 
-def test_a_member_of_a_whole_group_learns_that_it_went_with_it() -> None:
+def test_member_of_a_whole_group_learns_that_it_went_with_it() -> None:
     made = record(
         entity=EntityReference(kind="Pod", namespace="default", name="a", priority=9), preemption=preempting()
     )
@@ -333,9 +333,7 @@ def test_states_of_a_pod(item: objects.Pod, state: str) -> None:
          "podgroup default/g is scheduled: all its 2 pods are on nodes."),
     ],
 )  # fmt: skip
-def test_the_state_of_a_preempted_group_follows_from_its_present_pods(
-    members: list[objects.Pod], sentence: str
-) -> None:
+def test_state_of_a_preempted_group_follows_from_its_present_pods(members: list[objects.Pod], sentence: str) -> None:
     """The condition of an `all` group outlives its pods, and new ones may come (preemption.md 7.2)."""
     target = objects.Condition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
     preempted = group("g", min_count=2, whole=True)
@@ -343,7 +341,7 @@ def test_the_state_of_a_preempted_group_follows_from_its_present_pods(
     assert state_of(Evidence(Asked("PodGroup", "default", "g"), group=preempted, members=members))[1] == sentence
 
 
-def test_a_group_without_a_priority_has_that_of_its_pods() -> None:
+def test_group_without_a_priority_has_that_of_its_pods() -> None:
     """api.md: no admission resolves the class of a custom resource; the live scheduler gives it its pods' highest."""
     members = [pod("a", group="g", priority=7), pod("b", group="g", priority=7)]
     asked = Asked("PodGroup", "default", "g")
@@ -352,7 +350,7 @@ def test_a_group_without_a_priority_has_that_of_its_pods() -> None:
         assert expected in plain(explanation_of(found))
 
 
-def test_a_pod_of_another_scheduler_is_reported_as_such() -> None:
+def test_pod_of_another_scheduler_is_reported_as_such() -> None:
     """Whoever asks why nothing happens hears whose turn it is."""
     theirs = pod("a")
     theirs = replace(theirs, spec=replace(theirs.spec, scheduler_name="other"))
@@ -368,7 +366,7 @@ def test_a_pod_of_another_scheduler_is_reported_as_such() -> None:
     [
         (("default-scheduler", "default-scheduler"), None),
         (("other", "other"), "The scheduler other places it, by the schedulerName of its pods."),
-        (("other", "default-scheduler"), "Its pods ask for different schedulers, default-scheduler and other: none"),
+        (("other", "default-scheduler"), "Its pods have different schedulerNames, default-scheduler and other: they"),
     ],
 )
 def test_schedulers_that_pods_of_a_group_ask_for(schedulers: tuple[str, ...], expected: str | None) -> None:
@@ -384,7 +382,7 @@ def test_events_and_messages_are_shown() -> None:
         events=[Occurrence(START, "Warning", "FailedScheduling", "no room", 3)],
     )
     text = plain(explanation_of(found))
-    assert "3 attempts ended like that." in text
+    assert "3 attempts had this result." in text
     assert "at 2020-09-13 12:26:40 UTC  FailedScheduling  ×3  no room" in text
     assert document(found)["events"] == [
         {
@@ -425,7 +423,7 @@ def asked(kind: str, name: str, *items: Any) -> Answered:
     ],
     ids=["the lower of two nodes", "both have to go", "only system pods run"],
 )
-def test_the_lowest_priority_that_helps(items: list[Any], helps: int | None) -> None:
+def test_lowest_priority_that_helps(items: list[Any], helps: int | None) -> None:
     nodes = [node("n1", cpu=4)] if len({i.spec.node_name for i in items}) == 1 else [node("n1"), node("n2")]
     found = asked("Pod", "a", *nodes, *items, pod("a", cpu=4))
     assert found.priority_that_helps == helps
@@ -433,13 +431,13 @@ def test_the_lowest_priority_that_helps(items: list[Any], helps: int | None) -> 
     assert not found.fits
 
 
-def test_the_priority_of_a_whole_gang() -> None:
+def test_priority_of_a_whole_gang() -> None:
     running = [pod(f"x{i}", cpu=4, node=f"n{i}", priority=10 * i) for i in (1, 2, 3)]
     nodes = [node(f"n{i}", cpu=4) for i in (1, 2, 3)]
     assert asked("PodGroup", "g", *nodes, *running, *gang("g", 2, cpu=4)).priority_that_helps == 21
 
 
-def test_the_priority_of_a_whole_tree() -> None:
+def test_priority_of_a_whole_tree() -> None:
     """composite.md 3.1: all of it has to have one priority, whichever part is asked about."""
     running = [pod(f"x{i}", cpu=4, node=f"n{i}", priority=10 * i) for i in (1, 2, 3)]
     nodes = [node(f"n{i}", cpu=4) for i in (1, 2, 3)]
@@ -453,7 +451,7 @@ def test_the_priority_of_a_whole_tree() -> None:
         assert asked(kind, name, *nodes, *running, *tree).priority_that_helps == 21
 
 
-def test_the_priority_of_a_tree_is_above_that_of_whoever_runs_on_any_node() -> None:
+def test_priority_of_a_tree_is_above_that_of_whoever_runs_on_any_node() -> None:
     tree = [
         composite("root", min_groups=1),
         group("left", min_count=1, parent="root"),
@@ -465,7 +463,7 @@ def test_the_priority_of_a_tree_is_above_that_of_whoever_runs_on_any_node() -> N
 
 
 @pytest.mark.parametrize(("most", "tried"), [(3, True), (2, False)])
-def test_what_would_help_is_tried_in_clusters_of_up_to_so_many_objects(
+def test_suggestions_are_tried_in_clusters_of_up_to_so_many_objects(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], most: int, tried: bool
 ) -> None:
     """whatif.md 6.4: of one pod in clusters of up to 10,000, of a tree in ones of up to 5,000."""
@@ -481,7 +479,7 @@ def test_what_would_help_is_tried_in_clusters_of_up_to_so_many_objects(
 
 
 @pytest.mark.parametrize(("most", "tried"), [(5, True), (4, False)])
-def test_a_priority_of_a_tree_is_looked_for_in_clusters_of_up_to_so_many_objects(
+def test_priority_of_a_tree_is_looked_for_in_clusters_of_up_to_so_many_objects(
     monkeypatch: pytest.MonkeyPatch, most: int, tried: bool
 ) -> None:
     monkeypatch.setattr(whatif, "MOST_OF_PRIORITIES", most)
@@ -511,7 +509,7 @@ def test_without_suggestions_it_is_decided_and_nothing_more() -> None:
     assert makes_room.record.preemption is not None
 
 
-def test_what_fits_and_what_is_gated() -> None:
+def test_pods_that_fit_and_gated_pods() -> None:
     assert asked("Pod", "a", node("n1"), pod("a", cpu=1)).fits
     gated = asked("PodGroup", "g", node("n1"), *gang("g", 2, min_count=3, cpu=1))
     assert gated.gated == "waiting for minCount pods from a gang to appear in scheduling queue"
@@ -576,7 +574,7 @@ def test_members_are_counted_where_they_were_tried_together(
     assert expected is None or expected in text
 
 
-def test_the_document_has_the_fields_of_each_kind() -> None:
+def test_document_has_the_fields_of_each_kind() -> None:
     """whatif.md 11: the priority of who has none is 0; who has no node has none in the document."""
     asked_about = document(evidence(item=pod("a", cpu=1, group="g", node="n1", priority=5)))["object"]
     assert (asked_about["nodeName"], asked_about["podGroup"], asked_about["priority"]) == ("n1", "g", 5)
@@ -598,10 +596,10 @@ def test_the_document_has_the_fields_of_each_kind() -> None:
 
 
 @pytest.mark.parametrize(("tried", "expected"), [(None, True), ("Free", True), ("Node", False)])
-def test_a_request_above_every_node_is_a_reason_unless_the_advice_names_it(tried: str | None, expected: bool) -> None:
+def test_request_above_every_node_is_a_reason_unless_the_advice_names_it(tried: str | None, expected: bool) -> None:
     """whatif.md 11: a node that was tried and would help is told with what it has to have."""
     lacking = record(lack=Shortfall(too_big=(OversizedRequest(resource="cpu", asked="64", largest="8"),)))
     helping = (Help(kind=tried, sentence="This would help."),) if tried is not None else None
     shown = plain(explanation_of(evidence(lacking, computed=Answered(helps=helping))))
-    assert ("  It asks for 64 cpu, and the largest node has 8.\n" in shown) == expected
+    assert ("  It asks for 64 cpu, but the largest node has 8.\n" in shown) == expected
     assert ("This would help." in shown) == (tried is not None)

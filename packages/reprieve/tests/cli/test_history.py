@@ -14,22 +14,18 @@ from msgspec.structs import replace
 from reprieve.cli.history import history_sections
 from reprieve.cli.sections import Tone
 from reprieve.decisions.history import Evicted, HistoryItem, PreemptionHistory
-from reprieve.inputs.loading import load
-from reprieve.observability.recording import RecordKeeper
+from reprieve.inputs.loader import load
+from reprieve.observability.recorder import RecordKeeper
 from reprieve.observability.store import open_store
 from reprieve.simulation.plan import PlanOptions, plan
+from tests import manifests
 from tests.cli.conftest import Run
 
 START = "2026-01-01T00:00:00Z"
 
 
 def pod(name: str, priority: int, on: str = "", namespace: str = "default") -> dict[str, Any]:
-    spec: dict[str, Any] = {
-        "priority": priority,
-        "containers": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}],
-    }
-    spec |= {"nodeName": on} if on else {}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
+    return manifests.pod(name, 3, node=on, priority=priority, meta={"namespace": namespace})
 
 
 @pytest.fixture
@@ -90,9 +86,9 @@ def test_nothing_happened_lately(run: Run, records: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--since", "yesterday"), "error: --since yesterday: want a duration such as 6h"),
-        (("-n", "a", "-A"), "error: -n and -A exclude each other"),
-        (("--records", "nowhere.db"), "error: nowhere.db: no file of decision records"),
+        (("--since", "yesterday"), "error: --since yesterday: expected a duration such as 6h"),
+        (("-n", "a", "-A"), "error: -n and -A cannot be combined"),
+        (("--records", "nowhere.db"), "error: nowhere.db: not a file of decision records"),
     ],
 )
 def test_bad_questions(run: Run, arguments: tuple[str, ...], message: str) -> None:
@@ -151,7 +147,7 @@ def test_each_victim_is_a_line_below_its_preemption(victim: Evicted, line: str) 
         ),
     ],
 )
-def test_a_preemption_is_a_row_with_the_work_that_was_lost(
+def test_preemption_is_a_row_with_the_work_that_was_lost(
     items: tuple[HistoryItem, ...], title: str, cells: list[tuple[str, ...]]
 ) -> None:
     """Of GPUs where any were, else of CPUs."""

@@ -125,7 +125,7 @@ def test_each_format_becomes_a_job_list(
     assert json.loads(replayed.out)["policies"][0]["total"]["neverStarted"] == 0
 
 
-def test_the_nodes_of_a_trace(run: Run, desk: Path) -> None:
+def test_nodes_of_a_trace(run: Run, desk: Path) -> None:
     for format, trace, nodes, amount in (
         ("openb", OPENB, OPENB_NODES, "alibabacloud.com/gpu-milli: '2000'"),
         ("spot-gpu", SPOT, SPOT_NODES, "nvidia.com/gpu: '8'"),
@@ -155,7 +155,7 @@ def test_another_way_of_packing_is_refused_by_its_name(run: Run, desk: Path, beg
     for command in (("replay", "jobs.csv"), ("import", "jobs.csv", "--format", "philly", "-o", "out.csv")):
         ended = run(*command)
         assert (ended.code, ended.out) == (2, "")
-        assert f"jobs.csv: packed with {name}; want it plain, or packed with gzip" in ended.err
+        assert f"jobs.csv: packed with {name}; expected it plain, or packed with gzip" in ended.err
 
 
 def test_priorities_by_rule(run: Run, desk: Path) -> None:
@@ -191,10 +191,10 @@ def test_bad_imports_are_one_line(run: Run, desk: Path, arguments: tuple[str, ..
     assert not (desk / "out.csv").exists()
 
 
-def test_a_bad_row_of_a_trace_is_named_or_left_out(run: Run, desk: Path) -> None:
+def test_bad_row_of_a_trace_is_named_or_left_out(run: Run, desk: Path) -> None:
     (desk / "trace").write_text(PHILLY + "2017-10-09,66.0,one,66.0,aaa\n")
     ended = run("import", "trace", "--format", "philly", "-o", "out.csv")
-    assert 'trace, line 5, column num_gpus: want a whole number, found "one"' in ended.err
+    assert 'trace, line 5, column num_gpus: expected a whole number, found "one"' in ended.err
     assert run("import", "trace", "--format", "philly", "-o", "out.csv", "--skip-bad").code == 0
 
 
@@ -204,7 +204,7 @@ def test_help_names_the_rules_and_openb_stays_what_it_was(run: Run) -> None:
     assert "--pods" in run("import", "openb", "--help").out
 
 
-def test_what_an_import_made_and_left_out_is_counted(run: Run, desk: Path) -> None:
+def test_import_counts_jobs_made_and_left_out(run: Run, desk: Path) -> None:
     """The rules first, then the files, then what is in none of them, by reason."""
     (desk / "trace").write_text(f"{PHILLY}bad,2951.0,12,35412.0,bbb\nworse,2951.0,12,35412.0,bbb\n")
     files = ("-o", "out.csv", "--cluster-out", "c.yaml")
@@ -217,9 +217,9 @@ def test_what_an_import_made_and_left_out_is_counted(run: Run, desk: Path) -> No
         *rules,
         "out.csv: 1 jobs",
         "c.yaml: 2 nodes that fit the jobs",
-        "left out: 1 rows (not in --only)",
-        "left out: 1 rows (ran no time at all)",
-        "left out: 2 rows that make no sense; the first: trace, line 5, column timestamp: want a time such as "
+        "skipped: 1 row (not in --only)",
+        "skipped: 1 row (ran no time at all)",
+        "skipped: 2 invalid rows; the first: trace, line 5, column timestamp: expected a time such as "
         '2017-10-09 07:01:55, found "bad"',
     ]
     assert rules[-1] == "rule: priority classes high=200, low=100"
@@ -246,7 +246,7 @@ def test_nodes_of_a_list_are_those_and_no_others(run: Run, desk: Path) -> None:
 
 
 @pytest.mark.parametrize(("most", "code"), [("2", 0), ("1", 2), ("0", 2)])
-def test_a_trace_of_as_many_jobs_as_may_be_is_read(run: Run, desk: Path, most: str, code: int) -> None:
+def test_trace_of_as_many_jobs_as_may_be_is_read(run: Run, desk: Path, most: str, code: int) -> None:
     (desk / "trace").write_text(PHILLY)
     assert run("import", "trace", "--format", "philly", "-o", "out.csv", "--max-jobs", most).code == code
 

@@ -34,9 +34,7 @@ async def lease(client: ApiClient, namespace: str, name: str, holder: str) -> No
         ("system-of-ours", "any-name", {}, ""),
     ],
 )
-def test_the_leader_is_found(
-    namespace: str, name: str, labels: Json, found: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_leader_is_found(namespace: str, name: str, labels: Json, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     async def explain(_client: ApiClient, path: str, _names: Sequence[Any]) -> list[Any]:

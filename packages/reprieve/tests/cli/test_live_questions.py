@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from reprieve.cli import queue
-from reprieve.client.reading import Reading
-from reprieve.inputs.loading import read
+from reprieve.client.cluster_reader import Reading
+from reprieve.inputs.loader import read
 from reprieve.python.inputs import Warn
 from tests.cli.conftest import Run
 from tests.cli.test_questions import CLUSTER, pod
@@ -47,7 +47,7 @@ def live(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, Any]
 ASKED = ("queue", "--kubeconfig", "k")
 
 
-def test_a_cluster_that_is_watched_is_read_again_every_two_seconds(
+def test_cluster_that_is_watched_is_read_again_every_two_seconds(
     run: Run, live: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """whatif.md 6.1, until it is interrupted. What could not be read is a warning each time."""
@@ -72,7 +72,7 @@ def test_a_cluster_that_is_watched_is_read_again_every_two_seconds(
     assert (once.code, len(live), len(pauses)) == (0, 4, 3)
 
 
-def test_a_watch_takes_no_standard_input(run: Run, live: list[dict[str, Any]]) -> None:
+def test_watch_takes_no_standard_input(run: Run, live: list[dict[str, Any]]) -> None:
     ended = run(*ASKED, "-f", "-", "-w", stdin=pod("more", "1"))
     assert (ended.code, ended.out, live) == (2, "", [])
     assert ended.err == "error: -w: standard input can be read only once: a file for -f\n"
@@ -119,7 +119,7 @@ def test_only_what_is_to_be_scaled_is_read_with_its_template(
     assert live == [{"kubeconfig": "k", "context": None, "owners": False, "jobs": False, "makers": makers}]
 
 
-def test_an_answer_about_a_live_cluster_is_of_the_time_that_is_given(run: Run, live: list[dict[str, Any]]) -> None:
+def test_answer_about_a_live_cluster_is_of_the_time_that_is_given(run: Run, live: list[dict[str, Any]]) -> None:
     """interfaces.md 1.5: before which nothing of it may be made; without one it is asked about now."""
     plan = ("plan", "--kubeconfig", "k", "-o", "json")
     assert json.loads(run(*plan).out)["pods"][0]["name"] == "waiting"
@@ -127,8 +127,8 @@ def test_an_answer_about_a_live_cluster_is_of_the_time_that_is_given(run: Run, l
     ended = run(*plan, "--now", "2026-05-04T03:02:00Z")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.splitlines()[-1] == (
-        'error: https://here: Pod "default/waiting": made or started at 2026-05-04T03:02:01Z, after the time that is '
-        "planned for, 2026-05-04T03:02:00Z"
+        'error: https://here: Pod "default/waiting": created or started at 2026-05-04T03:02:01Z, '
+        "after the planned time 2026-05-04T03:02:00Z"
     )
 
 
@@ -204,7 +204,7 @@ ABOUT_WAITING = (
 
 
 @pytest.mark.parametrize("case", GATES)
-def test_a_gate_on_a_live_cluster_is_about_what_was_asked(run: Run, live: list[dict[str, Any]], case: str) -> None:
+def test_gate_on_a_live_cluster_is_about_what_was_asked(run: Run, live: list[dict[str, Any]], case: str) -> None:
     """whatif.md 13: the pod that waits there for 99 cores is no concern of it, and is counted apart."""
     arguments, files, first, code = GATES[case]
     for name, text in files.items():
@@ -216,7 +216,7 @@ def test_a_gate_on_a_live_cluster_is_about_what_was_asked(run: Run, live: list[d
         lines = lines[lines.index("") + 1 :]
     assert lines[0].startswith(first)
     concerned = case in ABOUT_WAITING
-    assert ("  Not asked about: 1 pod already pending in the cluster, 1 still pending." in lines) is not concerned
+    assert ("  Outside this plan: 1 pod already pending in the cluster, 1 still pending." in lines) is not concerned
     assert ("default/waiting" in "\n".join(lines[1:])) is concerned
     document = json.loads(run(*GATE, *arguments, "-o", "json").out)
     asked = {one["name"]: one["asked"] for one in document["pods"]}
@@ -224,7 +224,7 @@ def test_a_gate_on_a_live_cluster_is_about_what_was_asked(run: Run, live: list[d
     assert all(asked.values())
 
 
-def test_what_is_preempted_for_others_does_not_fail_a_gate(
+def test_pods_preempted_for_others_do_not_fail_a_gate(
     run: Run, live: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """whatif.md 13.2: in the cluster a pod of priority 3 waits, and evicts `low`."""
@@ -234,7 +234,7 @@ def test_what_is_preempted_for_others_does_not_fail_a_gate(
     assert ended.code == 0, ended.out + ended.err
     assert "No pods are evicted." in ended.out
     assert (
-        "Not asked about: 1 pod already pending in the cluster, 1 placed, 1 workload (1 pod) evicted for them."
+        "Outside this plan: 1 pod already pending in the cluster, 1 placed, 1 workload (1 pod) evicted for them."
         in ended.out
     )
     assert run(*GATE, "--fail-on-preemption").code == 1
@@ -250,7 +250,7 @@ def test_plans_side_by_side_are_about_what_one_of_them_is_about(run: Run, live: 
     assert [row["name"] for row in found["rows"]] == ["small"]
 
 
-def test_a_group_is_asked_about_with_all_its_pods(
+def test_group_is_asked_about_with_all_its_pods(
     run: Run, live: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """whatif.md 13.1: a pod that joins a group whose other pods wait."""

@@ -82,7 +82,7 @@ def cluster(connected: object, monkeypatch: pytest.MonkeyPatch) -> Cluster:
         (("compositepodgroup/t",), Asked("CompositePodGroup", "ours", "t")),
     ],
 )
-def test_an_object_is_of_the_namespace_of_the_context_unless_one_is_named(
+def test_object_is_of_the_namespace_of_the_context_unless_one_is_named(
     run: Run, cluster: Cluster, connected: list[Any], arguments: tuple[str, ...], asked: Asked
 ) -> None:
     cluster.exists = asked.kind == "Pod"
@@ -96,14 +96,14 @@ def test_records_and_suggestions_are_as_asked_for(run: Run, cluster: Cluster) ->
     assert cluster.asked == [(Asked("Pod", "ours", "p"), "http://s", False)]
 
 
-def test_what_could_not_be_read_is_a_warning_above_the_answer(run: Run, cluster: Cluster) -> None:
+def test_unread_resources_are_a_warning_above_the_answer(run: Run, cluster: Cluster) -> None:
     cluster.warnings = ["events could not be read", "nor records"]
     ended = run("explain", "pod/p")
     assert (ended.code, ended.err) == (0, "warning: events could not be read\nwarning: nor records\n")
     assert ended.out.startswith("pod ours/p is pending")
 
 
-def test_what_is_gone_is_explained_by_its_records_alone(run: Run, cluster: Cluster) -> None:
+def test_deleted_object_is_explained_by_its_records_alone(run: Run, cluster: Cluster) -> None:
     cluster.exists = False
     assert run("explain", "pod/p") == Ended(1, "", 'error: pod "p" not found in namespace "ours"\n')
     cluster.records = [record(entity=EntityReference(kind="Pod", namespace="ours", name="p"))]
@@ -113,7 +113,7 @@ def test_what_is_gone_is_explained_by_its_records_alone(run: Run, cluster: Clust
 
 
 @pytest.mark.parametrize(("error", "code"), [(ConfigError("no such file"), 2), (UnreachableError("nobody"), 3)])
-def test_a_cluster_that_cannot_be_asked_is_one_line(run: Run, cluster: Cluster, error: Exception, code: int) -> None:
+def test_cluster_that_cannot_be_asked_is_one_line(run: Run, cluster: Cluster, error: Exception, code: int) -> None:
     cluster.error = error
     assert run("explain", "pod/p") == Ended(code, "", f"error: {error}\n")
 
@@ -127,7 +127,7 @@ QUESTIONS = (
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_a_kubeconfig_that_is_no_good_is_bad_input(
+def test_kubeconfig_that_is_no_good_is_bad_input(
     run: Run, live: list[Any], monkeypatch: pytest.MonkeyPatch, question: tuple[str, ...]
 ) -> None:
     def connect(*_: object) -> Connection:
@@ -143,11 +143,11 @@ def test_a_kubeconfig_that_is_no_good_is_bad_input(
 @pytest.mark.parametrize(
     ("kind", "message", "asked"),
     [
-        ("node", "'node': want pod, podgroup or compositepodgroup", []),
+        ("node", "'node': expected pod, podgroup or compositepodgroup", []),
         ("replicaset/none", "no replicaset ours/none", [Asked("ReplicaSet", "ours", "none")]),
     ],
 )
-def test_an_owner_has_to_be_of_a_kind_that_makes_pods_and_there(
+def test_owner_has_to_be_of_a_kind_that_makes_pods_and_there(
     run: Run,
     cluster: Cluster,
     live: list[Any],
@@ -165,7 +165,7 @@ def test_an_owner_has_to_be_of_a_kind_that_makes_pods_and_there(
     assert message in ended.err
 
 
-def test_an_owner_is_explained_by_a_pod_of_it(run: Run, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_owner_is_explained_by_a_pod_of_it(run: Run, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reprieve.python.inputs.read_live", _read_live)
     run("explain", "rs", "web", "-n", "default")
     assert [asked for asked, _, _ in cluster.asked] == [Asked("Pod", "default", "web-aaaaa")]
@@ -173,8 +173,8 @@ def test_an_owner_is_explained_by_a_pod_of_it(run: Run, cluster: Cluster, monkey
 
 
 def _read_live(*_: object, owners: bool, makers: object) -> Any:
-    from reprieve.client.reading import Reading
-    from reprieve.inputs.loading import read
+    from reprieve.client.cluster_reader import Reading
+    from reprieve.inputs.loader import read
     from tests.cli.test_questions import CLUSTER
 
     return Reading(objects=[one.object for one in read([("cluster", CLUSTER)]).all()]), "https://here"
@@ -183,9 +183,9 @@ def _read_live(*_: object, owners: bool, makers: object) -> Any:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("-f", "more.yaml"), "-f explains manifests: --records are of a cluster as it is"),
-        (("--cordon", "n1"), "changes and --run explain what would be: --records are of a cluster as it is"),
-        (("--run", "cronjob/c"), "changes and --run explain what would be: --records are of a cluster as it is"),
+        (("-f", "more.yaml"), "--records cannot be combined with -f"),
+        (("--cordon", "n1"), "--records cannot be combined with changes or --run"),
+        (("--run", "cronjob/c"), "--records cannot be combined with changes or --run"),
     ],
 )
 def test_records_are_of_a_cluster_as_it_is(run: Run, live: list[Any], arguments: tuple[str, ...], message: str) -> None:
@@ -194,7 +194,7 @@ def test_records_are_of_a_cluster_as_it_is(run: Run, live: list[Any], arguments:
     assert ended == Ended(2, "", f"error: {message}\n")
 
 
-def test_a_cluster_as_it_would_be_is_that_of_the_namespace_of_its_context(
+def test_cluster_as_it_would_be_is_that_of_the_namespace_of_its_context(
     run: Run, connected: object, live: list[Any]
 ) -> None:
     asked = ("explain", "pod", "waiting", "--cordon", "n1", "--kubeconfig", "k")
@@ -207,7 +207,7 @@ def test_a_cluster_as_it_would_be_is_that_of_the_namespace_of_its_context(
     )
 
 
-def test_whose_names_may_be_shown_is_the_namespace_of_the_context(run: Run, connected: object, live: list[Any]) -> None:
+def test_names_are_shown_in_the_namespace_of_the_context(run: Run, connected: object, live: list[Any]) -> None:
     """whatif.md 11.3."""
     asked = ("explain", "--all-waiting", "--redact", "--no-suggest", "--kubeconfig", "k")
     assert "default/waiting" not in run(*asked).out
@@ -251,7 +251,7 @@ def test_history_is_of_the_namespace_of_the_context_unless_another_is_named(
     assert recorded == [(1767225600.0, None)]
 
 
-def test_an_endpoint_is_asked_and_a_file_is_read(run: Run, recorded: list[Any]) -> None:
+def test_endpoint_is_asked_and_a_file_is_read(run: Run, recorded: list[Any]) -> None:
     run("history", "--records", "https://s:1", "--since", "2026-01-01T00:00:00Z")
     assert recorded == [(1767225600.0, "https://s:1")]
     assert run("history", "--records", "s.db").code == 2
@@ -262,10 +262,10 @@ def test_an_endpoint_is_asked_and_a_file_is_read(run: Run, recorded: list[Any]) 
     ("error", "code", "text"),
     [
         (ConfigError("no records"), 2, "no records"),
-        (UnreachableError("nobody"), 3, "nobody (--records URL|FILE says where else they are)"),
+        (UnreachableError("nobody"), 3, "nobody (set another location with --records URL|FILE)"),
     ],
 )
-def test_a_history_that_cannot_be_read_is_one_line(
+def test_history_that_cannot_be_read_is_one_line(
     run: Run, connected: object, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int, text: str
 ) -> None:
     async def evictions(*_: object) -> None:

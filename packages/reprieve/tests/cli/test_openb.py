@@ -34,8 +34,8 @@ ASKED = ("import", "openb", "--nodes", "nodes.csv", "--pods", "pods.csv", "-o")
 
 
 @pytest.mark.parametrize("name", ["out.json", "out.yaml", "out.yml"])
-def test_a_cluster_is_written_that_can_be_planned(run: Run, desk: Path, name: str) -> None:
-    assert run(*ASKED, name) == Ended(0, "", f"{name}: 1 nodes, 2 running pods\n")
+def test_cluster_is_written_that_can_be_planned(run: Run, desk: Path, name: str) -> None:
+    assert run(*ASKED, name) == Ended(0, "", f"{name}: 1 node, 2 running pods\n")
     assert Path(name).read_text().startswith("{") == name.endswith(".json")
     assert run("plan", "-f", name).out.startswith("No pods are pending.\n")
 
@@ -51,30 +51,32 @@ def test_a_cluster_is_written_that_can_be_planned(run: Run, desk: Path, name: st
 def test_tasks_without_room_are_counted_and_three_are_named(run: Run, desk: Path, others: int, named: str) -> None:
     Path("pods.csv").write_text(tasks(1, others))
     assert run(*ASKED, "out.json").err.splitlines() == [
-        "out.json: 1 nodes, 1 running pods",
-        f"{others} tasks did not fit when they arrived and are left out: {named}",
+        "out.json: 1 node, 1 running pod",
+        f"{others} task{'' if others == 1 else 's'} skipped, no node had enough capacity: {named}",
     ]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("out.txt",), "-o out.txt: want a name ending in .json, .yaml, .yml"),
-        (("out",), "-o out: want a name ending in .json, .yaml, .yml"),
-        (("out.json", "--max-input-bytes", "0"), "--max-input-bytes: want a size above 0, found '0'"),
+        (("out.txt",), "-o out.txt: expected a name ending in .json, .yaml, .yml"),
+        (("out",), "-o out: expected a name ending in .json, .yaml, .yml"),
+        (("out.json", "--max-input-bytes", "0"), "--max-input-bytes: expected a size above 0, found '0'"),
         (("out.json", "--max-input-bytes", str(len(NODES) - 1)), "nodes.csv, line 1: larger than 55 bytes "),
         (("out.json", "--nodes", "none.csv"), "none.csv: No such file or directory"),
         (("out.json", "--pods", "nodes.csv"), "nodes.csv"),
         (("no/out.json",), "no/out.json: No such file or directory"),
     ],
 )
-def test_what_cannot_be_imported_is_one_line(run: Run, desk: Path, arguments: tuple[str, ...], message: str) -> None:
+def test_trace_that_cannot_be_imported_is_one_line(
+    run: Run, desk: Path, arguments: tuple[str, ...], message: str
+) -> None:
     ended = run(*ASKED, *arguments)
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert ended.err.startswith(f"error: {message}")
     assert {path.name for path in desk.iterdir()} == {"nodes.csv", "pods.csv"}
 
 
-def test_a_file_of_just_the_size_is_read(run: Run, desk: Path) -> None:
+def test_file_of_just_the_size_is_read(run: Run, desk: Path) -> None:
     most = max(len(NODES), len(tasks(2, 0)))
     assert run(*ASKED, "out.json", "--max-input-bytes", str(most)).code == 0

@@ -15,11 +15,11 @@ import pytest
 
 from reprieve.cli import comparison, history, options, source
 from reprieve.cli.outcome import CommandError, Exit
+from reprieve.client.cluster_reader import Reading
 from reprieve.client.errors import ConfigError, UnreachableError
-from reprieve.client.reading import Reading
-from reprieve.inputs.loading import read
+from reprieve.inputs.loader import read
 from reprieve.python.inputs import InputSource, Strictness, Warn
-from reprieve.simulation.bench.running import BenchMeasurement, HotFunction, Percentiles
+from reprieve.simulation.bench.scenario_run import BenchMeasurement, HotFunction, Percentiles
 from reprieve.simulation.bench.series import Growth, ScenarioError
 from tests.cli.conftest import Ended, Run
 
@@ -41,33 +41,33 @@ READ: list[tuple[Callable[[], object], object]] = [
 
 
 @pytest.mark.parametrize(("reading", "found"), READ)
-def test_what_is_good_is_read(reading: Callable[[], object], found: object) -> None:
+def test_options_that_are_valid_are_read(reading: Callable[[], object], found: object) -> None:
     assert reading() == found
 
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
-    (lambda: options.read_seconds("--x", "0s"), "--x: want more than 0, found '0s'"),
-    (lambda: options.read_seconds("--x", "-1s"), "--x: want more than 0, found '-1s'"),
-    (lambda: options.read_seconds("--x", "soon"), "--x: 'soon': want a duration like 15s or 1m30s"),
-    (lambda: options.read_size("--x", "0"), "--x: want a size above 0, found '0'"),
-    (lambda: options.read_size("--x", "-1"), "--x: want a size above 0, found '-1'"),
+    (lambda: options.read_seconds("--x", "0s"), "--x: expected more than 0, found '0s'"),
+    (lambda: options.read_seconds("--x", "-1s"), "--x: expected more than 0, found '-1s'"),
+    (lambda: options.read_seconds("--x", "soon"), "--x: 'soon': expected a duration like 15s or 1m30s"),
+    (lambda: options.read_size("--x", "0"), "--x: expected a size above 0, found '0'"),
+    (lambda: options.read_size("--x", "-1"), "--x: expected a size above 0, found '-1'"),
     (lambda: options.read_size("--x", "many"), "--x: "),
     (lambda: options.read_time("--x", "today"), '--x: "today": '),
     (lambda: options.read_gates("Nope=true"), "--feature-gates: unknown feature gate 'Nope'; known: "),
     (lambda: options.read_options(plugins=["no:Such"]), "--plugin "),
-    (lambda: options.read_options(compatible=True, plugin_timeout="0s"), "--plugin-timeout: want more than 0"),
-    (lambda: source.read_runs(["job/a"]), "--run job/a: want cronjob/NAME or NAMESPACE/cronjob/NAME"),
-    (lambda: source.read_runs(["cronjob/"]), "--run cronjob/: want"),
-    (lambda: source.read_runs(["a"]), "--run a: want"),
-    (lambda: source.read_runs(["x/team/cronjob/a"]), "--run x/team/cronjob/a: want"),
-    (lambda: history._read_since("6"), "--since 6: want a duration such as 6h, 30m or 7d, or a time (RFC 3339)"),
-    (lambda: history._read_since("T6h"), "--since T6h: want a duration"),
+    (lambda: options.read_options(compatible=True, plugin_timeout="0s"), "--plugin-timeout: expected more than 0"),
+    (lambda: source.read_runs(["job/a"]), "--run job/a: expected cronjob/NAME or NAMESPACE/cronjob/NAME"),
+    (lambda: source.read_runs(["cronjob/"]), "--run cronjob/: expected"),
+    (lambda: source.read_runs(["a"]), "--run a: expected"),
+    (lambda: source.read_runs(["x/team/cronjob/a"]), "--run x/team/cronjob/a: expected"),
+    (lambda: history._read_since("6"), "--since 6: expected a duration such as 6h, 30m or 7d, or a time (RFC 3339)"),
+    (lambda: history._read_since("T6h"), "--since T6h: expected a duration"),
     (lambda: history._read_since("2026T"), '--since: "2026T": '),
 ]
 
 
 @pytest.mark.parametrize(("reading", "message"), REFUSED, ids=[message for _, message in REFUSED])
-def test_what_is_no_good_is_named_with_its_option(reading: Callable[[], object], message: str) -> None:
+def test_invalid_value_is_named_with_its_option(reading: Callable[[], object], message: str) -> None:
     with pytest.raises(CommandError) as refused:
         reading()
     assert str(refused.value).startswith(message)
@@ -83,7 +83,7 @@ def test_how_far_back_history_goes(text: str, back: float, monkeypatch: pytest.M
     assert history._read_since("1970-01-01T00:00:10Z") == 10.0
 
 
-def test_a_gate_that_changes_nothing_here_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+def test_gate_that_changes_nothing_here_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     options.read_gates("DRAAdminAccess=true,GenericWorkload=false")
     expected = "warning: --feature-gates: feature gate DRAAdminAccess is kube-scheduler's; it changes nothing here\n"
     assert capsys.readouterr().err == expected
@@ -99,7 +99,7 @@ def test_a_gate_that_changes_nothing_here_is_a_warning(capsys: pytest.CaptureFix
         ([("--a", True)], False, "--strict", "--strict"),
     ],
 )
-def test_an_answer_by_exit_code_is_of_all_of_the_input_unless_lenient(
+def test_answer_by_exit_code_is_of_all_of_the_input_unless_lenient(
     asked: list[tuple[str, bool]], lenient: bool, before: str, after: str
 ) -> None:
     asked_about = InputSource(strictness=Strictness(answer_for_all=before, lenient=lenient))
@@ -124,7 +124,7 @@ def test_at_most_sixteen_plans_are_compared(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("count", "named"), [(1, "f0"), (3, "f0, f1, f2"), (4, "f0, f1, f2, ..."), (5, "f0, f1, f2, ...")]
 )
-def test_an_input_without_objects_is_named_by_its_first_three_files(
+def test_input_without_objects_is_named_by_its_first_three_files(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, named: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -185,8 +185,8 @@ def test_figures_are_a_table_with_other_measures_below(run: Run, monkeypatch: py
     assert found[2] == ["gang-1000", "1000", "2000", "1.250", "0.750", "1600", "0.500", "2.000", "100"]
     assert found[3] == ["basic-500", "1000", "2000", "1.250", "-", "1600", "0.500", "2.000", "100"]
     assert " ".join(found[4]) == (
-        "basic-500: memory grew by 1.2 MiB, 2.0 MiB resident at the end, 0.5000 s of processor time for a second, "
-        "3.000 s to take the cluster in, 4.000 s of processor time, 5.0 MiB kept of the pods"
+        "basic-500: memory grew by 1.2 MiB, 2.0 MiB resident at the end, 0.5000 s of CPU time per simulated second, "
+        "3.000 s to load the cluster, 4.000 s of CPU time, 5.0 MiB kept for the pods"
     )
     assert found[6] == ["Where", "the", "time", "goes:", "gang-1000"]
     assert found[8] == ["0.100", "0.250", "3", "f"]
@@ -228,7 +228,7 @@ def test_figures_before_and_after(run: Run, tmp_path: Path) -> None:
         None,
     ]
     for more in (("gang-1000",), ("--growth",), ("--profile",)):
-        expected = "error: --compare runs nothing: it takes no scenarios, --growth or --profile\n"
+        expected = "error: --compare cannot be combined with scenarios, --growth or --profile\n"
         assert run("bench", "--compare", *files, *more) == Ended(2, "", expected)
     ended = run("bench", "--compare", tmp_path / "before.json", tmp_path / "no.json")
     assert (ended.code, ended.out) == (2, "")
@@ -252,11 +252,11 @@ def test_which_scenarios_run_unless_some_are_named(
     assert run("bench", *flag).code == 0
     assert tuple(ran) == (FAMILIES if flag else DEFAULT)
     assert run("bench", "--list").out.split() == [*SCENARIOS, *FAMILIES]
-    expected = "error: --profile is of single scenarios, not of --growth\n"
+    expected = "error: --profile cannot be combined with --growth\n"
     assert run("bench", "--growth", "--profile") == Ended(2, "", expected)
 
 
-def test_a_scenario_that_fails_is_no_bad_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scenario_that_fails_is_no_bad_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: Any, **__: Any) -> list[Any]:
         raise ScenarioError("gang-1000: 3 of 4 pods bound")
 
@@ -284,7 +284,7 @@ def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
 
 @pytest.mark.usefixtures("reading")
 @pytest.mark.parametrize("name", ["s.yaml", "s.yml", "s.json"])
-def test_a_snapshot_is_written_for_its_owner_alone_and_reads_again(run: Run, tmp_path: Path, name: str) -> None:
+def test_snapshot_is_written_for_its_owner_alone_and_reads_again(run: Run, tmp_path: Path, name: str) -> None:
     ended = run("snapshot", "-o", tmp_path / name)
     assert ended == Ended(0, "", f"warning: not read: x\n{tmp_path / name}: 1 objects\n")
     assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
@@ -294,7 +294,7 @@ def test_a_snapshot_is_written_for_its_owner_alone_and_reads_again(run: Run, tmp
 
 
 @pytest.mark.usefixtures("reading")
-def test_a_snapshot_on_stdout_is_yaml_and_names_go_on_demand(run: Run, tmp_path: Path) -> None:
+def test_snapshot_on_stdout_is_yaml_and_names_go_on_demand(run: Run, tmp_path: Path) -> None:
     shown = run("snapshot", "-o", "-")
     assert "secretive" in shown.out
     assert not shown.out.startswith("{")
@@ -313,7 +313,7 @@ def test_a_snapshot_on_stdout_is_yaml_and_names_go_on_demand(run: Run, tmp_path:
 @pytest.mark.parametrize(
     ("error", "code"), [(ConfigError("the kubeconfig is bad"), 2), (UnreachableError("nobody answers"), 3)]
 )
-def test_a_cluster_that_cannot_be_read_is_one_line(
+def test_cluster_that_cannot_be_read_is_one_line(
     run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int
 ) -> None:
     def connect(*_: Any, **__: Any) -> None:

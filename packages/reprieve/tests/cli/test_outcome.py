@@ -20,7 +20,7 @@ def test_exit_codes_are_those_that_scripts_count_on() -> None:
     }
 
 
-def test_an_error_is_one_line_and_bad_input_unless_it_says_otherwise() -> None:
+def test_error_is_one_line_and_bad_input_unless_it_says_otherwise() -> None:
     with pytest.raises(CommandError, match=r"^two lines of text$") as refused:
         refuse("two lines\n  of text ")
     assert refused.value.code is Exit.BAD_INPUT
@@ -28,7 +28,7 @@ def test_an_error_is_one_line_and_bad_input_unless_it_says_otherwise() -> None:
 
 
 @pytest.mark.parametrize("length", [LONGEST_LINE - 1, LONGEST_LINE, LONGEST_LINE + 1, 3 * LONGEST_LINE])
-def test_a_line_on_stderr_is_bounded_and_a_short_one_is_whole(length: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_line_on_stderr_is_bounded_and_a_short_one_is_whole(length: int, capsys: pytest.CaptureFixture[str]) -> None:
     line = "x" * length
     note(line, "short")
     first, second = capsys.readouterr().err.splitlines()
@@ -38,7 +38,7 @@ def test_a_line_on_stderr_is_bounded_and_a_short_one_is_whole(length: int, capsy
     assert len(str(CommandError(line))) <= 2000
 
 
-def test_what_is_shown_goes_to_stdout_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_pages_go_to_stdout_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     show("a\nb")
     assert capsys.readouterr() == ("a\nb", "")
 

@@ -93,13 +93,13 @@ def group(name: str, outcome: str = "Scheduled", **more: Any) -> PodGroupOutcome
         ),
     ],
 )
-def test_the_verdict_counts_who_is_placed(pods: tuple[PodOutcome, ...], title: str, tone: Tone) -> None:
+def test_verdict_counts_who_is_placed(pods: tuple[PodOutcome, ...], title: str, tone: Tone) -> None:
     found = verdict(Plan(pods=pods))
     assert (found.title, found.tone) == (title, tone)
     assert found.notes == ("No pods are evicted.", "Cluster: 2 nodes, 1 running pod before, 3 after.")
 
 
-def test_the_verdict_counts_evictions_losses_and_gangs_that_broke() -> None:
+def test_verdict_counts_evictions_losses_and_gangs_that_broke() -> None:
     """Who was leaving already for an earlier preemptor is counted there."""
     lost = [LostPod(namespace="a", name=name, pod_group=None, node_name=node, priority=0) for name, node in LOST]
     gone = unit("g", pods=2, kind="PodGroup")
@@ -151,7 +151,7 @@ LOST = (("p", "n2"), ("q", "n1"), ("r", "n2"))
         ),
     ],
 )
-def test_the_last_word_is_what_it_took(
+def test_last_word_is_what_it_took(
     seconds: float, attempts: int, terminating: tuple[str, ...], title: str, notes: tuple[str, ...]
 ) -> None:
     plan = Plan(stats=Stats(seconds=1, virtual_seconds=seconds, attempts=attempts))
@@ -200,7 +200,7 @@ def test_displaced_pods_are_listed_with_waiting_ones_first() -> None:
             (
                 "pod a/lost",
                 "from n1",
-                "lost: no controller makes it again",
+                "lost: no controller recreates it",
                 "against a/b, a/c; loses emptyDir tmp, log",
             ),
             Tone.BAD,
@@ -281,7 +281,7 @@ def test_pods_waiting_for_one_reason_share_a_row() -> None:
     assert cells(two) == [("pod a/p and 1 more", "2 pods", "Unschedulable")]
 
 
-def test_the_most_frequent_messages_of_a_group_are_shown_and_none_within_another() -> None:
+def test_most_frequent_messages_of_a_group_are_shown_and_none_within_another() -> None:
     messages = ["a", "a", "a", "b", "b", "c", "c", "d"]
     pods = tuple(
         pod(f"g-{number}", "Unschedulable", pod_group="g", message=text) for number, text in enumerate(messages)
@@ -330,13 +330,13 @@ TRIED = MemberCounts(tried=2, placed=1, min_count=2)
         (8, " The others fit none of 3 nodes: 1 r0, 1 r1, 1 r2, 1 r3, 1 r4, 1 r5 and 2 more reasons."),
     ],
 )
-def test_a_gang_that_waits_has_six_reasons_of_its_last_attempt(number: int, listed: str) -> None:
+def test_gang_that_waits_has_six_reasons_of_its_last_attempt(number: int, listed: str) -> None:
     reasons = [ReasonCount(reason=f"r{at}", nodes=1) for at in range(number)]
     below = reasons_of(of_gang(), attempt(members=TRIED, reasons=reasons))
     assert below == (f"1 of 2 pods tried together fit.{listed}", "m")
 
 
-def test_the_scarcest_resource_is_the_first_reason() -> None:
+def test_scarcest_resource_is_the_first_reason() -> None:
     reasons = [ReasonCount(reason=f"Insufficient {name}", nodes=1) for name in ("cpu", "memory", "gpu")]
     lack = Shortfall(closest=Shortage(missing={"gpu": "1", "cpu": "2"}, nodes=1, names=("n1",)), more=1)
     below = reasons_of(of_gang(), attempt(members=TRIED, reasons=reasons, lack=lack))
@@ -431,7 +431,7 @@ def test_only_those_who_wait_are_explained() -> None:
 # -- preemption ------------------------------------------------------------------------------------------------------
 
 
-def test_a_decision_is_the_same_text_whoever_went_first() -> None:
+def test_decision_is_the_same_text_whoever_went_first() -> None:
     """The most important first, whole groups before pods; names in their natural order; without times."""
     units = (
         unit("b-10", priority=5),
@@ -452,7 +452,7 @@ def test_a_decision_is_the_same_text_whoever_went_first() -> None:
     assert decision_sections("pod a/x", 9, recorded(*reversed(units))) == [evicted, spared]
 
 
-def test_a_budget_is_what_spares_first_and_is_overruled_last() -> None:
+def test_budget_is_what_spares_first_and_is_overruled_last() -> None:
     """preemption.md 3.4. Who leaves already for somebody else says so."""
     why = f"why: {WHY.clause}"
     overruled = unit("v", violates_pdb=True), unit("w"), unit("y", kind="PodGroup")
@@ -502,7 +502,7 @@ def test_spared_units_are_counted_with_those_that_are_not_listed() -> None:
         (None, "8", ("v",), None),
     ],
 )
-def test_what_the_search_for_the_cheapest_eviction_saved(
+def test_victim_search_savings(
     by_score: tuple[int, int] | None,
     needed: str,
     evicted: tuple[str, ...],
@@ -532,7 +532,7 @@ PREEMPTOR = PreemptorName(kind="PodGroup", namespace="a", name="g", priority=9)
         ("Completions", ("a", "b", "c", "d", "e", "f"), "a, b, c, d and 2 more to end"),
     ],
 )
-def test_a_put_off_preemption_names_what_it_waits_for(reason: str, pods: tuple[str, ...], text: str) -> None:
+def test_put_off_preemption_names_what_it_waits_for(reason: str, pods: tuple[str, ...], text: str) -> None:
     one = DeferredPreemption(preemptor=PREEMPTOR, reason=reason, message="", at=60, until=None, pods=pods)
     found = titled("Deferred preemptions", Plan(put_off=(one, replace(one, until=120))))
     assert found is not None
@@ -548,7 +548,7 @@ def test_room_that_was_held_and_not_used_is_listed() -> None:
     assert cells(found) == [("podgroup a/g", "n1, n2", "1 min", "its time is over")]
 
 
-def test_what_does_not_happen_has_no_section() -> None:
+def test_plan_sections_are_left_out_when_empty() -> None:
     assert [section.title for section in sections(Plan())] == [
         "No pods are pending.",
         "Simulated time: 0 s, 0 scheduling attempts.",

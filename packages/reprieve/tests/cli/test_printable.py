@@ -20,7 +20,7 @@ from reprieve.cli.documents import Format, document
 from reprieve.cli.outcome import CommandError, log_to_stderr, note, show
 from reprieve.cli.sections import Row, Section, plain
 from reprieve.cli.terminal import drawn
-from reprieve.client.plainyaml import yaml_of
+from reprieve.client.plain_yaml import yaml_of
 from reprieve.observability.logs import Log
 from tests.cli.conftest import Run
 
@@ -48,12 +48,12 @@ def harmless(text: str) -> bool:
         ("", ""),
     ],
 )
-def test_what_does_not_print_is_an_escape_and_everything_else_is_as_it_was(text: str, shown: str) -> None:
+def test_characters_that_do_not_print_are_escaped(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 
 @given(texts)
-def test_a_line_stays_one(text: str) -> None:
+def test_line_stays_one(text: str) -> None:
     assert printable_line(text).isprintable()
     assert harmless(printable(text))
     assert printable(text).count("\n") == text.count("\n")
@@ -80,7 +80,7 @@ def test_tables_are_harmless_and_have_no_tabs_and_no_markup(form: Callable[[list
     assert len([line for line in shown.splitlines() if line.strip("─ ")]) == 5
 
 
-def test_a_terminal_gets_our_own_sequences_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_gets_our_own_sequences_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
 
     class Terminal(io.StringIO):

@@ -66,7 +66,7 @@ def test_short_work_writes_nothing(at: Callable[[], Terminal]) -> None:
     assert terminal.getvalue() == ""
 
 
-def test_a_warning_stands_on_a_line_of_its_own(at: Callable[[], Terminal]) -> None:
+def test_warning_stands_on_a_line_of_its_own(at: Callable[[], Terminal]) -> None:
     terminal = at()
     with working("reading", after=0.0):
         assert terminal.written.wait(DEADLINE)
@@ -74,9 +74,7 @@ def test_a_warning_stands_on_a_line_of_its_own(at: Callable[[], Terminal]) -> No
     assert f"s\r{CLEAR}warning: odd\n" in terminal.getvalue()
 
 
-def test_a_line_that_is_gone_is_not_taken_away_again(
-    at: Callable[[], Terminal], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_line_that_is_gone_is_not_taken_away_again(at: Callable[[], Terminal], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "PAUSE", DEADLINE)
     terminal = at()
     with working("reading", after=0.0):
@@ -125,7 +123,7 @@ def test_pipes_and_dumb_terminals_get_no_progress(monkeypatch: pytest.MonkeyPatc
     assert stderr.getvalue() == ""
 
 
-def test_the_line_goes_when_the_work_fails(at: Callable[[], Terminal]) -> None:
+def test_line_goes_when_the_work_fails(at: Callable[[], Terminal]) -> None:
     terminal = at()
 
     def fail() -> None:

@@ -53,7 +53,7 @@ def ask(run: Run, tmp_path: Path) -> Any:
     return asked
 
 
-def test_the_queue_is_in_the_order_of_trying_with_a_word_for_each(ask: Any) -> None:
+def test_queue_is_in_the_order_of_trying_with_a_word_for_each(ask: Any) -> None:
     documents = (
         pod("ready", "1")
         + pod("preempting", "7", 3)
@@ -72,7 +72,7 @@ def test_the_queue_is_in_the_order_of_trying_with_a_word_for_each(ask: Any) -> N
     assert {one["since"] for one in items} == {None}
 
 
-def test_the_queue_shows_creation_times_that_are_known(run: Run, tmp_path: Path) -> None:
+def test_queue_shows_creation_times_that_are_known(run: Run, tmp_path: Path) -> None:
     """whatif.md 6.5: no time is made up, not of a workload either; the column is there if one has a time.
 
     What has none comes last (interfaces.md 1.11).
@@ -99,12 +99,12 @@ def test_the_queue_shows_creation_times_that_are_known(run: Run, tmp_path: Path)
         assert ("in the order of the input" in text) is (since == [None, None])
 
 
-def test_an_empty_queue_is_reported_as_empty(run: Run, tmp_path: Path) -> None:
+def test_empty_queue_is_reported_as_empty(run: Run, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(CLUSTER)
     assert run("queue", "-f", str(tmp_path / "c.yaml")).out == "No pods are pending.\n"
 
 
-def test_a_drain_plan_begins_with_what_breaks_least(ask: Any) -> None:
+def test_drain_plan_begins_with_what_breaks_least(ask: Any) -> None:
     found = ask("drain-plan n1 n2", "--add-nodes", "1", "--like", "n1")
     assert [node["name"] for node in found["nodes"]] == ["n1", "n2"]
     first, second = found["nodes"]
@@ -124,7 +124,7 @@ def test_a_drain_plan_begins_with_what_breaks_least(ask: Any) -> None:
         ),
     ],
 )
-def test_a_pod_that_tolerates_the_cordon_may_come_back(
+def test_pod_that_tolerates_the_cordon_may_come_back(
     run: Run, tmp_path: Path, tolerates: str, verdict: str, where: str
 ) -> None:
     """whatif.md 7.2: the drain evicts it, and nothing keeps its successor from the node."""
@@ -140,7 +140,7 @@ def test_a_pod_that_tolerates_the_cordon_may_come_back(
     assert f"{where} as r-00000\n" in ended.out
 
 
-def test_a_drain_plan_can_be_read_from_the_exit_code(ask: Any) -> None:
+def test_drain_plan_can_be_read_from_the_exit_code(ask: Any) -> None:
     ask("drain-plan n2", "--fail-on-pending", code=1)
     ask("drain-plan n2", "--without", "pdb/web", "--without", "pod/low", "--fail-on-pending")
     assert 'no node "n9"' in ask("drain-plan n9", code=2)
@@ -171,7 +171,7 @@ def test_capacity_shows_stranded_resources_and_their_owners(ask: Any, tmp_path: 
     assert (pools["b"]["free"], pools["b"]["stranded"], pools["b"]["by"]) == ("1", "1", ["default/replicaset/web"])
 
 
-def test_a_tree_stands_in_the_queue_with_its_groups(ask: Any) -> None:
+def test_tree_stands_in_the_queue_with_its_groups(ask: Any) -> None:
     """whatif.md 6.2: what the tree's attempt says is said of each of its groups."""
     tree = (
         "---\napiVersion: scheduling.k8s.io/v1alpha3\nkind: CompositePodGroup\nmetadata: {name: tree}\n"
@@ -216,7 +216,7 @@ def test_capacity_marks_counts_that_stopped_at_the_limit(
     assert ask("capacity", "--shape", str(shape))["atLeast"] == []
 
 
-def test_a_node_with_less_than_nothing_takes_no_room_from_others(ask: Any, tmp_path: Path) -> None:
+def test_node_with_less_than_nothing_takes_no_room_from_others(ask: Any, tmp_path: Path) -> None:
     shape = tmp_path / "shape.yaml"
     shape.write_text(pod("one", "1"))
     before = ask("capacity", "--shape", str(shape))["now"]
@@ -239,7 +239,7 @@ def test_changes_and_kinds_not_read_are_reported_with_every_answer(
     assert ended.err == "warning: 1 × v1/Secret: not read\n"
 
 
-def test_the_queue_shows_what_would_help(run: Run, ask: Any, tmp_path: Path) -> None:
+def test_queue_shows_what_would_help(run: Run, ask: Any, tmp_path: Path) -> None:
     """whatif.md 5.6: as in a plan of the same input; of who has a place nothing."""
     documents = pod("ready", "1") + pod("huge", "7", 1)
     items = {item["name"]: item for item in ask("queue", documents=documents)["items"]}
@@ -268,13 +268,13 @@ def test_in_a_large_cluster_the_queue_tries_no_suggestions(
     assert "tried" not in run("queue", "-f", tmp_path / "cluster.yaml").err
 
 
-def test_the_queue_of_one_namespace_keeps_the_positions(ask: Any) -> None:
+def test_queue_of_one_namespace_keeps_the_positions(ask: Any) -> None:
     other = pod("theirs", "1", 9).replace("{name: theirs}", "{name: theirs, namespace: team}")
     documents = pod("mine", "1") + other
     items = ask("queue", "-n", "default", documents=documents)["items"]
     assert [(item["position"], item["name"]) for item in items] == [(2, "mine")]
     assert len(ask("queue", "-A", documents=documents)["items"]) == 2
-    assert "exclude each other" in ask("queue", "-A", "-n", "team", documents=documents, code=2)
+    assert "cannot be combined" in ask("queue", "-A", "-n", "team", documents=documents, code=2)
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_bad_questions(
     assert message in ended.err
 
 
-def test_the_shape_may_use_the_classes_of_the_cluster(ask: Any, tmp_path: Path) -> None:
+def test_shape_may_use_the_classes_of_the_cluster(ask: Any, tmp_path: Path) -> None:
     shape = tmp_path / "shape.yaml"
     shape.write_text(
         "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {template: {spec: {restartPolicy: Never, "
@@ -319,7 +319,7 @@ def test_the_shape_may_use_the_classes_of_the_cluster(ask: Any, tmp_path: Path) 
     assert (found["now"], found["withPreemption"]) == (1, 6)
 
 
-def test_the_shape_may_be_a_run_of_a_cron_job(ask: Any, tmp_path: Path) -> None:
+def test_shape_may_be_a_run_of_a_cron_job(ask: Any, tmp_path: Path) -> None:
     shape = tmp_path / "shape.yaml"
     shape.write_text(
         "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: nightly}\nspec: {schedule: '0 1 * * *', "
@@ -377,7 +377,7 @@ spec:
 
 
 @pytest.mark.parametrize("question", ["plan", "plan --compare-to pod.yaml", "queue", "explain --all-waiting"])
-def test_what_cannot_be_planned_is_bad_input_of_every_question(
+def test_input_that_cannot_be_planned_is_an_error_of_every_question(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: str
 ) -> None:
     """One line that names the place, and no half answer."""
@@ -393,7 +393,7 @@ def test_what_cannot_be_planned_is_bad_input_of_every_question(
 OWNED = "ownerReferences: [{{apiVersion: apps/v1, kind: ReplicaSet, name: {0}, uid: {0}, controller: true}}]"
 
 
-def test_a_drain_plan_reports_what_it_preempts(run: Run, tmp_path: Path) -> None:
+def test_drain_plan_reports_what_it_preempts(run: Run, tmp_path: Path) -> None:
     """whatif.md 7.3, 7.5: in the text and the document, and by exit code."""
     node = "---\napiVersion: v1\nkind: Node\nmetadata: {{name: {}}}\nstatus: {{allocatable: {{cpu: 4, pods: 9}}}}\n"
     documents = node.format("n1") + node.format("n2")
@@ -407,7 +407,7 @@ def test_a_drain_plan_reports_what_it_preempts(run: Run, tmp_path: Path) -> None
     ended = run(*asked)
     assert ended.code == 0, ended.err
     assert "Not every pod finds another place: 1 pod waits." in ended.out
-    assert "1 pod is preempted to make room for others." in ended.out
+    assert "1 pod is preempted to free capacity for others." in ended.out
     assert "pod default/low-bbbbb  from n2  waits as low-00000" in ended.out
     assert "preempted for pod default/top-00000 (priority 9)" in ended.out
     assert "why: with it back, default/top-00000 would not fit on n2: Insufficient cpu (2 short)" in ended.out

@@ -27,7 +27,7 @@ from reprieve.decisions.records import (
     Timings,
     UnitRecord,
 )
-from reprieve.inputs.loading import read
+from reprieve.inputs.loader import read
 from reprieve.simulation.report import CompositeOutcome, Plan, PodGroupOutcome, PodOutcome, Stats
 from tests import building
 from tests.cli.test_explain_text import preempting
@@ -67,7 +67,7 @@ def redaction() -> Redaction:
         ("team/low.", "a pod of priority 3."),
     ],
 )
-def test_a_text_names_nobody_but_ones_own(text: str, shown: str) -> None:
+def test_text_names_nobody_but_ones_own(text: str, shown: str) -> None:
     assert redaction().text(text) == shown
 
 
@@ -79,7 +79,7 @@ def test_names_learned_later_are_redacted_too() -> None:
     assert Redaction().text("any/name") == "any/name"
 
 
-def test_a_suggestion_keeps_the_flags_that_name_nobody() -> None:
+def test_suggestion_keeps_the_flags_that_name_nobody() -> None:
     """How to make the change goes from the sentence too, where a flag names others."""
     flags = ("--without team/pod/low", "--cordon n1")
     sentence = f"Without pod team/low ({' '.join(flags)})"
@@ -196,7 +196,7 @@ def test_others_are_counted_by_kind_and_priority_the_highest_first() -> None:
     assert waiting(pods=(pod("mine", "ours"),)).others is None
 
 
-def test_a_record_of_others_shows_kind_and_priority_alone() -> None:
+def test_record_of_others_shows_kind_and_priority_alone() -> None:
     found = waiting()
     record = found.record_of("Pod", "theirs", "p")
     assert record.entity == EntityReference(kind="Pod", namespace="", name="", priority=4)
@@ -227,13 +227,13 @@ def attempt(entity: EntityReference, **more: Any) -> DecisionRecord:
 
 
 @pytest.mark.parametrize("name", ["mine", "g", "member", "mid", "top", "gone", "job", "level"])
-def test_the_group_tree_and_owner_of_what_is_asked_about_are_named(name: str) -> None:
+def test_group_tree_and_owner_of_what_is_asked_about_are_named(name: str) -> None:
     levels = [LevelRecord(kind="PodGroup", name="team/level", ok=True, succeeded=1, of=1, needed=1)]
     record = attempt(EntityReference(kind="PodGroup", namespace="team", name="g"), levels=levels)
     assert of_one(f"see team/{name} and team/other", record).events[0].note == f"see team/{name} and another object"
 
 
-def test_the_tree_above_a_tree_is_named() -> None:
+def test_tree_above_a_tree_is_named() -> None:
     tree = building.composite("mid", min_groups=1, parent="top")
     asked = Evidence(Asked("CompositePodGroup", "team", "mid"), composite=tree)
     asked.warnings = ["team/top, team/mid and team/other"]
@@ -278,7 +278,7 @@ def test_pods_are_listed_under_their_messages_where_they_are_ones_own() -> None:
     ]
 
 
-def test_what_was_worked_out_and_the_conditions_are_redacted_too() -> None:
+def test_conclusions_and_conditions_are_redacted_too() -> None:
     helps = (Help(kind="Workload", sentence="Without team/other", workload="team/pod/other", flags=("--without x",)),)
     record = attempt(EntityReference(kind="Pod", namespace="theirs", name="x", priority=4))
     conditions = [objects.PodCondition(type="PodScheduled", status="False", reason="U", message="team/other is there")]

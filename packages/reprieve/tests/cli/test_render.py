@@ -55,7 +55,7 @@ def test_pods_that_wait_for_the_same_reason_share_a_row() -> None:
     assert "pod a/p0 and 499 more  500 pods  Unschedulable" in shown
 
 
-def test_the_domain_of_a_group_is_named() -> None:
+def test_domain_of_a_group_is_named() -> None:
     """Under a topology constraint (preemption.md 4.6); the whole cluster goes without saying."""
     notes = {}
     for domain, candidates in (("cluster", 1), ("rack-1", 1), ("rack-1", 2)):
@@ -77,7 +77,7 @@ def test_victims_of_one_node_for_one_reason_share_a_row() -> None:
     assert shown.count("why: ") == 1
 
 
-def test_a_victim_already_terminating_is_counted_once() -> None:
+def test_victim_already_terminating_is_counted_once() -> None:
     """A victim whose room somebody more important takes while it leaves is named for both and goes once."""
     first = planned(unit("v0"), unit("v1"))
     again = planned(unit("v0"), evicted_before=frozenset({"a/v0"}))
@@ -86,7 +86,7 @@ def test_a_victim_already_terminating_is_counted_once() -> None:
     assert shown.count("already being evicted for an earlier preemptor; this one takes its capacity") == 1
 
 
-def test_the_most_important_spared_are_named_and_the_others_counted() -> None:
+def test_most_important_spared_are_named_and_the_others_counted() -> None:
     shown = text(preemptions=(planned(unit("v"), *(unit(f"s{i}", evicted=False) for i in range(8))),))
     assert "Spared: 8 workloads of lower priority" in shown
     assert "pod a/s4" in shown
@@ -94,7 +94,7 @@ def test_the_most_important_spared_are_named_and_the_others_counted() -> None:
     assert "... and 3 more" in shown
 
 
-def test_a_group_without_its_object_and_partly_placed() -> None:
+def test_group_without_its_object_and_partly_placed() -> None:
     shown = text(pod("g-0", "n1", "g"), pod("g-1", None, "g", "no room"))
     assert "group a/g  1/2 pods placed  1 on n1" in shown
     assert "group a/g  1 of 2 pods  Unschedulable\n      no room" in shown
@@ -106,7 +106,7 @@ def test_nodes_are_listed_fullest_first_and_the_others_counted() -> None:
     assert _spread(pods[:7]).endswith("1 on n5, 1 on 1 more node")
 
 
-def test_the_text_does_not_depend_on_the_wall_clock() -> None:
+def test_text_does_not_depend_on_the_wall_clock() -> None:
     assert "12345" not in text(pod("p", "n1"))
 
 
@@ -184,7 +184,7 @@ CAPACITY = CapacityReport(
         (
             CAPACITY,
             "2 more of job default/j fit now.",
-            ("A copy is 1 pod.", "No more of them with preemption.", "The largest gang of such pods: 3."),
+            ("A copy is 1 pod.", "Preemption would not let more of them fit.", "The largest gang of such pods: 3."),
             Tone.GOOD,
         ),
         (
@@ -198,7 +198,7 @@ CAPACITY = CapacityReport(
             Tone.GOOD,
         ),
         (
-            replaced(CAPACITY, now=0, with_preemption=3, victims=2, at_least=("withPreemption",)),
+            replaced(CAPACITY, now=0, with_preemption=3, victims=2, at_least=("withPreemption",), untried=True),
             "0 more of job default/j fit now.",
             (
                 "A copy is 1 pod.",
@@ -211,15 +211,19 @@ CAPACITY = CapacityReport(
         (
             replaced(CAPACITY, at_least=("now", "largestGang")),
             "2 or more of job default/j fit now.",
-            ("A copy is 1 pod.", "The largest gang of such pods: 3 or more.", "No more were tried."),
+            (
+                "A copy is 1 pod.",
+                "The largest gang of such pods: 3 or more.",
+                '"Or more": in other places more may fit. All other figures are exact.',
+            ),
             Tone.GOOD,
         ),
     ],
 )
-def test_a_count_that_stopped_early_is_marked_or_more(
+def test_count_that_stopped_early_is_marked_or_more(
     found: CapacityReport, title: str, notes: tuple[str, ...], tone: Tone
 ) -> None:
-    """whatif.md 8: what is as many as were tried is told with "or more", each figure by itself."""
+    """whatif.md 8: what is as many as were tried, or may be higher, has "or more", each figure by itself."""
     first, *_ = capacity_sections(found)
     assert (first.title, first.notes, first.tone) == (title, notes, tone)
 
@@ -235,7 +239,7 @@ def test_domains_and_pools_are_rows_of_a_capacity() -> None:
     _, by_zone, pools = capacity_sections(replaced(CAPACITY, topology_key="zone", domains=domains, pools=(POOL, other)))
     assert (by_zone.title, by_zone.columns) == ("By zone", ("domain", "nodes", "largest gang"))
     assert [row.cells for row in by_zone.rows] == [("a", "2", "3"), ("b", "1", "0")]
-    assert pools.columns == (*columns, "most of the rest there has")
+    assert pools.columns == (*columns, "most common sizes of the rest")
     assert [row.cells for row in pools.rows] == [
         ("gpu", "2", "3", "12", "4", ""),
         ("cpu", "1", "0", "1", "unknown", "job a/x, job a/y"),
@@ -283,7 +287,7 @@ def displaced(outcome: str, to: str | None = None) -> DisplacedPod:
             DrainedNode(name="n1", displaced=(displaced("Lost"),), lost=1, waiting=1),
             "Not every pod finds another place: 1 pod waits, 1 pod is lost.",
             (),
-            [("pod a/p", "from n1", "lost: no controller makes it again", "")],
+            [("pod a/p", "from n1", "lost: no controller recreates it", "")],
             (Tone.WAITING, Tone.BAD),
         ),
         (
@@ -319,7 +323,7 @@ def test_each_drained_node_is_a_numbered_section(
 
 WAITS = QueueItem(position=1, kind="Pod", namespace="a", name="p", priority=5, pods=1, since=None, why="Resources")
 DATED = replaced(WAITS, since="2026-05-04T03:02:01Z")
-UNDATED_ORDER = "Of one priority those without a creation time are tried in the order of the input."
+UNDATED_ORDER = "Workloads of equal priority without a creation time are tried in the order of the input."
 
 
 @pytest.mark.parametrize(
@@ -348,7 +352,7 @@ UNDATED_ORDER = "Of one priority those without a creation time are tried in the 
     ],
     ids=["one", "dated", "undated-of-one-priority", "undated-of-two", "evicting"],
 )
-def test_the_queue_has_a_column_of_what_is_known_of_somebody(
+def test_queue_has_a_column_of_what_is_known_of_somebody(
     items: tuple[QueueItem, ...], title: str, columns: tuple[str, ...], notes: tuple[str, ...]
 ) -> None:
     """whatif.md 6.1, 6.5: what decides where the input gives no times is a note, where it decides anything."""
@@ -365,7 +369,7 @@ def test_the_queue_has_a_column_of_what_is_known_of_somebody(
         (("a/v1", "a/v2", "a/v3", "a/v4", "a/v5"), "a/v1, a/v2, a/v3 and 2 more"),
     ],
 )
-def test_a_queue_names_three_victims_and_counts_the_others(evicts: tuple[str, ...], named: str) -> None:
+def test_queue_names_three_victims_and_counts_the_others(evicts: tuple[str, ...], named: str) -> None:
     help = Help(kind="Priority", sentence="A priority of 9.")
     items = (
         replaced(DATED, kind="PodGroup", pods=2, why="Preempting", evicts=evicts, help=(help,)),
@@ -378,6 +382,6 @@ def test_a_queue_names_three_victims_and_counts_the_others(evicts: tuple[str, ..
     assert (second.below, second.tone) == ((), Tone.GOOD)
 
 
-def test_an_empty_queue_is_good_news() -> None:
+def test_empty_queue_is_good_news() -> None:
     section = queue_section(Queue())
     assert (section.title, section.tone, section.columns) == ("No pods are pending.", Tone.GOOD, ())

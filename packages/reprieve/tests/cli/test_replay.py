@@ -32,7 +32,7 @@ def test_policies_side_by_side_over_the_same_arrivals(run: Run, desk: Path) -> N
     assert "%)" in text
 
 
-def test_the_same_run_gives_the_same_bytes(run: Run, desk: Path) -> None:
+def test_same_run_gives_the_same_bytes(run: Run, desk: Path) -> None:
     for form in ("text", "json", "csv", "trace"):
         arguments = ("replay", "jobs.csv", "-o", form, "--seed", "3", "--failures", "mtbf=6h,repair=10m")
         first, second = run(*arguments), run(*arguments)
@@ -66,17 +66,20 @@ def test_files_are_written_to_a_directory_and_the_table_to_stdout(run: Run, desk
         ("job,duration\na,1\n", "column submit: no such column"),
         ("job,submit\na,0\na,1\n", 'line 3, column job: "a" is on line 2 already'),
         ("job,submit\na,-1\n", "line 2, column submit"),
-        ("job,submit,gpu\na,0,1.5\n", "line 2, column gpu: want whole GPUs above one"),
+        ("job,submit,gpu\na,0,1.5\n", "line 2, column gpu: expected whole GPUs above one"),
         ("job,submit,gpu\na,0,0.5\n", "asks for a part of a GPU"),
-        ("job,submit,workers,min_workers\na,0,2,3\n", "line 2, column min_workers: want at most workers, 2, found 3"),
-        ("job,submit,workers\na,0,0\n", "line 2, column workers: want a whole number from 1 to 1000"),
-        ("job,submit,duration\na,0,nan\n", "line 2, column duration: want seconds"),
+        (
+            "job,submit,workers,min_workers\na,0,2,3\n",
+            "line 2, column min_workers: expected at most workers, 2, found 3",
+        ),
+        ("job,submit,workers\na,0,0\n", "line 2, column workers: expected a whole number from 1 to 1000"),
+        ("job,submit,duration\na,0,nan\n", "line 2, column duration: expected seconds"),
         ("job,submit,duration\na,0,1e400\n", "line 2, column duration"),
-        ("job,submit\na,2020-01-01T00:00:00Z\nb,5\n", "line 3, column submit: want RFC 3339 as in the rows before"),
-        ("job,submit,memory\na,0,lots\n", "line 2, column memory: want a quantity"),
+        ("job,submit\na,2020-01-01T00:00:00Z\nb,5\n", "line 3, column submit: expected RFC 3339 as in the rows before"),
+        ("job,submit,memory\na,0,lots\n", "line 2, column memory: expected a quantity"),
         ("job,submit,tenant\na,0,Team A\n", "line 2, column tenant"),
         ("job,submit,labels\na,0,x\n", "line 2, column labels"),
-        ("job,submit,disruption\na,0,some\n", "line 2, column disruption: want all or single"),
+        ("job,submit,disruption\na,0,some\n", "line 2, column disruption: expected all or single"),
         ("job,submit,priority_class\na,0,gold\n", 'names the priority class "gold"'),
         ("job,submit\na b,0\n", "line 2, column job"),
         ("job,submit\na,0,1\n", "line 2: 3 fields, the first line has 2"),
@@ -84,7 +87,7 @@ def test_files_are_written_to_a_directory_and_the_table_to_stdout(run: Run, desk
         ("job,submit\n" + "x" * 70_000 + ",0\n", "line 2: a line of more than 65536 bytes"),
     ],
 )
-def test_what_makes_no_sense_is_named(run: Run, desk: Path, content: str, wanted: str) -> None:
+def test_options_that_make_no_sense_are_named(run: Run, desk: Path, content: str, wanted: str) -> None:
     (desk / "bad.csv").write_text(content)
     cluster = desk / "cluster.yaml"
     cluster.write_text(
@@ -127,11 +130,11 @@ def test_bad_usage_is_one_line_and_exit_2(run: Run, desk: Path, arguments: tuple
 
 def test_bad_rows_are_left_out_and_counted_when_that_is_wanted(run: Run, desk: Path) -> None:
     (desk / "none.csv").write_text("job,submit\na,x\n")
-    assert "no jobs to replay; 1 rows make no sense" in run("replay", "none.csv", "--skip-bad").err
+    assert "no jobs to replay; 1 invalid row skipped" in run("replay", "none.csv", "--skip-bad").err
     (desk / "some.csv").write_text("job,submit,duration\na,0,5\nb,x,5\nc,1,y\nd,2,5\n")
     ended = run("replay", "some.csv", "--skip-bad", "-o", "json")
     assert json.loads(ended.out)["policies"][0]["total"]["jobs"] == 2
-    assert "2 rows make no sense and are left out; the first: some.csv, line 3, column submit" in ended.err
+    assert "2 invalid rows skipped; the first: some.csv, line 3, column submit" in ended.err
 
 
 def test_from_until_load_and_sample(run: Run, desk: Path) -> None:
@@ -176,7 +179,7 @@ def test_listed_failures_are_at_times_of_the_trace_wherever_the_replay_begins(ru
         ("n1,1110,\n", "1", None),
     ],
 )
-def test_a_trace_that_comes_faster_has_its_failures_come_faster_and_last_as_long(
+def test_trace_that_comes_faster_has_its_failures_come_faster_and_last_as_long(
     run: Run, desk: Path, down: str, runs: str, end: int | None
 ) -> None:
     """replay.md 1.4."""
@@ -191,7 +194,7 @@ def test_a_trace_that_comes_faster_has_its_failures_come_faster_and_last_as_long
     assert (second["runs"], second["end"]) == (runs, "" if end is None else str(end))
 
 
-def test_a_list_of_failures_names_nodes_of_the_cluster(run: Run, desk: Path) -> None:
+def test_list_of_failures_names_nodes_of_the_cluster(run: Run, desk: Path) -> None:
     """replay.md 3.7: a misspelt node is not one that never fails."""
     (desk / "down.csv").write_text("node,down,up\nn1,0,10\nm1,0,10\n")
     ended = run("replay", "jobs.csv", *FOUR, "--failures", "down.csv")
@@ -208,7 +211,7 @@ def test_parquet_reads_like_csv(run: Run, desk: Path) -> None:
     assert run("replay", "jobs.parquet", "-o", "csv").out == run("replay", "jobs.csv", "-o", "csv").out
 
 
-def test_the_cluster_file_holds_classes_quotas_and_running_pods(run: Run, desk: Path) -> None:
+def test_cluster_file_holds_classes_quotas_and_running_pods(run: Run, desk: Path) -> None:
     (desk / "cluster.yaml").write_text(
         """apiVersion: v1
 kind: Node
@@ -242,9 +245,7 @@ status: {phase: Running}
     assert rows["x"]["priority"] == "1000"
 
 
-def test_the_page_without_what_draws_it_is_refused_at_once(
-    run: Run, desk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_page_without_what_draws_it_is_refused_at_once(run: Run, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is an extra is named, and nothing is simulated in vain; the rest works without."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     ended = run("replay", "missing.csv", "-o", "html")
@@ -263,7 +264,7 @@ def test_the_page_without_what_draws_it_is_refused_at_once(
         ("none", "none", 1),
     ],
 )
-def test_a_policy_is_a_file_with_or_without_a_name(run: Run, desk: Path, given: str, name: str, evictions: int) -> None:
+def test_policy_is_a_file_with_or_without_a_name(run: Run, desk: Path, given: str, name: str, evictions: int) -> None:
     """replay.md 1.1: a text without NAME= is a file if it exists or looks like one, else a name."""
     (desk / "plainly").write_text((desk / "none.yaml").read_text())
     ended = run("replay", "jobs.csv", *FOUR, "--policy", given, "-o", "json")
@@ -278,11 +279,11 @@ def test_a_policy_is_a_file_with_or_without_a_name(run: Run, desk: Path, given: 
         (["nothing.yaml"], "nothing.yaml: No such file"),
         (["there/nothing"], "there/nothing: No such file"),
         (["none.yaml", "none"], "none is given twice"),
-        (["=none.yaml"], "want FILE"),
-        (["a="], "want FILE"),
+        (["=none.yaml"], "expected FILE"),
+        (["a="], "expected FILE"),
     ],
 )
-def test_a_policy_that_is_no_file_is_refused(run: Run, desk: Path, given: list[str], message: str) -> None:
+def test_policy_that_is_no_file_is_refused(run: Run, desk: Path, given: list[str], message: str) -> None:
     """replay.md 1.1"""
     ended = run("replay", "jobs.csv", *FOUR, *(part for one in given for part in ("--policy", one)))
     assert (ended.code, ended.out) == (2, "")

@@ -37,12 +37,12 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["a=b=c"], (("a", "b=c"),)),
         (["x" * 63], (("x" * 63, None),)),
         ([f"p{number}" for number in range(32)], tuple((f"p{number}", None) for number in range(32))),
-        (["x" * 64], "want FILE, NAME=FILE, or NAME alone"),
-        (["a="], "want FILE, NAME=FILE, or NAME alone"),
-        (["=f"], "want FILE, NAME=FILE, or NAME alone"),
-        (["a\tb"], "want FILE, NAME=FILE, or NAME alone"),
+        (["x" * 64], "expected FILE, NAME=FILE, or NAME alone"),
+        (["a="], "expected FILE, NAME=FILE, or NAME alone"),
+        (["=f"], "expected FILE, NAME=FILE, or NAME alone"),
+        (["a\tb"], "expected FILE, NAME=FILE, or NAME alone"),
         (["a=f", "a=g"], "--policy: a is given twice"),
-        ([f"p{number}" for number in range(33)], "--policy: want at most 32"),
+        ([f"p{number}" for number in range(33)], "--policy: expected at most 32"),
     ],
 )
 def test_policies_have_names_of_their_own(given: list[str], found: object) -> None:
@@ -57,34 +57,37 @@ def test_policies_have_names_of_their_own(given: list[str], found: object) -> No
     ("seconds", "text"),
     [(0, "0s"), (61, "1m1s"), (86_399, "23h59m59s"), (86_400, "1d0s"), (90_061, "1d1h1m1s"), (864_000.4, "10d0s")],
 )
-def test_a_moment_of_a_replay_is_shown_in_days(seconds: float, text: str) -> None:
+def test_moment_of_a_replay_is_shown_in_days(seconds: float, text: str) -> None:
     assert replay._moment(seconds) == text
 
 
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [
-        (("--load", "0.0009"), "--load: want a number from 0.001 to 1000, found 0.0009"),
-        (("--load", "1000.1"), "--load: want a number from 0.001 to 1000, found 1000.1"),
-        (("--load", "nan"), "--load: want a number from 0.001 to 1000, found nan"),
-        (("--max-input-bytes", "0"), "--max-input-bytes: want a size above 0"),
-        (("--failures", "mtbf=59999ms,repair=1h"), "--failures: want an mtbf of at least 1m"),
-        (("--failures", "mtbf=1d,repair=1h,x=1"), "want mtbf=DURATION,repair=DURATION, or a file"),
-        (("--failures", "mtbf=soon,repair=1h"), "--failures mtbf: 'soon': want a duration"),
-        (("--failures", "mtbf=1h,repair=soon"), "--failures repair: 'soon': want a duration"),
+        (("--load", "0.0009"), "--load: expected a number from 0.001 to 1000, found 0.0009"),
+        (("--load", "1000.1"), "--load: expected a number from 0.001 to 1000, found 1000.1"),
+        (("--load", "nan"), "--load: expected a number from 0.001 to 1000, found nan"),
+        (("--max-input-bytes", "0"), "--max-input-bytes: expected a size above 0"),
+        (("--failures", "mtbf=59999ms,repair=1h"), "--failures: expected an mtbf of at least 1m"),
+        (("--failures", "mtbf=1d,repair=1h,x=1"), "expected mtbf=DURATION,repair=DURATION, or a file"),
+        (("--failures", "mtbf=soon,repair=1h"), "--failures mtbf: 'soon': expected a duration"),
+        (("--failures", "mtbf=1h,repair=soon"), "--failures repair: 'soon': expected a duration"),
         (("--failures", "bad.csv"), "--failures: "),
         (("--failures", "near.csv"), "the cluster has no node 'nod-1', did you mean 'node-1'?"),
         (("--failures", "far.csv"), "the cluster has no node 'zzz'\n"),
-        (("--checkpoint", "soon"), "--checkpoint: 'soon': want a duration"),
-        (("--plugin-timeout", "0s"), "--plugin-timeout: want more than 0"),
+        (("--checkpoint", "soon"), "--checkpoint: 'soon': expected a duration"),
+        (("--plugin-timeout", "0s"), "--plugin-timeout: expected more than 0"),
         (("--until", "soon"), "--until: "),
-        (("--cluster", "waits.yaml"), "--cluster: 1 pods that do not run; what is to be placed is in the job list"),
+        (
+            ("--cluster", "waits.yaml"),
+            "--cluster: 1 pending pods; a cluster file may only contain running pods",
+        ),
         (("--cluster", "none.yaml"), "--cluster: there are no nodes"),
         (("--cluster", "quota.yaml"), "quota.yaml: document "),
         (("--out", "jobs.csv"), "--out jobs.csv: is a file, not a directory"),
     ],
 )
-def test_what_cannot_be_replayed_is_named(run: Run, desk: Path, arguments: tuple[str, ...], wanted: str) -> None:
+def test_jobs_that_cannot_be_replayed_are_named(run: Run, desk: Path, arguments: tuple[str, ...], wanted: str) -> None:
     pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c}]}\n"
     nodes = (desk / "nodes.yaml").read_text()
     (desk / "waits.yaml").write_text(f"{nodes}---\n{pod}")
@@ -107,7 +110,7 @@ def test_what_cannot_be_replayed_is_named(run: Run, desk: Path, arguments: tuple
     "arguments",
     [("--load", "0.001"), ("--load", "1000"), ("--failures", "mtbf=1m,repair=0s"), ("--until", "30s")],
 )
-def test_what_is_just_within_the_bounds_is_replayed(run: Run, desk: Path, arguments: tuple[str, ...]) -> None:
+def test_jobs_just_within_the_bounds_are_replayed(run: Run, desk: Path, arguments: tuple[str, ...]) -> None:
     ended = run("replay", "jobs.csv", "--cluster", "nodes.yaml", "--until", "1h", *arguments)
     assert ended.code == 0, ended.err
     assert ended.out.startswith("Replay\n")
@@ -122,10 +125,10 @@ def test_each_form_has_its_file(run: Run, desk: Path, form: str, name: str | Non
     assert ended.code == 0, ended.err
     assert [file.name for file in (desk / "a" / "b").iterdir()] == ([name] if name else [])
     assert (f"wrote a/b/{name}\n" in ended.err) == (name is not None)
-    assert "no --cluster: 4 nodes that fit the jobs (the first: " in ended.err
+    assert "no --cluster: using 4 nodes sized for the jobs (the first: " in ended.err
 
 
-def test_an_interrupted_replay_reports_how_far_it_came(run: Run, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_replay_reports_how_far_it_came(run: Run, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pressed before anything is simulated, it is heard nevertheless."""
     before = replay_runs._run_here
 
@@ -141,7 +144,7 @@ def test_an_interrupted_replay_reports_how_far_it_came(run: Run, desk: Path, mon
     assert "interrupted: this is what was simulated so far (default at " in ended.err
 
 
-def test_an_interrupt_before_anything_runs_takes_effect_later() -> None:
+def test_interrupt_before_anything_runs_takes_effect_later() -> None:
     heard: list[str] = []
     interrupt = replay_runs._Interrupt()
     interrupt.then(lambda: heard.append("first"))
@@ -153,7 +156,7 @@ def test_an_interrupt_before_anything_runs_takes_effect_later() -> None:
 
 
 @pytest.mark.parametrize(("code", "text"), [(3, "with exit code 3"), (0, "with exit code 0"), (-9, "by signal 9")])
-def test_the_end_of_a_process_is_described_by_signal_or_exit_code(code: int, text: str) -> None:
+def test_end_of_a_process_is_described_by_signal_or_exit_code(code: int, text: str) -> None:
     assert replay_runs._how(code) == text
 
 
@@ -204,14 +207,14 @@ def test_waiting_times_are_split_by_tenant_where_there_are_several(run: Run, des
     ten = tables([f"t{number}" for number in range(10)])
     assert "with the most jobs" not in ten
     eleven = tables([*(f"t{number:02}" for number in range(11)), "t10"])
-    assert "the 10 with the most jobs, of 11; -o json has them all" in eleven
+    assert "the 10 with the most jobs, of 11; -o json lists them all" in eleven
     names = re.findall(r"^  (t\d+)", eleven, re.MULTILINE)
     assert names == [*(f"t{number:02}" for number in range(9)), "t10"]
     assert replay_text.MOST_TENANTS == 10
 
 
 @pytest.mark.parametrize("policies", [(), ("--policy", "one", "--policy", "two")])
-def test_a_quota_that_makes_no_sense_is_refused_before_anything_runs(
+def test_quota_that_makes_no_sense_is_refused_before_anything_runs(
     run: Run, desk: Path, monkeypatch: pytest.MonkeyPatch, policies: tuple[str, ...]
 ) -> None:
     ran: list[str] = []
@@ -248,7 +251,7 @@ def test_quotas_are_those_of_the_cluster_in_every_form(run: Run, desk: Path, for
     assert starts == ["0", "10"]
 
 
-def test_an_answer_that_cannot_be_written_is_one_line(run: Run, desk: Path) -> None:
+def test_answer_that_cannot_be_written_is_one_line(run: Run, desk: Path) -> None:
     (desk / "found" / "replay.json").mkdir(parents=True)
     ended = run("replay", "jobs.csv", "--cluster", "nodes.yaml", "-o", "json", "--out", "found")
     assert ended.code == 2
@@ -256,7 +259,7 @@ def test_an_answer_that_cannot_be_written_is_one_line(run: Run, desk: Path) -> N
     assert ended.out.startswith("Replay\n")
 
 
-def test_the_line_of_progress_is_that_of_one_policy_and_goes_at_the_end(
+def test_line_of_progress_is_that_of_one_policy_and_goes_at_the_end(
     run: Run, desk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     happened: list[object] = []
@@ -279,9 +282,7 @@ def test_the_line_of_progress_is_that_of_one_policy_and_goes_at_the_end(
     assert happened[-1] == "clear"
 
 
-def test_what_is_replayed_without_options_is_what_was_typed(
-    run: Run, desk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_replay_without_options_is_what_was_typed(run: Run, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each option's default, and that each is passed on."""
     tasks: list[replay_runs.Task] = []
 
@@ -323,7 +324,7 @@ def test_numbers_of_jobs_are_above_zero(run: Run, desk: Path, option: str) -> No
     assert run("replay", "jobs.csv", "--cluster", "nodes.yaml", option, "2").code == 0
 
 
-def test_the_document_has_the_setting_of_the_replay(run: Run, desk: Path) -> None:
+def test_document_has_the_setting_of_the_replay(run: Run, desk: Path) -> None:
     """Times in seconds; what was not asked for is null (replay.md 4)."""
     plain = json.loads(run("replay", "jobs.csv", "--cluster", "nodes.yaml", "-o", "json").out)["setting"]
     assert {key: plain[key] for key in SETTING} == SETTING
@@ -337,7 +338,7 @@ SETTING = {"jobs": 2, "nodes": 1, "until": None, "checkpointSeconds": None, "res
 
 
 @pytest.mark.parametrize("policies", [("--policy", "a=c.yaml"), ("--policy", "a=c.yaml", "--policy", "b=c.yaml")])
-def test_a_configuration_is_warned_of_once_for_each_policy(run: Run, desk: Path, policies: tuple[str, ...]) -> None:
+def test_configuration_is_warned_of_once_for_each_policy(run: Run, desk: Path, policies: tuple[str, ...]) -> None:
     """By the file; not again by the processes of their own."""
     extenders = "extenders: [{urlPrefix: 'http://127.0.0.1:1', filterVerb: filter}]"
     (desk / "c.yaml").write_text(

@@ -15,7 +15,7 @@ import pytest
 
 from reprieve.cli import scheduler
 from reprieve.client.errors import ConfigError, UnreachableError
-from reprieve.client.leading import LeadershipLostError
+from reprieve.client.leader_election import LeadershipLostError
 from tests.cli.conftest import Ended, Run
 from tests.waiting import DEADLINE
 
@@ -64,7 +64,7 @@ def test_each_option_is_passed_on(run: Run, noted: list[Any]) -> None:
     assert settings(run, noted, "--port", "0").serving is None
 
 
-def test_a_configuration_counts_where_no_option_says_otherwise(run: Run, noted: list[Any]) -> None:
+def test_configuration_counts_where_no_option_says_otherwise(run: Run, noted: list[Any]) -> None:
     Path("c.yaml").write_text(
         f"{FORM}clientConnection: {{kubeconfig: of-file, qps: 5, burst: 6}}\npodInitialBackoffSeconds: 2\n"
         "podMaxBackoffSeconds: 4\nleaderElection: {leaderElect: false}\nprofiles: [{schedulerName: theirs}]\n"
@@ -93,7 +93,7 @@ def test_a_configuration_counts_where_no_option_says_otherwise(run: Run, noted: 
         (("--feature-gates", "Nope=true"), "error: --feature-gates: unknown feature gate"),
     ],
 )
-def test_what_cannot_be_run_with_is_one_line(
+def test_options_that_cannot_be_used_are_one_line(
     run: Run, noted: list[Any], arguments: tuple[str, ...], message: str
 ) -> None:
     Path("bad.yaml").write_text(f"{FORM}profiles: 3\n")
@@ -130,7 +130,7 @@ def test_numbers_have_bounds(run: Run, noted: list[Any], option: str, least: int
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_schedules_until_it_is_interrupted_and_then_ends_well(
+def test_scheduler_runs_until_it_is_interrupted_and_ends_well(
     run: Run, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     """A signal that nobody took would end the tests: it is taken here, and must not come here."""

@@ -23,7 +23,7 @@ from kube_standin.errors import bad_request
 from kube_standin.loading import LoadReport
 from kube_standin.storage.log import StorageError
 from reprieve.cli import apiserver, outcome
-from reprieve.live.supervising import ChildRefusedError
+from reprieve.live.supervisor import ChildRefusedError
 from tests.cli.conftest import Ended, Run
 
 SERVING = "kube_standin.server.serving.serving"
@@ -117,7 +117,7 @@ def test_nodes_have_kubelets_even_where_none_are_wanted(
     [
         ("", (), "{file}: no objects in it"),
         ("a: [1\n", (), "{file}: "),
-        (MAP, ("--max-input-bytes", "0"), "--max-input-bytes: want a size above 0, found '0'"),
+        (MAP, ("--max-input-bytes", "0"), "--max-input-bytes: expected a size above 0, found '0'"),
         (MAP, ("--max-input-bytes", "x"), "--max-input-bytes: "),
         (MAP, ("--max-input-bytes", str(len(MAP) - 1)), "{file}: "),
         (None, (), "{file}: No such file or directory"),
@@ -152,7 +152,7 @@ def test_manifests_of_just_the_size_are_read(run: Run, noted: list[Any], tmp_pat
         (PermissionError(13, "Permission denied", "/data"), "/data: Permission denied"),
     ],
 )
-def test_what_keeps_a_server_from_starting_is_one_line(
+def test_server_that_cannot_start_prints_one_line(
     run: Run, monkeypatch: pytest.MonkeyPatch, command: str, error: Exception, message: str
 ) -> None:
     @asynccontextmanager
@@ -277,7 +277,7 @@ GATES = {
 
 
 @pytest.mark.parametrize("gate", GATES)
-def test_a_gate_of_the_scheduler_that_is_off_is_off_in_the_api(run: Run, noted: list[Any], gate: str) -> None:
+def test_gate_of_the_scheduler_that_is_off_is_off_in_the_api(run: Run, noted: list[Any], gate: str) -> None:
     run("up", "--data-dir", ":memory:", "--feature-gates", f"{gate}=false", "--metrics-port", "7")
     [options] = noted
     assert options.metrics_port == 7
@@ -326,17 +326,17 @@ def test_objects_of_an_earlier_run_are_counted_by_kind(
 
     monkeypatch.setattr(LOCAL, running)
     ended = run("up", "--data-dir", tmp_path)
-    went_on = [f"goes on with what was there: {expected}; --reset starts empty"] if expected else []
+    went_on = [f"continuing with existing data: {expected}; --reset starts empty"] if expected else []
     assert ended.err.splitlines() == [
         *went_on,
         f"serving on https://here:1, state in {tmp_path}; Ctrl-C stops it",
-        "the scheduler answers on http://s:1",
+        "the scheduler listens on http://s:1",
         "error: the scheduler ended with exit code 2",
     ]
     assert (ended.code, ended.out) == (2, f"export KUBECONFIG={tmp_path / 'kubeconfig'}\n")
 
 
-def test_a_scheduler_that_does_not_become_ready_is_no_bad_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scheduler_that_does_not_become_ready_is_no_bad_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     @asynccontextmanager
     async def starting(_options: object) -> AsyncIterator[None]:
         raise TimeoutError
@@ -377,7 +377,7 @@ def signals() -> Iterator[list[int]]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("command", ["apiserver", "up"])
-def test_it_serves_until_it_is_interrupted_and_then_ends_well(
+def test_apiserver_serves_until_it_is_interrupted_and_ends_well(
     run: Run,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -406,14 +406,14 @@ def test_it_serves_until_it_is_interrupted_and_then_ends_well(
     assert ended.err.splitlines() == [
         "loaded 2 objects",
         f"serving on https://here:1, state in {tmp_path}; Ctrl-C stops it",
-        *(["the scheduler answers on http://s:1"] if command == "up" else []),
+        *(["the scheduler listens on http://s:1"] if command == "up" else []),
         "stopping",
     ]
     assert "of-the-reader" in reader.read_text()
 
 
 @pytest.mark.parametrize(("data_dir", "kept"), [(":memory:", "nothing is kept"), ("/data", "state in /data")])
-def test_the_directory_of_the_state_is_named(
+def test_directory_of_the_state_is_named(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, data_dir: str, kept: str
 ) -> None:
     announce(serving_of(tmp_path, data_dir=data_dir), None, apiserver.CONSOLE)
@@ -454,8 +454,8 @@ NAMES = [f'Node "n{number}"' for number in range(5)]
             ],
         ),
         (LoadReport(warnings=["w"] * 20), ["warning: w"] * 20),
-        (LoadReport(warnings=["w"] * 21), ["warning: w"] * 20 + ["warning: ... and 1 more of this sort"]),
-        (LoadReport(left_out=["x"] * 25), ["warning: x; left out"] * 20 + ["warning: ... and 5 more of this sort"]),
+        (LoadReport(warnings=["w"] * 21), ["warning: w"] * 20 + ["warning: ... and 1 more like this"]),
+        (LoadReport(left_out=["x"] * 25), ["warning: x; left out"] * 20 + ["warning: ... and 5 more like this"]),
     ],
 )
 def test_loading_of_manifests_is_summed_up_in_few_lines(
@@ -500,7 +500,7 @@ def test_down_removes_all_that_up_made_and_reports_it(
 
 def test_down_of_what_keeps_nothing_and_of_what_runs_is_refused(run: Run, tmp_path: Path) -> None:
     ended = run("down", "--data-dir", ":memory:")
-    assert ended == Ended(2, "", "error: --data-dir :memory: keeps nothing that could be removed\n")
+    assert ended == Ended(2, "", "error: --data-dir :memory: has no data to delete\n")
     from kube_standin.storage.log import locked
 
     (tmp_path / "state.db").write_text("")
@@ -511,9 +511,9 @@ def test_down_of_what_keeps_nothing_and_of_what_runs_is_refused(run: Run, tmp_pa
     assert (tmp_path / "state.db").exists()
 
 
-def test_what_cannot_be_removed_is_named(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_that_cannot_be_removed_is_named(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(directory: Path, *, everything: bool) -> bool:
         raise PermissionError(13, "Permission denied", str(directory))
 
-    monkeypatch.setattr("kube_standin.storage.clearing.clear", failing)
+    monkeypatch.setattr("kube_standin.storage.cleanup.clear", failing)
     assert run("down", "--data-dir", tmp_path) == Ended(2, "", f"error: {tmp_path}: Permission denied\n")

@@ -17,7 +17,7 @@ def test_help_and_version_start_without_numpy_and_the_engine(arguments: list[str
     assert _imported(arguments) & (heavy | _OF_SERVERS) == set()
 
 
-def test_a_plan_without_devices_and_third_party_plugins_starts_without_what_they_need() -> None:
+def test_plan_without_devices_and_third_party_plugins_starts_without_what_they_need() -> None:
     """A plan of ten nodes takes 0.35 s (performance.md), of which all but a few milliseconds are imports."""
     arguments = ["plan", "-f", str(PLANS / "eviction.yaml"), "-o", "json"]
     heavy = {"rich", "pydantic", "kube_rules.cel", "importlib.metadata", "email"}
@@ -58,7 +58,7 @@ def test_start_up_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
-def test_a_plan_starts_no_threads(tmp_path: Path) -> None:
+def test_plan_starts_no_threads(tmp_path: Path) -> None:
     """Those of numpy's BLAS would only spin: a third of the processor time of a short command."""
     cluster = tmp_path / "cluster.yaml"
     cluster.write_text(
@@ -76,7 +76,7 @@ def test_a_plan_starts_no_threads(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == "1 True"
 
 
-def test_a_reader_that_has_gone_away_ends_the_command_quietly() -> None:
+def test_reader_that_has_gone_away_ends_the_command_quietly() -> None:
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write) as gone:

@@ -36,7 +36,7 @@ def shell(redirection: str, *arguments: str, stdin: bytes | None = None) -> subp
 
 @pytest.mark.parametrize("arguments", ANSWERS, ids=" ".join)
 @pytest.mark.parametrize("redirection", [">&-", ">/dev/full"])
-def test_an_answer_that_cannot_be_written_is_one_line(arguments: list[str], redirection: str) -> None:
+def test_answer_that_cannot_be_written_is_one_line(arguments: list[str], redirection: str) -> None:
     ended = shell(redirection, *arguments)
     assert ended.returncode == 2
     assert ended.stderr.startswith(b"error: ")
@@ -44,7 +44,7 @@ def test_an_answer_that_cannot_be_written_is_one_line(arguments: list[str], redi
 
 
 @pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full"])
-def test_what_stderr_does_not_take_goes_nowhere(redirection: str, tmp_path: Path) -> None:
+def test_stderr_that_is_closed_loses_warnings_only(redirection: str, tmp_path: Path) -> None:
     """Above all not to stdout, where a document is."""
     manifest = tmp_path / "pod.yaml"
     manifest.write_text("{apiVersion: v1, kind: Pod, metadata: {name: p, lables: {}}, spec: {containers: [{name: c}]}}")
@@ -56,7 +56,7 @@ def test_what_stderr_does_not_take_goes_nowhere(redirection: str, tmp_path: Path
     assert (refused.returncode, refused.stdout) == (2, b"")
 
 
-def test_a_closed_stdin_is_no_empty_input() -> None:
+def test_closed_stdin_is_no_empty_input() -> None:
     ended = shell("<&-", "plan", "-f", "-")
     assert (ended.returncode, ended.stdout) == (2, b"")
     assert ended.stderr == b"error: <stdin>: Bad file descriptor\n"

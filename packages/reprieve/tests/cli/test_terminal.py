@@ -35,7 +35,7 @@ def test_plain_text_aligns_columns_and_keeps_long_lines_whole() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
-def test_a_terminal_folds_long_text_and_loses_nothing(width: int) -> None:
+def test_terminal_folds_long_text_and_loses_nothing(width: int) -> None:
     shown = CONTROL.sub("", drawn(SECTIONS, width=width))
     assert max(map(len, shown.splitlines())) <= width
     letters = re.sub(r"[\s─]", "", shown)
@@ -44,7 +44,7 @@ def test_a_terminal_folds_long_text_and_loses_nothing(width: int) -> None:
     assert "…" not in shown
 
 
-def test_a_terminal_gets_colours_unless_no_color_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_gets_colours_unless_no_color_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
     monkeypatch.setattr(terminal, "show_drawn", written.append)
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -77,7 +77,7 @@ WIDE = Section(
 
 
 @pytest.mark.parametrize("width", [40, 80, 100, 200])
-def test_a_table_of_many_columns_loses_no_character_and_breaks_no_name(width: int) -> None:
+def test_table_of_many_columns_loses_no_character_and_breaks_no_name(width: int) -> None:
     """What has no room beside the others goes below its row, behind its column's name."""
     shown = CONTROL.sub("", drawn([WIDE], width=width))
     assert max(map(len, shown.splitlines())) <= width
@@ -175,7 +175,7 @@ def test_columns_shrink_to_their_longest_words_and_then_move_below(width: int, s
 
 
 @pytest.mark.parametrize("width", range(1, 12))
-def test_a_terminal_of_a_few_columns_loses_nothing_either(width: int) -> None:
+def test_terminal_of_a_few_columns_loses_nothing_either(width: int) -> None:
     """The margin of what stands below a row is given up before the text is."""
     section = replace(FOLDED, notes=("and so on",))
     shown = lines(section, width)
@@ -197,7 +197,7 @@ def test_sections_are_apart_by_one_empty_line_and_what_has_no_columns_has_no_lin
     assert plain([first, Section("Two")]).splitlines() == ["One", "  a  b", "  note", "", "Two"]
 
 
-def test_a_title_and_its_rows_have_the_colours_of_their_tones() -> None:
+def test_title_and_its_rows_have_the_colours_of_their_tones() -> None:
     """What stands below a row is quiet; without colours the same text."""
     section = Section("T", ("who",), (Row(("a",), ("below",), Tone.BAD),), tone=Tone.GOOD)
     shown = drawn([section], width=40)

@@ -52,7 +52,7 @@ def test_rows_are_in_the_order_of_the_first_of_each() -> None:
     assert [row[0] for row in cells(unit("ns/a"), unit("ns/b"), together=False)] == ["pod ns/a", "pod ns/b"]
 
 
-def test_a_redacted_unit_is_shown_by_its_description() -> None:
+def test_redacted_unit_is_shown_by_its_description() -> None:
     assert cells(unit("a pod of another namespace"))[0][0] == "a pod of another namespace"
 
 

@@ -8,12 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from reprieve.live.local import kept_port
+from tests.cli.conftest import Run
 from tests.e2e.cluster import COMMAND, PODS, Up, ended, eventually, is_running, pod, up
 from tests.waiting import DEADLINE
 
@@ -42,7 +43,7 @@ def test_pods_are_scheduled_and_run(cluster: Up) -> None:
     eventually(lambda: cluster.metric("scheduler_schedule_attempts_total", result="scheduled") >= 1)
 
 
-def test_a_scheduler_that_is_killed_is_started_again(cluster: Up) -> None:
+def test_scheduler_that_is_killed_is_started_again(cluster: Up) -> None:
     [first] = cluster.children()
     os.kill(first, signal.SIGKILL)
     cluster.api.create(DEFAULT, pod("after"))
@@ -52,14 +53,14 @@ def test_a_scheduler_that_is_killed_is_started_again(cluster: Up) -> None:
     assert "the scheduler was ended by SIGKILL, starting it again in 0.2 s" in cluster.log.read_text()
 
 
-def test_a_data_directory_in_use_is_named(cluster: Up) -> None:
+def test_data_directory_in_use_is_named(cluster: Up, refused: Callable[..., str]) -> None:
     data = cluster.kubeconfig.parent
     assert (data / "decisions.db").exists()
     done = refused("--data-dir", str(data), "--port", "0")
     assert "state.db" in done
 
 
-def test_a_killed_parent_takes_the_scheduler_along_and_everything_is_there_again(tmp_path: Path) -> None:
+def test_killed_parent_takes_the_scheduler_along_and_everything_is_there_again(tmp_path: Path) -> None:
     data = str(tmp_path / "data")
     with up(tmp_path, "--nodes=1", data_dir=data) as cluster:
         cluster.api.create(DEFAULT, pod("kept"))
@@ -69,7 +70,7 @@ def test_a_killed_parent_takes_the_scheduler_along_and_everything_is_there_again
         cluster.process.wait(DEADLINE)
         eventually(lambda: ended(scheduler), "the scheduler gone")
     with up(tmp_path, data_dir=data) as cluster:
-        expected = "goes on with what was there: 1 nodes, 1 pods; --reset starts empty\n"
+        expected = "continuing with existing data: 1 nodes, 1 pods; --reset starts empty\n"
         assert cluster.log.read_text().count(expected) == 1
         assert cluster.api.runs("kept")
         cluster.api.create(DEFAULT, pod("more"))
@@ -81,7 +82,9 @@ def test_a_killed_parent_takes_the_scheduler_along_and_everything_is_there_again
         assert cluster.log.read_text().endswith("stopped\n"), "it had the time to say so"
 
 
-def test_reset_starts_empty_and_down_leaves_nothing_behind(tmp_path: Path, cluster: Up) -> None:
+def test_reset_starts_empty_and_down_leaves_nothing_behind(
+    tmp_path: Path, cluster: Up, refused: Callable[..., str]
+) -> None:
     """interfaces.md 1: what is cleared is what `up` made, and never under a cluster that runs."""
     data = tmp_path / "data"
     with up(tmp_path, "--nodes=1", data_dir=str(data)) as first:
@@ -97,7 +100,7 @@ def test_reset_starts_empty_and_down_leaves_nothing_behind(tmp_path: Path, clust
         (in_use, 2, "in use by another running server; stop it first"),
         (str(data), 0, f"removed the state in {data}"),
         (str(data), 0, f"nothing to remove in {data}"),
-        (":memory:", 2, "--data-dir :memory: keeps nothing that could be removed"),
+        (":memory:", 2, "--data-dir :memory: has no data to delete"),
     ):
         command = [*COMMAND[:-1], "down", "--data-dir", place]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE)
@@ -111,16 +114,21 @@ def _users(kubeconfig: str) -> list[str]:
     return [line for line in kubeconfig.splitlines() if "token" in line]
 
 
-def refused(*arguments: str, code: int = 2) -> str:
-    """What a start that must fail says on stderr, in one line."""
-    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=DEADLINE, check=False)
-    assert (done.returncode, done.stdout) == (code, ""), done.stderr
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1, done.stderr
-    return done.stderr
+@pytest.fixture
+def refused(run: Run) -> Callable[..., str]:
+    """What a start that must fail prints on stderr, in one line."""
+
+    def refused(*arguments: str) -> str:
+        ended = run("up", *arguments)
+        assert (ended.code, ended.out) == (2, ""), ended.err
+        assert ended.err.startswith("error: ")
+        assert ended.err.count("\n") == 1, ended.err
+        return ended.err
+
+    return refused
 
 
-def test_a_data_directory_that_is_a_file_is_named(tmp_path: Path) -> None:
+def test_data_directory_that_is_a_file_is_named(tmp_path: Path, refused: Callable[..., str]) -> None:
     """interfaces.md 1.9: what is wrong, not what the system calls it."""
     (tmp_path / "data").write_text("")
     assert refused("--data-dir", str(tmp_path / "data"), "--port=0") == (
@@ -128,7 +136,7 @@ def test_a_data_directory_that_is_a_file_is_named(tmp_path: Path) -> None:
     )
 
 
-def test_ports_in_use_are_named(tmp_path: Path) -> None:
+def test_ports_in_use_are_named(tmp_path: Path, refused: Callable[..., str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -140,7 +148,7 @@ def test_ports_in_use_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ports are kept on Linux")
-def test_the_port_of_a_scheduler_that_is_down_is_given_to_nobody_else() -> None:
+def test_port_of_a_scheduler_that_is_down_is_given_to_nobody_else() -> None:
     """It is kept from before the scheduler has started, and while it is started again."""
     with kept_port(0) as port:
         with socket.socket() as other, pytest.raises(OSError, match="in use"):
@@ -152,7 +160,7 @@ def test_the_port_of_a_scheduler_that_is_down_is_given_to_nobody_else() -> None:
         other.bind(("127.0.0.1", port))
 
 
-def test_bad_input_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+def test_bad_input_is_refused_before_anything_is_made(tmp_path: Path, refused: Callable[..., str]) -> None:
     config = tmp_path / "scheduler.yaml"
     config.write_text("{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration, profiles: 7}")
     data = tmp_path / "data"
@@ -195,7 +203,7 @@ items:
 """
 
 
-def test_a_cluster_of_files_is_there_before_anything_is_decided(tmp_path: Path) -> None:
+def test_cluster_of_files_is_there_before_anything_is_decided(tmp_path: Path) -> None:
     """Its pods stay where they run, its Deployment makes the one that lacks, a snapshot of it is loaded alike."""
     file, snapshot = tmp_path / "cluster.yaml", tmp_path / "snapshot.yaml"
     file.write_text(CLUSTER)
@@ -212,7 +220,7 @@ def test_a_cluster_of_files_is_there_before_anything_is_decided(tmp_path: Path) 
         assert set(second.api.pods("shop")) == set(before)
 
 
-def test_a_bad_object_is_named_and_nothing_is_half_loaded(tmp_path: Path) -> None:
+def test_bad_object_is_named_and_nothing_is_half_loaded(tmp_path: Path, refused: Callable[..., str]) -> None:
     file, data = tmp_path / "cluster.yaml", tmp_path / "data"
     file.write_text(f"{CLUSTER}---\n{{apiVersion: v1, kind: Pod, metadata: {{name: bad}}, spec: {{}}}}\n")
     shown = refused("--data-dir", str(data), "--port", "0", "-f", str(file))

@@ -97,7 +97,7 @@ def test_numbers_are_crunched_by_one_thread_unless_more_are_asked_for(
         ("import openb", "--nodes"),
     ],
 )
-def test_an_empty_name_of_a_file_is_bad_usage(
+def test_empty_name_of_a_file_is_bad_usage(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, option: str
 ) -> None:
     """Not the current directory, where it would write tokens and keys."""
@@ -110,7 +110,7 @@ def test_an_empty_name_of_a_file_is_bad_usage(
     assert not list(tmp_path.iterdir())
 
 
-def test_an_option_that_names_no_file_may_be_empty(run: Run, tmp_path: Path) -> None:
+def test_option_that_names_no_file_may_be_empty(run: Run, tmp_path: Path) -> None:
     """`--feature-gates "$UNSET"` asks for the defaults."""
     (tmp_path / "c.yaml").write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: one}\n")
     assert run("plan", "-f", tmp_path / "c.yaml", "--feature-gates", "").code == 0

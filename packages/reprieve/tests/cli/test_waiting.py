@@ -9,42 +9,16 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import manifests
 from tests.cli.conftest import Run
+from tests.manifests import gang, pod
 
 GPU = "nvidia.com/gpu"
 Json = dict[str, Any]
 
 
 def node(name: str, cpu: int = 64, gpu: int = 8, **more: Any) -> Json:
-    allocatable = {"cpu": str(cpu), "memory": "80Gi", "pods": "10", GPU: str(gpu)}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name},
-        "spec": more,
-        "status": {"allocatable": allocatable},
-    }
-
-
-def pod(name: str, cpu: int, gpu: int, *, on: str = "", priority: int = 0, group: str = "") -> Json:
-    spec: Json = {
-        "priority": priority,
-        "containers": [{"name": "c", "resources": {"requests": {"cpu": str(cpu), GPU: str(gpu)}}}],
-    }
-    if on:
-        spec["nodeName"] = on
-    if group:
-        spec["schedulingGroup"] = {"podGroupName": group}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-
-
-def gang(name: str, minimum: int, priority: int = 0) -> Json:
-    return {
-        "apiVersion": "scheduling.k8s.io/v1beta1",
-        "kind": "PodGroup",
-        "metadata": {"name": name},
-        "spec": {"priority": priority, "schedulingPolicy": {"gang": {"minCount": minimum}}},
-    }
+    return manifests.node(name, cpu, gpu, memory="80Gi", pods=10, **more)
 
 
 @pytest.fixture
@@ -61,12 +35,12 @@ def planned(run: Run, tmp_path: Path) -> Any:
     return planned
 
 
-FULL = (node("n1"), pod("old", 32, 8, on="n1", priority=100))
+FULL = (node("n1"), pod("old", 32, 8, node="n1", priority=100))
 
 
-def test_the_scarcest_resource_of_a_victim_comes_first_and_all_are_in_the_document(planned: Any) -> None:
+def test_scarcest_resource_of_a_victim_comes_first_and_all_are_in_the_document(planned: Any) -> None:
     """32 of 64 CPU are missing, but all 8 of 8 GPUs."""
-    text, plan = planned(node("n1"), pod("low", 32, 8, on="n1"), pod("high", 64, 8, priority=5))
+    text, plan = planned(node("n1"), pod("low", 32, 8, node="n1"), pod("high", 64, 8, priority=5))
     assert (
         "why: with it back, default/high would not fit on n1: "
         f"Insufficient {GPU} (8 short), Insufficient cpu (32 short)\n"
@@ -81,18 +55,21 @@ def test_the_scarcest_resource_of_a_victim_comes_first_and_all_are_in_the_docume
 
 
 def test_freed_and_needed_amounts_of_a_gang_are_totals(planned: Any) -> None:
-    objects = [node("n1"), node("n2"), gang("g", 2, 5)]
-    objects += [pod(f"low{number}", 1, 4, on=f"n{number % 2 + 1}") for number in range(4)]
+    objects = [node("n1"), node("n2"), gang("g", 2, priority=5)]
+    objects += [pod(f"low{number}", 1, 4, node=f"n{number % 2 + 1}") for number in range(4)]
     objects += [pod(f"g{number}", 2, 8, priority=5, group="g") for number in range(2)]
     text, plan = planned(*objects)
     assert f"  16 {GPU} freed, 16 needed.\n" in text
     assert plan["preemptions"][0]["freed"][GPU] == "16"
 
 
-def test_a_waiting_gang_is_explained(planned: Any) -> None:
-    more = (node("n2"), pod("old2", 32, 8, on="n2", priority=100))
+def test_waiting_gang_is_explained(planned: Any) -> None:
+    more = (node("n2"), pod("old2", 32, 8, node="n2", priority=100))
     text, plan = planned(
-        *FULL, *more, gang("g", 2, 5), *(pod(f"g{number}", 64, 8, priority=5, group="g") for number in range(2))
+        *FULL,
+        *more,
+        gang("g", 2, priority=5),
+        *(pod(f"g{number}", 64, 8, priority=5, group="g") for number in range(2)),
     )
     assert "pod group is unschedulable" not in text
     assert (
@@ -123,18 +100,18 @@ def test_a_waiting_gang_is_explained(planned: Any) -> None:
         ),
     ],
 )
-def test_a_waiting_gang_lists_potential_victims_that_did_not_help(
+def test_waiting_gang_lists_potential_victims_that_did_not_help(
     planned: Any, running: tuple[int, ...], size: int, expected: list[str]
 ) -> None:
     """The sentences of `explain`: a plan that evicts nobody says why not (preemption.md 2)."""
-    there = [pod(f"old{number}", 1, 8, on="n1", priority=priority) for number, priority in enumerate(running)]
+    there = [pod(f"old{number}", 1, 8, node="n1", priority=priority) for number, priority in enumerate(running)]
     members = [pod(f"g{number}", 1, size, priority=5, group="g") for number in range(2)]
-    text, _ = planned(node("n1"), *there, gang("g", 2, 5), *members)
+    text, _ = planned(node("n1"), *there, gang("g", 2, priority=5), *members)
     for sentence in expected:
         assert f"      {sentence}\n" in text
 
 
-def test_a_gang_kept_waiting_by_pod_order_alone_is_explained(planned: Any) -> None:
+def test_gang_kept_waiting_by_pod_order_alone_is_explained(planned: Any) -> None:
     """scheduling.md 3.9: the small pod takes room on the large node, and the large one finds none."""
     large, small = node("n1"), node("n2")
     small["status"]["allocatable"][GPU] = "4"
@@ -145,7 +122,7 @@ def test_a_gang_kept_waiting_by_pod_order_alone_is_explained(planned: Any) -> No
     assert "GangScheduling with treeSearch: Retry tries other orders." in text
 
 
-def test_a_waiting_pod_is_explained(planned: Any) -> None:
+def test_waiting_pod_is_explained(planned: Any) -> None:
     text, plan = planned(*FULL, pod("new", 64, 8))
     sentence = f"Free 8 more {GPU} and 32 more cpu on n1, where the least is missing."
     assert f"      would help: {sentence}\n" in text
@@ -160,7 +137,7 @@ def test_a_waiting_pod_is_explained(planned: Any) -> None:
     ]
 
 
-def test_a_smaller_min_count_that_would_start_a_gang_is_suggested(planned: Any) -> None:
+def test_smaller_min_count_that_would_start_a_gang_is_suggested(planned: Any) -> None:
     text, plan = planned(node("n1", gpu=8), gang("g", 3), *(pod(f"g{number}", 1, 4, group="g") for number in range(3)))
     assert "2 of 3 pods tried together fit." in text
     kinds = {help["kind"]: help for help in plan["podGroups"][0]["help"]}
@@ -181,23 +158,23 @@ def test_a_smaller_min_count_that_would_start_a_gang_is_suggested(planned: Any) 
     ],
     ids=["too large for any node", "cordoned", "tainted"],
 )
-def test_what_else_would_help(planned: Any, objects: list[Json], kind: str, expected: str) -> None:
+def test_suggestions_listed(planned: Any, objects: list[Json], kind: str, expected: str) -> None:
     text, plan = planned(*objects)
     (help,) = (help for help in plan["pods"][0]["help"] if help["kind"] == kind)
     assert expected in help["sentence"]
     assert f"would help: {expected}" in text
 
 
-def test_who_is_placed_needs_no_help(planned: Any) -> None:
+def test_placed_pod_has_no_suggestions(planned: Any) -> None:
     text, plan = planned(node("n1"), gang("g", 1), pod("g0", 1, 1, group="g"), pod("single", 1, 1))
     assert "would help" not in text
     assert [found["help"] for found in (*plan["pods"], *plan["podGroups"])] == [[], [], []]
 
 
-def test_the_deadline_of_a_job_in_the_files_is_waited_for(run: Run, tmp_path: Path) -> None:
+def test_deadline_of_a_job_in_the_files_is_waited_for(run: Run, tmp_path: Path) -> None:
     """cost.md 6.4: from the Job's start, with the grace period of its pod."""
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u", "controller": True}
-    worker = pod("train-abc", 64, 0, on="n1")
+    worker = pod("train-abc", 64, 0, node="n1")
     worker["metadata"]["ownerReferences"] = [owner]
     worker["spec"]["terminationGracePeriodSeconds"] = 5
     worker["status"] = {"phase": "Running", "startTime": "2026-01-01T00:01:00Z"}
@@ -230,9 +207,7 @@ def test_the_deadline_of_a_job_in_the_files_is_waited_for(run: Run, tmp_path: Pa
 
 
 @pytest.mark.parametrize("deadline", [600, None])
-def test_the_deadline_of_a_job_that_a_step_creates_is_waited_for(
-    run: Run, tmp_path: Path, deadline: int | None
-) -> None:
+def test_deadline_of_a_job_that_a_step_creates_is_waited_for(run: Run, tmp_path: Path, deadline: int | None) -> None:
     """cost.md 6.4: of a step of a scenario as of the files; without one nobody says when it ends."""
     container = {"name": "c", "image": "i:1", "resources": {"requests": {"cpu": "64"}}}
     spec: dict[str, Any] = {"template": {"spec": {"terminationGracePeriodSeconds": 5, "containers": [container]}}}

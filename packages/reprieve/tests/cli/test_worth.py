@@ -8,7 +8,8 @@ import yaml
 
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run
-from tests.cli.test_waiting import GPU, gang, node, pod
+from tests.cli.test_waiting import node
+from tests.manifests import GPU, gang, pod
 
 MINIMIZE = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -21,9 +22,9 @@ profiles:
 CLUSTER = [
     node("n1"),
     node("n2"),
-    *(pod(f"small{number}", 1, 3, on="n1") for number in range(2)),
-    pod("large", 60, 6, on="n2"),
-    gang("g", 1, 5),
+    *(pod(f"small{number}", 1, 3, node="n1") for number in range(2)),
+    pod("large", 60, 6, node="n2"),
+    gang("g", 1, priority=5),
     pod("g0", 2, 8, priority=5, group="g"),
 ]
 
@@ -36,12 +37,12 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_text_names_both_costs(files: Path, run: Run) -> None:
+def test_text_names_both_costs(files: Path, run: Run) -> None:
     ended = run("plan", "-f", files / "cluster.yaml", "--config", files / "MinimizeVictims.yaml")
     assert f"  1 pod (6 {GPU}) is evicted; placing by score would evict 2.\n" in ended.out
 
 
-def test_the_document_has_the_other_placement(files: Path, run: Run) -> None:
+def test_document_has_the_other_placement(files: Path, run: Run) -> None:
     ended = run("plan", "-f", files / "cluster.yaml", "--config", files / "MinimizeVictims.yaml", "-o", "json")
     (preemption,) = json.loads(ended.out)["preemptions"]
     assert [victim["name"] for victim in preemption["victims"]] == ["large"]

@@ -42,7 +42,7 @@ def manifest(kind: str, fields: Json, name: str = "x") -> Json:
 def pod(spec: Json | None = None, status: Json | None = None, container: Json | None = None) -> Json:
     """A pod as it leaves: what a pod has anyway, and this."""
     containers = [{"name": "container-1", **(container or {})}]
-    made = {"spec": {"containers": containers, "terminationGracePeriodSeconds": 30, **(spec or {})}}
+    made = {"spec": {"containers": containers, **(spec or {})}}
     return {**made, "status": status} if status else made
 
 

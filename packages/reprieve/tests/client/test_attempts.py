@@ -19,7 +19,7 @@ from yarl import URL
 
 from reprieve.client.connection import Connection, Identity
 from reprieve.client.errors import ApiError, ClientError, UnreachableError
-from reprieve.client.pacing import BackoffPolicy
+from reprieve.client.rate_limits import BackoffPolicy
 from reprieve.client.transport import ApiClient, Limits
 from tests.client.clock import FakeClock
 from tests.client.scripted import Reply, answer, client_of, cut, event, lines, pod, scripted, status
@@ -131,7 +131,7 @@ class Failing:
 
 @pytest.mark.parametrize(("error", "text", "sent", "lasting"), FAILURES, ids=[text for _, text, _, _ in FAILURES])
 @pytest.mark.parametrize("way", ["GET", "POST", "stream"])
-def test_what_a_failed_attempt_means(
+def test_failed_attempt_means(
     way: str, error: Exception, text: str, sent: bool, lasting: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is repeated unless that cannot help; a write only if it never left; a stream never (its reader resumes it)."""
@@ -156,7 +156,7 @@ def test_what_a_failed_attempt_means(
     asyncio.run(run())
 
 
-def test_a_server_that_speaks_no_tls_is_reported_as_that() -> None:
+def test_server_that_speaks_no_tls_is_reported_as_that() -> None:
     async def run() -> None:
         async with scripted(OK) as server:
             server.url = server.url.replace("http:", "https:")
@@ -190,7 +190,7 @@ def test_which_codes_are_answers(code: int, ends: str | None) -> None:
 
 
 @pytest.mark.parametrize(("code", "opened"), [(200, True), (201, False), (204, False), (302, False), (404, False)])
-def test_a_stream_is_an_answer_with_code_200(code: int, opened: bool) -> None:
+def test_stream_is_an_answer_with_code_200(code: int, opened: bool) -> None:
     async def run() -> None:
         reply = EVENTS if opened else answer({}, code)
         async with scripted(reply) as server, client_of(server) as client:
@@ -291,7 +291,7 @@ def test_every_attempt_is_notified_with_its_times(way: str, code: int | None) ->
 
 
 @pytest.mark.parametrize(("deadline", "requests"), [(4.9, 1), (5.0, 1), (5.1, 2)])
-def test_an_attempt_that_would_begin_with_the_deadline_is_not_waited_for(deadline: float, requests: int) -> None:
+def test_attempt_that_would_begin_with_the_deadline_is_not_waited_for(deadline: float, requests: int) -> None:
     async def run() -> None:
         limits = Limits(backoff=BackoffPolicy(initial=5.0, jitter=0.0), attempts=2)
         async with scripted(status(500)) as server, client_of(server, limits=limits) as client:
@@ -353,7 +353,7 @@ def test_which_proxy_a_request_goes_through(
     asyncio.run(run())
 
 
-def test_the_environment_counts_only_as_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_counts_only_as_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """aiohttp itself does not look for proxies (it knows no NO_PROXY of Go's form)."""
     for name in ("HTTP_PROXY", "http_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")

@@ -11,7 +11,7 @@ import pytest
 from reprieve.client.clock import REAL_CLOCK
 
 
-def test_the_real_clock_is_that_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_real_clock_is_that_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Durations by what only grows, dates in UTC; who sleeps lets others run."""
     slept: list[float] = []
 

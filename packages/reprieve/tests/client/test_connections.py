@@ -150,7 +150,7 @@ CASES: dict[str, Case] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_connection_is_left_however_a_request_ends(name: str) -> None:
+def test_connection_is_left_however_a_request_ends(name: str) -> None:
     case = CASES[name]
     ports: list[int] = []
 

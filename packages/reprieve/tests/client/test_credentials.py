@@ -69,8 +69,8 @@ def exec_credential(version: str = V1, kind: str = "ExecCredential", **status_of
 
 LONGEST = 1024 * 1024
 PRINTED: dict[str, tuple[Any, int, str]] = {
-    "another kind": (exec_credential(kind="Other", token="t"), 0, "want an ExecCredential of"),
-    "another version": (exec_credential(BETA, token="t"), 0, "want an ExecCredential of"),
+    "another kind": (exec_credential(kind="Other", token="t"), 0, "expected an ExecCredential of"),
+    "another version": (exec_credential(BETA, token="t"), 0, "expected an ExecCredential of"),
     "no status": ({"kind": "ExecCredential", "apiVersion": V1}, 0, "neither a token nor a client certificate"),
     "an empty status": (exec_credential(), 0, "neither a token nor a client certificate"),
     "a key alone": (exec_credential(token="t", clientKeyData="k"), 0, "or a key alone"),
@@ -92,7 +92,7 @@ PRINTED: dict[str, tuple[Any, int, str]] = {
 
 
 @pytest.mark.parametrize("name", PRINTED)
-def test_what_a_plugin_prints_that_is_no_credential(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credential_plugin_output_that_is_no_credential(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     output, code, message = PRINTED[name]
     printing(monkeypatch, output, code=code)
     with pytest.raises(CredentialError, match=message):
@@ -107,7 +107,7 @@ def test_what_a_plugin_prints_that_is_no_credential(name: str, monkeypatch: pyte
         ({"token": "t", "clientCertificateData": "c", "clientKeyData": "k"}, "Bearer t", (b"c", b"k")),
     ],
 )
-def test_what_a_plugin_prints_is_what_a_request_carries(
+def test_credential_plugin_output_is_what_a_request_carries(
     status_of: dict[str, str], authorization: str | None, certificate: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     printing(monkeypatch, exec_credential(**status_of))
@@ -170,7 +170,7 @@ def test_whether_a_plugin_gets_the_terminal(
         (TlsSettings(ca_data=b"CA", ca_file=Path("none.pem")), {"certificate-authority-data": "Q0E="}),
     ],
 )
-def test_what_a_plugin_learns_of_the_server_s_certificate(
+def test_credential_plugin_learns_of_the_server_s_certificate(
     tls: TlsSettings, given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -184,13 +184,13 @@ def test_what_a_plugin_learns_of_the_server_s_certificate(
     }
 
 
-def test_a_certificate_of_the_server_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+def test_certificate_of_the_server_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     connection = Connection("https://api", "test", tls=TlsSettings(ca_file=tmp_path / "none.pem"))
     with pytest.raises(CredentialError, match=r"none\.pem: No such file"):
         asyncio.run(plugin("p", FakeClock(), connection, provide_cluster_info=True).current())
 
 
-def test_a_plugin_is_run_again_only_for_the_credential_that_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugin_is_run_again_only_for_the_credential_that_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever comes with an older one has another to try already."""
     started = printing(
         monkeypatch, exec_credential(token="one"), exec_credential(token="two"), exec_credential(token="two")
@@ -221,7 +221,7 @@ def test_a_plugin_is_run_again_only_for_the_credential_that_was_refused(monkeypa
         (Identity(token="t", token_file=Path("none")), "Bearer t"),
     ],
 )
-def test_what_comes_first_of_an_identity(
+def test_identity_parts_in_order(
     identity: Identity, authorization: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -233,7 +233,7 @@ def test_what_comes_first_of_an_identity(
 
 
 @pytest.mark.parametrize(("later", "token"), [(REREAD_SECONDS - 0.1, "one"), (REREAD_SECONDS, "two")])
-def test_a_token_file_is_read_again_after_ten_seconds(later: float, token: str, tmp_path: Path) -> None:
+def test_token_file_is_read_again_after_ten_seconds(later: float, token: str, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("one")
 
@@ -251,7 +251,7 @@ def test_a_token_file_is_read_again_after_ten_seconds(later: float, token: str, 
 
 
 @pytest.mark.parametrize("content", ["", "two words", "two\nlines"])
-def test_a_token_file_that_is_spoilt_later_leaves_the_last_token(content: str, tmp_path: Path) -> None:
+def test_token_file_that_is_spoilt_later_leaves_the_last_token(content: str, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("one")
 
@@ -310,7 +310,7 @@ class Stuck(Printed):
 
 @pytest.mark.parametrize("gone", [False, True])
 @pytest.mark.parametrize("why", ["too slow", "cancelled"])
-def test_a_plugin_that_does_not_answer_is_killed(why: str, gone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugin_that_does_not_answer_is_killed(why: str, gone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a minute, or when nobody waits for it any more; it leaves no process behind."""
     started: list[Stuck] = []
     begun = asyncio.Event()
@@ -345,7 +345,7 @@ def test_a_plugin_that_does_not_answer_is_killed(why: str, gone: bool, monkeypat
     assert started[0].ended == ["killed", "waited for"]
 
 
-def test_a_plugin_with_the_terminal_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugin_with_the_terminal_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody may be typing a password; and of how it was started nothing else is changed."""
 
     class Terminal:
@@ -373,7 +373,7 @@ def test_a_plugin_with_the_terminal_may_take_its_time(monkeypatch: pytest.Monkey
     assert json.loads(environment["KUBERNETES_EXEC_INFO"])["kind"] == "ExecCredential"
 
 
-def test_a_token_file_is_read_again(tmp_path: Path) -> None:
+def test_token_file_is_read_again(tmp_path: Path) -> None:
     """The kubelet replaces it; in between the last token counts."""
     file = tmp_path / "token"
 
@@ -398,7 +398,7 @@ def test_a_token_file_is_read_again(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_a_token_rotated_early_is_found_after_401(tmp_path: Path) -> None:
+def test_token_rotated_early_is_found_after_401(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("one")
 
@@ -413,13 +413,13 @@ def test_a_token_rotated_early_is_found_after_401(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_a_token_may_have_a_mebibyte(tmp_path: Path) -> None:
+def test_token_may_have_a_mebibyte(tmp_path: Path) -> None:
     (tmp_path / "token").write_bytes(b"t" * LONGEST)
     found = asyncio.run(TokenFile(tmp_path / "token", FakeClock()).current())
     assert found.authorization == f"Bearer {'t' * LONGEST}"
 
 
-def test_an_empty_or_strange_or_long_token_file_is_an_error(tmp_path: Path) -> None:
+def test_empty_or_strange_or_long_token_file_is_an_error(tmp_path: Path) -> None:
     for content in (b"", b" \n", b"two words", b"\xff\xfe", b"t" * (LONGEST + 1)):
         (tmp_path / "token").write_bytes(content)
         with pytest.raises(CredentialError, match="holds no token"):

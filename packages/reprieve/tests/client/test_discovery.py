@@ -110,7 +110,7 @@ CASES: dict[str, tuple[Table, list[str], str | None]] = {
 
 @pytest.mark.parametrize("aggregated", [True, False], ids=["aggregated", "one by one"])
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_used(name: str, aggregated: bool) -> None:
+def test_kubeconfig_entries_that_are_used(name: str, aggregated: bool) -> None:
     table, groups, workload = CASES[name]
 
     async def run() -> Served:
@@ -125,7 +125,7 @@ def test_what_is_used(name: str, aggregated: bool) -> None:
     assert served.readable("StorageClass") == ()
 
 
-def test_a_group_that_is_down_is_reported() -> None:
+def test_group_that_is_down_is_reported() -> None:
     """An aggregated API whose server is away must not hide the others."""
 
     async def reply(request: web.Request) -> web.StreamResponse:
@@ -199,14 +199,14 @@ def test_which_group_versions_may_be_missing(missing: str, code: int, passed_ove
         assert refused.value.code == code
 
 
-def test_a_resource_is_called_by_its_plural_and_its_group() -> None:
+def test_resource_is_called_by_its_plural_and_its_group() -> None:
     assert str(Resource("", "v1", "pods", "Pod", True)) == "pods"
     own = Resource("apps", "v1", "replicasets", "ReplicaSet", True)
     assert (str(own), own.api_version) == ("replicasets.v1.apps", "apps/v1")
     assert Resource("", "v1", "pods", "Pod", True).api_version == "v1"
 
 
-def test_the_first_version_that_is_served_is_found_and_what_is_found_later_counts_for_all() -> None:
+def test_first_version_that_is_served_is_found_and_what_is_found_later_counts_for_all() -> None:
     old, new = Resource("apps", "v1beta1", "x", "X", True), Resource("apps", "v1", "x", "X", True)
     served = Served([old], ["policy/v1: away"])
     assert served.find("X", ("apps/v1", "apps/v1beta1")) is old

@@ -36,7 +36,7 @@ def refusal(**parts: Any) -> bytes:
     ],
     ids=lambda value: repr(value)[:40],
 )
-def test_a_refusal_has_the_parts_of_its_status_or_quotes_the_answer(body: bytes, reason: str, message: str) -> None:
+def test_refusal_has_the_parts_of_its_status_or_quotes_the_answer(body: bytes, reason: str, message: str) -> None:
     """The code is that of the answer, whatever its body states; what is no Status is quoted up to 400 bytes."""
     found = api_error(418, body, {}, WHERE)
     assert (found.code, found.reason, found.retry_after) == (418, reason, None)
@@ -87,7 +87,7 @@ def test_when_to_ask_again_is_the_header_and_else_the_status(
         (b"{}", 0, f"{WHERE}: {{}} (0)"),
     ],
 )
-def test_an_error_event_has_the_code_that_it_states(body: bytes, code: int, text: str) -> None:
+def test_error_event_has_the_code_that_it_states(body: bytes, code: int, text: str) -> None:
     """It comes in an answer with status 200, so there is no other."""
     found = status_event(body, WHERE)
     assert (found.code, str(found), found.retry_after) == (code, text, None)
@@ -105,7 +105,7 @@ def test_an_error_event_has_the_code_that_it_states(body: bytes, code: int, text
         (404, "NotFound", False),
     ],
 )
-def test_a_history_that_is_gone_is_known_by_code_or_reason(code: int, reason: str, expired: bool) -> None:
+def test_history_that_is_gone_is_known_by_code_or_reason(code: int, reason: str, expired: bool) -> None:
     assert ApiError(code, reason, "x").expired is expired
 
 
@@ -119,7 +119,7 @@ def test_a_history_that_is_gone_is_known_by_code_or_reason(code: int, reason: st
         (505, "Too large resource version: 100, current: 40", False),
     ],
 )
-def test_a_revision_that_is_not_there_yet_is_known_by_code_and_message(code: int, message: str, ahead: bool) -> None:
+def test_revision_that_is_not_there_yet_is_known_by_code_and_message(code: int, message: str, ahead: bool) -> None:
     """What the watch cache of an API server answers that was restored from a backup."""
     assert ApiError(code, "Timeout", message).ahead is ahead
 
@@ -134,12 +134,12 @@ def test_a_revision_that_is_not_there_yet_is_known_by_code_and_message(code: int
     ],
     ids=["lines", "as long as may be", "too long", "long with blanks"],
 )
-def test_the_text_of_an_error_is_one_line_of_bounded_length(message: str, text: str) -> None:
+def test_text_of_an_error_is_one_line_of_bounded_length(message: str, text: str) -> None:
     assert str(ClientError(message)) == text
     assert ApiError(500, "", message).message == text
 
 
-def test_a_request_without_an_answer_was_sent_and_may_be_repeated_unless_stated_otherwise() -> None:
+def test_request_without_an_answer_was_sent_and_may_be_repeated_unless_stated_otherwise() -> None:
     plain = UnreachableError("cut")
     assert (plain.sent, plain.lasting) == (True, False)
     stated = UnreachableError("untrusted", sent=False, lasting=True)

@@ -306,7 +306,7 @@ CASES: dict[str, Case] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_an_informer(name: str) -> None:
+def test_informer(name: str) -> None:
     case = CASES[name]
 
     async def run() -> None:
@@ -329,7 +329,7 @@ def test_an_informer(name: str) -> None:
 
 
 @pytest.mark.parametrize("code", [401, 403])
-def test_an_informer_that_may_not_read_ends_with_the_refusal(code: int) -> None:
+def test_informer_that_may_not_read_ends_with_the_refusal(code: int) -> None:
     """Before the first objects: waiting would hide a missing role."""
 
     async def run() -> None:
@@ -341,7 +341,7 @@ def test_an_informer_that_may_not_read_ends_with_the_refusal(code: int) -> None:
     asyncio.run(run())
 
 
-def test_what_the_handler_raises_ends_the_informer() -> None:
+def test_handler_error_ends_the_informer() -> None:
     async def run() -> None:
         def refuse(_: Change[Pod]) -> None:
             raise ValueError("no")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kube_rules.objects import Pod
 from reprieve.client.informer import Change, ChangeKind, Informer, InformerOptions
-from reprieve.client.watching import _lines
+from reprieve.client.watch import _lines
 from tests.client.clock import FakeClock, until
 from tests.client.scripted import PODS, Json, bookmark, client_of, event, gone, page, pod, scripted
 

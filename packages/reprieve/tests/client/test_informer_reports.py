@@ -31,7 +31,7 @@ from tests.client.scripted import (
 SILENT = lines(then="silence")
 
 
-def test_an_item_of_a_list_that_cannot_be_read_stays_as_it_was() -> None:
+def test_item_of_a_list_that_cannot_be_read_stays_as_it_was() -> None:
     """It is reported with its metadata; one that was never seen is left out."""
     broken, unknown = pod("a", 7), pod("b", 8)
     broken["spec"] = unknown["spec"] = {"containers": "none"}
@@ -63,7 +63,7 @@ def test_an_item_of_a_list_that_cannot_be_read_stays_as_it_was() -> None:
     asyncio.run(run())
 
 
-def test_an_unreadable_object_is_deleted_as_it_was_last_seen() -> None:
+def test_unreadable_object_is_deleted_as_it_was_last_seen() -> None:
     broken = pod("a", 7)
     broken["spec"] = {"containers": "none"}
 
@@ -98,7 +98,7 @@ def test_one_object_that_cannot_be_read_spoils_nothing() -> None:
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_an_object_that_cannot_be_read_while_everything_is_sent(known: bool) -> None:
+def test_object_that_cannot_be_read_while_everything_is_sent(known: bool) -> None:
     """It is reported, and its owner notified; what was known of it before a restart stays, and nothing else is lost."""
     broken = pod("b", 7)
     broken["spec"] = {"containers": "none"}
@@ -155,7 +155,7 @@ def test_an_object_that_cannot_be_read_while_everything_is_sent(known: bool) -> 
     ],
     ids=lambda value: str(value)[:10],
 )
-def test_what_a_resumed_stream_repeats_is_not_reported_again(known: str, sent: str, reported: int) -> None:
+def test_events_that_a_resumed_stream_repeats_are_not_reported_again(known: str, sent: str, reported: int) -> None:
     """An object that cannot be read is reported for each revision once."""
     broken = pod("a", 1)
     broken["spec"] = {"containers": "none"}
@@ -216,7 +216,7 @@ async def notified(until_revision: str, *replies: Reply, **options: Any) -> Noti
 
 
 @pytest.mark.parametrize("watch_list", [True, False], ids=["WatchList", "list"])
-def test_the_owner_is_notified_of_answers_and_cuts_and_once_that_everything_is_there(watch_list: bool) -> None:
+def test_owner_is_notified_of_answers_and_cuts_and_once_that_everything_is_there(watch_list: bool) -> None:
     """A start over, as after 410, is no cut: nothing was wrong with the connection."""
 
     def everything(revision: int) -> list[Reply]:
@@ -240,7 +240,7 @@ def test_the_owner_is_notified_of_answers_and_cuts_and_once_that_everything_is_t
 
 
 @pytest.mark.parametrize("watch_list", [True, False], ids=["WatchList", "list"])
-def test_whatever_cannot_be_read_is_reported_wherever_it_comes(watch_list: bool) -> None:
+def test_objects_that_cannot_be_read_are_reported(watch_list: bool) -> None:
     """In a list or a watch; its owner is notified where it is known whose it is."""
     broken = pod("b", 7)
     broken["spec"] = {"containers": "none"}

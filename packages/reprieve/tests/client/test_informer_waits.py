@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from reprieve.client.informer import InformerOptions
-from reprieve.client.pacing import BackoffPolicy
+from reprieve.client.rate_limits import BackoffPolicy
 from tests.client.clock import until
 from tests.client.informing import Observed, informing
 from tests.client.scripted import (
@@ -26,7 +26,7 @@ from tests.client.scripted import (
 SILENT = lines(then="silence")
 
 
-def test_a_silent_connection_is_cut_and_resumed() -> None:
+def test_silent_connection_is_cut_and_resumed() -> None:
     """Nothing in 180 s: the connection may be dead without anybody saying so. Bytes start the count anew."""
     more = asyncio.Event
 
@@ -46,7 +46,7 @@ def test_a_silent_connection_is_cut_and_resumed() -> None:
     asyncio.run(run())
 
 
-def test_a_server_that_ignores_sendinitialevents_is_listed() -> None:
+def test_server_that_ignores_sendinitialevents_is_listed() -> None:
     """Older servers send what there is and then nothing: the end of the first events never comes."""
 
     async def run() -> None:
@@ -67,7 +67,7 @@ def test_a_server_that_ignores_sendinitialevents_is_listed() -> None:
     asyncio.run(run())
 
 
-def test_a_role_lost_later_is_waited_for() -> None:
+def test_role_lost_later_is_waited_for() -> None:
     async def run() -> None:
         async with informing(lines(bookmark(5, end=True)), status(403, "Forbidden"), SILENT) as observed:
             await until(lambda: len(observed.server.seen) == 3)
@@ -128,7 +128,7 @@ def test_410_after_an_event_starts_over_at_once() -> None:
 
 
 @pytest.mark.parametrize(("lasted", "pause"), [(0.9, True), (1.0, False), (1.1, False)])
-def test_a_short_watch_without_events_is_followed_by_a_pause(lasted: float, pause: bool) -> None:
+def test_short_watch_without_events_is_followed_by_a_pause(lasted: float, pause: bool) -> None:
     async def run() -> None:
         released = asyncio.Event()
         silent = lines(then="silence", hold=released.wait())
@@ -173,7 +173,7 @@ def test_how_long_an_informer_waits_after_a_refusal(refusal: Reply, waited: floa
         (None, [0.1, 0.2]),
     ],
 )
-def test_the_back_off_begins_anew_after_an_event(between: Json | None, waits: list[float]) -> None:
+def test_back_off_begins_anew_after_an_event(between: Json | None, waits: list[float]) -> None:
     async def run() -> None:
         backoff = BackoffPolicy(initial=0.1, maximum=1.0, jitter=0.0)
         sent = () if between is None else (between,)
@@ -187,7 +187,7 @@ def test_the_back_off_begins_anew_after_an_event(between: Json | None, waits: li
 
 
 @pytest.mark.parametrize("code", [400, 422])
-def test_a_list_that_is_a_bad_request_is_not_a_storm(code: int) -> None:
+def test_list_that_is_a_bad_request_is_not_a_storm(code: int) -> None:
     """There is no third way to ask."""
 
     async def run() -> None:
@@ -199,7 +199,7 @@ def test_a_list_that_is_a_bad_request_is_not_a_storm(code: int) -> None:
     asyncio.run(run())
 
 
-def test_the_times_of_an_informer() -> None:
+def test_times_of_an_informer() -> None:
     """client-go's reflector: 0.8 s to 30 s of back-off, watches of five to ten minutes, a pause after less than 1 s."""
     found = InformerOptions()
     assert found.watch_list

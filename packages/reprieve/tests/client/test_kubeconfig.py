@@ -189,7 +189,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_an_error_names_the_file(name: str, tmp_path: Path) -> None:
+def test_error_names_the_file(name: str, tmp_path: Path) -> None:
     data, message = WRONG[name]
     with pytest.raises(ConfigError) as refused:
         read(tmp_path, data)
@@ -198,7 +198,7 @@ def test_an_error_names_the_file(name: str, tmp_path: Path) -> None:
     assert "\n" not in str(refused.value)
 
 
-def test_a_named_file_has_to_exist_and_to_be_of_sensible_size(tmp_path: Path) -> None:
+def test_named_file_has_to_exist_and_to_be_of_sensible_size(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="missing: No such file"):
         connect(tmp_path / "missing", None, {})
     write(tmp_path / "big", "a: " + "x" * (5 << 20))
@@ -209,13 +209,13 @@ def test_a_named_file_has_to_exist_and_to_be_of_sensible_size(tmp_path: Path) ->
         connect(tmp_path / "binary", None, {})
 
 
-def test_a_server_without_a_scheme(tmp_path: Path) -> None:
+def test_server_without_a_scheme(tmp_path: Path) -> None:
     assert read(tmp_path, config({"server": "localhost:8080"})).server == "http://localhost:8080"
     secure = config({"server": "localhost:6443", "certificate-authority-data": encoded("CA")})
     assert read(tmp_path, secure).server == "https://localhost:6443"
 
 
-def test_the_service_account_of_a_pod(tmp_path: Path) -> None:
+def test_service_account_of_a_pod(tmp_path: Path) -> None:
     environment = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
     assert not incluster.available(environment, tmp_path)
     with pytest.raises(ConfigError, match="no service account token"):
@@ -262,7 +262,7 @@ def test_proxies_as_go_programs_read_them(server: str, environment: dict[str, st
     assert from_environment(server, environment) == proxy
 
 
-def test_a_proxy_that_cannot_be_used_is_not_quoted() -> None:
+def test_proxy_that_cannot_be_used_is_not_quoted() -> None:
     with pytest.raises(ConfigError, match="HTTPS_PROXY") as refused:
         from_environment("https://a.example.com", {"HTTPS_PROXY": "socks5://user:s3cret@p:1"})
     assert "s3cret" not in str(refused.value)

@@ -33,7 +33,7 @@ V1, BETA = "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1be
         ("https://[::1]:6443", "https://[::1]:6443"),
     ],
 )
-def test_a_server_is_a_base_url(server: str, url: str, tmp_path: Path) -> None:
+def test_server_is_a_base_url(server: str, url: str, tmp_path: Path) -> None:
     assert read(tmp_path, config({"server": server})).server == url
 
 
@@ -49,7 +49,7 @@ def test_a_server_is_a_base_url(server: str, url: str, tmp_path: Path) -> None:
         ("https://a#b", "server: must not hold a user, a query or a fragment"),
     ],
 )
-def test_what_is_no_server(server: str, message: str, tmp_path: Path) -> None:
+def test_address_that_is_no_server(server: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         read(tmp_path, config({"server": server}))
     assert str(refused.value) == f"{tmp_path / 'config'}: cluster 'c': {message}"
@@ -67,7 +67,7 @@ def test_what_is_no_server(server: str, message: str, tmp_path: Path) -> None:
         ({}, {"client-certificate": "c", "client-key": "k"}, "https"),
     ],
 )
-def test_a_server_without_a_scheme_is_secure_where_tls_is_set_up(
+def test_server_without_a_scheme_is_secure_where_tls_is_set_up(
     cluster: Json, user: Json, scheme: str, tmp_path: Path
 ) -> None:
     found = read(tmp_path, config({"server": "a:1", **cluster}, user))
@@ -91,7 +91,7 @@ def test_a_server_without_a_scheme_is_secure_where_tls_is_set_up(
         ({"client-key-data": encoded("K")}, "client-certificate"),
     ],
 )
-def test_a_certificate_and_its_key_go_together(user: Json, missing: str | None, tmp_path: Path) -> None:
+def test_certificate_and_its_key_go_together(user: Json, missing: str | None, tmp_path: Path) -> None:
     if missing is None:
         tls = read(tmp_path, config(user=user)).tls
         wanted = {name: name in user for name in ("client-certificate", "client-key")}
@@ -105,7 +105,7 @@ def test_a_certificate_and_its_key_go_together(user: Json, missing: str | None, 
 
 @pytest.mark.parametrize("authority", [{"certificate-authority": "ca"}, {"certificate-authority-data": encoded("CA")}])
 @pytest.mark.parametrize("insecure", [True, False])
-def test_who_trusts_anybody_names_no_authority(authority: Json, insecure: bool, tmp_path: Path) -> None:
+def test_insecure_connection_names_no_authority(authority: Json, insecure: bool, tmp_path: Path) -> None:
     cluster = {**authority, "insecure-skip-tls-verify": insecure}
     with pytest.raises(ConfigError, match="exclude each other") if insecure else contextlib.nullcontext():
         assert not read(tmp_path, config(cluster)).tls.insecure
@@ -126,7 +126,7 @@ def test_base64_may_be_folded_and_nothing_else(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("field", ["token", "password", "username"])
 @pytest.mark.parametrize("character", ["\r", "\n", "\0"])
-def test_a_secret_is_one_line(field: str, character: str, tmp_path: Path) -> None:
+def test_secret_is_one_line(field: str, character: str, tmp_path: Path) -> None:
     user = {"username": "u", field: f"s3cret{character}"} if field != "token" else {field: f"s3cret{character}"}
     with pytest.raises(ConfigError, match=f"user 'u': {field}: must be one line") as refused:
         read(tmp_path, config(user=user))
@@ -144,7 +144,7 @@ def test_a_secret_is_one_line(field: str, character: str, tmp_path: Path) -> Non
         ({"username": "u", "tokenFile": "f"}, (None, "f", "u", None)),
     ],
 )
-def test_who_asks(user: Json, found: tuple[str | None, ...], tmp_path: Path) -> None:
+def test_user_agent_of_requests(user: Json, found: tuple[str | None, ...], tmp_path: Path) -> None:
     identity = read(tmp_path, config(user=user)).identity
     file = None if identity.token_file is None else identity.token_file.name
     assert (identity.token, file, identity.username, identity.password) == found
@@ -186,7 +186,7 @@ def test_when_a_plugin_may_use_the_terminal(version: str, mode: str | None, foun
         ([{"name": "other", "extension": 1}, {"name": "client.authentication.k8s.io/exec", "extension": 2}], 2),
     ],
 )
-def test_the_extension_for_plugins_is_that_of_their_name(extensions: Any, found: Any, tmp_path: Path) -> None:
+def test_extension_for_plugins_is_that_of_their_name(extensions: Any, found: Any, tmp_path: Path) -> None:
     plugin = {"apiVersion": BETA, "command": "/bin/login"}
     made = read(tmp_path, config({"extensions": extensions}, {"exec": plugin})).identity.plugin
     assert made is not None
@@ -207,7 +207,7 @@ def test_the_extension_for_plugins_is_that_of_their_name(extensions: Any, found:
         ({"as-user-extra": {"a": ["b"]}}, None),
     ],
 )
-def test_whom_to_act_as(user: Json, found: Impersonation | None, tmp_path: Path) -> None:
+def test_impersonation_of_a_kubeconfig(user: Json, found: Impersonation | None, tmp_path: Path) -> None:
     if found is None:
         with pytest.raises(ConfigError, match="user 'u': as: Required value: groups, uid and extra need a user"):
             read(tmp_path, config(user=user))
@@ -218,7 +218,7 @@ def test_whom_to_act_as(user: Json, found: Impersonation | None, tmp_path: Path)
 # --- contexts and files -----------------------------------------------------------------------------------
 
 
-def test_a_context_without_a_user_is_nobody_and_its_extensions_have_names(tmp_path: Path) -> None:
+def test_context_without_a_user_is_nobody_and_its_extensions_have_names(tmp_path: Path) -> None:
     context = {"cluster": "c", "extensions": [{"name": "", "extension": 1}, {"name": "a", "extension": {"b": 2}}]}
     found = read(tmp_path, config(contexts=[{"name": "main", "context": context}], users=None))
     assert (found.namespace, found.identity.token, found.extensions) == ("default", None, {"a": {"b": 2}})
@@ -247,7 +247,7 @@ def test_of_several_files_the_first_that_names_something_counts(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("more", "read_well"), [(0, True), (1, False)])
-def test_a_kubeconfig_has_four_mebibytes_at_most(more: int, read_well: bool, tmp_path: Path) -> None:
+def test_kubeconfig_has_four_mebibytes_at_most(more: int, read_well: bool, tmp_path: Path) -> None:
     text = "current-context: a\n#"
     file = write(tmp_path / "config", text + "x" * (4 * 1024 * 1024 - len(text) + more))
     with contextlib.nullcontext() if read_well else pytest.raises(ConfigError, match="larger than 4194304 bytes"):
@@ -265,13 +265,13 @@ def test_a_kubeconfig_has_four_mebibytes_at_most(more: int, read_well: bool, tmp
         ("users: 3", "not a kubeconfig: Expected `array | null`, got `int` - at `$.users`"),
     ],
 )
-def test_what_is_no_kubeconfig(text: str, message: str, tmp_path: Path) -> None:
+def test_text_that_is_no_kubeconfig(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         read_kubeconfig([write(tmp_path / "config", text)], explicit=True)
     assert str(refused.value).startswith(f"{tmp_path / 'config'}: {message}")
 
 
-def test_a_kubeconfig_may_be_empty_or_begin_with_a_mark_and_leave_out_its_kind(tmp_path: Path) -> None:
+def test_kubeconfig_may_be_empty_or_begin_with_a_mark_and_leave_out_its_kind(tmp_path: Path) -> None:
     for text in ("", "# nothing\n", "\ufeffcurrent-context: a\n", "kind: null\napiVersion: null\n"):
         found = read_kubeconfig([write(tmp_path / "config", text)], explicit=True)
         assert found.current_context == ("a" if "context" in text else "")
@@ -345,7 +345,7 @@ def test_where_to_go_is_the_first_that_is_there(tmp_path: Path, monkeypatch: pyt
         ({"KUBERNETES_SERVICE_HOST": "a", "KUBERNETES_SERVICE_PORT": "1"}, "namespace", None),
     ],
 )
-def test_what_a_pod_needs_to_ask(
+def test_in_cluster_configuration_needs(
     environment: dict[str, str], missing: str, message: str | None, tmp_path: Path
 ) -> None:
     for name in ("token", "ca.crt", "namespace"):
@@ -395,7 +395,7 @@ def test_what_a_pod_needs_to_ask(
         ("localhost.example.com", "", False),
     ],
 )
-def test_who_is_reached_without_a_proxy(host: str, exempt: str, direct: bool) -> None:
+def test_hosts_reached_without_a_proxy(host: str, exempt: str, direct: bool) -> None:
     """golang.org/x/net/http/httpproxy: NO_PROXY wins over no_proxy, and the loopback is never proxied."""
     environment = {"HTTPS_PROXY": "http://p:1", "NO_PROXY": exempt}
     assert from_environment(f"https://{host}", environment) == (None if direct else "http://p:1")
@@ -403,7 +403,7 @@ def test_who_is_reached_without_a_proxy(host: str, exempt: str, direct: bool) ->
     assert from_environment(f"https://{host}", small) == (None if direct else "http://p:1")
 
 
-def test_the_large_names_win_over_the_small_ones() -> None:
+def test_large_names_win_over_the_small_ones() -> None:
     environment = {"HTTPS_PROXY": "http://large", "https_proxy": "http://small", "NO_PROXY": "a", "no_proxy": "b"}
     assert from_environment("https://a", environment) is None
     assert from_environment("https://b", environment) == "http://large"
@@ -422,7 +422,7 @@ def test_the_large_names_win_over_the_small_ones() -> None:
         ("http://[", None),
     ],
 )
-def test_what_is_a_proxy(proxy: str, found: str | None) -> None:
+def test_proxies_of_the_environment(proxy: str, found: str | None) -> None:
     if found is None:
         with pytest.raises(ConfigError, match=r"^here: (the proxy|proxies of scheme 'socks5')"):
             checked(proxy, "here")

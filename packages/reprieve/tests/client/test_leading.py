@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 
 from reprieve.client.connection import Identity
-from reprieve.client.leading import Election, Fence, LeadershipLostError, LeaseOptions
+from reprieve.client.leader_election import Election, Fence, LeadershipLostError, LeaseOptions
 from reprieve.client.transport import Limits
 from tests.client.clock import FakeClock, until
 from tests.client.scripted import Json, Scripted, client_of, scripted
@@ -156,7 +156,7 @@ def test_one_leads_and_the_next_takes_over_when_it_stops() -> None:
     asyncio.run(run())
 
 
-def test_a_leader_that_cannot_renew_steps_down_before_another_takes_over() -> None:
+def test_leader_that_cannot_renew_steps_down_before_another_takes_over() -> None:
     """renew deadline 10 s < lease duration 15 s: in between nobody writes."""
 
     async def run() -> None:
@@ -183,7 +183,7 @@ def test_a_leader_that_cannot_renew_steps_down_before_another_takes_over() -> No
     asyncio.run(run())
 
 
-def test_an_answer_that_does_not_come_does_not_keep_the_fence_open() -> None:
+def test_answer_that_does_not_come_does_not_keep_the_fence_open() -> None:
     async def run() -> None:
         async with candidates("a") as (lease, clock, (only,)):
             await until(lambda: only.leads)
@@ -199,7 +199,7 @@ def test_an_answer_that_does_not_come_does_not_keep_the_fence_open() -> None:
     asyncio.run(run())
 
 
-def test_a_process_that_stood_still_finds_the_fence_shut() -> None:
+def test_process_that_stood_still_finds_the_fence_shut() -> None:
     """Nothing ran meanwhile, no renewal failed: the clock alone decides."""
 
     async def run() -> None:
@@ -212,7 +212,7 @@ def test_a_process_that_stood_still_finds_the_fence_shut() -> None:
 
 
 @pytest.mark.parametrize("answer", ["not asked for", "too late"])
-def test_who_found_the_fence_shut_does_not_lead_on(answer: str) -> None:
+def test_leader_that_found_the_fence_shut_does_not_lead_on(answer: str) -> None:
     """Writes were refused meanwhile: a lease that could be renewed again does not bring them back, a restart does."""
 
     async def run() -> None:
@@ -240,7 +240,7 @@ def test_who_found_the_fence_shut_does_not_lead_on(answer: str) -> None:
     asyncio.run(run())
 
 
-def test_a_lease_somebody_else_has_is_not_taken_before_its_time() -> None:
+def test_lease_somebody_else_has_is_not_taken_before_its_time() -> None:
     """Counted from when it was last seen to change; what its renewTime says does not matter (clocks differ)."""
 
     async def run() -> None:
@@ -267,7 +267,7 @@ def test_a_lease_somebody_else_has_is_not_taken_before_its_time() -> None:
     asyncio.run(run())
 
 
-def test_a_leader_whose_lease_was_taken_stops_at_once() -> None:
+def test_leader_whose_lease_was_taken_stops_at_once() -> None:
     async def run() -> None:
         async with candidates("a") as (lease, clock, (only,)):
             await until(lambda: only.leads)
@@ -317,7 +317,7 @@ def test_times_that_cannot_work_are_refused() -> None:
         LeaseOptions("n", "l", "")
 
 
-def test_a_fence_is_shut_until_opened_and_notifies_once() -> None:
+def test_fence_is_shut_until_opened_and_notifies_once() -> None:
     clock = FakeClock()
     fence = Fence(clock)
     reported: list[int] = []
@@ -374,7 +374,7 @@ MINE = {"holderIdentity": "me", "leaseDurationSeconds": 15, "leaseTransitions": 
         ({**MINE, "acquireTime": "2020-01-01T00:00:00.000000Z"}, 4, False),
     ],
 )
-def test_a_lease_is_taken_whatever_its_spec_leaves_out(spec: Json | None, term: int, acquired_now: bool) -> None:
+def test_lease_is_taken_whatever_its_spec_leaves_out(spec: Json | None, term: int, acquired_now: bool) -> None:
     async def run() -> None:
         lease = LeaseServer()
         lease.lease = {"metadata": {"name": "scheduler", "resourceVersion": "0", "labels": {"a": "b"}}}
@@ -410,7 +410,7 @@ def test_a_lease_is_taken_whatever_its_spec_leaves_out(spec: Json | None, term: 
         ({"holderIdentity": "me"}, 0),
     ],
 )
-def test_what_is_given_back_is_ones_own_alone(spec: Json | None, given_back: int | None) -> None:
+def test_lease_given_back_is_its_own_alone(spec: Json | None, given_back: int | None) -> None:
     """And with a duration of one second, as client-go does, so that others need not wait."""
 
     async def run() -> None:
@@ -463,14 +463,14 @@ def test_how_long_a_lease_of_others_is_waited_for(duration: int | None, waits: f
     asyncio.run(run())
 
 
-def test_the_times_of_a_lease_are_kube_schedulers() -> None:
+def test_times_of_a_lease_are_kube_schedulers() -> None:
     """leaseDuration 15 s, renewDeadline 10 s, retryPeriod 2 s; given back at the end."""
     found = LeaseOptions("n", "l", "me")
     assert (found.duration, found.renew_deadline, found.retry, found.release) == (15.0, 10.0, 2.0, True)
 
 
 @pytest.mark.parametrize(("later", "is_open"), [(0.0, True), (4.9, True), (5.0, False), (5.1, False)])
-def test_a_fence_is_open_until_its_time_and_no_longer(later: float, is_open: bool) -> None:
+def test_fence_is_open_until_its_time_and_no_longer(later: float, is_open: bool) -> None:
     clock = FakeClock()
     fence = Fence(clock)
     fence.opened(clock.monotonic() + 5.0, 1)
@@ -532,7 +532,7 @@ def lease_with(spec: Json | None) -> LeaseServer:
 
 
 @pytest.mark.parametrize(("duration", "seconds"), [(0.5, 1), (1.4, 1), (1.6, 2), (15.0, 15), (15.4, 15)], ids=str)
-def test_a_lease_lasts_whole_seconds_and_one_at_least(duration: float, seconds: int) -> None:
+def test_lease_lasts_whole_seconds_and_one_at_least(duration: float, seconds: int) -> None:
     """leaseDurationSeconds of coordination.k8s.io/v1 is a positive integer."""
 
     async def run() -> None:
@@ -568,7 +568,7 @@ def test_every_answer_is_notified_and_leadership_once(spec: Json | None, attempt
 
 
 @pytest.mark.parametrize(("spec", "pause"), [(None, 2.0), (OF_ANOTHER, 2.4)], ids=["leads", "waits"])
-def test_who_waits_for_leadership_pauses_up_to_a_fifth_longer_than_who_leads(spec: Json | None, pause: float) -> None:
+def test_candidate_pauses_up_to_a_fifth_longer_than_the_leader(spec: Json | None, pause: float) -> None:
     """client-go jitters the attempts to acquire alone, so that not all candidates ask at once."""
 
     class Highest:
@@ -586,7 +586,7 @@ def test_who_waits_for_leadership_pauses_up_to_a_fifth_longer_than_who_leads(spe
 
 
 @pytest.mark.parametrize(("duration", "taken_after"), [(15, 16.0), (16, 16.0), (17, 18.0)])
-def test_a_lease_of_others_is_taken_when_its_time_is_over_and_not_before(duration: int, taken_after: float) -> None:
+def test_lease_of_others_is_taken_when_its_time_is_over_and_not_before(duration: int, taken_after: float) -> None:
     """By one that tries every two seconds: at the very end of its duration it is free."""
 
     class Lowest:

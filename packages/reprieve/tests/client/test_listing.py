@@ -12,7 +12,7 @@ from reprieve.client.listing import list_objects
 from tests.client.scripted import PODS, Json, Reply, answer, client_of, page, pod, scripted, status
 
 
-def test_a_list_is_read_page_by_page() -> None:
+def test_list_is_read_page_by_page() -> None:
     async def run() -> None:
         pages = [
             answer(page([pod("a", 1)], 9, "t1")),
@@ -29,7 +29,7 @@ def test_a_list_is_read_page_by_page() -> None:
     asyncio.run(run())
 
 
-def test_a_list_that_expires_starts_over_and_mixes_nothing() -> None:
+def test_list_that_expires_starts_over_and_mixes_nothing() -> None:
     async def run() -> None:
         replies = [
             answer(page([pod("old", 1)], 9, "t1")),
@@ -44,7 +44,7 @@ def test_a_list_that_expires_starts_over_and_mixes_nothing() -> None:
     asyncio.run(run())
 
 
-def test_a_list_that_always_expires_is_requested_in_one_piece() -> None:
+def test_list_that_always_expires_is_requested_in_one_piece() -> None:
     async def run() -> None:
         expiring = [answer(page([pod("a", 1)], 9, "t")), status(410, "Expired")] * 3
         async with scripted(*expiring, answer(page([pod("a", 1)], 9))) as server, client_of(server) as client:
@@ -56,7 +56,7 @@ def test_a_list_that_always_expires_is_requested_in_one_piece() -> None:
     asyncio.run(run())
 
 
-def test_a_list_in_circles_ends() -> None:
+def test_list_in_circles_ends() -> None:
     async def run() -> None:
         async with scripted(answer(page([pod("a", 1)], 9, "t"))) as server, client_of(server) as client:
             with pytest.raises(UnreachableError, match="circles"):
@@ -105,9 +105,7 @@ def expiring(times: int) -> list[Reply]:
     ],
     ids=["always expiring", "expired at once", "refused later", "in circles"],
 )
-def test_a_list_that_does_not_end_well(
-    replies: list[Reply], error: type[Exception], message: str, requests: int
-) -> None:
+def test_list_that_does_not_end_well(replies: list[Reply], error: type[Exception], message: str, requests: int) -> None:
     """Three times it begins anew with pages, and once without; a server that pages nevertheless is given up."""
 
     async def run() -> None:
@@ -120,7 +118,7 @@ def test_a_list_that_does_not_end_well(
     asyncio.run(run())
 
 
-def test_a_list_is_as_of_its_first_page_and_what_was_selected() -> None:
+def test_list_is_as_of_its_first_page_and_what_was_selected() -> None:
     """The revision a watch goes on from; selectors and the namespace are those of every page."""
 
     async def run() -> None:
@@ -138,7 +136,7 @@ def test_a_list_is_as_of_its_first_page_and_what_was_selected() -> None:
     asyncio.run(run())
 
 
-def test_a_list_may_be_empty_or_without_items() -> None:
+def test_list_may_be_empty_or_without_items() -> None:
     async def run() -> None:
         cases: list[Json] = [{}, {"items": None}, {"items": []}]
         for items in cases:
@@ -151,7 +149,7 @@ def test_a_list_may_be_empty_or_without_items() -> None:
     asyncio.run(run())
 
 
-def test_an_item_without_a_name_or_readable_metadata_is_left_out() -> None:
+def test_item_without_a_name_or_readable_metadata_is_left_out() -> None:
     nameless, strange = pod("a", 1), pod("b", 2)
     del nameless["metadata"]["name"]
     strange["metadata"] = "none"

@@ -10,15 +10,16 @@ from typing import Any
 
 from kube_rules.objects import Pod, PodGroup
 from kube_standin.server.serving import ServeOptions, Serving, serving
+from reprieve.client.cluster_reader import read_cluster
 from reprieve.client.discovery import discover
 from reprieve.client.informer import Change, ChangeKind, Informer, InformerOptions
 from reprieve.client.kubeconfig import connect
-from reprieve.client.leading import LEASES, Election, LeaseOptions
+from reprieve.client.leader_election import LEASES, Election, LeaseOptions
 from reprieve.client.listing import list_objects
-from reprieve.client.pacing import BackoffPolicy
-from reprieve.client.reading import read_cluster
+from reprieve.client.rate_limits import BackoffPolicy
 from reprieve.client.transport import MERGE_PATCH, ApiClient, Limits
-from reprieve.client.writing import WriterPool
+from reprieve.client.write_queue import WriterPool
+from tests import manifests
 from tests.client.clock import until
 from tests.client.scripted import PODS
 from tests.waiting import DEADLINE
@@ -35,13 +36,7 @@ async def control_plane(**options: Any) -> AsyncIterator[tuple[Serving, ApiClien
 
 
 def pod(name: str) -> dict[str, Any]:
-    meta = {"name": name, "namespace": "default"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": meta,
-        "spec": {"containers": [{"name": "c", "image": "i:1"}]},
-    }
+    return manifests.pod(name, meta={"namespace": "default"})
 
 
 def test_informers_on_a_server_that_cuts_and_forgets() -> None:
@@ -199,7 +194,7 @@ def test_groups_of_the_coscheduling_plugin_are_read_beside_native_ones() -> None
     asyncio.run(run())
 
 
-def test_a_group_is_the_same_in_every_served_version() -> None:
+def test_group_is_the_same_in_every_served_version() -> None:
     async def run() -> None:
         async with control_plane() as (_, client):
             old = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"

@@ -1,4 +1,4 @@
-"""YAML that readers of YAML 1.1 and 1.2 take for the same data (client/plainyaml.py)."""
+"""YAML that readers of YAML 1.1 and 1.2 take for the same data (client/plain_yaml.py)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from kube_rules.yamltext import read_documents
-from reprieve.client.plainyaml import yaml_of
+from reprieve.client.plain_yaml import yaml_of
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from reprieve.client.plainyaml import yaml_of
         "x" * 900,
     ],
 )
-def test_a_text_that_can_be_nothing_else_has_no_quotes(text: str) -> None:
+def test_text_that_can_be_nothing_else_has_no_quotes(text: str) -> None:
     assert yaml_of([{"a": text}]) == f"a: {text}\n"
 
 
@@ -42,7 +42,7 @@ def test_a_text_that_can_be_nothing_else_has_no_quotes(text: str) -> None:
         *("it's", '"', "{}", "[]", "|", ">", "caf\u00e9", "4Gi", "500m"),
     ],
 )
-def test_a_text_that_might_be_something_else_is_quoted(text: str) -> None:
+def test_text_that_might_be_something_else_is_quoted(text: str) -> None:
     """`y` is true in YAML 1.1, `0o17` a number in 1.2, `12:30` one in base sixty, and so on."""
     escaped = text.replace("'", "''")
     assert yaml_of([{"a": text}]) == f"a: '{escaped}'\n"
@@ -58,7 +58,7 @@ def test_documents_keep_their_order_and_that_of_their_keys() -> None:
     assert list(yaml.safe_load_all(text)) == documents
 
 
-def test_a_value_that_stands_twice_is_written_twice() -> None:
+def test_value_that_stands_twice_is_written_twice() -> None:
     """No anchors: not every reader knows them."""
     shared = {"cpu": "a"}
     assert yaml_of([{"limits": shared, "requests": shared}]) == "limits:\n  cpu: a\nrequests:\n  cpu: a\n"

@@ -41,7 +41,7 @@ def runs(tmp_path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
 
-def test_a_plugin_is_run_once_until_its_credential_expires(tmp_path: Path) -> None:
+def test_plugin_is_run_once_until_its_credential_expires(tmp_path: Path) -> None:
     async def run() -> None:
         clock = FakeClock()
         expires = (clock.now() + timedelta(seconds=600)).isoformat()
@@ -71,7 +71,7 @@ def test_without_an_expiry_a_plugin_is_run_again_after_401_only(tmp_path: Path) 
     asyncio.run(run())
 
 
-def test_a_plugin_without_another_credential_is_not_run_for_ever(tmp_path: Path) -> None:
+def test_plugin_without_another_credential_is_not_run_for_ever(tmp_path: Path) -> None:
     async def run() -> None:
         identity = Identity(plugin=ExecPlugin(V1, script(tmp_path, "say(token='same')"), interactive_mode="Never"))
         async with scripted(accepting("other")) as server, client_of(server, identity=identity) as client:
@@ -82,7 +82,7 @@ def test_a_plugin_without_another_credential_is_not_run_for_ever(tmp_path: Path)
     asyncio.run(run())
 
 
-def test_a_watch_renews_credentials_too(tmp_path: Path) -> None:
+def test_watch_renews_credentials_too(tmp_path: Path) -> None:
     async def run() -> None:
         path = script(tmp_path, "say(token=f't{n}')")
         identity = Identity(plugin=ExecPlugin(V1, path, interactive_mode="Never"))
@@ -94,7 +94,7 @@ def test_a_watch_renews_credentials_too(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_what_a_plugin_is_run_with(tmp_path: Path) -> None:
+def test_credential_plugin_is_run_with(tmp_path: Path) -> None:
     tls = TlsSettings(ca_data=b"CA", server_name="inner")
     connection = Connection("https://api:1", "test", tls=tls, proxy="http://p:1")
 
@@ -130,14 +130,14 @@ BROKEN: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_plugin_is_one_clear_error(name: str, tmp_path: Path) -> None:
+def test_broken_plugin_is_one_clear_error(name: str, tmp_path: Path) -> None:
     code, message = BROKEN[name]
     with pytest.raises(CredentialError, match=message) as refused:
         asyncio.run(plugin(script(tmp_path, code), FakeClock()).current())
     assert "the credential plugin" in str(refused.value)
 
 
-def test_a_plugin_that_is_not_there(tmp_path: Path) -> None:
+def test_plugin_that_is_not_there(tmp_path: Path) -> None:
     missing = plugin(str(tmp_path / "none"), FakeClock(), install_hint="Install it from X.")
     with pytest.raises(CredentialError, match=r"is not installed: Install it from X\."):
         asyncio.run(missing.current())
@@ -146,7 +146,7 @@ def test_a_plugin_that_is_not_there(tmp_path: Path) -> None:
         asyncio.run(plugin(str(tmp_path / "text"), FakeClock()).current())
 
 
-def test_a_plugin_that_wants_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugin_that_wants_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     asked = plugin(script(tmp_path, "say(token='t')"), FakeClock(), interactive_mode="Always")
     with pytest.raises(CredentialError, match="needs a terminal"):

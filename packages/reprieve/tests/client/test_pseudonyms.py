@@ -36,7 +36,7 @@ def test_pseudonyms_sort_as_the_names_do_character_by_character() -> None:
     assert [names.name(NODE, text) for text in ("X", "x", "x-10", "x-9")] == ["node-1", "node-2", "node-3", "node-4"]
 
 
-def test_a_domain_counts_for_itself() -> None:
+def test_domain_counts_for_itself() -> None:
     names = Names(anonymize=True)
     names.name(NODE, "a")
     names.name(NAMESPACE, "a")
@@ -65,7 +65,7 @@ def test_without_anonymizing_images_alone_are_replaced() -> None:
     assert names.value("example.com/team", "x") == "x"
 
 
-def test_a_name_of_two_names_stays_one() -> None:
+def test_name_of_two_names_stays_one() -> None:
     """The claim of an ephemeral volume is found as `<pod>-<volume>`."""
     names = Names(anonymize=True)
     names.alias("claim", "web-data", ("pod", "web"), ("podvolume", "data"))

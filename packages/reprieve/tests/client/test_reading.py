@@ -16,10 +16,8 @@ from aiohttp import web
 
 from kube_rules.errors import InputError
 from kube_rules.manifests import Loaded, Manifests
-from reprieve.client import reading as reading_module
-from reprieve.client.errors import ApiError
-from reprieve.client.listing import list_objects
-from reprieve.client.reading import (
+from reprieve.client import cluster_reader as reading_module
+from reprieve.client.cluster_reader import (
     Reading,
     add_new,
     known_classes,
@@ -28,7 +26,9 @@ from reprieve.client.reading import (
     read_makers,
     without_void_classes,
 )
-from reprieve.inputs.loading import FIRST_CREATION, read
+from reprieve.client.errors import ApiError
+from reprieve.client.listing import list_objects
+from reprieve.inputs.loader import FIRST_CREATION, read
 from tests.client.scripted import Json, client_of, scripted, status
 
 NATIVE = "scheduling.k8s.io/v1beta1"
@@ -130,7 +130,7 @@ def test_nodes_and_pods_may_not_be_refused(path: str, code: int) -> None:
     assert refused.value.code == code
 
 
-def test_a_refusal_does_not_wait_for_lists_that_hang() -> None:
+def test_refusal_does_not_wait_for_lists_that_hang() -> None:
     """They are given up, and the refusal is what is raised."""
     cluster = Cluster({"/api/v1/services": []}, {"/api/v1/nodes": 403})
     cluster.hanging.add("/api/v1/services")
@@ -139,14 +139,14 @@ def test_a_refusal_does_not_wait_for_lists_that_hang() -> None:
     assert refused.value.code == 403
 
 
-def test_what_is_not_served_is_named_once_and_in_order() -> None:
+def test_resources_not_served_are_named_once_and_in_order() -> None:
     [reported] = Cluster({"/api/v1/namespaces": [named("default")]}).read().warnings
     assert reported.startswith("not served by this API server: PriorityClass, PodGroup, CompositePodGroup, Workload, ")
     assert "Namespace" not in reported
 
 
 @pytest.mark.parametrize("missing", ["pods", "nodes"])
-def test_a_server_without_nodes_or_pods_is_no_cluster(missing: str) -> None:
+def test_server_without_nodes_or_pods_is_no_cluster(missing: str) -> None:
     cluster = Cluster({})
     del cluster.collections[f"/api/v1/{missing}"]
     with pytest.raises(ApiError, match=f"serves no {KINDS[missing][1]}: is this a cluster") as refused:
@@ -170,7 +170,7 @@ def test_of_two_groups_of_one_name_the_stronger_version_counts() -> None:
     assert reported == f'PodGroup "default/g" of scheduling.x-k8s.io/v1alpha1 left out: that of {NATIVE} counts'
 
 
-def test_an_unreadable_object_is_left_out_and_reported() -> None:
+def test_unreadable_object_is_left_out_and_reported() -> None:
     bad = pod_on("bad")
     bad["spec"]["priority"] = "high"
     reading = Cluster({"/api/v1/pods": [pod_on("p"), bad]}).read()
@@ -277,7 +277,7 @@ NAMESPACE = "apiVersion: v1\nkind: Namespace\nmetadata: {name: default, labels: 
         ([pod("p")], [pod("q")], ["p", "q"]),
     ],
 )
-def test_what_may_be_added(there: list[str], new: list[str], names: list[str]) -> None:
+def test_objects_that_may_be_added(there: list[str], new: list[str], names: list[str]) -> None:
     cluster = manifests(*there)
     add_new(cluster, manifests(*new))
     assert [found.object.name for found in cluster.all()] == names
@@ -293,7 +293,7 @@ def test_what_may_be_added(there: list[str], new: list[str], names: list[str]) -
         ([node("n1")], pod("p", "n2"), 'spec.nodeName: Invalid value: "n2": no Node with this name'),
     ],
 )
-def test_what_may_not_be_added(there: list[str], new: str, message: str) -> None:
+def test_objects_that_may_not_be_added(there: list[str], new: str, message: str) -> None:
     with pytest.raises(InputError) as refused:
         add_new(manifests(*there), manifests(new))
     assert message in str(refused.value)
@@ -347,7 +347,7 @@ def test_makers_and_unknown_objects_come_in_their_turn_too() -> None:
     assert created(cluster)["b"] == now + 3 - FIRST_CREATION.timestamp()
 
 
-def test_what_was_read_is_in_its_order_and_dated() -> None:
+def test_snapshot_is_in_order_and_dated() -> None:
     reading = Cluster({"/api/v1/pods": [pod_on("b"), pod_on("a")]}).read()
     found: list[Loaded[Any]] = manifests_of(reading, "live").all()
     assert [(one.object.name, one.order) for one in found] == [("n1", 0), ("b", 1), ("a", 2)]
@@ -451,7 +451,7 @@ VICTIM_CLASS = "scheduling.reprieve.dev/preemption-priority-class"
         (2, "nowhere", "no PriorityClass with name nowhere was found"),
     ],
 )
-def test_a_group_keeps_a_preemption_class_that_counts(
+def test_group_keeps_a_preemption_class_that_counts(
     priority: int | None, of_class: str, passed_over: str | None
 ) -> None:
     """preemption.md 4, "Options": another is passed over with a warning, here and where it is read again."""
@@ -482,7 +482,7 @@ def test_a_group_keeps_a_preemption_class_that_counts(
         assert reported.endswith(f"{passed_over}: passed over")
 
 
-def test_the_classes_of_a_cluster_are_known_to_what_is_added() -> None:
+def test_classes_of_a_cluster_are_known_to_what_is_added() -> None:
     cluster = manifests(klass(), node("n1"), pod("p"))
     assert [(found.name, found.value) for found in known_classes(cluster)] == [("c", 5)]
     assert known_classes(manifests(node("n1"))) == []

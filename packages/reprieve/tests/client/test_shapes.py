@@ -37,7 +37,7 @@ def renamed(value: Any, pseudonyms: dict[str, str]) -> Any:
 
 
 @pytest.mark.parametrize("row", LEAVING)
-def test_what_a_scheduler_reads_leaves(row: str) -> None:
+def test_fields_that_a_scheduler_reads_leave(row: str) -> None:
     kind, fields, pseudonyms = LEAVING[row]
     assert leaving(kind, fields, anonymize=False) == fields
     assert leaving(kind, fields, anonymize=True) == renamed(fields, pseudonyms)
@@ -122,7 +122,7 @@ OWNERS = [
 
 
 @pytest.mark.parametrize(("version", "kind", "public"), OWNERS)
-def test_an_owner_of_a_kind_that_is_not_public_is_just_an_owner(version: str, kind: str, public: bool) -> None:
+def test_owner_of_a_kind_that_is_not_public_is_just_an_owner(version: str, kind: str, public: bool) -> None:
     owner = {"apiVersion": version, "kind": kind, "name": "acme", "uid": "acme-u"}
     fields = {**pod(), "metadata": {"ownerReferences": [owner]}}
     assert leaving("Pod", fields, anonymize=False)["metadata"]["ownerReferences"] == [owner]
@@ -143,7 +143,7 @@ def test_an_owner_of_a_kind_that_is_not_public_is_just_an_owner(version: str, ki
         ("registry:5000/nginx:1", ["registry:5000/nginx"], False),
     ],
 )
-def test_an_image_without_a_tag_is_the_latest(of_the_pod: str, of_the_node: list[str], kept: bool) -> None:
+def test_image_without_a_tag_is_the_latest(of_the_pod: str, of_the_node: list[str], kept: bool) -> None:
     """ImageLocality compares images with their tags; a colon before the last slash is the registry's port."""
     node = manifest("Node", {"status": {"images": [{"names": of_the_node, "sizeBytes": 7}]}})
     one = manifest("Pod", pod(container={"image": of_the_pod}))
@@ -153,7 +153,7 @@ def test_an_image_without_a_tag_is_the_latest(of_the_pod: str, of_the_node: list
     assert found["status"].get("images", []) == ([{"names": ["image-1:x"], "sizeBytes": 7}] if kept else [])
 
 
-def test_an_image_of_unknown_size_has_none() -> None:
+def test_image_of_unknown_size_has_none() -> None:
     """Its size counts as nought for ImageLocality."""
     node = manifest("Node", {"status": {"images": [{"names": ["nginx:1"]}]}})
     [found, _], _ = snapshot(typed(node, manifest("Pod", pod(container={"image": "nginx:1"}))))
@@ -167,7 +167,7 @@ def test_classes_of_the_system_keep_their_names() -> None:
     assert [found["metadata"]["name"] for found in manifests] == ["system-cluster-critical", "priorityclass-1"]
 
 
-def test_a_preemption_priority_leaves_as_it_is_and_its_class_under_a_pseudonym() -> None:
+def test_preemption_priority_leaves_as_it_is_and_its_class_under_a_pseudonym() -> None:
     for noted, hidden in (
         ({PREEMPTION_PRIORITY: "9"}, {PREEMPTION_PRIORITY: "9"}),
         ({PREEMPTION_PRIORITY_CLASS: "dear"}, {PREEMPTION_PRIORITY_CLASS: "priorityclass-1"}),

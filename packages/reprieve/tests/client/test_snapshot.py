@@ -19,13 +19,13 @@ from kube_rules import objects as o
 from kube_rules.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS
 from kube_rules.errors import Origin
 from kube_rules.meta import KubernetesObject
+from reprieve.client.cluster_reader import OPTIONAL, REQUIRED, Reading, manifests_of
 from reprieve.client.decoding import stored
 from reprieve.client.discovery import Resource
-from reprieve.client.reading import OPTIONAL, REQUIRED, Reading, manifests_of
 from reprieve.client.snapshot import snapshot, text_of
-from reprieve.framework.configuration_reading import configuration_of
+from reprieve.framework.configuration_reader import configuration_of
 from reprieve.framework.gates import FeatureGates
-from reprieve.inputs.loading import read
+from reprieve.inputs.loader import read
 from reprieve.scheduling.profiles import profiles_of
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Answer
@@ -101,7 +101,7 @@ def test_planning_the_snapshot_is_planning_the_cluster(cluster: RandomCluster, f
 
 @settings(max_examples=60, deadline=None)
 @given(cluster=random_clusters())
-def test_an_anonymised_snapshot_decides_the_same_by_other_names(cluster: RandomCluster) -> None:
+def test_anonymised_snapshot_decides_the_same_by_other_names(cluster: RandomCluster) -> None:
     """Pseudonyms sort as the names do, so that even ties are broken alike."""
     objects = live_objects(cluster)
     manifests, _ = snapshot(objects, anonymize=True)
@@ -276,7 +276,7 @@ def _group_with(annotations: Mapping[str, str], priority: int = 1, **spec: str) 
     )
 
 
-def test_a_group_keeps_its_preemption_priority() -> None:
+def test_group_keeps_its_preemption_priority() -> None:
     objects = _group_with({PREEMPTION_PRIORITY_CLASS: "dear", "other": "SECRET"}, priorityClassName="dear-granted")
     for anonymize in (False, True):
         manifests, _ = snapshot(objects, anonymize=anonymize)
@@ -288,7 +288,7 @@ def test_a_group_keeps_its_preemption_priority() -> None:
 
 
 @pytest.mark.parametrize(("name", "priority"), [("gone", 1), ("dear", 5000)])
-def test_a_preemption_class_that_the_scheduler_passes_over_is_no_obstacle(name: str, priority: int) -> None:
+def test_preemption_class_that_the_scheduler_passes_over_is_no_obstacle(name: str, priority: int) -> None:
     objects = _group_with({PREEMPTION_PRIORITY_CLASS: name}, priority)
     reading = Reading(list(objects))
     (group,) = manifests_of(reading, "live").pod_groups
@@ -311,14 +311,14 @@ def typed(*manifests: Json) -> list[KubernetesObject]:
     return found
 
 
-def test_an_anonymised_snapshot_holds_no_names() -> None:
+def test_anonymised_snapshot_holds_no_names() -> None:
     manifests, _ = snapshot(typed(NODE, *OTHERS, POD), anonymize=True)
     text = text_of(manifests, json=True)
     for word in (SECRET, "AcmeJob", "s3cret", "10.9.9.9", "registry", "hello", "ebs-vol", "aws:///"):
         assert word not in text.lower() if word.islower() else word not in text, word
 
 
-def test_a_plain_snapshot_holds_names_and_nothing_else() -> None:
+def test_plain_snapshot_holds_names_and_nothing_else() -> None:
     manifests, _ = snapshot(typed(NODE, *OTHERS, POD))
     text = text_of(manifests, json=False)
     assert "acme-web-0" in text
@@ -375,7 +375,7 @@ def test_references_stay_references() -> None:
     assert claim["spec"]["volumeName"] == found["PersistentVolume"]["metadata"]["name"]
 
 
-def test_a_tree_of_groups_stays_one() -> None:
+def test_tree_of_groups_stays_one() -> None:
     """composite.md 1: parents, templates of a Workload and topology keys keep naming each other; texts do not leave."""
     reference = {"workloadName": "acme-serving", "templateName": "acme-top"}
     meta = {"namespace": "acme-prod", "uid": "u", "annotations": {"acme.com/owner": "hello"}}
@@ -441,7 +441,7 @@ def test_images_that_no_pod_uses_do_not_matter() -> None:
     assert by_kind(manifests)["Node"]["status"]["images"] == [{"names": ["image-1:x"], "sizeBytes": 1000}]
 
 
-def test_an_address_that_means_every_address_stays() -> None:
+def test_address_that_means_every_address_stays() -> None:
     """0.0.0.0 conflicts with every host port of its number (NodePorts)."""
     every = msgspec.json.decode(msgspec.json.encode(POD))
     every["spec"]["containers"][0]["ports"][0]["hostIP"] = "0.0.0.0"
@@ -449,7 +449,7 @@ def test_an_address_that_means_every_address_stays() -> None:
     assert manifest["spec"]["containers"][0]["ports"][0]["hostIP"] == "0.0.0.0"
 
 
-def test_an_older_pod_group_stays_without_a_policy_of_its_own() -> None:
+def test_older_pod_group_stays_without_a_policy_of_its_own() -> None:
     """v1alpha2 has no preemptionPolicy: read back it must not get one (preemption.md 2.2)."""
     [manifest] = snapshot(typed(OTHERS[2]))[0]
     assert manifest["apiVersion"] == "scheduling.k8s.io/v1alpha2"
@@ -486,7 +486,7 @@ def test_devices_are_left_out_of_an_anonymised_snapshot_and_reported() -> None:
     )
 
 
-def test_a_device_class_that_is_requested_as_a_resource_is_renamed() -> None:
+def test_device_class_that_is_requested_as_a_resource_is_renamed() -> None:
     """devices.md 4.1: its name is part of the resource's."""
     own, prefix = "nvidia.com/gpu", "deviceclass.resource.kubernetes.io/"
     asked = {own: "1", f"{prefix}acme-gpu": "1"}

@@ -95,7 +95,7 @@ async def ask(tmp_path: Path, settings: TlsSettings, *, demand: bool = False, id
 INNER = "inner.example.com"
 
 
-def test_the_right_authority_and_name(tmp_path: Path) -> None:
+def test_right_authority_and_name(tmp_path: Path) -> None:
     asyncio.run(ask(tmp_path, TlsSettings(ca_data=CA_PEM, server_name=INNER)))
 
 
@@ -107,7 +107,7 @@ def test_the_right_authority_and_name(tmp_path: Path) -> None:
         (TlsSettings(ca_data=CA_PEM), "not trusted"),  # the certificate is for another name than 127.0.0.1
     ],
 )
-def test_a_wrong_authority_or_name_is_reported_at_once(settings: TlsSettings, reason: str, tmp_path: Path) -> None:
+def test_wrong_authority_or_name_is_reported_at_once(settings: TlsSettings, reason: str, tmp_path: Path) -> None:
     with pytest.raises(UnreachableError, match=reason) as refused:
         asyncio.run(ask(tmp_path, settings))
     assert refused.value.lasting
@@ -135,7 +135,7 @@ def test_client_certificates_as_text_and_as_files(tmp_path: Path) -> None:
         asyncio.run(ask(tmp_path, TlsSettings(ca_data=CA_PEM, server_name=INNER), demand=True))
 
 
-def test_a_client_certificate_from_a_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_certificate_from_a_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cert, key = (text.decode() for text in pem(CLIENT))
     printing(monkeypatch, exec_credential(clientCertificateData=cert, clientKeyData=key))
     plugin = ExecPlugin("client.authentication.k8s.io/v1", "login", interactive_mode="Never")
@@ -157,7 +157,7 @@ def test_certificates_that_cannot_be_used(settings: TlsSettings, reason: str) ->
         TlsContexts(settings, FakeClock(), "here").context()
 
 
-def test_a_new_authority_file_is_noticed(tmp_path: Path) -> None:
+def test_new_authority_file_is_noticed(tmp_path: Path) -> None:
     file = tmp_path / "ca.crt"
     file.write_bytes(CA_PEM)
     clock = FakeClock()
@@ -237,7 +237,7 @@ def test_tls_through_a_proxy(user: str, passes: bool, tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_a_connection_does_not_show_its_secrets() -> None:
+def test_connection_does_not_show_its_secrets() -> None:
     connection = Connection(
         "https://a",
         "here",
@@ -326,7 +326,7 @@ def test_which_authorities_are_trusted(
     [(0.0, True, False), (59.9, True, False), (60.0, True, True), (60.1, True, True), (3600.0, False, False)],
 )
 @pytest.mark.parametrize("role", ["ca_file", "certificate_file", "key_file"])
-def test_a_context_is_made_again_when_a_file_has_changed_for_a_minute(
+def test_context_is_made_again_when_a_file_has_changed_for_a_minute(
     role: str, later: float, changed: bool, looked: bool, tmp_path: Path
 ) -> None:
     cert, key = pem(CLIENT)

@@ -14,8 +14,8 @@ from aiohttp import web
 
 from reprieve.client.connection import Identity, Impersonation
 from reprieve.client.errors import ApiError, ClientError, UnreachableError
-from reprieve.client.leading import LeadershipLostError
-from reprieve.client.pacing import Backoff, BackoffPolicy, TokenBucket
+from reprieve.client.leader_election import LeadershipLostError
+from reprieve.client.rate_limits import Backoff, BackoffPolicy, TokenBucket
 from reprieve.client.transport import Limits
 from tests.client.clock import FakeClock, until
 from tests.client.scripted import Reply, Scripted, answer, client_of, cut, scripted, status, text
@@ -40,7 +40,7 @@ CASES: dict[str, tuple[str, list[Reply], int, type[Exception] | None]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_repeated(name: str) -> None:
+def test_requests_that_are_repeated(name: str) -> None:
     method, replies, requests, ends = CASES[name]
 
     async def run() -> None:
@@ -57,7 +57,7 @@ def test_what_is_repeated(name: str) -> None:
     asyncio.run(run())
 
 
-def test_a_write_that_may_be_repeated_is() -> None:
+def test_write_that_may_be_repeated_is() -> None:
     async def run() -> None:
         async with scripted(status(500), cut, OK) as server, client_of(server) as client:
             await client.request("POST", "/binding", body={}, repeatable=True)
@@ -84,7 +84,7 @@ def test_retry_after_is_waited_for_and_waits_grow_otherwise() -> None:
     asyncio.run(run())
 
 
-def test_a_wait_beyond_the_deadline_is_not_begun() -> None:
+def test_wait_beyond_the_deadline_is_not_begun() -> None:
     async def run() -> None:
         clock = FakeClock(instant=60.0)
         async with scripted(status(503, retry_after=20)) as server, client_of(server, clock=clock) as client:
@@ -118,7 +118,7 @@ def test_no_answer_in_time() -> None:
         (0.5, Limits(qps=1.0, burst=1), True),  # the second attempt's turn comes after a second
     ],
 )
-def test_a_request_whose_time_is_over_is_not_sent(deadline: float, limits: Limits, sent: bool) -> None:
+def test_request_whose_time_is_over_is_not_sent(deadline: float, limits: Limits, sent: bool) -> None:
     """A deadline of no time left is over; it may have been sent only if it was before."""
 
     async def run() -> None:
@@ -154,7 +154,7 @@ def test_which_refusals_are_passing(method: str, code: int, retry_after: int | N
 
 
 @pytest.mark.parametrize(("wish", "waited"), [(59, 59), (60, 60), (61, 60), (3600, 60)])
-def test_a_wish_of_the_server_is_followed_for_a_minute_at_most(wish: int, waited: int) -> None:
+def test_wish_of_the_server_is_followed_for_a_minute_at_most(wish: int, waited: int) -> None:
     """And a little more, up to half a second, so that not all come back together."""
 
     async def run() -> None:
@@ -187,7 +187,7 @@ def test_six_attempts_with_growing_waits_within_half_a_minute() -> None:
 
 
 @pytest.mark.parametrize(("bound", "read"), [(9, False), (10, True), (11, True)])
-def test_an_answer_may_be_as_long_as_the_bound(bound: int, read: bool) -> None:
+def test_answer_may_be_as_long_as_the_bound(bound: int, read: bool) -> None:
     async def run() -> None:
         async with scripted(text("0123456789")) as server, client_of(server, limits=Limits(max_answer=bound)) as client:
             if read:
@@ -201,7 +201,7 @@ def test_an_answer_may_be_as_long_as_the_bound(bound: int, read: bool) -> None:
     asyncio.run(run())
 
 
-def test_nobody_listens() -> None:
+def test_kubeconfig_of_a_server_that_does_not_listen() -> None:
     """The connection is never made, so even a write is repeated; the error says where."""
 
     async def run() -> None:
@@ -250,7 +250,7 @@ def test_retry_after_seconds_of_the_status_count_too() -> None:
     asyncio.run(run())
 
 
-def test_what_is_sent_along() -> None:
+def test_headers_sent_along() -> None:
     act_as = Impersonation("jane@example.com", "42", ("dev", "ops"), (("acme.com/project", ("a", "b")),))
 
     async def run() -> None:
@@ -272,7 +272,7 @@ def test_what_is_sent_along() -> None:
     asyncio.run(run())
 
 
-def test_the_path_of_the_server_stays_in_front() -> None:
+def test_path_of_the_server_stays_in_front() -> None:
     async def run() -> None:
         async with scripted(OK) as server:
             server.url += "/k8s/clusters/c-1"
@@ -304,7 +304,7 @@ def test_answers_are_unzipped_and_bounded() -> None:
     asyncio.run(run())
 
 
-def test_an_answer_that_is_no_json() -> None:
+def test_answer_that_is_no_json() -> None:
     async def run() -> None:
         async with scripted(text("hello")) as server, client_of(server) as client:
             with pytest.raises(UnreachableError, match="cannot be read"):
@@ -313,7 +313,7 @@ def test_an_answer_that_is_no_json() -> None:
     asyncio.run(run())
 
 
-def test_a_guard_is_checked_before_every_attempt() -> None:
+def test_guard_is_checked_before_every_attempt() -> None:
     """A deposed leader stops between two attempts."""
 
     async def run() -> None:
@@ -348,7 +348,7 @@ def test_secrets_are_not_shown() -> None:
     assert not any("s3cret" in text for text in asyncio.run(run()))
 
 
-def test_the_pace() -> None:
+def test_pace() -> None:
     """A burst goes through at once, then so many a second, in the order of asking."""
 
     async def run() -> None:
@@ -391,7 +391,7 @@ def test_no_pace_without_a_limit() -> None:
     asyncio.run(run())
 
 
-def test_a_burst_of_none_lets_one_through_at_a_time() -> None:
+def test_burst_of_none_lets_one_through_at_a_time() -> None:
     async def run() -> None:
         clock = FakeClock()
         bucket = TokenBucket(1.0, 0, clock)
@@ -412,7 +412,7 @@ def test_waits_stay_at_their_maximum_however_long_it_takes() -> None:
     assert set(waits[9:]) == {30.0}
 
 
-def test_a_wait_is_longer_by_up_to_half_of_itself() -> None:
+def test_wait_is_longer_by_up_to_half_of_itself() -> None:
     class Highest:
         def random(self) -> float:
             return 1.0

@@ -1,4 +1,4 @@
-"""One watch: lines that arrive in any pieces, bounds, and streams that say nothing (client/watching.py)."""
+"""One watch: lines that arrive in any pieces, bounds, and streams that say nothing (client/watch.py)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from reprieve.client.connection import Connection
 from reprieve.client.errors import ApiError, UnreachableError
 from reprieve.client.transport import ApiClient, Stream
-from reprieve.client.watching import Event, GarbledError, IdleTimeoutError, watch
+from reprieve.client.watch import Event, GarbledError, IdleTimeoutError, watch
 from tests.client.clock import FakeClock, until
 
 ONE = b'{"type":"ADDED","object":{"a":1}}\n'
@@ -97,15 +97,15 @@ def test_lines_without_an_event_and_what_comes_after_the_last_one_count_for_noth
 
 
 @pytest.mark.parametrize("pieces", [[ONE[:20], ONE[20:30], ONE[30:]], [ONE + ONE[:30], ONE[30:]], [ONE + ONE[:29]]])
-def test_an_event_may_be_as_long_as_the_bound(monkeypatch: pytest.MonkeyPatch, pieces: list[bytes]) -> None:
+def test_event_may_be_as_long_as_the_bound(monkeypatch: pytest.MonkeyPatch, pieces: list[bytes]) -> None:
     """Bytes that are kept until a line ends; lines that have ended are not among them."""
     kept = max(30, len(pieces[0]) - len(ONE))
-    monkeypatch.setattr("reprieve.client.watching.MAX_EVENT", kept)
+    monkeypatch.setattr("reprieve.client.watch.MAX_EVENT", kept)
     asyncio.run(seen(pieces))
 
 
 @pytest.mark.parametrize(("more", "read"), [(0, True), (1, False)])
-def test_an_event_has_sixteen_mebibytes_at_most(more: int, read: bool) -> None:
+def test_event_has_sixteen_mebibytes_at_most(more: int, read: bool) -> None:
     """etcd holds objects of 1.5 MiB at most."""
     pieces = [b"x" * 16 * 1024 * 1024, b"x" * more]
     with contextlib.nullcontext() if read else pytest.raises(GarbledError, match="more than 16777216 bytes"):
@@ -113,8 +113,8 @@ def test_an_event_has_sixteen_mebibytes_at_most(more: int, read: bool) -> None:
 
 
 @pytest.mark.parametrize("pieces", [[b"x" * 31], [b"x" * 20, b"x" * 11, b"\n"], [ONE + b"x" * 20, b"x" * 11]])
-def test_an_event_beyond_the_bound_is_none(monkeypatch: pytest.MonkeyPatch, pieces: list[bytes]) -> None:
-    monkeypatch.setattr("reprieve.client.watching.MAX_EVENT", 30)
+def test_event_beyond_the_bound_is_none(monkeypatch: pytest.MonkeyPatch, pieces: list[bytes]) -> None:
+    monkeypatch.setattr("reprieve.client.watch.MAX_EVENT", 30)
     with pytest.raises(GarbledError, match="more than 30 bytes"):
         asyncio.run(seen(pieces))
 
@@ -128,13 +128,13 @@ def test_an_event_beyond_the_bound_is_none(monkeypatch: pytest.MonkeyPatch, piec
         (b'{"type":"ERROR","object":{"code":410,"reason":"Expired","message":"too old"}}\n', ApiError, "too old"),
     ],
 )
-def test_what_is_no_event_ends_the_watch(line: bytes, error: type[Exception], text: str) -> None:
+def test_text_that_is_no_event_ends_the_watch(line: bytes, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         asyncio.run(seen([ONE, line]))
 
 
 @pytest.mark.parametrize("later", [False, True])
-def test_a_silent_stream_is_cut_when_nothing_came_for_long_enough(later: bool) -> None:
+def test_silent_stream_is_cut_when_nothing_came_for_long_enough(later: bool) -> None:
     """Ten seconds from the last byte on, also where the limit was longer while the stream began."""
 
     async def act() -> None:
@@ -211,7 +211,7 @@ def test_nothing_goes_on_after_a_watch(cut: bool) -> None:
     asyncio.run(act())
 
 
-def test_a_stream_that_is_cut_is_not_called_silent() -> None:
+def test_stream_that_is_cut_is_not_called_silent() -> None:
     async def act() -> None:
         stream = Pieces([], ends=False)
         stream.cut()

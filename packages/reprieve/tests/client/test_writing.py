@@ -13,10 +13,10 @@ import pytest
 
 from reprieve.client.connection import Connection
 from reprieve.client.errors import ApiError, UnreachableError
-from reprieve.client.leading import Fence, LeadershipLostError
-from reprieve.client.pacing import BackoffPolicy
+from reprieve.client.leader_election import Fence, LeadershipLostError
+from reprieve.client.rate_limits import BackoffPolicy
 from reprieve.client.transport import ApiClient
-from reprieve.client.writing import ATTEMPTS, WriterPool
+from reprieve.client.write_queue import ATTEMPTS, WriterPool
 from tests.client.clock import FakeClock, until
 from tests.client.scripted import answer, client_of, scripted, status
 
@@ -85,7 +85,7 @@ def test_bounded_and_in_order_per_key(seed: int) -> None:
     asyncio.run(run())
 
 
-def test_a_failure_does_not_hold_up_what_comes_after() -> None:
+def test_failure_does_not_hold_up_what_comes_after() -> None:
     async def run() -> None:
         async def fail() -> None:
             raise ApiError(422, "Invalid", "no")
@@ -118,7 +118,7 @@ def test_a_failure_does_not_hold_up_what_comes_after() -> None:
     ],
     ids=str,
 )
-def test_what_passes_is_tried_again(error: Exception, attempts: int) -> None:
+def test_errors_that_pass_are_tried_again(error: Exception, attempts: int) -> None:
     async def run() -> None:
         tried: list[int] = []
 
@@ -147,7 +147,7 @@ def test_what_passes_is_tried_again(error: Exception, attempts: int) -> None:
     ],
     ids=str,
 )
-def test_a_write_waits_for_its_back_off_or_as_long_as_the_server_wishes(error: Exception, waits: list[float]) -> None:
+def test_write_waits_for_its_back_off_or_as_long_as_the_server_wishes(error: Exception, waits: list[float]) -> None:
     async def run() -> None:
         clock = FakeClock(instant=60.0)
         client = ApiClient(Connection("http://127.0.0.1:1", "test"), clock=clock, environment={})
@@ -196,7 +196,7 @@ def test_losing_leadership_ends_everything_at_once() -> None:
     asyncio.run(run())
 
 
-def test_what_waited_when_leadership_ended_is_not_carried_out_twice_in_the_next_term() -> None:
+def test_writes_waiting_when_leadership_ended_are_not_carried_out_twice() -> None:
     """A key that was ready then is ready once: its writes go one at a time, each once."""
 
     async def run() -> None:
@@ -226,7 +226,7 @@ def test_what_waited_when_leadership_ended_is_not_carried_out_twice_in_the_next_
     asyncio.run(run())
 
 
-def test_a_write_of_a_new_term_is_carried_out_once_though_those_before_have_not_ended() -> None:
+def test_write_of_a_new_term_is_carried_out_once_though_those_before_have_not_ended() -> None:
     """Leader again at once: what was cancelled is still on its way out, and what waited is forgotten."""
 
     async def run() -> None:
@@ -257,7 +257,7 @@ async def _nothing() -> None:
     return None
 
 
-def test_a_write_whose_task_never_began_ends_too() -> None:
+def test_write_whose_task_never_began_ends_too() -> None:
     async def run() -> None:
         async with pool() as (writers, fence):
             result = writers.submit("a", _nothing)
@@ -269,7 +269,7 @@ def test_a_write_whose_task_never_began_ends_too() -> None:
     asyncio.run(run())
 
 
-def test_a_fence_that_ran_out_stops_the_next_attempt() -> None:
+def test_fence_that_ran_out_stops_the_next_attempt() -> None:
     """No end of leadership was reported, but its time is over: the fence checks the clock."""
 
     async def run() -> None:
@@ -292,7 +292,7 @@ def test_a_fence_that_ran_out_stops_the_next_attempt() -> None:
     asyncio.run(run())
 
 
-def test_nobody_leads_nobody_writes() -> None:
+def test_no_writes_without_a_leader() -> None:
     async def run() -> None:
         async with pool(leading=False) as (writers, _):
             with pytest.raises(LeadershipLostError, match="not the leader"):
@@ -301,7 +301,7 @@ def test_nobody_leads_nobody_writes() -> None:
     asyncio.run(run())
 
 
-def test_a_closed_pool_refuses() -> None:
+def test_closed_pool_refuses() -> None:
     async def run() -> None:
         async with pool() as (writers, _):
             await writers.aclose()
@@ -311,7 +311,7 @@ def test_a_closed_pool_refuses() -> None:
     asyncio.run(run())
 
 
-def test_a_result_nobody_waits_for_can_be_cancelled() -> None:
+def test_result_nobody_waits_for_can_be_cancelled() -> None:
     async def run() -> None:
         async with pool(workers=1) as (writers, _):
             gate = asyncio.Event()
@@ -334,7 +334,7 @@ def test_a_result_nobody_waits_for_can_be_cancelled() -> None:
     asyncio.run(run())
 
 
-def test_the_guard_of_a_request_is_the_fence() -> None:
+def test_guard_of_a_request_is_the_fence() -> None:
     """Between two attempts of one request leadership ends: the second is not sent."""
 
     async def run() -> None:
@@ -405,7 +405,7 @@ def test_five_attempts_with_waits_from_half_a_second_to_ten() -> None:
         ("closed", "b: not written: closed", "c: not written: closed"),
     ],
 )
-def test_what_is_known_of_a_write_that_was_not_carried_out(how: str, waiting: str, later: str) -> None:
+def test_write_that_was_not_carried_out(how: str, waiting: str, later: str) -> None:
     """In flight: nothing; waiting, and later: that it was not written."""
 
     async def run() -> None:
@@ -438,7 +438,7 @@ def test_what_is_known_of_a_write_that_was_not_carried_out(how: str, waiting: st
     asyncio.run(run())
 
 
-def test_a_write_that_was_cancelled_before_its_turn_leaves_the_others() -> None:
+def test_write_that_was_cancelled_before_its_turn_leaves_the_others() -> None:
     """Of its key, and of others; whoever drains waits for them."""
 
     async def run() -> None:

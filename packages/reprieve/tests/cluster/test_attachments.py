@@ -63,7 +63,7 @@ def test_which_csi_volume_a_volume_is() -> None:
     }
 
 
-def test_the_limits_and_migrations_of_a_csi_node() -> None:
+def test_limits_and_migrations_of_a_csi_node() -> None:
     """Drivers without a number are not limited; plugins joined by commas."""
     assert limits_of(csi_node("n", {"a": 3, "b": None, "c": 0})) == {"a": 3, "c": 0}
     assert migrated_plugins(None) == frozenset()
@@ -94,7 +94,7 @@ CLAIMED: list[tuple[str, list[Any], frozenset[str], list[tuple[str, str]]]] = [
 
 
 @pytest.mark.parametrize(("items", "migrated", "found"), [c[1:] for c in CLAIMED], ids=[c[0] for c in CLAIMED])
-def test_what_a_claim_would_attach(items: list[Any], migrated: frozenset[str], found: list[tuple[str, str]]) -> None:
+def test_claim_would_attach(items: list[Any], migrated: frozenset[str], found: list[tuple[str, str]]) -> None:
     """devices.md 1.1: a claim without a volume counts for the driver of its class's provisioner."""
     world = World(node("n"), *items, pod("p", "c"))
     assert list(attached_by(world.engine.cluster.volumes, world.record("p"), migrated)) == found
@@ -244,7 +244,7 @@ def test_where_volumes_would_be_too_many(
             assert mask.tolist() == wanted
 
 
-def test_a_node_more_is_a_row_more() -> None:
+def test_node_more_is_a_row_more() -> None:
     """A row that comes later has no limit until one is said, and does not change those that were there."""
     items = [
         claim("c", volume="v", bound=True),

@@ -8,7 +8,7 @@ from reprieve.cluster.changes import GangLog, TouchLog
 from tests.building import World, gang, node
 
 
-def test_a_log_starts_over_beyond_its_limit() -> None:
+def test_log_starts_over_beyond_its_limit() -> None:
     """As long as the limit it stays; one more and readers look at everything."""
     rows, gangs = TouchLog(), GangLog()
     rows.rows += [1, 2]

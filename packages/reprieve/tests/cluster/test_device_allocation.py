@@ -233,7 +233,7 @@ def _some_claim(chance: Random, key: str, shapes: Shapes) -> PendingClaim:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_first_of_all_solutions_is_found(seed: int) -> None:
+def test_first_of_all_solutions_is_found(seed: int) -> None:
     """k8s.io/dynamic-resource-allocation: claims, requests, options and devices in order, the first set that holds."""
     chance = Random(seed)
     found_any = 0
@@ -303,7 +303,7 @@ def _many(count: int, **more: Any) -> tuple[Pool, ...]:
         ),
     ],
 )
-def test_a_claim_has_at_most_32_devices(requests: list[Json], there: int, found: list[str] | None) -> None:
+def test_claim_has_at_most_32_devices(requests: list[Json], there: int, found: list[str] | None) -> None:
     """resourceapi.AllocationResultsMaxSize; of a prioritized list an option that would be too many is passed over."""
     if found is None:  # even the fewest are 33
         with pytest.raises(DeviceError, match="number of requested devices 33"):
@@ -341,7 +341,7 @@ def test_two_claims_may_have_32_devices_each() -> None:
     assert found_by(pending[:1], _many(31)) is None
 
 
-def test_a_search_ends_after_so_many_steps() -> None:
+def test_search_ends_after_so_many_steps() -> None:
     """As many as are needed are enough, and one fewer are not: the message has the number."""
     pools = _many(4)
     needed = next(steps for steps in range(1, 50) if _gets_through([claiming(request(count=2))], pools, steps))
@@ -368,7 +368,7 @@ HOPELESS = [
 
 
 @pytest.mark.parametrize(("last", "there", "hopeless"), [h[1:] for h in HOPELESS], ids=[h[0] for h in HOPELESS])
-def test_what_cannot_be_had_at_all_is_seen_before_all_is_tried(last: Json, there: int, hopeless: bool) -> None:
+def test_impossible_requests_are_seen_before_all_is_tried(last: Json, there: int, hopeless: bool) -> None:
     """After a thousand steps a request that has too few devices, whatever others take, ends the search."""
     # Devices whose constraint can only be kept at the end of a long search, or never.
     listed = [device(f"d-{i}", {"kind": "b", "numa": i % 3}) for i in range(60)]
@@ -481,7 +481,7 @@ FAULTS: list[tuple[str, list[Json], list[Json], list[Any], str]] = [
 @pytest.mark.parametrize(
     ("requests", "constraints", "slices", "said"), [f[1:] for f in FAULTS], ids=[f[0] for f in FAULTS]
 )
-def test_an_error_that_no_node_can_cure_is_reported(
+def test_error_that_no_node_can_cure_is_reported(
     requests: list[Json], constraints: list[Json], slices: list[Any], said: str
 ) -> None:
     """The words are upstream's where it has any."""
@@ -490,7 +490,7 @@ def test_an_error_that_no_node_can_cure_is_reported(
     assert str(error.value).startswith(said)
 
 
-def test_a_pool_that_is_invalid_is_why_only_where_nothing_is_found() -> None:
+def test_pool_that_is_invalid_is_why_only_where_nothing_is_found() -> None:
     """One that is incomplete is no reason of its own: its driver is at work."""
     assert found_by([claiming(request())], pools_of(INVALID, slice_of("n", devices(1)))) == [[("r", "gpu-0", {})]]
     with pytest.raises(NodeError, match=r"^invalid resource pools were encountered$"):
@@ -551,14 +551,12 @@ ROUNDED: list[tuple[CapacityPolicy | None, int | None, int | None]] = [
 
 
 @pytest.mark.parametrize(("policy", "wanted", "takes"), ROUNDED)
-def test_what_a_request_consumes_of_a_capacity(
-    policy: CapacityPolicy | None, wanted: int | None, takes: int | None
-) -> None:
+def test_request_consumes_of_a_capacity(policy: CapacityPolicy | None, wanted: int | None, takes: int | None) -> None:
     """resourceapi.CapacityRequestPolicy: nothing asked takes the default, else all; up to the next value or step."""
     assert rounded(wanted, Capacity(20, policy)) == takes
 
 
-def test_what_one_constraint_counted_is_taken_back_where_another_is_broken() -> None:
+def test_constraint_count_is_taken_back_where_another_is_broken() -> None:
     """A device that is refused for its kind does not use up its value of the other attribute."""
     listed = [
         device("x", {"numa": 0, "kind": "a"}),

@@ -75,7 +75,7 @@ GIVEN_UP: list[tuple[str, list[tuple[str, str]], str, bool]] = [
 
 
 @pytest.mark.parametrize(("consumers", "away", "given_up"), [g[1:] for g in GIVEN_UP], ids=[g[0] for g in GIVEN_UP])
-def test_what_the_api_states_is_given_up_in_a_trial_with_the_last_consumer(
+def test_allocation_is_given_up_in_a_trial_with_the_last_consumer(
     consumers: list[tuple[str, str]], away: str, given_up: bool
 ) -> None:
     """KEP-5690: as the claim controller would; outside of a trial it ends when the API says so."""
@@ -106,7 +106,7 @@ def test_what_the_api_states_is_given_up_in_a_trial_with_the_last_consumer(
     assert _had(state) == ["n/gpu-0"]
 
 
-def test_what_was_assumed_is_free_without_a_holder_and_the_same_again_when_put_back() -> None:
+def test_assumed_devices_are_free_without_a_holder_and_the_same_when_put_back() -> None:
     """Of two alike devices a pod that is put back in a trial has its own again, unless somebody took it."""
     world = World(
         node("n"),
@@ -142,7 +142,7 @@ def test_what_was_assumed_is_free_without_a_holder_and_the_same_again_when_put_b
     state.check()
 
 
-def test_a_pod_that_is_bound_in_the_api_is_given_nothing() -> None:
+def test_pod_that_is_bound_in_the_api_is_given_nothing() -> None:
     """What it has is stated, or it has nothing."""
     world = World(node("n"), device_class(), slice_of("n", devices(1)), claim("c"), user("p", "c", node="n"))
     state = world.engine.cluster
@@ -150,7 +150,7 @@ def test_a_pod_that_is_bound_in_the_api_is_given_nothing() -> None:
     assert state.devices.claims["default/c"].held.holders == {"uid-p"}
 
 
-def test_the_allocation_in_the_api_replaces_the_assumed_one() -> None:
+def test_allocation_in_the_api_replaces_the_assumed_one() -> None:
     """Also where it says something else; a claim made anew under the same name has nothing of the old."""
     world = World(node("n"), device_class(), slice_of("n", devices(3)), claim("c"), user("p", "c"))
     state = world.engine.cluster
@@ -188,7 +188,7 @@ def test_faults_of_a_claim_are_reported() -> None:
 # -- what the API says ------------------------------------------------------------------------------------------------
 
 
-def test_the_object_before_a_change_is_returned() -> None:
+def test_object_before_a_change_is_returned() -> None:
     """Set and removed, each kind; nothing where nothing was."""
     state = ClusterState()
     book = state.devices
@@ -212,7 +212,7 @@ def test_the_object_before_a_change_is_returned() -> None:
     assert list(book.claims) == ["default/c", "other/c"], "without a namespace it is the default one"
 
 
-def test_who_uses_a_claim_and_who_is_listed() -> None:
+def test_users_of_a_claim_and_listed_pods() -> None:
     """By name of the pod; listed are consumers of what is allocated."""
     world = World(
         node("n"),
@@ -250,7 +250,7 @@ def test_who_uses_a_claim_and_who_is_listed() -> None:
         (["pods", "jobs"], 1, 0, False, True),
     ],
 )
-def test_who_is_in_reserved_for(
+def test_pods_in_reserved_for(
     resources: list[str], consumers: int, groups: int, pods_only: bool, strangers: bool
 ) -> None:
     """status.reservedFor: pods, PodGroups (KEP-5729), and whoever else."""
@@ -266,7 +266,7 @@ def test_who_is_in_reserved_for(
     assert (found.consumers, found.groups, found.pods_only, found.strangers) == (frozenset(), frozenset(), True, False)
 
 
-def test_a_claim_of_the_group_is_reserved_for_it() -> None:
+def test_claim_of_the_group_is_reserved_for_it() -> None:
     """KEP-5729: where the pod's entry is equal to the group's in all fields."""
     entry = objects.PodGroupResourceClaim(name="c", resource_claim_name="c")
     made = group("g", min_count=1)
@@ -384,7 +384,7 @@ def test_where_devices_can_be_had_is_known_after_any_change(seed: int) -> None:
             assert _kept(state, claims[:2]) == _codes(state, claims[:2])
 
 
-def test_the_first_choice_scores_most() -> None:
+def test_first_choice_scores_most() -> None:
     """upstream's computeScore: eight for the first option of a request, one fewer for each after it."""
     world = World(
         node("a"),
@@ -463,7 +463,7 @@ def test_which_rows_can_use_devices_together() -> None:
     assert book.reaches(claims) == [(0, 1, 3)]
 
 
-def test_what_is_kept_of_views_and_shapes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_views_and_shapes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many unlike claims there are."""
     monkeypatch.setattr(device_book, "_VIEWS", 3)
     monkeypatch.setattr(device_book, "_MOST_SHAPES", 3)
@@ -573,7 +573,7 @@ SPOILT: list[tuple[str, Callable[[ClusterState, PodRecord], object], str]] = [
 
 
 @pytest.mark.parametrize(("spoil", "says"), [s[1:] for s in SPOILT], ids=[s[0] for s in SPOILT])
-def test_the_check_of_devices_finds_what_is_off(spoil: Callable[[ClusterState, PodRecord], object], says: str) -> None:
+def test_check_of_devices_finds_what_is_off(spoil: Callable[[ClusterState, PodRecord], object], says: str) -> None:
     """What is kept against what it is derived from."""
     world = World(node("n"), device_class(), slice_of("n", devices(2)), claim("c"), claim("d"), user("p", "c"))
     book, one = world.engine.cluster.devices, world.record("p")

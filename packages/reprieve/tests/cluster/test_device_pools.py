@@ -35,7 +35,7 @@ from tests.plugins.devices import (
 # -- slices -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_slice_is_taken_apart() -> None:
+def test_slice_is_taken_apart() -> None:
     """resource.k8s.io/v1 ResourceSlice: amounts in units of 10^-9, everything else as it is written."""
     policy = {"default": "1", "validRange": {"min": "2", "max": "6", "step": "4"}}
     listed = device(
@@ -300,7 +300,7 @@ POOLS: list[tuple[str, list[Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("slices", "pools"), [p[1:] for p in POOLS], ids=[p[0] for p in POOLS])
-def test_the_pools_of_a_node(slices: list[Any], pools: list[str]) -> None:
+def test_pools_of_a_node(slices: list[Any], pools: list[str]) -> None:
     """k8s.io/dynamic-resource-allocation, GatherPools, and the order in which they are tried."""
     assert _pool_texts(_index(*slices), "n") == pools
     assert _pool_texts(_index(*reversed(slices)), "n") == pools
@@ -349,7 +349,7 @@ def _plain(name: str, **attributes: Any) -> Device:
     return read_slice(slice_of("n", [device(name, attributes)])).devices[0]
 
 
-def test_a_selector_is_evaluated_once_for_alike_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_selector_is_evaluated_once_for_alike_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     """By what the expression reads of them; others by themselves."""
     asked: list[str] = []
     answer = device_pools._answer
@@ -381,7 +381,7 @@ def test_answers_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None
         assert len(one.answers) == min(4, number + 1)
 
 
-def test_a_selector_is_evaluated_for_each_device_that_differs_in_what_it_may_read() -> None:
+def test_selector_is_evaluated_for_each_device_that_differs_in_what_it_may_read() -> None:
     """Where it cannot be told what is read it is everything: attributes and capacities."""
     matcher = DeviceMatcher()
     large = f'device.capacity["{DRIVER}"].exists(name, device.capacity["{DRIVER}"][name].isGreaterThan(quantity("5")))'

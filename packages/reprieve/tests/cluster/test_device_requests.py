@@ -65,7 +65,7 @@ def test_which_taint_of_a_device_is_tolerated(toleration: Json, covers: bool) ->
     assert not tolerated([], taint)
 
 
-def test_what_a_claim_asks_for() -> None:
+def test_claim_asks_for() -> None:
     """resource.k8s.io/v1: one device of a class unless something else is said."""
     tolerations = [{"key": "k", "operator": "Exists"}]
     full = request(
@@ -148,7 +148,7 @@ def _written(
     return write_allocation("default/c", shape, found[0], "n", known)
 
 
-def test_what_is_written_is_read_back() -> None:
+def test_amounts_written_are_read_back() -> None:
     """status.allocation: who takes an allocation from the API knows of it what was known when it was made."""
     nic = device(
         "nic",
@@ -293,7 +293,7 @@ def test_where_an_allocation_can_be_used(slices: list[Any], selector: Json | Non
         ({"nodeSelectorTerms": [{**ONLY["nodeSelectorTerms"][0], **ZONE["nodeSelectorTerms"][0]}]}, None),
     ],
 )
-def test_the_only_node_of_an_allocation(selector: Json | None, node: str | None) -> None:
+def test_only_node_of_an_allocation(selector: Json | None, node: str | None) -> None:
     """Where that is how the selector says it."""
     body = {"devices": {"results": []}, **({"nodeSelector": selector} if selector is not None else {})}
     assert read_allocation(msgspec.convert(body, AllocationResult)).only_node == node

@@ -109,7 +109,7 @@ READS = [
 
 
 @pytest.mark.parametrize(("expression", "reads"), READS)
-def test_what_an_answer_depends_on(expression: str, reads: set[str] | None) -> None:
+def test_allocation_depends_on(expression: str, reads: set[str] | None) -> None:
     """Devices alike in this are asked about once; where it cannot be told it is everything (None)."""
     assert compiled(expression).reads == reads
 
@@ -121,7 +121,7 @@ def test_semantic_versions_are_ordered() -> None:
     assert Semver("1.0.0+build") == Semver("1.0.0")
 
 
-def test_the_longest_expression_in_bytes() -> None:
+def test_longest_expression_in_bytes() -> None:
     """resourceapi.CELSelectorExpressionMaxLength counts bytes, not characters."""
     text = "true || '{}' == ''"
     filled = text.format("x" * (LONGEST - len(text) + 2))

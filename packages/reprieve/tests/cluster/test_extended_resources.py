@@ -75,7 +75,7 @@ ASKS: list[tuple[str, Json, list[tuple[int, bool, list[tuple[str, int, int]]]]]]
 
 
 @pytest.mark.parametrize(("spec", "asks"), [a[1:] for a in ASKS], ids=[a[0] for a in ASKS])
-def test_what_containers_ask_of_classes(spec: Json, asks: list[tuple[int, bool, list[tuple[str, int, int]]]]) -> None:
+def test_containers_ask_of_classes(spec: Json, asks: list[tuple[int, bool, list[tuple[str, int, int]]]]) -> None:
     """devices.md 4.4: I counts init containers and containers, R the names of all that the container asks for."""
     found = asks_of(msgspec.convert(spec, objects.PodSpec))
     assert [(one.number, one.lasting, list(one.amounts)) for one in found] == asks
@@ -155,7 +155,7 @@ def test_pods_get_a_claim_for_what_classes_serve_and_lose_it() -> None:
     assert len(p.claims) == len(state.classes_changed()) == 0
 
 
-def test_a_node_with_devices_of_its_own_needs_no_claim() -> None:
+def test_node_with_devices_of_its_own_needs_no_claim() -> None:
     """devices.md 4.2: the node serves it itself; of two resources each by itself."""
     both = {GPU_OF_CLASS: 1, "example.com/nic": 1}
     world = World(
@@ -183,7 +183,7 @@ def test_a_node_with_devices_of_its_own_needs_no_claim() -> None:
         ("x" * 32 + "." + "y" * 60, "x" * 32 + "-ext"),
     ],
 )
-def test_the_name_of_the_claim_for_a_pod(name: str, begins: str) -> None:
+def test_name_of_the_claim_for_a_pod(name: str, begins: str) -> None:
     """The same whenever asked, at most 63 characters, another for another UID."""
     found = claim_name(name, "uid")
     assert found == claim_name(name, "uid")

@@ -8,6 +8,8 @@ import random
 import msgspec
 
 from kube_rules import objects
+from kube_rules.meta import ObjectMeta, ObjectRef, OwnerReference
+from kube_rules.owners import ReplicaSet
 from kube_rules.selectors import NOTHING, compile_label_selector
 from reprieve.cluster.affinity_terms import Matcher
 from reprieve.cluster.pod_affinity_index import MOST_MATCH_COUNTS
@@ -108,7 +110,7 @@ def test_match_counts_are_bounded_and_the_oldest_go_first() -> None:
     assert count(index.label_class(world.record("p0")).counted_by) == 1
 
 
-def test_a_query_about_a_pod_that_has_left_keeps_nothing() -> None:
+def test_query_about_a_pod_that_has_left_keeps_nothing() -> None:
     """Queueing hints look at pods that are gone; that must not bring their labels back."""
     world = World(node("n0"), _unlike(0), _unlike(3))
     state, gone = world.engine.cluster, world.record("p0")
@@ -168,7 +170,7 @@ def test_pods_that_are_gone_are_counted_until_their_budget_knows() -> None:
     assert state.unsettled_disruptions("default/x") == 0
 
 
-def test_whom_a_budget_counts_is_known_by_label_after_any_change() -> None:
+def test_budget_counts_pods_by_label_after_any_change() -> None:
     """preemption.md 6, policy/v1: as asking every budget, over budgets that come, select otherwise, and go."""
     chance = random.Random(1)
     values = [{key: chance.choice("xyz") for key in "ab" if chance.random() < 0.7} for _ in range(20)]
@@ -187,3 +189,16 @@ def test_whom_a_budget_counts_is_known_by_label_after_any_change() -> None:
             (charged,) = state.budget_index.charges([[each]])
             same = {(b.selector, b.disrupted) for key, b in state.budgets.items() if key in counting}
             assert len(charged) == len(same)
+
+
+def test_controller_of_a_controller_is_forgotten_with_it() -> None:
+    """preemption.md 6: pods belong together by the highest controller that is known, and only as long as it is."""
+    above = OwnerReference(api_version="apps/v1", kind="Deployment", name="web", uid="u", controller=True)
+    replica_set = ReplicaSet(metadata=ObjectMeta(name="web-1", namespace="default", owner_references=(above,)))
+    world = World(node("n")).add(replica_set)
+    controllers, owner = world.engine.cluster.controllers, ("apps/v1", "ReplicaSet", "web-1")
+    assert controllers.highest("default", owner) == ("apps/v1", "Deployment", "web")
+    assert controllers.highest("other", owner) == owner
+    assert world.engine.remove(ObjectRef("ReplicaSet", "default/web-1"), world.now).known
+    assert controllers.highest("default", owner) == owner
+    assert not world.engine.remove(ObjectRef("ReplicaSet", "default/web-1"), world.now).known

@@ -25,7 +25,7 @@ from tests.building import World, composite, group, node, pod
 replace = msgspec.structs.replace
 
 
-def test_what_scheduling_reads_of_a_group() -> None:
+def test_group_fields_that_scheduling_reads() -> None:
     """api.md, composite.md 1: a priority that is not set counts as 0, and pods cannot be at odds with it."""
     plain = spec_of(group("g", priority=None))
     assert (plain.min_count, plain.disrupt_all, plain.priority, plain.has_priority) == (None, False, 0, False)
@@ -75,7 +75,7 @@ def test_what_scheduling_reads_of_a_group() -> None:
         ("", -(1 << 31), -(1 << 31)),
     ],
 )
-def test_the_priority_that_counts_when_a_group_is_a_victim(text: str, priority: int, counts: int) -> None:
+def test_priority_that_counts_when_a_group_is_a_victim(text: str, priority: int, counts: int) -> None:
     """preemption.md 4, "Options": the resolved annotation, never below the group's own; no number says nothing."""
     spec = spec_of(group("g", priority=priority, annotations={PREEMPTION_PRIORITY: text} if text else {}))
     assert (spec.victim_priority, spec.priority) == (counts, priority)
@@ -128,7 +128,7 @@ def test_children_in_turn() -> None:
     assert turn_of(old) == (0.0, "z", "group/default/z")
 
 
-def test_who_is_below_a_group() -> None:
+def test_members_below_a_group() -> None:
     """composite.md 4.3: parents first, in turn; and of these the ones that are disrupted with the unit."""
     world = World(
         (composite("top", whole=True), 1.0),

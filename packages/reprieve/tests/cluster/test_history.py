@@ -12,7 +12,7 @@ from reprieve.scheduling.engine_options import EngineOptions
 from tests.building import World, composite, gang, node, pod
 
 
-def test_a_failed_check_lists_what_happened_to_the_node_it_names() -> None:
+def test_failed_check_lists_what_happened_to_the_node_it_names() -> None:
     """The preemption that ended there, with its trials, in order; and nothing of the node that was not named."""
     world = World(node("n1", cpu=4), node("n2", cpu=1), pod("low", cpu=4, node="n1"), pod("high", cpu=4, priority=10))
     world.settle()
@@ -57,7 +57,7 @@ def test_pods_and_groups_are_named_too() -> None:
         cluster.check()
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_kept_answers_are_bounded() -> None:
     """The latest changes of each object, and the objects that changed last; trials push no change out."""
     history = History(changes=3, objects=2)
     for number in range(5):
@@ -76,7 +76,7 @@ def test_what_is_kept_is_bounded() -> None:
     assert not history.story("default/ab, x/default/a")
 
 
-def test_a_scheduler_at_work_keeps_no_history() -> None:
+def test_scheduler_at_work_keeps_no_history() -> None:
     assert type(Engine().cluster) is ClusterState
     assert type(Engine(EngineOptions(validate=True)).cluster) is RecordedCluster
 

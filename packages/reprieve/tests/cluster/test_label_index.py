@@ -60,7 +60,7 @@ def test_everything_that_matches_is_found_once_and_nothing_that_is_gone(
         assert set(found) <= set(asking)
 
 
-def test_an_index_that_is_empty_again_holds_nothing() -> None:
+def test_index_that_is_empty_again_holds_nothing() -> None:
     """Months of pods that come and go leave no buckets behind."""
     by_labels: LabelIndex[int] = LabelIndex()
     by_selector: SelectorIndex[int] = SelectorIndex()
@@ -76,7 +76,7 @@ def test_an_index_that_is_empty_again_holds_nothing() -> None:
     assert not any(vars(by_selector).values())
 
 
-def test_the_rarest_requirement_is_looked_up() -> None:
+def test_rarest_requirement_is_looked_up() -> None:
     """A selector for one of many pods of a common label does not try them all."""
     index: LabelIndex[int] = LabelIndex()
     for number in range(100):

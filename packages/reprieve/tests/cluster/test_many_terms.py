@@ -102,7 +102,7 @@ def test_budgets_are_asked_once_for_pods_with_the_same_labels(victims: int, pree
     assert budgets <= asked.call_count <= 2 * budgets * (sets + 1)
 
 
-def test_a_pod_preempts_beside_hundreds_of_budgets() -> None:
+def test_pod_preempts_beside_hundreds_of_budgets() -> None:
     """preemption.md 6: one victim that more budgets count than are gone through one by one."""
     world = World(node("n", cpu=1), *[_budget(i) for i in range(300)], pod("v", cpu=1, node="n"))
     assert world.add(pod("p", cpu=1, priority=9)).settle().evicted == ["v"]

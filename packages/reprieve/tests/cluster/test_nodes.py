@@ -61,7 +61,7 @@ CHANGES: list[tuple[str, dict[str, Any], bool, bool]] = [
 
 
 @pytest.mark.parametrize(("change", "changed", "static"), [c[1:] for c in CHANGES], ids=[c[0] for c in CHANGES])
-def test_what_counts_as_a_change_of_a_node(change: dict[str, Any], changed: bool, static: bool) -> None:
+def test_node_changes_that_count(change: dict[str, Any], changed: bool, static: bool) -> None:
     """Who waits is told of what filters read; what is kept for all nodes starts over but for amounts and pods."""
     nodes = NodeColumns(ResourceTable())
     assert nodes.set_node(_node("n", **PLAIN)) == (0, True)
@@ -89,7 +89,7 @@ def test_columns_of_a_node() -> None:
     assert len(nodes.by_devices("cpu")) == len(nodes) == 1
 
 
-def test_the_largest_amount_is_bounded_whether_asked_for_before_or_after() -> None:
+def test_largest_amount_is_bounded_whether_asked_for_before_or_after() -> None:
     """Sums over a node do not wrap: what is more than `LIMIT` counts as that much."""
     resources = ResourceTable()
     nodes = NodeColumns(resources)
@@ -208,7 +208,7 @@ def test_rows_hold_the_last_version_of_their_nodes(seed: int) -> None:
     assert len(nodes) == rows + 70, "rows of nodes that are gone are used again, all of them"
 
 
-def test_a_row_is_free_once_its_node_its_pods_and_its_nominations_are_gone() -> None:
+def test_row_is_free_once_its_node_its_pods_and_its_nominations_are_gone() -> None:
     """A dead row stays as long as anything on it is known, and nobody else gets it."""
     world = World(node("n"), pod("runs", node="n"), pod("waits", nominated="n"))
     state = world.engine.cluster
@@ -261,7 +261,7 @@ def test_which_host_port_is_taken(
     assert nodes.conflicting_port(row, tuple(wanted)) == taken
 
 
-def test_a_port_is_taken_until_the_last_pod_with_it_is_gone() -> None:
+def test_port_is_taken_until_the_last_pod_with_it_is_gone() -> None:
     """Two pods of one port may run on one node: both are bound by others, or by hand."""
     world = World(node("n"), pod("a", ports=[80], node="n"), pod("b", ports=[80, 81], node="n"))
     nodes = world.engine.cluster.nodes

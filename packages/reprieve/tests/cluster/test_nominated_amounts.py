@@ -75,7 +75,7 @@ def test_columns_shrink_with_the_nominations() -> None:
     assert held[:, 0].tolist() == world.record("p79").signature.delta[:6].tolist()
 
 
-def test_a_nominated_pod_that_asks_for_something_else_and_a_resource_that_comes_later() -> None:
+def test_nominated_pod_that_asks_for_something_else_and_a_resource_that_comes_later() -> None:
     """Requests of a pending pod may change, and columns are made as resources are first asked for."""
     world = World(node("n", more={"example.com/new": "4"}), pod("p", cpu="100m", nominated="n"))
     state, record = world.engine.cluster, world.record("p")
@@ -87,7 +87,7 @@ def test_a_nominated_pod_that_asks_for_something_else_and_a_resource_that_comes_
     assert every.amounts[:, 0].tolist() == signature.delta.tolist()
 
 
-def test_who_runs_already_holds_nothing_where_it_is_nominated() -> None:
+def test_running_pod_holds_nothing_where_it_is_nominated() -> None:
     """scheduling.md 2: it counts where it runs, whichever row that is and whichever came first."""
     world = World(node("a"), node("b"), pod("p", cpu="100m"), pod("q", cpu="200m"))
     state, columns = world.engine.cluster, world.engine.cluster.nodes.nominated_amounts

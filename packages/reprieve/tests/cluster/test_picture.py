@@ -434,7 +434,7 @@ def _specs(state: ClusterState) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", range(16))
-def test_the_picture_is_the_one_that_is_learnt_afresh(seed: int) -> None:
+def test_picture_is_the_one_that_is_learnt_afresh(seed: int) -> None:
     """After any history of nodes, pods, groups, classes, namespaces and budgets: nothing is forgotten, nothing left."""
     walk = Walk(seed)
     state = walk.state

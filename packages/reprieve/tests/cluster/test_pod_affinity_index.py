@@ -60,7 +60,7 @@ def affinity(**lists: tuple[Any, ...]) -> objects.Affinity:
 # -- terms ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_terms_of_a_pod_in_the_order_of_its_spec() -> None:
+def test_terms_of_a_pod_in_the_order_of_its_spec() -> None:
     """Each list by itself; required ones have no weight."""
     made = affinity(
         required=(term("a"),),
@@ -106,7 +106,7 @@ def test_which_namespaces_a_term_means(more: dict[str, Any], meant: set[str]) ->
     assert not any(spec.matcher.accepts(name, labels[name], {"app": "db"}, terminating=False) for name in labels)
 
 
-def test_who_is_on_its_way_out_is_meant_unless_only_those_who_stay_are() -> None:
+def test_terminating_pods_count_unless_only_those_that_stay_do() -> None:
     """topologySpreadConstraints count those who stay; affinity counts all."""
     for staying, terminating, meant in (
         (False, False, True),
@@ -346,7 +346,7 @@ def _asks(*requirements: tuple[str, str, tuple[str, ...]]) -> Selector:
     return Selector(tuple(Requirement(key, operator, values) for key, operator, values in requirements))
 
 
-def test_a_selector_is_filed_where_fewest_are() -> None:
+def test_selector_is_filed_where_fewest_are() -> None:
     """Of two requirements the one with fewer others, so that asking for common labels does not find them all."""
     index: SelectorIndex[int] = SelectorIndex()
     for number in range(50):
@@ -406,7 +406,7 @@ def test_nominations_never_have_a_number_twice() -> None:
     assert numbers == sorted(set(numbers))
 
 
-def test_who_is_equivalent_for_hints() -> None:
+def test_pods_equivalent_for_hints() -> None:
     """By signature; by labels and owner as soon as anybody selects on labels; with device claims each by itself."""
     state = ClusterState()
     a, b = _record(state, "a", {"app": "x"}), _record(state, "b", {"app": "y"})
@@ -422,7 +422,7 @@ def test_who_is_equivalent_for_hints() -> None:
     assert state.equivalence_key(a) != state.equivalence_key(b)
 
 
-def test_a_term_that_nobody_states_any_more_matches_nobody_who_comes() -> None:
+def test_term_that_nobody_states_any_more_matches_nobody_who_comes() -> None:
     """Forgotten with the last pod that stated it, while other terms are there."""
     state = ClusterState()
     state.set_node(node("a"))

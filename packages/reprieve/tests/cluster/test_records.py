@@ -35,7 +35,7 @@ def record(made: objects.Pod, **more: Any) -> PodRecord:
 # -- pods -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_pod_without_fields_has_the_api_s_defaults() -> None:
+def test_pod_without_fields_has_the_api_s_defaults() -> None:
     """api.md: what absent fields mean to the scheduler."""
     bare = objects.Pod(metadata=objects.ObjectMeta(name="p"), spec=objects.PodSpec())
     one = record(bare)
@@ -53,7 +53,7 @@ def test_a_pod_without_fields_has_the_api_s_defaults() -> None:
     assert plain.created == 0.0
 
 
-def test_the_record_of_a_pod_holds_the_fields_of_its_object() -> None:
+def test_record_of_a_pod_holds_the_fields_of_its_object() -> None:
     """Every field from its own place."""
     made = pod(
         "p",
@@ -98,7 +98,7 @@ def test_the_record_of_a_pod_holds_the_fields_of_its_object() -> None:
         ("Ready", "True", "PreemptionByScheduler", False),
     ],
 )
-def test_who_was_preempted(kind: str, status: str, reason: str, preempted: bool) -> None:
+def test_pods_that_were_preempted(kind: str, status: str, reason: str, preempted: bool) -> None:
     """preemption.md 2.3: deletionTimestamp apart, the condition and its reason."""
     made = pod("p")
     condition = objects.PodCondition(type=kind, status=status, reason=reason)
@@ -129,7 +129,7 @@ def test_members_are_tried_by_priority_then_by_age() -> None:
         ]
 
 
-def test_the_claims_that_a_pod_names() -> None:
+def test_claims_that_a_pod_names() -> None:
     """resourceclaim.Name: by name, or made from a template as far as the status says so."""
     made = user("p", "c", templates=["t", "u", "v"])
     entries = (*made.spec.resource_claims, objects.PodResourceClaim(name="odd"))
@@ -180,7 +180,7 @@ def test_images_are_named_as_nodes_list_them(image: str, listed: str) -> None:
     assert one.node_name == ""
 
 
-def test_what_a_pod_adds_to_a_node() -> None:
+def test_pod_adds_to_a_node() -> None:
     """scheduling.md 5: one pod, its requests, and for scoring 100m and 200Mi for a container that asks for nothing."""
     resources = ResourceTable()
     signatures = SignatureTable(resources)
@@ -282,7 +282,7 @@ def _owned(kind: Any, name: str, *owner: str) -> Any:
     return kind(metadata=objects.ObjectMeta(name=name, namespace="default", owner_references=references))
 
 
-def test_the_highest_controller_of_a_pod() -> None:
+def test_highest_controller_of_a_pod() -> None:
     """Along the owners that are known; a ReplicaSet that is not tells its Deployment by its name."""
     known = Controllers()
     known.set(_owned(objects.ReplicaSet, "web-1", "apps/v1", "Deployment", "web"))
@@ -446,3 +446,25 @@ def test_default_selectors_of_services_and_controllers() -> None:
     nothing = msgspec.convert({**body, "spec": {}}, objects.StatefulSet)
     known.set(nothing)
     assert asks(("apps/v1", "StatefulSet", "r")) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("cpu", 1000, "1"),
+        ("cpu", 1500, "1500m"),
+        ("cpu", 1001, "1001m"),
+        ("cpu", 0, "0"),
+        ("memory", 3 << 30, "3Gi"),
+        ("memory", (3 << 30) + (1 << 20), "3073Mi"),
+        ("memory", (1 << 20) + (1 << 10), "1025Ki"),
+        ("memory", (1 << 10) + 1, "1025"),
+        ("ephemeral-storage", 5 << 20, "5Mi"),
+        ("hugepages-2Mi", 2 << 20, "2Mi"),
+        ("nvidia.com/gpu", 1024, "1024"),
+        ("pods", 2000, "2000"),
+    ],
+)
+def test_amounts_are_written_as_people_write_them(name: str, value: int, text: str) -> None:
+    """The largest unit that leaves no rest; other resources are counted."""
+    assert readable(name, value) == text

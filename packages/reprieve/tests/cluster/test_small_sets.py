@@ -28,7 +28,7 @@ def test_items_come_and_go_as_in_a_dict(steps: list[tuple[bool, int]]) -> None:
     assert kept is None
 
 
-def test_an_index_that_was_asked_beyond_namespaces_forgets_all_the_same() -> None:
+def test_index_that_was_asked_beyond_namespaces_forgets_all_the_same() -> None:
     """What is kept for questions about any namespace goes with the last item."""
     index: LabelIndex[int] = LabelIndex()
     for number in range(6):
@@ -45,7 +45,7 @@ def test_an_index_that_was_asked_beyond_namespaces_forgets_all_the_same() -> Non
     assert vars(index) == vars(LabelIndex())
 
 
-def test_a_selector_index_is_empty_after_the_last() -> None:
+def test_selector_index_is_empty_after_the_last() -> None:
     index: SelectorIndex[int] = SelectorIndex()
     index.add(1, Selector((Requirement("app", IN, ("a", "b", "a")),)), ("x", "y"))
     index.add(2, Selector((Requirement("app", EXISTS),)), None)

@@ -68,14 +68,14 @@ def test_objects_cannot_change_inside_a_trial() -> None:
                 change()
 
 
-def test_a_pod_is_learnt_once() -> None:
+def test_pod_is_learnt_once() -> None:
     """A UID stands for one pod."""
     world = World(node("n"), pod("p"))
     with pytest.raises(ValueError, match="already known"):
         world.engine.cluster.add_pod(world.record("p"))
 
 
-def test_the_check_finds_what_is_off() -> None:
+def test_check_finds_what_is_off() -> None:
     """The validate switch compares every derived amount."""
     for spoil in (
         lambda s: s.nodes.used.__setitem__((CPU, 0), 7),
@@ -115,7 +115,7 @@ def test_rows_are_reused_without_leftovers() -> None:
     assert world.settle().where == {"p": "new"}
 
 
-def test_a_removed_node_keeps_its_pods_until_they_go() -> None:
+def test_removed_node_keeps_its_pods_until_they_go() -> None:
     """Its row is dead: nobody new comes; it is free again when the last pod is gone."""
     world = World(node("n"), pod("r", node="n"))
     world.engine.remove(ObjectRef("Node", "n"), world.now)
@@ -128,7 +128,7 @@ def test_a_removed_node_keeps_its_pods_until_they_go() -> None:
     assert world.where == {"p": "n"}
 
 
-def test_a_node_that_comes_back_finds_its_pods() -> None:
+def test_node_that_comes_back_finds_its_pods() -> None:
     """Removed and added again under the same name: what runs there still counts."""
     world = World(node("n", cpu=1), pod("r", cpu=1, node="n", priority=9), pod("p", cpu=1)).drain()
     world.engine.remove(ObjectRef("Node", "n"), world.now)
@@ -138,7 +138,7 @@ def test_a_node_that_comes_back_finds_its_pods() -> None:
     assert world.settle().where == {"p": "n"}
 
 
-def test_a_pod_may_be_known_before_its_node() -> None:
+def test_pod_may_be_known_before_its_node() -> None:
     """Bound to a node that has not appeared yet."""
     world = World(pod("r", cpu=1, node="n"), pod("p", cpu=1), node("n", cpu=1)).settle()
     assert world.pending == ["p"]
@@ -176,7 +176,7 @@ def test_many_nodes() -> None:
     assert world.settle().where == {"p": "n000"}
 
 
-def test_a_quantity_that_does_not_parse_is_an_error_and_leaves_no_trace() -> None:
+def test_quantity_that_does_not_parse_is_an_error_and_leaves_no_trace() -> None:
     """api.md: one clear error; the picture stays consistent."""
     world = World(node("n"))
     with pytest.raises(QuantityError):
@@ -203,7 +203,7 @@ def test_identical_pods_have_one_signature() -> None:
     assert len({world.record(n).signature.id for n in "acdefg"}) == 6
 
 
-def test_the_touch_log_can_be_cut() -> None:
+def test_touch_log_can_be_cut() -> None:
     """A reader that stood before the cut must look at every row again."""
     state = World(node("n1"), node("n2")).engine.cluster
     log, reader = state.touched, state.changes()
@@ -223,7 +223,7 @@ def test_the_touch_log_can_be_cut() -> None:
 
 
 @pytest.mark.parametrize("what", ["a label", "a taint", "a new node", "a version of the reader's own"])
-def test_a_reader_learns_of_changes_that_concern_every_row(what: str) -> None:
+def test_reader_learns_of_changes_that_concern_every_row(what: str) -> None:
     """What is no matter of single rows makes readers start over, once."""
     world = World(node("n1"), node("n2"))
     state = world.engine.cluster
@@ -241,7 +241,7 @@ def test_a_reader_learns_of_changes_that_concern_every_row(what: str) -> None:
     assert reader.take(version) == []
 
 
-def test_a_cut_log_changes_no_decision() -> None:
+def test_cut_log_changes_no_decision() -> None:
     """Many events between two identical pods: the shared view starts over."""
     world = World(node("n1", cpu=2), node("n2", cpu=2), pod("a", cpu=1)).settle()
     for i in range(3000):
@@ -271,7 +271,7 @@ def test_a_cut_log_changes_no_decision() -> None:
         ([pdb("x", {}, allowed=None)], [["a"]], [True]),
     ],
 )
-def test_who_violates_a_budget(budgets: list[object], units: list[list[str]], expected: list[bool]) -> None:
+def test_units_that_violate_a_budget(budgets: list[object], units: list[list[str]], expected: list[bool]) -> None:
     """preemption.md 6: the walk in importance order with a copy of every allowance."""
     world = World(*[pod(n, labels={"app": n}) for n in "abc"])
     found = violating([[world.record(n) for n in unit] for unit in units], BudgetIndex(budget_of(b) for b in budgets))  # type: ignore[arg-type]
@@ -290,7 +290,7 @@ def test_who_violates_a_budget(budgets: list[object], units: list[list[str]], ex
     ],
     ids=["one label", "two labels", "more than the label", "an empty value", "the whole namespace", "none"],
 )
-def test_a_budget_is_charged_with_each_pod_that_it_counts(selectors: list[dict[str, str]]) -> None:
+def test_budget_is_charged_with_each_pod_that_it_counts(selectors: list[dict[str, str]]) -> None:
     """preemption.md 6, whether all budgets of a namespace ask for one label or not."""
     labels: list[dict[str, str]] = [{}, {"app": ""}, {"app": "a"}, {"app": "b", "tier": "x"}, {"app": "a", "tier": "x"}]
     pods = [

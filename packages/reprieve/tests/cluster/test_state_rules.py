@@ -33,7 +33,7 @@ def _bare(*items: Any) -> ClusterState:
     return state
 
 
-def test_what_a_pending_pod_waits_in() -> None:
+def test_pending_pod_waits_in() -> None:
     """Itself, its group, or the root of its tree; a group that is not there as one that is."""
     state = _bare(
         composite("top"),
@@ -55,7 +55,7 @@ def test_what_a_pending_pod_waits_in() -> None:
     assert state.entity_ref(one) == "group/default/never"
 
 
-def test_whose_word_about_work_counts() -> None:
+def test_annotations_about_work_that_count() -> None:
     """cost.md 2: the pod's, else its group's, else that of the class of the group, or of the pod; as granted (7)."""
     state = _bare(
         priority_class("low", 1, annotated(minimum_runtime="1h", restart_cost="1m", preemption_delay="1s")),
@@ -191,7 +191,7 @@ def test_pictures_that_differ_have_other_fingerprints() -> None:
         assert state.digest() == seen[-1]
 
 
-def test_a_pod_that_has_gone_counts_against_its_budgets_for_thirty_seconds() -> None:
+def test_pod_that_has_gone_counts_against_its_budgets_for_thirty_seconds() -> None:
     """cost.md 2.8: where a class respects budgets, of a pod that ran, until the budget's status is written."""
     respects = priority_class("c", 1, annotated(pdb_policy="Respect"))
 
@@ -216,7 +216,7 @@ def test_a_pod_that_has_gone_counts_against_its_budgets_for_thirty_seconds() -> 
     assert (written.unsettled_disruptions("default/b"), removed.unsettled_disruptions("default/b")) == (0, 0)
 
 
-def test_a_state_of_nothing() -> None:
+def test_state_of_nothing() -> None:
     """Times and numbers begin at nought."""
     state = ClusterState()
     assert (state.now, state.budgets_version, state.groups_version, state.terms_version) == (0.0, 0, 0, 0)
@@ -252,7 +252,7 @@ def test_a_state_of_nothing() -> None:
     assert spec.foreign == "a/v1"
 
 
-def test_who_should_have_made_room_long_ago() -> None:
+def test_terminating_pods_that_are_overdue() -> None:
     """cost.md 5.2: a pod that runs, until it is gone."""
     state = _bare(node("n"), pod("p", node="n"), pod("waits"))
     state.set_terminating(state.pods["uid-p"])
@@ -263,7 +263,7 @@ def test_who_should_have_made_room_long_ago() -> None:
     assert not state.overdue
 
 
-def test_a_pod_that_changes_its_group_counts_for_the_other() -> None:
+def test_pod_that_changes_its_group_counts_for_the_other() -> None:
     """workloads.md 2.7, wherever it runs; one on its way out counts for neither."""
     state = _bare(node("n"), group("g"), group("h"), pod("p", group="g", node="n"), pod("q", group="g"))
     p, q = state.pods["uid-p"], state.pods["uid-q"]
@@ -284,7 +284,7 @@ def test_a_pod_that_changes_its_group_counts_for_the_other() -> None:
     assert (p.group, q.group) == ("default/g", None)
 
 
-def test_what_was_reserved_for_a_pod_is_given_back_with_it() -> None:
+def test_reserved_devices_are_given_back_with_their_pod() -> None:
     """Volumes that the API does not show yet are free again."""
     state = _bare(node("n"), pod("p", node="n"))
     state.volumes.reserve("uid-p", Reservation("n", {"default/c": "v"}, ("default/d",)))

@@ -29,7 +29,7 @@ def leaf(state: ClusterState, name: str = "leaf") -> GroupState:
     return state.groups[f"default/{name}"]
 
 
-def test_a_flat_group_is_a_tree_of_one_level() -> None:
+def test_flat_group_is_a_tree_of_one_level() -> None:
     state = state_of(group("leaf", min_count=2, whole=True))
     found = leaf(state)
     assert (found.root, found.top, found.unit, found.fault) == (found, found, found, None)
@@ -39,7 +39,7 @@ def test_a_flat_group_is_a_tree_of_one_level() -> None:
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
-def test_the_root_is_known_when_the_last_ancestor_is(order: tuple[int, ...]) -> None:
+def test_root_is_known_when_the_last_ancestor_is(order: tuple[int, ...]) -> None:
     """composite.md 2.2, in whatever order they come."""
     parts = (group("leaf", parent="mid"), composite("mid", parent="root"), composite("root", whole=True))
     state = state_of(*(parts[index] for index in order))
@@ -73,7 +73,7 @@ def test_children_come_by_creation_and_then_by_name() -> None:
     state.check()
 
 
-def test_a_composite_and_a_pod_group_may_have_one_name() -> None:
+def test_composite_and_a_pod_group_may_have_one_name() -> None:
     state = state_of(composite("x"), group("x", parent="x"))
     found = leaf(state, "x")
     assert found.root is state.trees.composites["default/x"]
@@ -88,7 +88,7 @@ def test_parents_are_of_the_same_namespace() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 2, 3])
-def test_a_cycle_ends(length: int) -> None:
+def test_cycle_ends(length: int) -> None:
     """composite.md 2.2, 4.3: nobody has a root, and each chain ends at the last group before it closes."""
     names = [f"c{i}" for i in range(length)]
     ring = [composite(name, parent=names[(i + 1) % length], whole=True) for i, name in enumerate(names)]
@@ -132,7 +132,7 @@ def test_more_than_four_levels_have_no_root(levels: int, rooted: bool) -> None:
         ("root mid leaf", "root"),
     ],
 )
-def test_the_highest_that_goes_as_a_whole_is_the_unit(whole: str, unit: str | None) -> None:
+def test_highest_that_goes_as_a_whole_is_the_unit(whole: str, unit: str | None) -> None:
     """composite.md 4.2: `all` above overrides `single` below."""
     state = state_of(
         composite("root", whole="root" in whole),
@@ -163,7 +163,7 @@ def test_objects_cannot_change_inside_a_trial() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_who_is_ready_is_counted_as_groups_and_pods_come_and_go(seed: int) -> None:
+def test_ready_members_are_counted_as_groups_and_pods_come_and_go(seed: int) -> None:
     """composite.md 2.4: kept up for a leaf or a pod, counted anew for a composite; `check` compares them."""
     draw = Random(seed)
     world = World()
@@ -194,7 +194,7 @@ def test_who_is_ready_is_counted_as_groups_and_pods_come_and_go(seed: int) -> No
 
 
 @pytest.mark.parametrize("spoil", ["root", "top", "unit", "fault", "children", "order", "ready", "ready leaf"])
-def test_the_check_of_trees_finds_what_is_off(spoil: str) -> None:
+def test_check_of_trees_finds_what_is_off(spoil: str) -> None:
     """Where each group stands, who is whose child and in what turn, and who was counted as ready."""
     state = state_of(
         composite("root", min_groups=1),
@@ -225,7 +225,7 @@ def test_the_check_of_trees_finds_what_is_off(spoil: str) -> None:
         state.check()
 
 
-def test_a_group_that_moved_is_reported_once() -> None:
+def test_group_that_moved_is_reported_once() -> None:
     """Whose pods wait in another entity now, or for something else; and in which they did before."""
     state = state_of(group("leaf", parent="top"))
     found = leaf(state)
@@ -259,7 +259,7 @@ def test_groups_are_found_by_their_name_in_the_queue() -> None:
 
 
 @pytest.mark.parametrize(("levels", "fits"), [(2, True), (3, True), (4, False), (5, False)])
-def test_a_tree_has_at_most_four_levels(levels: int, fits: bool) -> None:
+def test_tree_has_at_most_four_levels(levels: int, fits: bool) -> None:
     """composite.md 1: the pod groups counted; a composite at the lowest level could only have children too deep."""
     parts = [composite(f"c{i}", parent=f"c{i - 1}" if i else "") for i in range(levels)]
     state = state_of(*parts, group("leaf", parent=f"c{levels - 1}"))

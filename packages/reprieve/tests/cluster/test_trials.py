@@ -154,7 +154,7 @@ def _without(found: dict[str, Any], *names: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_trial_shows_what_the_change_would_do_and_takes_it_back(change: str, name: str) -> None:
+def test_trial_shows_what_the_change_would_do_and_takes_it_back(change: str, name: str) -> None:
     """scheduling.md 7: "the view after undo equals the view before, bit for bit"; and whoever reads along is told."""
     runs, do, touched = CHANGES[change]
     if name == "wanted" and "nominate" in change:
@@ -188,7 +188,7 @@ def test_a_trial_shows_what_the_change_would_do_and_takes_it_back(change: str, n
 
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_trial_goes_on_after_rolling_back_to_a_mark(change: str, name: str) -> None:
+def test_trial_goes_on_after_rolling_back_to_a_mark(change: str, name: str) -> None:
     """What came before the mark stays until the end, as does what an inner trial left alone."""
     runs, do, _ = CHANGES[change]
     state, one = _start(runs, name)
@@ -256,7 +256,7 @@ def test_amounts_are_assumed_on_the_rows_named_and_given_back_though_the_body_fa
     assert rows.take() == []
 
 
-def test_a_pod_placed_in_a_trial_chooses_volumes_until_it_ends() -> None:
+def test_pod_placed_in_a_trial_chooses_volumes_until_it_ends() -> None:
     """Whoever chooses volumes lets later pods of the trial see the choices; bound ones make none."""
     state, one = _start(False, "unbound")
     with state.trial():

@@ -28,7 +28,7 @@ class Counter:
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3])
-def test_what_undoes_may_record_any_number_of_steps(steps: int) -> None:
+def test_undo_records_any_number_of_steps(steps: int) -> None:
     """A call that takes back meets `record` itself, once, often or never: the log is as long as before."""
     undo = UndoLog()
     counter = Counter(undo, steps)
@@ -78,7 +78,7 @@ def test_outside_of_a_scope_the_log_is_empty() -> None:
     assert (counter.value, undo.mark) == (16, 0)
 
 
-def test_whoever_undoes_knows_it() -> None:
+def test_undo_is_known() -> None:
     """`rewinding` while the calls that take back are made, and only then."""
     undo = UndoLog()
     told: list[bool] = []
@@ -90,7 +90,7 @@ def test_whoever_undoes_knows_it() -> None:
     assert told == [False, True, False]
 
 
-def test_a_scope_ends_though_its_body_or_an_undoing_fails() -> None:
+def test_scope_ends_though_its_body_or_an_undoing_fails() -> None:
     """An exception leaves the log closed and usable: depth and recording are as before."""
     undo = UndoLog()
     counter = Counter(undo)

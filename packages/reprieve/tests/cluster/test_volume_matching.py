@@ -59,7 +59,7 @@ OFFERED: list[tuple[str, list[Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("volumes", "gets"), [o[1:] for o in OFFERED], ids=[o[0] for o in OFFERED])
-def test_the_volume_that_a_claim_gets_on_each_node(volumes: list[Any], gets: list[str]) -> None:
+def test_volume_that_a_claim_gets_on_each_node(volumes: list[Any], gets: list[str]) -> None:
     """FindMatchingVolume of kube-scheduler."""
     found, reasons = _matched(storage_class(), claim("c", "2Gi"), *volumes, pod("p", "c"))
     assert found == {"c": gets}
@@ -70,7 +70,7 @@ def test_the_volume_that_a_claim_gets_on_each_node(volumes: list[Any], gets: lis
 @pytest.mark.parametrize(
     ("labels", "gets"), [({"tier": "fast"}, "v"), ({"tier": "slow"}, "w"), ({"tier": "none"}, ""), ({}, "w")]
 )
-def test_a_claim_may_ask_for_labels(labels: dict[str, str], gets: str) -> None:
+def test_claim_may_ask_for_labels(labels: dict[str, str], gets: str) -> None:
     """Its selector; an empty one takes any volume."""
     volumes = [volume("v", "3Gi", labels={"tier": "fast"}), volume("w", "2Gi", labels={"tier": "slow"})]
     found, _ = _matched(storage_class(), claim("c", "1Gi", selector=labels), *volumes, pod("p", "c"))
@@ -189,7 +189,7 @@ def test_which_claims_wait_for_their_pod() -> None:
 @pytest.mark.parametrize(
     ("left", "largest", "limit"), [("1Ki", None, 1024), ("1Ki", "2Ki", 2048), (None, "3", 3), (None, None, None)]
 )
-def test_the_largest_volume_that_can_be_made(left: Any, largest: str | None, limit: int | None) -> None:
+def test_largest_volume_that_can_be_made(left: Any, largest: str | None, limit: int | None) -> None:
     """maximumVolumeSize goes before what is left."""
     assert volume_limit(capacity("k", "a", left, largest=largest)) == limit
 

@@ -98,7 +98,7 @@ def test_names_and_amounts() -> None:
 # -- what the objects come to -----------------------------------------------------------------------------------------
 
 
-def test_an_object_observed_twice_is_no_change() -> None:
+def test_object_observed_twice_is_no_change() -> None:
     """The version grows with every change, and what was known is told."""
     store = VolumeObjects()
     items: tuple[Any, ...] = (
@@ -189,7 +189,7 @@ def test_how_long_a_reservation_lasts(happens: Callable[[VolumeObjects], object]
     assert store.has_volume_for(_held("w", "c"), claim("other")) is False
 
 
-def test_a_reservation_taken_over_by_another_pod_stays_its_own() -> None:
+def test_reservation_taken_over_by_another_pod_stays_its_own() -> None:
     """Two pods of one claim: the second notes what it waits for, and giving up the first leaves that alone."""
     store = VolumeObjects()
     store.reserve("a", Reservation("n", {"default/c": "v"}, ("default/p",)))
@@ -201,7 +201,7 @@ def test_a_reservation_taken_over_by_another_pod_stays_its_own() -> None:
     assert (store.kept, store.selected, store.reservations) == ({}, {}, {})
 
 
-def test_the_check_of_volumes_finds_what_is_off() -> None:
+def test_check_of_volumes_finds_what_is_off() -> None:
     """Users against pods, and no volume for two."""
     store = VolumeObjects()
     world = World(node("n"), claim("c"), pod("p", "c", "c"))
@@ -224,7 +224,7 @@ def test_the_check_of_volumes_finds_what_is_off() -> None:
     one.row = -1
 
 
-def test_the_version_of_volumes_covers_all_that_is_read() -> None:
+def test_version_of_volumes_covers_all_that_is_read() -> None:
     """Equal fingerprints, equal views: objects, users, what is kept and what is chosen are part of it."""
     world = World(node("n"), claim("c"), pod("p", "c"))
     store = VolumeObjects()

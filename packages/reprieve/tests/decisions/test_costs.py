@@ -67,7 +67,7 @@ def test_whole_numbers_are_written_as_such(number: float, written: str) -> None:
         (STARTS, -math.inf, "not started"),
     ],
 )
-def test_a_cost_in_words(criterion: Criterion, number: float, text: str) -> None:
+def test_cost_in_words(criterion: Criterion, number: float, text: str) -> None:
     """With what it counts, one of it in the singular; work in hours; a start as a time."""
     assert value_text(criterion, number) == text
 
@@ -133,7 +133,7 @@ def _world(**first: Any) -> World:
         ((), None),
     ],
 )
-def test_the_criterion_that_decided(steps: tuple[tuple[str, int], ...], expected: tuple[str, str, str] | None) -> None:
+def test_criterion_that_decided(steps: tuple[tuple[str, int], ...], expected: tuple[str, str, str] | None) -> None:
     """cost.md 1.6: the last that ruled somebody out, with both values; None where it was none of them."""
     compared = Compared("n2", (0, 5, 10, 3, -math.inf), steps)
     own = (0, 5, 10, 2, -1_600_000_000.0)
@@ -209,7 +209,7 @@ def test_when_lost_work_is_reported(annotations: dict[str, str], told: bool) -> 
         ([{"cpu": 2, "annotations": annotated(last_checkpoint="2020-09-13T12:27:00Z")}], 0.0, 0.0),
     ],
 )  # fmt: skip
-def test_what_work_is_lost(pods: list[dict[str, Any]], gpu: float, cpu: float) -> None:
+def test_lost_work(pods: list[dict[str, Any]], gpu: float, cpu: float) -> None:
     """cost.md 1.3, 2.1: since the start (100 s ago) or the last save, and the restart; times GPUs, else CPUs."""
     made = [pod(f"v{i}", node="n1", **{"start": -100.0, **each}) for i, each in enumerate(pods)]
     world = World(node("n1", cpu=20, gpu=8), *made, pod("high", cpu=1, priority=9))
@@ -242,7 +242,7 @@ def test_which_resources_are_gpus(resource: str, counts: bool) -> None:
 # -- sentences ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_sentences_about_lost_work_and_the_deciding_criterion() -> None:
+def test_sentences_about_lost_work_and_the_deciding_criterion() -> None:
     """Only where work counts; the comparison is told as the criterion has it."""
     world = _world(annotations=annotated(restart_cost="1h"), gpu=1)
     world.engine.cluster.now = 1_600_000_000.0
@@ -254,7 +254,7 @@ def test_the_sentences_about_lost_work_and_the_deciding_criterion() -> None:
     )
 
 
-def test_the_report_states_that_no_work_is_lost() -> None:
+def test_report_states_that_no_work_is_lost() -> None:
     world = _world(annotations=annotated(checkpoint_interval="1h"))
     world.engine.cluster.now = 1_600_000_000.0
     assert cost_sentences(world.engine.cluster, _decision(world, "p0")) == ("No unsaved work is lost.",)
@@ -281,7 +281,7 @@ def test_only_the_first_few_evictions_in_turn_are_reported() -> None:
         )
 
 
-def test_an_alternative_that_would_evict_more_is_reported() -> None:
+def test_alternative_that_would_evict_more_is_reported() -> None:
     """cost.md 3.5: which eviction would have been cheaper if nobody came back, and what would come of it."""
     world = _world()
     pair = PreemptionUnit("default/pair", (world.record("p3"), world.record("p4")), (0, 0), 0, False, None)

@@ -53,7 +53,7 @@ def record(number: int, minute: int, *units: dict[str, Any], namespace: str = "a
     return msgspec.convert(document, DecisionRecord, strict=False)
 
 
-def test_a_preemption_lists_its_victims_and_what_it_cost() -> None:
+def test_preemption_lists_its_victims_and_what_it_cost() -> None:
     why = {"pod": "a/high", "node": "n1", "plugin": "NodeResourcesFit", "text": "4 more CPUs"}
     victim = unit("b/low", why=why, runningSeconds=60.0, violatesPdb=True)
     found = history_of([record(1, 0, victim, state="Done")], None)
@@ -103,6 +103,6 @@ def test_those_by_or_of_a_namespace(namespace: str | None, victims: list[str]) -
     assert [item.victims[0].unit for item in history_of(records, namespace).items] == victims
 
 
-def test_what_is_not_known_of_a_victim_is_left_empty() -> None:
+def test_victim_fields_not_known_are_left_empty() -> None:
     [item] = history_of([record(1, 0, unit("b/x"))], None).items
     assert (item.victims[0].why, item.victims[0].running_seconds, item.victims[0].violates_pdb) == ("", None, False)

@@ -91,12 +91,12 @@ CLOSEST: dict[str, tuple[list[list[Item]], Item, Found | None]] = {
 
 
 @pytest.mark.parametrize("case", CLOSEST)
-def test_the_closest_nodes_are_those_that_lack_least(case: str) -> None:
+def test_closest_nodes_are_those_that_lack_least(case: str) -> None:
     nodes, item, wanted = CLOSEST[case]
     assert closest(lack_of(*nodes, item)) == wanted
 
 
-def test_what_runs_on_a_node_is_missing_there() -> None:
+def test_running_pods_are_missing_amounts() -> None:
     running = [pod("x1", cpu="1500m", node="n1"), pod("x2", cpu=3, node="n2")]
     lack = lack_of(node("n1", cpu=4), node("n2", cpu=4), *running, pod("a", cpu=4))
     assert closest(lack) == ({"cpu": "1500m"}, 1, ["n1"])
@@ -123,7 +123,7 @@ def test_room_that_is_held_for_pods_of_at_least_its_priority_is_taken(held: dict
     assert closest(lack) == ({"cpu": missing}, 1, ["n1"])
 
 
-def test_a_pod_that_has_the_room_it_was_nominated_to_takes_it_once() -> None:
+def test_pod_that_has_the_room_it_was_nominated_to_takes_it_once() -> None:
     """It waits for its binding: its amounts are in use already, and are not held beside that."""
     seen = Recorded(node("n1", cpu=4), pod("first", cpu=2, priority=9, nominated="n1"))
     seen.world.engine.after_step = lambda _: None
@@ -188,13 +188,13 @@ TOO_BIG: dict[str, tuple[list[Item], Item, list[tuple[str, str, str]]]] = {
 
 
 @pytest.mark.parametrize("case", TOO_BIG)
-def test_what_no_node_has_in_all(case: str) -> None:
+def test_amounts_that_no_node_has(case: str) -> None:
     nodes, item, wanted = TOO_BIG[case]
     full = [pod(f"x{i}", cpu="1m", node=each.metadata.name) for i, each in enumerate(nodes)]  # type: ignore[union-attr]
     assert too_big(lack_of(*nodes, *full, item)) == wanted
 
 
-def test_a_node_that_is_gone_is_not_the_largest() -> None:
+def test_node_that_is_gone_is_not_the_largest() -> None:
     seen = Recorded(node("n1", cpu=4), node("n2", cpu=64), node("n3", cpu=8), pod("x", cpu=60, node="n2", priority=99))
     seen.settle()
     seen.world.gone("x")
@@ -204,7 +204,7 @@ def test_a_node_that_is_gone_is_not_the_largest() -> None:
     assert too_big(seen.one("a").lack) == [("cpu", "10", "8")]
 
 
-def test_a_pod_that_asks_for_no_amounts_lacks_none() -> None:
+def test_pod_that_asks_for_no_amounts_lacks_none() -> None:
     lack = lack_of(node("n1", taints=TAINTED), pod("a"))
     assert (closest(lack), too_big(lack)) == (None, [])
 
@@ -256,7 +256,7 @@ GANGS: dict[str, tuple[list[Any], int, Found | None]] = {
 
 
 @pytest.mark.parametrize("case", GANGS)
-def test_what_the_next_member_of_a_gang_lacks(case: str) -> None:
+def test_next_member_of_a_gang_lacks(case: str) -> None:
     """Identical members: what is missing once those that fit have their places, for each of `more`."""
     items, more, wanted = GANGS[case]
     lack = lack_of(*items, kind="PodGroup")
@@ -265,7 +265,7 @@ def test_what_the_next_member_of_a_gang_lacks(case: str) -> None:
     assert lack.more == more
 
 
-def test_a_gang_of_unlike_members_has_no_shortage() -> None:
+def test_gang_of_unlike_members_has_no_shortage() -> None:
     assert (
         lack_of(
             *(node("n1", cpu=4), group("a", min_count=2), pod("a-0", cpu=3, group="a"), pod("a-1", cpu=2, group="a")),
@@ -275,7 +275,7 @@ def test_a_gang_of_unlike_members_has_no_shortage() -> None:
     )
 
 
-def test_the_numbers_are_as_of_every_attempt() -> None:
+def test_numbers_are_as_of_every_attempt() -> None:
     """Equal pods share them as long as nothing changes, and no longer."""
     seen = Recorded(node("n1", cpu=4), pod("x", cpu=2, node="n1", priority=9))
     seen.world.add(pod("a", cpu=4), pod("b", cpu=4))
@@ -306,7 +306,7 @@ def test_equal_pods_of_another_priority_see_other_room_held() -> None:
     }
 
 
-def test_a_pod_that_could_be_placed_has_no_shortage() -> None:
+def test_pod_that_could_be_placed_has_no_shortage() -> None:
     """Rejected by a plugin's trouble, or waiting for its preemption: no amounts are missing."""
     seen = Recorded(node("n1", cpu=4), pod("low", cpu=4, node="n1"), pod("a", cpu=4, priority=9)).settle()
     assert [record.lack for record in seen.about("a") if record.preemption is not None] == [None]

@@ -62,7 +62,7 @@ def test_of_nodes_with_the_same_score_the_first_by_name_is_taken(
             assert named(world, evaluator.best_row(world.state("p"), within=rows)) == taken
 
 
-def test_a_higher_score_goes_before_a_name() -> None:
+def test_higher_score_goes_before_a_name() -> None:
     """By one point, with the weight of the plugin."""
     for weight, taken in ((0, "a"), (1, "d"), (9, "d")):
         world = alike(pod("p", cpu=1), plugins=[Prefers(d=1)], weights={"Prefers": weight})
@@ -86,7 +86,7 @@ class _Narrows(TieBreaker):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_who_breaks_ties_chooses_among_the_best_before_names_do(kind: str) -> None:
+def test_tie_breaker_chooses_before_names(kind: str) -> None:
     """`TieBreaker`; a node of a lower score is not offered."""
     world = alike(KINDS[kind], pod("there", cpu=2, node="b"))
     ties = _Narrows(world, "d", "c", "b")
@@ -174,7 +174,7 @@ def test_outside_filters_are_not_called_where_no_node_is_left() -> None:
 
 
 @pytest.mark.parametrize(("good", "taken"), [("abcd", "d"), ("abc", "a"), ("d", "d")])
-def test_a_nomination_counts_where_everything_lets_it_through(good: str, taken: str) -> None:
+def test_nomination_counts_where_everything_lets_it_through(good: str, taken: str) -> None:
     """scheduling.md 2.3: tried first, and taken if it still fits."""
     world = alike(pod("p", cpu=1), plugins=[_Outside(*good)])
     state = CycleState(world.engine.cluster, world.record("p"), nominated=world.row("d"))
@@ -182,7 +182,7 @@ def test_a_nomination_counts_where_everything_lets_it_through(good: str, taken: 
 
 
 @pytest.mark.parametrize("name", ORDER)
-def test_a_nomination_goes_before_scores_unless_a_rule_forbids_it(name: str) -> None:
+def test_nomination_goes_before_scores_unless_a_rule_forbids_it(name: str) -> None:
     """Of every row, the first and the last too."""
     apart = rules(apart=[term(HOST, {"app": "x"})])
     items = (pod("x", node="b", labels={"app": "x"}), pod("p", cpu=1, affinity=apart), pod("q", cpu=1))
@@ -208,7 +208,7 @@ ANTI = "node(s) didn't match pod anti-affinity rules"
 
 
 @pytest.mark.parametrize(("priority", "broken"), [(5, True), (7, True), (8, False)])
-def test_a_rule_is_broken_by_who_runs_and_by_who_is_nominated(priority: int, broken: bool) -> None:
+def test_rule_is_broken_by_who_runs_and_by_who_is_nominated(priority: int, broken: bool) -> None:
     """scheduling.md 2.2: nominated pods of equal or higher priority; `broken_rule` and `keeps_rules` agree."""
     apart = rules(apart=[term(HOST, {"app": "x"})])
     x = {"app": "x"}
@@ -234,7 +234,7 @@ def test_a_rule_is_broken_by_who_runs_and_by_who_is_nominated(priority: int, bro
     assert evaluator.ruled(state)
 
 
-def test_what_a_node_lacks_is_reported_without_the_rules() -> None:
+def test_missing_amounts_are_reported_without_the_rules() -> None:
     """`broken_by_node` asks no CLUSTER filter, not even whether it rejects the pod everywhere."""
     world = alike(pod_with("p", "gone", cpu=9))
     claims = 'persistentvolumeclaim "gone" not found'
@@ -260,7 +260,7 @@ def _naming(*names: str) -> objects.Affinity:
 
 
 @pytest.mark.parametrize("plugins", [[], [_Outside("a")]], ids=["plain", "with somebody outside"])
-def test_a_pre_filter_rejection_takes_precedence_over_filters(plugins: list[FilterPlugin]) -> None:
+def test_pre_filter_rejection_takes_precedence_over_filters(plugins: list[FilterPlugin]) -> None:
     """PreFilter's rejection of the pod, then of nodes not worth a look; other plugins may come first in the profile."""
     world = alike(
         pod("p", cpu=9, affinity=_naming("a", "c")),
@@ -278,7 +278,7 @@ def test_a_pre_filter_rejection_takes_precedence_over_filters(plugins: list[Filt
     assert of(world).why_not(world.state("p"), world.row("b"))[0] == "NodeAffinity"
 
 
-def test_a_diagnosis_may_be_limited_to_some_rows() -> None:
+def test_diagnosis_may_be_limited_to_some_rows() -> None:
     """`diagnose` within some rows: as if there were no others."""
     world = alike(pod("r", cpu=4, node="b"), pod("p", cpu=1))
     rows = np.array(sorted([world.row("b"), world.row("c")]), dtype=np.int64)
@@ -287,7 +287,7 @@ def test_a_diagnosis_may_be_limited_to_some_rows() -> None:
     assert of(world).diagnose(world.state("p")).nodes == 4
 
 
-def test_what_is_kept_is_bounded_and_those_used_longest_ago_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_is_bounded_and_drops_the_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every kind of pod has a view; `sizes` tells how many there are."""
     monkeypatch.setattr(Evaluator, "_VIEWS", 4)
     world = alike(*[pod(f"p{i}", cpu=f"{i + 1}00m", selector={ZONE: "z", HOST: ORDER[i % 4]}) for i in range(7)])
@@ -312,7 +312,7 @@ def test_nothing_is_kept_where_nothing_is_shared() -> None:
     assert of(world).shares
 
 
-def test_a_pass_over_all_rows_is_counted() -> None:
+def test_pass_over_all_rows_is_counted() -> None:
     """`passes`: once for a new kind of pod, again where a quarter of the nodes changed, not where few did."""
     world = World(*[node(f"n{i:02}") for i in range(80)], pod("p", cpu=1))
     evaluator = of(world)

@@ -16,9 +16,9 @@ import pytest
 from reprieve.cluster.pods import NO_ROW
 from reprieve.framework import configuration, plugin
 from reprieve.framework.configuration import ConfigurationError
-from reprieve.framework.configuration_reading import configuration_of
+from reprieve.framework.configuration_reader import configuration_of
 from reprieve.framework.events import EventKind, always
-from reprieve.framework.extending import CandidatePlugin, VictimsOn
+from reprieve.framework.extenders import CandidatePlugin, VictimsOn
 from reprieve.framework.instructions import CallExtender, CreateObject, DeleteObject, PatchObject
 from reprieve.framework.plugin import (
     BindPlugin,
@@ -84,7 +84,7 @@ SAID: list[tuple[type[Any], Mapping[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "said"), SAID, ids=[kind.__name__ for kind, _ in SAID])
-def test_a_plugin_that_declares_nothing_is_always_called(kind: type[Any], said: Mapping[str, Any]) -> None:
+def test_plugin_that_declares_nothing_is_always_called(kind: type[Any], said: Mapping[str, Any]) -> None:
     """scheduling.md 4 and 5: sharing, skipping and short cuts are for plugins that say that they allow it."""
     made = kind()
     assert {name: getattr(made, name) for name in said} == said
@@ -94,7 +94,7 @@ def test_a_plugin_that_declares_nothing_is_always_called(kind: type[Any], said: 
         assert made.choices_below(None) == ()
 
 
-def test_who_answers_nothing_is_in_nobody_s_way() -> None:
+def test_plugin_without_an_answer_blocks_no_pods() -> None:
     """scheduling.md 5.3: what a point's methods answer until a plugin says something else."""
     world = World(node("n"), pod("p"), group("g", min_count=1))
     state, record, some = world.state("p"), world.record("p"), np.array([3, 1], dtype=np.int64)
@@ -125,7 +125,7 @@ def test_who_answers_nothing_is_in_nobody_s_way() -> None:
     PostBindPlugin().post_bind(state, 0)
 
 
-def test_a_filter_that_skips_a_pod_is_not_concerned_with_it() -> None:
+def test_filter_that_skips_a_pod_is_not_concerned_with_it() -> None:
     """scheduling.md 4.2: by default `pre_filter` says whether there is anything to say."""
     world, status = World(node("n"), pod("p")), [SUCCESS]
 
@@ -140,7 +140,7 @@ def test_a_filter_that_skips_a_pod_is_not_concerned_with_it() -> None:
     assert said == {name: name != "SKIP" for name in Code.__members__}
 
 
-def test_an_attempt_begins_with_nothing() -> None:
+def test_attempt_begins_with_nothing() -> None:
     """No group, no nomination, no preemption, nothing kept, unless the cycle says so."""
     world = World(node("n"), pod("p"))
     state = CycleState(world.engine.cluster, world.record("p"))
@@ -150,7 +150,7 @@ def test_an_attempt_begins_with_nothing() -> None:
     assert (told.nominated, told.preemption_under_way) == (0, True)
 
 
-def test_what_an_instruction_leaves_out_asks_for_nothing() -> None:
+def test_instruction_fields_left_out_ask_for_nothing() -> None:
     """A patch is a merge patch of the object itself and may meet any object of the name."""
     patch = call_plugin("Mine", "PreBind", PatchObject, "Pod", "default", "p", {})
     assert (patch.subresource, patch.uid, patch.resource_version, patch.strategic, patch.again) == (
@@ -168,7 +168,7 @@ def test_what_an_instruction_leaves_out_asks_for_nothing() -> None:
     assert CreateObject("Pod", "default", {}) == CreateObject("Pod", "default", {})
 
 
-def test_what_a_post_filter_leaves_out_changes_nothing() -> None:
+def test_post_filter_answer_without_nodes_changes_nothing() -> None:
     """A nomination stays, nothing is written, and others are asked."""
     result = PostFilterResult(Status(Code.UNSCHEDULABLE))
     assert (result.proposal, result.clear_nomination, result.deferred_writes, result.put_off, result.in_vain) == (
@@ -205,7 +205,7 @@ class _SpeechlessError(Exception):
         (_SpeechlessError(), "running Filter plugin 'Mine': _SpeechlessError: (its text cannot be made: RuntimeError)"),
     ],
 )
-def test_what_a_plugin_raises_is_reported_with_its_name_and_point(raised: Exception, text: str) -> None:
+def test_plugin_error_is_reported_with_its_name_and_point(raised: Exception, text: str) -> None:
     """scheduling.md 5.4; upstream's `running %q filter plugin %q`."""
 
     def raises() -> None:
@@ -218,7 +218,7 @@ def test_what_a_plugin_raises_is_reported_with_its_name_and_point(raised: Except
 
 
 @pytest.mark.parametrize("answer", [PluginError("Other", "Score", ValueError("x")), PlacementError("two domains")])
-def test_what_is_an_answer_already_passes(answer: Exception) -> None:
+def test_answers_of_the_right_type_pass(answer: Exception) -> None:
     """The first to know whose fault it is has the word, and a group without a right placement is nobody's fault."""
 
     def raises() -> None:
@@ -229,7 +229,7 @@ def test_what_is_an_answer_already_passes(answer: Exception) -> None:
     assert caught.value is answer
 
 
-def test_a_call_gets_its_arguments_and_gives_its_answer() -> None:
+def test_call_gets_its_arguments_and_gives_its_answer() -> None:
     assert call_plugin("Mine", "Score", divmod, 7, 2) == (3, 1)
     assert call_plugin("Mine", "Score", dict, a=1) == {"a": 1}
     assert named(ValueError("x")) == "ValueError: x"
@@ -322,7 +322,7 @@ def parts(value: Any) -> list[msgspec.Struct]:
     return [one for item in value for one in parts(item)] if isinstance(value, tuple) else []
 
 
-def test_a_configuration_that_was_read_stays_as_it_is() -> None:
+def test_configuration_that_was_read_stays_as_it_is() -> None:
     """It is shared by all who run: its parts cannot be changed, and are made by the names in the file alone."""
     found = parts(configuration_of(EVERYTHING_SAID))
     kinds = {type(part) for part in found}
@@ -340,7 +340,7 @@ def test_a_configuration_that_was_read_stays_as_it_is() -> None:
             msgspec.convert({**msgspec.to_builtins(part), "x": 1}, type(part))
 
 
-def test_what_a_file_leaves_out_of_a_part_is_nothing() -> None:
+def test_configuration_parts_left_out_are_empty() -> None:
     """No weight, nothing managed alone, no check of a certificate left out."""
     found = configuration_of(EVERYTHING_SAID)
     (profile,), (extender,) = found.profiles, found.extenders
@@ -359,6 +359,6 @@ def test_what_a_file_leaves_out_of_a_part_is_nothing() -> None:
     assert "multiPoint" not in points
 
 
-def test_a_configuration_error_names_the_path_where_it_has_one() -> None:
+def test_configuration_error_names_the_path_where_it_has_one() -> None:
     assert str(ConfigurationError("profiles[0]", "no")) == "profiles[0]: no"
     assert str(ConfigurationError("", "no")) == "no"

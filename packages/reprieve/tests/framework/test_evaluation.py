@@ -28,11 +28,11 @@ from tests.scheduling.plugins_for_tests import Fragile, OnlyNamed, Prefers
     ],
 )
 def test_fit_error(nodes: int, reasons: dict[str, int], pre_filter: str, post_filter: str, text: str) -> None:
-    """observability.md: "counts per reason, sorted as upstream does"."""
+    """observability.md: "counts per reason, sorted as strings, as upstream sorts them"."""
     assert fit_error(nodes, reasons, pre_filter, post_filter) == text
 
 
-def test_a_diagnosis_without_nodes() -> None:
+def test_diagnosis_without_nodes() -> None:
     """Upstream's text where there is no node at all; preemption has nothing to add."""
     assert Diagnosis(nodes=0, codes=np.zeros(0, dtype=np.int8)).message("preemption: 0/0") == NO_NODES
 
@@ -54,7 +54,7 @@ def test_default_normalize(scores: list[int], reverse: bool, expected: list[int]
     assert default_normalize(np.array(scores, dtype=np.int64), reverse=reverse).tolist() == expected
 
 
-def test_the_first_filter_that_rejects_a_node_speaks_for_it() -> None:
+def test_first_filter_that_rejects_a_node_speaks_for_it() -> None:
     """Filters run in order; codes and plugins are those of the first rejection (upstream's Diagnosis)."""
     world = World(
         node("both", cpu=1, unschedulable=True),
@@ -110,7 +110,7 @@ def test_views_are_kept_apart_by_priority() -> None:
         ("2Gi", 0, (80,), {"node(s) didn't have free ports for the requested pod ports"}),
     ],
 )
-def test_a_node_is_judged_with_its_nominated_pods_first(
+def test_node_is_judged_with_its_nominated_pods_first(
     memory: str, priority: int, ports: tuple[int, ...], texts: set[str]
 ) -> None:
     """Upstream's RunFilterPluginsWithNominatedPods: where the pass with them fails, that is the answer.
@@ -148,8 +148,8 @@ class _ByLabel(FilterPlugin, SignPlugin):
         return [("node(s) have the wrong name", self.filter(state, rows) != FITS)]
 
 
-def test_what_a_plugin_signs_keeps_pods_apart() -> None:
-    """scheduling.md 4: "Turned off by ... plugins that cannot sign"; what is signed is part of the identity."""
+def test_plugin_signature_keeps_pods_apart() -> None:
+    """scheduling.md 4: "Sharing is off ... with plugins that cannot sign"; what is signed is part of the identity."""
     profile = profile_with(_ByLabel())
     nodes = [node(f"n{i}") for i in range(3)]
     pods = [pod(f"p{i}", labels={"wants": f"n{i}"}) for i in (2, 0, 1)] + [pod("any", labels={"wants": "anything"})]
@@ -172,7 +172,7 @@ def test_adaptors_for_one_node_at_a_time() -> None:
     assert Prefers(b=7).score(state, slice(0, 3)).tolist() == [0, 7, 0]
 
 
-def test_an_error_names_the_plugin_and_the_point() -> None:
+def test_error_names_the_plugin_and_the_point() -> None:
     """scheduling.md 5: whatever a plugin raises becomes an error that names it."""
     profile = Fragile(failures=1).profile()
     world = World(node("n"), pod("p"), profiles={profile.name: profile})
@@ -182,7 +182,7 @@ def test_an_error_names_the_plugin_and_the_point() -> None:
     assert not world.engine.cluster.in_trial
 
 
-def test_a_profile_has_one_queue_sort() -> None:
+def test_profile_has_one_queue_sort() -> None:
     """Exactly one per profile."""
     assert profile_with().queue_sort.name == "PrioritySort"
     with pytest.raises(ValueError, match="exactly one queueSort plugin is needed, found 0"):

@@ -40,7 +40,7 @@ def world() -> World:
         (None, None, None),
     ],
 )
-def test_whose_tree_an_event_is_about(
+def test_event_concerns_a_tree(
     world: World, group_key: str | None, composite_key: str | None, tree: str | None
 ) -> None:
     """The entity that waits in the queue: the root of the tree; what is gone is called as it was."""
@@ -59,7 +59,7 @@ def test_whose_tree_an_event_is_about(
         (None, None, set()),
     ],
 )
-def test_an_event_of_a_tree_may_help_its_own_pods(
+def test_event_of_a_tree_may_help_its_own_pods(
     world: World, group_key: str | None, composite_key: str | None, helped: set[str]
 ) -> None:
     """Nobody outside of the tree, no pod without a group; and who only wants more than before helps nobody."""
@@ -70,7 +70,7 @@ def test_an_event_of_a_tree_may_help_its_own_pods(
         assert found == (set() if raised else helped)
 
 
-def test_an_event_of_a_claim_may_help_who_names_it() -> None:
+def test_event_of_a_claim_may_help_who_names_it() -> None:
     """Of the pod's claims, any; one that is gone helps nobody."""
     world = World(node("n"), claim("a"), claim("b"), claim("c"), pod_with("p", "a", "b"), pod("q"))
     cluster = world.engine.cluster
@@ -84,7 +84,7 @@ def test_an_event_of_a_claim_may_help_who_names_it() -> None:
     assert said == {"a": True, "b": True, "c": False}
 
 
-def test_the_fields_of_an_event_are_empty_unless_given() -> None:
+def test_fields_of_an_event_are_empty_unless_given() -> None:
     """No node, no pod, no group, no object; and it did not come to want more."""
     event = ClusterEvent(EventKind.FLUSH)
     assert (event.row, event.pod, event.group, event.item, event.before, event.composite, event.raised) == (

@@ -163,61 +163,61 @@ def test_answers_that_are_taken_are_handed_on(world: World, method: str, answer:
 
 
 REFUSED: list[tuple[str, Any, str]] = [
-    ("pre_filter", None, "want a Status, found NoneType None"),
-    ("concerns", 1, "want a bool, found int 1"),
-    ("local", "yes", "want a bool"),
-    ("narrowed", YES, "want bool[3] or None, found bool[2]"),
-    ("narrowed", ints(0, 1, 1), "want bool[3] or None, found int8[3] from 0 to 1"),
-    ("add_pod", None, "want a bool"),
-    ("remove_pod", 0, "want a bool"),
-    ("filter", ints(0, 3), "want int8[2] of 0, 1 or 2, found int8[2] from 0 to 3"),
+    ("pre_filter", None, "expected a Status, found NoneType None"),
+    ("concerns", 1, "expected a bool, found int 1"),
+    ("local", "yes", "expected a bool"),
+    ("narrowed", YES, "expected bool[3] or None, found bool[2]"),
+    ("narrowed", ints(0, 1, 1), "expected bool[3] or None, found int8[3] from 0 to 1"),
+    ("add_pod", None, "expected a bool"),
+    ("remove_pod", 0, "expected a bool"),
+    ("filter", ints(0, 3), "expected int8[2] of 0, 1 or 2, found int8[2] from 0 to 3"),
     ("filter", ints(-1, 0), "found int8[2] from -1 to 0"),
     ("filter", ints(0), "found int8[1] from 0 to 0"),
     ("filter", YES, "found bool[2]"),
     ("filter", np.zeros((1, 2), dtype=np.int8), "found int8[1, 2] from 0 to 0"),
     ("filter", [0, 1], "found list [0, 1]"),
-    ("fits", ints(0, 1), "want bool[2], found int8[2] from 0 to 1"),
-    ("reasons", {"a": YES}, "want a list of reasons, each with bool[2]"),
-    ("reasons", [("a", YES, 1)], "want a list of reasons"),
-    ("reasons", [["a", YES]], "want a list of reasons"),
-    ("reasons", [("a", YES[:1])], "want a list of reasons"),
-    ("reasons", [(1, YES)], "want a list of reasons"),
-    ("reasons", [("a", YES), ("b", [True, False])], "want a list of reasons"),
-    ("post_filter", NO, "want a PostFilterResult"),
-    ("pre_score", None, "want a bool"),
-    ("score", ints(0, 101), "returns an invalid score 101 for node 'n2', want 0 to 100"),
-    ("score", ints(-1, 101), "returns an invalid score -1 for node 'n1', want 0 to 100"),
-    ("score", ints(1, 2, 3), "want int64[2], found int8[3] from 1 to 3"),
+    ("fits", ints(0, 1), "expected bool[2], found int8[2] from 0 to 1"),
+    ("reasons", {"a": YES}, "expected a list of reasons, each with bool[2]"),
+    ("reasons", [("a", YES, 1)], "expected a list of reasons"),
+    ("reasons", [["a", YES]], "expected a list of reasons"),
+    ("reasons", [("a", YES[:1])], "expected a list of reasons"),
+    ("reasons", [(1, YES)], "expected a list of reasons"),
+    ("reasons", [("a", YES), ("b", [True, False])], "expected a list of reasons"),
+    ("post_filter", NO, "expected a PostFilterResult"),
+    ("pre_score", None, "expected a bool"),
+    ("score", ints(0, 101), "returns an invalid score 101 for node 'n2', expected 0 to 100"),
+    ("score", ints(-1, 101), "returns an invalid score -1 for node 'n1', expected 0 to 100"),
+    ("score", ints(1, 2, 3), "expected int64[2], found int8[3] from 1 to 3"),
     ("score", np.zeros(2), "found float64[2]"),
-    ("normalize", ints(0, 101), "returns an invalid score 101 for feasible node 1, want 0 to 100"),
-    ("normalize", ints(0), "want int64[2]"),
-    ("reserve", True, "want a Status"),
-    ("give_up", PATCH, "want a sequence of instructions"),
-    ("permit", None, "want a Status"),
-    ("pre_bind", [PATCH, None], "want a sequence of instructions"),
-    ("pre_bind", {}, "want a sequence of instructions, found dict {}"),
-    ("bind", [PATCH], "want an instruction or None"),
-    ("generate", PLACEMENT, "want placements of live rows, or None"),
-    ("generate", [rows(0, 1)], "want placements of live rows"),
-    ("generate", [PLACEMENT, r.Placement("x", [0, 1])], "want placements of live rows"),  # type: ignore[arg-type]
-    ("generate", [r.Placement("x", np.array([0.0, 1.0]))], "want placements of live rows"),
-    ("generate", [r.Placement("x", rows())], "want placements of live rows"),
-    ("generate", [r.Placement("x", rows(-1, 0))], "want placements of live rows"),
-    ("generate", [r.Placement("x", rows(0, 3))], "want placements of live rows"),
-    ("generate", [r.Placement("gone", rows(0, 2))], "want placements of live rows"),
-    ("generate", [r.Placement("x", rows(1, 0))], "want placements of live rows"),
-    ("generate", [r.Placement("x", rows(1, 1))], "want placements of live rows"),
-    ("generate", [r.Placement("x", np.zeros((1, 1), dtype=np.int64))], "want placements of live rows"),
-    ("score_placement", 1.0, "want a int, found float 1.0"),
-    ("feasible", None, "want a Status"),
-    ("sign", "x", "want bytes or None, found str 'x'"),
-    ("sign", bytearray(b"x"), "want bytes or None"),
+    ("normalize", ints(0, 101), "returns an invalid score 101 for feasible node 1, expected 0 to 100"),
+    ("normalize", ints(0), "expected int64[2]"),
+    ("reserve", True, "expected a Status"),
+    ("give_up", PATCH, "expected a sequence of instructions"),
+    ("permit", None, "expected a Status"),
+    ("pre_bind", [PATCH, None], "expected a sequence of instructions"),
+    ("pre_bind", {}, "expected a sequence of instructions, found dict {}"),
+    ("bind", [PATCH], "expected an instruction or None"),
+    ("generate", PLACEMENT, "expected placements of live rows, or None"),
+    ("generate", [rows(0, 1)], "expected placements of live rows"),
+    ("generate", [PLACEMENT, r.Placement("x", [0, 1])], "expected placements of live rows"),  # type: ignore[arg-type]
+    ("generate", [r.Placement("x", np.array([0.0, 1.0]))], "expected placements of live rows"),
+    ("generate", [r.Placement("x", rows())], "expected placements of live rows"),
+    ("generate", [r.Placement("x", rows(-1, 0))], "expected placements of live rows"),
+    ("generate", [r.Placement("x", rows(0, 3))], "expected placements of live rows"),
+    ("generate", [r.Placement("gone", rows(0, 2))], "expected placements of live rows"),
+    ("generate", [r.Placement("x", rows(1, 0))], "expected placements of live rows"),
+    ("generate", [r.Placement("x", rows(1, 1))], "expected placements of live rows"),
+    ("generate", [r.Placement("x", np.zeros((1, 1), dtype=np.int64))], "expected placements of live rows"),
+    ("score_placement", 1.0, "expected a int, found float 1.0"),
+    ("feasible", None, "expected a Status"),
+    ("sign", "x", "expected bytes or None, found str 'x'"),
+    ("sign", bytearray(b"x"), "expected bytes or None"),
 ]
 
 
 @pytest.mark.parametrize(("method", "answer", "text"), REFUSED)
 def test_answers_that_are_none_are_errors_of_the_plugin(world: World, method: str, answer: Any, text: str) -> None:
-    """The error says what was wanted and what was found."""
+    """The error says what was expected and what was found."""
     with pytest.raises(PluginError) as caught:
         asked(world, guarded(method, answer), method)
     assert text in str(caught.value)
@@ -264,7 +264,7 @@ CALLS: dict[str, tuple[str, bool, Any]] = {
 
 
 @pytest.mark.parametrize("method", CALLS)
-def test_an_attempt_waits_for_what_it_asks(world: World, method: str) -> None:
+def test_attempt_waits_for_what_it_asks(world: World, method: str) -> None:
     """Everybody waits for queueing hints, QueueSort, PreEnqueue, Unreserve and PostBind: those are given less time."""
     point, in_cycle, answer = CALLS[method]
     policy = Recorder()
@@ -276,7 +276,7 @@ def test_an_attempt_waits_for_what_it_asks(world: World, method: str) -> None:
 
 
 @pytest.mark.parametrize(("answer", "helps"), [(True, True), (False, False), (1, True), ("", False)])
-def test_a_hint_is_called_through_the_guard(world: World, answer: Any, helps: bool) -> None:
+def test_hint_is_called_through_the_guard(world: World, answer: Any, helps: bool) -> None:
     """Its answer is taken for yes or no; `always` needs no asking."""
     policy = Recorder()
     events = {r.EventKind.NODE_ADDED: lambda *_: answer, r.EventKind.FLUSH: r.always}
@@ -293,7 +293,7 @@ def test_a_hint_is_called_through_the_guard(world: World, answer: Any, helps: bo
     "events", [None, [r.EventKind.FLUSH], {"FLUSH": r.always}, {r.EventKind.FLUSH: True}, {r.EventKind.FLUSH: None}]
 )
 def test_hints_are_functions_by_kind_of_event(events: Any) -> None:
-    with pytest.raises(PluginError, match=r"EventsToRegister.*want a mapping of EventKind to hints"):
+    with pytest.raises(PluginError, match=r"EventsToRegister.*expected a mapping of EventKind to hints"):
         guarded("sign", None, events=lambda self: events)
 
 
@@ -302,20 +302,20 @@ def fails(*_args: Any, **_named: Any) -> Any:
 
 
 @pytest.mark.parametrize("answer", [(float("nan"),), ("a",), [1], None, 3])
-def test_an_order_that_is_none_is_that_of_priorities(world: World, answer: Any) -> None:
+def test_order_that_is_none_is_that_of_priorities(world: World, answer: Any) -> None:
     """Higher first, then who came first; it is noted."""
     policy = Recorder()
     assert asked(world, guarded("sort_key", answer, policy), "sort_key") == (-7.0, 3.0)
     (noted,) = policy.take()
     assert (noted.plugin, noted.point, noted.kind) == ("Everything", "QueueSort", "error")
-    assert "want a tuple of numbers" in noted.text
+    assert "expected a tuple of numbers" in noted.text
 
 
-def test_a_gate_that_fails_keeps_the_pod_waiting(world: World) -> None:
+def test_gate_that_fails_keeps_the_pod_waiting(world: World) -> None:
     policy = Recorder()
     status = asked(world, guarded("pre_enqueue", "no", policy), "pre_enqueue")
     assert (status.code, status.plugin) == (r.Code.ERROR, "Everything")
-    assert "want a Status, found str 'no'" in status.reason
+    assert "expected a Status, found str 'no'" in status.reason
     assert [noted.point for noted in policy.take()] == ["PreEnqueue"]
 
 
@@ -336,7 +336,7 @@ def test_answers_of_the_functions_of_an_instruction_are_checked_when_they_are_ca
             if wanted is not None:
                 assert ask({}) is wanted
             else:
-                with pytest.raises(PluginError, match="running PreBind plugin 'Everything': TypeError: want a"):
+                with pytest.raises(PluginError, match="running PreBind plugin 'Everything': TypeError: expected a"):
                     ask({})
 
 
@@ -372,28 +372,28 @@ def test_costs_are_numbers_of_any_kind(answer: Any) -> None:
     "answer", [ints(1), [1, 2], np.array(["a", "b"]), np.array([1.0, np.nan]), np.array([np.inf, 1])]
 )
 def test_costs_that_are_none(answer: Any) -> None:
-    with pytest.raises(PluginError, match=r"PreemptionCost.*want (a number for each of 2 units|finite numbers)"):
+    with pytest.raises(PluginError, match=r"PreemptionCost.*expected (a number for each of 2 units|finite numbers)"):
         cost(of_units=answer).of_units(TWO)
 
 
 @pytest.mark.parametrize("total", ["3", None, float("inf"), float("nan")])
 def test_totals_that_are_none(total: Any) -> None:
-    with pytest.raises(PluginError, match="want a finite number"):
+    with pytest.raises(PluginError, match="expected a finite number"):
         cost(total=total).total(TWO)
 
 
-def test_what_costs_depend_on_is_compared() -> None:
+def test_cost_dependencies_are_compared() -> None:
     """Something hashable, or None."""
     assert cost(beyond_the_node=("a", 1)).beyond_the_node(None) == ("a", 1)
     assert cost(beyond_the_node=None).beyond_the_node(None) is None
-    with pytest.raises(PluginError, match="want something hashable, or None"):
+    with pytest.raises(PluginError, match="expected something hashable, or None"):
         cost(beyond_the_node=["a"]).beyond_the_node(None)
 
 
 # -- guards themselves ------------------------------------------------------------------------------------------------
 
 
-def test_what_comes_with_the_product_and_what_is_guarded_stays_as_it_is() -> None:
+def test_builtin_and_guarded_plugins_are_not_guarded_again() -> None:
     own, theirs = NodeName(), Vectorised()
     assert is_in_tree(own)
     assert not is_in_tree(theirs)
@@ -408,7 +408,7 @@ def test_what_comes_with_the_product_and_what_is_guarded_stays_as_it_is() -> Non
 @pytest.mark.parametrize(
     ("waits", "blocking", "said"), [(False, False, False), (True, False, True), (False, True, True), (True, True, True)]
 )
-def test_a_guard_may_wait_if_its_plugin_or_its_policy_does(waits: bool, blocking: bool, said: bool) -> None:
+def test_guard_may_wait_if_its_plugin_or_its_policy_does(waits: bool, blocking: bool, said: bool) -> None:
     policy: Any = type("Policy", (CallPolicy,), {"waits": waits})()
     assert guarded("sign", None, policy, blocking=blocking).blocking is said
     assert CallPolicy.waits is False
@@ -421,7 +421,7 @@ def test_a_guard_may_wait_if_its_plugin_or_its_policy_does(waits: bool, blocking
         {"scope": r.Scope.NODE, "incremental": False, "normalizes": False, "concerns_group": False},
     ],
 )
-def test_what_a_plugin_is_its_guard_is(shown: dict[str, Any]) -> None:
+def test_guard_has_the_points_of_its_plugin(shown: dict[str, Any]) -> None:
     """What others read of it besides calling it; short cuts that would go past the guard are not taken."""
     guard = guarded("sign", None, **shown, by_amounts=True, by_node_constraints=True, outside=True)
     assert {name: getattr(guard, name) for name in shown} == shown
@@ -429,7 +429,7 @@ def test_what_a_plugin_is_its_guard_is(shown: dict[str, Any]) -> None:
     assert guard.incremental_filter([], []) is None
 
 
-def test_what_is_noted_is_taken_once_in_order() -> None:
+def test_notes_are_taken_once_in_order() -> None:
     """The last 1000 are kept; an error has its traceback, or its own text."""
     policy = CallPolicy()
     for number in range(1003):
@@ -460,7 +460,7 @@ class Unspeakable:
         (np.zeros(0, dtype=np.int8), "found int8[0]"),
     ],
 )
-def test_an_invalid_answer_is_abbreviated_in_the_message(world: World, answer: Any, text: str) -> None:
+def test_invalid_answer_is_abbreviated_in_the_message(world: World, answer: Any, text: str) -> None:
     with pytest.raises(PluginError) as caught:
         asked(world, guarded("sign", answer), "sign")
     assert str(caught.value).endswith(text)

@@ -64,7 +64,7 @@ def function(_number: int, _frame: FrameType | None) -> None:
 
 @pytest.mark.parametrize("call", [pressed, below])
 @pytest.mark.parametrize("handler", [signal.default_int_handler, function, Handler().method])
-def test_a_signal_is_a_person_s_whatever_handles_it(
+def test_signal_is_a_person_s_whatever_handles_it(
     handled: Callable[[Any], None], handler: Any, call: Callable[[], None]
 ) -> None:
     handled(handler)
@@ -73,9 +73,7 @@ def test_a_signal_is_a_person_s_whatever_handles_it(
 
 @pytest.mark.parametrize("handler", [signal.default_int_handler, function, Handler().method, signal.SIG_IGN])
 @pytest.mark.parametrize("call", [raises, deeper])
-def test_what_is_raised_on_purpose_is_the_code_s_own(
-    handled: Callable[[Any], None], handler: Any, call: Callable[[], None]
-) -> None:
+def test_errors_raised_on_purpose_pass(handled: Callable[[Any], None], handler: Any, call: Callable[[], None]) -> None:
     """The last instruction of the innermost frame tells, however deep that is."""
     handled(handler)
     assert not is_ctrl_c(caught(call))

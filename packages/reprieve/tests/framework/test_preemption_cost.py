@@ -41,7 +41,7 @@ def test_numbers_of_pods_are_summed_by_unit(sizes: tuple[int, ...], sums: list[i
     assert found.sizes.dtype == np.int64
 
 
-def test_a_criterion_knows_the_time_of_the_decision() -> None:
+def test_criterion_knows_the_time_of_the_decision() -> None:
     found = units(1)
     assert found.now == found.cluster.now
 
@@ -56,7 +56,7 @@ class _Largest(_Sizes):
         return float(self.of_units(victims).max())
 
 
-def test_a_whole_costs_the_sum_of_its_parts_unless_the_criterion_overrides_it() -> None:
+def test_whole_costs_the_sum_of_its_parts_unless_the_criterion_overrides_it() -> None:
     """cost.md 1."""
     assert (_Sizes().total(units(1, 3, 2)), _Sizes().additive) == (6.0, True)
     assert (_Largest().total(units(1, 3, 2)), _Largest().additive) == (3.0, False)

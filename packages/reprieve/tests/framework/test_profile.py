@@ -111,7 +111,7 @@ class _Sorts(QueueSortPlugin):
     name: ClassVar[str] = "Sorts"
 
 
-def test_the_queue_has_exactly_one_order() -> None:
+def test_queue_has_exactly_one_order() -> None:
     """scheduling.md 5.3."""
     one = made("one", QueueSortPlugin)
     assert Profile("p", [made("a"), one]).queue_sort is one
@@ -119,7 +119,7 @@ def test_the_queue_has_exactly_one_order() -> None:
         _ = Profile("p", [one, made("two", QueueSortPlugin)]).queue_sort
 
 
-def test_a_profile_waits_if_one_of_its_plugins_may() -> None:
+def test_profile_waits_if_one_of_its_plugins_may() -> None:
     assert not Profile("p", [made("a"), made("b")]).blocking
     assert Profile("p", [made("a"), made("b", blocking=True)]).blocking
     assert not Profile("p", []).blocking

@@ -33,14 +33,14 @@ def means(
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_the_least_used_node_scores_best(apart: bool) -> None:
+def test_least_used_node_scores_best(apart: bool) -> None:
     """leastRequestedScore: (allocatable - used) * 100 / allocatable, 0 where more is used than there is."""
     nodes = [[(0, 4)], [(1, 4)], [(1, 3)], [(3, 4)], [(4, 4)], [(5, 4)], [(1, 1)], [(0, 1)], [(1, 1000)]]
     assert means(LEAST_ALLOCATED, [1], *nodes, apart=apart) == [100, 75, 66, 25, 0, 0, 0, 100, 99]
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_the_most_used_node_scores_best(apart: bool) -> None:
+def test_most_used_node_scores_best(apart: bool) -> None:
     """mostRequestedScore: used * 100 / allocatable, 100 where more is used than there is."""
     nodes = [[(0, 4)], [(1, 4)], [(1, 3)], [(4, 4)], [(5, 4)], [(1, 1000)], [(999, 1000)]]
     assert means(MOST_ALLOCATED, [1], *nodes, apart=apart) == [0, 25, 33, 100, 100, 0, 99]
@@ -120,7 +120,7 @@ SHAPES: dict[str, tuple[list[tuple[int, int]], dict[int, int]]] = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_broken_line_leads_through_its_points(name: str) -> None:
+def test_broken_line_leads_through_its_points(name: str) -> None:
     """helper.BuildBrokenLinearFunction: in integers, flat before the first point and after the last."""
     shape, points = SHAPES[name]
     strategy = requested_to_capacity_ratio(shape)

@@ -11,7 +11,7 @@ import pytest
 from kube_rules import objects
 from kube_rules.decoding import decode_object
 from kube_rules.errors import InputError
-from reprieve.inputs.loading import read
+from reprieve.inputs.loader import read
 
 REF = {"workloadName": "w", "templateName": "t"}
 BASIC: dict[str, Any] = {"basic": {}}
@@ -56,7 +56,7 @@ def levels(depth: int) -> dict[str, Any]:
     "version",
     ["scheduling.k8s.io/v1alpha3", "scheduling.reprieve.dev/v1beta1", "scheduling.reprieve.dev/v1alpha3"],
 )
-def test_a_composite_is_read(version: str) -> None:
+def test_composite_is_read(version: str) -> None:
     """composite.md 1.1, 1.3: natively and as a custom resource of the same shape."""
     manifest = composite(
         version,
@@ -76,7 +76,7 @@ def test_a_composite_is_read(version: str) -> None:
     assert (found.spec.priority, found.spec.preemption_policy) == (7, "Never")
 
 
-def test_the_default_mode_is_single() -> None:
+def test_default_mode_is_single() -> None:
     """composite.md 1.3."""
     found = decode_object(composite())
     assert isinstance(found, objects.CompositePodGroup)
@@ -84,7 +84,7 @@ def test_the_default_mode_is_single() -> None:
     assert found.min_group_count is None
 
 
-def test_a_class_gives_composites_and_templates_their_priority() -> None:
+def test_class_gives_composites_and_templates_their_priority() -> None:
     """preemption.md 8.1 goes for every level."""
     classes = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9}
     tree = template("root", template("leaf", priorityClassName="high"), priorityClassName="high")
@@ -152,7 +152,7 @@ def test_trees_of_up_to_four_levels_are_read(depth: int) -> None:
         ),
     ],
 )
-def test_what_is_refused(manifest: dict[str, Any], message: str) -> None:
+def test_texts_refused(manifest: dict[str, Any], message: str) -> None:
     """composite.md 1.2 to 1.4, with the field's path."""
     with pytest.raises(InputError) as caught:
         decode_object(manifest)

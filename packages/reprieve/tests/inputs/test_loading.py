@@ -13,7 +13,7 @@ import pytest
 from kube_rules.errors import InputError
 from kube_rules.manifests import Manifests
 from kube_rules.objects import ObjectMeta, Pod, PriorityClass
-from reprieve.inputs.loading import FIRST_CREATION, load
+from reprieve.inputs.loader import FIRST_CREATION, load
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec: {containers: [{name: c}]%s}\n"
 NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n"
@@ -119,7 +119,7 @@ def test_beside_dated_objects_those_without_a_time_are_created_after_the_newest(
         assert loaded.object.metadata.creation_timestamp == datetime.fromtimestamp(loaded.created, UTC)
 
 
-def test_a_generated_name_is_made_from_the_order() -> None:
+def test_generated_name_is_made_from_the_order() -> None:
     text = "apiVersion: v1\nkind: Pod\nmetadata: {generateName: web-}\nspec: {containers: [{name: c}]}\n"
     assert names(read(text, text)) == ["web-00000", "web-00001"]
 
@@ -147,13 +147,13 @@ def test_errors_name_file_document_object_and_field() -> None:
     assert "no PriorityClass with name nope was found" in refused(POD % ("a", ", priorityClassName: nope"))
 
 
-def test_a_finished_pod_may_outlive_its_node_and_a_partial_input_is_not_held_to_its_nodes() -> None:
+def test_finished_pod_may_outlive_its_node_and_a_partial_input_is_not_held_to_its_nodes() -> None:
     done = POD % ("a", ", nodeName: gone") + "status: {phase: Succeeded}\n"
     assert names(read(done)) == ["a"]
     assert names(read(POD % ("a", ", nodeName: gone"), complete=False)) == ["a"]
 
 
-def test_the_same_name_in_another_namespace_or_kind_is_no_duplicate() -> None:
+def test_same_name_in_another_namespace_or_kind_is_no_duplicate() -> None:
     elsewhere = (POD % ("a", "")).replace("name: a", "name: a, namespace: other")
     found = read(POD % ("a", ""), elsewhere, NODE.replace("n1", "a"))
     assert len(found.all()) == 3
@@ -191,7 +191,7 @@ def test_text_in_other_encodings() -> None:
         load(["-"], stdin=io.BytesIO(b"a: \xff"))
 
 
-def test_the_same_cluster_from_yaml_and_json_is_the_same() -> None:
+def test_same_cluster_from_yaml_and_json_is_the_same() -> None:
     spec = {"containers": [{"name": "c", "resources": {"limits": {"cpu": 1, "memory": 1.5}}}], "affinity": None}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": None}, "spec": spec}
     text = json.dumps(pod)
@@ -201,7 +201,7 @@ def test_the_same_cluster_from_yaml_and_json_is_the_same() -> None:
 
 
 @pytest.mark.parametrize("value", ["", ', "value": null'])
-def test_a_priority_class_states_its_value(value: str) -> None:
+def test_priority_class_states_its_value(value: str) -> None:
     """api.md 5.5: a class of 0 by accident changes which pods are evicted."""
     head = '{"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}'
     text = f"{head}{value}}}\n"

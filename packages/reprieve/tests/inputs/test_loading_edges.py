@@ -19,7 +19,7 @@ from kube_rules.errors import InputError, Origin
 from kube_rules.manifests import Manifests, PodMaker, UnknownObject
 from kube_rules.objects import Pod
 from kube_rules.unknown_fields import Manifest, MisnamedField
-from reprieve.inputs.loading import FIRST_CREATION, load, read
+from reprieve.inputs.loader import FIRST_CREATION, load, read
 
 POD: dict[str, Any] = {
     "apiVersion": "v1",
@@ -77,7 +77,7 @@ def test_lists_in_lists(form: str) -> None:
         ({"kind": "PodList", "apiVersion": "v1", "items": [POD, {}]}, "items[1]: metadata.name: Required value"),
     ],
 )
-def test_what_an_object_does_not_say_of_itself(document: Any, error: str, form: str) -> None:
+def test_object_without_its_kind_or_version(document: Any, error: str, form: str) -> None:
     with pytest.raises(InputError) as caught:
         taken(document, form)
     assert error in str(caught.value).replace('Pod "default/": ', "").replace('Pod "": ', "")
@@ -96,7 +96,7 @@ def test_items_of_a_typed_list_have_its_kind_unless_they_say_their_own(form: str
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_kind_that_ends_in_list_and_has_no_items_is_a_kind(form: str) -> None:
+def test_kind_that_ends_in_list_and_has_no_items_is_a_kind(form: str) -> None:
     found = taken({"kind": "CheckList", "apiVersion": "x/v1", "metadata": {"name": "c"}}, form)
     assert found.unknown_kinds == {"x/v1/CheckList": 1}
 
@@ -163,7 +163,7 @@ class OnlyPods:
         return [("v1", "Pod")]
 
 
-def test_what_was_meant_by_an_unknown_kind_is_found_for_two_hundred_of_them() -> None:
+def test_unknown_kinds_get_suggestions_up_to_two_hundred() -> None:
     """A search takes its time: an input of nothing but unknown kinds does not get one for each."""
     kinds = [{"apiVersion": f"v{number}", "kind": "Pdo", "metadata": {"name": "x"}} for number in range(2, 203)]
     documents = [("a", one) for one in (*kinds, kinds[0])]
@@ -266,7 +266,7 @@ def test_large_json_of_values_of_no_length_is_refused() -> None:
         ("a.yaml", b"", False),
     ],
 )
-def test_what_is_read_as_json(name: str, data: bytes, json_text: bool) -> None:
+def test_texts_read_as_json(name: str, data: bytes, json_text: bool) -> None:
     assert is_json(name, data) is json_text
 
 
@@ -294,7 +294,7 @@ def test_volumes_without_a_source(meta: dict[str, Any], source: dict[str, Any], 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1alpha3", "v1alpha2"])
 @pytest.mark.parametrize("form", FORMS)
-def test_a_group_of_a_version_without_preemption_policy_has_none_of_its_own(version: str, form: str) -> None:
+def test_group_of_a_version_without_preemption_policy_has_none_of_its_own(version: str, form: str) -> None:
     """api.md, the table of versions: `v1alpha2` has no such field."""
     group = {
         "apiVersion": f"scheduling.k8s.io/{version}",

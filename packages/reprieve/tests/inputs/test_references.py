@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from kube_rules.errors import InputError
-from reprieve.inputs.loading import read
+from reprieve.inputs.loader import read
+from tests import manifests
 
 GROUP: dict[str, Any] = {
     "apiVersion": "scheduling.k8s.io/v1beta1",
@@ -24,9 +25,8 @@ NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
 
 
 def pod(name: str = "p", namespace: str = "default", status: str = "", uid: str = "", **spec: Any) -> dict[str, Any]:
-    meta = {"name": name, "namespace": namespace, **({"uid": uid} if uid else {})}
-    spec = {"containers": [{"name": "c"}], **spec}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": {"phase": status or "Pending"}}
+    meta = {"namespace": namespace, **({"uid": uid} if uid else {})}
+    return manifests.pod(name, phase=status or "Pending", meta=meta, **spec)
 
 
 def error(*documents: dict[str, Any], complete: bool = True) -> str:
@@ -51,7 +51,7 @@ def error(*documents: dict[str, Any], complete: bool = True) -> str:
         (FOREIGN, COSCHEDULING, False),
     ],
 )
-def test_the_second_of_one_kind_namespace_and_name_is_refused(
+def test_second_of_one_kind_namespace_and_name_is_refused(
     one: dict[str, Any], other: dict[str, Any], same: bool
 ) -> None:
     found = error(one, other)
@@ -74,7 +74,7 @@ def test_the_second_of_one_kind_namespace_and_name_is_refused(
         ([pod()], True, False),
     ],
 )
-def test_a_pod_is_bound_to_a_node_of_the_input(documents: list[dict[str, Any]], complete: bool, refused: bool) -> None:
+def test_pod_is_bound_to_a_node_of_the_input(documents: list[dict[str, Any]], complete: bool, refused: bool) -> None:
     found = error(*documents, complete=complete)
     assert ("no Node with this name is in the input" in found) is refused
     assert ("spec.nodeName" in found) is refused
@@ -96,6 +96,6 @@ MEMBER: dict[str, Any] = {"schedulingGroup": {"podGroupName": "g"}}
         ([{**OLD, "metadata": {"name": "g", "resourceVersion": "1"}}], True),
     ],
 )
-def test_a_group_that_an_older_server_admitted_stays(documents: list[dict[str, Any]], refused: bool) -> None:
+def test_group_that_an_older_server_admitted_stays(documents: list[dict[str, Any]], refused: bool) -> None:
     """It has a UID, or a pod that names it is bound or has one (preemption.md)."""
     assert ("spec.disruptionMode: Forbidden" in error(*documents)) is refused

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rules.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS
+from kube_rules.grants import as_granted, bounded, bounded_priority, standing_problems
 from kube_rules.meta import KubernetesObject
-from kube_rules.standing import as_granted, bounded, bounded_priority, standing_problems
 from kube_rules.work_annotations import (
     DEFAULT_GRANT,
     NO_CLASS_TERMS,
@@ -41,7 +41,7 @@ HOUR = 3600.0
         ({"restart_cost": "9h"}, Grant(restart_cost=9 * HOUR), Grant(restart_cost=9 * HOUR)),
     ],
 )  # fmt: skip
-def test_what_a_class_grants(said: dict[str, str], grant: Grant, elsewhere: Grant) -> None:
+def test_class_grants(said: dict[str, str], grant: Grant, elsewhere: Grant) -> None:
     """cost.md 7.1, 7.2: what it states, else the default; and as much as it gives to all that say nothing."""
     everywhere = class_terms(annotated(**said))
     assert everywhere.grant_in("any") == grant
@@ -51,7 +51,7 @@ def test_what_a_class_grants(said: dict[str, str], grant: Grant, elsewhere: Gran
     assert none.grant_in("team-a") == elsewhere
 
 
-def test_a_wrong_grant_is_reported() -> None:
+def test_wrong_grant_is_reported() -> None:
     """cost.md 2.2: by its field; and on anything but a class none of them counts."""
     names = ("max-preemption-priority", "max-minimum-runtime", "max-restart-cost", "allow-below-minimum",
              "grant-namespaces")  # fmt: skip
@@ -83,7 +83,7 @@ def test_nothing_counts_beyond_the_grant(
 
 
 @given(st.integers(-9, 9), st.integers(-9, 9), st.none() | st.integers(-9, 9))
-def test_a_priority_counts_between_its_own_and_the_granted(value: int, own: int, most: int | None) -> None:
+def test_priority_counts_between_its_own_and_the_granted(value: int, own: int, most: int | None) -> None:
     """cost.md 7.4: never below its own; without a grant it is its own."""
     found = bounded_priority(value, own, Grant(preemption_priority=most))
     assert found == max(own, min(value, own if most is None else most))
@@ -124,7 +124,7 @@ _AT = "metadata.annotations[scheduling.reprieve.dev/"
         (pod("p", annotations=VICTIM), []),
     ],
 )  # fmt: skip
-def test_what_exceeds_its_grant_is_reported(item: KubernetesObject, problems: list[str]) -> None:
+def test_grant_that_is_exceeded_is_reported(item: KubernetesObject, problems: list[str]) -> None:
     """cost.md 7.6: with the field, the value and the bound; what counts is in the snapshot, and no problem."""
     assert standing_problems(item, CLASSES) == problems
     assert standing_problems(as_granted(item, CLASSES), CLASSES) == []

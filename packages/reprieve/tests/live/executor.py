@@ -18,7 +18,7 @@ from kube_standin.server.serving import Serving
 from reprieve.client.clock import REAL_CLOCK, Clock
 from reprieve.client.discovery import Served, discover
 from reprieve.client.informer import InformerOptions
-from reprieve.client.pacing import BackoffPolicy
+from reprieve.client.rate_limits import BackoffPolicy
 from reprieve.client.transport import ApiClient, ApiResponse
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile

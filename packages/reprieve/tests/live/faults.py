@@ -19,6 +19,8 @@ from reprieve.client.discovery import Resource
 from reprieve.client.errors import ApiError
 from reprieve.client.kubeconfig import connect
 from reprieve.client.transport import MERGE_PATCH, ApiClient, ApiResponse, Limits
+from tests import manifests
+from tests.manifests import priority_class as priority_class
 from tests.waiting import DEADLINE
 
 Json = dict[str, Any]
@@ -89,16 +91,9 @@ async def client_of(server: Serving, kind: type[ApiClient] = ApiClient, **named:
 
 def pod(name: str, *, uid: str = "", node: str = "", cpu: str = "", group: str = "", **spec: Any) -> Json:
     """A pod; an own UID is only for pods that never reach an API server."""
-    containers: list[Json] = [{"name": "c", "image": "i:1"}]
-    if cpu:
-        containers[0]["resources"] = {"requests": {"cpu": cpu}}
-    full: Json = {"containers": containers, "terminationGracePeriodSeconds": 30, **spec}
-    if node:
-        full["nodeName"] = node
-    if group:
-        full["schedulingGroup"] = {"podGroupName": group}
-    meta: Json = {"name": name, "namespace": "default", **({"uid": uid} if uid else {})}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": full}
+    meta = {"namespace": "default", **({"uid": uid} if uid else {})}
+    spec = {"terminationGracePeriodSeconds": 30, **spec}
+    return manifests.pod(name, cpu or None, node=node, group=group, meta=meta, **spec)
 
 
 def node(name: str, cpu: str = "4") -> Json:
@@ -122,15 +117,6 @@ def group(name: str, *, count: int | None = None, everything: bool = False, prio
         "kind": "PodGroup",
         "metadata": {"name": name, "namespace": "default"},
         "spec": spec,
-    }
-
-
-def priority_class(name: str, value: int) -> Json:
-    return {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": name},
-        "value": value,
     }
 
 

@@ -15,15 +15,15 @@ import pytest
 from kube_standin.server.serving import ServeOptions, Serving, serving
 from reprieve.client.errors import ApiError
 from reprieve.client.kubeconfig import connect
-from reprieve.client.leading import LeadershipLostError, LeaseOptions
+from reprieve.client.leader_election import LeadershipLostError, LeaseOptions
 from reprieve.client.transport import MERGE_PATCH, ApiClient, Limits
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import PostFilterPlugin
 from reprieve.live.app import Scheduler, scheduler
 from reprieve.live.event_handlers import ClusterFeedOptions
+from reprieve.live.http_endpoint import Health
 from reprieve.live.loop import Pace
-from reprieve.live.serving import Health
 from reprieve.live.settings import Settings
 from reprieve.queueing.queue import Timing
 from reprieve.scheduling.profiles import default_profile
@@ -192,7 +192,7 @@ def test_pods_and_gangs_are_bound_and_others_left_alone() -> None:
     asyncio.run(run())
 
 
-def test_a_node_that_goes_takes_no_pods_any_more() -> None:
+def test_node_that_goes_takes_no_pods_any_more() -> None:
     async def run() -> None:
         async with cluster() as world:
             await world.node("n0")
@@ -212,7 +212,7 @@ def test_a_node_that_goes_takes_no_pods_any_more() -> None:
     asyncio.run(run())
 
 
-def test_a_restart_goes_on_where_the_last_one_stopped() -> None:
+def test_restart_goes_on_where_the_last_one_stopped() -> None:
     """Nothing is bound twice or over room: amounts of bound pods are known, the rest is scheduled."""
 
     async def run() -> None:
@@ -399,7 +399,7 @@ def test_groups_of_a_definition_installed_later() -> None:
     asyncio.run(run())
 
 
-def test_a_nomination_by_somebody_else_is_taken_over() -> None:
+def test_nomination_by_somebody_else_is_taken_over() -> None:
     """kube-scheduler's nominator.UpdatePod: an autoscaler or another controller may nominate."""
 
     async def run() -> None:
@@ -418,7 +418,7 @@ def test_a_nomination_by_somebody_else_is_taken_over() -> None:
     asyncio.run(run())
 
 
-def test_a_member_that_cannot_be_bound_is_reported_and_the_gang_is_completed_later() -> None:
+def test_member_that_cannot_be_bound_is_reported_and_the_gang_is_completed_later() -> None:
     """scheduling.md 3.6: all or nothing also at the end; the members that are bound count for the next attempt."""
 
     async def run() -> None:
@@ -509,7 +509,7 @@ class _Informs(PostFilterPlugin):
     name = "Informs"
 
 
-def test_what_a_profile_lacks_for_groups_is_in_the_log_at_start(capsys: pytest.CaptureFixture[str]) -> None:
+def test_profile_without_group_plugins_is_logged_at_start(capsys: pytest.CaptureFixture[str]) -> None:
     """KEP-5710: an error line for PostFilter without PodGroupPostFilter; a warning where GangScheduling is off."""
 
     async def run() -> None:
@@ -548,7 +548,7 @@ def test_records_that_cannot_be_kept_are_counted(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_what_is_under_way_is_counted_by_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_under_way_are_counted_by_operation(monkeypatch: pytest.MonkeyPatch) -> None:
     """observability.md 3.5: `scheduler_goroutines`, each of them by itself."""
 
     async def run() -> None:
@@ -589,7 +589,7 @@ def test_asked_to_stop_it_leaves_nothing_behind() -> None:
     asyncio.run(run())
 
 
-def test_the_lease_and_the_first_questions_do_not_wait_for_the_clients_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lease_and_the_first_questions_do_not_wait_for_the_clients_pace(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who may send one request a second still renews in time; a server that is not there is not asked for ever."""
     made: list[Limits] = []
 
@@ -638,7 +638,7 @@ def test_events_that_cannot_be_written_soon_are_dropped_and_counted(monkeypatch:
 
 
 @pytest.mark.parametrize(("idle", "wrong"), [(59.9, None), (60.0, "no turn for 60 s"), (90.4, "no turn for 90 s")])
-def test_a_loop_that_does_not_come_around_for_a_minute_is_stuck(idle: float, wrong: str | None) -> None:
+def test_loop_that_does_not_come_around_for_a_minute_is_stuck(idle: float, wrong: str | None) -> None:
     """/livez: the process is to be started anew."""
 
     async def run() -> None:

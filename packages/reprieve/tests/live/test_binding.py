@@ -13,9 +13,9 @@ from aiohttp import web
 from kube_rules.objects import PersistentVolumeClaim
 from reprieve.client.discovery import Resource, Served
 from reprieve.client.errors import ClientError, UnreachableError
-from reprieve.client.leading import LeadershipLostError
+from reprieve.client.leader_election import LeadershipLostError
 from reprieve.client.transport import Limits
-from reprieve.client.writing import WriterPool
+from reprieve.client.write_queue import WriterPool
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.instructions import (
     AwaitObject,
@@ -149,7 +149,7 @@ def there(uid: str = "uid-a", node_name: str = "") -> Reply:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_an_answer_means(replies: list[Reply], outcome: str) -> None:
+def test_answer_means(replies: list[Reply], outcome: str) -> None:
     """scheduling.md 2: 409/404 final for this attempt, 5xx and timeouts retried; what is unsure is settled."""
 
     async def act(ready: Stage) -> None:
@@ -161,7 +161,7 @@ def test_what_an_answer_means(replies: list[Reply], outcome: str) -> None:
     play(act, *replies)
 
 
-def test_an_informer_that_is_quicker_settles_it() -> None:
+def test_informer_that_is_quicker_settles_it() -> None:
     """The pod keeps its room while it is unsure; the watch says that it is bound."""
 
     async def act(ready: Stage) -> None:
@@ -176,7 +176,7 @@ def test_an_informer_that_is_quicker_settles_it() -> None:
     play(act, cut, cut, status(503))
 
 
-def test_what_comes_before_is_done_in_order() -> None:
+def test_calls_before_a_binding_are_done_in_order() -> None:
     """PreBind (scheduling.md 2): each after the one before; then the bind."""
 
     async def act(ready: Stage) -> None:
@@ -217,7 +217,7 @@ def _await(answer_: Status) -> AwaitObject:
         (PatchObject("StorageClass", "", "s", {}), answer({}), "StorageClass is not served"),
     ],
 )
-def test_what_comes_before_and_fails_ends_the_binding(before: Instruction, reply: Reply, says: str) -> None:
+def test_call_that_fails_ends_the_binding(before: Instruction, reply: Reply, says: str) -> None:
     async def act(ready: Stage) -> None:
         await ready.start(before)
         assert await ready.ended() == "failed"
@@ -227,7 +227,7 @@ def test_what_comes_before_and_fails_ends_the_binding(before: Instruction, reply
     play(act, reply)
 
 
-def test_a_plugin_that_raises_fails_this_binding_alone() -> None:
+def test_plugin_that_raises_fails_this_binding_alone() -> None:
     def raises(_: object) -> Status:
         raise ZeroDivisionError("by design")
 
@@ -240,7 +240,7 @@ def test_a_plugin_that_raises_fails_this_binding_alone() -> None:
 
 
 @pytest.mark.parametrize("works", [True, False])
-def test_an_extender_may_bind(works: bool) -> None:
+def test_extender_may_bind(works: bool) -> None:
     called: list[Mapping[str, Any]] = []
 
     async def call(wanted: CallExtender) -> None:
@@ -257,7 +257,7 @@ def test_an_extender_may_bind(works: bool) -> None:
     play(act, answer({}), call_extender=call)
 
 
-def test_a_binding_that_was_not_sent_can_be_taken_back() -> None:
+def test_binding_that_was_not_sent_can_be_taken_back() -> None:
     """preemption.md 7.2: a victim that is only reserved is released without API calls."""
 
     async def act(ready: Stage) -> None:
@@ -269,7 +269,7 @@ def test_a_binding_that_was_not_sent_can_be_taken_back() -> None:
     play(act, answer({}, 201))
 
 
-def test_a_binding_that_was_sent_is_waited_for() -> None:
+def test_binding_that_was_sent_is_waited_for() -> None:
     hold = asyncio.Event
 
     async def run() -> None:
@@ -293,7 +293,7 @@ def test_a_binding_that_was_sent_is_waited_for() -> None:
     asyncio.run(run())
 
 
-def test_a_binding_that_still_waits_for_something_can_be_taken_back() -> None:
+def test_binding_that_still_waits_for_something_can_be_taken_back() -> None:
     async def act(ready: Stage) -> None:
         record = await ready.start(_await(Status(Code.WAIT)))
         await until(lambda: ready.asked)
@@ -305,7 +305,7 @@ def test_a_binding_that_still_waits_for_something_can_be_taken_back() -> None:
     play(act, answer({"metadata": {"name": "c"}}), instant=0.0)
 
 
-def test_who_is_not_the_leader_any_more_says_nothing() -> None:
+def test_former_leader_reports_nothing() -> None:
     """The engine of a deposed leader decides nothing more, so nobody is notified."""
 
     async def act(ready: Stage) -> None:
@@ -320,7 +320,7 @@ def test_who_is_not_the_leader_any_more_says_nothing() -> None:
     play(act, answer({}, 201))
 
 
-def test_what_comes_before_a_binding_is_given_up_when_all_ends() -> None:
+def test_calls_before_a_binding_are_given_up_at_the_end() -> None:
     """An extender that never answers holds nobody up; what becomes of the binding is reported to nobody."""
 
     async def act(ready: Stage) -> None:
@@ -352,7 +352,7 @@ def test_what_comes_before_a_binding_is_given_up_when_all_ends() -> None:
         ("", "timed out after 30 s waiting for PersistentVolumeClaim default/c"),
     ],
 )
-def test_what_is_waited_for_too_long_is_named(reason: str, message: str) -> None:
+def test_resource_waited_for_too_long_is_named(reason: str, message: str) -> None:
     """PreBind of VolumeBinding: bindTimeoutSeconds; looked at seldom enough, and given up before it is over."""
 
     async def act(ready: Stage) -> None:
@@ -381,7 +381,7 @@ def test_what_is_waited_for_too_long_is_named(reason: str, message: str) -> None
     ],
     ids=["binds", "binds-ignorable", "refuses", "ignored", "not-there-ignored", "unsure", "unsure-for-good", "breaks"],
 )
-def test_an_extender_that_may_be_passed_over_is_none_that_ends_a_binding(
+def test_extender_that_may_be_passed_over_is_none_that_ends_a_binding(
     error: Exception | None, ignorable: bool, outcome: str, asked: list[str]
 ) -> None:
     """scheduling.md 6: `ignorable`; where its answer is unsure the API is asked where the pod is."""
@@ -445,7 +445,7 @@ def test_instructions_come_before_the_bind_or_are_the_bind(case: str, first: boo
     ],
     ids=["bound", "refused", "gone", "unsure"],
 )
-def test_a_binding_that_was_sent_is_taken_back_in_time_if_it_came_to_nothing(
+def test_binding_that_was_sent_is_taken_back_in_time_if_it_came_to_nothing(
     replies: list[Reply], in_time: bool, how: list[str]
 ) -> None:
     """As long as it is unsure the pod keeps its room, and nobody is notified."""
@@ -470,7 +470,7 @@ def test_a_binding_that_was_sent_is_taken_back_in_time_if_it_came_to_nothing(
     asyncio.run(run())
 
 
-def test_a_pod_that_is_not_being_bound_is_free_at_once() -> None:
+def test_pod_that_is_not_being_bound_is_free_at_once() -> None:
     async def act(ready: Stage) -> None:
         assert await ready.binder.take_back(ready.binding().pod)
         assert ready.outcomes.reported == []
@@ -496,7 +496,7 @@ def test_bindings_are_counted_by_what_became_of_them(
     play(act, *([answer({})] if instructed else []), reply)
 
 
-def test_what_ends_after_it_was_closed_is_reported_to_nobody() -> None:
+def test_call_that_ends_after_closing_is_not_reported() -> None:
     async def run() -> None:
         go = asyncio.Event()
 

@@ -35,7 +35,7 @@ def test_groups_are_set_anew_when_the_value_of_their_class_changes_and_only_then
     assert classes.set_class(priority_class("high", 9)) == []
 
 
-def test_a_refusal_is_reported_once_for_every_reason() -> None:
+def test_refusal_is_reported_once_for_every_reason() -> None:
     refused: list[str] = []
     classes = VictimClasses(lambda _, why: refused.append(why))
     for _ in range(2):
@@ -46,7 +46,7 @@ def test_a_refusal_is_reported_once_for_every_reason() -> None:
     assert len(refused) == 2
 
 
-def test_a_refusal_after_it_counted_is_reported_again() -> None:
+def test_refusal_after_it_counted_is_reported_again() -> None:
     """What was reported before the class counted is history: the same reason is news once more."""
     refused: list[str] = []
     classes = VictimClasses(lambda _, why: refused.append(why))
@@ -59,7 +59,7 @@ def test_a_refusal_after_it_counted_is_reported_again() -> None:
     assert len(refused) == 3, "another group of its name"
 
 
-def test_a_class_that_vanishes_changes_nothing_for_who_had_it() -> None:
+def test_class_that_vanishes_changes_nothing_for_who_had_it() -> None:
     """preemption.md 8: by name and UID, for as long as this process remembers."""
     classes = VictimClasses(lambda *_: None)
     classes.set_class(priority_class("high", 7))
@@ -70,7 +70,7 @@ def test_a_class_that_vanishes_changes_nothing_for_who_had_it() -> None:
     assert value(classes.resolved(replace(again, metadata=replace(again.metadata, uid="another")))) is None
 
 
-def test_a_number_without_a_class_is_refused_and_forgets_the_class_of_before() -> None:
+def test_number_without_a_class_is_refused_and_forgets_the_class_of_before() -> None:
     """Anybody could write it (preemption.md 4, "Options"); it does not count."""
     refused: list[str] = []
     classes = VictimClasses(lambda _, why: refused.append(why))
@@ -89,7 +89,7 @@ def test_a_number_without_a_class_is_refused_and_forgets_the_class_of_before() -
     assert value(classes.resolved(naming("high"))) is None, "what it had before is forgotten"
 
 
-def test_a_group_without_annotations_comes_out_as_it_is_and_is_forgotten() -> None:
+def test_group_without_annotations_comes_out_as_it_is_and_is_forgotten() -> None:
     refused: list[str] = []
     classes = VictimClasses(lambda _, why: refused.append(why))
     classes.resolved(naming("nobody"))

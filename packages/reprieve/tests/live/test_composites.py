@@ -114,7 +114,7 @@ def test_composites_that_begin_to_be_served_are_read() -> None:
     play(act, features=Features(generic_workload=False))
 
 
-def test_a_composite_without_a_priority_has_the_highest_of_what_is_in_it() -> None:
+def test_composite_without_a_priority_has_the_highest_of_what_is_in_it() -> None:
     """Nobody resolves the class of a custom resource; natively it is never open. Groups have theirs from their pods."""
 
     def priorities(stage: Stage) -> dict[str, int | None]:
@@ -227,7 +227,7 @@ def test_composites_that_are_served_no_more_are_gone_and_come_back() -> None:
     with_server(act)
 
 
-def test_an_annotation_of_a_composite_that_cannot_be_read_is_reported() -> None:
+def test_annotation_of_a_composite_that_cannot_be_read_is_reported() -> None:
     """cost.md 2: annotations of a tree as those of a group."""
 
     async def act(stage: Stage) -> None:

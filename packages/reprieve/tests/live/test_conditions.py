@@ -18,7 +18,7 @@ from kube_rules.foreign_groups import VOLCANO_VERSION, ForeignGroup
 from kube_rules.meta import ObjectMeta
 from reprieve.client.discovery import Resource
 from reprieve.client.errors import ApiError, UnreachableError
-from reprieve.client.leading import LeadershipLostError
+from reprieve.client.leader_election import LeadershipLostError
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.gates import FeatureGates
@@ -66,7 +66,7 @@ NOW = "2026-01-01T00:16:40Z"  # FakeClock begins at 1000 s
         ([unscheduled("m") | {"status": "True"}], ("Unschedulable", "m"), unscheduled("m", since=NOW)),
     ],
 )
-def test_a_rejection_is_written_when_reason_or_message_is_new(
+def test_rejection_is_written_when_reason_or_message_is_new(
     before: list[Json], reason: tuple[str, str], patch: Json | None
 ) -> None:
     """lastTransitionTime is that of the status, not of the message (podutil.UpdatePodCondition)."""
@@ -80,7 +80,7 @@ def test_a_rejection_is_written_when_reason_or_message_is_new(
     run(test)
 
 
-def test_the_condition_has_the_generation_that_was_observed() -> None:
+def test_condition_has_the_generation_that_was_observed() -> None:
     """observedGeneration where the API counts generations of pods; that it grew alone is no reason to write."""
 
     async def test(scene: Scene) -> None:
@@ -164,7 +164,7 @@ def test_echoes_of_the_past_are_no_news() -> None:
     run(test)
 
 
-def test_a_pod_that_was_placed_meanwhile_gets_no_condition() -> None:
+def test_pod_that_was_placed_meanwhile_gets_no_condition() -> None:
     """Rejected, and placed before the patch went out: PodScheduled=False after the binding would be wrong."""
 
     async def test(scene: Scene) -> None:
@@ -193,7 +193,7 @@ def test_a_pod_that_was_placed_meanwhile_gets_no_condition() -> None:
         (LeadershipLostError("not the leader"), False, 1),
     ],
 )
-def test_a_patch_that_failed(error: Exception, again: bool, troubles: int) -> None:
+def test_patch_that_failed(error: Exception, again: bool, troubles: int) -> None:
     """Trouble is logged and tried again at the next look around; a pod that is gone needs nothing."""
 
     async def test(scene: Scene) -> None:
@@ -234,7 +234,7 @@ def stating(scheduled: bool, reason: str = "Unschedulable", message: str = "m") 
     return GroupCondition("default/g", scheduled, reason if not scheduled else "Scheduled", message)
 
 
-def test_a_group_that_was_scheduled_once_stays_so() -> None:
+def test_group_that_was_scheduled_once_stays_so() -> None:
     """observability.md: once True never False again; patches only when something changed; observedGeneration set."""
 
     async def test(scene: Scene) -> None:
@@ -260,7 +260,7 @@ def test_a_group_that_was_scheduled_once_stays_so() -> None:
     run(test)
 
 
-def test_a_group_after_a_restart_stays_scheduled() -> None:
+def test_group_after_a_restart_stays_scheduled() -> None:
     async def test(scene: Scene) -> None:
         condition = {"type": "PodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled"}
         scene.group(status={"conditions": [condition]})
@@ -275,7 +275,7 @@ def test_a_group_after_a_restart_stays_scheduled() -> None:
     run(test)
 
 
-def test_a_preempted_group_that_runs_again_is_no_target_any_more() -> None:
+def test_preempted_group_that_runs_again_is_no_target_any_more() -> None:
     """observability.md "Conditions": what a group says is true of its pods as they are."""
 
     async def test(scene: Scene) -> None:
@@ -292,7 +292,7 @@ def test_a_preempted_group_that_runs_again_is_no_target_any_more() -> None:
     run(test)
 
 
-def test_a_changed_group_is_judged_anew() -> None:
+def test_changed_group_is_judged_anew() -> None:
     """The same verdict on another generation is news: it was looked at again."""
 
     async def test(scene: Scene) -> None:
@@ -308,7 +308,7 @@ def test_a_changed_group_is_judged_anew() -> None:
     run(test)
 
 
-def test_a_group_nobody_has_seen_is_not_written_to() -> None:
+def test_group_nobody_has_seen_is_not_written_to() -> None:
     async def test(scene: Scene) -> None:
         scene.conditions.group(stating(False))
         scene.group()
@@ -356,7 +356,7 @@ def test_gated_pods_are_reported_after_a_while(exists: bool, spec: Json, message
     run(test)
 
 
-def test_a_group_below_min_count_has_its_condition_at_once() -> None:
+def test_group_below_min_count_has_its_condition_at_once() -> None:
     """observability.md 1.5: its condition comes from the start, and once; its pods wait five seconds to say so."""
 
     async def test(scene: Scene) -> None:
@@ -372,7 +372,7 @@ def test_a_group_below_min_count_has_its_condition_at_once() -> None:
     run(test)
 
 
-def test_a_group_behind_a_gate_does_not_keep_the_message_of_an_earlier_attempt() -> None:
+def test_group_behind_a_gate_does_not_keep_the_message_of_an_earlier_attempt() -> None:
     """A preemption is over and a member has gone: the group waits for members, not for the preemption any more."""
 
     async def test(scene: Scene) -> None:
@@ -392,7 +392,7 @@ def test_a_group_behind_a_gate_does_not_keep_the_message_of_an_earlier_attempt()
     run(test)
 
 
-def test_the_message_of_a_gate_follows_the_reason() -> None:
+def test_message_of_a_gate_follows_the_reason() -> None:
     """First no object, then too few members, then enough: nothing more to say."""
 
     async def test(scene: Scene) -> None:
@@ -420,7 +420,7 @@ def test_bound_pods_cost_nothing() -> None:
     run(test)
 
 
-def test_the_victims_condition() -> None:
+def test_victims_condition() -> None:
     """observability.md: who it makes room for, by the name of the preemptor's scheduler."""
 
     async def test(scene: Scene) -> None:
@@ -447,7 +447,7 @@ class Held(PreEnqueuePlugin):
         return Status(Code.UNSCHEDULABLE, f"{pod.name} is not ready", "Held") if "held" in pod.name else SUCCESS
 
 
-def test_a_pod_that_a_plugin_gates_reports_why_and_no_other_pod_does() -> None:
+def test_pod_that_a_plugin_gates_reports_why_and_no_other_pod_does() -> None:
     """KEP-5501: members that could go say what their group waits for; about gates the API server has spoken."""
     base = default_profile(FeatureGates())
     profile = Profile(base.name, [Held(), *base.plugins], base.score_weights)
@@ -473,7 +473,7 @@ def test_a_pod_that_a_plugin_gates_reports_why_and_no_other_pod_does() -> None:
     run(test, Engine(EngineOptions({profile.name: profile}, validate=True)))
 
 
-def test_a_pod_that_is_gone_before_its_condition_was_sent_gets_none() -> None:
+def test_pod_that_is_gone_before_its_condition_was_sent_gets_none() -> None:
     """Pods and groups; that somebody else is forgotten takes nothing away."""
 
     async def test(scene: Scene) -> None:
@@ -547,7 +547,7 @@ def test_only_a_failed_binding_takes_the_scheduled_condition_back() -> None:
     ("error", "again"),
     [(None, False), (UnreachableError("cut"), True), (ApiError(404, "NotFound", "no"), False)],
 )
-def test_a_failed_write_that_a_group_is_scheduled_again_is_made_later(error: Exception | None, again: bool) -> None:
+def test_failed_write_that_a_group_is_scheduled_again_is_made_later(error: Exception | None, again: bool) -> None:
     """Its DisruptionTarget is history with its next members at the latest; one that is gone has nothing to say."""
 
     async def test(scene: Scene) -> None:
@@ -567,7 +567,7 @@ def test_a_failed_write_that_a_group_is_scheduled_again_is_made_later(error: Exc
     run(test)
 
 
-def test_who_stands_by_keeps_nothing_of_groups_that_are_gone() -> None:
+def test_standby_keeps_nothing_of_deleted_groups() -> None:
     """workloads.md 4.3: who does not lead accepts no group, and so never comes to leave out those that are gone."""
 
     async def test(scene: Scene) -> None:
@@ -611,7 +611,7 @@ def test_draining_waits_for_what_is_on_its_way() -> None:
     run(test)
 
 
-def test_what_was_wished_while_a_patch_failed_counts() -> None:
+def test_condition_wished_while_a_patch_failed_counts() -> None:
     """The failed wish is history: what is tried again later is the newest, of the condition and of the nomination."""
 
     async def test(scene: Scene) -> None:
@@ -654,7 +654,7 @@ def test_every_gated_pod_is_reported_whichever_others_wait() -> None:
     run(test)
 
 
-def test_a_nomination_alone_is_written_and_taken_back() -> None:
+def test_nomination_alone_is_written_and_taken_back() -> None:
     """Without a condition that would be written with it."""
 
     async def test(scene: Scene) -> None:

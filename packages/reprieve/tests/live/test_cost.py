@@ -29,7 +29,7 @@ async def started(client: ApiClient, name: str) -> None:
     await client.request("PATCH", f"{PATHS['Pod']}/{name}/status", body=body, content_type=MERGE_PATCH)
 
 
-def test_a_checkpoint_that_is_written_while_it_runs_changes_who_goes() -> None:
+def test_checkpoint_that_is_written_while_it_runs_changes_who_goes() -> None:
     """cost.md 2.4: of two like pods the one that saved last goes; here that changes before anybody asks."""
 
     async def run() -> None:
@@ -69,7 +69,7 @@ def test_a_checkpoint_that_is_written_while_it_runs_changes_who_goes() -> None:
     asyncio.run(run())
 
 
-def test_a_budget_that_is_respected_is_not_violated() -> None:
+def test_budget_that_is_respected_is_not_violated() -> None:
     """cost.md 2.8: nobody goes as long as the budget allows none; when it allows one, one does, and no more."""
 
     async def run() -> None:

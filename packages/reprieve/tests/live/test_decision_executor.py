@@ -26,7 +26,7 @@ from tests.live.executor_stage import Stage, play, the_group
 from tests.live.faults import Json, group, node, pod
 
 
-def test_a_binding_that_the_api_has_is_reported_to_engine_and_observer() -> None:
+def test_binding_that_the_api_has_is_reported_to_engine_and_observer() -> None:
     async def test(stage: Stage) -> None:
         stage.pod("a", cpu="1")
         stage.step()
@@ -42,7 +42,7 @@ def test_a_binding_that_the_api_has_is_reported_to_engine_and_observer() -> None
     play(test)
 
 
-def test_a_failed_binding_is_reported_on_its_pod() -> None:
+def test_failed_binding_is_reported_on_its_pod() -> None:
     """By its condition and by an event; one that is gone meanwhile has nothing to say."""
 
     why = "binding rejected: no (403 Forbidden)"
@@ -68,7 +68,7 @@ def test_a_failed_binding_is_reported_on_its_pod() -> None:
 
 
 @pytest.mark.parametrize(("failing", "below"), [(1, False), (2, True)])
-def test_a_gang_that_falls_below_its_minimum_by_a_failed_binding_is_reported(failing: int, below: bool) -> None:
+def test_gang_that_falls_below_its_minimum_by_a_failed_binding_is_reported(failing: int, below: bool) -> None:
     """scheduling.md 3.6: three were placed of a gang of two; its word is taken back when fewer than two are left."""
 
     async def test(stage: Stage) -> None:
@@ -134,7 +134,7 @@ def test_composites_above_a_gang_that_falls_below_its_minimum_are_reported(
     play(test)
 
 
-def test_a_member_that_came_later_takes_nothing_back() -> None:
+def test_member_that_came_later_takes_nothing_back() -> None:
     """3.6 is about the pods that the group was first scheduled with."""
 
     async def test(stage: Stage) -> None:
@@ -155,7 +155,7 @@ def test_a_member_that_came_later_takes_nothing_back() -> None:
     play(test)
 
 
-def test_a_group_that_is_gone_is_forgotten_with_its_bindings() -> None:
+def test_group_that_is_gone_is_forgotten_with_its_bindings() -> None:
     async def test(stage: Stage) -> None:
         stage.gang("a", "b", least=2)
         stage.step()
@@ -189,7 +189,7 @@ def test_changes_of_an_informer_reach_the_conditions() -> None:
     play(test)
 
 
-def test_a_tick_attends_to_what_comes_with_no_event() -> None:
+def test_tick_attends_to_what_comes_with_no_event() -> None:
     """Series of events end, pods behind a gate say so, plugins in trouble are told; what was left is resumed once."""
 
     class Broken(PerNodeFilter):
@@ -247,7 +247,7 @@ def test_trouble_of_plugins_outside_of_decisions_is_reported() -> None:
     play(test, Engine(EngineOptions({profile.name: profile}, validate=True)))
 
 
-def test_who_is_closed_has_nothing_under_way() -> None:
+def test_closed_runner_has_nothing_under_way() -> None:
     """Preemptions and bindings: nobody is notified of either any more."""
 
     async def test(stage: Stage) -> None:
@@ -278,7 +278,7 @@ def test_who_is_closed_has_nothing_under_way() -> None:
         DeleteObject("ResourceClaim", "default", "c", "uid-c"),
     ],
 )
-def test_a_deferred_write_that_fails_is_reported_and_not_repeated(
+def test_deferred_write_that_fails_is_reported_and_not_repeated(
     wanted: PatchObject | DeleteObject, error: Exception | None
 ) -> None:
     async def test(stage: Stage) -> None:
@@ -296,7 +296,7 @@ def test_a_deferred_write_that_fails_is_reported_and_not_repeated(
     play(test)
 
 
-def test_what_permit_plugins_have_decided_is_carried_out() -> None:
+def test_permit_decisions_are_carried_out() -> None:
     async def test(stage: Stage) -> None:
         for name in ("a", "b", "c"):
             stage.pod(name, cpu="1")
@@ -351,7 +351,7 @@ def test_conditions_are_waited_for_but_not_for_ever() -> None:
     play(test)
 
 
-def test_a_group_is_first_scheduled_once() -> None:
+def test_group_is_first_scheduled_once() -> None:
     """Its later placements are not first ones."""
 
     async def test(stage: Stage) -> None:

@@ -119,7 +119,7 @@ def test_which_pods_run_and_which_are_evicted() -> None:
     play(act)
 
 
-def test_a_group_waits_once_it_and_all_its_pods_say_so() -> None:
+def test_group_waits_once_it_and_all_its_pods_say_so() -> None:
     async def act(stage: Stage) -> None:
         demo = stage.demo
         for group, pods in (("g", "ab"), ("other", "c")):
@@ -143,7 +143,7 @@ def test_a_group_waits_once_it_and_all_its_pods_say_so() -> None:
     play(act)
 
 
-def test_a_tree_is_scheduled_once_the_condition_of_its_root_is_true() -> None:
+def test_tree_is_scheduled_once_the_condition_of_its_root_is_true() -> None:
     async def act(stage: Stage) -> None:
         demo = stage.demo
         spec = {"workloadRef": REFERENCE, "schedulingPolicy": {"gang": {"minGroupCount": 1}}}
@@ -159,7 +159,7 @@ def test_a_tree_is_scheduled_once_the_condition_of_its_root_is_true() -> None:
     play(act)
 
 
-def test_what_does_not_come_is_named() -> None:
+def test_resource_that_does_not_come_is_named() -> None:
     async def act(stage: Stage) -> None:
         with pytest.raises(LateError, match=r"a miracle: not within 0\.01 s"):
             await stage.demo.until(lambda: False, "a miracle", seconds=0.01)
@@ -167,7 +167,7 @@ def test_what_does_not_come_is_named() -> None:
     play(act)
 
 
-def test_a_cluster_without_the_kinds_of_the_demo_is_refused() -> None:
+def test_cluster_without_the_kinds_of_the_demo_is_refused() -> None:
     async def run() -> None:
         options = ServeOptions(tls=False, features=Features(generic_workload=False))
         async with serving(options) as server, ApiClient(connect(server.kubeconfig)) as client:

@@ -59,7 +59,7 @@ async def held(world: Cluster) -> dict[str, list[str]]:
     return found
 
 
-def test_a_gang_gets_a_device_each_and_evicts_for_them() -> None:
+def test_gang_gets_a_device_each_and_evicts_for_them() -> None:
     """From templates to claims, allocation and reservation; victims' devices come back through the claim controller."""
 
     async def run() -> None:
@@ -84,7 +84,7 @@ def test_a_gang_gets_a_device_each_and_evicts_for_them() -> None:
     asyncio.run(run())
 
 
-def test_a_gang_shares_the_claim_of_its_group() -> None:
+def test_gang_shares_the_claim_of_its_group() -> None:
     """KEP-5729: made by the claim controller for the group, reserved for it, given back when the group is deleted."""
 
     async def run() -> None:
@@ -174,7 +174,7 @@ def test_extended_resources_become_claims_and_go_with_their_pods() -> None:
 
 
 @pytest.mark.parametrize("calls", [1, 2, 3])
-def test_a_kill_between_the_calls_leaves_no_claim_behind(calls: int) -> None:
+def test_kill_between_the_calls_leaves_no_claim_behind(calls: int) -> None:
     """devices.md 4.6: made; allocated; said in the pod's status - and then the scheduler was killed."""
 
     async def run() -> None:

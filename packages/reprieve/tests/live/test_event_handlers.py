@@ -20,7 +20,7 @@ from tests.client.clock import until
 from tests.live.feed_stage import CRD, GROUPS, NODES, PODS, Json, Stage, play, served_as_well
 
 
-def test_the_revision_of_each_watch_is_reported() -> None:
+def test_revision_of_each_watch_is_reported() -> None:
     """observability.md 3.5: each by itself; what has been heard waits to be applied, before all that is heard later."""
 
     async def act(stage: Stage) -> None:
@@ -41,7 +41,7 @@ def test_the_revision_of_each_watch_is_reported() -> None:
     play(act)
 
 
-def test_the_first_feed_comes_in_order_and_all_at_once() -> None:
+def test_first_feed_comes_in_order_and_all_at_once() -> None:
     """arrival_order.in_order: nodes, budgets, groups, the rest, bound pods, pending pods; nothing before that."""
 
     async def act(stage: Stage) -> None:
@@ -82,7 +82,7 @@ def test_pods_that_end_or_go_free_their_room() -> None:
     play(act)
 
 
-def test_a_pod_of_the_same_name_is_another_pod() -> None:
+def test_pod_of_the_same_name_is_another_pod() -> None:
     async def act(stage: Stage) -> None:
         await stage.pod("p")
         async with stage.running():
@@ -97,7 +97,7 @@ def test_a_pod_of_the_same_name_is_another_pod() -> None:
     play(act)
 
 
-def test_an_object_that_cannot_be_taken_in_is_reported_and_left_out() -> None:
+def test_object_that_cannot_be_taken_in_is_reported_and_left_out() -> None:
     async def act(stage: Stage) -> None:
         await stage.node("n1")
         await stage.pod("good")
@@ -136,7 +136,7 @@ def test_warnings_are_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) 
     play(act)
 
 
-def test_a_long_queue_is_taken_in_piece_by_piece() -> None:
+def test_long_queue_is_taken_in_piece_by_piece() -> None:
     """So that the event loop gets its turns."""
 
     async def act(stage: Stage) -> None:
@@ -162,7 +162,7 @@ CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 ANNOTATION = "scheduling.reprieve.dev/preemption-priority-class"
 
 
-def test_what_a_group_counts_as_when_it_is_a_victim() -> None:
+def test_group_counts_as_a_victim() -> None:
     """preemption.md 4, "Options": the class of the annotation, as it appears, is replaced and vanishes (8)."""
 
     async def act(stage: Stage) -> None:
@@ -273,7 +273,7 @@ def test_pods_of_one_second_that_are_there_first_keep_the_order_in_which_they_we
     play(act)
 
 
-def test_the_order_of_arrival_begins_anew_before_a_second_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_order_of_arrival_begins_anew_before_a_second_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many pods come: what tells them apart within a second never makes one a second younger."""
     monkeypatch.setattr("reprieve.live.event_handlers._ARRIVALS", 3)
 
@@ -320,7 +320,7 @@ def test_work_annotations_reach_the_engine_and_wrong_values_are_reported_on_thei
     play(act)
 
 
-def test_what_exceeds_its_grant_is_bounded_and_reported_where_no_admission_refused_it() -> None:
+def test_grant_that_is_exceeded_bounds_the_value() -> None:
     """cost.md 7.4, 7.6: on pods and groups, as the grant of the class is; a number by hand is no way around it."""
 
     async def act(stage: Stage) -> None:
@@ -394,7 +394,7 @@ def test_jobs_are_watched_for_when_they_end_where_anybody_waits_for_that(waits: 
     ],
     ids=["coscheduling", "ours"],
 )
-def test_a_group_without_a_class_has_the_priority_of_the_pods_that_are_there(
+def test_group_without_a_class_has_the_priority_of_the_pods_that_are_there(
     group: str, version: str, spec: Json, label: str
 ) -> None:
     """workloads.md 2.6: it rises with a pod that comes and falls with one that goes."""

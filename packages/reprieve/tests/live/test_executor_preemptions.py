@@ -20,7 +20,7 @@ from tests.live.faults import pod
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_victim_whose_binding_has_not_begun_gives_its_room_back_without_a_call(late: bool) -> None:
+def test_victim_whose_binding_has_not_begun_gives_its_room_back_without_a_call(late: bool) -> None:
     """preemption.md 7.2: also where the engine hears of it only when a cycle is over."""
 
     async def test(stage: Stage) -> None:
@@ -40,7 +40,7 @@ def test_a_victim_whose_binding_has_not_begun_gives_its_room_back_without_a_call
     play(test)
 
 
-def test_a_victim_that_turns_out_to_be_bound_is_deleted() -> None:
+def test_victim_that_turns_out_to_be_bound_is_deleted() -> None:
     """7.2: an informer was quicker than the word that it gives its room back; the first node is one, too."""
 
     async def test(stage: Stage) -> None:
@@ -58,7 +58,7 @@ def test_a_victim_that_turns_out_to_be_bound_is_deleted() -> None:
     play(test)
 
 
-def test_a_victim_whose_binding_gets_through_is_deleted() -> None:
+def test_victim_whose_binding_gets_through_is_deleted() -> None:
     """7.2: what has been sent is waited for."""
 
     async def test(stage: Stage) -> None:
@@ -77,7 +77,7 @@ def test_a_victim_whose_binding_gets_through_is_deleted() -> None:
     play(test)
 
 
-def test_a_preemption_that_failed_is_decided_anew_at_once() -> None:
+def test_preemption_that_failed_is_decided_anew_at_once() -> None:
     """7.5: its victims are nobody's, and who was to get their room has no nomination any more."""
 
     async def test(stage: Stage) -> None:
@@ -99,7 +99,7 @@ def test_a_preemption_that_failed_is_decided_anew_at_once() -> None:
 
 
 @pytest.mark.parametrize("of", ["pod", "group"])
-def test_a_preemption_that_failed_is_said_in_conditions_and_events(of: str) -> None:
+def test_preemption_that_failed_is_said_in_conditions_and_events(of: str) -> None:
     """observability.md 1.10, 2.8: the calls to evict failed, which is trouble and no lack of resources."""
 
     async def test(stage: Stage) -> None:
@@ -158,7 +158,7 @@ def test_victims_are_evicted_beside_or_within_the_cycle(asynchronous: bool) -> N
     play(test, engine)
 
 
-def test_a_victim_that_is_only_reserved_gives_its_room_back_without_a_call() -> None:
+def test_victim_that_is_only_reserved_gives_its_room_back_without_a_call() -> None:
     """preemption.md 7.2: its binding is taken back; it goes to the queue again, and nothing is deleted."""
 
     async def test(stage: Stage) -> None:
@@ -191,7 +191,7 @@ def test_room_that_was_given_back_is_an_event() -> None:
     play(test)
 
 
-def test_a_group_that_may_not_be_tried_gives_its_nominations_up_after_a_while() -> None:
+def test_group_that_may_not_be_tried_gives_its_nominations_up_after_a_while() -> None:
     """Five seconds behind its gate: a killed scheduler may have left them, or the other members may be yet to come."""
 
     async def test(stage: Stage) -> None:

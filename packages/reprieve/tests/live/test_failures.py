@@ -251,7 +251,7 @@ LASTING = ["500 for good", "cut for good", "no answer for good"]
     ],
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
-def test_a_call_that_fails_for_good(world: World, mode: str) -> None:
+def test_call_that_fails_for_good(world: World, mode: str) -> None:
     """7.5: the nomination is reverted, the preemptor tried again at once, the remaining victims are left alone."""
 
     async def fail(target: str) -> None:
@@ -283,7 +283,7 @@ def test_a_call_that_fails_for_good(world: World, mode: str) -> None:
     asyncio.run(together_in_order(fail, CALLS[world.name]))
 
 
-def test_a_unit_that_could_not_go_at_once_goes_when_it_can() -> None:
+def test_unit_that_could_not_go_at_once_goes_when_it_can() -> None:
     """9: no unit stays partly evicted, even where the room it held elsewhere is not needed any more."""
 
     async def run() -> None:
@@ -322,7 +322,7 @@ async def together_in_order(run: Callable[[str], Awaitable[None]], targets: Iter
     ],
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
-def test_a_call_that_fails_once(world: World, mode: str) -> None:
+def test_call_that_fails_once(world: World, mode: str) -> None:
     """Repeated; a call that was carried out although the answer was lost does no harm the second time.
 
     So is one that met a conflict with another writer (7.7).
@@ -344,7 +344,7 @@ def test_a_call_that_fails_once(world: World, mode: str) -> None:
 
 @pytest.mark.parametrize("again", [False, True], ids=["404", "409"])
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
-def test_a_victim_that_is_gone_counts_as_done(world: World, again: bool) -> None:
+def test_victim_that_is_gone_counts_as_done(world: World, again: bool) -> None:
     """7.2: not found counts as done, and so does another pod of the name, which is left alone."""
 
     async def vanish(target: str) -> None:
@@ -384,7 +384,7 @@ def test_a_victim_that_is_gone_counts_as_done(world: World, again: bool) -> None
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
-def test_nobody_leaves_for_a_preemptor_that_is_gone(world: World) -> None:
+def test_victims_stay_when_their_preemptor_is_gone(world: World) -> None:
     """9: no victim without a preemptor: it goes just before its nomination is written."""
 
     async def run() -> None:

@@ -86,7 +86,7 @@ def names(world: Cluster, *others: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("subresource", [True, False], ids=["with-subresource", "without"])
-def test_a_group_of_volcano_from_nothing_to_running(subresource: bool) -> None:
+def test_group_of_volcano_from_nothing_to_running(subresource: bool) -> None:
     """workloads.md 4.1, 4.3, 4.5: accepted before it has pods, then too few, no room, and placed."""
 
     async def run() -> None:
@@ -115,7 +115,7 @@ def test_a_group_of_volcano_from_nothing_to_running(subresource: bool) -> None:
     asyncio.run(run())
 
 
-def test_the_outcome_of_a_tree_is_written_to_the_group_it_was_made_for() -> None:
+def test_outcome_of_a_tree_is_written_to_the_group_it_was_made_for() -> None:
     """workloads.md 4.7: nobody made the root and the leaves."""
 
     async def run() -> None:
@@ -139,7 +139,7 @@ def test_the_outcome_of_a_tree_is_written_to_the_group_it_was_made_for() -> None
     asyncio.run(run())
 
 
-def test_a_group_of_coscheduling_from_nothing_to_scheduled() -> None:
+def test_group_of_coscheduling_from_nothing_to_scheduled() -> None:
     """workloads.md 4.1, 4.3, 4.5."""
 
     async def run() -> None:
@@ -180,7 +180,7 @@ def test_groups_of_others_are_left_alone(resource: Resource) -> None:
     asyncio.run(run())
 
 
-def test_the_status_that_another_controller_writes_to_a_placed_group_stays() -> None:
+def test_status_that_another_controller_writes_to_a_placed_group_stays() -> None:
     """workloads.md 4.2: the controller of scheduler-plugins goes on to Running."""
 
     async def run() -> None:
@@ -200,7 +200,7 @@ def test_the_status_that_another_controller_writes_to_a_placed_group_stays() -> 
     asyncio.run(run())
 
 
-def test_a_source_that_is_off_is_not_watched() -> None:
+def test_source_that_is_off_is_not_watched() -> None:
     """workloads.md 1.3: its pods are scheduled one by one, and nothing is said of its groups."""
 
     async def run() -> None:

@@ -34,7 +34,7 @@ def test_decision_records_are_kept_where_the_cluster_is(kept: bool, tmp_path: Pa
     asyncio.run(run())
 
 
-def test_a_kept_port_is_taken_by_its_number_alone() -> None:
+def test_kept_port_is_taken_by_its_number_alone() -> None:
     """The child listens on it as often as it is started; nobody who wants any port gets it."""
     with kept_port(0) as port:
         for _ in range(2):
@@ -44,7 +44,7 @@ def test_a_kept_port_is_taken_by_its_number_alone() -> None:
                 child.listen()
 
 
-def test_a_port_that_somebody_listens_on_is_refused_by_name() -> None:
+def test_port_that_somebody_listens_on_is_refused_by_name() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

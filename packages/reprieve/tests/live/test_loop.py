@@ -187,9 +187,7 @@ class Once(PerNodeFilter):
 @pytest.mark.parametrize(
     ("may", "under_way", "rest"), [(True, 0, 0.25), (True, 1, 0.25), (True, 2, 1.0), (False, 0, 1.0)]
 )
-def test_the_loop_rests_until_a_backoff_ends_if_it_may_begin_a_binding_then(
-    may: bool, under_way: int, rest: float
-) -> None:
+def test_loop_rests_until_a_backoff_ends_if_it_may_begin_a_binding_then(may: bool, under_way: int, rest: float) -> None:
     """Else until its next tick: that somebody could be tried is no reason to come around."""
 
     async def act(stage: Stage) -> None:
@@ -451,7 +449,7 @@ def test_plugins_that_wait_do_not_hold_the_event_loop_up() -> None:
     play(act, profile)
 
 
-def test_a_scrape_during_a_cycle_shows_the_state_before_or_after_it() -> None:
+def test_scrape_during_a_cycle_shows_the_state_before_or_after_it() -> None:
     """observability.md "Metrics": never what a thread has half done; who cannot wait gets what was read last."""
     slow = Slow()
 

@@ -41,7 +41,7 @@ def counting(found: Namesakes[PodGroup], name: str = "default/g") -> tuple[str, 
 
 
 @pytest.mark.parametrize("order", [("strong.io", "weak.io", "weaker.io"), ("weaker.io", "weak.io", "strong.io")])
-def test_the_one_of_the_strongest_api_group_counts_whichever_came_first(order: tuple[str, ...]) -> None:
+def test_one_of_the_strongest_api_group_counts_whichever_came_first(order: tuple[str, ...]) -> None:
     warnings: list[str] = []
     found: Namesakes[PodGroup] = Namesakes(tuple(GROUPS), warnings.append)
     assert counting(found) is None
@@ -149,7 +149,7 @@ def test_changes_of_the_composite_that_counts_are_reported_once_the_engine_has_i
     assert intake.world.engine.cluster.trees.composites == {}
 
 
-def test_a_composite_that_does_not_count_and_goes_changes_nothing() -> None:
+def test_composite_that_does_not_count_and_goes_changes_nothing() -> None:
     intake = Intake()
     intake.take(ADDED, named("c", "native", 2), NATIVE)
     intake.take(ADDED, named("c", "ours", 5), OURS)
@@ -158,7 +158,7 @@ def test_a_composite_that_does_not_count_and_goes_changes_nothing() -> None:
     assert intake.world.engine.cluster.trees.composites["default/c"].min_count == 2
 
 
-def test_a_composite_without_a_priority_follows_the_groups_in_it() -> None:
+def test_composite_without_a_priority_follows_the_groups_in_it() -> None:
     """It rises and falls with them, whether they come before it or after it."""
     intake = Intake()
     intake.leaf("a", "c", 3)
@@ -185,7 +185,7 @@ def test_priorities_rise_through_all_levels_that_have_none_of_their_own() -> Non
     assert [intake.priority(name) for name in ("top", "own")] == [4, 4]
 
 
-def test_a_composite_that_gets_a_priority_of_its_own_keeps_that() -> None:
+def test_composite_that_gets_a_priority_of_its_own_keeps_that() -> None:
     intake = Intake()
     intake.take(ADDED, composite("c", priority=None))
     intake.leaf("a", "c", 3)
@@ -204,7 +204,7 @@ def test_composites_in_a_circle_end_as_well() -> None:
     assert intake.priority("a") == 3
 
 
-def test_a_composite_is_as_old_as_its_object() -> None:
+def test_composite_is_as_old_as_its_object() -> None:
     """scheduling.md 3.1: creation decides between equals; one without a time came first."""
     intake = Intake()
     made = composite("c", priority=None)
@@ -220,7 +220,7 @@ def test_a_composite_is_as_old_as_its_object() -> None:
 # -- remarks -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_problem_is_reported_when_it_appears_and_again_only_after_it_was_gone() -> None:
+def test_problem_is_reported_when_it_appears_and_again_only_after_it_was_gone() -> None:
     """cost.md 2; workloads.md 1.5, 2: by object, and for each problem by itself."""
     reports: list[tuple[str, str]] = []
 
@@ -248,7 +248,7 @@ def test_a_problem_is_reported_when_it_appears_and_again_only_after_it_was_gone(
     assert inspect("b", restart_cost="soon") == []
 
 
-def test_what_exceeds_a_grant_is_reported_and_again_when_the_grant_is_another() -> None:
+def test_grant_that_is_exceeded_is_reported_once_for_each_grant() -> None:
     """cost.md 7.6: with the object, the value and the bound; nothing once it is granted, or the object is gone."""
     reports: list[str] = []
     classes: dict[str, ClassTerms] = {}
@@ -274,7 +274,7 @@ def test_what_exceeds_a_grant_is_reported_and_again_when_the_grant_is_another() 
     assert granted("7h") == []
 
 
-def test_a_composite_counts_as_a_victim_by_the_class_that_it_names() -> None:
+def test_composite_counts_as_a_victim_by_the_class_that_it_names() -> None:
     """preemption.md 4, "Options", composite.md 4.3: as the class comes, changes and goes; too low, it is refused."""
     intake = Intake()
 

@@ -43,7 +43,7 @@ class Recorder:
         self.outages.tick()
 
 
-def test_what_fails_together_is_logged_once_and_its_end_once() -> None:
+def test_failures_together_are_logged_once_and_their_end_once() -> None:
     recorder = Recorder()
     kinds = ["pods", "nodes", "podgroups"]
     for _ in range(4):
@@ -64,7 +64,7 @@ def test_what_fails_together_is_logged_once_and_its_end_once() -> None:
     assert len(recorder.logged) == 2, "the next one is logged again"
 
 
-def test_what_goes_on_failing_is_logged_again_and_again_but_seldom() -> None:
+def test_failures_that_go_on_are_logged_seldom() -> None:
     recorder = Recorder()
     for _ in range(3600):
         for kind in ("pods", "nodes", "leases", "podgroups"):
@@ -74,7 +74,7 @@ def test_what_goes_on_failing_is_logged_again_and_again_but_seldom() -> None:
     assert recorder.logged[1].startswith("watch: pods: refused (for 60 s now: pods, nodes, leases and 1 more)")
 
 
-def test_what_goes_on_failing_is_reported_after_a_minute_then_twice_as_late_up_to_ten_minutes() -> None:
+def test_failures_that_go_on_are_reported_after_a_minute_then_twice_as_late_up_to_ten_minutes() -> None:
     """Every second: after 60 s, then 120, 240, 480 and from then on 600 s later; else it is counted."""
     recorder = Recorder()
     reported = []
@@ -96,7 +96,7 @@ def test_what_goes_on_failing_is_reported_after_a_minute_then_twice_as_late_up_t
         (60.5, 2),
     ],
 )
-def test_what_begins_to_fail_within_a_minute_fails_for_the_same_reason(later: float, logged: int) -> None:
+def test_failures_within_a_minute_share_their_reason(later: float, logged: int) -> None:
     recorder = Recorder()
     recorder.fail("pods")
     recorder.pass_time(later)
@@ -104,7 +104,7 @@ def test_what_begins_to_fail_within_a_minute_fails_for_the_same_reason(later: fl
     assert (len(recorder.logged), recorder.counted) == (logged, 2 - logged)
 
 
-def test_the_minute_counts_from_what_began_to_fail_last() -> None:
+def test_minute_counts_from_what_began_to_fail_last() -> None:
     """One kind after the other, as watches notice it."""
     recorder = Recorder()
     for number in range(5):
@@ -125,7 +125,7 @@ def test_three_of_those_that_fail_are_named(names: int, more: str) -> None:
 
 
 @pytest.mark.parametrize(("quiet", "over"), [(9.0, []), (10.0, [(5.0, 2)]), (11.0, [(5.0, 2)])])
-def test_an_outage_is_over_when_nothing_has_failed_for_ten_seconds(quiet: float, over: list[tuple[float, int]]) -> None:
+def test_outage_is_over_when_nothing_has_failed_for_ten_seconds(quiet: float, over: list[tuple[float, int]]) -> None:
     recorder = Recorder()
     recorder.fail("pods")
     recorder.pass_time(5)
@@ -138,7 +138,7 @@ def test_an_outage_is_over_when_nothing_has_failed_for_ten_seconds(quiet: float,
     assert len(recorder.over) == 1, "once"
 
 
-def test_what_still_fails_keeps_an_outage_going() -> None:
+def test_failures_that_go_on_keep_an_outage_going() -> None:
     recorder = Recorder()
     recorder.fail("pods")
     recorder.fail("nodes")
@@ -158,7 +158,7 @@ def test_calls_that_are_not_repeated_count_as_part_of_an_outage() -> None:
     assert recorder.over == [(0.0, 4)]
 
 
-def test_a_new_outage_is_reported_as_the_first_one_was() -> None:
+def test_new_outage_is_reported_as_the_first_one_was() -> None:
     """Nothing of it is left: neither when it is logged again, nor what was counted."""
     recorder = Recorder()
     for _ in range(2):
@@ -175,7 +175,7 @@ def test_a_new_outage_is_reported_as_the_first_one_was() -> None:
     assert recorder.over == [(60.0, 61)] * 2
 
 
-def test_what_fails_later_for_a_reason_of_its_own_is_logged() -> None:
+def test_failure_of_its_own_reason_is_logged() -> None:
     """A right that was taken away for good must not hide an outage."""
     recorder = Recorder()
     recorder.fail("resourceclaims", "forbidden")
@@ -186,7 +186,7 @@ def test_what_fails_later_for_a_reason_of_its_own_is_logged() -> None:
     assert "pods: connection refused" in recorder.logged[-1]
 
 
-def test_what_comes_and_goes_is_one_outage() -> None:
+def test_failures_that_come_and_go_are_one_outage() -> None:
     """A proxy that answers and cuts."""
     recorder = Recorder()
     for _ in range(20):
@@ -199,7 +199,7 @@ def test_what_comes_and_goes_is_one_outage() -> None:
     assert recorder.over == [(38.0, 20)]
 
 
-def test_what_is_not_repeated_is_logged_unless_there_is_an_outage() -> None:
+def test_single_failures_are_logged_unless_there_is_an_outage() -> None:
     recorder = Recorder()
     recorder.outages.besides("write", "status of a")
     recorder.fail("pods")
@@ -219,7 +219,7 @@ class Refusing(FaultyClient):
         return await super()._answering(path, *more)
 
 
-def test_an_api_server_that_is_started_anew_is_one_line(tmp_path: Path) -> None:
+def test_api_server_that_is_started_anew_is_one_line(tmp_path: Path) -> None:
     """Every watch is cut and refused again and again, first the connection, then by RBAC; then all goes on."""
 
     async def run() -> None:

@@ -14,9 +14,9 @@ import pytest
 
 from reprieve.client.discovery import Resource
 from reprieve.client.errors import ApiError, UnreachableError
-from reprieve.client.leading import LeadershipLostError
+from reprieve.client.leader_election import LeadershipLostError
 from reprieve.cluster.pods import PodRecord
-from reprieve.live.preempting import PreemptionExecutor
+from reprieve.live.preemption_executor import PreemptionExecutor
 from reprieve.preemption.outcome import Preemption, Reason, Verdict
 from reprieve.preemption.units import PreemptionUnit
 from tests.client.clock import until
@@ -194,7 +194,7 @@ def test_calls_for_victims(victims: list[str], calls: list[str], went: list[str]
     play(test)
 
 
-def test_the_last_unit_is_marked_with_the_others_and_goes_after_them() -> None:
+def test_last_unit_is_marked_with_the_others_and_goes_after_them() -> None:
     async def test(stage: Stage) -> None:
         await stage.preemptor.run(stage.preemption(*stage.units("a", "b+c")))
         assert sorted(stage.calls[:4]) == ["delete a", "mark a", "mark b", "mark c"]
@@ -245,7 +245,7 @@ def test_no_more_calls_are_under_way_than_may_be(victims: list[str]) -> None:
 
 
 @pytest.mark.parametrize("in_time", [True, False])
-def test_the_binding_of_a_victim_that_is_only_reserved_is_taken_back(in_time: bool) -> None:
+def test_binding_of_a_victim_that_is_only_reserved_is_taken_back(in_time: bool) -> None:
     """7.2: without a call; one that turns out to be bound is deleted like any other."""
 
     async def test(stage: Stage) -> None:
@@ -262,7 +262,7 @@ def test_the_binding_of_a_victim_that_is_only_reserved_is_taken_back(in_time: bo
     play(test)
 
 
-def test_who_is_closed_ends_nothing() -> None:
+def test_closed_runner_ends_nothing() -> None:
     async def test(stage: Stage) -> None:
         stage.writes.hold = True
         task = stage.preemptor.start(stage.preemption(*stage.units("a")))
@@ -301,7 +301,7 @@ FAILURES: dict[str, tuple[list[str], dict[str, Exception], list[str]]] = {
 
 
 @pytest.mark.parametrize("what", FAILURES)
-def test_what_a_failure_leaves(what: str) -> None:
+def test_failure_leaves(what: str) -> None:
     """7.5: who was marked and not asked to go is told that it stays, and no further victim is begun."""
     victims, failing, calls = FAILURES[what]
 
@@ -346,7 +346,7 @@ def test_after_a_failure_nobody_else_is_begun() -> None:
     play(test)
 
 
-def test_a_failure_within_a_unit_waits_for_the_calls_beside_it() -> None:
+def test_failure_within_a_unit_waits_for_the_calls_beside_it() -> None:
     async def test(stage: Stage) -> None:
         preemption = stage.preemption(*stage.units("a+b+c"))
         stage.writes.at["delete uid-a"] = lambda: setattr(stage.writes, "hold", True)
@@ -390,7 +390,7 @@ def test_victims_of_a_group_have_the_group_in_their_condition() -> None:
 
 
 @pytest.mark.parametrize("failing", ["a", "c"])
-def test_a_unit_whose_deletion_has_begun_is_finished(failing: str) -> None:
+def test_unit_whose_deletion_has_begun_is_finished(failing: str) -> None:
     """9: as often as it takes; the last of it goes when the others have."""
 
     async def test(stage: Stage) -> None:
@@ -408,7 +408,7 @@ def test_a_unit_whose_deletion_has_begun_is_finished(failing: str) -> None:
     play(test)
 
 
-def test_a_unit_of_which_nothing_was_deleted_stays_after_some_seconds() -> None:
+def test_unit_of_which_nothing_was_deleted_stays_after_some_seconds() -> None:
     """9: the API may have carried the deletion out; when no pod of it goes its condition says that it stays."""
 
     async def test(stage: Stage) -> None:
@@ -434,7 +434,7 @@ def test_a_unit_of_which_nothing_was_deleted_stays_after_some_seconds() -> None:
         (["a", "b"], "delete uid-a", ["mark a", "delete a"]),
     ],
 )
-def test_nobody_goes_for_who_is_gone(victims: list[str], at: str | None, calls: list[str]) -> None:
+def test_no_pods_are_evicted_for_a_deleted_preemptor(victims: list[str], at: str | None, calls: list[str]) -> None:
     """7.5: up to the first deletion of a unit; a unit whose deletion has begun goes as a whole."""
 
     async def test(stage: Stage) -> None:
@@ -451,7 +451,7 @@ def test_nobody_goes_for_who_is_gone(victims: list[str], at: str | None, calls: 
     play(test)
 
 
-def test_a_victim_of_another_preemption_keeps_its_disruption_target() -> None:
+def test_victim_of_another_preemption_keeps_its_disruption_target() -> None:
     """7.5: as long as that is under way, also where it has called nothing yet."""
 
     async def test(stage: Stage) -> None:
@@ -491,7 +491,7 @@ RESUMED: dict[str, tuple[bool, int, dict[str, str], int | None, list[str]]] = {
 
 
 @pytest.mark.parametrize("what", RESUMED)
-def test_what_a_killed_scheduler_left_is_finished_or_taken_back(what: str) -> None:
+def test_preemption_of_a_killed_scheduler_is_finished_or_taken_back(what: str) -> None:
     """9: finished past the point of no return; else nothing happens if nobody wants it within a minute."""
     told, least, members, waiting, calls = RESUMED[what]
 

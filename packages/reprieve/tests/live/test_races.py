@@ -248,7 +248,7 @@ async def finished(client: ApiClient, scheduler: Running, *names: str) -> None:
 
 
 @pytest.mark.parametrize("priority", [EQUAL, LOWER, HIGHER])
-def test_a_pod_comes_while_a_gang_makes_room(priority: str) -> None:
+def test_pod_comes_while_a_gang_makes_room(priority: str) -> None:
     """What holds for pod1 holds for a gang: its room is kept on all its nodes, but not from a higher priority."""
 
     async def run() -> None:
@@ -327,7 +327,7 @@ def test_victims_have_left_before_the_last_answer_comes(members: int, asynchrono
 
 
 @pytest.mark.parametrize("asynchronous", [True, False], ids=["async", "sync"])
-def test_a_victim_whose_binding_is_in_flight_settles_first(asynchronous: bool) -> None:
+def test_victim_whose_binding_is_in_flight_settles_first(asynchronous: bool) -> None:
     """7.2: its outcome is awaited; bound after all it is evicted like any other."""
 
     async def run() -> None:
@@ -350,7 +350,7 @@ def test_a_victim_whose_binding_is_in_flight_settles_first(asynchronous: bool) -
 
 
 @pytest.mark.parametrize("asynchronous", [True, False], ids=["async", "sync"])
-def test_a_victim_whose_binding_is_not_sent_is_released_without_a_call(asynchronous: bool) -> None:
+def test_victim_whose_binding_is_not_sent_is_released_without_a_call(asynchronous: bool) -> None:
     """7.2: it goes back to the queue; the API never hears of it."""
 
     async def run() -> None:

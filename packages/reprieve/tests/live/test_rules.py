@@ -26,7 +26,7 @@ async def said(client: ApiClient, name: str) -> tuple[str, str]:
     return found[0] if found else ("", "")
 
 
-def test_who_lost_its_room_to_a_higher_one_makes_room_elsewhere_at_once() -> None:
+def test_preemptor_that_lost_its_capacity_preempts_elsewhere_at_once() -> None:
     """preemption.md 2.3: its first victims are still leaving, its nomination is not there any more."""
 
     async def run() -> None:
@@ -75,7 +75,7 @@ _POLICY = (
     ],
     ids=["lower priority", "higher priority", "group Never", "member Never", "another scheduler"],
 )
-def test_a_group_at_odds_with_a_member_is_reported_and_evicts_nobody(
+def test_group_at_odds_with_a_member_is_reported_and_evicts_nobody(
     of_group: str, members: list[Json], says: str
 ) -> None:
     """preemption.md 8: SchedulerError on pod and group, for a lone member as for several."""

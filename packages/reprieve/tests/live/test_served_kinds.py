@@ -85,7 +85,7 @@ def test_of_two_groups_of_one_name_the_native_one_counts(group: str, version: st
     play(act, controllers="*")
 
 
-def test_a_kind_that_is_not_served_is_a_normal_state() -> None:
+def test_kind_that_is_not_served_is_a_normal_state() -> None:
     """A cluster before 1.36 has no PodGroup: said once, as no error, and again when that changes."""
 
     async def act(stage: Stage) -> None:
@@ -104,7 +104,7 @@ def test_a_kind_that_is_not_served_is_a_normal_state() -> None:
     play(act, features=Features(generic_workload=False))
 
 
-def test_an_outage_that_begins_with_discovery_is_one_outage_and_ends() -> None:
+def test_outage_that_begins_with_discovery_is_one_outage_and_ends() -> None:
     """What is watched goes on; asking again what is served fails, is counted, and goes well again."""
 
     async def act(stage: Stage) -> None:
@@ -124,7 +124,7 @@ def test_an_outage_that_begins_with_discovery_is_one_outage_and_ends() -> None:
     play(act, features=Features(generic_workload=False))
 
 
-def test_nobody_waits_for_what_is_not_served_any_more() -> None:
+def test_resources_no_longer_served_are_not_waited_for() -> None:
     """A watch that gets no answer keeps the first feed waiting, and says so, until its definition is gone."""
 
     async def act(stage: Stage) -> None:
@@ -153,7 +153,7 @@ def test_newly_served_kinds_are_discovered_often_enough() -> None:
     assert ClusterFeedOptions().rediscover <= 5.0
 
 
-def test_an_object_that_cannot_be_read_has_an_event() -> None:
+def test_object_that_cannot_be_read_has_an_event() -> None:
     """observability.md 2.6: there at the start, or written later; the object is under its own API."""
     group, version = "scheduling.x-k8s.io", "v1alpha1"
     head = {"kind": "PodGroup", "apiVersion": f"{group}/{version}"}

@@ -19,8 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from reprieve.client.errors import ClientError, ConfigError
 from reprieve.client.transport import ApiResponse
-from reprieve.live import serving
-from reprieve.live.serving import Health, Server, ServingOptions, self_signed
+from reprieve.live import http_endpoint
+from reprieve.live.http_endpoint import Health, Server, ServingOptions, self_signed
 from reprieve.observability.metrics import Metrics
 from reprieve.scheduling.engine import Engine
 from tests.building import pod
@@ -104,7 +104,7 @@ def test_metrics_are_prometheus_text() -> None:
     assert "scheduler_preemption_attempts" in names
 
 
-def test_a_scrape_reads_the_state_of_the_engine_anew() -> None:
+def test_scrape_reads_the_state_of_the_engine_anew() -> None:
     """observability.md: what is a state is read as it is asked for; once for all gauges of a scrape."""
     metrics = Metrics(process=False)
     engine = Engine()
@@ -137,7 +137,7 @@ def test_a_scrape_reads_the_state_of_the_engine_anew() -> None:
         (replace(REMOTE, token="secret"), "secret", 200, 200),
     ],
 )
-def test_who_may_read(options: ServingOptions, token: str | None, metrics: int, explain: int) -> None:
+def test_readers_that_are_allowed(options: ServingOptions, token: str | None, metrics: int, explain: int) -> None:
     answers = ask(options, "/metrics", "/metrics/resources", "/explain?kind=Pod&name=known", token=token)
     assert [got.status for got in answers] == [metrics, metrics, explain]
 
@@ -156,7 +156,7 @@ def test_beyond_loopback_nothing_is_served_without_somebody_to_ask() -> None:
         ("127.0.0.1.evil.example", 403),
     ],
 )
-def test_a_web_page_cannot_read_loopback_by_another_name(host: str, status: int) -> None:
+def test_web_page_cannot_read_loopback_by_another_name(host: str, status: int) -> None:
     assert [got.status for got in ask(LOCAL, "/metrics", host=host)] == [status]
 
 
@@ -196,7 +196,7 @@ def test_readiness_waits_for_the_informers() -> None:
     )
 
 
-def test_a_lost_lease_fails_health_and_can_be_left_out() -> None:
+def test_lost_lease_fails_health_and_can_be_left_out() -> None:
     health = Health()
     health.live["leaderElection"] = lambda: "failed election to renew leadership on lease"
     plain, verbose = ask(LOCAL, "/healthz", "/healthz?exclude=leaderElection&verbose", health=health)
@@ -204,7 +204,7 @@ def test_a_lost_lease_fails_health_and_can_be_left_out() -> None:
     assert verbose.text == "[+]ping ok\n[+]leaderElection excluded: ok\nhealthz check passed\n"
 
 
-def test_what_comes_after_a_check_that_is_left_out_is_checked() -> None:
+def test_checks_after_one_that_is_left_out_are_made() -> None:
     health = Health()
     health.live["leaderElection"] = lambda: "failed election to renew leadership on lease"
     health.live["informers"] = lambda: "stuck"
@@ -219,7 +219,7 @@ def test_nothing_else_is_served(path: str) -> None:
     assert [got.status for got in ask(LOCAL, path)] == [404]
 
 
-def test_a_certificate_is_made_for_the_names_given() -> None:
+def test_certificate_is_made_for_the_names_given() -> None:
     certificate, key = self_signed(["localhost", "127.0.0.1", "0.0.0.0", "localhost"])
     found = x509.load_pem_x509_certificate(certificate)
     names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -227,7 +227,7 @@ def test_a_certificate_is_made_for_the_names_given() -> None:
     assert b"PRIVATE KEY" in key
 
 
-def test_the_given_certificate_is_served(tmp_path: Path) -> None:
+def test_given_certificate_is_served(tmp_path: Path) -> None:
     certificate, key = self_signed(["localhost", "127.0.0.1"])
     (tmp_path / "c.pem").write_bytes(certificate)
     (tmp_path / "k.pem").write_bytes(key)
@@ -262,7 +262,7 @@ def test_unsafe_options_are_refused(how: dict[str, Any], why: str) -> None:
 @pytest.mark.parametrize(
     "options", [replace(LOCAL, host="192.0.2.1"), replace(LOCAL, certificate=Path("no"), key=Path("no"))]
 )
-def test_what_cannot_be_served_is_an_error_with_the_address(options: ServingOptions) -> None:
+def test_address_that_cannot_be_served_is_an_error(options: ServingOptions) -> None:
     with pytest.raises(ConfigError, match="cannot serve on"):
         ask(options, "/healthz")
 
@@ -292,11 +292,11 @@ class Reviews:
 @pytest.mark.parametrize(
     ("authenticated", "allowed", "status"), [(True, True, 200), (True, False, 403), (False, True, 401)]
 )
-def test_the_api_server_decides(authenticated: bool, allowed: bool, status: int) -> None:
+def test_api_server_decides(authenticated: bool, allowed: bool, status: int) -> None:
     reviews = Reviews(authenticated=authenticated, allowed=allowed)
 
     async def run() -> list[int]:
-        auth = serving.DelegatedAuth(reviews)  # type: ignore[arg-type]
+        auth = http_endpoint.DelegatedAuth(reviews)  # type: ignore[arg-type]
         return [await auth("token", "/metrics") for _ in range(3)]
 
     assert asyncio.run(run()) == [status] * 3
@@ -325,7 +325,7 @@ def with_clock(
     async def run() -> Any:
         now = [100.0]
         asyncio.get_running_loop().time = lambda: now[0]  # type: ignore[method-assign]
-        return await script(serving.DelegatedAuth(reviews), now)
+        return await script(http_endpoint.DelegatedAuth(reviews), now)
 
     return asyncio.run(run())
 
@@ -345,7 +345,7 @@ def test_answers_are_kept_for_ten_seconds_whatever_they_are(later: float, review
     assert server.asked.count("tokenreviews") == reviews
 
 
-def test_an_api_server_that_cannot_be_reached_is_an_error_that_is_not_kept() -> None:
+def test_api_server_that_cannot_be_reached_is_an_error_that_is_not_kept() -> None:
     down = Down()
 
     async def script(auth: Callable[[str, str], Awaitable[int]], _: list[float]) -> list[int]:
@@ -362,12 +362,12 @@ async def _answer(status: int) -> int:
 
 
 @pytest.mark.parametrize(("expired", "asked_again"), [(True, False), (False, True)])
-def test_a_thousand_answers_are_kept_those_that_are_over_go_first(
+def test_thousand_answers_are_kept_those_that_are_over_go_first(
     monkeypatch: pytest.MonkeyPatch, expired: bool, asked_again: bool
 ) -> None:
     """Where none is over all of them go: a stranger chooses the tokens, and the number kept is bounded."""
-    assert serving._REMEMBERED == 1024
-    monkeypatch.setattr(serving, "_REMEMBERED", 3)
+    assert http_endpoint._REMEMBERED == 1024
+    monkeypatch.setattr(http_endpoint, "_REMEMBERED", 3)
     server = Reviews()
 
     async def script(auth: Callable[[str, str], Awaitable[int]], now: list[float]) -> None:
@@ -404,7 +404,7 @@ def test_access_is_what_is_allowed_and_not_denied(reviewed: Any, status: int) ->
 
 
 @pytest.mark.parametrize("reviewed", [{}, None, {"authenticated": False}, {"error": "expired"}])
-def test_a_token_that_nobody_knows_is_refused(reviewed: Any) -> None:
+def test_token_that_nobody_knows_is_refused(reviewed: Any) -> None:
     server = Reviews()
     server.status["tokenreviews"] = reviewed
     assert with_clock(server, lambda auth, now: auth("token", "/metrics")) == 401
@@ -422,7 +422,7 @@ def test_a_token_that_nobody_knows_is_refused(reviewed: Any) -> None:
     ],
     ids=["all", "name-alone", "nothing"],
 )
-def test_the_review_of_access_has_all_that_the_token_stands_for(
+def test_review_of_access_has_all_that_the_token_stands_for(
     user: dict[str, Any] | None, asked_for: dict[str, Any]
 ) -> None:
     server = Reviews()
@@ -471,18 +471,18 @@ def test_tls_beyond_loopback_and_on_it_where_there_is_a_certificate(how: dict[st
         ("fd00::1", "https://[fd00::1]:10259"),
     ],
 )
-def test_the_url_is_that_of_the_address_and_of_kube_schedulers_port(host: str, url: str) -> None:
+def test_url_is_that_of_the_address_and_of_kube_schedulers_port(host: str, url: str) -> None:
     server = Server(ServingOptions(host=host), metrics=Metrics(process=False), health=Health())
     assert server.url == url
 
 
 @pytest.mark.parametrize("half", ["certificate", "key"])
-def test_a_certificate_without_its_key_is_refused(half: str) -> None:
+def test_certificate_without_its_key_is_refused(half: str) -> None:
     with pytest.raises(ConfigError, match="belong together"):
         ServingOptions(**{half: Path("x")})  # type: ignore[arg-type]
 
 
-def test_a_certificate_that_is_made_serves_for_a_year_and_is_no_authority() -> None:
+def test_certificate_that_is_made_serves_for_a_year_and_is_no_authority() -> None:
     """It begins an hour ago: the clocks of others may be behind."""
     before = datetime.now(UTC)
     found = x509.load_pem_x509_certificate(self_signed(["a.example"])[0])
@@ -500,7 +500,7 @@ def test_a_certificate_that_is_made_serves_for_a_year_and_is_no_authority() -> N
 
 
 @pytest.mark.parametrize("names", [[], [""], ["0.0.0.0", "::"]])
-def test_a_certificate_for_no_name_has_none(names: list[str]) -> None:
+def test_certificate_for_no_name_has_none(names: list[str]) -> None:
     found = x509.load_pem_x509_certificate(self_signed(names)[0])
     with pytest.raises(x509.ExtensionNotFound):
         found.extensions.get_extension_for_class(x509.SubjectAlternativeName)
@@ -514,7 +514,7 @@ def test_addresses_and_names_are_distinguished_in_a_certificate() -> None:
 
 
 def test_tls_before_1_2_is_not_spoken() -> None:
-    context = serving.tls_context(replace(LOCAL, tls=True))
+    context = http_endpoint.tls_context(replace(LOCAL, tls=True))
     assert context.minimum_version is ssl.TLSVersion.TLSv1_2
 
 
@@ -536,7 +536,7 @@ def test_tls_before_1_2_is_not_spoken() -> None:
         (None, 401),
     ],
 )
-def test_the_token_is_that_of_a_bearer(header: str | None, status: int) -> None:
+def test_token_is_that_of_a_bearer(header: str | None, status: int) -> None:
     async def get(url: str) -> tuple[int, str | None]:
         headers = {"Authorization": header} if header is not None else {}
         async with aiohttp.ClientSession(headers=headers) as session, session.get(url) as answer:
@@ -557,7 +557,7 @@ def _served(server: Server, get: Callable[[str], Awaitable[Any]], path: str = "/
     return asyncio.run(run())
 
 
-def test_what_is_refused_is_answered_in_a_word() -> None:
+def test_request_that_is_refused_is_answered_in_a_word() -> None:
     """Nothing that helps whoever guesses; and how to ask where a token would do."""
     strange, nosy = (ask(REMOTE, "/metrics", token=token)[0] for token in ("stranger", "nosy"))
     assert (strange.text, nosy.text) == ("Unauthorized\n", "Forbidden\n")
@@ -612,11 +612,11 @@ def test_resources_are_read_while_no_cycle_runs_or_not_at_all(
     assert ("scheduler_pending_pods" in scraped) is rest
 
 
-def test_an_answer_for_one_path_is_none_for_another() -> None:
+def test_answer_for_one_path_is_none_for_another() -> None:
     reviews = Reviews()
 
     async def run() -> None:
-        auth = serving.DelegatedAuth(reviews)  # type: ignore[arg-type]
+        auth = http_endpoint.DelegatedAuth(reviews)  # type: ignore[arg-type]
         await auth("token", "/metrics")
         await auth("token", "/explain")
         await auth("other", "/metrics")

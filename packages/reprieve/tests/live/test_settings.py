@@ -14,7 +14,7 @@ from reprieve.cli.commands import call
 from reprieve.cli.outcome import Exit
 from reprieve.client.errors import ConfigError
 from reprieve.framework.configuration import ConfigurationError, LeaderElection
-from reprieve.framework.configuration_reading import configuration_of
+from reprieve.framework.configuration_reader import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.live.settings import (
     Settings,
@@ -58,8 +58,8 @@ def test_each_unit_of_a_duration(text: str, expected: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "15", "s", "-1s", "1d", "15s "[:-1] + "x"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="want a duration"):
+def test_text_that_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="expected a duration"):
         seconds(text)
 
 
@@ -98,7 +98,7 @@ def test_names_from_flags_are_for_a_file_without_profiles() -> None:
         (LeaderElection(lease_duration="5s"), "leaderElection"),
     ],
 )
-def test_an_election_that_cannot_work_names_its_field(file: LeaderElection, where: str) -> None:
+def test_election_that_cannot_work_names_its_field(file: LeaderElection, where: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         election_of(file)
     assert caught.value.path == where
@@ -122,12 +122,12 @@ def test_no_limit_unless_the_file_sets_one(connection: object, expected: tuple[f
     assert pace_of(None) == (0.0, 100)
 
 
-def test_a_burst_is_at_least_one_request() -> None:
+def test_burst_is_at_least_one_request() -> None:
     document = {**HEAD, "clientConnection": {"qps": 1, "burst": 0}}
     assert pace_of(configuration_of(document)) == (1.0, 1)
 
 
-def test_what_is_not_given_is_as_kube_scheduler_has_it() -> None:
+def test_options_not_given_are_those_of_kube_scheduler() -> None:
     """No limit of requests, backoffs from 1 to 10 seconds, what waits is tried again after five minutes."""
     found = Settings({"first": default_profile(FeatureGates(), "first"), "second": default_profile(FeatureGates())})
     assert found.scheduler_name == "first", "events are written under the name of the first profile"
@@ -172,7 +172,7 @@ def test_every_flag_of_the_election(given: dict[str, str], expected: tuple[objec
     assert other.identity.startswith(f"{socket.gethostname()}_")
 
 
-def test_a_lock_that_is_no_lease_is_refused_from_a_flag_as_well() -> None:
+def test_lock_that_is_no_lease_is_refused_from_a_flag_as_well() -> None:
     with pytest.raises(ConfigurationError, match="'endpoints': only leases are supported"):
         election_of(None, resource_lock="endpoints")
     assert election_of(LeaderElection(resource_lock="endpoints"), resource_lock="leases") is not None
@@ -183,7 +183,7 @@ def test_names_besides_the_schedulers_own_are_each_there_once() -> None:
     assert only.also_known_as == ("b", "a")
 
 
-def test_what_is_served_has_a_certificate_for_this_machine() -> None:
+def test_server_has_a_certificate_for_this_machine() -> None:
     found = serving_of("10.0.0.1", 10259, certificate="c.pem", key="k.pem")
     assert found is not None
     assert (found.host, found.port, found.certificate, found.key) == ("10.0.0.1", 10259, Path("c.pem"), Path("k.pem"))
@@ -245,7 +245,7 @@ def test_bad_usage_ends_with_2(arguments: list[str], says: str) -> None:
     assert says in error
 
 
-def test_a_configuration_that_is_wrong_names_file_and_field(tmp_path: Path) -> None:
+def test_configuration_that_is_wrong_names_file_and_field(tmp_path: Path) -> None:
     file = tmp_path / "scheduler.yaml"
     file.write_text(f"apiVersion: {HEAD['apiVersion']}\nkind: {HEAD['kind']}\nleaderElection: {{retryPeriod: soon}}\n")
     code, error = ended("--config", str(file))
@@ -255,7 +255,7 @@ def test_a_configuration_that_is_wrong_names_file_and_field(tmp_path: Path) -> N
     assert ended("--config", str(file), "--scheduler-name", "b")[0] == Exit.BAD_INPUT
 
 
-def test_a_server_that_is_not_there_ends_with_3(kubeconfig: str) -> None:
+def test_server_that_is_not_there_ends_with_3(kubeconfig: str) -> None:
     """interfaces.md: 3 the API server cannot be reached or refused."""
     code, error = ended("--kubeconfig", kubeconfig, "--no-leader-elect", "--port", "0")
     assert code == Exit.UNREACHABLE

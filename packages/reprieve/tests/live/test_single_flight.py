@@ -37,7 +37,7 @@ def play(act: Callable[[Calls], Awaitable[None]]) -> None:
 
 
 @pytest.mark.parametrize(("passed", "made"), [(0.0, 1), (59.9, 1), (60.0, 2), (61.0, 2)])
-def test_a_call_that_went_well_is_remembered_for_a_minute(passed: float, made: int) -> None:
+def test_call_that_went_well_is_remembered_for_a_minute(passed: float, made: int) -> None:
     async def act(calls: Calls) -> None:
         assert await calls.once()
         calls.clock.advance(passed)
@@ -67,7 +67,7 @@ def test_all_that_is_over_is_forgotten_oldest_first() -> None:
     play(act)
 
 
-def test_a_call_that_failed_is_made_anew_and_counts_from_then() -> None:
+def test_call_that_failed_is_made_anew_and_counts_from_then() -> None:
     async def act(calls: Calls) -> None:
         calls.error = RuntimeError("refused")
         with pytest.raises(RuntimeError, match="refused"):
@@ -81,7 +81,7 @@ def test_a_call_that_failed_is_made_anew_and_counts_from_then() -> None:
     play(act)
 
 
-def test_what_was_undone_is_made_anew() -> None:
+def test_eviction_that_was_undone_is_made_anew() -> None:
     async def act(calls: Calls) -> None:
         await calls.once()
         calls.flight.forget("mark", "uid")
@@ -93,7 +93,7 @@ def test_what_was_undone_is_made_anew() -> None:
 
 
 @pytest.mark.parametrize("error", [None, RuntimeError("refused")])
-def test_who_comes_second_waits_for_the_first_call_and_gets_its_result(error: Exception | None) -> None:
+def test_second_caller_waits_for_the_first_call_and_gets_its_result(error: Exception | None) -> None:
     """However long it takes: a call under way is not forgotten, and neither is what was made after it."""
 
     async def act(calls: Calls) -> None:
@@ -121,7 +121,7 @@ def test_who_comes_second_waits_for_the_first_call_and_gets_its_result(error: Ex
     play(act)
 
 
-def test_a_call_that_was_cancelled_is_made_anew() -> None:
+def test_call_that_was_cancelled_is_made_anew() -> None:
     async def act(calls: Calls) -> None:
         async def never() -> None:
             await asyncio.Event().wait()
@@ -135,7 +135,7 @@ def test_a_call_that_was_cancelled_is_made_anew() -> None:
     play(act)
 
 
-def test_a_pod_is_wanted_as_long_as_any_preemption_evicts_it() -> None:
+def test_pod_is_wanted_as_long_as_any_preemption_evicts_it() -> None:
     flight = SingleFlight(FakeClock())
     flight.begin(["a", "b"])
     flight.begin(["a"])

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.live.supervising import ChildRefusedError, Restarts, Supervisor
+from reprieve.live.supervisor import ChildRefusedError, Restarts, Supervisor
 from tests.waiting import DEADLINE
 
-TIED = "from reprieve.live.supervising import tie; tie(grace={grace})"
+TIED = "from reprieve.live.supervisor import tie; tie(grace={grace})"
 WAITS = "import signal; signal.pause()"
 FAST = Restarts(first=0.01, longest=0.05)
 
@@ -57,7 +57,7 @@ def test_pauses_double_until_it_has_run_for_a_while(previous: float | None, upti
     assert Restarts().after(previous, uptime) == pause
 
 
-def test_a_killed_child_is_started_again_and_stopped_with_the_supervisor() -> None:
+def test_killed_child_is_started_again_and_stopped_with_the_supervisor() -> None:
     reports: list[str] = []
 
     async def main() -> int:
@@ -76,7 +76,7 @@ def test_a_killed_child_is_started_again_and_stopped_with_the_supervisor() -> No
     assert reports == ["was ended by SIGKILL, starting it again in 0.01 s"]
 
 
-def test_a_child_that_refuses_its_input_is_not_started_again() -> None:
+def test_child_that_refuses_its_input_is_not_started_again() -> None:
     async def main() -> None:
         supervisor = Supervisor(child("raise SystemExit(2)"), final=(2,), restarts=FAST)
         async with supervised(supervisor) as task:
@@ -87,7 +87,7 @@ def test_a_child_that_refuses_its_input_is_not_started_again() -> None:
     asyncio.run(main())
 
 
-def test_a_child_that_fails_otherwise_is_tried_again_and_again() -> None:
+def test_child_that_fails_otherwise_is_tried_again_and_again() -> None:
     reports: list[str] = []
 
     async def main() -> None:
@@ -100,7 +100,7 @@ def test_a_child_that_fails_otherwise_is_tried_again_and_again() -> None:
     assert reports[:2] == [f"ended with exit code 1, starting it again in {pause} s" for pause in (0.01, 0.02)]
 
 
-def test_a_child_that_has_run_well_is_started_again_whatever_its_exit_code() -> None:
+def test_child_that_has_run_well_is_started_again_whatever_its_exit_code() -> None:
     """A port that was taken while it was down is bad input, too, and no reason to end the whole cluster."""
 
     async def main() -> None:
@@ -115,7 +115,7 @@ def test_a_child_that_has_run_well_is_started_again_whatever_its_exit_code() -> 
     asyncio.run(main())
 
 
-def test_a_program_that_is_not_there_is_an_error() -> None:
+def test_program_that_is_not_there_is_an_error() -> None:
     async def main() -> None:
         with pytest.raises(FileNotFoundError):
             await Supervisor(["/nowhere/at/all"]).run()
@@ -123,8 +123,8 @@ def test_a_program_that_is_not_there_is_an_error() -> None:
     asyncio.run(main())
 
 
-def test_a_child_that_does_not_listen_is_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("reprieve.live.supervising.STOP_SECONDS", 0.1)
+def test_child_that_does_not_listen_is_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("reprieve.live.supervisor.STOP_SECONDS", 0.1)
     deaf = tmp_path / "deaf"
     program = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); open({str(deaf)!r}, 'w'); signal.pause()"
 
@@ -141,7 +141,7 @@ def test_a_child_that_does_not_listen_is_killed(monkeypatch: pytest.MonkeyPatch,
 
 PARENT = """
 import asyncio, sys
-from reprieve.live.supervising import Supervisor
+from reprieve.live.supervisor import Supervisor
 async def main():
     supervisor = Supervisor([sys.executable, "-c", sys.argv[1]])
     task = asyncio.create_task(supervisor.run())

@@ -84,7 +84,7 @@ def test_every_group_of_a_scheduled_tree_has_its_condition() -> None:
     run(test)
 
 
-def test_a_composite_is_no_group_of_its_name() -> None:
+def test_composite_is_no_group_of_its_name() -> None:
     async def test(scene: Scene) -> None:
         scene.group()
         composite(scene, "g")
@@ -97,7 +97,7 @@ def test_a_composite_is_no_group_of_its_name() -> None:
     run(test)
 
 
-def test_a_tree_that_waits_for_its_quorum_is_reported_on_every_group() -> None:
+def test_tree_that_waits_for_its_quorum_is_reported_on_every_group() -> None:
     async def test(scene: Scene) -> None:
         composite(scene, "root")
         leaf(scene, "low", "root", count=2)
@@ -135,7 +135,7 @@ def test_composites_without_a_root_say_why(parents: dict[str, str], reasons: dic
     run(test)
 
 
-def test_a_unit_that_makes_room_is_reported_on_each_of_its_groups() -> None:
+def test_unit_that_makes_room_is_reported_on_each_of_its_groups() -> None:
     """composite.md 4: DisruptionTarget on every group of an `all` tree, and taken back from all where it stays."""
 
     async def test(scene: Scene) -> None:

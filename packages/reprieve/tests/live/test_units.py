@@ -45,7 +45,7 @@ async def mark(client: ApiClient, kind: str, name: str, **status: Any) -> None:
 
 
 @pytest.mark.parametrize("begun", ["PATCH default/podgroups/crew/status", "PATCH default/pods/crew3/status"])
-def test_a_unit_that_was_marked_and_stays_gets_preemption_failed(begun: str) -> None:
+def test_unit_that_was_marked_and_stays_gets_preemption_failed(begun: str) -> None:
     """7.5: the preemptor is deleted while the unit is being marked: the marks are taken back, nothing is deleted."""
 
     async def run() -> None:
@@ -85,7 +85,7 @@ def test_a_unit_that_was_marked_and_stays_gets_preemption_failed(begun: str) -> 
 
 
 @pytest.mark.parametrize("why", ["nobody waits for it", "it counts for more than who waits"])
-def test_a_restart_evicts_no_unit_that_was_only_marked(why: str) -> None:
+def test_restart_evicts_no_unit_that_was_only_marked(why: str) -> None:
     """9: all of it is marked and runs, as after a preemption that failed: it stays, and is told so in a while."""
 
     async def run() -> None:
@@ -119,7 +119,7 @@ def test_a_restart_evicts_no_unit_that_was_only_marked(why: str) -> None:
     asyncio.run(run())
 
 
-def test_a_restart_finishes_a_unit_that_has_lost_a_pod() -> None:
+def test_restart_finishes_a_unit_that_has_lost_a_pod() -> None:
     """9: past the point of no return: fewer run than the unit needs, so the rest follows."""
 
     async def run() -> None:
@@ -140,7 +140,7 @@ def test_a_restart_finishes_a_unit_that_has_lost_a_pod() -> None:
 
 
 @pytest.mark.parametrize("lost", [True, False])
-def test_a_restart_finishes_a_tree_that_has_lost_a_pod_and_spares_one_that_has_not(lost: bool) -> None:
+def test_restart_finishes_a_tree_that_has_lost_a_pod_and_spares_one_that_has_not(lost: bool) -> None:
     """9 and composite.md 4: the unit is the tree: all its leaves follow, or all its groups are told that they stay."""
     reference = {"workloadName": "w", "templateName": "t"}
     policy = {"gang": {"minGroupCount": 2}}
@@ -235,7 +235,7 @@ async def recreate(client: ApiClient, item: Json) -> None:
 
 
 @pytest.mark.parametrize("recreated", [False, True])
-def test_a_group_that_is_evicted_again_within_a_minute_is_marked_again(recreated: bool) -> None:
+def test_group_that_is_evicted_again_within_a_minute_is_marked_again(recreated: bool) -> None:
     """7.2: the group runs again in other pods, or is another object of its name; its condition is True as before."""
 
     async def run() -> None:

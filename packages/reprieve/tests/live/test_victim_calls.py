@@ -10,10 +10,10 @@ import pytest
 
 from kube_rules.meta import ObjectRef
 from reprieve.client.errors import ApiError, ClientError, UnreachableError
-from reprieve.client.leading import LeadershipLostError
+from reprieve.client.leader_election import LeadershipLostError
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
-from reprieve.live.preempting import PreemptionExecutor
+from reprieve.live.preemption_executor import PreemptionExecutor
 from reprieve.live.single_flight import REMEMBERED
 from reprieve.live.victim_calls import UnitRepairs, VictimCalls
 from reprieve.preemption.outcome import Preemption
@@ -93,7 +93,7 @@ def test_pods_that_stay_lose_their_mark_wherever_they_run_and_no_others() -> Non
     run(test)
 
 
-def test_a_unit_that_another_preemption_evicts_keeps_its_marks() -> None:
+def test_unit_that_another_preemption_evicts_keeps_its_marks() -> None:
     async def test(scene: Scene) -> None:
         stage = Stage(scene)
         group, pods = stage.crew()
@@ -108,7 +108,7 @@ def test_a_unit_that_another_preemption_evicts_keeps_its_marks() -> None:
     run(test)
 
 
-def test_a_group_that_is_gone_has_nothing_taken_back() -> None:
+def test_group_that_is_gone_has_nothing_taken_back() -> None:
     async def test(scene: Scene) -> None:
         stage = Stage(scene)
         group, pods = stage.crew()
@@ -123,7 +123,7 @@ def test_a_group_that_is_gone_has_nothing_taken_back() -> None:
 TARGET = {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]}
 
 
-def test_a_pod_is_marked_unless_it_has_the_mark() -> None:
+def test_pod_is_marked_unless_it_has_the_mark() -> None:
     """7.2: once for all who want it; again after it was taken back, whatever the watch has told meanwhile."""
 
     async def test(scene: Scene) -> None:
@@ -148,7 +148,7 @@ def test_a_pod_is_marked_unless_it_has_the_mark() -> None:
     run(test)
 
 
-def test_a_pod_that_stayed_is_remembered_until_its_record_has_no_mark() -> None:
+def test_pod_that_stayed_is_remembered_until_its_record_has_no_mark() -> None:
     """A mark that the watch tells of later is somebody else's: it is not made once more."""
 
     async def test(scene: Scene) -> None:
@@ -171,7 +171,7 @@ def test_a_pod_that_stayed_is_remembered_until_its_record_has_no_mark() -> None:
     run(test)
 
 
-def test_a_group_is_marked_again_after_its_mark_was_taken_back() -> None:
+def test_group_is_marked_again_after_its_mark_was_taken_back() -> None:
     """7.2: once for all who want it; what was taken back has to be said anew."""
 
     async def test(scene: Scene) -> None:
@@ -199,7 +199,7 @@ def test_a_group_is_marked_again_after_its_mark_was_taken_back() -> None:
         ("the group was recreated around its pods", 2),
     ],
 )
-def test_a_group_is_marked_for_every_eviction_of_it(change: str, marks: int) -> None:
+def test_group_is_marked_for_every_eviction_of_it(change: str, marks: int) -> None:
     """7.2: within a minute, too: a mark counts for the pods and for the object that it was written for."""
 
     async def test(scene: Scene) -> None:
@@ -224,7 +224,7 @@ def test_a_group_is_marked_for_every_eviction_of_it(change: str, marks: int) -> 
 
 
 @pytest.mark.parametrize(("error", "raised"), [(GONE, False), (CUT, True), (ApiError(500, "", "no"), True)])
-def test_a_mark_for_who_is_gone_is_not_needed(error: Exception, raised: bool) -> None:
+def test_mark_for_who_is_gone_is_not_needed(error: Exception, raised: bool) -> None:
     async def test(scene: Scene) -> None:
         stage = Stage(scene)
         found = scene.pod("a", node="n1")
@@ -249,7 +249,7 @@ def test_a_mark_for_who_is_gone_is_not_needed(error: Exception, raised: bool) ->
     run(test)
 
 
-def test_a_deletion_is_made_once_and_again_when_it_failed_or_was_long_ago() -> None:
+def test_deletion_is_made_once_and_again_when_it_failed_or_was_long_ago() -> None:
     """7.1: the second of two preemptors hears what became of the first one's call."""
 
     async def test(scene: Scene) -> None:
@@ -276,7 +276,7 @@ def test_a_deletion_is_made_once_and_again_when_it_failed_or_was_long_ago() -> N
     run(test)
 
 
-def test_what_was_called_again_is_remembered_from_then_on() -> None:
+def test_repeated_call_is_remembered_from_then_on() -> None:
     async def test(scene: Scene) -> None:
         stage = Stage(scene)
         one, other = scene.pod("a", node="n1"), scene.pod("b", node="n1")
@@ -298,7 +298,7 @@ def test_what_was_called_again_is_remembered_from_then_on() -> None:
 # -- repairs
 
 
-def test_what_is_left_of_a_unit_is_deleted_as_often_as_it_takes() -> None:
+def test_remaining_victims_of_a_unit_are_deleted_as_often_as_it_takes() -> None:
     """9: only those whose deletion failed, five seconds later; a pod that goes by then needs nothing."""
 
     async def test(scene: Scene) -> None:
@@ -322,7 +322,7 @@ def test_what_is_left_of_a_unit_is_deleted_as_often_as_it_takes() -> None:
     run(test)
 
 
-def test_a_unit_is_finished_once_however_many_preemptions_failed_on_it() -> None:
+def test_unit_is_finished_once_however_many_preemptions_failed_on_it() -> None:
     """9: each attempt of a preemptor fails on the same pod; what is left of the unit is asked for by one task."""
 
     async def test(scene: Scene) -> None:
@@ -348,7 +348,7 @@ def test_a_unit_is_finished_once_however_many_preemptions_failed_on_it() -> None
     run(test)
 
 
-def test_who_lost_the_right_to_write_repairs_nothing() -> None:
+def test_former_leader_repairs_nothing() -> None:
     async def test(scene: Scene) -> None:
         stage = Stage(scene)
         group, pods = stage.crew()
@@ -374,7 +374,7 @@ def watched(stage: Stage, how: str, group: GroupState, pods: list[PodRecord]) ->
 
 
 @pytest.mark.parametrize("how", HOW[1:])
-def test_a_unit_that_was_found_marked_is_spared_after_a_minute(how: str) -> None:
+def test_unit_that_was_found_marked_is_spared_after_a_minute(how: str) -> None:
     """9: the PodGroup is told only if it says otherwise."""
 
     async def test(scene: Scene) -> None:
@@ -398,7 +398,7 @@ def test_a_unit_that_was_found_marked_is_spared_after_a_minute(how: str) -> None
     [(["uid-a"], 0, 5), ([], 0, 0), (["uid-a"], 3, 20), (["uid-a"], 99, 60)],
     ids=["doubtful", "refused", "the API answers late", "the API never answers"],
 )
-def test_a_unit_whose_deletion_failed_is_spared_within_seconds(
+def test_unit_whose_deletion_failed_is_spared_within_seconds(
     doubtful: list[str], unanswered: int, spared_after: float
 ) -> None:
     """7.5: at once where the API refused it; else when two looks at it have shown that no pod of it goes."""
@@ -423,7 +423,7 @@ def test_a_unit_whose_deletion_failed_is_spared_within_seconds(
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_unit_of_which_the_api_has_lost_a_pod_goes(late: bool) -> None:
+def test_unit_of_which_the_api_has_lost_a_pod_goes(late: bool) -> None:
     """9: before the watch tells; also where the deletion is carried out after the unit was spared."""
 
     async def test(scene: Scene) -> None:
@@ -449,7 +449,7 @@ def test_a_unit_of_which_the_api_has_lost_a_pod_goes(late: bool) -> None:
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("sign", ["one terminates", "one is gone"])
-def test_a_unit_of_unknown_fate_that_loses_a_pod_goes(how: str, sign: str) -> None:
+def test_unit_of_unknown_fate_that_loses_a_pod_goes(how: str, sign: str) -> None:
     """9: all of it follows where its deletion had begun; where only marks were found, whoever deletes sees to that."""
 
     async def test(scene: Scene) -> None:
@@ -471,7 +471,7 @@ def test_a_unit_of_unknown_fate_that_loses_a_pod_goes(how: str, sign: str) -> No
 
 
 @pytest.mark.parametrize(("error", "again"), [(CUT, True), (GONE, False), (None, False)])
-def test_a_mark_is_taken_back_as_often_as_it_takes(error: Exception | None, again: bool) -> None:
+def test_mark_is_taken_back_as_often_as_it_takes(error: Exception | None, again: bool) -> None:
     async def test(scene: Scene) -> None:
         stage = Stage(scene)
         group, pods = stage.crew()
@@ -577,7 +577,7 @@ def test_all_victims_that_were_marked_and_not_deleted_lose_their_marks() -> None
 
 
 @pytest.mark.parametrize("error", [CUT, ClientError("no"), ValueError("surprise")])
-def test_whatever_fails_ends_the_preemption_once(error: Exception) -> None:
+def test_failures_end_the_preemption_once(error: Exception) -> None:
     """Every preemption ends in one call of `done` or `failed`; what nobody expected is told by its name."""
 
     async def test(scene: Scene) -> None:

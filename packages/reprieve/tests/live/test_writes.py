@@ -14,10 +14,10 @@ from aiohttp import web
 from kube_rules.objects import Pod
 from reprieve.client.discovery import Resource, Served, discover
 from reprieve.client.errors import ApiError, UnreachableError
-from reprieve.client.leading import Fence, LeadershipLostError
-from reprieve.client.pacing import BackoffPolicy
+from reprieve.client.leader_election import Fence, LeadershipLostError
+from reprieve.client.rate_limits import BackoffPolicy
 from reprieve.client.transport import ApiClient
-from reprieve.client.writing import WriterPool
+from reprieve.client.write_queue import WriterPool
 from reprieve.cluster.pods import PodRecord, record_of
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.instructions import CreateObject, DeleteObject, PatchObject
@@ -143,7 +143,7 @@ def test_delete_answers(replies: list[Reply], expected: object, requests: int) -
         ([CONFLICT, there()] * 10, 409, [*["PATCH", "GET"] * 9, "PATCH"]),
     ],
 )
-def test_a_conflict_of_a_status_is_looked_into(
+def test_conflict_of_a_status_is_looked_into(
     replies: list[Reply], expected: object, methods: list[str], kind: str
 ) -> None:
     """preemption.md 7.7: another object of the name is no place for it; one that changed is patched again."""
@@ -162,7 +162,7 @@ def test_a_conflict_of_a_status_is_looked_into(
     asyncio.run(run())
 
 
-def test_what_is_sent() -> None:
+def test_requests_sent() -> None:
     """Binding with UID; status below `status` with the UID; deletion with the UID as precondition, no grace of ours."""
 
     async def run() -> None:
@@ -221,7 +221,7 @@ def test_nothing_is_sent_without_the_right_to_write() -> None:
     asyncio.run(run())
 
 
-def test_a_binding_is_taken_back_until_it_is_sent() -> None:
+def test_binding_is_taken_back_until_it_is_sent() -> None:
     """preemption.md 7.2: a victim that is only reserved is released without calls; one in flight has to settle."""
 
     async def run() -> None:
@@ -287,7 +287,7 @@ def test_patch_object_answers(replies: list[Reply], expected: object) -> None:
         ([CONFLICT, answer({"metadata": {"uid": "c", "resourceVersion": "7"}, "spec": 1}), status(404, "")], 404, "7"),
     ],
 )
-def test_a_patch_is_made_to_the_object_as_it_is_now_if_it_still_may(
+def test_patch_is_made_to_the_object_as_it_is_now_if_it_still_may(
     replies: list[Reply], expected: object, version: str
 ) -> None:
     """`PatchObject.again`: asked of the object that somebody else wrote meanwhile; another object is left alone."""
@@ -556,7 +556,7 @@ HERE: dict[str, Any] = {"metadata": {"uid": "u", "resourceVersion": "7"}, "statu
         *("with-the-object", "gone-meanwhile", "gone", "forbidden"),
     ],
 )
-def test_the_status_of_a_custom_resource_is_written_on_what_was_just_read(
+def test_status_of_a_custom_resource_is_written_on_what_was_just_read(
     resource: Resource, replies: list[Reply], requests: list[str], expected: object
 ) -> None:
     """Read again where somebody wrote in between, ten times at most.
@@ -616,7 +616,7 @@ def test_conditions_of_other_types_stay_as_they_are(
     assert body["status"] == written
 
 
-def test_a_status_that_says_nothing_is_not_written() -> None:
+def test_status_that_says_nothing_is_not_written() -> None:
     async def run() -> None:
         async with scripted_writes(answer()) as (server, writes):
             await writes.patch_foreign_status("default", "g", "u", {}, resource=VOLCANO)
@@ -633,7 +633,7 @@ def test_a_status_that_says_nothing_is_not_written() -> None:
     ],
     ids=["in-the-end", "never"],
 )
-def test_a_patch_that_still_may_be_made_is_made_ten_times_at_most(
+def test_patch_that_still_may_be_made_is_made_ten_times_at_most(
     replies: list[Reply], turns: int, expected: object
 ) -> None:
     async def run() -> None:
@@ -660,7 +660,7 @@ def test_a_patch_that_still_may_be_made_is_made_ten_times_at_most(
         ({"a": {}}, {}, None),
     ],
 )
-def test_a_conflict_after_an_unsure_outcome_is_our_own_work_where_the_object_is_as_it_was_to_be(
+def test_conflict_after_an_unsure_outcome_is_our_own_work_where_the_object_is_as_it_was_to_be(
     patch: dict[str, Any], there: dict[str, Any], expected: object
 ) -> None:
     """As a merge patch would make it: what is null is not there, and what is not named may be anything."""
@@ -676,7 +676,7 @@ def test_a_conflict_after_an_unsure_outcome_is_our_own_work_where_the_object_is_
 
 
 @pytest.mark.parametrize("reply", [status(500), status(503), cut], ids=["500", "503", "cut"])
-def test_whatever_may_have_been_carried_out_is_no_conflict_with_itself(reply: Reply) -> None:
+def test_write_that_may_have_been_carried_out_is_no_conflict_with_itself(reply: Reply) -> None:
     """5xx and a lost connection; a refusal was certainly not."""
 
     async def run() -> None:
@@ -698,7 +698,7 @@ def test_whatever_may_have_been_carried_out_is_no_conflict_with_itself(reply: Re
         ("", "", {"labels": {"a": "b"}}),
     ],
 )
-def test_a_patch_has_the_preconditions_that_it_was_given(uid: str, version: str, metadata: dict[str, Any]) -> None:
+def test_patch_has_the_preconditions_that_it_was_given(uid: str, version: str, metadata: dict[str, Any]) -> None:
     sent: list[Any] = []
 
     async def take(request: web.Request) -> web.StreamResponse:

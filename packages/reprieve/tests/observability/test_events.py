@@ -59,7 +59,7 @@ def test_body_is_an_event_of_events_k8s_io() -> None:
     ]
 
 
-def test_the_second_makes_a_series_and_further_ones_are_only_counted() -> None:
+def test_second_makes_a_series_and_further_ones_are_only_counted() -> None:
     sent = Sent()
     events = recorder(sent)
     for second in range(5):
@@ -69,7 +69,7 @@ def test_the_second_makes_a_series_and_further_ones_are_only_counted() -> None:
     assert sent[1]["series"] == {"count": 2, "lastObservedTime": micro_time(START + 1)}
 
 
-def test_a_series_that_is_quiet_for_six_minutes_is_finished_with_its_count() -> None:
+def test_series_that_is_quiet_for_six_minutes_is_finished_with_its_count() -> None:
     sent = Sent()
     events = recorder(sent)
     for second in range(5):
@@ -83,7 +83,7 @@ def test_a_series_that_is_quiet_for_six_minutes_is_finished_with_its_count() -> 
     assert sent[3]["metadata"]["name"] != sent[0]["metadata"]["name"]
 
 
-def test_a_series_that_goes_on_is_refreshed_every_half_hour() -> None:
+def test_series_that_goes_on_is_refreshed_every_half_hour() -> None:
     sent = Sent()
     events = recorder(sent)
     for minute in range(62):
@@ -96,9 +96,7 @@ def test_a_series_that_goes_on_is_refreshed_every_half_hour() -> None:
     [(1, [1]), (2, [1, 2]), (3, [1, 2, 3])],
 )
 @pytest.mark.parametrize("end", ["quiet", "flush", "again"])
-def test_the_end_of_a_series_is_written_where_the_count_is_not_yet(
-    occurrences: int, counts: list[int], end: str
-) -> None:
+def test_end_of_a_series_is_written_where_the_count_is_not_yet(occurrences: int, counts: list[int], end: str) -> None:
     """Nothing is written twice: a single event and a series of two are written whole when they happen."""
     sent = Sent()
     events = recorder(sent)
@@ -124,7 +122,7 @@ def test_six_minutes_and_half_an_hour() -> None:
     ("later", "counts"), [(FINISH_SECONDS - 1, [1, 2]), (FINISH_SECONDS, [1, 1]), (FINISH_SECONDS + 1, [1, 1])]
 )
 @pytest.mark.parametrize("checked", [False, True], ids=["time-has-passed", "within-a-minute-of-the-last-check"])
-def test_an_event_belongs_to_a_series_that_has_been_quiet_for_less_than_six_minutes(
+def test_event_belongs_to_a_series_that_has_been_quiet_for_less_than_six_minutes(
     later: float, counts: list[int], checked: bool
 ) -> None:
     sent = Sent()
@@ -137,7 +135,7 @@ def test_an_event_belongs_to_a_series_that_has_been_quiet_for_less_than_six_minu
 
 
 @pytest.mark.parametrize(("after", "left"), [(FINISH_SECONDS - 1, 1), (FINISH_SECONDS, 0)])
-def test_a_series_ends_when_it_has_been_quiet_for_six_minutes(after: float, left: int) -> None:
+def test_series_ends_when_it_has_been_quiet_for_six_minutes(after: float, left: int) -> None:
     """Those that go on stay, however old."""
     sent = Sent()
     events = recorder(sent)
@@ -151,7 +149,7 @@ def test_a_series_ends_when_it_has_been_quiet_for_six_minutes(after: float, left
 
 
 @pytest.mark.parametrize(("after", "counts"), [(REFRESH_SECONDS - 1, [1, 2]), (REFRESH_SECONDS, [1, 2, 61])])
-def test_a_series_is_refreshed_half_an_hour_after_it_was_written(after: float, counts: list[int]) -> None:
+def test_series_is_refreshed_half_an_hour_after_it_was_written(after: float, counts: list[int]) -> None:
     """Also while nothing happens: time alone passes."""
     sent = Sent()
     events = recorder(sent)
@@ -165,7 +163,7 @@ def test_a_series_is_refreshed_half_an_hour_after_it_was_written(after: float, c
     assert all(body["series"]["lastObservedTime"] == micro_time(START + REFRESH_SECONDS - 2) for body in sent[before:])
 
 
-def test_a_single_event_is_not_refreshed() -> None:
+def test_single_event_is_not_refreshed() -> None:
     """It is no series; what is observed once is written once."""
     sent = Sent()
     events = recorder(sent)
@@ -197,7 +195,7 @@ def test_only_the_same_makes_a_series(other: dict[str, Any]) -> None:
     assert sent[0]["metadata"] != sent[1]["metadata"]
 
 
-def test_the_cache_is_bounded_and_counts_are_not_lost() -> None:
+def test_cache_is_bounded_and_counts_are_not_lost() -> None:
     sent = Sent()
     events = recorder(sent, limit=3)
     for _ in range(3):
@@ -208,7 +206,7 @@ def test_the_cache_is_bounded_and_counts_are_not_lost() -> None:
     assert sent.counts() == [1, 2, 1, 1, 3, 1]
 
 
-def test_the_one_that_was_observed_longest_ago_is_forgotten_first() -> None:
+def test_one_that_was_observed_longest_ago_is_forgotten_first() -> None:
     sent = Sent()
     events = recorder(sent, limit=2)
     for number, note in enumerate(("a", "b", "a", "c", "a", "b")):
@@ -279,7 +277,7 @@ def test_names_are_legal_and_never_the_same() -> None:
         ("x" * 250 + "...", "x" * 236),
     ],
 )
-def test_a_long_name_gives_way_to_what_makes_it_unique(name: str, kept: str) -> None:
+def test_long_name_gives_way_to_what_makes_it_unique(name: str, kept: str) -> None:
     """253 characters (DNS subdomain), no dot or dash before a dot."""
     sent = Sent()
     fail(recorder(sent), START, about=Reference("v1", "Pod", "team", name, "u"))
@@ -297,7 +295,7 @@ def test_events_about_objects_without_a_namespace_are_in_default(namespace: str,
 
 
 @pytest.mark.parametrize(("host", "kept"), [("h" * 10, 10), ("h" * 110, 110), ("h" * 111, 110)])
-def test_the_instance_that_reports_is_at_most_128_characters(host: str, kept: int) -> None:
+def test_instance_that_reports_is_at_most_128_characters(host: str, kept: int) -> None:
     """The API server refuses a longer one."""
     sent = Sent()
     fail(EventRecorder(sent.append, controller="default-scheduler", instance=host), START)

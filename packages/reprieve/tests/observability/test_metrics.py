@@ -140,7 +140,7 @@ def test_process_metrics_are_there() -> None:
     assert {"process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds"} <= names
 
 
-def test_a_pod_that_fits_counts_once_and_its_latency_includes_the_binding() -> None:
+def test_pod_that_fits_counts_once_and_its_latency_includes_the_binding() -> None:
     seen = Observed(node("n1"), pod("a", cpu=1)).settle()
     assert seen.value("scheduler_schedule_attempts_total", result="scheduled", profile=PROFILE) == 1
     assert seen.value("scheduler_scheduling_attempt_duration_seconds_sum", result="scheduled") == pytest.approx(
@@ -172,7 +172,7 @@ def test_failed_attempts_count_towards_the_one_that_succeeds() -> None:
     assert seen.value("scheduler_pod_scheduling_sli_duration_seconds_count", attempts="2") == 1
 
 
-def test_a_failed_binding_is_an_error() -> None:
+def test_failed_binding_is_an_error() -> None:
     seen = Observed(node("n1"))
     seen.world.add(pod("a", cpu=1))
     decision = seen.world.engine.step(seen.world.now).decision
@@ -262,7 +262,7 @@ def test_every_attempt_of_a_group_to_preempt_counts_by_its_result(
     assert evaluated == (1 if timed else None)
 
 
-def test_a_preemption_of_a_group_whose_calls_fail_counts_as_an_error() -> None:
+def test_preemption_of_a_group_whose_calls_fail_counts_as_an_error() -> None:
     """KEP-5710, "Troubleshooting": victims that are not removed are seen in result="error"."""
     seen = Observed(*_RUNS, *gang("new", 1, cpu=4, priority=100))
     seen.world.engine.after_step = lambda _: None
@@ -294,7 +294,7 @@ def test_gauges_read_the_queues_when_scraped() -> None:
     assert sizes == {"nodes": 1, "pods": 1, "assumed_pods": 0}
 
 
-def test_what_is_kept_is_shown_by_kind() -> None:
+def test_records_kept_are_shown_by_kind() -> None:
     """Signatures of two kinds of pods, and views of them: every kind of entry has its own label."""
     seen = Observed(node("n1", cpu=4), pod("a", cpu=1, labels={"app": "a"}), pod("b", cpu=2)).settle()
     assert seen.value("scheduler_kept_entries", type="signatures") == 2
@@ -325,7 +325,7 @@ def test_incoming_pods_are_counted_by_what_brought_them() -> None:
     assert "NodeAdd" in events
 
 
-def test_a_time_to_wait_that_is_over_is_counted_under_a_name_of_its_own() -> None:
+def test_time_to_wait_that_is_over_is_counted_under_a_name_of_its_own() -> None:
     """observability.md 3.2, cost.md 6.2."""
     late = pod("late", cpu=4, priority=9, annotations=annotated(preemption_delay="5m"))
     low = pod("low", cpu=4, node="n1")
@@ -350,7 +350,7 @@ def test_buckets_grow_by_repeated_multiplication() -> None:
     assert exponential(0.00001, 1.5, 4) == [1e-05, 1e-05 * 1.5, 1e-05 * 1.5 * 1.5, 1e-05 * 1.5 * 1.5 * 1.5]
 
 
-def test_a_pod_bound_by_somebody_else_is_no_attempt_of_ours() -> None:
+def test_pod_bound_by_somebody_else_is_no_attempt_of_ours() -> None:
     seen = Observed(node("n1"), pod("a", cpu=1, gates=["wait"])).settle()
     seen.world.change_pod("a", lambda item: bound_to(item, "n1"))
     assert seen.value("scheduler_schedule_attempts_total", result="scheduled") is None

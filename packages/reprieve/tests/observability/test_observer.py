@@ -104,7 +104,7 @@ def test_preempted_names_the_lost_work_only_of_pods_with_annotations_about_it() 
     ]
 
 
-def test_a_tree_that_a_podgroup_of_volcano_stands_for_is_that_podgroup_in_events() -> None:
+def test_tree_that_a_podgroup_of_volcano_stands_for_is_that_podgroup_in_events() -> None:
     """observability.md 2.6: an event about an object that is not there would be refused, its name has a colon."""
     spec = {"minMember": 2, "minTaskMember": {"a": 1, "b": 1}}
     meta = {"name": "g", "namespace": "default", "uid": "uid-g"}
@@ -156,7 +156,7 @@ def test_preempted_by_a_group_names_every_pod_of_a_unit() -> None:
     ],
     ids=["pod", "group", "class"],
 )
-def test_an_annotation_that_cannot_be_read_is_a_warning_on_its_object(
+def test_annotation_that_cannot_be_read_is_a_warning_on_its_object(
     item: KubernetesObject, kind: str, version: str
 ) -> None:
     """observability.md 2.4, cost.md 2.2."""
@@ -172,7 +172,7 @@ def test_an_annotation_that_cannot_be_read_is_a_warning_on_its_object(
     assert (event["action"], about["kind"], about["apiVersion"]) == ("Scheduling", kind, version)
 
 
-def test_a_class_that_does_not_count_is_a_warning_on_the_group() -> None:
+def test_class_that_does_not_count_is_a_warning_on_the_group() -> None:
     """observability.md 2.5."""
     seen = Observed()
     seen.observer.refused(group("x"), "metadata.annotations[a]: why", now=START)
@@ -229,7 +229,7 @@ def test_nobodys_text_begins_a_line_of_its_own(form: str) -> None:
     assert "\x1b" not in stream.getvalue()
 
 
-def test_an_unknown_form_is_refused() -> None:
+def test_unknown_form_is_refused() -> None:
     with pytest.raises(ValueError, match="neither text nor json"):
         Log(form="xml")
 

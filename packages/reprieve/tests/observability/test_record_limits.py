@@ -14,7 +14,7 @@ import pytest
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.decisions.records import CostRecord, DecisionRecord, FailedPreemption, decode
-from reprieve.observability.recording import RecordKeeper
+from reprieve.observability.recorder import RecordKeeper
 from reprieve.observability.store import MemoryStore
 from reprieve.preemption.lost_work import EvictedPods
 from reprieve.preemption.outcome import Deferral, NoRoom, UnhelpfulPreemption, WaitsFor
@@ -107,7 +107,7 @@ def test_fifty_groups_of_a_tree_are_shown_those_that_failed_first_where_there_ar
     assert [one.name for one in found] == [f"default/g{i}" for i in shown]
 
 
-def test_a_level_has_the_outcome_of_a_group_and_names_ten_of_its_children() -> None:
+def test_level_has_the_outcome_of_a_group_and_names_ten_of_its_children() -> None:
     keeping = Keeping(1)
     [found] = keeping.decide(failed(rejection(keeping.pods(1)[0]), levels=(level(0, ok=False, short=11),))).levels
     assert msgspec.to_builtins(found) == {
@@ -123,7 +123,7 @@ def test_a_level_has_the_outcome_of_a_group_and_names_ten_of_its_children() -> N
 
 
 @pytest.mark.parametrize("spared", [99, 100, 101])
-def test_a_hundred_spared_units_are_shown_and_all_evicted_ones(spared: int) -> None:
+def test_hundred_spared_units_are_shown_and_all_evicted_ones(spared: int) -> None:
     keeping = Keeping(2)
     preemptor, other = keeping.pods(2)
     units = tuple(unit(other, name=f"default/u{i}") for i in range(spared))
@@ -143,7 +143,7 @@ def test_two_hundred_nominations_are_shown(pods: int) -> None:
 
 
 @pytest.mark.parametrize(("pods", "nodes"), [(10, 10), (11, 11), (12, 11), (12, 2)])
-def test_a_unit_names_ten_pods_and_ten_nodes_each_once(pods: int, nodes: int) -> None:
+def test_unit_names_ten_pods_and_ten_nodes_each_once(pods: int, nodes: int) -> None:
     keeping = Keeping(pods, nodes)
     made = keeping.decide(evicting(keeping.pods(1)[0], unit(*reversed(keeping.pods(pods))))).preemption
     assert made is not None
@@ -166,7 +166,7 @@ def test_ten_of_those_it_waits_for_are_named(pods: int) -> None:
 
 
 @pytest.mark.parametrize("times", [9, 10, 11])
-def test_the_last_ten_releases_of_its_room_are_kept(times: int) -> None:
+def test_last_ten_releases_of_its_room_are_kept(times: int) -> None:
     """observability.md 4.6."""
     keeping = Keeping(12, 12)
     decision = evicting(keeping.pods(1)[0])
@@ -191,7 +191,7 @@ def test_the_last_ten_releases_of_its_room_are_kept(times: int) -> None:
 
 
 @pytest.mark.parametrize(("others", "known"), [(63, True), (64, False)])
-def test_the_end_of_a_preemption_is_recorded_while_it_is_one_of_the_last_64(others: int, known: bool) -> None:
+def test_end_of_a_preemption_is_recorded_while_it_is_one_of_the_last_64(others: int, known: bool) -> None:
     keeping = Keeping(others + 1)
     first, *rest = [evicting(one) for one in keeping.pods(others + 1)]
     keeping.decide(first)
@@ -220,7 +220,7 @@ def test_room_that_is_held_again_counts_from_then() -> None:
         assert bool(made.released) is known
 
 
-def test_a_preemption_ends_once_and_one_that_is_not_known_changes_nothing() -> None:
+def test_preemption_ends_once_and_one_that_is_not_known_changes_nothing() -> None:
     keeping = Keeping(2)
     decision, other = (evicting(one) for one in keeping.pods(2))
     assert decision.preemption is not None
@@ -248,7 +248,7 @@ CHANGES: dict[str, tuple[dict[str, Any], int]] = {
 
 
 @pytest.mark.parametrize("case", CHANGES)
-def test_the_same_outcome_again_is_counted_in_its_record(case: str) -> None:
+def test_same_outcome_again_is_counted_in_its_record(case: str) -> None:
     change, records = CHANGES[case]
     keeping = Keeping(1)
     [one] = keeping.pods(1)
@@ -267,7 +267,7 @@ def test_the_same_outcome_again_is_counted_in_its_record(case: str) -> None:
         assert (found.repeated, found.first_time) == (0, "")
 
 
-def test_a_preemption_between_two_equal_rejections_begins_anew() -> None:
+def test_preemption_between_two_equal_rejections_begins_anew() -> None:
     keeping = Keeping(1)
     [one] = keeping.pods(1)
     rejected = failed(rejection(one), key=f"pod/{one.uid}")
@@ -309,7 +309,7 @@ def test_attempts_that_end_in_a_rejection_leave_a_record(
     assert len(keeping.store) == records
 
 
-def test_a_keeper_without_an_engine_records_nothing() -> None:
+def test_keeper_without_an_engine_records_nothing() -> None:
     keeping = Keeping(1)
     store = MemoryStore()
     RecordKeeper(store).decided(failed(rejection(keeping.pods(1)[0])), seconds=0.1, now=START)
@@ -325,7 +325,7 @@ def test_a_keeper_without_an_engine_records_nothing() -> None:
     ],
     ids=["no-condition", "of-the-group", "empty"],
 )
-def test_the_message_is_that_of_the_group_and_else_of_the_first_pod(
+def test_message_is_that_of_the_group_and_else_of_the_first_pod(
     conditions: tuple[GroupCondition, ...], message: str
 ) -> None:
     keeping = Keeping(2)
@@ -362,7 +362,7 @@ def test_members_of_a_gang_in_numbers() -> None:
     assert (found.entity.kind, found.entity.name, found.entity.priority) == ("PodGroup", "crew", 5)
 
 
-def test_a_group_that_is_gone_meanwhile_is_recorded_by_name() -> None:
+def test_group_that_is_gone_meanwhile_is_recorded_by_name() -> None:
     keeping = Keeping(1)
     found = keeping.decide(failed(rejection(keeping.pods(1)[0]), key="group/default/gone"))
     assert (found.entity.name, found.entity.uid, found.entity.priority) == ("gone", "", 0)
@@ -392,7 +392,7 @@ def test_running_time_that_is_lost(starts: list[float | None], lost: float, olde
     assert (made.cost.running_seconds_lost, made.evicted[0].running_seconds) == (lost, oldest)
 
 
-def test_what_a_preemption_costs_by_upstreams_criteria_where_nothing_else_is_configured() -> None:
+def test_preemption_cost_by_upstream_criteria() -> None:
     """preemption.md 3; cost.md 1: in their order."""
     keeping = Keeping(3)
     preemptor, one, other = keeping.pods(3)
@@ -415,7 +415,7 @@ def test_what_a_preemption_costs_by_upstreams_criteria_where_nothing_else_is_con
     }
 
 
-def test_a_preemption_of_nobody_costs_nothing() -> None:
+def test_preemption_of_nobody_costs_nothing() -> None:
     keeping = Keeping(1)
     made = keeping.decide(evicting(keeping.pods(1)[0])).preemption
     assert made is not None
@@ -434,7 +434,7 @@ def test_victims_and_not_those_spared_find_the_record() -> None:
     assert found == {"p000": 1, "p001": 1, "p002": 0}
 
 
-def test_a_pod_that_preempts_without_a_message_is_recorded_by_its_nomination() -> None:
+def test_pod_that_preempts_without_a_message_is_recorded_by_its_nomination() -> None:
     keeping = Keeping(2)
     first, other = keeping.pods(2)
     decision = evicting(first, nominations=((first, 0), (other, 1)))
@@ -442,7 +442,7 @@ def test_a_pod_that_preempts_without_a_message_is_recorded_by_its_nomination() -
     assert (found.entity.name, found.entity.uid, found.message) == ("p000", "uid-p000", "")
 
 
-def test_a_group_that_finds_no_room_without_a_look_at_nodes_has_none() -> None:
+def test_group_that_finds_no_room_without_a_look_at_nodes_has_none() -> None:
     """observability.md 4.3."""
     keeping = Keeping(1)
     crew = keeping.world.engine.cluster.groups.get("default/crew")
@@ -452,7 +452,7 @@ def test_a_group_that_finds_no_room_without_a_look_at_nodes_has_none() -> None:
     assert found == FailedPreemption(reason="UnderWay")
 
 
-def test_what_a_record_leaves_out_reads_as_nothing() -> None:
+def test_record_fields_left_out_are_empty() -> None:
     """Records of a version before a field was there, and fields that are left out as they are empty."""
     named = b'"entity":{"kind":"Pod","namespace":"d","name":"a"}'
     unit_ = b'{"unit":"d/a","kind":"Pod","outcome":"Evicted","priority":1,"pods":1,"podNames":[],"nodes":[]}'

@@ -15,7 +15,7 @@ from kube_rules.meta import OwnerReference
 from reprieve.decisions.hints import helps_of
 from reprieve.decisions.history import history_of
 from reprieve.decisions.records import MOST_CONSIDERED, MOST_REPRIEVED, DecisionRecord, decode, encode
-from reprieve.observability.recording import RecordKeeper
+from reprieve.observability.recorder import RecordKeeper
 from reprieve.observability.store import MemoryStore
 from reprieve.plugins.gang_scheduling import GREEDY, RETRY, GangScheduling
 from tests.building import START, Item, gang, group, node, pdb, pod, profile_with
@@ -41,12 +41,12 @@ class Recorded(Observed):
         return self.about(name, kind)[0]
 
 
-def test_a_pod_that_fits_leaves_no_record() -> None:
+def test_pod_that_fits_leaves_no_record() -> None:
     seen = Recorded(node("n1"), pod("a", cpu=1)).settle()
     assert len(seen.store) == 0
 
 
-def test_a_rejection() -> None:
+def test_rejection() -> None:
     seen = Recorded(
         node("n1", cpu=2), node("n2", cpu=2), node("n3", cpu=8, taints=[("k", "v", "NoSchedule")]), pod("a", cpu=4)
     )
@@ -66,7 +66,7 @@ def test_a_rejection() -> None:
     assert record.preemption is None
 
 
-def test_the_same_rejection_again_is_counted_in_one_record() -> None:
+def test_same_rejection_again_is_counted_in_one_record() -> None:
     seen = Recorded(node("n1", cpu=2), pod("a", cpu=4)).settle()
     decision = seen.world.engine.decisions[-1]
     for second in (1, 2):
@@ -87,7 +87,7 @@ def test_another_reason_is_another_record() -> None:
     assert [len(seen.about("a")), seen.one("a").repeated] == [2, 0]
 
 
-def test_what_is_missing_least_and_where() -> None:
+def test_shortage_that_is_least_and_its_node() -> None:
     """n1 and n3 lack one core each, n2 lacks two."""
     seen = Recorded(
         *(node(f"n{i}", cpu=4) for i in (1, 2, 3)),
@@ -114,7 +114,7 @@ def test_room_held_for_others_is_not_free() -> None:
     assert lack.closest.missing == {"cpu": "1"}
 
 
-def test_a_request_above_every_node() -> None:
+def test_request_above_every_node() -> None:
     seen = Recorded(node("n1", cpu=4), node("n2", cpu=8), pod("a", cpu=64, memory="1Gi")).settle()
     lack = seen.one("a").lack
     assert lack is not None
@@ -125,12 +125,12 @@ def test_a_request_above_every_node() -> None:
 @pytest.mark.parametrize(
     ("asked", "or_more", "clause"),
     [
-        ("64", False, "it asks for 64 cpu, and the largest node has 8"),
-        ("9e18", True, "it asks for 72057594037927936m cpu or more, and the largest node has 8"),
-        ("1e30", True, "it asks for 72057594037927936m cpu or more, and the largest node has 8"),
+        ("64", False, "it asks for 64 cpu, but the largest node has 8"),
+        ("9e18", True, "it asks for 72057594037927936m cpu or more, but the largest node has 8"),
+        ("1e30", True, "it asks for 72057594037927936m cpu or more, but the largest node has 8"),
     ],
 )
-def test_a_request_above_the_largest_countable_amount_is_recorded_as_or_more(
+def test_request_above_the_largest_countable_amount_is_recorded_as_or_more(
     asked: str, or_more: bool, clause: str
 ) -> None:
     """whatif.md 5.3: no node is known to be large enough, so none is named as a help."""
@@ -141,7 +141,7 @@ def test_a_request_above_the_largest_countable_amount_is_recorded_as_or_more(
     assert [one.kind for one in helps_of(record)] == ([] if or_more else ["Node"])
 
 
-def test_a_gang_that_lacks_places() -> None:
+def test_gang_that_lacks_places() -> None:
     """Two of four members fit on n1, one on n2; one more place of 2 GPUs is needed, and n2 has one GPU left.
 
     The other GPU of n2 is in use: it could become free.
@@ -201,14 +201,14 @@ def test_why_no_room_was_made_for_a_gang() -> None:
     ],
     ids=["equal", "higher", "nobody"],
 )
-def test_nobody_of_lower_priority_to_make_room(items: list[Item], reason: str, lowest: int | None) -> None:
+def test_units_of_lower_priority_do_not_exist(items: list[Item], reason: str, lowest: int | None) -> None:
     seen = Recorded(*_TWO_OF_FOUR, *items, *gang("train", 3, cpu=4, priority=9)).settle()
     found = seen.one("train", "PodGroup").in_vain
     assert found is not None
     assert (found.reason, found.lowest_priority, found.looked_at) == (reason, lowest, ())
 
 
-def test_a_gang_that_may_not_push_out_anybody() -> None:
+def test_gang_that_may_not_push_out_anybody() -> None:
     items = [*_TWO_OF_FOUR, pod("low", cpu=4, node="n1")]
     seen = Recorded(*items, *gang("train", 1, cpu=4, priority=9, policy="Never", never=True)).settle()
     found = seen.one("train", "PodGroup").in_vain
@@ -216,7 +216,7 @@ def test_a_gang_that_may_not_push_out_anybody() -> None:
     assert (found.reason, found.potential_victims) == ("PreemptionPolicyNever", 0)
 
 
-def test_a_gang_whose_victims_are_still_leaving() -> None:
+def test_gang_whose_victims_are_still_leaving() -> None:
     items = [*_TWO_OF_FOUR, pod("low", cpu=4, node="n1", grace=100)]
     seen = Recorded(*items, *gang("train", 1, cpu=4, priority=9))
     seen.world.drain()
@@ -237,7 +237,7 @@ def test_potential_victims_are_counted_and_the_first_are_named() -> None:
 
 
 @pytest.mark.parametrize(("option", "search"), [(GREEDY, "Greedy"), (RETRY, "Retry")])
-def test_a_gang_that_its_order_keeps_from_being_placed(option: str, search: str) -> None:
+def test_gang_that_its_order_keeps_from_being_placed(option: str, search: str) -> None:
     """scheduling.md 3.9: record and `explain` say that a placement may exist."""
     profile = profile_with(GangScheduling(option))
     members = [pod(f"m{i}", cpu=cpu, group="crew", priority=5) for i, cpu in enumerate((2, 2, 4))]
@@ -326,7 +326,7 @@ def test_lost_work_is_in_hours_to_the_thousandth(resource: str, unit: int) -> No
     ],
     ids=["budgets", "highest", "sum", "start", "name"],
 )
-def test_the_comparison_that_decided(items: list[Item], criterion: str, runner_up: str) -> None:
+def test_comparison_that_decided(items: list[Item], criterion: str, runner_up: str) -> None:
     """preemption.md 3: the order of the criteria."""
     seen = Recorded(node("n1", cpu=4), node("n2", cpu=4), *items, pod("high", cpu=4, priority=9)).settle()
     made = seen.one("high").preemption
@@ -341,7 +341,7 @@ def test_the_comparison_that_decided(items: list[Item], criterion: str, runner_u
     assert comparison.steps[-1].criterion == criterion
 
 
-def test_the_runner_up_is_the_second_best_of_all() -> None:
+def test_runner_up_is_the_second_best_of_all() -> None:
     """Three ways to lose: by priority, by number, by start. The one that loses last is next."""
     seen = Recorded(
         *(node(f"n{i}", cpu=4) for i in (1, 2, 3, 4)),
@@ -375,14 +375,14 @@ def test_victims_find_the_record_of_their_preemptor() -> None:
         ]
 
 
-def test_what_became_of_the_preemption() -> None:
+def test_outcomes_of_preemptions() -> None:
     seen = Recorded(node("n1", cpu=4), pod("low", cpu=4, node="n1"), pod("high", cpu=4, priority=9)).settle()
     done = seen.one("high").preemption
     assert done is not None
     assert (done.state, done.seconds, done.error) == ("Done", 0.02, "")
 
 
-def test_a_preemption_that_failed() -> None:
+def test_preemption_that_failed() -> None:
     seen = Recorded(node("n1", cpu=4), pod("low", cpu=4, node="n1"), pod("high", cpu=4, priority=9))
     seen.world.engine.after_step = lambda _: None
     decision = seen.world.step()
@@ -398,7 +398,7 @@ def test_a_preemption_that_failed() -> None:
     assert len(seen.about("high")) == 1
 
 
-def test_the_owners_of_what_is_evicted_find_the_record() -> None:
+def test_owners_of_what_is_evicted_find_the_record() -> None:
     """observability.md 4.9: the controller of a pod, and a Deployment above a ReplicaSet."""
 
     def owned(item: objects.Pod, kind: str, name: str, **labels: str) -> objects.Pod:
@@ -421,7 +421,7 @@ def test_the_owners_of_what_is_evicted_find_the_record() -> None:
 
 
 @pytest.mark.parametrize("went", [0, 1])
-def test_the_record_of_a_preemption_that_failed_has_only_what_was_evicted(went: int) -> None:
+def test_record_of_a_preemption_that_failed_has_only_what_was_evicted(went: int) -> None:
     """observability.md 4.8: what it costs, and no capacity that is held."""
     low = [pod(f"low-{turn}", cpu=2, node="n1", start=-60) for turn in range(2)]
     seen = Recorded(node("n1", cpu=4), *low, pod("high", cpu=4, priority=9))
@@ -453,7 +453,7 @@ def test_spared_units_are_counted_and_the_first_are_named() -> None:
     assert [unit.unit for unit in made.evicted] == ["default/low"]
 
 
-def test_an_error_is_recorded_with_its_message() -> None:
+def test_error_is_recorded_with_its_message() -> None:
     """preemption.md 8: pods that differ from the group's priority."""
     seen = Recorded(
         node("n1"),

@@ -93,7 +93,7 @@ def three(**more: Any) -> list[KubernetesObject]:
         (Result.ERROR, "error"),
     ],
 )
-def test_an_attempt_of_a_group_counts_by_its_result(result: Result, label: str) -> None:
+def test_attempt_of_a_group_counts_by_its_result(result: Result, label: str) -> None:
     seen = Reported()
     seen.decide(Decision("group/default/crew", result))
     seen.decide(Decision("composite/default/tree", result))
@@ -128,7 +128,7 @@ def test_every_rejected_pod_counts_and_has_an_event(key: str, reason: str, label
     ],
     ids=["a-pod-in-vain", "placed", "trouble", "a-group-without-an-attempt"],
 )
-def test_a_pod_that_no_eviction_helps_has_attempted_to_preempt(decision: Decision, attempts: int) -> None:
+def test_pod_that_no_eviction_helps_has_attempted_to_preempt(decision: Decision, attempts: int) -> None:
     """kube-scheduler counts every run of its PostFilter; groups have counters of their own."""
     seen = Reported()
     seen.decide(decision)
@@ -148,7 +148,7 @@ def test_a_pod_that_no_eviction_helps_has_attempted_to_preempt(decision: Decisio
         (NoRoom.POLICY_NEVER, "podgroup", "Unschedulable", ""),
     ],
 )
-def test_a_group_that_finds_no_room_counts_by_why(why: NoRoom, kind: str, status: str, result: str) -> None:
+def test_group_that_finds_no_room_counts_by_why(why: NoRoom, kind: str, status: str, result: str) -> None:
     """observability.md 3.3: what may not preempt attempts nothing."""
     seen = Reported(group("crew", min_count=1), composite("tree"))
     found = seen.world.engine.cluster.trees.find(
@@ -189,7 +189,7 @@ def assumed(seen: Reported, *names: str, attempt: int = 3, queued: float = START
     return Decision(f"pod/uid-{names[0]}", Result.SCHEDULED, bindings=tuple(found), attempt=attempt, queued=queued)
 
 
-def test_a_binding_is_timed_from_the_attempt_and_from_when_the_pod_might_be_tried() -> None:
+def test_binding_is_timed_from_the_attempt_and_from_when_the_pod_might_be_tried() -> None:
     seen = Reported(*three())
     seen.decide(assumed(seen, "a"))
     seen.observer.bound(seen.world.record("a"), "n1", now=START + 2)
@@ -203,7 +203,7 @@ def test_a_binding_is_timed_from_the_attempt_and_from_when_the_pod_might_be_trie
     assert seen.lines()[-1] == "info Bound pod pod=default/a node=n1"
 
 
-def test_a_binding_that_fails_is_an_error_of_that_attempt() -> None:
+def test_binding_that_fails_is_an_error_of_that_attempt() -> None:
     seen = Reported(*three())
     seen.decide(assumed(seen, "a"))
     seen.observer.bind_failed(seen.world.record("a"), "n1", "refused", now=START + 2)
@@ -217,7 +217,7 @@ def test_a_binding_that_fails_is_an_error_of_that_attempt() -> None:
 
 
 @pytest.mark.parametrize("what", ["bound", "failed", "permitted"])
-def test_a_clock_that_goes_back_makes_no_negative_time(what: str) -> None:
+def test_clock_that_goes_back_makes_no_negative_time(what: str) -> None:
     seen = Reported(*three())
     one = seen.world.record("a")
     seen.decide(replace(assumed(seen, "a"), waiting=(Binding(one, "n1", 0),), bindings=()))
@@ -237,7 +237,7 @@ def test_a_clock_that_goes_back_makes_no_negative_time(what: str) -> None:
             assert seen.counted("permit_wait_duration_seconds_sum", result="Success") == 0
 
 
-def test_a_pod_counts_once_for_each_attempt() -> None:
+def test_pod_counts_once_for_each_attempt() -> None:
     """A binding that nobody decided here (another scheduler's, or the second report of one) is no attempt."""
     seen = Reported(*three())
     seen.decide(assumed(seen, "a"))
@@ -284,7 +284,7 @@ def stage(**more: Any) -> Reported:
 
 
 @pytest.mark.parametrize("kind", ["pod", "podgroup"])
-def test_what_an_eviction_costs_is_counted_by_who_needs_the_room(kind: str) -> None:
+def test_eviction_costs_are_counted_by_preemptor(kind: str) -> None:
     """observability.md 3.6: pods whose eviction was carried out, GPU-seconds since they started."""
     seen = stage()
     seen.world.engine.cluster.now = START
@@ -296,7 +296,7 @@ def test_what_an_eviction_costs_is_counted_by_who_needs_the_room(kind: str) -> N
     assert seen.lines()[0] == f"info Preempted pod pod=default/a by={preemption.key} domain={preemption.domain}"
 
 
-def test_an_eviction_is_reported_without_an_engine_as_well() -> None:
+def test_eviction_is_reported_without_an_engine_as_well() -> None:
     """What is lost is not known then, and not reported."""
     seen = stage(attached=False)
     preemption = made(seen)
@@ -312,7 +312,7 @@ def test_an_eviction_is_reported_without_an_engine_as_well() -> None:
 
 @pytest.mark.parametrize("kind", ["pod", "podgroup"])
 @pytest.mark.parametrize("error", [None, "refused"])
-def test_the_calls_of_a_preemption_count_by_their_result(kind: str, error: str | None) -> None:
+def test_calls_of_a_preemption_count_by_their_result(kind: str, error: str | None) -> None:
     """Attempts of groups whose calls fail count as errors too (KEP-5710); those of pods have no such label."""
     seen = stage()
     by = seen.group("crew") if kind == "podgroup" else None
@@ -333,7 +333,7 @@ def test_the_calls_of_a_preemption_count_by_their_result(kind: str, error: str |
 
 
 @pytest.mark.parametrize("victims", ["alone", "whole", "failed", "without-an-object", "of-another-api"])
-def test_a_group_that_went_whole_has_an_event(victims: str) -> None:
+def test_group_that_went_whole_has_an_event(victims: str) -> None:
     """observability.md 2.7, 2.6: about its object, by name, once all its pods are evicted."""
     seen = stage()
     foreign = {"without-an-object": "", "of-another-api": FOREIGN}.get(victims)
@@ -351,7 +351,7 @@ def test_a_group_that_went_whole_has_an_event(victims: str) -> None:
 
 
 @pytest.mark.parametrize("nominated", [True, False])
-def test_a_group_that_went_has_an_event_of_the_preemptors_profile_or_of_the_process(nominated: bool) -> None:
+def test_group_that_went_has_an_event_of_the_preemptors_profile_or_of_the_process(nominated: bool) -> None:
     seen = stage()
     whole = PreemptionUnit("default/old", (seen.world.record("a"),), (1,), 0, True, seen.group("old"))
     preemption = made(seen, whole, by=seen.group("crew"))
@@ -371,7 +371,7 @@ def test_a_group_that_went_has_an_event_of_the_preemptors_profile_or_of_the_proc
     ],
     ids=["the-preemptors", "one-that-is-not-here", "the-victims-where-nobody-is-nominated", "without-an-engine"],
 )
-def test_the_profile_that_acts_reports(of_pod: str, of_preemptor: str | None, attached: bool, controller: str) -> None:
+def test_profile_that_acts_reports(of_pod: str, of_preemptor: str | None, attached: bool, controller: str) -> None:
     """observability.md 2.1: under the name that pods ask for it by, where this process has it."""
     seen = Reported(
         pod("low", node="n1", scheduler=of_pod),
@@ -385,7 +385,7 @@ def test_the_profile_that_acts_reports(of_pod: str, of_preemptor: str | None, at
     assert seen.sent[0]["reportingController"] == controller
 
 
-def test_a_preemption_of_nobody_is_refused() -> None:
+def test_preemption_of_nobody_is_refused() -> None:
     seen = stage()
     with pytest.raises(ValueError, match="without a preemptor"):
         seen.observer.evicted(seen.world.record("a"), replace(made(seen), pod=None), now=START)
@@ -419,7 +419,7 @@ def test_victims_of_a_pod_and_of_a_group_are_counted_apart() -> None:
         assert (seen.counted(f"{name}_count"), seen.counted(f"{name}_sum")) == (1, 3)
 
 
-def test_a_preemption_of_plain_pods_disrupts_no_group() -> None:
+def test_preemption_of_plain_pods_disrupts_no_group() -> None:
     seen = stage()
     preemption = made(seen, unit(seen.world.record("a")))
     seen.decide(Decision(preemption.key, Result.WAITING, preemption=preemption))
@@ -481,7 +481,7 @@ def test_room_of_what_has_no_group_object_is_an_event_on_its_pods_alone(group_of
     ],
     ids=["placed", "failed", "without-an-object", "native"],
 )
-def test_the_outcome_of_a_group_of_another_api_is_an_event(
+def test_outcome_of_a_group_of_another_api_is_an_event(
     foreign: str | None, scheduled: bool, expected: tuple[str, str, str] | None
 ) -> None:
     """workloads.md 4.5: its status may have no words for it; a native group has its condition."""
@@ -500,7 +500,7 @@ def test_the_outcome_of_a_group_of_another_api_is_an_event(
         )
 
 
-def test_the_condition_of_a_group_that_is_gone_is_no_event() -> None:
+def test_condition_of_a_group_that_is_gone_is_no_event() -> None:
     seen = Reported()
     condition = GroupCondition("default/gone", False, "Reason", "full")
     seen.decide(Decision("group/default/gone", Result.UNSCHEDULABLE, conditions=(condition,)))
@@ -515,7 +515,7 @@ def test_the_condition_of_a_group_that_is_gone_is_no_event() -> None:
         ("the metadata. of it", "NotRead"),
     ],
 )
-def test_what_is_not_read_of_an_object_is_a_warning_on_it(why: str, reason: str) -> None:
+def test_unread_fields_are_a_warning_on_their_object(why: str, reason: str) -> None:
     """observability.md 2.4, 2.6."""
     seen = Reported()
     for item in (pod("x"), group("y"), composite("z")):
@@ -542,7 +542,7 @@ def test_trouble_that_goes_on_is_counted_and_logged_once() -> None:
 
 
 @pytest.mark.parametrize("how", ["time-passes", "another-attempt", "the-process-ends"])
-def test_the_count_of_a_series_is_written_when_it_is_over(how: str) -> None:
+def test_count_of_a_series_is_written_when_it_is_over(how: str) -> None:
     seen = Reported(*three())
     for _ in range(3):
         seen.observer.bind_failed(seen.world.record("a"), "n1", "no", now=START)
@@ -643,7 +643,7 @@ def test_errors_are_always_logged_and_warnings_from_verbosity_nought_on(verbosit
     ][:lines]
 
 
-def test_the_wait_for_permission_is_counted_once() -> None:
+def test_wait_for_permission_is_counted_once() -> None:
     """From the attempt that let the pod wait to the first answer."""
     seen = Reported(*three())
     one = seen.world.record("a")

@@ -125,9 +125,7 @@ def test_how_far_each_watch_is_is_read_when_scraped(registry: CollectorRegistry,
     assert now(*pods) == 43
 
 
-def test_the_build_names_the_kubernetes_version_it_behaves_as(
-    registry: CollectorRegistry, runtime: RuntimeMetrics
-) -> None:
+def test_build_names_the_kubernetes_version_it_behaves_as(registry: CollectorRegistry, runtime: RuntimeMetrics) -> None:
     """observability.md 3.5."""
     (build,) = [sample for sample in scraped(registry) if sample.name == "kubernetes_build_info"]
     assert (build.labels["major"], build.labels["minor"]) == ("1", "37")
@@ -149,7 +147,7 @@ def test_the_build_names_the_kubernetes_version_it_behaves_as(
         ("[]", "", ""),
     ],
 )
-def test_the_build_names_its_commit_where_the_package_knows_it(
+def test_build_names_its_commit_where_the_package_knows_it(
     monkeypatch: pytest.MonkeyPatch, origin: str | None, commit: str, state: str
 ) -> None:
     """observability.md 3.5: what is not known of the build is empty and not made up."""
@@ -212,7 +210,7 @@ def test_plugins_are_counted_by_attempt_and_extension_point() -> None:
         assert seen.value("scheduler_plugin_evaluation_total", extension_point=point, **labels) == 20
 
 
-def test_what_pods_ask_for_by_resource() -> None:
+def test_requests_of_pods_by_resource() -> None:
     """observability.md 3.7."""
     world = World(
         node("n1", cpu=8, memory="8Gi"),
@@ -253,7 +251,7 @@ def test_all_that_pods_ask_for_but_room_for_themselves() -> None:
     }
 
 
-def test_what_a_pod_calls_its_scheduler_cannot_write_series() -> None:
+def test_metrics_have_no_series_for_unknown_schedulers() -> None:
     """`spec.schedulerName` is any text (observability.md 3.7); amounts keep all their digits."""
     name = 'x"} 1\nkube_pod_resource_request{pod="else\\'
     world = World(node("n1", cpu=8), pod("a", cpu="1234567m", scheduler=name))

@@ -27,7 +27,7 @@ def timed(seen: Observed, name: str = "scheduler_plugin_execution_duration_secon
     return {tuple(s.labels[w] for w in wanted) for s in seen.samples() if s.name == f"{name}_count"}
 
 
-def test_a_pod_that_fits() -> None:
+def test_pod_that_fits() -> None:
     seen = Observed(node("n1"), pod("a", cpu=1)).settle()
     assert {("NodeResourcesFit", "Filter", "Success"), ("NodeResourcesFit", "Score", "Success")} <= timed(seen)
     points = timed(seen, "scheduler_framework_extension_point_duration_seconds")
@@ -36,13 +36,13 @@ def test_a_pod_that_fits() -> None:
     }
 
 
-def test_a_pod_that_preempts() -> None:
+def test_pod_that_preempts() -> None:
     seen = Observed(node("n1", cpu=4), pod("low", cpu=4, node="n1"), pod("high", cpu=4, priority=9)).settle()
     assert ("DefaultPreemption", "PostFilter", "Success") in timed(seen)
     assert ("NodeResourcesFit", "Filter", "Unschedulable") in timed(seen)
 
 
-def test_a_group_that_preempts() -> None:
+def test_group_that_preempts() -> None:
     seen = Observed(node("n1", cpu=4), pod("low", cpu=4, node="n1"), *gang("g", 2, cpu=2, priority=9)).settle()
     assert ("DefaultPreemption", "PodGroupPostFilter", "Success") in timed(seen)
 
@@ -83,7 +83,7 @@ class Asking(Plugin):
         call(self._other, "fits")
 
 
-def test_a_call_within_a_call_is_part_of_it() -> None:
+def test_call_within_a_call_is_part_of_it() -> None:
     """What the filters cost that a PostFilter asks is the PostFilter's time: points do not overlap."""
     ticks = itertools.count()
     metrics = Metrics(process=False)
@@ -143,7 +143,7 @@ def series(metrics: Metrics, name: str, *labels: str) -> dict[tuple[str, ...], f
 
 
 @pytest.mark.parametrize("case", STATUSES)
-def test_the_status_is_that_of_what_the_plugin_answers(case: str) -> None:
+def test_status_is_that_of_what_the_plugin_answers(case: str) -> None:
     """One status of upstream's names for every form of answer that there is."""
     answer, status = STATUSES[case]
     metrics = Metrics(process=False)
@@ -154,7 +154,7 @@ def test_the_status_is_that_of_what_the_plugin_answers(case: str) -> None:
     assert counted == {("Filter", status): 1}
 
 
-def test_an_extension_point_takes_as_long_as_its_plugins_and_ends_as_the_last_of_them() -> None:
+def test_extension_point_takes_as_long_as_its_plugins_and_ends_as_the_last_of_them() -> None:
     """Every timed attempt stands for ten of those that plugins are counted by, at the points that upstream counts."""
     ticks = itertools.count()
     metrics = Metrics(process=False)
@@ -173,7 +173,7 @@ def test_an_extension_point_takes_as_long_as_its_plugins_and_ends_as_the_last_of
     assert evaluated == {("Answering", "Filter", "p"): 10, ("Answering", "Score", "p"): 10}
 
 
-def test_what_was_timed_before_counts_once() -> None:
+def test_times_of_before_count_once() -> None:
     """The eleventh attempt says nothing of the first."""
     metrics = Metrics(process=False)
     watch, plugin = Stopwatch(metrics), Answering()
@@ -185,7 +185,7 @@ def test_what_was_timed_before_counts_once() -> None:
     assert series(metrics, "plugin_evaluation_total", "extension_point") == {("Filter",): 10}
 
 
-def test_an_attempt_that_breaks_is_timed() -> None:
+def test_attempt_that_breaks_is_timed() -> None:
     metrics = Metrics(process=False)
     watch, plugin = Stopwatch(metrics), Answering()
     with pytest.raises(PluginError), watch.attempt("p"):
@@ -224,7 +224,7 @@ def test_methods_of_the_base_classes_that_do_nothing_are_not_timed() -> None:
     assert series(metrics, "plugin_execution_duration_seconds_count", "extension_point") == {("Filter",): 1}
 
 
-def test_a_large_gang_is_timed_in_part() -> None:
+def test_large_gang_is_timed_in_part() -> None:
     members = 400
     seen = Observed(node("n1", cpu=900, pods=2000), *gang("g", members, cpu="1m")).settle()
     name = "scheduler_plugin_execution_duration_seconds_count"
@@ -232,7 +232,7 @@ def test_a_large_gang_is_timed_in_part() -> None:
     assert len(seen.world.where) == members
 
 
-def test_an_error_is_timed_as_one() -> None:
+def test_error_is_timed_as_one() -> None:
     seen = Observed(node("n1"))
     fit = next(
         p for p in seen.world.engine.running["default-scheduler"].profile.plugins if p.name == "NodeResourcesFit"

@@ -85,7 +85,7 @@ def test_newest_first_and_under_every_name(make: object) -> None:
     assert messages(store, "a", "PodGroup") == []
 
 
-def test_the_same_number_replaces(make: object) -> None:
+def test_same_number_replaces(make: object) -> None:
     store = built(make)
     number = put(store, "a", "one", ("Pod", "d", "victim"))
     put(store, "a", "again", number=number)
@@ -197,7 +197,7 @@ def test_preemptions_since_a_time_newest_first(make: object, minute: int, found:
     assert [one.entity.name for one in asyncio.run(store.evictions(since))] == found
 
 
-def test_a_thousand_preemptions_are_found(make: object) -> None:
+def test_thousand_preemptions_are_found(make: object) -> None:
     store = built(make)
     for number in range(1_002):
         preempted(store, f"p{number}", 1)
@@ -205,7 +205,7 @@ def test_a_thousand_preemptions_are_found(make: object) -> None:
     assert len(asyncio.run(store.evictions(0))) == 1_000
 
 
-def test_a_replaced_older_record_does_not_become_the_last(make: object) -> None:
+def test_replaced_older_record_does_not_become_the_last(make: object) -> None:
     """The end of an earlier preemption may come in after a newer record of the same entity."""
     store = built(make, records=2)
     first = put(store, "a", "one")
@@ -224,7 +224,7 @@ def test_memory_forgets_names_with_the_records() -> None:
     assert store.bytes < 2_000
 
 
-def test_a_file_survives_a_restart_and_goes_on_counting(tmp_path: Path) -> None:
+def test_file_survives_a_restart_and_goes_on_counting(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "records.db"
     one = FileStore(path)
     first = put(one, "a", "before")
@@ -249,7 +249,7 @@ def test_bounds_hold_after_a_restart(tmp_path: Path) -> None:
     two.close()
 
 
-def test_a_file_in_use_can_be_read_by_others(tmp_path: Path) -> None:
+def test_file_in_use_can_be_read_by_others(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "records.db")
     put(store, "a", "hello")
     store.flush()
@@ -258,7 +258,7 @@ def test_a_file_in_use_can_be_read_by_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"\0\xffnoise" * 100, b"SQLite format 3\0" + b"\xff" * 4096])
-def test_a_broken_file_is_set_aside(tmp_path: Path, content: bytes) -> None:
+def test_broken_file_is_set_aside(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "records.db"
     path.write_bytes(content)
     reports: list[str] = []
@@ -271,7 +271,7 @@ def test_a_broken_file_is_set_aside(tmp_path: Path, content: bytes) -> None:
     assert "set aside" in reports[0]
 
 
-def test_a_file_of_something_else_stays_as_it_is(tmp_path: Path) -> None:
+def test_file_of_something_else_stays_as_it_is(tmp_path: Path) -> None:
     """A path given by mistake: a kubeconfig, or another program's database."""
     text, database = tmp_path / "kubeconfig", tmp_path / "state.db"
     text.write_text("apiVersion: v1\nkind: Config\n")
@@ -285,7 +285,7 @@ def test_a_file_of_something_else_stays_as_it_is(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_disk_that_fails_costs_records_and_nothing_else(tmp_path: Path) -> None:
+def test_disk_that_fails_costs_records_and_nothing_else(tmp_path: Path) -> None:
     reports: list[str] = []
     lost: list[int] = []
     store = FileStore(tmp_path / "records.db", trouble=reports.append, lost=lost.append)
@@ -334,7 +334,7 @@ def test_where_the_disk_does_not_keep_up_the_oldest_that_wait_are_dropped_and_co
     store.close()
 
 
-def test_what_is_put_after_the_end_is_dropped_and_counted(tmp_path: Path) -> None:
+def test_records_after_the_end_are_dropped_and_counted(tmp_path: Path) -> None:
     lost: list[int] = []
     store = FileStore(tmp_path / "records.db", lost=lost.append)
     put(store, "a", "kept")
@@ -366,7 +366,7 @@ while True:
 """
 
 
-def test_what_was_flushed_survives_kill_9(tmp_path: Path) -> None:
+def test_records_flushed_survive_kill_9(tmp_path: Path) -> None:
     path = tmp_path / "records.db"
     writer = subprocess.Popen(
         [sys.executable, "-c", _WRITER, str(path)],

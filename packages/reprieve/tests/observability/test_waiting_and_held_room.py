@@ -92,7 +92,7 @@ def test_released_room_is_an_event_on_the_pods_and_the_group() -> None:
     assert (of_group["action"], of_group["reportingController"]) == ("Preempting", "default-scheduler")
 
 
-def test_the_record_has_until_when_room_is_held_and_how_it_was_released() -> None:
+def test_record_has_until_when_room_is_held_and_how_it_was_released() -> None:
     seen = held_too_long()
     preemption = seen.one("crew", "PodGroup").preemption
     assert preemption is not None
@@ -179,7 +179,7 @@ def _within() -> Recorded:
     ],
     ids=["delay", "predecessor", "completions", "minimum-runtime"],
 )
-def test_a_waiting_preemptor_is_reported_with_what_it_waits_for_and_until_when(
+def test_waiting_preemptor_is_reported_with_what_it_waits_for_and_until_when(
     build: Callable[[], Recorded], reason: str, until: float, pods: list[str], explained_as: str, planned: str
 ) -> None:
     seen = build()
@@ -207,7 +207,7 @@ def test_a_waiting_preemptor_is_reported_with_what_it_waits_for_and_until_when(
     [{"a0": 0, "a1": 0}, {"a0": 0, "a1": 1}],
     ids=["nobody-may-go", "one-may-go-who-does-not-suffice"],
 )
-def test_a_group_that_respects_budgets_is_reported_as_blocked_by_them(budgets: dict[str, int]) -> None:
+def test_group_that_respects_budgets_is_reported_as_blocked_by_them(budgets: dict[str, int]) -> None:
     """cost.md 2.8, observability.md 1.9, 4.3: and not that nobody would help with all of lower priority gone."""
     seen = recorded(
         priority_class("respects", 9, annotated(pdb_policy="Respect")),

@@ -37,7 +37,7 @@ def settled(item: KubernetesObject, **fields: Any) -> Any:
 
 
 @pytest.mark.parametrize("namespace", ["default", "team"])
-def test_a_claim_is_written_where_it_is(namespace: str) -> None:
+def test_claim_is_written_where_it_is(namespace: str) -> None:
     """Finalizer, then allocation and reservation, then the wait: all of the claim by its UID."""
     slow = device("slow", bindingConditions=["Ready"])
     items = (within(claim("c"), namespace), within(user("p", "c"), namespace))
@@ -55,7 +55,7 @@ def test_a_claim_is_written_where_it_is(namespace: str) -> None:
     assert wait.done(None).reason == f"claim {namespace}/c is gone"
 
 
-def test_a_claim_that_has_the_finalizer_is_not_given_it_again() -> None:
+def test_claim_that_has_the_finalizer_is_not_given_it_again() -> None:
     kept = claim("c", metadata={"finalizers": ["other", FINALIZER]})
     world = World(node("n1"), device_class(), slice_of("n1", devices(1)), kept, user("p", "c"))
     (binding,) = world.step().bindings
@@ -82,7 +82,7 @@ def test_every_claim_of_a_pod_is_written_and_only_those_that_need_it() -> None:
 
 @pytest.mark.parametrize("namespace", ["default", "team"])
 @pytest.mark.parametrize("reported", [False, True])
-def test_an_allocation_that_nobody_uses_is_given_back_as_it_was_read(namespace: str, reported: bool) -> None:
+def test_allocation_that_nobody_uses_is_given_back_as_it_was_read(namespace: str, reported: bool) -> None:
     """By UID and version; what devices reported goes with them, as only what is allocated may have a status."""
     status = allocated((DRIVER, "n1", "gpu-0"))
     if reported:
@@ -97,14 +97,14 @@ def test_an_allocation_that_nobody_uses_is_given_back_as_it_was_read(namespace: 
 
 
 @pytest.mark.parametrize("there", [{}, {"status": None}, {"status": {"allocation": None}}, {"status": {}}])
-def test_what_has_lost_its_allocation_is_not_given_back_once_more(there: Json) -> None:
+def test_claim_without_allocation_is_not_given_back_again(there: Json) -> None:
     world = World(node("n1"), device_class(), claim("c", status=allocated((DRIVER, "n1", "gpu-0"))))
     patch = give_back(world.engine.cluster.devices.claims["default/c"])
     assert patch.again is not None
     assert not patch.again(there)
 
 
-def test_what_only_the_pod_has_is_given_back_whatever_stands_before_it() -> None:
+def test_claim_of_the_pod_alone_is_given_back() -> None:
     """ReservePlugin.give_up: claims that others hold or are listed for stay, and do not hide the next."""
     world = World(
         node("n1", cpu=8),
@@ -124,7 +124,7 @@ def test_what_only_the_pod_has_is_given_back_whatever_stands_before_it() -> None
 
 
 @pytest.mark.parametrize("status", [{}, allocated((DRIVER, "n1", "gpu-0"), to=["uid-q"])])
-def test_what_was_not_assumed_for_the_pod_cannot_be_reserved(status: Json) -> None:
+def test_claim_not_assumed_for_the_pod_cannot_be_reserved(status: Json) -> None:
     """A claim without devices, and one whose devices were not taken up for this pod."""
     world = World(node("n1"), device_class(), claim("c", status=status), user("p", "c"))
     refused = DynamicResources().reserve(world.state("p"), 0)
@@ -200,7 +200,7 @@ def test_when_devices_are_ready(what: str, given: list[Json], true: dict[str, li
         ({"conditions": [{"type": "R", "status": "False"}]}, False),
     ],
 )
-def test_a_condition_counts_for_the_device_it_is_of(reported: Json, ready: bool) -> None:
+def test_condition_counts_for_the_device_it_is_of(reported: Json, ready: bool) -> None:
     """Driver, pool, device and share all have to be those of the result."""
     status = allocated((DRIVER, "n1", "x"), bindingConditions=["R"])
     own = {"driver": DRIVER, "pool": "n1", "device": "x", "conditions": [{"type": "R", "status": "True"}]}
@@ -222,7 +222,7 @@ def test_a_condition_counts_for_the_device_it_is_of(reported: Json, ready: bool)
     ],
 )
 @pytest.mark.parametrize("among", [False, True])
-def test_a_claim_serves_256_consumers(listed: int, refused: bool, among: bool) -> None:
+def test_claim_serves_256_consumers(listed: int, refused: bool, among: bool) -> None:
     """resourceapi.ResourceClaimReservedForMaxSize; who is one of them already may stay."""
     consumers = [f"uid-{i}" for i in range(listed - among)] + ["uid-p"] * among
     item = claim("c", status=allocated((DRIVER, "n1", "x"), to=consumers))
@@ -233,7 +233,7 @@ def test_a_claim_serves_256_consumers(listed: int, refused: bool, among: bool) -
 
 
 @pytest.mark.parametrize("owner", [{}, {"controller": False}, {"uid": "uid-other"}])
-def test_a_claim_made_from_a_template_has_to_be_the_pod_s(owner: Json) -> None:
+def test_claim_made_from_a_template_has_to_be_the_pod_s(owner: Json) -> None:
     """Its controller is the pod, by UID."""
     reference = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p", "controller": True, **owner}
     made = claim("c", metadata={"ownerReferences": [reference]})
@@ -265,7 +265,7 @@ def test_without_claims_the_plugin_does_nothing() -> None:
 
 
 @pytest.mark.parametrize("namespace", ["default", "team"])
-def test_a_volume_is_bound_to_the_claim_where_that_is(namespace: str) -> None:
+def test_volume_is_bound_to_the_claim_where_that_is(namespace: str) -> None:
     """The claimRef with the claim's namespace, UID and version; the wait for it there."""
     wanted = within(settled(volume_claim("c"), resource_version="9"), namespace)
     world = World(node("n1"), storage_class(), wanted, volume("v"), within(pod_with("p", "c"), namespace))
@@ -285,7 +285,7 @@ def test_a_volume_is_bound_to_the_claim_where_that_is(namespace: str) -> None:
 
 
 @pytest.mark.parametrize("namespace", ["default", "team"])
-def test_a_claim_is_given_its_node_where_it_is(namespace: str) -> None:
+def test_claim_is_given_its_node_where_it_is(namespace: str) -> None:
     """The annotation that external provisioners wait for, by the UID and version that were read."""
     wanted = within(settled(volume_claim("c"), resource_version="9"), namespace)
     klass = storage_class(provisioner="disk.example.com")
@@ -298,7 +298,7 @@ def test_a_claim_is_given_its_node_where_it_is(namespace: str) -> None:
     assert patch.patch == {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "n1"}}}
 
 
-def test_a_volume_held_for_the_claim_is_not_the_controller_s_work() -> None:
+def test_volume_held_for_the_claim_is_not_the_controller_s_work() -> None:
     """pv.kubernetes.io/bound-by-controller says that a claim did not ask for this very volume beforehand."""
     world = World(node("n1"), storage_class(), volume_claim("c"), volume("v", held="c"), pod_with("p", "c"))
     (binding,) = world.step().bindings
@@ -330,7 +330,7 @@ SELECTED = "volume.kubernetes.io/selected-node"
         ([{SELECTED: "n1"}, {SELECTED: "n2"}], ["WAIT", "ERROR"]),
     ],
 )
-def test_a_claim_that_loses_its_node_was_not_provisioned(seen: list[dict[str, str]], codes: list[str]) -> None:
+def test_claim_that_loses_its_node_was_not_provisioned(seen: list[dict[str, str]], codes: list[str]) -> None:
     """Upstream's checkBindings: "provisioning failed"; that it has no node yet may be old news."""
     _, wait = _wait(chosen=True)
     found = [wait.done(volume_claim("c", annotations=notes)) for notes in seen]
@@ -341,7 +341,7 @@ def test_a_claim_that_loses_its_node_was_not_provisioned(seen: list[dict[str, st
             assert status.plugin == VolumeBinding.name
 
 
-def test_a_claim_that_was_not_given_a_node_may_have_none() -> None:
+def test_claim_that_was_not_given_a_node_may_have_none() -> None:
     """It is bound to a volume that was there: a note about a node is not looked at."""
     _, wait = _wait(volume("v"), chosen=False)
     for notes in ({SELECTED: "n2"}, {}, {SELECTED: "n1"}, {}):
@@ -356,7 +356,7 @@ def test_a_claim_that_was_not_given_a_node_may_have_none() -> None:
         ("b", "ERROR", 'binding volumes: pv "w" node affinity doesn\'t match node "n1"'),
     ],
 )
-def test_a_bound_claim_has_to_be_in_reach(zone: str | None, code: str, reason: str) -> None:
+def test_bound_claim_has_to_be_in_reach(zone: str | None, code: str, reason: str) -> None:
     """What somebody else bound it to meanwhile; a volume that is not heard of yet is waited for."""
     world, wait = _wait(chosen=True)
     bound = volume_claim("c", volume="w", bound=True)

@@ -13,7 +13,7 @@ SCORES = [weighted.plugin for weighted in default_profile(FeatureGates()).scores
 
 
 @pytest.mark.parametrize("name", [plugin.name for plugin in SCORES])
-def test_a_score_is_normalized_where_the_plugin_has_a_normalization(name: str) -> None:
+def test_score_is_normalized_where_the_plugin_has_a_normalization(name: str) -> None:
     """`normalizes` is what the framework goes by; `normalize` without it would never be called."""
     found = {weighted.plugin.name: weighted.plugin for weighted in default_profile(FeatureGates()).scores}
     plugin = found[name]

@@ -53,7 +53,7 @@ def world_of(*items: Any, **options: Any) -> World:
 )
 @pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
 @pytest.mark.parametrize("first", [True, False])
-def test_a_rule_taints_what_it_selects(selector: dict[str, str], chosen: list[str], effect: str, first: bool) -> None:
+def test_rule_taints_what_it_selects(selector: dict[str, str], chosen: list[str], effect: str, first: bool) -> None:
     """devices.md 3.1-3.2; whether the rule or the slice comes first."""
     rule, pod = taint_rule(effect, **selector), user("p", "c")
     items = (
@@ -73,7 +73,7 @@ def test_without_a_selector_nothing_is_tainted() -> None:
 
 
 @pytest.mark.parametrize("effect", ["None", "Later"])
-def test_an_effect_of_no_effect(effect: str) -> None:
+def test_effect_of_no_effect(effect: str) -> None:
     """devices.md 3.2: what is not known counts as None."""
     assert got(world_of(taint_rule(effect), claim(), user("p", "c"))) == ["n1/gpu-0"]
 
@@ -104,7 +104,7 @@ def test_taints_of_rules_and_drivers_add_up() -> None:
 
 
 @pytest.mark.parametrize("helps", ["gone", "another device", "another effect"])
-def test_who_waits_is_woken(helps: str) -> None:
+def test_pending_pod_is_woken(helps: str) -> None:
     """devices.md 3.6"""
     world = world_of(taint_rule(device="gpu-0"), taint_rule(name="other", device="gpu-1"), claim(), user("p", "c"))
     assert world.where == {}
@@ -139,7 +139,7 @@ def test_which_change_of_a_rule_may_help(before: Any, after: Any, wakes: bool) -
     assert hint(world.engine.cluster, world.record("p"), ClusterEvent(kind, item=after, before=before)) is wakes
 
 
-def test_an_allocation_with_an_evicting_taint_takes_nobody_new() -> None:
+def test_allocation_with_an_evicting_taint_takes_nobody_new() -> None:
     """devices.md 3.7: who shares the claim already goes, nobody else comes; the claim is allocated anew."""
     status = allocated((DRIVER, "n1", "gpu-0"), to=["uid-old"])
     shared = [claim("c", status=status), user("old", "c", node="n1")]
@@ -153,7 +153,7 @@ def test_an_allocation_with_an_evicting_taint_takes_nobody_new() -> None:
 
 
 @pytest.mark.parametrize(("tolerations", "placed"), [([TOLERATE], True), ([], False)])
-def test_an_allocation_that_tolerates_it_takes_more(tolerations: list[Json], placed: bool) -> None:
+def test_allocation_that_tolerates_it_takes_more(tolerations: list[Json], placed: bool) -> None:
     """devices.md 3.7"""
     status = allocated((DRIVER, "n1", "gpu-0"), to=["uid-old"], tolerations=tolerations)
     world = world_of(claim("c", status=status), user("old", "c", node="n1"), taint_rule("NoExecute"), user("p", "c"))
@@ -177,7 +177,7 @@ def test_devices_that_are_not_published_any_more_are_tainted_by_rules_alone() ->
     assert "p" not in world.where
 
 
-def test_a_gang_gets_devices_without_taints_or_none() -> None:
+def test_gang_gets_devices_without_taints_or_none() -> None:
     """scheduling.md 3.1"""
     world = World(node("n1", cpu=8), device_class(), slice_of("n1", devices(3)), template(), group("g", min_count=2))
     world.add(taint_rule(device="gpu-0"), taint_rule(name="other", device="gpu-1"))
@@ -187,7 +187,7 @@ def test_a_gang_gets_devices_without_taints_or_none() -> None:
     assert set(world.settle().where) == {"g-0", "g-1"}
 
 
-def test_the_gate_is_on() -> None:
+def test_gate_is_on() -> None:
     """devices.md 3.8"""
     assert FeatureGates().dra_device_taint_rules
     off = FeatureGates.parse("DRADeviceTaintRules=false")
@@ -195,5 +195,5 @@ def test_the_gate_is_on() -> None:
     assert got(world_of(taint_rule(), claim(), user("p", "c"), gates=off)) == ["n1/gpu-0"]
 
 
-def test_the_message_states_why_the_claim_waits() -> None:
+def test_message_states_why_the_claim_waits() -> None:
     assert "cannot allocate all claims" in why(world_of(taint_rule(), claim(), user("p", "c")))

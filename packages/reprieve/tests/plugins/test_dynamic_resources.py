@@ -442,7 +442,7 @@ FAULTS: list[tuple[str, list[Any], str]] = [
 
 
 @pytest.mark.parametrize(("items", "message"), [f[1:] for f in FAULTS], ids=[f[0] for f in FAULTS])
-def test_what_is_wrong_with_a_claim_or_class_is_an_error_of_the_attempt(items: list[Any], message: str) -> None:
+def test_claim_or_class_error_is_an_error_of_the_attempt(items: list[Any], message: str) -> None:
     """Upstream aborts the attempt: another node would not help."""
     world = World(node("n1"), device_class(), slice_of("n1", devices(1)), *items, user("p", "c"))
     decision = world.step()
@@ -453,7 +453,7 @@ def test_what_is_wrong_with_a_claim_or_class_is_an_error_of_the_attempt(items: l
     assert decision.rejected_by == frozenset(), "tried again after backoff, not when something happens"
 
 
-def test_a_search_without_end_is_given_up() -> None:
+def test_search_without_end_is_given_up() -> None:
     """Instead of upstream's filterTimeout: a number of steps, so that the same input gives the same answer."""
     clash = [device(f"d-{i}", {"x": i % 3}) for i in range(60)]
     names = [f"r{i}" for i in range(6)]
@@ -464,7 +464,7 @@ def test_a_search_without_end_is_given_up() -> None:
     assert world.where == {}
 
 
-def test_a_request_without_enough_devices_is_not_searched_for_long() -> None:
+def test_request_without_enough_devices_is_not_searched_for_long() -> None:
     alike = [device(f"d-{i}", {"x": 0}) for i in range(24)]
     rare = request("b", "gpu", f'device.attributes["{DRIVER}"].x == 1')
     world = world_of(slice_of("n1", alike), claim("c", request("a", count=8), rare), user("p", "c"))
@@ -486,12 +486,12 @@ def test_pods_share_a_claim_by_name_where_its_devices_are() -> None:
     assert world.engine.cluster.devices.claims["default/c"].consumers == {"uid-p0", "uid-p1", "uid-p2"}
 
 
-def test_an_allocated_claim_decides_the_node() -> None:
+def test_allocated_claim_decides_the_node() -> None:
     world = world_of(claim("c", status=allocated((DRIVER, "n2", "x"))), user("p", "c"), nodes=3)
     assert world.where == {"p": "n2"}
 
 
-def test_an_allocation_without_node_selector_is_good_everywhere() -> None:
+def test_allocation_without_node_selector_is_good_everywhere() -> None:
     world = world_of(claim("c", status=allocated((DRIVER, "net", "x"), node=None)), user("p", "c"), nodes=2)
     assert world.where == {"p": "n1"}
 
@@ -502,7 +502,7 @@ def test_devices_that_are_allocated_in_the_api_are_taken() -> None:
     assert got(world) == ["n1/gpu-1"]
 
 
-def test_a_claim_of_somebody_elses_template_is_refused() -> None:
+def test_claim_of_somebody_elses_template_is_refused() -> None:
     """resourceclaim.IsForPod."""
     made = msgspec.structs.replace(
         user("p", templates=["t"]),
@@ -514,7 +514,7 @@ def test_a_claim_of_somebody_elses_template_is_refused() -> None:
     assert why(world) == "ResourceClaim default/c was not created for Pod default/p (Pod is not owner)"
 
 
-def test_a_claim_that_is_not_needed_is_skipped() -> None:
+def test_claim_that_is_not_needed_is_skipped() -> None:
     """A template's entry in the status without a name: none was made on purpose."""
     made = msgspec.structs.replace(
         user("p", templates=["t"]),
@@ -523,14 +523,14 @@ def test_a_claim_that_is_not_needed_is_skipped() -> None:
     assert world_of(made).where == {"p": "n1"}
 
 
-def test_a_pod_is_tried_when_its_claim_appears() -> None:
+def test_pod_is_tried_when_its_claim_appears() -> None:
     world = world_of(slice_of("n1", devices(1)), user("p", "c"))
     assert world.pending == ["p"]
     world.add(claim("c")).settle()
     assert world.where == {"p": "n1"}
 
 
-def test_a_pod_is_tried_when_devices_appear_and_when_a_class_does() -> None:
+def test_pod_is_tried_when_devices_appear_and_when_a_class_does() -> None:
     world = world_of(claim("c", request("r", "new")), user("p", "c"))
     world.add(device_class("new")).settle()
     assert why(world).startswith("0/1 nodes are available: 1 cannot allocate all claims.")
@@ -538,7 +538,7 @@ def test_a_pod_is_tried_when_devices_appear_and_when_a_class_does() -> None:
     assert world.where == {"p": "n1"}
 
 
-def test_a_pod_is_tried_when_a_claim_gives_its_devices_back() -> None:
+def test_pod_is_tried_when_a_claim_gives_its_devices_back() -> None:
     old = claim("old", status=allocated((DRIVER, "n1", "gpu-0"), to=["uid-q"]))
     world = world_of(slice_of("n1", devices(1)), old, claim("c"), user("p", "c"))
     assert world.pending == ["p"]
@@ -547,7 +547,7 @@ def test_a_pod_is_tried_when_a_claim_gives_its_devices_back() -> None:
     assert world.where == {"p": "n1"}
 
 
-def test_a_pod_that_ends_gives_its_devices_to_the_next() -> None:
+def test_pod_that_ends_gives_its_devices_to_the_next() -> None:
     world = world_of(slice_of("n1", devices(1)), template(), user("a", templates=["t"]), user("b", templates=["t"]))
     assert world.where == {"a": "n1"}
     world.virtual.delete("Pod", "default", "a")

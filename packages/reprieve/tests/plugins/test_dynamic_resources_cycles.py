@@ -15,7 +15,7 @@ from reprieve.framework.configuration import ConfigurationError
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import AwaitObject, PatchObject
 from reprieve.framework.status import Code
-from reprieve.inputs.loading import read
+from reprieve.inputs.loader import read
 from reprieve.plugins.dynamic_resources import DynamicResources, _failed
 from reprieve.scheduling.plugin_args import dynamic_resources
 from reprieve.simulation.plan import PlanOptions, plan
@@ -68,7 +68,7 @@ def test_members_of_a_gang_see_each_others_devices(size: int, placed: bool) -> N
         assert world.engine.cluster.devices.in_use.whole == {}
 
 
-def test_a_gang_shares_a_claim_by_name() -> None:
+def test_gang_shares_a_claim_by_name() -> None:
     spec, *pods = gang("g", 3)
     made = [user(p.metadata.name, "c", group="g") for p in pods if isinstance(p, objects.Pod)]
     world = world_of(slice_of("n1", devices(1)), slice_of("n2", devices(1)), claim("c"), spec, *made, nodes=2)
@@ -79,7 +79,7 @@ def test_a_gang_shares_a_claim_by_name() -> None:
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_a_pod_evicts_whoever_holds_the_device(plain: bool) -> None:
+def test_pod_evicts_whoever_holds_the_device(plain: bool) -> None:
     """KEP-5690: the victim's devices are free once all consumers of its claim are gone."""
     world = World(node("n1", cpu=8), device_class(), slice_of("n1", devices(2)), template(), plain=plain)
     world.add(user("low", templates=["t"]), user("mid", templates=["t"], priority=5)).settle()
@@ -88,7 +88,7 @@ def test_a_pod_evicts_whoever_holds_the_device(plain: bool) -> None:
     assert got(world, "high-t") == ["n1/gpu-1"]
 
 
-def test_nobody_is_evicted_for_devices_that_eviction_would_not_free() -> None:
+def test_no_pods_are_evicted_for_devices_that_eviction_would_not_free() -> None:
     """A claim that somebody else uses, too, or that is no pod's, keeps its devices."""
     shared = claim("shared", status=allocated((DRIVER, "n1", "gpu-0"), to=["uid-low", "uid-elsewhere"]))
     world = World(node("n1", cpu=8), device_class(), slice_of("n1", devices(1)), template(), shared)
@@ -98,13 +98,13 @@ def test_nobody_is_evicted_for_devices_that_eviction_would_not_free() -> None:
     assert world.virtual.preemptions == []
 
 
-def test_nobody_is_evicted_for_devices_that_do_not_exist() -> None:
+def test_no_pods_are_evicted_for_devices_that_do_not_exist() -> None:
     world = world_of(pod("low", cpu=1, node="n1"), claim("c"), user("high", "c", priority=10))
     assert world.where == {"low": "n1"}
     assert why(world, "high") == FIT + "1 cannot allocate all claims. still not schedulable, " + PREEMPTION
 
 
-def test_a_gang_evicts_only_those_whose_devices_it_needs() -> None:
+def test_gang_evicts_only_those_whose_devices_it_needs() -> None:
     world = World(node("n1", cpu=8), node("n2", cpu=8), device_class(), template())
     world.add(slice_of("n1", devices(2)), slice_of("n2", devices(1)))
     world.add(*(user(f"low-{i}", templates=["t"]) for i in range(3)), pod("plain", cpu=1)).settle()
@@ -113,7 +113,7 @@ def test_a_gang_evicts_only_those_whose_devices_it_needs() -> None:
     assert len(world.where) == 4
 
 
-def test_a_preemptor_waits_for_the_devices_of_its_victims() -> None:
+def test_preemptor_waits_for_the_devices_of_its_victims() -> None:
     """Gone is not given back: until the API says so nobody else is evicted (KEP-5690, "Risks")."""
     low = claim("low", status=allocated((DRIVER, "n1", "gpu-0"), to=["uid-low"]))
     other = claim("other", status=allocated((DRIVER, "n2", "gpu-0"), to=["uid-other"]))
@@ -140,7 +140,7 @@ def test_a_preemptor_waits_for_the_devices_of_its_victims() -> None:
 # -- score -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_node_with_an_earlier_option_is_better() -> None:
+def test_node_with_an_earlier_option_is_better() -> None:
     """Score of prioritized lists (computeScore): weight 2, the best node 100."""
     big = f'device.attributes["{DRIVER}"].big'
     choice = first_of("r", option("big", "gpu", big), option("small"))
@@ -160,7 +160,7 @@ def test_a_node_with_an_earlier_option_is_better() -> None:
 # -- binding ---------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_written_before_a_pod_is_bound() -> None:
+def test_claim_writes_before_a_binding() -> None:
     """The finalizer, then allocation and reservation in one write of the status."""
     settings = {"opaque": {"driver": DRIVER, "parameters": {"a": 1}}}
     wanted = claim(
@@ -202,7 +202,7 @@ def test_what_is_written_before_a_pod_is_bound() -> None:
     }
 
 
-def test_an_allocated_claim_is_only_reserved_and_a_reserved_one_left_alone() -> None:
+def test_allocated_claim_is_only_reserved_and_a_reserved_one_left_alone() -> None:
     ours = claim("a", status=allocated((DRIVER, "n1", "x"), to=["uid-p"]))
     others = claim("b", status=allocated((DRIVER, "n1", "y"), to=["uid-q"]))
     world = World(node("n1"), ours, others, user("p", "a", "b"))
@@ -212,7 +212,7 @@ def test_an_allocated_claim_is_only_reserved_and_a_reserved_one_left_alone() -> 
     assert (only.name, set(only.patch["status"])) == ("b", {"reservedFor"})
 
 
-def test_a_failed_binding_gives_the_claim_back() -> None:
+def test_failed_binding_gives_the_claim_back() -> None:
     world = World(node("n1"), device_class(), slice_of("n1", devices(1)), claim("c"), user("p", "c"))
     world.step()
     (deferred,) = world.engine.bind_failed("uid-p", world.now).writes
@@ -222,7 +222,7 @@ def test_a_failed_binding_gives_the_claim_back() -> None:
     assert world.virtual.writes == []
 
 
-def test_an_unused_allocation_in_the_wrong_place_is_given_back() -> None:
+def test_unused_allocation_in_the_wrong_place_is_given_back() -> None:
     """PostFilter: nobody but the pod uses the claim, and where its devices are the pod does not fit."""
     stuck = claim("c", status=allocated((DRIVER, "n2", "gpu-0"), to=["uid-p"]))
     world = World(node("n1", cpu=8), node("n2", cpu=0), device_class(), stuck, user("p", "c"))
@@ -270,7 +270,7 @@ def test_binding_waits_until_devices_are_ready() -> None:
         ({"allocation": {"devices": {"results": []}}}, False),
     ],
 )
-def test_an_allocation_is_given_back_only_as_it_was_seen(found: Json, still: bool) -> None:
+def test_allocation_is_given_back_only_as_it_was_seen(found: Json, still: bool) -> None:
     """Written by somebody else meanwhile: tried again where the devices are the same and nobody came to use them."""
     status = allocated((DRIVER, "n1", "gpu-0"), to=["uid-old"])
     world = World(node("n1"), device_class(), claim("c", status=status))
@@ -279,7 +279,7 @@ def test_an_allocation_is_given_back_only_as_it_was_seen(found: Json, still: boo
     assert patch.again({"status": {"allocation": status["allocation"], **found}}) is still
 
 
-def test_what_was_never_allocated_is_not_given_back_again() -> None:
+def test_claim_never_allocated_is_not_given_back() -> None:
     world = World(node("n1"), device_class(), claim("c"))
     patch = give_back(world.engine.cluster.devices.claims["default/c"])
     assert patch.again is not None
@@ -306,7 +306,7 @@ def test_when_a_device_has_failed(watched: Json, conditions: list[str], failed: 
     assert not _failed(claims["default/free"])
 
 
-def test_a_claim_whose_device_failed_is_not_usable() -> None:
+def test_claim_whose_device_failed_is_not_usable() -> None:
     broken = allocated(
         (DRIVER, "n1", "x"), to=["uid-p"], bindingConditions=["Ready"], bindingFailureConditions=["Broken"]
     )

@@ -159,7 +159,7 @@ REQUESTS: list[tuple[str, objects.Pod, list[tuple[str, int]], list[tuple[str, st
 @pytest.mark.parametrize(
     ("made", "requests", "mapped"), [row[1:] for row in REQUESTS], ids=[row[0] for row in REQUESTS]
 )
-def test_what_containers_ask_of_device_classes(
+def test_containers_ask_of_device_classes(
     made: objects.Pod, requests: list[tuple[str, int]], mapped: list[tuple[str, str]]
 ) -> None:
     """devices.md 4.4; the cases are those of kube-scheduler's createRequestsAndMappings."""
@@ -180,7 +180,7 @@ def test_what_containers_ask_of_device_classes(
     ("klass", "asked"),
     [(serving(), {"gpu": 2}), (serving("gpu", None), {"own": 2}), (serving(), {"gpu": 1, "own": 1})],
 )
-def test_a_class_serves_it_by_either_name(klass: objects.DeviceClass, asked: dict[str, int]) -> None:
+def test_class_serves_it_by_either_name(klass: objects.DeviceClass, asked: dict[str, int]) -> None:
     """devices.md 4.1, 4.4-4.5"""
     world = world_of(klass, pod("p", container(**asked)))
     assert world.where == {"p": "n1"}
@@ -212,7 +212,7 @@ def test_why_it_waits(items: list[Any], reason: str) -> None:
     assert "not supported" not in why(world)
 
 
-def test_a_node_with_devices_of_its_own_serves_them_itself() -> None:
+def test_node_with_devices_of_its_own_serves_them_itself() -> None:
     """devices.md 4.2: and no more than those, whatever the class has there."""
     own = node("a1", cpu=8, more={GPU: 1})
     world = World(own, slice_of("a1", devices(4)), serving(), pod("p"), pod("q")).settle()
@@ -268,7 +268,7 @@ def test_beside_claims_of_its_own() -> None:
     assert world_of(serving(), claim(), both, count=1).where == {}
 
 
-def test_a_class_that_comes_wakes_who_waits() -> None:
+def test_class_that_comes_wakes_who_waits() -> None:
     """devices.md 4.7"""
     world = world_of(pod("p"), pod("q", container(own=1)))
     assert world.where == {}
@@ -278,7 +278,7 @@ def test_a_class_that_comes_wakes_who_waits() -> None:
     assert world.where == {"p": "n1", "q": "n1"}
 
 
-def test_a_class_that_goes_serves_nobody() -> None:
+def test_class_that_goes_serves_nobody() -> None:
     """devices.md 4.1, 4.7: who runs keeps what it has."""
     world = world_of(serving(), pod("p"))
     world.engine.remove(ObjectRef("DeviceClass", "gpu"), world.now)
@@ -296,7 +296,7 @@ def test_devices_are_free_when_the_pod_is_gone() -> None:
     assert world.settle().where == {"q": "n1"}
 
 
-def test_a_gang_gets_all_or_none() -> None:
+def test_gang_gets_all_or_none() -> None:
     """devices.md 4.6, scheduling.md 3.1: each member sees what the others take."""
     members = [of_group(pod(f"g-{i}"), "g") for i in range(3)]
     world = world_of(serving(), group("g", min_count=3), *members, count=2)
@@ -323,7 +323,7 @@ def test_preemption_frees_what_victims_have(whole: bool) -> None:
     assert len({name for one in world.where for name in chosen(world, one)}) == len(world.where)
 
 
-def test_a_gang_preempts_for_devices() -> None:
+def test_gang_preempts_for_devices() -> None:
     """devices.md 4.6"""
     world = world_of(serving(), pod("low-0"), pod("low-1"), pod("low-2"), count=3)
     members = [of_group(pod(f"g-{i}"), "g") for i in range(2)]
@@ -348,7 +348,7 @@ def left_over(name: str = "p", **status: Any) -> objects.ResourceClaim:
 
 @pytest.mark.parametrize("status", [{}, allocated((DRIVER, "n1", "gpu-0"), to=["uid-p"])])
 @pytest.mark.parametrize("first", ["claim", "pod"])
-def test_what_a_killed_attempt_left_is_deleted(status: Json, first: str) -> None:
+def test_claims_left_by_a_killed_attempt_are_deleted(status: Json, first: str) -> None:
     """devices.md 4.6: then the pod is tried anew."""
     items = [left_over(status=status), pod("p")]
     world = world_of(serving(), *(items if first == "claim" else items[::-1]), count=1)
@@ -356,7 +356,7 @@ def test_what_a_killed_attempt_left_is_deleted(status: Json, first: str) -> None
     assert chosen(world) == ["n1/gpu-0"]
 
 
-def test_a_binding_that_fails_deletes_its_claim() -> None:
+def test_binding_that_fails_deletes_its_claim() -> None:
     """devices.md 4.6"""
     world = world_of(serving(), count=1)
     world.engine.set(pod("p"), world.now)
@@ -374,7 +374,7 @@ def test_a_binding_that_fails_deletes_its_claim() -> None:
     assert binding.before
 
 
-def test_the_claim_made_meanwhile_takes_the_place_of_the_assumed_one() -> None:
+def test_claim_made_meanwhile_takes_the_place_of_the_assumed_one() -> None:
     """devices.md 4.5: no device is counted twice, whatever is heard first."""
     world = world_of(serving(), count=2)
     engine = world.engine
@@ -397,7 +397,7 @@ def test_pods_that_run_keep_their_devices() -> None:
     assert {chosen(world, name)[0] for name in world.where} == {"n1/gpu-0", "n1/gpu-1"}
 
 
-def test_the_gate_is_on() -> None:
+def test_gate_is_on() -> None:
     """devices.md 4.8"""
     assert FeatureGates().dra_extended_resource
     off = FeatureGates.parse("DRAExtendedResource=false")
@@ -406,7 +406,7 @@ def test_the_gate_is_on() -> None:
     assert f"Insufficient {GPU}" in why(world)
 
 
-def test_the_instructions_write_claim_allocation_and_status_in_order() -> None:
+def test_instructions_write_claim_allocation_and_status_in_order() -> None:
     """devices.md 4.5: claim, allocation, the pod's status; in this order."""
     world = world_of(serving(), count=3)
     world.engine.set(pod("p", container("a", gpu=2), init=[container("i", gpu=1)]), world.now)

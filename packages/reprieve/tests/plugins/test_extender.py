@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kube_rules.meta import KubernetesObject
-from reprieve.framework.configuration_reading import configuration_of
+from reprieve.framework.configuration_reader import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import CallExtender
 from reprieve.live.extenders import Bodies, ExtenderCalls
@@ -76,7 +76,7 @@ CACHED = {"nodeCacheCapable": True}
 
 
 @pytest.mark.parametrize("cached", [False, True])
-def test_a_filter_request_lists_the_nodes_that_passed_everything_else(
+def test_filter_request_lists_the_nodes_that_passed_everything_else(
     world: Callable[..., World], server: ExtenderServer, cached: bool
 ) -> None:
     """Whole nodes, or names where the extender keeps nodes itself; the pod always whole."""
@@ -151,8 +151,11 @@ TROUBLE: dict[str, tuple[Callable[[ExtenderServer], None], str]] = {
     ),
     "a status": (lambda server: setattr(server, "status", 500), "failed filter: HTTP status 500"),
     "no JSON": (lambda server: setattr(server, "raw", b"<html>"), "the answer is no JSON"),
-    "another shape": (lambda server: setattr(server, "raw", b'["n1"]'), "want an object, found list"),
-    "names that are no list": (lambda server: setattr(server, "raw", b'{"NodeNames": 7}'), "NodeNames: want a list"),
+    "another shape": (lambda server: setattr(server, "raw", b'["n1"]'), "expected an object, found list"),
+    "names that are no list": (
+        lambda server: setattr(server, "raw", b'{"NodeNames": 7}'),
+        "NodeNames: expected a list",
+    ),
     "a node of its own": (
         lambda server: server.answers.update(filter=lambda _: {"NodeNames": ["elsewhere"]}),
         "claims a filtered node 'elsewhere' which is not found in the input node list",
@@ -163,7 +166,7 @@ TROUBLE: dict[str, tuple[Callable[[ExtenderServer], None], str]] = {
 
 @pytest.mark.parametrize("ignorable", [False, True])
 @pytest.mark.parametrize("case", TROUBLE)
-def test_a_filter_that_fails_fails_the_attempt_unless_it_may_be_ignored(
+def test_filter_that_fails_fails_the_attempt_unless_it_may_be_ignored(
     world: Callable[..., World], server: ExtenderServer, case: str, ignorable: bool
 ) -> None:
     server.answers["filter"] = keep("n1")
@@ -180,7 +183,7 @@ def test_a_filter_that_fails_fails_the_attempt_unless_it_may_be_ignored(
 
 
 @pytest.mark.parametrize("too_large", [False, True])
-def test_an_answer_may_be_as_large_as_the_bound(
+def test_answer_may_be_as_large_as_the_bound(
     world: Callable[..., World], server: ExtenderServer, monkeypatch: pytest.MonkeyPatch, too_large: bool
 ) -> None:
     server.raw = b'{"NodeNames": ["n1"]}'
@@ -192,7 +195,7 @@ def test_an_answer_may_be_as_large_as_the_bound(
         assert [binding.node for binding in decision.bindings] == ["n1"]
 
 
-def test_nobody_there(calls: list[ExtenderCalls]) -> None:
+def test_affinity_without_other_pods(calls: list[ExtenderCalls]) -> None:
     """Refused connections are named as such."""
     with socket.socket() as taken:  # so that nobody else comes to listen there
         taken.bind(("127.0.0.1", 0))
@@ -232,7 +235,7 @@ def test_scores_are_scaled_and_weighed(
 
 
 @pytest.mark.parametrize(("named", "expected"), [({"n1": 0, "n2": 0}, "n1"), ({"n2": 1}, "n2"), ({"n1": -1}, "n2")])
-def test_who_is_not_named_gets_nothing(
+def test_pod_that_is_not_named_gets_nothing(
     world: Callable[..., World], server: ExtenderServer, named: dict[str, int], expected: str
 ) -> None:
     """As upstream: a node that the answer leaves out is neither better nor worse than one with a score of 0."""
@@ -253,7 +256,7 @@ def test_scores_that_cannot_be_had_are_done_without(
     assert found.where == {"p": "n1"}
 
 
-def test_a_single_node_needs_no_score(world: Callable[..., World], server: ExtenderServer) -> None:
+def test_single_node_needs_no_score(world: Callable[..., World], server: ExtenderServer) -> None:
     found = world([node("n1"), pod("p")], {"prioritizeVerb": "prioritize", "weight": 1}).settle()
     assert (found.where, server.asked) == ({"p": "n1"}, [])
 
@@ -284,7 +287,7 @@ def _bind(decision: Decision) -> CallExtender:
     return how
 
 
-def test_an_extender_binds_before_plugins_do(world: Callable[..., World], server: ExtenderServer) -> None:
+def test_extender_binds_before_plugins_do(world: Callable[..., World], server: ExtenderServer) -> None:
     """The decision says what is to be called; deciding calls nothing."""
     extender = {"bindVerb": "bind", "httpTimeout": "3s", "ignorable": True}
     found = world([node("n1"), pod("p", gpu=0)], extender)
@@ -297,7 +300,7 @@ def test_an_extender_binds_before_plugins_do(world: Callable[..., World], server
     assert server.asked == []
 
 
-def test_whom_it_does_not_concern_is_bound_as_ever(world: Callable[..., World]) -> None:
+def test_pod_without_claims_is_bound(world: Callable[..., World]) -> None:
     found = world([node("n1"), pod("p")], {"bindVerb": "bind", "managedResources": [{"name": GPU}]})
     assert not isinstance(found.step().bindings[0].how, CallExtender)
 
@@ -369,7 +372,7 @@ BAD_VICTIMS = {
 
 
 @pytest.mark.parametrize("case", BAD_VICTIMS)
-def test_a_bad_answer_fails_the_attempt_unless_it_may_be_ignored(
+def test_bad_answer_fails_the_attempt_unless_it_may_be_ignored(
     world: Callable[..., World], server: ExtenderServer, case: str
 ) -> None:
     server.answers["preempt"], expected = BAD_VICTIMS[case]
@@ -383,7 +386,7 @@ def test_a_bad_answer_fails_the_attempt_unless_it_may_be_ignored(
         assert victims(ignored) == ("n1", ["a"])
 
 
-def test_who_is_not_of_lower_priority_never_goes(world: Callable[..., World], server: ExtenderServer) -> None:
+def test_unit_not_of_lower_priority_is_never_evicted(world: Callable[..., World], server: ExtenderServer) -> None:
     """preemption.md 9, whatever an extender says."""
     server.answers["preempt"] = kept(n1=["a", "equal"])
     items: Items = [*FULL[:-1], pod("equal", node="n1", priority=10), FULL[-1]]
@@ -405,7 +408,7 @@ def test_groups_and_victim_searches_ask_no_extender(world: Callable[..., World],
 # -- the connection -------------------------------------------------------------------------------------------------
 
 
-def test_a_connection_serves_many_calls_and_is_made_anew_when_it_was_closed(
+def test_connection_serves_many_calls_and_is_made_anew_when_it_was_closed(
     world: Callable[..., World], server: ExtenderServer, calls: list[ExtenderCalls]
 ) -> None:
     server.answers["filter"] = keep("n1")
@@ -438,7 +441,7 @@ spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}
 """
 
 
-def test_a_plan_calls_extenders_only_with_the_option(
+def test_plan_calls_extenders_only_with_the_option(
     run: Run,  # noqa: F811
     server: ExtenderServer,
     tmp_path: Path,

@@ -12,7 +12,7 @@ import pytest
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.configuration import Extender, ManagedResource
-from reprieve.framework.extending import VictimsOn
+from reprieve.framework.extenders import VictimsOn
 from reprieve.framework.instructions import CallExtender
 from reprieve.framework.plugin_guard import PluginIncident
 from reprieve.framework.status import FITS, UNRESOLVABLE, UNSCHEDULABLE, Code, PluginError
@@ -94,7 +94,7 @@ FILTER: dict[str, tuple[Any, dict[str, tuple[int, str]]]] = {
 
 
 @pytest.mark.parametrize("case", FILTER)
-def test_the_answers_of_an_extender_about_nodes(case: str) -> None:
+def test_answers_of_an_extender_about_nodes(case: str) -> None:
     """ExtenderFilterResult: nodes it neither lists nor names as failed are out for good."""
     answer, wrong = FILTER[case]
     plugin, (door,) = made(answer, filter_verb="filter", node_cache_capable=True)
@@ -112,7 +112,7 @@ def test_the_answers_of_an_extender_about_nodes(case: str) -> None:
     assert door.asked == [("filter", {"Pod": {"pod": "q"}, "Nodes": None, "NodeNames": ["n1", "n2", "n3"]})]
 
 
-def test_an_extender_that_does_not_know_nodes_is_sent_them_whole() -> None:
+def test_extender_that_does_not_know_nodes_is_sent_them_whole() -> None:
     """nodeCacheCapable decides what is sent; names in its answer count only where it was sent names."""
     plugin, (door,) = made({"NodeNames": ["n1"], "Nodes": {"items": [{"metadata": {"name": "n2"}}]}}, filter_verb="f")
     assert plugin.filter(world().state("q"), ROWS).tolist() == [UNRESOLVABLE, FITS, UNRESOLVABLE]
@@ -124,10 +124,10 @@ def test_an_extender_that_does_not_know_nodes_is_sent_them_whole() -> None:
 
 WRONG = {
     "an error": ({"Error": "out of order"}, "out of order"),
-    "no object": ([], "want an object, found list"),
-    "names that are none": ({"NodeNames": "n1"}, "NodeNames: want a list, found str"),
-    "nodes that are none": ({"Nodes": {"items": {"a": 1}}}, "Nodes.items: want a list, found dict"),
-    "failures that are none": ({**LISTED, "FailedNodes": ["n1"]}, "FailedNodes: want an object, found list"),
+    "no object": ([], "expected an object, found list"),
+    "names that are none": ({"NodeNames": "n1"}, "NodeNames: expected a list, found str"),
+    "nodes that are none": ({"Nodes": {"items": {"a": 1}}}, "Nodes.items: expected a list, found dict"),
+    "failures that are none": ({**LISTED, "FailedNodes": ["n1"]}, "FailedNodes: expected an object, found list"),
     "a node that was not asked about": (
         {"NodeNames": ["n1", "x", "w"]},
         "claims a filtered node 'w' which is not found in the input node list",
@@ -137,7 +137,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_an_answer_that_is_none_fails_the_attempt_unless_it_may_be_ignored(case: str) -> None:
+def test_answer_that_is_none_fails_the_attempt_unless_it_may_be_ignored(case: str) -> None:
     """Named by its address; one that is ignorable is passed over with a note, and the next is asked."""
     answer, text = WRONG[case]
     plugin, _ = made(answer, filter_verb="f", node_cache_capable=True)
@@ -179,7 +179,7 @@ def test_extenders_are_called_in_order_with_the_nodes_that_are_left() -> None:
         ([], "", False, False),
     ],
 )
-def test_a_pod_concerns_extenders_of_what_it_asks_for(managed: list[str], verb: str, p: bool, q: bool) -> None:
+def test_pod_concerns_extenders_of_what_it_asks_for(managed: list[str], verb: str, p: bool, q: bool) -> None:
     """managedResources, none: every pod; an extender has nothing to say where it has no verb."""
     resources = tuple(ManagedResource(name=name) for name in managed)
     verbs: dict[str, Any] = {f"{kind}_verb": verb for kind in ("filter", "prioritize", "preempt", "bind")}
@@ -234,14 +234,14 @@ def test_scores_of_extenders_add_up_and_a_lone_node_needs_none() -> None:
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        ([{"host": "n1", "score": 1.5}], "Score 1.5: want a whole number"),
-        ([{"host": "n1", "score": True}], "Score True: want a whole number"),
-        ([{"host": "n1", "score": "1"}], "Score '1': want a whole number"),
+        ([{"host": "n1", "score": 1.5}], "Score 1.5: expected a whole number"),
+        ([{"host": "n1", "score": True}], "Score True: expected a whole number"),
+        ([{"host": "n1", "score": "1"}], "Score '1': expected a whole number"),
         ([{"host": "n1", "score": 1 << 40}], f"Score {1 << 40} is too large"),
         ([{"host": "n1", "score": -(1 << 40)}], f"Score {-(1 << 40)} is too large"),
         ([{"host": "n1", "score": (1 << 38) // 10 + 1}], f"Score {(1 << 38) // 10 + 1} is too large"),
-        ({"host": "n1"}, "HostPriorityList: want a list, found dict"),
-        (["n1"], "want an object, found str"),
+        ({"host": "n1"}, "HostPriorityList: expected a list, found dict"),
+        (["n1"], "expected an object, found str"),
         (ExtenderError("gone"), "gone"),
     ],
 )
@@ -256,7 +256,7 @@ def test_scores_that_are_none_count_nothing(answer: Any, text: str) -> None:
 # -- bind -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_first_that_binds_and_is_concerned_binds() -> None:
+def test_first_that_binds_and_is_concerned_binds() -> None:
     """With its address, its time and whether its failure matters."""
     first: Any = ({}, {"managed_resources": (ManagedResource(name=GPU),)})
     second: Any = ({}, {"http_timeout": "7s", "ignorable": True, "url_prefix": "http://e1/base/"})
@@ -300,7 +300,7 @@ def kept(**by_node: Any) -> dict[str, Any]:
         ({"nodenametometavictims": None}, {}),
     ],
 )
-def test_an_extender_keeps_candidates_and_victims(answer: Any, left: dict[str, list[str]], cached: bool) -> None:
+def test_extender_keeps_candidates_and_victims(answer: Any, left: dict[str, list[str]], cached: bool) -> None:
     """ExtenderPreemptionArgs: whole pods, or UIDs for one that knows them."""
     plugin, (door,) = made(answer, preempt_verb="preempt", node_cache_capable=cached)
     found = world()
@@ -325,9 +325,9 @@ def test_an_extender_keeps_candidates_and_victims(answer: Any, left: dict[str, l
         (kept(n1=["x"]), "claims to preempt pod (UID: uid-x) on node: n1, but the pod is not found on that node"),
         (kept(n1=[]), "expected at least one victim pod on node 'n1'"),
         ({"NodeNameToMetaVictims": {"n1": None}}, "expected at least one victim pod on node 'n1'"),
-        ({"NodeNameToMetaVictims": {"n1": {"pods": "a"}}}, "Pods: want a list, found str"),
-        ({"NodeNameToMetaVictims": ["n1"]}, "NodeNameToMetaVictims: want an object"),
-        ([], "want an object, found list"),
+        ({"NodeNameToMetaVictims": {"n1": {"pods": "a"}}}, "Pods: expected a list, found str"),
+        ({"NodeNameToMetaVictims": ["n1"]}, "NodeNameToMetaVictims: expected an object"),
+        ([], "expected an object, found list"),
     ],
 )
 def test_victims_that_cannot_be_fail_the_attempt(answer: Any, text: str) -> None:
@@ -340,14 +340,14 @@ def test_victims_that_cannot_be_fail_the_attempt(answer: Any, text: str) -> None
     notes: list[PluginIncident] = []
     plugin, _ = made(answer, preempt_verb="preempt", ignorable=True, notes=notes)
     told = plugin.judge_candidates(found.state("q"), candidates(found))
-    if text.startswith("expected"):
+    if text.startswith("expected at least"):
         assert (dict(told), notes) == ({}, [])  # a node without victims is no candidate then
     else:
         assert {row: list(uids) for row, uids in told.items()} == {found.row("n1"): ["uid-a", "uid-b"]}
         assert [note.point for note in notes] == ["PostFilter"]
 
 
-def test_the_next_extender_receives_the_nodes_that_the_first_has_left() -> None:
+def test_next_extender_receives_the_nodes_that_the_first_has_left() -> None:
     """With the violations that it counted; nobody is asked about no candidates."""
     first = kept(n1=["b"])
     first["NodeNameToMetaVictims"]["n1"]["NumPDBViolations"] = 3

@@ -15,7 +15,7 @@ import pytest
 
 from reprieve.client.errors import ClientError, UnreachableError
 from reprieve.framework.configuration import ConfigurationError
-from reprieve.framework.configuration_reading import configuration_of
+from reprieve.framework.configuration_reader import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import CallExtender
 from reprieve.live.extenders import Bodies, ExtenderCalls
@@ -74,7 +74,7 @@ def binder(world: Cluster, loop: asyncio.AbstractEventLoop, *, fails: bool = Fal
     return bind
 
 
-def test_an_extender_filters_and_binds(server: ExtenderServer) -> None:
+def test_extender_filters_and_binds(server: ExtenderServer) -> None:
     """The bodies are the API's objects; the bind is the extender's."""
 
     async def run() -> None:
@@ -98,7 +98,7 @@ def test_an_extender_filters_and_binds(server: ExtenderServer) -> None:
 
 
 @pytest.mark.parametrize("ignorable", [False, True])
-def test_an_extender_that_does_not_bind(server: ExtenderServer, ignorable: bool) -> None:
+def test_extender_that_does_not_bind(server: ExtenderServer, ignorable: bool) -> None:
     """Its failure fails the binding; of one that may be ignored, the scheduler binds itself, as upstream."""
 
     async def run() -> None:
@@ -140,7 +140,7 @@ def test_while_an_extender_thinks_the_event_loop_goes_on(server: ExtenderServer)
     asyncio.run(run())
 
 
-def test_a_plugin_that_hangs_takes_no_other_profile_with_it() -> None:
+def test_plugin_that_hangs_takes_no_other_profile_with_it() -> None:
     """scheduling.md 5: its own pods say so; pods of other profiles are bound; it is logged; later all is well."""
     sleeper = Sleeper()
     watch = Watchdog(limit=0.2, budget=0.1)
@@ -178,7 +178,7 @@ def call(url: str, seconds: float = DEADLINE) -> CallExtender:
     return CallExtender(url=f"{url}/bind", body={"PodName": "p"}, seconds=seconds)
 
 
-def test_what_an_answer_to_a_bind_means(server: ExtenderServer) -> None:
+def test_bind_answer_means(server: ExtenderServer) -> None:
     """Whether it has bound is unsure only when it was asked and nothing came back that says so."""
     calls = calls_of({"urlPrefix": server.url + "/", "bindVerb": "bind"})
     server.answers["bind"] = lambda _: {}
@@ -196,7 +196,7 @@ def test_what_an_answer_to_a_bind_means(server: ExtenderServer) -> None:
     calls.close()
 
 
-def test_a_bind_that_was_never_sent_is_a_plain_failure() -> None:
+def test_bind_that_was_never_sent_is_a_plain_failure() -> None:
     with socket.socket() as taken:  # so that nobody else comes to listen there
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
@@ -211,8 +211,8 @@ def test_a_bind_that_was_never_sent_is_a_plain_failure() -> None:
 @pytest.mark.parametrize(
     ("extender", "path", "message"),
     [
-        ({"urlPrefix": "ftp://x"}, "extenders[0].urlPrefix", "want http://HOST"),
-        ({"urlPrefix": "http://"}, "extenders[0].urlPrefix", "want http://HOST"),
+        ({"urlPrefix": "ftp://x"}, "extenders[0].urlPrefix", "expected http://HOST"),
+        ({"urlPrefix": "http://"}, "extenders[0].urlPrefix", "expected http://HOST"),
         ({"urlPrefix": "http://x:99999"}, "extenders[0].urlPrefix", "Port out of range"),
         (
             {"urlPrefix": "https://x", "tlsConfig": {"certFile": "c.pem"}},
@@ -302,7 +302,7 @@ def test_bodies_are_those_of_what_is_there() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("wrong"), KeyboardInterrupt()], ids=["an error", "a stop of its own"])
-def test_what_a_call_asks_to_be_done_elsewhere_fails_for_the_call_alone(error: BaseException) -> None:
+def test_call_elsewhere_fails_alone(error: BaseException) -> None:
     """Who serves it goes on, unless it was a person's Ctrl-C, which what is called did not raise."""
 
     def fails() -> None:
@@ -314,14 +314,14 @@ def test_what_a_call_asks_to_be_done_elsewhere_fails_for_the_call_alone(error: B
         request.outcome.get_nowait()()
 
 
-def test_what_a_call_asks_for_is_done_and_its_answer_is_the_calls() -> None:
+def test_call_gets_the_answer_of_its_write() -> None:
     """scheduling.md 5: who serves it is told nothing of an answer."""
     request = _Request(lambda: 7)
     request.serve()
     assert request.outcome.get_nowait()() == 7
 
 
-def test_a_person_s_ctrl_c_ends_who_serves_a_call_as_well() -> None:
+def test_person_s_ctrl_c_ends_who_serves_a_call_as_well() -> None:
     """scheduling.md 5: what a signal raised is nobody's error; the call hears of it too."""
 
     def interrupted() -> None:

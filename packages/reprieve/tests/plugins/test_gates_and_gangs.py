@@ -35,7 +35,7 @@ def test_priority_then_arrival() -> None:
     assert [name for _, _, name in order] == ["c", "b", "a", "d"]
 
 
-def test_a_pod_that_names_its_node() -> None:
+def test_pod_that_names_its_node() -> None:
     """NodeName: there or nowhere; everything else is unresolvable. Without a name the plugin is skipped."""
     world = World(node("n1"), node("n2"), pod("p"), pod("free"))
     record = world.record("p")
@@ -47,7 +47,7 @@ def test_a_pod_that_names_its_node() -> None:
     assert set(verdicts(world, NodeName()).values()) == {UNRESOLVABLE}
 
 
-def test_a_gang_waits_for_its_object_and_its_members() -> None:
+def test_gang_waits_for_its_object_and_its_members() -> None:
     """GangScheduling (PreEnqueue), messages of observability.md."""
     world = World(node("n"), pod("m-0", group="m"), pod("single"))
     plugin, cluster = GangScheduling(), world.engine.cluster
@@ -108,7 +108,7 @@ def test_only_events_of_the_same_gang_help() -> None:
     assert EventKind.NODE_ADDED not in hints
 
 
-def test_the_binder_names_pod_uid_and_node() -> None:
+def test_binder_names_pod_uid_and_node() -> None:
     """scheduling.md 2: POST pods/NAME/binding with the pod's UID."""
     world = World(node("n"), pod("p", uid="u-1"))
     assert DefaultBinder().bind(world.state("p"), world.row("n")) == ApiBinding("default", "p", "u-1", "n")

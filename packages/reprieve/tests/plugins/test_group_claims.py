@@ -58,7 +58,7 @@ def test_all_pods_of_a_group_share_its_claim(given: list[Json], name: str) -> No
     assert set(world.engine.cluster.devices.claims) == {"default/c", f"default/{name}"}
 
 
-def test_a_device_that_not_all_members_reach_is_none_for_the_gang() -> None:
+def test_device_that_not_all_members_reach_is_none_for_the_gang() -> None:
     """All or nothing: the one node with a device has room for two of three."""
     world = World(node("n1", cpu=2), node("n2", cpu=8), device_class(), slice_of("n1", devices(1)), template())
     world.add(sharing("g", 3, OURS)).settle()
@@ -67,7 +67,7 @@ def test_a_device_that_not_all_members_reach_is_none_for_the_gang() -> None:
 
 
 @pytest.mark.parametrize("given", [OURS, NAMED])
-def test_the_device_is_taken_where_all_members_have_room(given: list[Json]) -> None:
+def test_device_is_taken_where_all_members_have_room(given: list[Json]) -> None:
     """The first member likes the emptier n1 best, where only two have room; n2 holds all three."""
     world = World(node("n1", cpu=2), node("n2", cpu=8), device_class(), template(), claim("c"))
     world.add(slice_of("n1", devices(1)), slice_of("n2", devices(1)), pod("there", cpu=5, node="n2"))
@@ -75,7 +75,7 @@ def test_the_device_is_taken_where_all_members_have_room(given: list[Json]) -> N
     assert [world.where[f"g-{number}"] for number in range(3)] == ["n2"] * 3
 
 
-def test_the_reach_of_a_device_for_selected_nodes_is_found_whole() -> None:
+def test_reach_of_a_device_for_selected_nodes_is_found_whole() -> None:
     """Two racks with a device each: the gang needs both nodes of the second."""
     names = ["a1", "b1", "b2"]
     world = World(*(node(name, cpu=2, labels={"rack": name[0]}) for name in names), device_class(), template())
@@ -86,7 +86,7 @@ def test_the_reach_of_a_device_for_selected_nodes_is_found_whole() -> None:
     assert sorted(world.where[f"g-{number}"] for number in range(3)) == ["b1", "b2", "b2"]
 
 
-def test_a_device_of_the_network_is_shared_across_nodes() -> None:
+def test_device_of_the_network_is_shared_across_nodes() -> None:
     world = World(node("n1", cpu=2), node("n2", cpu=2), device_class(), template())
     world.add(slice_of(None, devices(1), allNodes=True), sharing("g", 4, OURS)).settle()
     assert sorted(world.where.values()) == ["n1", "n1", "n2", "n2"]
@@ -99,7 +99,7 @@ def test_a_device_of_the_network_is_shared_across_nodes() -> None:
         [{"name": "dev", "resourceClaimTemplateName": "u"}],
     ],
 )
-def test_an_entry_that_differs_from_the_groups_is_the_pods_own(theirs: list[Json]) -> None:
+def test_entry_that_differs_from_the_groups_is_the_pods_own(theirs: list[Json]) -> None:
     """The pod's entry has to be equal in all fields."""
     world = World(node("n1", cpu=8), device_class(), slice_of("n1", devices(5)), template(), template("u"))
     world.add(sharing("g", 2, OURS, theirs)).settle()
@@ -130,7 +130,7 @@ def test_two_groups_of_one_template_have_a_device_each() -> None:
     assert sorted(got(world, "g-dev") + got(world, "h-dev")) == ["n1/gpu-0", "n1/gpu-1"]
 
 
-def test_a_groups_devices_come_back_when_the_group_is_gone() -> None:
+def test_groups_devices_come_back_when_the_group_is_gone() -> None:
     """Not with its pods: more of them may come (KEP-5729, "Deallocate")."""
     world = World(node("n1", cpu=8), device_class(), slice_of("n1", devices(1)), template(), claim("c"))
     world.add(sharing("g", 2, NAMED)).settle()
@@ -147,7 +147,7 @@ def test_a_groups_devices_come_back_when_the_group_is_gone() -> None:
     assert consumers(world, "c") == []
 
 
-def test_nobody_is_evicted_for_the_devices_of_a_group() -> None:
+def test_no_pods_are_evicted_for_the_devices_of_a_group() -> None:
     """They stay with the group when its pods go, so it would not help."""
     world = World(node("n1", cpu=8), device_class(), slice_of("n1", devices(1)), template())
     world.add(sharing("g", 1, OURS)).settle()
@@ -156,7 +156,7 @@ def test_nobody_is_evicted_for_the_devices_of_a_group() -> None:
     assert world.virtual.preemptions == []
 
 
-def test_a_claim_that_is_not_the_groups_is_refused() -> None:
+def test_claim_that_is_not_the_groups_is_refused() -> None:
     wrong = owned(by="somebody")
     world = World(node("n1", cpu=8), device_class(), slice_of("n1", devices(1)), wrong)
     group, member = sharing("g", 1, OURS)
@@ -177,7 +177,7 @@ def test_many_pods_are_one_consumer() -> None:
     assert len(consumers(world, "g-dev")) == 1
 
 
-def test_what_is_written_names_the_group() -> None:
+def test_claim_writes_name_the_group() -> None:
     world = World(node("n1"), device_class(), slice_of("n1", devices(1)), template(), sharing("g", 2, OURS))
     for binding in world.step().bindings:
         status = binding.before[-1]
@@ -187,7 +187,7 @@ def test_what_is_written_names_the_group() -> None:
         assert set(status.patch["status"]) == {"allocation", "reservedFor"}
 
 
-def test_a_group_gives_back_what_none_of_its_pods_can_use() -> None:
+def test_group_gives_back_what_none_of_its_pods_can_use() -> None:
     """PodGroupPostFilter: allocated before a crash, reserved for the group or a member, on a node without room."""
     stuck = allocated((DRIVER, "n2", "gpu-0"))
     stuck["reservedFor"] = [
@@ -215,7 +215,7 @@ def test_a_group_gives_back_what_none_of_its_pods_can_use() -> None:
         {"apiGroup": "example.com", "resource": "things", "name": "x", "uid": "uid-x"},
     ],
 )
-def test_a_group_gives_back_nothing_that_somebody_else_may_use(consumer: Json) -> None:
+def test_group_gives_back_nothing_that_somebody_else_may_use(consumer: Json) -> None:
     stuck = allocated((DRIVER, "n2", "gpu-0"))
     stuck["reservedFor"] = [consumer]
     world = World(node("n1", cpu=8), node("n2", cpu=1), device_class(), claim("c", status=stuck))
@@ -226,7 +226,7 @@ def test_a_group_gives_back_nothing_that_somebody_else_may_use(consumer: Json) -
     assert world.virtual.writes == []
 
 
-def test_a_gate_that_is_off_is_named() -> None:
+def test_gate_that_is_off_is_named() -> None:
     """Never its own claim instead: the pod would get a device that nobody else of the group has."""
     world = World(node("n1"), device_class(), slice_of("n1", devices(1)), template(), sharing("g", 1, OURS))
     plugin = DynamicResources(group_claims=False)

@@ -111,7 +111,7 @@ SPREADS = {
 
 
 @pytest.mark.parametrize("case", SPREADS)
-def test_who_is_looked_at_again_because_a_domain_holds_too_many(case: str) -> None:
+def test_nodes_looked_at_again_because_a_domain_holds_too_many(case: str) -> None:
     """The skew of a pod's own domain, itself counted: at the bound it stays, beyond it somebody goes."""
     constraints, seats, moves, undone = SPREADS[case]
     kind = copies(spreading(pod("p", labels=X), *constraints), len(seats))
@@ -154,9 +154,7 @@ def test_pods_that_do_not_count_change_nothing() -> None:
         (rules(near=[term(ZONE, X)]), [4, 0, 4], 3),
     ],
 )
-def test_who_is_looked_at_again_because_of_the_company(
-    affinity: objects.Affinity, moves: list[int], undone: int
-) -> None:
+def test_nodes_looked_at_again_because_of_other_pods(affinity: objects.Affinity, moves: list[int], undone: int) -> None:
     """Pods on the first node of zones a and b; those that come are of app x."""
     kind = copies(pod("p", labels=X, affinity=affinity), 2)
     world = World(*_zones(), kind, [pod(f"o{index}", labels=X) for index in range(len(moves))])

@@ -103,7 +103,7 @@ def pod_in(item: objects.Pod, found: objects.PodSchedulingGroup) -> objects.Pod:
 @many
 @given(st.integers(0, 2**32 - 1))
 def test_sharing_and_standing_rules_change_nothing(seed: int) -> None:
-    """scheduling.md 4 and preemption.md 9: "a fast path that decides differently from the plain path" is never
+    """scheduling.md 4 and preemption.md 9: "A fast path decides differently from the plain path" is never
     allowed."""
     shared, plain = run(cluster(seed)), run(cluster(seed), plain=True)
     assert history(shared) == history(plain)
@@ -111,7 +111,7 @@ def test_sharing_and_standing_rules_change_nothing(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_the_view_is_as_before(seed: int) -> None:
+def test_view_is_as_before(seed: int) -> None:
     """scheduling.md 7: a decision leaves the counts of what selectors see as they were."""
     made = profile()
     world = World(profiles={made.name: made}).add(*cluster(seed))

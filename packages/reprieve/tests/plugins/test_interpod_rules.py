@@ -108,7 +108,7 @@ def test_label_keys(keys: list[str], mismatch: list[str], expected: list[int]) -
     assert _codes(_world(own, old, new, labels={"version": "2"})) == expected
 
 
-def test_the_first_of_a_series() -> None:
+def test_first_of_a_series() -> None:
     """A pod that matches its own affinity passes where nobody does yet, if the node has the labels."""
     own = rules(near=[term(ZONE, WEB)])
     assert _codes(_world(own, labels=WEB)) == [FITS, FITS, FITS, X]
@@ -117,7 +117,7 @@ def test_the_first_of_a_series() -> None:
 
 
 @pytest.mark.parametrize(("labels", "expected"), [(WEB, [U, U, FITS, FITS]), ({"app": "db"}, [])])
-def test_what_running_pods_forbid(labels: dict[str, str], expected: list[int]) -> None:
+def test_running_pods_forbid(labels: dict[str, str], expected: list[int]) -> None:
     """Required anti-affinity of pods that run keeps pods away that match it; others are not asked at all."""
     hermit = pod("hermit", affinity=rules(apart=[term(ZONE, WEB)]), node="n2")
     assert _codes(_world(None, hermit, labels=labels)) == expected

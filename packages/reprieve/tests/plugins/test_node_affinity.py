@@ -111,7 +111,7 @@ def test_terms_are_ored_and_requirements_anded(terms: list[objects.NodeSelectorT
     assert where(world_of(affinity=affinity(*terms))) == expected
 
 
-def test_a_selector_without_terms_matches_nothing() -> None:
+def test_selector_without_terms_matches_nothing() -> None:
     """A required selector that is there but has no terms lets nothing through."""
     nothing = objects.Affinity(
         node_affinity=objects.NodeAffinity(

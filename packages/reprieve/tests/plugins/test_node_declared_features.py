@@ -77,7 +77,7 @@ NEEDS = [
 
 
 @pytest.mark.parametrize(("spec", "needed"), NEEDS)
-def test_what_a_pod_needs(spec: dict[str, Any], needed: tuple[str, ...]) -> None:
+def test_pod_needs_features(spec: dict[str, Any], needed: tuple[str, ...]) -> None:
     """devices.md 2.2"""
     assert needed_features(pod(**spec).spec) == needed
 
@@ -101,7 +101,7 @@ def test_nodes_that_declare_less_are_rejected(declared: tuple[str, ...], code: i
     assert verdicts(world, NodeDeclaredFeatures(on=False)) == {}
 
 
-def test_a_pod_that_needs_nothing_goes_anywhere() -> None:
+def test_pod_that_needs_nothing_goes_anywhere() -> None:
     world = World(node("n1"), pod())
     assert verdicts(world, NodeDeclaredFeatures()) == {}
     assert world.settle().where == {"p": "n1"}
@@ -115,7 +115,7 @@ def test_unlike_pods_do_not_share_answers() -> None:
     assert world.where["d"] == "n2"
 
 
-def test_it_waits_until_a_node_declares_it_and_evicts_nobody() -> None:
+def test_pod_waits_until_a_node_declares_its_feature() -> None:
     """devices.md 2.3-2.4; the message is that of kube-scheduler."""
     world = World(node("n1", cpu=1), plain_pod("old", cpu=1, node="n1", priority=0))
     world.add(pod("p", hostNetwork=True, hostUsers=False, priority=9)).settle()
@@ -142,7 +142,7 @@ def test_many_declarations_are_few_columns() -> None:
     assert world.engine.cluster.nodes.feature_sets == [frozenset(), frozenset({USERS})]
 
 
-def test_the_gate_is_on() -> None:
+def test_gate_is_on() -> None:
     """devices.md 2.5"""
     assert FeatureGates().node_declared_features
     assert not FeatureGates.parse("NodeDeclaredFeatures=false").node_declared_features

@@ -59,7 +59,7 @@ LEAVES: list[tuple[str, Plugin, dict[str, Any], dict[str, Any], bool]] = [
 
 
 @pytest.mark.parametrize(("what", "plugin", "wants", "leaves", "helped"), LEAVES, ids=[case[0] for case in LEAVES])
-def test_a_pod_that_leaves_helps_who_wants_what_it_had(
+def test_pod_that_leaves_helps_who_wants_what_it_had(
     what: str, plugin: Plugin, wants: dict[str, Any], leaves: dict[str, Any], helped: bool
 ) -> None:
     world = World(node("n", cpu=8, gpu=1), pod("p", **wants), pod("r", node="n", **leaves))
@@ -126,7 +126,7 @@ NODES: list[tuple[str, Plugin, dict[str, Any], dict[str, Any], bool]] = [
 
 
 @pytest.mark.parametrize(("what", "plugin", "wants", "has", "helped"), NODES, ids=[case[0] for case in NODES])
-def test_a_node_that_comes_helps_who_may_run_there(
+def test_node_that_comes_helps_who_may_run_there(
     what: str, plugin: Plugin, wants: dict[str, Any], has: dict[str, Any], helped: bool
 ) -> None:
     """Its own row is looked at, whatever other nodes are like."""
@@ -136,7 +136,7 @@ def test_a_node_that_comes_helps_who_may_run_there(
 
 
 @pytest.mark.parametrize(("labels", "helped"), [({ZONE: "a", "rack": "1"}, True), ({ZONE: "a"}, False), ({}, False)])
-def test_a_node_needs_the_labels_of_all_constraints(labels: dict[str, str], helped: bool) -> None:
+def test_node_needs_the_labels_of_all_constraints(labels: dict[str, str], helped: bool) -> None:
     """PodTopologySpread: one that lacks any is no place for the pod; of a node that goes or changes any may help."""
     item = spreading(pod("p", labels={"app": "x"}), spread(ZONE, {"app": "x"}), spread("rack", {"app": "x"}))
     world = World(node("n", labels=labels), item)
@@ -176,7 +176,7 @@ def test_only_pods_of_the_namespace_that_are_selected_are_counted(
         (None, rules(apart=[term(ZONE, {"app": "x"})]), True),
     ],
 )
-def test_a_pod_that_changes_may_matter_where_there_are_terms(own: Any, theirs: Any, matters: bool) -> None:
+def test_pod_that_changes_may_matter_where_there_are_terms(own: Any, theirs: Any, matters: bool) -> None:
     """InterPodAffinity: the pod's own required terms, or any of pods that are known."""
     world = World(node("n"), pod("p", affinity=own), pod("o", node="n", affinity=theirs))
     for kind in (K.POD_CHANGED, K.POD_RELABELED):
@@ -240,7 +240,7 @@ STORED: list[Change] = [
 @pytest.mark.parametrize(
     ("what", "plugin", "kind", "before", "after", "helped"), STORED, ids=[case[0] for case in STORED]
 )
-def test_what_of_storage_helps(
+def test_storage_events_that_help(
     what: str,
     plugin: Plugin,
     kind: EventKind,
@@ -261,7 +261,7 @@ def test_what_of_storage_helps(
         (pod("r", node="n"), False, False, False),
     ],
 )
-def test_a_pod_that_leaves_gives_volumes_back(leaves: Item, binding: bool, restrictions: bool, limits: bool) -> None:
+def test_pod_that_leaves_gives_volumes_back(leaves: Item, binding: bool, restrictions: bool, limits: bool) -> None:
     """Volumes kept for it, a claim that one pod at a time may use, places to attach to."""
     world = World(node("n"), storage.claim("c"), storage.claim("d"), storage.pod("p", "c"), leaves, pod("q"))
     event = ClusterEvent(K.POD_GONE, pod=world.record("r"))
@@ -316,7 +316,7 @@ DEVICES: list[tuple[str, EventKind, KubernetesObject | None, KubernetesObject | 
 
 
 @pytest.mark.parametrize(("what", "kind", "before", "after", "helped"), DEVICES, ids=[case[0] for case in DEVICES])
-def test_what_of_devices_helps(
+def test_device_events_that_help(
     what: str, kind: EventKind, before: KubernetesObject | None, after: KubernetesObject | None, helped: bool
 ) -> None:
     """Upstream's isSchedulableAfterClaimChange: devices that are free for anybody, and news of the pod's own claims."""
@@ -335,7 +335,7 @@ def test_news_of_a_claim_do_not_help_while_another_is_missing() -> None:
 @pytest.mark.parametrize(
     ("owner", "made_for_it", "helped"), [("p", True, True), ("p", False, False), ("q", True, False)]
 )
-def test_the_claim_an_earlier_attempt_left_helps_by_going(owner: str, made_for_it: bool, helped: bool) -> None:
+def test_claim_an_earlier_attempt_left_helps_by_going(owner: str, made_for_it: bool, helped: bool) -> None:
     """devices.md 4.6: the claim for the pod's own extended resources; one that merely changes is still in the way."""
     reference = {"apiVersion": "v1", "kind": "Pod", "name": owner, "uid": f"uid-{owner}", "controller": True}
     notes = {ANNOTATION: "true"} if made_for_it else {}
@@ -346,7 +346,7 @@ def test_the_claim_an_earlier_attempt_left_helps_by_going(owner: str, made_for_i
 
 
 @pytest.mark.parametrize(("leaves", "helped"), [(devices.user("r", "d", node="n"), True), (pod("r", node="n"), False)])
-def test_a_pod_that_leaves_gives_devices_back(leaves: Item, helped: bool) -> None:
+def test_pod_that_leaves_gives_devices_back(leaves: Item, helped: bool) -> None:
     """What was only assumed for it is free; nobody else will tell."""
     world = World(
         node("n"), devices.device_class(), devices.claim("c"), devices.claim("d"), devices.user("p", "c"), leaves
@@ -364,7 +364,7 @@ def test_a_pod_that_leaves_gives_devices_back(leaves: Item, helped: bool) -> Non
         (None, False),
     ],
 )
-def test_a_class_that_serves_a_resource_helps_who_wants_it(item: KubernetesObject | None, helped: bool) -> None:
+def test_class_that_serves_a_resource_helps_who_wants_it(item: KubernetesObject | None, helped: bool) -> None:
     """devices.md 4.1: nodes need not have it themselves any more; NodeResourcesFit had rejected the pod."""
     given = [item] if item is not None else []
     world = World(node("n"), *given, pod("p", gpu=1), pod("q", cpu=1))

@@ -63,7 +63,7 @@ from tests.plugins.asking import FITS, UNRESOLVABLE, UNSCHEDULABLE, reasons, sco
         ),
     ],
 )
-def test_what_fits(
+def test_nodes_that_fit(
     has: dict[str, Any], runs: dict[str, Any] | None, wants: dict[str, Any], code: int, texts: list[str]
 ) -> None:
     """Requests against allocatable less what runs; more than all of the node cannot be cured by preemption."""
@@ -189,7 +189,7 @@ def test_pods_without_host_ports_are_skipped() -> None:
     assert verdicts(world, NodePorts()) == {}
 
 
-def test_a_port_is_free_again_when_its_pod_is_gone() -> None:
+def test_port_is_free_again_when_its_pod_is_gone() -> None:
     """What is counted when placed is counted back when displaced, also for two pods on different addresses."""
     one, two = (8080, "TCP", "10.0.0.1"), (8080, "TCP", "10.0.0.2")
     world = World(node("n"), pod("r1", node="n", ports=[one]), pod("r2", node="n", ports=[two]), pod("p", ports=[one]))

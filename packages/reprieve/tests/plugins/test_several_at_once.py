@@ -47,7 +47,7 @@ def test_one_claim_for_one_pod_is_enough(order: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize("order", [("one", "gone"), ("gone", "one")])
-def test_a_claim_that_is_missing_is_found_among_others(order: tuple[str, str]) -> None:
+def test_claim_that_is_missing_is_found_among_others(order: tuple[str, str]) -> None:
     """It rejects the pod everywhere, for good, whatever else may be shared."""
     world = World(node("n1"), claim("one", modes=ONCE), pod("p", *order, made=["tmp"], more=[gce("d")]))
     plugin, state = VolumeRestrictions(), world.state("p")
@@ -65,7 +65,7 @@ def test_volumes_of_the_pod_alone_are_nobody_else_s() -> None:
     assert [plugin.pre_filter(world.state(name)).code.name for name in "pqr"] == ["SKIP", "SUCCESS", "SKIP"]
 
 
-def test_a_disk_in_use_is_reported_before_a_claim_in_use() -> None:
+def test_disk_in_use_is_reported_before_a_claim_in_use() -> None:
     """Upstream asks for disks first; a node is told one of the two."""
     items = [claim("one", modes=ONCE), pod("old", "one", more=[ebs("d")], node="n1")]
     world = World(node("n1"), node("n2"), *items, pod("p", "one", more=[ebs("e"), ebs("d")]))
@@ -106,7 +106,7 @@ def test_every_bound_volume_has_its_zone(claims: list[str], made: list[str], cod
     assert all(found == [ZONE_CONFLICT] for found in reasons(world, VolumeZone()).values())
 
 
-def test_a_failed_lookup_is_reported_by_every_call() -> None:
+def test_failed_lookup_is_reported_by_every_call() -> None:
     """A filter that is asked without PreFilter looks for itself."""
     world = World(node("n1"), claim("c", volume="v"), pod("p", "c"), pod("q", made=["tmp"]), plain_pod("r"))
     plugin, text = VolumeZone(), 'persistentvolume "v" not found'
@@ -121,7 +121,7 @@ def test_a_failed_lookup_is_reported_by_every_call() -> None:
 # -- binding ------------------------------------------------------------------------------------------------------
 
 
-def test_a_claim_that_is_used_twice_is_bound_once() -> None:
+def test_claim_that_is_used_twice_is_bound_once() -> None:
     """And what comes after it is looked at."""
     items = [storage_class(), claim("c"), claim("d"), volume("v"), volume("w")]
     world = World(node("n1"), *items, pod("p", "c", "c", "d"))
@@ -132,7 +132,7 @@ def test_a_claim_that_is_used_twice_is_bound_once() -> None:
     assert code_of(VolumeBinding().pre_filter(world.state("p"))) == ("UNRESOLVABLE", UNBOUND_IMMEDIATE)
 
 
-def test_a_pod_without_claims_is_not_concerned() -> None:
+def test_pod_without_claims_is_not_concerned() -> None:
     world = World(node("n1"), plain_pod("p"), pod("q", more=[gce("d")]))
     plugin = VolumeBinding()
     for name in "pq":
@@ -159,7 +159,7 @@ def test_nothing_is_reserved_on_a_node_out_of_reach() -> None:
 
 
 @pytest.mark.parametrize("gone", ["c", "v"])
-def test_what_goes_between_reserve_and_pre_bind_ends_the_attempt(gone: str) -> None:
+def test_claim_deleted_between_reserve_and_pre_bind_ends_the_attempt(gone: str) -> None:
     """A claim or volume that is gone cannot be written."""
     world = World(node("n1"), storage_class(), claim("c"), volume("v"), pod("p", "c"))
     plugin, state = VolumeBinding(), world.state("p")
@@ -185,7 +185,7 @@ def test_what_goes_between_reserve_and_pre_bind_ends_the_attempt(gone: str) -> N
         ({A: 1, B: 0}, [TOO_MANY]),
     ],
 )
-def test_a_node_that_lacks_a_driver_has_no_further_reason(on_node: dict[str, int | None], told: list[str]) -> None:
+def test_node_that_lacks_a_driver_has_no_further_reason(on_node: dict[str, int | None], told: list[str]) -> None:
     """The first driver by name that is not there, else whether there are too many; of each node by itself."""
     items = [driver(A, required=True), driver(B, required=True), *disks("a", driver=A), *disks("b", driver=B)]
     nodes = [node("n1"), node("n2"), csi_node("n1", on_node), csi_node("n2", {A: 9, B: 9})]
@@ -194,7 +194,7 @@ def test_a_node_that_lacks_a_driver_has_no_further_reason(on_node: dict[str, int
     assert reasons(world, NodeVolumeLimits()) == ({"n1": told} if told else {})
 
 
-def test_a_missing_claim_is_named_with_its_namespace() -> None:
+def test_missing_claim_is_named_with_its_namespace() -> None:
     """The first that is missing, for good and everywhere."""
     world = World(node("n1"), *disks("a"), pod("p", "a", "gone", "lost"))
     assert verdicts(world, NodeVolumeLimits()) == {"n1": UNRESOLVABLE}
@@ -229,7 +229,7 @@ def test_pods_that_keep_others_away_do_so_in_their_domain(running: int) -> None:
 # -- balance ------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_kept_of_balance_is_what_would_be_worked_out() -> None:
+def test_balance_kept_equals_a_new_count() -> None:
     """NodeResourcesBalancedAllocation: after pods came and went, for some rows and all, in a trial and after it."""
     cpus = [2 + index % 4 for index in range(24)]
     world = World(
@@ -271,7 +271,7 @@ def test_one_of_a_resource_is_enough_to_be_balanced() -> None:
     assert scores(world, NodeResourcesBalancedAllocation(("cpu", GPU))) == {"n1": 50 + (50 + 62 - 100) // 2, "n2": 75}
 
 
-def test_a_placement_without_any_of_the_resources_scores_nothing() -> None:
+def test_placement_without_any_of_the_resources_scores_nothing() -> None:
     """NodeResourcesFit's PlacementScore: what no node has, or nobody asks for, does not count."""
     world = World(node("n1", cpu=4, gpu=2), plain_pod("p", cpu=1), group("g", min_count=1))
     cluster = world.engine.cluster
@@ -283,7 +283,7 @@ def test_a_placement_without_any_of_the_resources_scores_nothing() -> None:
         assert found == score
 
 
-def test_a_group_below_another_waits_for_the_tree() -> None:
+def test_group_below_another_waits_for_the_tree() -> None:
     """GangScheduling (composite.md 2.4): it is the root that has to meet its numbers, and the message names it."""
     items = [composite("top", min_groups=2), group("left", min_count=1, parent="top"), plain_pod("l", group="left")]
     world = World(node("n1"), *items)

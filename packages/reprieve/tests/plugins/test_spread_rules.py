@@ -192,6 +192,6 @@ def test_hints(kind: EventKind, labels: dict[str, str], expected: bool) -> None:
         assert not hint(world.engine.cluster, world.record("p"), ClusterEvent(kind, row=world.row("n4")))
 
 
-def test_the_hostname_key() -> None:
+def test_hostname_key() -> None:
     """The name of the label is upstream's."""
     assert HOSTNAME == HOST

@@ -127,7 +127,7 @@ def test_soft_taints_decide_over_emptier_nodes() -> None:
         ([("other", "Exists")], UNRESOLVABLE),
     ],
 )
-def test_a_cordoned_node_needs_the_toleration(tolerations: list[tuple[str, ...]], expected: int) -> None:
+def test_cordoned_node_needs_the_toleration(tolerations: list[tuple[str, ...]], expected: int) -> None:
     """NodeUnschedulable: as if the node had the taint node.kubernetes.io/unschedulable:NoSchedule."""
     world = World(
         node("up"), node("cordoned", unschedulable=True), pod("p", tolerations=[toleration(*t) for t in tolerations])

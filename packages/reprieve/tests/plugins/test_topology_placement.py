@@ -36,20 +36,20 @@ def test_without_a_constraint_it_has_no_opinion() -> None:
     assert _generated(World(*_racks(1, 1), group("crew"))) is None
 
 
-def test_a_domain_is_the_nodes_with_one_value_and_nodes_without_the_label_belong_to_none() -> None:
+def test_domain_is_the_nodes_with_one_value_and_nodes_without_the_label_belong_to_none() -> None:
     """KEP-5732, phase 1: "Iterate over distinct values of the topology label"; an empty value is a value."""
     world = World(*_racks(2, 1), node("bare"), node("blank", labels={"rack": ""}), group("crew", topology="rack"))
     assert _generated(world) == {"": ["blank"], "r0": ["r0n0", "r0n1"], "r1": ["r1n0"]}
 
 
-def test_nobody_has_the_label() -> None:
+def test_nodes_without_the_label() -> None:
     """KEP-5732: no valid partitions are an empty list."""
     assert _generated(World(*_racks(2), group("crew", topology="zone"))) == {}
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_order_of_the_nodes_does_not_matter(seed: int) -> None:
-    """preemption.md 4: "whatever the order in which objects arrived"; placements come by name."""
+def test_order_of_the_nodes_does_not_matter(seed: int) -> None:
+    """preemption.md 4: "in whatever order objects arrived"; placements come by name."""
     nodes = _racks(2, 3, 1)
     random.Random(seed).shuffle(nodes)
     found = _generated(World(*nodes, group("crew", topology="rack")))
@@ -104,7 +104,7 @@ def test_members_in_no_one_domain_are_an_error(nodes: tuple[str, ...], why: str)
         (EventKind.GROUP_CHANGED, "", "default/crew", True),
     ],
 )
-def test_what_may_help(kind: EventKind, where: str, of: str | None, helps: bool) -> None:
+def test_events_that_may_help(kind: EventKind, where: str, of: str | None, helps: bool) -> None:
     """scheduling.md 1: hints. A node counts if it has the label."""
     world = World(*_racks(1), node("bare"), group("crew", topology="rack"), pod("p", cpu=99, group="crew"))
     hint = TopologyPlacement().events()[kind]
@@ -136,7 +136,7 @@ def _fullness(world: World, nodes: list[str], pods: list[str], plugin: NodeResou
     )
 
 
-def test_the_fuller_placement_is_better() -> None:
+def test_fuller_placement_is_better() -> None:
     """NodeResourcesFit, KEP-5732: share of what all nodes together have, with the pods there; the mean."""
     world = World(
         *[node(f"n{i}", cpu=4, memory="8Gi") for i in range(3)],
@@ -165,7 +165,7 @@ def test_its_resources_and_weights_are_those_of_the_plugin_but_its_strategy_is_i
     assert _fullness(world, ["n1"], ["p"], plugin) == 75  # there is no gpu to fill
 
 
-def test_a_resource_whose_column_no_node_has_yet_counts_for_nothing() -> None:
+def test_resource_whose_column_no_node_has_yet_counts_for_nothing() -> None:
     """The table of resources may know more names than the nodes have columns: nobody has any of the last one."""
     world = World(node("n0", cpu=4), group("crew", topology="rack"), pod("p", cpu=3, group="crew"))
     cluster = world.engine.cluster

@@ -65,7 +65,7 @@ def test_attachments_that_no_pod_explains_count(items: list[Any], limit: int, co
 
 
 @pytest.mark.parametrize(("migrated", "code"), [("kubernetes.io/aws-ebs", UNSCHEDULABLE), ("", FITS)])
-def test_an_attached_in_tree_volume_counts_where_its_plugin_has_been_migrated(migrated: str, code: int) -> None:
+def test_attached_in_tree_volume_counts_where_its_plugin_has_been_migrated(migrated: str, code: int) -> None:
     """devices.md 1.2"""
     world = World(
         node("n1"),
@@ -93,7 +93,7 @@ def test_an_attached_in_tree_volume_counts_where_its_plugin_has_been_migrated(mi
     ],
 )
 @pytest.mark.parametrize("bound", [True, False])
-def test_a_driver_may_ask_to_be_installed_first(
+def test_driver_may_ask_to_be_installed_first(
     drivers: list[Any], on_node: dict[str, int | None] | None, scaling: bool, text: str, bound: bool
 ) -> None:
     """devices.md 1.5; a claim without a volume has the driver of its class."""
@@ -120,16 +120,14 @@ def test_a_driver_may_ask_to_be_installed_first(
         (EventKind.CSI_NODE_CHANGED, csi_node("n1", {CSI: 3}), csi_node("n1", {CSI: 3}), False),
     ],
 )
-def test_what_wakes_a_pod_that_found_no_place_for_its_volumes(
-    kind: EventKind, before: Any, after: Any, wakes: bool
-) -> None:
+def test_volume_events_that_wake_a_pod(kind: EventKind, before: Any, after: Any, wakes: bool) -> None:
     """devices.md 1.6"""
     world = World(node("n1"), csi_node("n1", {CSI: 1}), *disks("a", "p"), pod("p", "p"))
     hint = NodeVolumeLimits().events()[kind]
     assert hint(world.engine.cluster, world.record("p"), ClusterEvent(kind, item=after, before=before)) is wakes
 
 
-def test_a_detached_volume_makes_room() -> None:
+def test_detached_volume_makes_room() -> None:
     """devices.md 1.6"""
     world = World(node("n1"), csi_node("n1", {CSI: 1}), *disks("a", "p"), attachment("va", "n1"), pod("p", "p"))
     assert world.settle().where == {}
@@ -137,14 +135,14 @@ def test_a_detached_volume_makes_room() -> None:
     assert world.settle().where == {"p": "n1"}
 
 
-def test_nobody_is_evicted_for_a_volume_that_stays_attached() -> None:
+def test_no_pods_are_evicted_for_a_volume_that_stays_attached() -> None:
     """devices.md 1.4: with its pod gone the volume still takes its place."""
     items = [*disks("a", "p"), pod("old", "a", node="n1", priority=0), pod("p", "p", priority=9)]
     world = World(node("n1"), csi_node("n1", {CSI: 1}), *items, attachment("va", "n1")).settle()
     assert world.where == {"old": "n1"}
 
 
-def test_the_gate_is_on() -> None:
+def test_gate_is_on() -> None:
     """devices.md 1.5"""
     assert FeatureGates().volume_limit_scaling
     assert not FeatureGates.parse("VolumeLimitScaling=false").volume_limit_scaling
@@ -192,7 +190,7 @@ STEPS = st.one_of(
 
 @settings(max_examples=60, deadline=None)
 @given(steps=st.lists(STEPS, max_size=14))
-def test_the_columns_agree_with_the_rule(steps: list[tuple[str, Any, str]]) -> None:
+def test_columns_agree_with_the_rule(steps: list[tuple[str, Any, str]]) -> None:
     """Whatever comes, changes and goes, one row at a time or all."""
     world = World(
         node("n1"), csi_node("n1", {CSI: 2}), storage_class(provisioner=CSI), *disks(*VOLUMES), pod("p", "a", "b")
@@ -226,7 +224,7 @@ def test_the_columns_agree_with_the_rule(steps: list[tuple[str, Any, str]]) -> N
             assert dict(zip(cluster.nodes.names, mask.tolist(), strict=True)) == _plainly(world, "p")
 
 
-def test_a_node_that_lists_no_driver_limits_nothing() -> None:
+def test_node_that_lists_no_driver_limits_nothing() -> None:
     """devices.md 1.1"""
     world = World(node("n1"), CSINode(metadata=csi_node("n1", {}).metadata, spec=CSINodeSpec()), *disks("p"))
     world.add(pod("p", "p"), attachment("vp", "n1"))

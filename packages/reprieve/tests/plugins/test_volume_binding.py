@@ -62,7 +62,7 @@ def test_claims_that_no_node_could_cure(items: list[Any], text: str) -> None:
     assert reasons(world, plugin) == {"a1": [text], "b1": [text]}
 
 
-def test_a_pod_waits_for_the_claim_of_its_ephemeral_volume() -> None:
+def test_pod_waits_for_the_claim_of_its_ephemeral_volume() -> None:
     world = World(*NODES)
     world.engine.set(pod("p", made=["tmp"]), world.now)
     text = 'waiting for ephemeral volume controller to create the persistentvolumeclaim "p-tmp"'
@@ -72,7 +72,7 @@ def test_a_pod_waits_for_the_claim_of_its_ephemeral_volume() -> None:
     assert verdicts(world, VolumeBinding()) == {"a1": 0, "b1": 0}
 
 
-def test_the_texts_are_those_of_kube_scheduler() -> None:
+def test_texts_are_those_of_kube_scheduler() -> None:
     """observability.md: people grep for them. The first is of kubernetes pull request 129887."""
     assert NODE_CONFLICT == "node(s) didn't match PersistentVolume's node affinity"
     assert BIND_CONFLICT == "node(s) didn't find available persistent volumes to bind"
@@ -156,7 +156,7 @@ def test_where_a_claim_can_be_had(items: list[Any], wanted: dict[str, list[str]]
     assert set(codes.values()) <= {0, UNRESOLVABLE}
 
 
-def test_the_smallest_claim_takes_the_smallest_volume_and_no_volume_is_taken_twice() -> None:
+def test_smallest_claim_takes_the_smallest_volume_and_no_volume_is_taken_twice() -> None:
     world = World(
         node("a1"),
         storage_class(),
@@ -189,7 +189,7 @@ def test_two_claims_need_two_volumes_in_reach_of_one_node() -> None:
 # -- reserve, bind ------------------------------------------------------------------------------------------------
 
 
-def test_the_next_pod_cannot_take_what_is_reserved_and_gets_it_when_given_back() -> None:
+def test_next_pod_cannot_take_what_is_reserved_and_gets_it_when_given_back() -> None:
     world = World(node("a1"), storage_class(), claim("c"), claim("d"), volume("v"), pod("p", "c"), pod("q", "d"))
     first, second = world.step(), world.step()
     assert [b.pod.name for b in first.bindings] == ["p"]
@@ -243,7 +243,7 @@ def test_instructions_for_a_claim_to_be_provisioned() -> None:
     assert "node affinity doesn't match" in wait.done(bound).reason
 
 
-def test_a_second_pod_of_a_claim_goes_where_the_first_has_it_provisioned() -> None:
+def test_second_pod_of_a_claim_goes_where_the_first_has_it_provisioned() -> None:
     world = World(*NODES, storage_class(provisioner=CSI), claim("c"), pod("p", "c"), pod("q", "c"))
     (first,) = world.step().bindings
     (second,) = world.step().bindings
@@ -251,7 +251,7 @@ def test_a_second_pod_of_a_claim_goes_where_the_first_has_it_provisioned() -> No
     assert not [one for one in second.before if isinstance(one, PatchObject)], "the first has asked for it already"
 
 
-def test_what_the_api_shows_already_is_only_waited_for() -> None:
+def test_writes_that_the_api_shows_already_are_waited_for() -> None:
     """A volume whose claimRef is complete, by an earlier attempt or another pod's, is not written again."""
     held = volume("v", held="c")
     assert held.spec.claim_ref is not None
@@ -297,7 +297,7 @@ def test_provisioned_volumes_follow_the_driver_s_topology_and_use_up_its_capacit
     assert made.spec.node_affinity is not None
 
 
-def test_an_ephemeral_volume_comes_and_goes_with_its_pod() -> None:
+def test_ephemeral_volume_comes_and_goes_with_its_pod() -> None:
     world = World(node("a1"), storage_class(provisioner=CSI, default=True), pod("p", made=["tmp"], grace=1))
     store = world.settle().engine.cluster.volumes
     assert world.where == {"p": "a1"}
@@ -322,7 +322,7 @@ def test_claims_about_to_be_created_are_bound_without_a_pod_those_of_a_cluster_a
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_nobody_is_evicted_for_want_of_a_volume(plain: bool) -> None:
+def test_no_pods_are_evicted_for_lack_of_a_volume(plain: bool) -> None:
     """preemption.md 3: what cannot be simulated is not curable, even if the victim holds the only volume."""
     world = World(
         node("a1", cpu=2),
@@ -338,7 +338,7 @@ def test_nobody_is_evicted_for_want_of_a_volume(plain: bool) -> None:
     assert world.where == {"low": "a1"}
 
 
-def test_a_gang_takes_a_volume_for_each_member_or_none_at_all() -> None:
+def test_gang_takes_a_volume_for_each_member_or_none_at_all() -> None:
     members = [pod(f"g-{i}", f"c{i}", group="g") for i in range(3)]
     shared: list[Any] = [storage_class(), [claim(f"c{i}") for i in range(3)], gang("g", 0, min_count=3), members]
     few = World(node("a1"), [volume("v0"), volume("v1")], *shared).settle()
@@ -414,7 +414,7 @@ def test_no_volume_serves_two_claims_and_sharing_work_changes_nothing(items: lis
 
 @settings(max_examples=40)
 @given(worlds(), st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2)), max_size=8))
-def test_a_trial_leaves_no_trace(items: list[Any], moves: list[tuple[int, int]]) -> None:
+def test_trial_leaves_no_trace(items: list[Any], moves: list[tuple[int, int]]) -> None:
     """scheduling.md 7: whatever is placed and asked in a trial, the picture afterwards is the same bit for bit."""
     world = World(*items)
     cluster = world.engine.cluster

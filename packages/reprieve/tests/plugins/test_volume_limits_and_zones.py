@@ -66,9 +66,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("items", "limits", "code"), CASES)
-def test_a_node_attaches_so_many_volumes_of_a_driver(
-    items: list[Any], limits: dict[str, int | None], code: int
-) -> None:
+def test_node_attaches_so_many_volumes_of_a_driver(items: list[Any], limits: dict[str, int | None], code: int) -> None:
     world = limited(*items, limits=limits)
     assert verdicts(world, NodeVolumeLimits()) == {"n1": code}
     assert reasons(world, NodeVolumeLimits()) == ({"n1": [TOO_MANY]} if code else {})
@@ -111,7 +109,7 @@ def test_preemption_frees_volumes_and_spares_who_has_none(plain: bool) -> None:
     assert world.where == {"p": "n1", "one": "n1", "none": "n1"}
 
 
-def test_a_higher_limit_wakes_who_waits() -> None:
+def test_higher_limit_wakes_who_waits() -> None:
     world = limited(disks("a"), pod("p", "a"), limits={CSI: 0}).settle()
     assert "p" not in world.where
     assert world.add(csi_node("n1", {CSI: 1})).settle().where == {"p": "n1"}
@@ -135,7 +133,7 @@ def test_which_change_of_limits_helps(before: dict[str, int | None], after: dict
     assert _allows_more(world.engine.cluster, world.record("p"), changed) is helps
 
 
-def test_a_driver_without_allocatable_limits_nothing() -> None:
+def test_driver_without_allocatable_limits_nothing() -> None:
     """`allocatable` of a driver is optional (storage/v1): such a driver limits nothing."""
     silent = CSINode(
         metadata=objects.ObjectMeta(name="n1"), spec=CSINodeSpec(drivers=(CSINodeDriver(name=CSI, topology_keys=()),))
@@ -168,7 +166,7 @@ REGION = "topology.kubernetes.io/region"
         pytest.param({ZONE: "a"}, {REGION: "r"}, UNRESOLVABLE, id="a-node-with-a-region-only"),
     ],
 )
-def test_a_bound_volume_stays_in_its_zone(labels: dict[str, str], on_node: dict[str, str], code: int) -> None:
+def test_bound_volume_stays_in_its_zone(labels: dict[str, str], on_node: dict[str, str], code: int) -> None:
     world = World(
         node("n1", labels=on_node), claim("c", volume="v", bound=True), volume("v", labels=labels), pod("p", "c")
     )
@@ -186,7 +184,7 @@ def test_a_bound_volume_stays_in_its_zone(labels: dict[str, str], on_node: dict[
         ([storage_class("now", wait=False), claim("c", of="now")], "PersistentVolume had no name"),
     ],
 )
-def test_a_failed_lookup_rejects_on_every_node(items: list[Any], text: str) -> None:
+def test_failed_lookup_rejects_on_every_node(items: list[Any], text: str) -> None:
     world = World(node("n1"), *items, pod("p", "c"))
     status = VolumeZone().pre_filter(world.state("p"))
     assert (int(status.code), status.reason) == (UNRESOLVABLE, text)

@@ -49,7 +49,7 @@ def rbd(*monitors: str, image: str = "i", pool: str = "rbd", read_only: bool = F
         pytest.param(rbd("a", read_only=True), rbd("a", read_only=True), False, id="rbd-both-read"),
     ],
 )
-def test_a_disk_is_shared_on_a_node_only_as_its_kind_allows(
+def test_disk_is_shared_on_a_node_only_as_its_kind_allows(
     there: objects.Volume, wanted: objects.Volume, conflict: bool
 ) -> None:
     world = World(node("n1"), node("n2"), pod("old", more=[there], node="n1"), pod("p", more=[wanted]))
@@ -58,7 +58,7 @@ def test_a_disk_is_shared_on_a_node_only_as_its_kind_allows(
     assert reasons(world, plugin) == ({"n1": [DISK_CONFLICT]} if conflict else {})
 
 
-def test_a_claim_for_one_pod_is_free_only_once_its_pod_is_gone() -> None:
+def test_claim_for_one_pod_is_free_only_once_its_pod_is_gone() -> None:
     world = World(node("n1"), node("n2"), claim("c", modes=ONCE), pod("old", "c", node="n1"), pod("p", "c"))
     plugin = VolumeRestrictions()
     assert verdicts(world, plugin) == {"n1": UNSCHEDULABLE, "n2": UNSCHEDULABLE}
@@ -72,13 +72,13 @@ def test_other_access_modes_are_ignored() -> None:
     assert verdicts(world, VolumeRestrictions()) == {}
 
 
-def test_a_claim_that_is_shared_is_no_obstacle_beside_one_for_one_pod() -> None:
+def test_claim_that_is_shared_is_no_obstacle_beside_one_for_one_pod() -> None:
     mine, shared = claim("mine", modes=ONCE), claim("shared")
     world = World(node("n1"), mine, shared, pod("old", "shared", node="n1"), pod("p", "mine", "shared"))
     assert verdicts(world, VolumeRestrictions()) == {"n1": FITS}
 
 
-def test_a_missing_claim_rejects_everywhere_in_the_words_of_the_api() -> None:
+def test_missing_claim_rejects_everywhere_in_the_words_of_the_api() -> None:
     world = World(node("n1"), node("n2"), pod("p", "c")).settle()
     assert world.virtual.rejections["uid-p"].message == (
         '0/2 nodes are available: persistentvolumeclaim "c" not found. no new claims to deallocate, '
@@ -109,7 +109,7 @@ def test_preemption_of_the_pod_that_has_the_claim(plain: bool) -> None:
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_nobody_is_evicted_for_a_claim_of_a_more_important_pod(plain: bool) -> None:
+def test_no_pods_are_evicted_for_a_claim_of_a_more_important_pod(plain: bool) -> None:
     world = World(
         node("n1"),
         node("n2"),
@@ -122,7 +122,7 @@ def test_nobody_is_evicted_for_a_claim_of_a_more_important_pod(plain: bool) -> N
     assert not world.virtual.preemptions
 
 
-def test_who_waits_for_a_claim_is_tried_when_its_pod_goes() -> None:
+def test_pod_waiting_for_a_claim_is_tried_when_its_pod_is_gone() -> None:
     world = World(node("n1"), bound_once(), pod("old", "c", node="n1", grace=0), pod("p", "c")).settle()
     assert "p" not in world.where
     world.virtual.delete("Pod", "default", "old")

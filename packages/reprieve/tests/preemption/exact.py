@@ -54,9 +54,19 @@ class Kind:
     nodes: frozenset[int]
 
 
+Row = tuple[tuple[tuple[float, tuple[Any, ...]], ...], float, float]
+"""A rule beside amounts, as a row of the program: (factor, variable), and the least and most that they add up to.
+
+Variables: `("unit", name)` is 1 if the unit goes, `("on", node)` how many pods of the group are there, `("of", node,
+kind)` those of one kind, and `("choice", name)` is 0 or 1 as suits."""
+
+
 @dataclass(frozen=True)
 class Problem:
-    """`free[node]`: amounts per resource with every unit gone. `allowed`: budget -> disruptions."""
+    """`free[node]`: amounts per resource with every unit gone. `allowed`: budget -> disruptions.
+
+    `rows`: rules beside amounts.
+    """
 
     free: tuple[tuple[int, ...], ...]
     units: tuple[Unit, ...]
@@ -64,6 +74,7 @@ class Problem:
     allowed: dict[str, int] = field(default_factory=dict)
     gangs: bool = False
     """Whether gangs that break count, as they do by default (cost.md 1.1)."""
+    rows: tuple[Row, ...] = ()
 
     @property
     def nobody(self) -> Price:
@@ -118,13 +129,34 @@ class _Program:
         self.charged = [turn for turn, unit in enumerate(self.units) if unit.charged]
         self.first_place = len(self.units)
         self.first_violation = self.first_place + len(self.places)
-        self.size = self.first_violation + len(self.charged)
+        self.choices = sorted({var[1] for row, *_ in problem.rows for _, var in row if var[0] == "choice"}, key=str)
+        self.first_choice = self.first_violation + len(self.charged)
+        self.size = self.first_choice + len(self.choices)
         self.rows: list[tuple[dict[int, float], float, float]] = []
         self.high = np.ones(self.size)
         for index, (_, kind) in enumerate(self.places):
             self.high[self.first_place + index] = problem.kinds[kind].count
         self._hold_the_group()
         self._count_budgets()
+        for parts, low, high in problem.rows:
+            row: dict[int, float] = {}
+            for factor, variable in parts:
+                for column in self._columns(variable):
+                    row[column] = row.get(column, 0.0) + factor
+            if row:
+                self.rows.append((row, low, high))
+
+    def _columns(self, variable: tuple[Any, ...]) -> list[int]:
+        if variable[0] == "unit":
+            return [turn for turn, unit in enumerate(self.units) if unit.name == variable[1]]
+        if variable[0] == "choice":
+            return [self.first_choice + self.choices.index(variable[1])]
+        kind = variable[2] if variable[0] == "of" else None
+        return [
+            self.first_place + index
+            for index, (node, of) in enumerate(self.places)
+            if node == variable[1] and kind in (None, of)
+        ]
 
     def _hold_the_group(self) -> None:
         problem = self.problem

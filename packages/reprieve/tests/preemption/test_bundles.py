@@ -34,7 +34,7 @@ def _weight(units: Sequence[Covering], chosen: Collection[int]) -> float:
 
 
 @each_seed(range(120))
-def test_a_cover_holds_what_is_lacking_and_nobody_in_it_is_superfluous(seed: int) -> None:
+def test_cover_holds_what_is_lacking_and_nobody_in_it_is_superfluous(seed: int) -> None:
     """None only where all together do not; where one or two will do the cheapest of these; else not far from it."""
     chance = random.Random(seed)
     lack = [(r, chance.randint(1, 9)) for r in range(2) if chance.random() < 0.8] or [(1, 3)]
@@ -86,7 +86,7 @@ def _sets(units: Sequence[Covering], size: int, lack: Sequence[tuple[int, int]])
         ([(1, 1)], [(0.0, (9, 0), 0), (4.0, (0, 1), 1), (5.0, (0, 1), 2)], [1]),
     ],
 )
-def test_who_covers(lack: list[tuple[int, int]], units: list[Covering], cover: list[int] | None) -> None:
+def test_units_that_cover(lack: list[tuple[int, int]], units: list[Covering], cover: list[int] | None) -> None:
     found = cheapest_cover(lack, units)
     assert (None if found is None else sorted(found)) == cover
 
@@ -203,7 +203,7 @@ def _weighs(state: Eviction, units: Sequence[int]) -> float:
 
 
 @each_seed(range(40))
-def test_the_estimate_of_a_node_not_yet_examined_is_never_too_dear(seed: int) -> None:
+def test_estimate_of_a_node_not_yet_examined_is_never_too_dear(seed: int) -> None:
     """`least_rates`: by how many are missing no bundle weighs less for each place; alone it is what it weighs."""
     made, chance = random_problem(seed, budgets=seed % 3), random.Random(seed)
     state = Eviction(numbers(made))
@@ -228,7 +228,7 @@ def test_the_estimate_of_a_node_not_yet_examined_is_never_too_dear(seed: int) ->
 
 
 @each_seed(range(30))
-def test_a_bundle_that_became_dearer_is_examined_when_it_would_be_chosen(seed: int) -> None:
+def test_bundle_that_became_dearer_is_examined_when_it_would_be_chosen(seed: int) -> None:
     """Not before; and then the best is what it is when all nodes are looked at anew."""
     made = random_problem(seed, budgets=2, units=6)
     apart = [replace(each, takes=dict(list(each.takes.items())[:1])) for each in made.units]
@@ -296,7 +296,7 @@ def test_all_places_of_a_node_are_offered_whatever_their_number() -> None:
     assert [gain for gain, _ in _row(made)] == [1, 2, 3, 4, 5]
 
 
-def test_a_unit_of_several_nodes_is_offered_alone_and_with_who_is_beside_it() -> None:
+def test_unit_of_several_nodes_is_offered_alone_and_with_who_is_beside_it() -> None:
     """It counts on all of them; beside it somebody more may go for a whole node."""
     made = problem(
         [(2,), (2,)],
@@ -354,7 +354,7 @@ def test_nodes_with_the_same_units_offer_what_each_of_them_needs() -> None:
         ([9, 1], 10, 2, [1, 2, 4, 4.5, 4.5]),
     ],
 )
-def test_what_stands_for_a_node_of_several_units(holds: list[int], free: int, wants: int, places: list[float]) -> None:
+def test_bundles_of_a_node_of_several_units(holds: list[int], free: int, wants: int, places: list[float]) -> None:
     """The scarcest resource gains no more places than its parts: priced as if all were the best of them."""
     made = problem([(free,)], [unit(f"u{i}", {0: (held,)}) for i, held in enumerate(holds)], [kind((wants,), 99)])
     least, gains = least_rates(Eviction(numbers(made)), 0)
@@ -437,7 +437,7 @@ def test_of_bundles_that_cost_the_same_by_the_place_the_one_with_more_places_is_
     assert tiny.names(made, best[2]) == ("a1",)
 
 
-def test_a_budget_that_two_would_break_together_weighs_in_their_bundle() -> None:
+def test_budget_that_two_would_break_together_weighs_in_their_bundle() -> None:
     """cost.md 4.2: one of the two may go for nothing; both break it once."""
     units = [unit("a", {0: (1,)}, charged={"b": 1}), unit("c", {0: (1,)}, charged={"b": 1})]
     made = problem([(2,)], units, [kind((2,), 1)], b=1)

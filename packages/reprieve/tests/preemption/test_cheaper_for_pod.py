@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from reprieve.preemption.cheaper_for_pod import cheapest_on_row, judged
+from reprieve.preemption.cheapest_victims import cheapest_on_row, judged
 from reprieve.preemption.cost import UPSTREAM
+from reprieve.preemption.victim_search.eviction import Eviction
+from reprieve.preemption.victim_search.search import (
+    cheapest_eviction,
+)
+from reprieve.preemption.victim_search.single_pod_search import cheapest_for_one
 from tests.building import START, World, group, node, pdb, pod
 from tests.preemption import tiny
+from tests.preemption.exact import Problem
 from tests.preemption.seeds import each_seed
-from tests.preemption.tiny import kind, problem, unit
+from tests.preemption.tiny import as_searched, kind, numbers, problem, random_problem, unit
 
 
 @each_seed(range(40))
-def test_the_cheapest_set_of_a_node(seed: int) -> None:
+def test_cheapest_set_of_a_node(seed: int) -> None:
     """Budgets counted over those who go; pods of equal or higher priority that are nominated there count as running."""
     chance = random.Random(seed)
     cores = chance.randint(4, 9)
@@ -70,3 +78,52 @@ def test_the_cheapest_set_of_a_node(seed: int) -> None:
     for verdict in verdicts:
         if verdict.reason is not None:
             assert (verdict.reason.pod.name, verdict.reason.row) == ("new", row)
+
+
+@each_seed(range(150))
+def test_for_one_pod_the_cheapest_of_all_sets_goes(seed: int) -> None:
+    """cost.md 4.8: on the first node by name among those that are as cheap; there the least important."""
+    made = random_problem(seed, budgets=seed % 3)
+    made = replace(made, kinds=(replace(made.kinds[0], count=1),))
+    found = cheapest_for_one(Eviction(numbers(made)))
+    every = list(tiny.evictions(made))
+    best = min(map(made.price, every), default=None)
+    assert (found is None) is (best is None)
+    if found is None or best is None:
+        return
+    units, price, node = found
+    assert price == as_searched(best) == as_searched(made.price(tiny.names(made, units)))
+    assert node == min(node for gone in every if made.price(gone) == best for node in _fits_on(made, gone))
+    as_good = [
+        tuple(sorted((-number for number in range(len(made.units)) if made.units[number].name in gone), reverse=True))
+        for gone in every
+        if made.price(gone)[:4] == best[:4] and node in _fits_on(made, gone)
+    ]
+    if not best[0]:  # with budgets the same count may come of others
+        assert tuple(-u for u in units) == min(as_good)
+    asked = cheapest_eviction(numbers(made))
+    assert asked is not None
+    assert (asked.units, asked.price, asked.places) == (units, price, ((0, node, 1),))
+
+
+def _fits_on(made: Problem, gone: Sequence[str]) -> list[int]:
+    left = tiny.left_beside(made, gone)
+    return [n for n, have in enumerate(left) if n in made.kinds[0].nodes and tiny.places(have, made.kinds[0].wants)]
+
+
+def test_of_like_units_of_a_node_the_least_important_go() -> None:
+    """cost.md 4.8: where they differ in the start alone; preemption.md 5: who started later is less important."""
+    units = [unit(f"u{start}", {0: (1,)}, start=float(start)) for start in range(5)]
+    made = problem([(5,)], units, [kind((2,))])
+    found = cheapest_for_one(Eviction(numbers(made)))
+    assert found is not None
+    assert tiny.names(made, found[0]) == ("u3", "u4")
+
+
+def test_best_set_found_within_the_budget_makes_room() -> None:
+    """On a node with many units that all differ what was found by then counts, and it makes room."""
+    units = [unit(f"u{i:02}", {0: (3 + i % 7, 5 - i % 5)}, pods=1 + i % 3, priority=i % 4) for i in range(40)]
+    made = problem([(sum(u.takes[0][0] for u in units), sum(u.takes[0][1] for u in units))], units, [kind((31, 17))])
+    found = cheapest_for_one(Eviction(numbers(made)))
+    assert found is not None
+    assert tiny.fits(made, tiny.names(made, found[0]))

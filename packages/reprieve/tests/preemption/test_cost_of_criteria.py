@@ -39,7 +39,7 @@ def _columns(world: World, violates: Sequence[bool] = ()) -> Any:
         ("lostWork", [2 * 2 * 93, 97, 0.1 * 91, 0.1 * 99], 372 + 97 + 9.1 + 9.9),
     ],
 )
-def test_what_each_criterion_counts(criterion: str, each: list[float], total: float) -> None:
+def test_criteria_count(criterion: str, each: list[float], total: float) -> None:
     """cost.md 1.3, at 100 s: a gang of two, two pods of the same priority, and one of another namespace."""
     world = World(
         node("n1", cpu=40, gpu=8, labels={"kubernetes.io/hostname": "n1"}),
@@ -86,7 +86,7 @@ def test_gangs_that_fall_below_their_minimum(least: int, running: int, going: in
         (["pods"], False, False),
     ],
 )
-def test_what_guides_a_search_by_criteria_of_ones_own(names: list[str], first: bool, limit: bool) -> None:
+def test_search_is_guided_by_configured_criteria(names: list[str], first: bool, limit: bool) -> None:
     """cost.md 1.2, 4: budgets and a limit of priority come first where the list begins with them."""
     world = World(
         node("n", cpu=9),

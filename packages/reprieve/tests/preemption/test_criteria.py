@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kube_rules.meta import ObjectRef
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.configuration import ConfigurationError
-from reprieve.framework.configuration_reading import configuration_of
+from reprieve.framework.configuration_reader import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.preemption_cost import Costs, EvictionUnits, PreemptionCost
 from reprieve.framework.profile import Profile
@@ -31,7 +31,7 @@ from tests.drawing import examples
 from tests.properties.test_preemption_invariants import _Judge
 from tests.random_clusters import RandomCluster, random_clusters
 
-some = examples(60)
+some = examples(25)
 
 
 def _at(seconds: float) -> str:
@@ -168,7 +168,7 @@ def test_each_criterion_leads_the_search_for_victims(criterion: str, running: li
     assert {names[row] for _, row in found.nominations} == {domain}
 
 
-def test_the_dear_are_spared_first() -> None:
+def test_dear_are_spared_first() -> None:
     """cost.md 1.2: the order of the reprieve is that of the criteria; upstream's would spare the higher priority."""
     running = [pod("fresh", gpu=1, node="n1", start=-10, priority=5), pod("long", gpu=1, node="n1", start=-7200)]
     one = pod("p", gpu=1, priority=9)
@@ -196,7 +196,7 @@ def test_of_two_equal_gangs_the_one_that_saved_a_minute_ago_goes() -> None:
         assert _gone(_preempts(world(placement).add(pod("p", gpu=1, priority=9)))) == ["b0", "b1"]
 
 
-def test_the_answer_for_a_pod_is_as_of_now() -> None:
+def test_answer_for_a_pod_is_as_of_now() -> None:
     """cost.md 2.5: what was remembered of a node a while ago does not count where the time does."""
     crew = [
         pod("a", gpu=1, node="n1", start=0, annotations=annotated(checkpoint_interval="10m")),
@@ -228,7 +228,7 @@ def test_the_answer_for_a_pod_is_as_of_now() -> None:
         ([], "cost", "at least one criterion is needed"),
     ],
 )
-def test_a_name_that_nobody_knows_is_refused(cost: list[str], where: str, why: str) -> None:
+def test_name_that_nobody_knows_is_refused(cost: list[str], where: str, why: str) -> None:
     """cost.md 1.4: with the place in the file and the nearest name."""
     document = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -275,7 +275,7 @@ def _darlings(kind: type[PreemptionCost]) -> dict[str, Profile]:
     return {profile.name: profile}
 
 
-def test_a_plugin_adds_a_criterion() -> None:
+def test_plugin_adds_a_criterion() -> None:
     """cost.md 1.5: registered as other plugins, and named in the list."""
     items = [*_nodes(), pod("a", gpu=2, node="n1"), pod("b", gpu=2, node="n2", priority=1), pod("p", gpu=2, priority=9)]
     assert _preempts(World(*items)).domain == "n1"
@@ -286,7 +286,7 @@ def test_a_plugin_adds_a_criterion() -> None:
     assert (found.cost or ())[0] == 0.0
 
 
-def test_a_plugin_that_answers_nonsense_fails_the_attempt_and_nothing_else() -> None:
+def test_plugin_that_answers_nonsense_fails_the_attempt_and_nothing_else() -> None:
     """cost.md 1.5: no pods are evicted by it."""
     world = World(node("n1", gpu=2), pod("a", gpu=2, node="n1"), pod("p", gpu=2, priority=9), profiles=_darlings(Wrong))
     decision = world.step()
@@ -303,7 +303,7 @@ class Careless(Darlings):
         return [cluster.now]
 
 
-def test_what_a_criterion_depends_on_has_to_be_hashable() -> None:
+def test_criterion_depends_on_hashable_values() -> None:
     """cost.md 1.5: no pods are evicted by it."""
     items = [node("n1", gpu=2), pod("a", gpu=2, node="n1"), pod("p", gpu=2, priority=9)]
     decision = World(*items, profiles=_darlings(Careless)).step()
@@ -311,7 +311,7 @@ def test_what_a_criterion_depends_on_has_to_be_hashable() -> None:
     assert any("something hashable, or None" in rejection.message for rejection in decision.rejections)
 
 
-def test_the_default_list_of_criteria() -> None:
+def test_default_list_of_criteria() -> None:
     """cost.md 1.1: kube-scheduler's, with gangs that break before the sum of priorities."""
     assert (UPSTREAM.upstream, UPSTREAM.native, UPSTREAM.names) == (True, True, UPSTREAM_ORDER)
     assert (DEFAULT.upstream, DEFAULT.native, DEFAULT.names) == (False, True, STANDARD)
@@ -334,7 +334,7 @@ LISTS = [
 @pytest.mark.parametrize("placement", [COMPATIBLE, MINIMIZE_VICTIMS])
 @some
 @given(data=st.data())
-def test_the_rules_hold_by_any_criteria(cost: tuple[str, ...], placement: str, data: st.DataObject) -> None:
+def test_rules_hold_by_any_criteria(cost: tuple[str, ...], placement: str, data: st.DataObject) -> None:
     """preemption.md 9: irreducible, whole units, lower priorities, nothing in vain; and the fast path is the plain one.
 
     cost.md 1.2: the search finds nothing that is dearer than what placing by score costs, by the same list.
@@ -388,13 +388,13 @@ def test_budgets_weigh_where_they_stand_in_the_list() -> None:
     assert _preempts(World(*items, profiles=_with("highestPriority", "pdbViolations"))).domain == "n1"
 
 
-def test_the_page_shows_the_example_as_it_is() -> None:
+def test_page_shows_the_example_as_it_is() -> None:
     """docs/cost.md and examples/plugins/quota.py."""
     root = Path(__file__).parents[4]
     assert (root / "examples/plugins/quota.py").read_text() in (root / "docs/cost.md").read_text()
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize(
     "cost",
     [

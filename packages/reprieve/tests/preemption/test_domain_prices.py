@@ -179,7 +179,7 @@ def test_as_many_are_placed_as_fit_and_at_least_the_minimum(least: int, placed: 
     assert len(found.nominations) >= least
 
 
-def test_the_cheapest_two_domains_are_searched_and_the_others_count_as_passed_over() -> None:
+def test_cheapest_two_domains_are_searched_and_the_others_count_as_passed_over() -> None:
     """A rack where making room costs more than the second best candidate is passed over; it is among the candidates."""
     items = [
         item for p, n in enumerate("abcdef") for item in (*_rack(n, 1), pod(f"v{n}", cpu=1, node=f"{n}0", priority=p))
@@ -226,7 +226,7 @@ def test_budgets_and_whole_groups_make_it_only_dearer() -> None:
 
 @pytest.mark.parametrize("alike", [True, False])
 @pytest.mark.parametrize("seed", range(12))
-def test_the_choice_is_that_of_looking_at_every_domain(seed: int, alike: bool) -> None:
+def test_choice_is_that_of_looking_at_every_domain(seed: int, alike: bool) -> None:
     """The rack, the places, who goes, how many would have done, and the second best; fewer racks are tried for it."""
     chance = random.Random(seed)
     items: list[Any] = []

@@ -16,7 +16,7 @@ from reprieve.preemption.cost import Pricing
 from reprieve.preemption.criteria import PRIORITY_OFFSET
 from reprieve.preemption.victim_search.charges import BROKEN_BUDGET
 from reprieve.preemption.victim_search.eviction import NO_EVICTION, Eviction, Mark
-from reprieve.preemption.victim_search.unlike_pods import FEW_PODS
+from reprieve.preemption.victim_search.mixed_pods import FEW_PODS
 from tests.preemption import tiny
 from tests.preemption.exact import Problem
 from tests.preemption.seeds import each_seed
@@ -104,7 +104,7 @@ def _do_something(state: Eviction, chance: random.Random) -> None:
 
 
 @each_seed(SEEDS)
-def test_what_is_kept_up_to_date_is_what_counting_anew_gives(seed: int) -> None:
+def test_columns_kept_up_to_date_equal_a_new_count(seed: int) -> None:
     """Whatever is done, in whatever order: no pod is lost, none is where it does not fit."""
     made, chance = _mixed(seed), random.Random(seed)
     state = Eviction(numbers(made))
@@ -116,7 +116,7 @@ def test_what_is_kept_up_to_date_is_what_counting_anew_gives(seed: int) -> None:
 
 
 @each_seed(SEEDS)
-def test_who_may_come_back_does_not_depend_on_what_was_tried_before(seed: int) -> None:
+def test_reprieve_does_not_depend_on_earlier_attempts(seed: int) -> None:
     """Of unlike pods it is counted what nodes hold of each size: that follows from who is gone."""
     made, chance = random_problem(seed, kinds=2 + seed % 2), random.Random(seed)
     state = Eviction(numbers(made))
@@ -279,7 +279,7 @@ def test_unlike_pods_are_placed_only_where_they_fit(seed: int) -> None:
 
 
 @pytest.mark.parametrize(("pods", "may"), [(1, True), (2, False), (5, False)])
-def test_a_unit_comes_back_where_the_pods_fit_beside_it(pods: int, may: bool) -> None:
+def test_unit_comes_back_where_the_pods_fit_beside_it(pods: int, may: bool) -> None:
     """Of five places one is left."""
     made = problem([(6,), (4,)], [unit("a", {0: (3,), 1: (3,)}, pods=2)], [kind((2,), pods)])
     state = Eviction(numbers(made))
@@ -322,7 +322,7 @@ def test_of_nodes_that_are_as_good_for_the_others_the_fullest_is_taken() -> None
 
 
 @pytest.mark.parametrize("missing", [True, False])
-def test_a_kind_goes_where_the_others_lose_least(missing: bool) -> None:
+def test_kind_goes_where_the_others_lose_least(missing: bool) -> None:
     """Those that still miss a place, else all the others: the first node has none for them, though more is left."""
     made = problem([(5, 0), (4, 2)], [], [kind((1, 0), 1), kind((1, 1), 1)])
     state = Eviction(numbers(made))
@@ -383,7 +383,7 @@ def _tight(small: int, *more: tuple[int, ...]) -> Problem:
     return problem([(5,), (6,), *more], [], [kind((2,), small), kind((3,), 1)])
 
 
-def test_what_one_order_does_not_place_another_may() -> None:
+def test_placement_by_another_order() -> None:
     """`settle` begins with the kind that comes first; put anew, the largest first, all find room."""
     state = Eviction(numbers(_tight(4)))
     assert not state.places.settle()
@@ -397,7 +397,7 @@ def test_what_one_order_does_not_place_another_may() -> None:
     assert state.counted == before, "it is remembered by who is gone"
 
 
-def test_what_is_remembered_is_of_those_who_are_gone() -> None:
+def test_memory_is_of_evicted_units() -> None:
     """With another one gone it is tried anew, and again without; nothing is put where the unit is back."""
     made = problem([(5,), (6,)], [unit("a", {0: (1,)})], [kind((2,), 4), kind((3,), 1)])
     state = Eviction(numbers(made))
@@ -410,7 +410,7 @@ def test_what_is_remembered_is_of_those_who_are_gone() -> None:
         assert sum(state.places.missing) == 1
 
 
-def test_what_does_not_fit_in_any_order_is_not_put_anew() -> None:
+def test_pods_that_fit_in_no_order_are_not_placed_anew() -> None:
     """Each size finds enough nodes by itself; together they do not."""
     state = Eviction(numbers(problem([(4,), (4,)], [], [kind((2,), 1), kind((3,), 2)])))
     assert not state.places.settle()
@@ -453,7 +453,7 @@ def test_like_pods_are_never_put_anew() -> None:
 
 
 @each_seed(SEEDS)
-def test_what_an_eviction_costs(seed: int) -> None:
+def test_eviction_costs(seed: int) -> None:
     """preemption.md 3: budgets broken, highest priority, the sum with its offset, pods, the earliest of the highest."""
     made, chance = random_problem(seed, budgets=seed % 4), random.Random(seed)
     state = Eviction(numbers(made))
@@ -471,7 +471,7 @@ def test_what_an_eviction_costs(seed: int) -> None:
     assert state.weights.weight == [(each.priority + PRIORITY_OFFSET) * each.pods for each in made.units]
 
 
-def test_nobody_costs_less_than_anybody() -> None:
+def test_empty_eviction_costs_less_than_any_other() -> None:
     """A cluster of the lowest priority there is, and one without units."""
     made = problem([(1,)], [unit("a", {0: (1,)}, priority=-(1 << 31))], [kind((1,))])
     state = Eviction(numbers(made))
@@ -506,7 +506,7 @@ def test_budgets_that_several_would_break_together(seed: int) -> None:
 
 
 @each_seed(range(8))
-def test_what_many_break_is_counted_by_importance(seed: int) -> None:
+def test_budget_violations_of_many_units_count_by_importance(seed: int) -> None:
     """preemption.md 6: each budget is charged unit by unit from the most important down, of few charges and of many."""
     chance = random.Random(seed)
     allowed = {f"b{number}": chance.randint(-1, 40) for number in range(9)}
@@ -568,7 +568,7 @@ def test_putting_pods_anew_takes_more_steps_where_more_nodes_are_tried(nodes: in
     assert state.counted == steps
 
 
-def test_a_budget_weighs_more_than_the_priorities_of_many() -> None:
+def test_budget_weighs_more_than_the_priorities_of_many() -> None:
     """The first criterion decides first, as far as a weight can say so."""
     units = [unit("torn", {0: (1,)}, priority=1, charged={"b": 1}), unit("dear", {0: (1,)}, priority=2, pods=999)]
     made = problem([(9,)], units, [kind((1,))], b=0)
@@ -581,7 +581,7 @@ def test_a_budget_weighs_more_than_the_priorities_of_many() -> None:
     assert unbudgeted.heavy == unbudgeted.weights.weight
 
 
-def test_who_started_last_weighs_least_among_equals() -> None:
+def test_unit_started_last_weighs_least_among_equals() -> None:
     """From 0 to less than a quarter, in the order of the starts: never as much as a priority."""
     made = problem(
         [(9,)], [unit(f"u{start}", {0: (1,)}, start=float(start)) for start in (5, 7, 7, 9, 20)], [kind((1,))]
@@ -593,7 +593,7 @@ def test_who_started_last_weighs_least_among_equals() -> None:
     assert by_start[0] < 0.25
 
 
-def test_a_units_share_of_all_there_is() -> None:
+def test_units_share_of_all_there_is() -> None:
     """Summed over resources, of what is free with everybody gone; overdrawn nodes have nothing."""
     made = problem(
         [(6, 2), (2, -4)], [unit("a", {0: (2, 1), 1: (2, 0)}, pods=2), unit("b", {0: (4, 0)})], [kind((1, 1))]

@@ -95,7 +95,7 @@ def _outcome(world: World, found: Preemption | None) -> object:
 @pytest.mark.parametrize("options", [{}, {"placement": COMPATIBLE}, {"victim_search": PRIORITY_FLOOR}])
 @pytest.mark.parametrize("rules", [False, True], ids=["resources", "rules"])
 @pytest.mark.parametrize("seed", range(10))
-def test_the_fast_and_the_plain_path_agree(seed: int, rules: bool, options: dict[str, Any]) -> None:
+def test_fast_and_the_plain_path_agree(seed: int, rules: bool, options: dict[str, Any]) -> None:
     """Who goes and why, what it costs, who was second, and what is said where nobody goes."""
     chance = random.Random(seed)
     items = _cluster(chance, rules=rules)
@@ -121,7 +121,7 @@ def test_the_fast_and_the_plain_path_agree(seed: int, rules: bool, options: dict
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_a_reprieve_on_every_node_is_what_going_through_them_gives(seed: int) -> None:
+def test_reprieve_on_every_node_is_what_going_through_them_gives(seed: int) -> None:
     """preemption.md 3: a node for a pod, against the text of the section done step by step."""
     chance = random.Random(seed)
     free = {f"n{i}": chance.randint(2, 4) for i in range(6)}

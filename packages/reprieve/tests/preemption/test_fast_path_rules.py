@@ -46,7 +46,7 @@ def test_numbers_do_not_suffice_for_a_host_port() -> None:
     ],
     ids=["alike", "of-two-sorts", "of-three-sorts"],
 )
-def test_what_a_unit_takes_on_each_node(amounts: list[tuple[int, str, str]], expected: dict[str, list[int]]) -> None:
+def test_unit_takes_on_each_node(amounts: list[tuple[int, str, str]], expected: dict[str, list[int]]) -> None:
     """Sums over the pods on the node, whether they ask for the same or not."""
     pods = [pod(f"p{i}", cpu=cpu, memory=memory, node=on) for i, (cpu, memory, on) in enumerate(amounts)]
     world = World(node("a", cpu=9), node("b", cpu=9), *pods)

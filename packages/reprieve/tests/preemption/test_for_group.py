@@ -111,7 +111,7 @@ def test_22_whose_policy_counts(own: str | None, members: tuple[bool, ...], gate
 
 
 def test_22_a_member_that_runs_counts_too() -> None:
-    """preemption.md 2.2: "any member pod with Never makes the whole group Never"."""
+    """preemption.md 2.2: "one member with Never makes the whole group Never"."""
     world = World(
         *_nodes(2), group("crew", min_count=2, priority=5), gates=FeatureGates(pod_group_preemption_policy=False)
     )
@@ -171,7 +171,7 @@ def test_23_a_gang_that_lost_its_room_makes_room_elsewhere_at_once() -> None:
 
 
 def test_25_below_the_minimum_it_waits() -> None:
-    """preemption.md 2.5: "it waits, gated; no preemption"."""
+    """preemption.md 2.5: "is gated and does not preempt"."""
     world = World(*_nodes(3), group("crew", min_count=3, priority=5))
     world.add(*[pod(f"m{i}", cpu=1, priority=5, group="crew") for i in range(2)]).settle()
     assert world.evicted == []
@@ -197,7 +197,7 @@ def test_42_nothing_is_touched_if_it_does_not_fit_with_everything_gone() -> None
 
 
 def test_42_as_many_as_fit_and_the_minimum() -> None:
-    """preemption.md 4.3: "(for at least minCount pods; as many as fit)"."""
+    """preemption.md 4.3: "(for at least minCount pods, and as many as fit)"."""
     world = World(*_nodes(3), *gang("crew", 5, min_count=2, cpu=1, priority=5))
     found = _preempts(world)
     assert len(found.nominations) == 3
@@ -260,7 +260,7 @@ def test_43_no_more_go_than_the_group_needs_where_amounts_do_not_tell(
 
 
 def test_44_no_victim_at_all_is_fine() -> None:
-    """preemption.md 4.4: "the placement itself fits": nothing is evicted, the group is retried at once."""
+    """preemption.md 4.4: "the placement fits as it is": nothing is evicted, the group is retried at once."""
     # Greedy by creation: the small pod takes the GPU node first; with the low pod gone, it would go elsewhere.
     world = World(
         node("a", cpu=4, gpu=1), node("b", cpu=8), pod("low", cpu=6, node="b"), group("crew", min_count=2, priority=5)
@@ -287,7 +287,7 @@ def test_45_every_assigned_pod_is_nominated_and_the_group_waits() -> None:
 
 
 def test_45_it_may_be_placed_elsewhere_if_room_appears() -> None:
-    """preemption.md 4.5: "It may later be placed anywhere if room appears"."""
+    """preemption.md 4.5: "It may later be placed anywhere if capacity becomes free"."""
     world = World(*_nodes(1), *gang("crew", 1, cpu=1, priority=5)).drain()
     assert world.nominated == {"crew-0": "n0"}
     world.add(node("n9", cpu=1))
@@ -337,13 +337,13 @@ def test_pod_or_group_meets_pod(by_group: bool) -> None:
 
 
 def test_members_of_a_group_whose_object_is_missing_are_on_their_own() -> None:
-    """preemption.md 1: "Pods without their PodGroup object are units of their own"."""
+    """preemption.md 1: "so is a pod with a PodGroup that does not exist"."""
     placed = [pod(f"low-{i}", cpu=1, node="n", priority=i, group="lost") for i in range(3)]
     world = World(node("n", cpu=3), *placed, *gang("high", 1, cpu=1, priority=5)).settle()
     assert world.evicted == ["low-0"]
 
 
-def test_the_groups_priority_protects_and_exposes_its_pods() -> None:
+def test_groups_priority_protects_and_exposes_its_pods() -> None:
     """preemption.md 1: the group's priority for every pod that references an existing group, in either mode."""
     for whole in (False, True):
         strong = [
@@ -355,7 +355,7 @@ def test_the_groups_priority_protects_and_exposes_its_pods() -> None:
         assert world.evicted == ["weak"]
 
 
-def test_a_gang_does_not_preempt_its_own_members() -> None:
+def test_gang_does_not_preempt_its_own_members() -> None:
     """Equal priority is never lower."""
     world = World(node("n", cpu=1), group("crew", min_count=1, priority=5))
     world.add(pod("r", cpu=1, node="n", group="crew", priority=0), pod("p", cpu=1, group="crew", priority=5)).settle()
@@ -370,7 +370,7 @@ def test_assumed_victims_are_units_too() -> None:
     assert sorted(_victims(_preempts(world))) == ["low-0", "low-1"]
 
 
-def test_the_same_answer_whatever_came_first() -> None:
+def test_same_answer_whatever_came_first() -> None:
     """preemption.md 4: deterministic."""
     items = [(item, 1.0 * i) for i, item in enumerate([*_nodes(4), *gang("crew", 3, cpu=1, priority=5)])]
     one, other = World(*items).settle(), World(*items[::-1]).settle()

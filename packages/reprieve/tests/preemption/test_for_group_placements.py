@@ -97,7 +97,7 @@ _CASES: list[tuple[str, list[Any], str, list[str]]] = [
 def test_6_candidates_are_compared_with_the_ordering_of_section_3(
     plain: bool, criterion: str, items: list[Any], domain: str, victims: list[str]
 ) -> None:
-    """preemption.md 4.6: "by the order of section 3, then by the group's own placement score"."""
+    """preemption.md 4.6: "by the order of section 3, then by the placement score of the group"."""
     preemption = _preempts(World(*items, plain=plain))
     assert (preemption.domain, _victims(preemption), preemption.candidates) == (domain, victims, 2)
     compared = preemption.compared
@@ -165,7 +165,7 @@ def test_6_what_is_placed_settles_where_to_make_room() -> None:
 
 
 def test_6_nothing_is_touched_where_no_placement_would_do() -> None:
-    """preemption.md 4.2: "Not schedulable: stop, nothing is touched"; the cluster as a whole would hold the gang."""
+    """preemption.md 4.2: "the attempt stops and nothing changes"; the cluster as a whole would hold the gang."""
     world = World(*_racks(1, 1), _low("a", "r0n0"), _low("b", "r1n0"), *_crew(2)).settle()
     assert world.evicted == []
     assert world.condition("crew")[2] == (
@@ -174,7 +174,7 @@ def test_6_nothing_is_touched_where_no_placement_would_do() -> None:
 
 
 def test_6_a_placement_that_holds_the_group_as_it_is_is_not_preempted_in() -> None:
-    """preemption.md 2.1: "If it can be scheduled without, nothing is preempted, ever"."""
+    """preemption.md 2.1: "If a pod or group can be scheduled without preemption, nothing is preempted"."""
     world = World(*_racks(2, 2), *[_low(f"a{i}", f"r0n{i}", priority=-5) for i in range(2)], *_crew(2)).settle()
     assert world.evicted == []
     assert {world.where[f"p{i}"] for i in range(2)} == {"r1n0", "r1n1"}
@@ -216,7 +216,7 @@ def test_6_it_waits_in_its_domain_and_starts_nothing_else() -> None:
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_6_the_answer_does_not_depend_on_the_order_of_the_objects(reverse: bool) -> None:
-    """preemption.md 4: "same cluster, same answer, whatever the order in which objects arrived"."""
+    """preemption.md 4: "the same cluster gives the same answer, in whatever order objects arrived"."""
     items = [
         *_racks(2, 2, 2),
         *[_low(f"l{r}{i}", f"r{r}n{i}", priority=i) for r in range(3) for i in range(2)],

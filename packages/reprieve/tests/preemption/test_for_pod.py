@@ -42,7 +42,7 @@ def _full(name: str, *priorities: int, cpu: int = 1, start: float | None = None,
 
 
 def test_21_nothing_is_preempted_if_it_fits_without() -> None:
-    """preemption.md 2.1: "If it can be scheduled without, nothing is preempted, ever"."""
+    """preemption.md 2.1: "If a pod or group can be scheduled without preemption, nothing is preempted"."""
     decision = _decides(*_full("n1", 0, 0), node("n2", cpu=2))
     assert (decision.result, decision.preemption) == (Result.SCHEDULED, None)
 
@@ -86,7 +86,7 @@ def test_23_the_priority_of_a_terminating_member_is_its_groups() -> None:
 
 
 def test_23_a_nominated_node_that_failed_for_good_does_not_count() -> None:
-    """preemption.md 2.3: "when N meanwhile failed as unschedulable and unresolvable"."""
+    """preemption.md 2.3: "if the node meanwhile failed as unschedulable and unresolvable"."""
     leaving = pod("v", cpu=2, node="n1", terminating=True, preempted=True)
     found = _preempts(node("n1", cpu=2, unschedulable=True), leaving, *_full("n2", 0, 0), nominated="n1")
     assert found.domain == "n2"
@@ -181,7 +181,7 @@ def test_31_equal_and_higher_priorities_are_no_victims() -> None:
 
 
 def test_31_one_member_of_an_all_group_is_the_whole_group() -> None:
-    """preemption.md 3.1: "its pods elsewhere count in scoring and are evicted too"."""
+    """preemption.md 3.1: "Its pods on other nodes count in the comparison and are evicted too"."""
     crew = [group("crew", min_count=1, whole=True), *[pod(f"c{n}", cpu=2, node=n, group="crew") for n in ("n1", "n3")]]
     nodes = [node("n1", cpu=2), node("n2", cpu=2), node("n3", cpu=2)]
     found = _preempts(*nodes, *crew, pod("top", cpu=2, node="n2", priority=200))
@@ -278,7 +278,7 @@ def test_34_a_victim_s_reason_has_the_amount_that_is_short_beside_nominated_pods
 
 
 def test_34_nominated_pods_count_as_running_while_reprieving() -> None:
-    """preemption.md 3.4: "(nominated pods of equal or higher priority counted as running)"."""
+    """preemption.md 3.4: "(nominated pods of equal or higher priority count as running)"."""
     items = [*_full("n", 1, 2, 3, 4), pod("peer", cpu=1, priority=100, nominated="n", gates=["g"])]
     assert _victims(_preempts(*items, cpu=2)) == ["n-2", "n-1", "n-0"]
     lower = [*_full("n", 1, 2, 3, 4), pod("peer", cpu=1, priority=99, nominated="n", gates=["g"])]
@@ -336,7 +336,7 @@ def test_35_the_reason_names_what_would_be_short() -> None:
         (_full("n2", 5, 5), _full("n1", 5, 5), [], "n1"),
     ],
 )
-def test_the_choice_between_candidates(
+def test_choice_between_candidates(
     one: list[Any], two: list[Any], budgets: list[Any], chosen: str, plain: bool
 ) -> None:
     """preemption.md 3, the criteria one by one; the order of arrival has no say."""
@@ -354,7 +354,7 @@ def _on(item: Any) -> Any:
     return item
 
 
-def test_the_earliest_of_the_highest_victims_decides() -> None:
+def test_earliest_of_the_highest_victims_decides() -> None:
     """preemption.md 3: "latest start time of the earliest-started highest-priority victim"; others do not count."""
     one = [
         node("n1", cpu=3),
@@ -569,7 +569,7 @@ def _second(world: World, change: Callable[[World], object]) -> list[str]:
     return [p.name for v in second.preemption.victims for p in v.unit.pods]
 
 
-def test_a_whole_group_that_grew_elsewhere_goes_whole() -> None:
+def test_whole_group_that_grew_elsewhere_goes_whole() -> None:
     """preemption.md 9: never a partly evicted `all` unit, although the node itself did not change."""
     world = World(*_full("n0", -1, cpu=2), node("n1", cpu=2), node("n2", cpu=1), group("crew", min_count=1, whole=True))
     world.add(pod("c1", cpu=2, node="n1", group="crew"), pod("first", cpu=2, priority=100))
@@ -592,7 +592,7 @@ def test_a_whole_group_that_grew_elsewhere_goes_whole() -> None:
     ],
     ids=["nothing", "start", "labels", "budget", "group", "pods", "node"],
 )
-def test_what_is_remembered_is_forgotten_when_it_changes(change: Callable[[World], object], victims: list[str]) -> None:
+def test_memory_is_dropped_when_nodes_change(change: Callable[[World], object], victims: list[str]) -> None:
     """Identical preemptors share their candidates; everything a candidate was judged by counts."""
     world = World(
         *[node(f"n{i}", cpu=2) for i in (1, 2, 3)],
@@ -661,7 +661,7 @@ HIGHEST, SUM, NAME = (
         (([2, 2], [1, 1], [1, 1]), "n2", "n3", [HIGHEST, NAME]),
     ],
 )
-def test_the_runner_up_is_the_best_of_those_the_last_comparison_left(
+def test_runner_up_is_the_best_of_those_the_last_comparison_left(
     priorities: tuple[list[int], ...], best: str, second: str, told_apart: list[str], plain: bool
 ) -> None:
     """preemption.md 3: compared by all criteria in turn, then by name; who lost last is named."""

@@ -54,13 +54,13 @@ def evictions(world: World) -> list[str]:
          {"annotations": FOREVER, "priority_class": "batch"}, 8),
     ],
 )  # fmt: skip
-def test_a_runtime_protects_for_as_long_as_is_granted(objects: Any, of_pod: Any, granted: float) -> None:
+def test_runtime_protects_for_as_long_as_is_granted(objects: Any, of_pod: Any, granted: float) -> None:
     """cost.md 7.1, 7.3, 7.4: the most that is granted, and not a second more."""
     assert not evicted_after(granted - 0.01, *objects, **of_pod)
     assert evicted_after(granted + 0.01, *objects, **of_pod)
 
 
-def test_a_grant_counts_from_the_moment_it_is_given_or_taken() -> None:
+def test_grant_counts_from_the_moment_it_is_given_or_taken() -> None:
     """cost.md 7.1: who waits for it is tried again."""
     world = World(node("n", cpu=1), EIGHT_HOURS)
     began = world.now
@@ -72,13 +72,13 @@ def test_a_grant_counts_from_the_moment_it_is_given_or_taken() -> None:
     assert world.now < began + HOUR
 
 
-def test_a_restart_cost_counts_as_far_as_it_is_granted() -> None:
+def test_restart_cost_counts_as_far_as_it_is_granted() -> None:
     """cost.md 7.4: ten years on one pod weigh no more than an hour."""
     world = World(node("n", cpu=1), pod("p", node="n", annotations=FOREVER))
     assert world.engine.cluster.terms_of(world.record("p")).restart_cost == HOUR
 
 
-def test_a_remainder_goes_as_one_only_where_that_is_allowed() -> None:
+def test_remainder_goes_as_one_only_where_that_is_allowed() -> None:
     """cost.md 7.1."""
     whole = annotated(below_minimum="Whole")
     world = World(
@@ -110,7 +110,7 @@ def named(made: PodGroup | CompositePodGroup, class_name: str) -> Any:
         ("leaf", "unknown", True, 3),
     ],
 )
-def test_a_class_as_victim_counts_up_to_the_granted_priority(
+def test_class_as_victim_counts_up_to_the_granted_priority(
     level: str, class_name: str, whole: bool, counts: int
 ) -> None:
     """cost.md 7.1, 7.3: at every level of a tree, whatever number the annotation has; else the group's own."""
@@ -133,7 +133,7 @@ def test_a_class_as_victim_counts_up_to_the_granted_priority(
     cluster.check()
 
 
-def test_a_grant_that_is_taken_lets_a_preemptor_in() -> None:
+def test_grant_that_is_taken_lets_a_preemptor_in() -> None:
     """What was decided on nodes before is not kept (cost.md 7.1)."""
     world = World(
         node("n", cpu=1),

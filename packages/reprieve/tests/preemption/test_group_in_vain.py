@@ -31,7 +31,7 @@ def _full(*priorities: int, cpu: int = 1) -> list[Any]:
     ]
 
 
-def test_nobody_of_lower_priority_runs() -> None:
+def test_preemption_without_units_of_lower_priority() -> None:
     """preemption.md 4.1: and the lowest that does is told."""
     told = _in_vain(*_full(7, 5, 9), *gang("crew", 1, cpu=1, priority=5))
     assert (told.why, told.lowest, told.units) == (NoRoom.NO_LOWER_PRIORITY, 5, ())
@@ -40,7 +40,7 @@ def test_nobody_of_lower_priority_runs() -> None:
 
 
 @pytest.mark.parametrize(("least", "needed"), [(3, 3), (4, 4)])
-def test_it_would_not_fit_with_everybody_gone(least: int, needed: int) -> None:
+def test_group_that_would_not_fit_without_any_unit(least: int, needed: int) -> None:
     """preemption.md 4.2: who might have gone, how many would find a place, and who would not."""
     told = _in_vain(*_full(1, 3, 9), *gang("crew", 4, min_count=least, cpu=1, priority=5))
     assert told.why is NoRoom.DOES_NOT_FIT
@@ -68,7 +68,7 @@ def test_no_more_would_fit_than_do() -> None:
     assert [unit.name for unit in told.units] == ["default/v0"]
 
 
-def test_who_never_preempts_and_whose_victims_are_leaving() -> None:
+def test_preemptor_that_never_preempts_or_has_leaving_victims() -> None:
     """preemption.md 2.2, 2.3: nobody is looked for."""
     told = _in_vain(*_full(1), *gang("crew", 1, cpu=1, priority=5, policy="Never", never=True))
     assert (told.why, told.attempted) == (NoRoom.POLICY_NEVER, False)
@@ -95,7 +95,7 @@ def test_budgets_that_the_class_respects() -> None:
     assert told.why is NoRoom.BUDGETS
 
 
-def test_who_is_within_a_minimum_runtime_is_waited_for() -> None:
+def test_preemptor_waits_for_minimum_runtimes() -> None:
     """cost.md 2.6: it is said beside the reason."""
     running = pod("v", cpu=1, node="n", priority=1, start=-60.0, annotations=annotated(minimum_runtime="10m"))
     world = World(node("n", cpu=1), running, *gang("crew", 1, cpu=1, priority=5))
@@ -121,7 +121,7 @@ def _gone(found: Preemption) -> list[str]:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
-def test_the_lowest_floor_that_is_enough(count: int) -> None:
+def test_lowest_floor_that_is_enough(count: int) -> None:
     """preemption.md 4, Options: nobody above it is touched, whoever scores best."""
     found = _decided(*_full(4, 3, 2, 1), *gang("crew", count, cpu=1, priority=9), victim_search=PRIORITY_FLOOR)
     assert _gone(found) == sorted(f"v{4 - 1 - i}" for i in range(count))
@@ -131,7 +131,7 @@ def test_the_lowest_floor_that_is_enough(count: int) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"placement": COMPATIBLE}, {"placement": SCORED}])
 @pytest.mark.parametrize("gone", [["x"], ["y"]])
-def test_the_decision_reports_all_of_it(gone: list[str], options: dict[str, Any]) -> None:
+def test_decision_reports_all_of_it(gone: list[str], options: dict[str, Any]) -> None:
     """Who goes and who stays, where each goes and why, what it costs, and by which criteria."""
     dear = 1 if gone == ["y"] else 3
     found = _decided(
@@ -211,7 +211,7 @@ def test_with_a_rule_beyond_resources_as_few_of_the_least_important_go(ports: li
 @pytest.mark.parametrize(
     ("rows", "held"), [([], False), ([1], True), ([1, 2], True), ([1, 3], False), ([3], False), ([2, 2], True)]
 )
-def test_a_domain_that_holds_all_rows(rows: list[int], held: bool) -> None:
+def test_domain_that_holds_all_rows(rows: list[int], held: bool) -> None:
     """cost.md 5.5: room is held there, if any is held."""
     assert holds_all(Placement("r", np.array([0, 1, 2])), rows) is held
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from reprieve.cluster.changes import ChangeReader
-from reprieve.preemption.cheaper_for_pod import Cheapest
-from reprieve.preemption.judged_units import HIGHEST, LATEST, PODS, WEIGHT, JudgedUnits
+from reprieve.preemption.candidate_cache import Candidate, Misfit, RowAnswers, _below, _kinds
+from reprieve.preemption.cheapest_victims import Cheapest
 from reprieve.preemption.outcome import NO_VICTIMS_POD
-from reprieve.preemption.row_answers import Candidate, Misfit, RowAnswers, _below, _kinds
+from reprieve.preemption.unit_costs import HIGHEST, LATEST, PODS, WEIGHT, JudgedUnits
 from reprieve.preemption.unit_matrices import ABOVE_ALL, UnitColumns, UnitMatrices
 from reprieve.preemption.victim_columns import JudgedRows, _Segments
 from tests.preemption.seeds import each_seed
@@ -176,7 +176,7 @@ def _cost(gone: Sequence[_One]) -> tuple[float, ...]:
 
 
 @each_seed(SEEDS)
-def test_a_reprieve_of_many_rows_is_that_of_each(seed: int) -> None:
+def test_reprieve_of_many_rows_is_that_of_each(seed: int) -> None:
     """preemption.md 3.1 to 3.5: who may go at all, what is short with them gone, and what it costs."""
     chance = random.Random(seed)
     rows = _rows(chance, 8, 7)
@@ -237,7 +237,7 @@ def test_no_set_of_victims_on_a_row_costs_less_than_its_bound(seed: int) -> None
         ([(5, 2.0, 2), (2, 3.0, 2), (0, 5.0, 2)], 6, (5, 0, 5 + 3 * OFFSET, 3, -2.0)),
     ],
 )
-def test_what_a_row_costs_at_least(units: list[tuple[int, float, int]], lack: int, least: tuple[float, ...]) -> None:
+def test_row_costs_at_least(units: list[tuple[int, float, int]], lack: int, least: tuple[float, ...]) -> None:
     """By hand."""
     row = [_One(priority, 1, start, (held, 0)) for priority, start, held in units]
     judged = _judged([row], [(-lack, 0)], 9)
@@ -326,7 +326,7 @@ def _filled(*answers: tuple[float, ...] | Misfit, fragile: Sequence[int] = ()) -
 
 
 @each_seed(SEEDS)
-def test_the_cheapest_row_by_cost_and_then_by_name(seed: int) -> None:
+def test_cheapest_row_by_cost_and_then_by_name(seed: int) -> None:
     """preemption.md 3; and the second best of those that the last comparison left, with how the field narrowed."""
     chance = random.Random(seed)
     costs = [tuple(float(chance.randint(0, 1)) for _ in range(5)) for _ in range(chance.randint(1, 9))]
@@ -366,7 +366,7 @@ def test_why_rows_are_no_candidates_is_counted() -> None:
     assert answers.misfits(np.array([2])) == {}
 
 
-def test_what_has_changed_is_forgotten() -> None:
+def test_candidates_that_changed_are_forgotten() -> None:
     """Only that; all of it where the reader has lost track. A fragile answer is never sure."""
     found, changes = _answers(4)
     for row in range(4):

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from reprieve.inputs.loading import read
+from reprieve.inputs.loader import read
 from reprieve.simulation.plan import plan
 from reprieve.simulation.report import Answer
+from tests.manifests import priority_class
 
 Json = dict[str, Any]
 NODE = {
@@ -17,13 +18,6 @@ NODE = {
     "metadata": {"name": "n1"},
     "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "9"}},
 }
-
-
-def priority_class(name: str, value: int, *, default: bool = False) -> Json:
-    metadata = {"name": name}
-    version = "scheduling.k8s.io/v1"
-    return {"apiVersion": version, "kind": "PriorityClass", "metadata": metadata, "value": value,
-            "globalDefault": default}  # fmt: skip
 
 
 def group(mode: str = "single", version: str = "scheduling.k8s.io/v1beta1", **spec: Any) -> Json:
@@ -49,7 +43,7 @@ def planned(*documents: Json) -> Answer:
     ("more", "of_group", "own", "number"),
     [
         ([], {}, {"priorityClassName": "high"}, 0),
-        ([priority_class("usual", 5, default=True)], {}, {"priorityClassName": "high"}, 5),
+        ([priority_class("usual", 5, globalDefault=True)], {}, {"priorityClassName": "high"}, 5),
         ([], {"priorityClassName": "higher"}, {"priorityClassName": "high"}, 20),
     ],
 )

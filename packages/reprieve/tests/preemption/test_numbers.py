@@ -36,7 +36,7 @@ def _searched(*items: Item | Sequence[Item]) -> tuple[World, list[Numbers]]:
     return world, seen
 
 
-def test_a_cluster_in_numbers() -> None:
+def test_cluster_in_numbers() -> None:
     """Nodes by name, units by importance, what each holds of what is asked for; and `free` beside who stays."""
     items = [
         node("n2", cpu=8),
@@ -66,7 +66,7 @@ def test_a_cluster_in_numbers() -> None:
     assert numbers.pricing is None
 
 
-def test_the_hardest_to_place_come_first() -> None:
+def test_hardest_to_place_come_first() -> None:
     """Those with the fewest places with everybody gone; then the larger."""
     crew = [
         group("crew", min_count=4, priority=9),
@@ -190,7 +190,7 @@ def test_how_many_of_a_kind_there_would_be_room_for(
 # -- units ---------------------------------------------------------------------------------------------------------
 
 
-def test_what_units_hold_where() -> None:
+def test_units_hold_amounts_on_nodes() -> None:
     """Sums on each node that counts, by node; who holds nothing of what is asked for is on none."""
     pods = [
         pod("w0", cpu=1, memory="1Gi", node="a"),

@@ -9,9 +9,9 @@ import pytest
 
 from reprieve.framework.plugin import CycleState
 from reprieve.preemption.default_preemption import DefaultPreemption
-from reprieve.preemption.for_pod import PodPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import Preemption
+from reprieve.preemption.pod_preemption import PodPreemption
 from reprieve.preemption.unit_matrices import ABOVE_ALL
 from tests.building import START, World, annotated, gang, group, node, pod, profile_with
 
@@ -78,14 +78,14 @@ def test_many_nodes_together_are_the_same_for_as_many_priorities(priority: int) 
             assert (low, high) == inner._same_for(state, row, numbers=True)
 
 
-def test_the_priority_of_a_members_group_counts() -> None:
+def test_priority_of_a_members_group_counts() -> None:
     world = World(node("n", cpu=9), *gang("w", 1, node="n", priority=3), pod("new", priority=5))
     state = CycleState(world.engine.cluster, world.record("new"))
     assert _for_pod(world)._same_for(state, world.row("n"), numbers=True) == (4, ABOVE_ALL)
 
 
 @pytest.mark.parametrize("row_of_gang", [0, 1])
-def test_a_gang_that_shrinks_elsewhere_is_dearer(row_of_gang: int) -> None:
+def test_gang_that_shrinks_elsewhere_is_dearer(row_of_gang: int) -> None:
     """cost.md 1.3: `gangsBroken` looks beyond the node: what is remembered of its members' nodes is forgotten."""
     cost = ("gangsBroken", "highestPriority")
     profile = profile_with(DefaultPreemption(PreemptionOptions(cost=cost)))
@@ -150,7 +150,7 @@ def test_one_goes_where_a_reprieve_would_let_two_go(nodes: int, more: dict[str, 
     ]
 
 
-def test_a_cheaper_set_on_another_node_leaves_the_reprieves_choice_second() -> None:
+def test_cheaper_set_on_another_node_leaves_the_reprieves_choice_second() -> None:
     """cost.md 4.8: with what told them apart."""
     world = World(
         node("n1", cpu=4),

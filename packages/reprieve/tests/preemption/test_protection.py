@@ -14,9 +14,20 @@ from kube_rules.meta import ObjectRef
 from reprieve.framework.profile import Profile
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
-from reprieve.preemption.outcome import COMPATIBLE, MINIMIZE_VICTIMS, Preemption
+from reprieve.preemption.outcome import (
+    COMPATIBLE,
+    MINIMIZE_VICTIMS,
+    Preemption,
+)
+from reprieve.preemption.protected_units import (
+    RespectedBudgets,
+    left_below_minimum,
+)
 from reprieve.simulation.virtual import Preempted
 from tests.building import START, World, annotated, gang, group, node, pdb, pod, priority_class, profile_with
+from tests.preemption.by_name import names_of, units_of
+from tests.preemption.exact import NoSolutionError, cheapest
+from tests.preemption.instances import PREEMPTOR, instance
 from tests.random_clusters import RandomCluster, random_clusters
 
 BREAKER = priority_class("breaker", 9, annotated(may_break_minimum_runtime="true"))
@@ -58,7 +69,7 @@ def _asking(kind: str, *, gpu: int = 1, priority_class: str = "") -> list[Any]:
     ],
     ids=["nothing-said", "within", "over", "may-break", "unreadable"],
 )
-def test_a_unit_within_its_minimum_runtime_is_no_victim(
+def test_unit_within_its_minimum_runtime_is_no_victim(
     placement: str, kind: str, first: dict[str, Any], preemptor: str, victims: list[str]
 ) -> None:
     """cost.md 2.6."""
@@ -69,7 +80,7 @@ def test_a_unit_within_its_minimum_runtime_is_no_victim(
 
 
 @pytest.mark.parametrize("kind", ["pod", "gang"])
-def test_who_waited_is_tried_again_when_the_runtime_is_over(kind: str) -> None:
+def test_preemptor_is_tried_again_when_the_runtime_is_over(kind: str) -> None:
     """cost.md 2.6: at that time, without anything else happening."""
     world = World(node("n1", gpu=1), group("g", annotations=annotated(minimum_runtime="10m")))
     world.add(pod("a", gpu=1, node="n1", group="g", start=-60), *_asking(kind)).drain()
@@ -85,7 +96,7 @@ def test_who_waited_is_tried_again_when_the_runtime_is_over(kind: str) -> None:
 @pytest.mark.parametrize(
     ("terms", "victims"), [({}, ["w-1"]), (annotated(below_minimum="Whole"), ["w-0", "w-1"])], ids=["single", "Whole"]
 )
-def test_what_would_be_left_of_a_gang_goes_as_one(
+def test_gang_left_below_its_minimum_is_evicted_as_one(
     placement: str, kind: str, terms: dict[str, str], victims: list[str]
 ) -> None:
     """cost.md 2.7."""
@@ -112,7 +123,7 @@ def test_more_pods_than_the_minimum_go_one_by_one() -> None:
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
 @pytest.mark.parametrize("kind", ["pod", "gang"])
-def test_a_class_that_respects_budgets_takes_another_node(placement: str, kind: str) -> None:
+def test_class_that_respects_budgets_takes_another_node(placement: str, kind: str) -> None:
     """cost.md 2.8: although it is dearer; and waits where there is none."""
     nodes = [node("n1", gpu=1), node("n2", gpu=1)]
     running = [pod("a", gpu=1, node="n1", labels={"app": "x"}), pod("b", gpu=1, node="n2", priority=5)]
@@ -137,7 +148,7 @@ def test_as_many_go_as_a_budget_allows(placement: str) -> None:
     assert more.add(*_asking("gang", gpu=2, priority_class="respects")).step().preemption is None
 
 
-def test_a_victim_that_is_leaving_counts_before_the_budget_knows() -> None:
+def test_victim_that_is_leaving_counts_before_the_budget_knows() -> None:
     """cost.md 2.8: two preemptors at once do not share what one may use, and a rise of the budget wakes who waits."""
     running = [pod(f"a{i}", gpu=1, node=f"n{i}", labels={"app": "x"}, grace=60) for i in range(2)]
     world = World(RESPECTS, *[node(f"n{i}", gpu=1) for i in range(2)], *running, pdb("x", {"app": "x"}, allowed=1))
@@ -150,7 +161,7 @@ def test_a_victim_that_is_leaving_counts_before_the_budget_knows() -> None:
     assert len(world.virtual.preemptions) == 2
 
 
-def test_who_waits_because_of_a_budget_is_tried_when_it_is_gone() -> None:
+def test_preemptor_is_tried_again_when_the_budget_is_gone() -> None:
     """cost.md 2.8: nothing else happens that would have it tried."""
     running = pod("a", gpu=1, node="n1", labels={"app": "x"})
     world = World(RESPECTS, node("n1", gpu=1), running, pdb("x", {"app": "x"}))
@@ -169,7 +180,7 @@ def test_who_waits_because_of_a_budget_is_tried_when_it_is_gone() -> None:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(data=st.data())
-def test_a_budget_that_is_respected_is_never_violated(placement: str, data: st.DataObject) -> None:
+def test_budget_that_is_respected_is_never_violated(placement: str, data: st.DataObject) -> None:
     """cost.md 2.8 on random clusters: counted by the budgets themselves, over all that is on its way out."""
     cluster: RandomCluster = data.draw(random_clusters())
     world = World(RESPECTS, *[_of_class(entry) for entry in cluster.everything], profiles=_placed(placement))
@@ -194,7 +205,88 @@ def _of_class(entry: tuple[objects.KubernetesObject, float]) -> tuple[objects.Ku
     return item, created
 
 
-def test_a_gang_that_shrank_is_not_evicted_in_part() -> None:
+def test_gang_that_shrank_is_not_evicted_in_part() -> None:
     """cost.md 2.7 holds for `all` groups anyway, and pods of no gang go one by one."""
     world = World(node("n1", gpu=2), *gang("w", 2, gpu=1, node="n1", whole=True), pod("p", gpu=1, priority=9))
     assert _gone(world.step().preemption) == ["w-0", "w-1"]
+
+
+def test_respected_budget_is_counted_over_the_pods_that_are_evicted() -> None:
+    """cost.md 2.8: `small` would use up the budget, though evicting it frees nothing that `large` does not."""
+    items = [
+        node("n", cpu=8),
+        RESPECTS,
+        pdb("b", {"app": "x"}, allowed=1),
+        pod("small", cpu=1, node="n", priority=0, labels={"app": "x"}),
+        pod("large", cpu=3, node="n", priority=1, labels={"app": "x"}),
+        pod("dear", cpu=4, node="n", priority=5),
+        pod("new", cpu=3, priority=9, priority_class="respects"),
+    ]
+    assert _gone(World(*items, profiles=_placed(MINIMIZE_VICTIMS)).step().preemption) == ["large"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_pod_that_respects_budgets_evicts_the_cheapest_units_that_keep_to_them(seed: int) -> None:
+    """cost.md 2.8, 4.8: against the exact solver, where some eviction violates no budget."""
+    pytest.importorskip("scipy", reason="the exact solver is scipy's")
+    made = instance(seed, nodes=(1, 4))
+    made.members = made.members[-1:]
+    cpu, gpu = made.members[0]
+    asking = pod("new", cpu=cpu or None, gpu=gpu, priority=PREEMPTOR, priority_class="respects")
+    respects = priority_class("respects", PREEMPTOR, annotated(pdb_policy="Respect"))
+    world = World(respects, *made.items()[:-2], asking, profiles=_placed(MINIMIZE_VICTIMS))
+    found = world.step().preemption
+    try:
+        best = cheapest(made.problem())
+    except NoSolutionError:
+        assert found is None
+        return
+    if best.victims and best.price[0] == 0:
+        assert found is not None
+        assert made.problem().price([verdict.unit.name for verdict in found.victims]) == best.price
+
+
+@pytest.mark.parametrize(
+    ("least", "going", "whole"),
+    [(3, 1, True), (3, 3, True), (3, 4, False), (2, 1, False), (2, 2, False), (2, 3, True), (1, 3, False)],
+)
+def test_gang_left_below_its_minimum(least: int, going: int, whole: bool) -> None:
+    """cost.md 2.7: fewer than the minimum, but not none."""
+    least += 1 if least == 3 else 0
+    crew = [group("w", min_count=least, annotations=annotated(below_minimum="Whole"))]
+    world = World(node("n", cpu=9), *crew, *[pod(f"w{i}", node="n", group="w") for i in range(4)])
+    victims = list(units_of(world).values())[:going]
+    assert left_below_minimum(world.engine.cluster, victims) == ({"default/w"} if whole else set())
+
+
+def test_members_that_are_leaving_are_not_counted_twice() -> None:
+    """cost.md 2.7: who is on the way out is none of those who run, nor of those who would go."""
+    crew = [
+        group("w", min_count=2, annotations=annotated(below_minimum="Whole")),
+        group("basic", annotations=annotated(below_minimum="Whole")),
+    ]
+    pods = [pod(f"w{i}", node="n", group="w", terminating=i == 0) for i in range(3)]
+    others = [pod(f"b{i}", node="n", group="basic") for i in range(2)]
+    world = World(node("n", cpu=9), *crew, *pods, *others)
+    units = units_of(world)
+    assert left_below_minimum(world.engine.cluster, [units["w0"], units["b0"]]) == set()
+    assert left_below_minimum(world.engine.cluster, [units["w1"]]) == {"default/w"}
+
+
+def test_budgets_that_are_respected() -> None:
+    """cost.md 2.8: counted over all who would go; as many as may, the least important first."""
+    world = World(
+        node("n", cpu=9),
+        pdb("b", {"app": "x"}, allowed=2),
+        *gang("w", 2, node="n", whole=True, priority=2, labels={"app": "x"}),
+        *[pod(f"p{i}", node="n", priority=i, labels={"app": "x"}) for i in range(2)],
+        pod("free", node="n", priority=5),
+    )
+    units, budgets = units_of(world), RespectedBudgets(world.engine.cluster)
+    assert not budgets.violated_by([units["w"], units["free"]])
+    assert not budgets.violated_by([units["p0"], units["p1"]])
+    assert budgets.violated_by([units["p0"], units["w"]])
+    assert not budgets.violated_by([])
+    assert names_of(budgets.affordable(list(units.values()))) == ["p0", "p1", "free"]
+    assert names_of(budgets.affordable([units["w"], units["p1"], units["free"]])) == ["p1", "free"]
+    assert names_of(budgets.affordable([units["w"], units["free"]])) == ["w", "free"]

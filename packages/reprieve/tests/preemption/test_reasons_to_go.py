@@ -9,7 +9,7 @@ import pytest
 
 from reprieve.preemption.order import Ranking
 from reprieve.preemption.outcome import Missing, Reason
-from reprieve.preemption.reprieving import judge, reasons_to_go, verdicts_of
+from reprieve.preemption.reprieved_units import judge, reasons_to_go, verdicts_of
 from reprieve.preemption.units import PreemptionUnit, scheduled_pods, units_below
 from tests.building import World, gang, node, pdb, pod
 from tests.plugins.neighbours import ZONE, rules, term
@@ -43,7 +43,7 @@ def _cpu(short: int, asked: int) -> tuple[Missing, ...]:
 
 
 @PATHS
-def test_what_would_be_missing(plain: bool) -> None:
+def test_reasons_name_missing_amounts(plain: bool) -> None:
     """The most important stay as long as there is room."""
     world = World(
         node("n1", cpu=4),
@@ -72,7 +72,7 @@ def test_all_that_is_missing_is_named_the_scarcest_first(plain: bool) -> None:
 
 
 @PATHS
-def test_who_violates_a_budget_is_kept_first(plain: bool) -> None:
+def test_unit_that_violates_a_budget_is_kept_first(plain: bool) -> None:
     """preemption.md 3.4: although it is less important."""
     world = World(
         node("n1", cpu=2),
@@ -85,7 +85,7 @@ def test_who_violates_a_budget_is_kept_first(plain: bool) -> None:
 
 
 @PATHS
-def test_a_unit_of_several_nodes_goes_for_any_of_them(plain: bool) -> None:
+def test_unit_of_several_nodes_goes_for_any_of_them(plain: bool) -> None:
     """Whole or not at all: what it would hold elsewhere is free for others then."""
     world = World(
         node("n1", cpu=2),
@@ -103,14 +103,14 @@ def test_a_unit_of_several_nodes_goes_for_any_of_them(plain: bool) -> None:
 
 
 @PATHS
-def test_who_is_on_no_node_of_the_placement_stays(plain: bool) -> None:
+def test_unit_outside_the_placement_stays(plain: bool) -> None:
     world = World(node("n1", cpu=1), node("n2", cpu=1), pod("v", cpu=1, node="n2"), pod("new", cpu=1, priority=9))
     assert _reasons(world, [("new", "n1")], plain=plain) == {}
 
 
 @PATHS
 def test_several_pods_on_a_node_need_room_together(plain: bool) -> None:
-    """What is missing is told of what they ask for together, where amounts alone count."""
+    """preemption.md 4.9: what is missing is counted over all that they request together."""
     world = World(
         node("n1", cpu=4),
         pod("v", cpu=2, node="n1"),
@@ -118,7 +118,7 @@ def test_several_pods_on_a_node_need_room_together(plain: bool) -> None:
         pod("b", cpu=2, priority=9),
     )
     (why,) = _reasons(world, [("a", "n1"), ("b", "n1")], plain=plain).values()
-    assert why == ("b", "n1", "NodeResourcesFit", "Insufficient cpu", _cpu(1000, 2000 if plain else 3000))
+    assert why == ("b", "n1", "NodeResourcesFit", "Insufficient cpu", _cpu(1000, 3000))
 
 
 @PATHS
@@ -135,7 +135,7 @@ def test_room_that_is_held_by_equals_counts(plain: bool) -> None:
 
 
 @PATHS
-def test_a_rule_about_other_pods_is_the_reason(plain: bool) -> None:
+def test_rule_about_other_pods_is_the_reason(plain: bool) -> None:
     """Of the first pod in scheduling order that it concerns; others of the unit's node fit."""
     away = rules(apart=[term(ZONE, {"app": "noisy"})])
     world = World(
@@ -154,7 +154,7 @@ def test_a_rule_about_other_pods_is_the_reason(plain: bool) -> None:
 
 
 @PATHS
-def test_a_host_port_is_the_reason(plain: bool) -> None:
+def test_host_port_is_the_reason(plain: bool) -> None:
     """What is no amount is missing nowhere; who else is there stays."""
     world = World(
         node("n1", cpu=9),
@@ -169,7 +169,7 @@ def test_a_host_port_is_the_reason(plain: bool) -> None:
 
 
 @PATHS
-def test_an_amount_is_the_reason_beside_a_rule(plain: bool) -> None:
+def test_amount_is_the_reason_beside_a_rule(plain: bool) -> None:
     world = World(
         node("n1", cpu=2),
         pod("v", cpu=1, node="n1"),

@@ -13,7 +13,7 @@ from kube_rules.admission import PREEMPTION_PRIORITY_CLASS, PriorityAdmission
 from kube_rules.errors import FieldError
 from kube_rules.meta import ObjectRef
 from kube_rules.objects import CompositePodGroup, PodGroup
-from reprieve.client.reading import without_void_classes
+from reprieve.client.cluster_reader import without_void_classes
 from reprieve.preemption.units import effective_priority, units_below
 from tests.building import World, annotated, composite, group, node, pod, priority_class
 
@@ -68,7 +68,7 @@ def _counts(world: World) -> int:
         (None, "v3", "v9", "rm", 2),
     ],
 )
-def test_the_level_that_is_evicted_as_one_decides(
+def test_level_that_is_evicted_as_one_decides(
     root: str | None, middle: str | None, leaf: str | None, disrupted: str, counts: int
 ) -> None:
     """composite.md 4.3: the lower level overwrites the higher one, as far down as the unit goes."""
@@ -89,7 +89,7 @@ def test_no_class_makes_a_unit_count_less_than_its_root(
     assert _counts(world) == (PRIORITY if nearest is None else CLASSES[nearest]) >= PRIORITY
 
 
-def test_a_class_on_the_root_protects_what_is_below_it() -> None:
+def test_class_on_the_root_protects_what_is_below_it() -> None:
     """The decision goes by it, and by a new one from then on (preemption.md 4, "Options")."""
     world = _tree("v9", None, None).add(pod("first", cpu=4, priority=5)).settle()
     assert world.evicted == []
@@ -99,14 +99,14 @@ def test_a_class_on_the_root_protects_what_is_below_it() -> None:
     assert world.evicted == ["p"]
 
 
-def test_a_chain_that_ends_early_counts_by_what_is_there() -> None:
+def test_chain_that_ends_early_counts_by_what_is_there() -> None:
     """composite.md 4.3: the root is gone, and with it its class."""
     world = _tree("v9", None, None)
     world.engine.remove(ObjectRef("CompositePodGroup", "default/root"), world.now)
     assert _counts(world) == PRIORITY
 
 
-def test_a_class_below_the_priority_of_a_composite_is_refused() -> None:
+def test_class_below_the_priority_of_a_composite_is_refused() -> None:
     """preemption.md 4, "Options"; a file of a cluster that has it is read without it."""
     made = composite("root", min_groups=1, priority=PRIORITY)
     low = replace(made, metadata=replace(made.metadata, annotations={PREEMPTION_PRIORITY_CLASS: "v0"}))

@@ -22,16 +22,16 @@ from reprieve.preemption.victim_search import charges
 from reprieve.preemption.victim_search.bounds import all_necessary
 from reprieve.preemption.victim_search.bundles import Bundles
 from reprieve.preemption.victim_search.eviction import Eviction
+from reprieve.preemption.victim_search.mixed_pods import UnlikePods
 from reprieve.preemption.victim_search.problem import Numbers
 from reprieve.preemption.victim_search.rates import least_rates, rates_of
 from reprieve.preemption.victim_search.search import Found, VictimSearch, as_cheap, cheapest_eviction
-from reprieve.preemption.victim_search.unlike_pods import UnlikePods
 from tests.building import GPU, Item, World, gang, group, node, pdb, pod, profile_with, row_name
 from tests.preemption import tiny
 from tests.preemption.exact import Kind, Price, Problem, Unit, cheapest
 from tests.preemption.instances import PREEMPTOR, Instance, instance
 
-SEEDS = range(200)
+SEEDS = range(80)
 TOOL = Path(__file__).parents[4] / "tools" / "measure_victims.py"
 pytest.importorskip("scipy", reason="the exact solver is scipy's")
 
@@ -63,7 +63,7 @@ class _Compared:
 
 @pytest.fixture(scope="module")
 def compared() -> list[_Compared]:
-    """What it costs on 200 clusters, where anybody has to go."""
+    """The prices on random clusters, of those where pods must be evicted."""
     rows = []
     for seed in SEEDS:
         made = instance(seed)
@@ -73,7 +73,7 @@ def compared() -> list[_Compared]:
         if usual is not None and usual.victims:
             assert found is not None
             rows.append(_Compared(seed, _price(made, usual), _price(made, found), cheapest(made.problem()).price))
-    assert len(rows) > 150
+    assert len(rows) > 60
     return rows
 
 
@@ -82,7 +82,7 @@ def test_never_dearer_than_compatible(compared: list[_Compared]) -> None:
     assert [row for row in compared if row.found > row.compatible] == []
 
 
-def test_the_solver_is_never_beaten(compared: list[_Compared]) -> None:
+def test_solver_is_never_beaten(compared: list[_Compared]) -> None:
     """Else one of the two is wrong about what fits."""
     assert [row for row in compared if row.found < row.best] == []
 
@@ -100,8 +100,8 @@ def test_never_a_higher_priority_than_needed(compared: list[_Compared]) -> None:
     assert [row for row in compared if row.found[:2] > row.best[:2] and row.found[0] == row.best[0]] == []
 
 
-@pytest.mark.parametrize("seed", range(0, 60, 3))
-def test_the_order_of_the_input_does_not_matter(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(0, 60, 5))
+def test_order_of_the_input_does_not_matter(seed: int) -> None:
     """cost.md 4.4: deterministic. Created at the same times, learnt of in any order."""
     timed: list[Item] = [(item, 1e9 + turn) for turn, item in enumerate(instance(seed).items())]  # type: ignore[misc]
     shuffled = random.Random(seed).sample(timed, len(timed))
@@ -130,8 +130,8 @@ def _alone(made: Instance, *, grouped: bool) -> list[Item]:
     return [*items[:-2], wanted]
 
 
-@pytest.mark.parametrize("seed", range(400, 460))
-def test_a_pod_and_a_gang_of_one_choose_the_same_victims(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(400, 424))
+def test_pod_and_a_gang_of_one_choose_the_same_victims(seed: int) -> None:
     """cost.md 4.8: the same criteria over the same nodes; and it is the optimum."""
     made = instance(seed)
     lone, gang_of_one = _decided(_alone(made, grouped=False)), _decided(_alone(made, grouped=True))
@@ -167,7 +167,7 @@ def test_one_goes_where_a_reprieve_would_let_two_go(nodes: int, rule: bool, plai
     assert found.cost[-2] == 1
 
 
-def test_what_a_rule_does_not_let_stay_is_not_proposed() -> None:
+def test_unit_that_a_filter_forbids_is_not_kept() -> None:
     """cost.md 4.8: by resources one would be enough; the filters have the last word."""
     world = World(
         node("n", cpu=4, labels={"kubernetes.io/hostname": "n"}),
@@ -197,7 +197,7 @@ def _one_gpu(name: str, at: str, **more: Any) -> Any:
     return pod(name, gpu=1, node=at, start=0.0, **more)
 
 
-def test_a_unit_counts_on_all_its_nodes_at_once() -> None:
+def test_unit_counts_on_all_its_nodes_at_once() -> None:
     """cost.md 4.1: one gang of two frees a place on either of its nodes; two single pods would be dearer."""
     items = [
         *[node(f"n{i}", gpu=1) for i in range(4)],
@@ -255,7 +255,7 @@ def _searched(monkeypatch: pytest.MonkeyPatch, items: Sequence[Item | Sequence[I
     return seen
 
 
-def test_a_budget_that_can_spare_all_of_its_pods_is_not_searched_with(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_budget_that_can_spare_all_of_its_pods_is_not_searched_with(monkeypatch: pytest.MonkeyPatch) -> None:
     """cost.md 4.2: no eviction can violate it; the one that can is counted as ever."""
     items: list[Item] = [node(f"n{i}", gpu=2) for i in range(3)]
     for i in range(3):
@@ -274,8 +274,8 @@ def _two_with_two() -> list[Item]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_what_is_remembered_of_nodes_is_what_would_be_found_anew(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+@pytest.mark.parametrize("seed", range(14))
+def test_node_memory_equals_a_new_search(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Gains, exceeded budgets, and the bundles of nodes whose units are on no other: over evictions and steps back."""
     chance = random.Random(seed)
     for numbers in _searched(monkeypatch, [instance(seed).items()]):
@@ -316,7 +316,7 @@ def test_what_is_remembered_of_nodes_is_what_would_be_found_anew(monkeypatch: py
             state.dearer.clear()
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(14))
 def test_no_bundle_is_better_than_the_estimate_of_a_node_not_yet_examined(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -345,8 +345,8 @@ def test_no_bundle_is_better_than_the_estimate_of_a_node_not_yet_examined(
             state.places.settle()
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_what_many_break_together_is_what_they_break_one_by_one(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+@pytest.mark.parametrize("seed", range(8))
+def test_budget_violations_together_equal_those_one_by_one(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """cost.md 4.2: budgets are charged by importance, whether by a walk or in one pass over many charges."""
     chance = random.Random(seed)
     for numbers in _searched(monkeypatch, [instance(seed).items()]):
@@ -374,8 +374,8 @@ def test_what_many_break_together_is_what_they_break_one_by_one(monkeypatch: pyt
             assert by_walk.budgets.violating(going[:1]) == sum(map(by_walk.violates, going[:1]))
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_an_eviction_is_taken_up_from_any_other(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+@pytest.mark.parametrize("seed", range(14))
+def test_eviction_is_taken_up_from_any_other(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Who goes, where the pods are and what is left are those of the eviction, whatever was tried before."""
     chance = random.Random(seed)
     for numbers in _searched(monkeypatch, [instance(seed).items()]):
@@ -429,7 +429,7 @@ def test_many_sizes_are_merged_and_still_fit() -> None:
     assert len(found.victims) == 40
 
 
-def test_a_rule_beyond_resources_is_left_to_the_filters() -> None:
+def test_rule_beyond_resources_is_left_to_the_filters() -> None:
     """cost.md 4.5: what numbers propose is taken only where every filter agrees; they know nothing of host ports."""
     items = [
         node("a", cpu=4),
@@ -490,7 +490,7 @@ def test_of_evictions_that_cost_the_same_the_best_placement_decides(
     assert _names(found) == expected
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(12))
 def test_evictions_that_cost_the_same_do(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Each is another one, makes room for the whole group, and costs what the first does."""
     for numbers in _searched(monkeypatch, [instance(seed).items()]):
@@ -511,7 +511,7 @@ def test_evictions_that_cost_the_same_do(monkeypatch: pytest.MonkeyPatch, seed: 
             assert not any(state.places.missing)
 
 
-def test_what_placing_by_score_would_have_cost() -> None:
+def test_decision_carries_the_cost_of_placing_by_score() -> None:
     """cost.md 4.10: the decision carries who would go under `Compatible`; without the search nothing is to compare."""
     items = [
         node("large", cpu=8),
@@ -532,7 +532,7 @@ def test_what_placing_by_score_would_have_cost() -> None:
 # -- the yardstick itself ------------------------------------------------------------------------------------------
 
 
-def test_the_exact_solver_on_a_case_done_by_hand() -> None:
+def test_exact_solver_on_a_case_done_by_hand() -> None:
     """Two nodes, three units: one place costs the unit of one pod, two places the gang that is on both."""
 
     def problem(count: int) -> Problem:
@@ -559,7 +559,7 @@ def test_instances_are_what_they_say() -> None:
         assert int(nodes.allocatable[column, row] - nodes.used[column, row]) == gpus - used
 
 
-def test_the_tool_prints_its_table() -> None:
+def test_tool_prints_its_table() -> None:
     """`tools/measure_victims.py` goes on working when what it imports moves."""
     done = subprocess.run(
         [sys.executable, str(TOOL), "--seeds", "2"], capture_output=True, text=True, check=True, timeout=120
@@ -571,10 +571,10 @@ def test_the_tool_prints_its_table() -> None:
     ]
 
 
-def test_nobody_is_named_as_a_necessary_victim_without_whom_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_necessary_victims_are_those_without_which_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """cost.md 4.3: where no eviction does without any of those who go, none costs less, and none is looked for."""
     said = []
-    for seed in range(60):
+    for seed in range(20):
         for numbers in _searched(monkeypatch, [instance(seed).items()]):
             if len(numbers.kinds) > 1:
                 continue
@@ -588,7 +588,7 @@ def test_nobody_is_named_as_a_necessary_victim_without_whom_there_is_room(monkey
     assert {True, False} == set(said)
 
 
-def test_a_rack_that_is_wanted_whole_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rack_that_is_wanted_whole_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     """cost.md 4.3: the search would try everything else in vain."""
     items: list[Any] = [node(f"n{i}", cpu=4) for i in range(3)]
     items += [pod(f"p{i}", cpu=1, node=f"n{i // 4}", priority=1 + i % 3) for i in range(12)]

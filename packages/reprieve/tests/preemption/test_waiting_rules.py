@@ -8,14 +8,14 @@ import pytest
 
 from kube_rules.work_annotations import LONGEST
 from reprieve.cluster.pods import PodRecord
-from reprieve.preemption.outcome import WaitsFor
-from reprieve.preemption.units import scheduled_pods
-from reprieve.preemption.waiting import (
+from reprieve.preemption.deferred_preemption import (
     expected_end,
     until_completions,
     until_delay_is_over,
     until_predecessors_leave,
 )
+from reprieve.preemption.outcome import WaitsFor
+from reprieve.preemption.units import scheduled_pods
 from tests.building import START, World, annotated, node, pod
 from tests.preemption.by_name import cluster_at
 
@@ -30,7 +30,7 @@ from tests.preemption.by_name import cluster_at
         ([None, None], 0.0, None),
     ],
 )
-def test_the_longest_delay_counts_from_the_first_pod(delays: list[str | None], now: float, until: float | None) -> None:
+def test_longest_delay_counts_from_the_first_pod(delays: list[str | None], now: float, until: float | None) -> None:
     """cost.md 6.1."""
     pods = [
         (pod(f"p{i}", annotations=annotated(preemption_delay=delay) if delay else {}), START + 40.0 * i)
@@ -44,7 +44,7 @@ def test_the_longest_delay_counts_from_the_first_pod(delays: list[str | None], n
         assert found.message == "no pods are evicted before 2020-09-13T12:31:40Z (preemption-delay 5m)"
 
 
-def test_a_pod_of_the_future_is_there_since_now() -> None:
+def test_pod_of_the_future_is_there_since_now() -> None:
     """By whoever's clock."""
     world = World((pod("p", annotations=annotated(preemption_delay="5m")), START + 1000.0))
     found = until_delay_is_over(cluster_at(world), [world.record("p")])
@@ -88,7 +88,7 @@ def _ending(*ends: float) -> World:
         ([100], 1, 0, None, []),
     ],
 )
-def test_the_earliest_end_that_makes_room_is_waited_for(
+def test_earliest_end_that_makes_room_is_waited_for(
     ends: list[float], needed: int, longest: float, until: float | None, names: list[str]
 ) -> None:
     """cost.md 6.3, 6.5: and a second more, never beyond the duration; nothing of the trial is left."""
@@ -113,7 +113,7 @@ def test_the_earliest_end_that_makes_room_is_waited_for(
 
 
 @pytest.mark.parametrize(("now", "waits"), [(100.0, True), (100.9, True), (101.0, False)])
-def test_who_should_have_ended_is_waited_for_a_second_more(now: float, waits: bool) -> None:
+def test_overdue_pod_is_waited_for_a_second_more(now: float, waits: bool) -> None:
     """cost.md 6.5."""
     world = _ending(100)
     cluster = cluster_at(world, START + now)

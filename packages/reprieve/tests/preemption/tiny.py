@@ -18,8 +18,8 @@ from reprieve.preemption.units import PreemptionUnit
 from reprieve.preemption.victim_search import problem as searched
 from reprieve.preemption.victim_search.eviction import NO_EVICTION, Eviction
 from reprieve.preemption.victim_search.eviction import Price as SearchedPrice
+from reprieve.preemption.victim_search.mixed_pods import UnlikePods
 from reprieve.preemption.victim_search.problem import Numbers
-from reprieve.preemption.victim_search.unlike_pods import UnlikePods
 from tests.preemption.exact import NOBODY, Kind, Price, Problem, Unit
 
 

@@ -38,7 +38,7 @@ def must_meet(**least: int) -> Callable[[_Test], _Test]:
             if looks_at_new():  # a round is too short to be counted
                 return
             seldom = {what: _met[what] for what, number in least.items() if _met[what] < number}
-            assert not seldom, f"met too seldom to prove anything: {seldom}, want at least {least}"
+            assert not seldom, f"met too seldom to prove anything: {seldom}, expected at least {least}"
 
         return run  # type: ignore[return-value]
 

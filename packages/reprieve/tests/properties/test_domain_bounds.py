@@ -17,7 +17,7 @@ from tests.building import World, group, node, pdb, pod
 from tests.drawing import drew, examples
 from tests.preemption.test_for_group_placements import _racks
 
-many = examples(500)
+many = examples(120)
 
 
 def _racked(chance: random.Random) -> list[Any]:
@@ -72,7 +72,7 @@ def _told(found: Preemption | None) -> object:
 
 @many
 @given(st.integers(0, 2**32))
-def test_the_choice_is_that_of_looking_at_every_domain(seed: int) -> None:
+def test_choice_is_that_of_looking_at_every_domain(seed: int) -> None:
     """The domain, the places, who goes and why; the next best as well where price alone decides between them."""
     items = _racked(random.Random(seed))
     everything, bounded = _decided(items, 10**9), _decided(items, 0)

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 
 from kube_rules.manifests import Manifests
 from reprieve.framework.gates import FeatureGates
-from reprieve.inputs.loading import read
-from reprieve.preemption import for_pod
+from reprieve.inputs.loader import read
+from reprieve.preemption import pod_preemption
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.simulation.plan import PlanOptions, plan
@@ -33,7 +33,7 @@ from tests.drawing import drew, examples
 
 Json = dict[str, Any]
 BATCH = 25
-SEEDS = range(max(BATCH, int(os.environ.get("REPRIEVE_CLUSTERS", "250")) // BATCH * BATCH))
+SEEDS = range(max(BATCH, int(os.environ.get("REPRIEVE_CLUSTERS", "100")) // BATCH * BATCH))
 ZONE, HOST, RACK = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "example.com/rack"
 APPS = ("web", "db")
 
@@ -268,7 +268,7 @@ def agreed(seed: int, *, alike: bool) -> tuple[list[str], int]:
     maker = Maker(seed, alike=alike)
     manifests = maker.make()
     drew(maker.documents)
-    with mock.patch.object(for_pod, "_FEW", 0):
+    with mock.patch.object(pod_preemption, "_FEW", 0):
         fast, preemptions = planned(manifests, PlanOptions())
     alone, _ = planned(manifests, PlanOptions(gates=FeatureGates(opportunistic_batching=False)))
     assert alone == fast, f"cluster {seed}: without sharing between pods"

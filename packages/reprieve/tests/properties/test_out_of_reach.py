@@ -1,4 +1,4 @@
-"""Who cannot be placed is not tried again, and nobody who can is delayed (`reprieve.scheduling.room_bound`)."""
+"""Who cannot be placed is not tried again, and nobody who can is delayed (`reprieve.scheduling.member_capacity`)."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from msgspec.structs import replace
 
 from kube_rules import objects
 from kube_rules.meta import ObjectRef
-from reprieve.queueing import reach
+from reprieve.queueing import futile_attempts
 from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.hints import QueueingHints
 from reprieve.queueing.queue import SchedulingQueue, Timing
 from reprieve.scheduling.decision import Result
 from reprieve.scheduling.group_cycle import schedule_group
+from reprieve.scheduling.member_capacity import RoomBound
 from reprieve.scheduling.pod_cycle import schedule_pod
-from reprieve.scheduling.room_bound import RoomBound
 from tests.building import World, gang, group, node, pod, toleration
 from tests.drawing import examples
 from tests.random_clusters import RandomCluster, random_clusters
 
-many = examples(300)
+many = examples(60)
 AT_ONCE = Timing(initial_backoff=0.0, max_backoff=0.0)
 Happening = Callable[[World], object]
 Choosing = Callable[[random.Random, RandomCluster, World, int], Happening]
@@ -203,7 +203,7 @@ def _everything_may_help() -> Iterator[None]:
         SchedulingQueue, "_concerned", lambda self, _plugin, _event: [*self._unschedulable.by_key.values()]
     )
     with (
-        mock.patch.object(reach, "FEW_PODS", -1),
+        mock.patch.object(futile_attempts, "FEW_PODS", -1),
         mock.patch.object(QueueingHints, "help", return_value=True),
         every,
     ):
@@ -219,7 +219,7 @@ def _same(one: World, other: World) -> None:
 @pytest.mark.parametrize("happening", [_happening, _happening_with_rules, _happening_with_spread])
 @many
 @given(random_clusters(max_pending=6), st.randoms(use_true_random=False))
-def test_whoever_could_run_runs_as_soon_as_if_all_were_always_tried(
+def test_futile_attempts_that_are_saved_delay_no_pods(
     happening: Choosing, cluster: RandomCluster, chance: random.Random
 ) -> None:
     there = [(_with_host(item), since) for item, since in cluster.everything]
@@ -243,7 +243,7 @@ def test_whoever_could_run_runs_as_soon_as_if_all_were_always_tried(
 @pytest.mark.parametrize("happening", [_happening, _happening_with_rules, _happening_with_spread])
 @many
 @given(random_clusters(max_pending=6), st.randoms(use_true_random=False))
-def test_who_is_out_of_reach_is_rejected_and_the_bound_is_that_of_a_fresh_one(
+def test_futile_attempts_are_rejected_and_the_kept_bound_equals_a_new_one(
     happening: Choosing, cluster: RandomCluster, chance: random.Random
 ) -> None:
     """After every happening: an attempt at whoever is out of reach is in vain; what is kept up equals a new count."""

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from kube_rules.admission.amounts import ZERO, Amounts, added, amounts
 from kube_rules.admission.quotas import counted
-from reprieve.inputs.loading import read
+from reprieve.inputs.loader import read
 from reprieve.python.cluster import load
 from reprieve.python.plans import PlanResult, plan
 from tests.drawing import examples
@@ -350,12 +350,12 @@ _numbers = itertools.count(1)
 
 
 @settings(
-    parent=examples(30),
+    parent=examples(16),
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.generate),  # to shrink would wait for each mismatch
 )
 @given(story=stories())
-def test_a_plan_is_what_the_cluster_does(cluster: Up, story: tuple[list[Json], list[Step]]) -> None:
+def test_plan_is_what_the_cluster_does(cluster: Up, story: tuple[list[Json], list[Step]]) -> None:
     """whatif.md 14.9, interfaces.md 1.5: refusals, pods, places, evictions and conditions."""
     limits, steps = story
     namespace = f"e{next(_numbers)}"
@@ -375,7 +375,7 @@ def test_a_plan_is_what_the_cluster_does(cluster: Up, story: tuple[list[Json], l
         eventually(lambda: cluster.api.get(path)["kind"] == "Status", "the namespace gone")
 
 
-def test_what_is_wrong_is_seen(cluster: Up) -> None:
+def test_mismatch_is_reported(cluster: Up) -> None:
     """A plan of fewer nodes than there are is another answer than the cluster's."""
     pod = made("Pod", "p0", pod_spec(1, 0, ""))
     result = expected("other", [], [("create", [{**pod, "spec": {**pod["spec"], "nodeSelector": {"no": "node"}}}])])

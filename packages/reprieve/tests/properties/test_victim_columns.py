@@ -14,18 +14,18 @@ from kube_rules import objects
 from kube_rules.meta import ObjectRef
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin import CycleState
-from reprieve.preemption.cheaper_for_pod import cheapest_on_row
+from reprieve.preemption.candidate_cache import Candidate, RowAnswers
+from reprieve.preemption.cheapest_victims import cheapest_on_row
 from reprieve.preemption.cost import DEFAULT
 from reprieve.preemption.default_preemption import DefaultPreemption
-from reprieve.preemption.for_pod import PodPreemption
-from reprieve.preemption.judged_units import GANGS, PODS
-from reprieve.preemption.row_answers import Candidate, RowAnswers
+from reprieve.preemption.pod_preemption import PodPreemption
+from reprieve.preemption.unit_costs import GANGS, PODS
 from reprieve.preemption.victim_columns import VictimColumns
 from tests.building import World, group, node, pdb, pod
 from tests.drawing import examples
 from tests.properties.coverage import met, must_meet
 
-many = examples(150)
+many = examples(60)
 
 APPS = ("a", "b", "c")
 PRIORITIES = (-5, 0, 1, 2, 3)
@@ -136,7 +136,7 @@ def _singly(preemption: PodPreemption, state: CycleState, rows: list[int]) -> Ro
 
 
 @must_meet(
-    **{"several": 1_000, "violating": 500, "spanning": 500, "breaking": 500, "cheaper": 100, "nothing cheaper": 500}
+    **{"several": 400, "violating": 200, "spanning": 200, "breaking": 200, "cheaper": 40, "nothing cheaper": 200}
 )
 @many
 @given(st.integers(0, 2**32))
@@ -177,7 +177,7 @@ def test_rows_together_are_judged_as_one_by_one(seed: int) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 40])
-def test_what_is_kept_does_not_grow_with_time(rows: int) -> None:
+def test_columns_do_not_grow_with_time(rows: int) -> None:
     """Pods come and go ten thousand times over; the columns stay about as long as there are pods."""
     chance = random.Random(rows)
     world = World(*[node(f"n{i}", cpu=64, pods=110) for i in range(rows)])

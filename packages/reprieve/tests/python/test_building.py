@@ -33,9 +33,9 @@ from reprieve.decisions.records import (
     Shortfall,
     Timings,
 )
-from reprieve.inputs.loading import load
+from reprieve.inputs.loader import load
 from reprieve.preemption.outcome import NEVER
-from reprieve.python import waiting_records
+from reprieve.python import pending_records
 from reprieve.python.builder import ClusterBuilder
 from reprieve.python.cluster import Cluster
 from reprieve.python.tables import MOST_ROWS, Table, html
@@ -44,7 +44,7 @@ from reprieve.simulation.plan import PlanOptions, plan
 from tests.building import World
 
 
-def test_a_node_has_room_for_110_pods_unless_stated_otherwise() -> None:
+def test_node_has_room_for_110_pods_unless_stated_otherwise() -> None:
     taint = {"key": "k", "effect": "NoSchedule"}
     built = (
         ClusterBuilder()
@@ -60,7 +60,7 @@ def test_a_node_has_room_for_110_pods_unless_stated_otherwise() -> None:
     assert [(each.key, each.effect) for each in second.spec.taints] == [("k", "NoSchedule")]
 
 
-def test_a_pod_waits_unless_it_is_on_a_node() -> None:
+def test_pod_waits_unless_it_is_on_a_node() -> None:
     built = (
         ClusterBuilder()
         .add_node("n1", {"cpu": "4"})
@@ -85,7 +85,7 @@ def test_a_pod_waits_unless_it_is_on_a_node() -> None:
     assert {name: str(amount) for name, amount in full.spec.containers[0].resources.requests.items()} == {"cpu": "1"}
 
 
-def test_a_group_is_basic_unless_it_has_a_minimum() -> None:
+def test_group_is_basic_unless_it_has_a_minimum() -> None:
     built = (
         ClusterBuilder()
         .add_group("basic")
@@ -127,7 +127,7 @@ def test_objects_are_named_by_their_number_in_errors() -> None:
         (3, 0, 4, "Error", None),
     ],
 )
-def test_a_lower_minimum_helps_where_some_have_a_place(
+def test_lower_minimum_helps_where_some_have_a_place(
     placed: int, scheduled: int, minimum: int, result: str, helps: int | None
 ) -> None:
     members = MemberCounts(tried=4, placed=placed, min_count=minimum, already_scheduled=scheduled)
@@ -271,22 +271,25 @@ def test_where_least_is_missing_is_reported_with_its_amounts(
     assert (found.nodes, found.on, found.sentence) == (asked, tuple(names), sentence)
 
 
-def test_a_larger_node_helps_where_every_amount_can_be_counted() -> None:
+def test_larger_node_helps_where_every_amount_can_be_counted() -> None:
     big = [
         OversizedRequest(resource="cpu", asked="64", largest="8"),
         OversizedRequest(resource="memory", asked="1Ti", largest="8Gi"),
     ]
     found = helps_of(rejection(lack=Shortfall(too_big=tuple(big))))
-    assert [(one.kind, one.resource, one.amount, one.nodes) for one in found] == [
-        ("Node", "cpu", "64", 1),
-        ("Node", "memory", "1Ti", 1),
+    assert [(one.kind, one.resource, one.amount, one.missing, one.nodes) for one in found] == [
+        ("Node", "cpu", "64", {"cpu": "64", "memory": "1Ti"}, 1)
     ]
-    assert found[0].sentence == "Add a node with 64 cpu: a pod requests that much, and the largest node has 8."
+    assert found[0].sentence == (
+        "Add a node with 64 cpu and 1Ti memory: a pod requests that much, but "
+        "no node has more than 8 cpu and 8Gi memory."
+    )
+    (one,) = helps_of(rejection(lack=Shortfall(too_big=(big[0],))))
+    assert one.sentence == "Add a node with 64 cpu: a pod requests that much, but the largest node has 8."
     more = [*big, OversizedRequest(resource="gpu", asked="9", largest="1", or_more=True)]
     closest = Shortage(missing={"cpu": "2"}, nodes=1, names=("n1",))
     assert [one.kind for one in helps_of(rejection(lack=Shortfall(too_big=tuple(more), closest=closest)))] == ["Free"]
     assert [one.kind for one in helps_of(rejection(lack=Shortfall(too_big=tuple(big), closest=closest)))] == [
-        "Node",
         "Node",
         "Free",
     ]
@@ -302,7 +305,7 @@ def test_a_larger_node_helps_where_every_amount_can_be_counted() -> None:
         ("", [MessageCount(message=NEVER, reason="Unschedulable", pods=1, names=("a",))], None, ["Policy"]),
     ],
 )
-def test_a_higher_priority_helps_who_may_preempt(
+def test_higher_priority_helps_who_may_preempt(
     message: str, pods: list[MessageCount], lowest: int | None, kinds: list[str]
 ) -> None:
     """preemption.md 1: who has the policy Never pushes out nobody whatever its priority."""
@@ -366,7 +369,7 @@ def test_one_is_not_several(number: int, text: str) -> None:
 
 
 @pytest.mark.parametrize(("rows", "more"), [(0, ""), (1, ""), (50, ""), (51, "<p>... and 1 more</p>")])
-def test_a_table_has_at_most_fifty_rows_and_nobodys_markup(rows: int, more: str) -> None:
+def test_table_has_at_most_fifty_rows_and_nobodys_markup(rows: int, more: str) -> None:
     cells: list[Any] = ["<b>", 1, None]
     table = Table(("<a>", "b", "c"), [tuple(cells)] * rows)
     found = html("<t>", table)
@@ -394,12 +397,12 @@ def rejected(number: int, name: str) -> DecisionRecord:
     )
 
 
-def test_the_last_record_of_each_is_kept_of_the_last_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_last_record_of_each_is_kept_of_the_last_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever was tried again counts as of then."""
-    monkeypatch.setattr(waiting_records, "MOST_RECORDS", 2)
+    monkeypatch.setattr(pending_records, "MOST_RECORDS", 2)
     builder = SimpleNamespace(record=lambda decision, **_: rejected(decision.attempt, decision.key))
-    monkeypatch.setattr(waiting_records, "RecordBuilder", lambda _engine: builder)
-    kept = waiting_records.WaitingRecords()
+    monkeypatch.setattr(pending_records, "RecordBuilder", lambda _engine: builder)
+    kept = pending_records.WaitingRecords()
     kept.attach(World().engine)
     for number, name in enumerate(("a", "b", "a", "c"), 1):
         kept.decided(Decision(name, Result.UNSCHEDULABLE, attempt=number), seconds=0.0, now=0.0)
@@ -425,7 +428,7 @@ def test_rejections_of_a_plan_are_kept_and_nothing_else() -> None:
         .add_pod("large", requests={"cpu": "8"}, priority=9)
         .build()
     )
-    kept = waiting_records.WaitingRecords()
+    kept = pending_records.WaitingRecords()
     document = plan(cluster.manifests, PlanOptions(observer=kept)).plan
     assert {one.name: one.outcome for one in document.pods} == {
         "fits": "Scheduled",
@@ -464,7 +467,7 @@ WARNINGS = {
         (SURE, {"strict": True}, True),
     ],
 )
-def test_what_calls_for_pods_for_certain_is_an_error_unless_lenient(
+def test_workload_that_must_have_pods_is_an_error_unless_lenient(
     manifest: dict[str, Any], how: dict[str, Any], error: bool
 ) -> None:
     """whatif.md 1: what only may call for pods is a warning; `strict` makes it an error, `lenient` the other none.

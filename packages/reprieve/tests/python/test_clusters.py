@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import reprieve
-from reprieve.framework.configuration_reading import configuration_of
+from reprieve.framework.configuration_reader import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.python import configuration
 from reprieve.python.answers import what_helps
@@ -57,7 +57,7 @@ def annotated(key: str) -> dict[str, Any]:
         (["default/cronjob/b", "cj/a"], ["a", "b"]),
     ],
 )
-def test_a_cron_job_runs_where_that_is_wanted(run: Any, made: list[str]) -> None:
+def test_cron_job_runs_where_that_is_wanted(run: Any, made: list[str]) -> None:
     """whatif.md 1.8: it calls for nothing by itself, and a warning says so."""
     cluster = reprieve.load(NODE, cron_job("a"), cron_job("b"), run=run)
     assert sorted({key.removeprefix("default/")[:1] for key in cluster.pods}) == made
@@ -85,7 +85,7 @@ def test_further_kinds_are_expanded_by_the_rows_of_a_file(tmp_path: Path) -> Non
             "spec": {"trials": 2, "pod": TEMPLATE},
         }
 
-    with pytest.raises(reprieve.InputError, match="there is no row for its kind"):
+    with pytest.raises(reprieve.InputError, match="but its kind is unknown"):
         reprieve.load(NODE, sweep("grid"))
     for where in (file, str(file)):
         cluster = reprieve.load(NODE, sweep("grid"), workload_kinds=where)
@@ -112,7 +112,7 @@ def test_strict_refuses_annotations_that_cannot_be_read(key: str, refused: bool)
         assert reprieve.load(NODE, manifest, strict=True).warnings == ()
 
 
-def test_a_cluster_stays_strict_or_lenient_when_it_is_changed() -> None:
+def test_cluster_stays_strict_or_lenient_when_it_is_changed() -> None:
     odd = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"parallelism": 1}}
     lenient = reprieve.load(NODE, odd, lenient=True)
     assert len(lenient.cordon("n1").warnings) == len(lenient.warnings) == 1
@@ -121,7 +121,7 @@ def test_a_cluster_stays_strict_or_lenient_when_it_is_changed() -> None:
         strict.with_manifests(odd)
 
 
-def test_the_same_warning_is_given_once() -> None:
+def test_same_warning_is_given_once() -> None:
     odd: dict[str, Any] = {**NODE, "metadata": {"name": "n2"}, "spc": {}}
     more: dict[str, Any] = {**NODE, "metadata": {"name": "n3"}}
     found = reprieve.load(NODE, odd).cordon("n1").with_manifests(more)
@@ -129,7 +129,7 @@ def test_the_same_warning_is_given_once() -> None:
     assert "spc" in warning
 
 
-def test_what_is_added_may_refer_to_what_is_there() -> None:
+def test_added_objects_may_refer_to_those_there() -> None:
     """A node, and a PriorityClass; what is nowhere is an error all the same."""
     high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 7}
     cluster = reprieve.load(NODE, high)
@@ -176,7 +176,7 @@ def test_html_has_a_list_of_changes_where_there_are_any() -> None:
     assert "<ul><li>--label n1 a=b: " in changed
 
 
-def test_the_html_of_an_answer_has_what_there_is_alone() -> None:
+def test_html_of_an_answer_has_what_there_is_alone() -> None:
     builder = ClusterBuilder().add_node("n1", {"cpu": "4"}).add_pod("low", requests={"cpu": "4"}, node="n1", priority=1)
     nothing = builder.build().plan()._repr_html_()
     assert nothing == "<p>&lt;PlanResult: 0 placed, 0 waiting, 0 pods evicted&gt;</p>"
@@ -195,7 +195,7 @@ def test_the_html_of_an_answer_has_what_there_is_alone() -> None:
 # -- answers -------------------------------------------------------------------------------------------------------
 
 
-def test_what_would_help_one_is_not_what_would_help_another() -> None:
+def test_suggestions_differ_between_pods() -> None:
     """By kind, namespace and name; nothing of whom the input does not hold, and of who does not wait."""
     cluster = (
         ClusterBuilder()
@@ -247,7 +247,7 @@ def test_extenders_are_called_where_there_are_any_unless_left_out(
 
 @pytest.mark.parametrize(("how", "seconds"), [({}, 10.0), ({"plugin_timeout": 3.0}, 3.0)])
 @pytest.mark.parametrize("compatible", [None, False, True])
-def test_what_profiles_are_made_with(
+def test_profiles_are_made_with(
     how: dict[str, Any], seconds: float, compatible: bool | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten seconds for a call of a plugin, and room is made as this scheduler does unless stated otherwise."""
@@ -285,7 +285,7 @@ def test_without_anything_stated_the_default_profile_plans() -> None:
     assert named.plan(compatible=True).placements == {"default/p": "n1"}
 
 
-def test_what_a_profile_lacks_is_a_warning_before_that_of_extenders() -> None:
+def test_profile_warnings_come_before_those_of_extenders() -> None:
     profile = {"plugins": {"multiPoint": {"disabled": [{"name": "GangScheduling"}]}}}
     first, second = plan_options({**EXTENDED, "profiles": [profile]}).warnings
     assert first.startswith("profile 'default-scheduler': plugin GangScheduling is not enabled")
@@ -353,7 +353,7 @@ def test_warnings_are_the_lines_of_the_command(run: Run, tmp_path: Path, text: s
     assert cluster.warnings
 
 
-def test_an_input_without_objects_is_a_warning(run: Run, tmp_path: Path) -> None:
+def test_input_without_objects_is_a_warning(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "in.yaml"
     file.write_text("# nothing\n")
     ended = run("plan", "-f", file)
@@ -387,7 +387,7 @@ def test_workloads_are_named_as_the_commands_name_them() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".yaml", ".yml", ".json"])
-def test_a_cluster_is_saved_and_loaded_again(run: Run, tmp_path: Path, suffix: str) -> None:
+def test_cluster_is_saved_and_loaded_again(run: Run, tmp_path: Path, suffix: str) -> None:
     """interfaces.md 3: before, after and changed; the command plans it too."""
     loaded = reprieve.load(*TWO)
     after = loaded.plan().cluster
@@ -403,7 +403,7 @@ def test_a_cluster_is_saved_and_loaded_again(run: Run, tmp_path: Path, suffix: s
         assert (pickled.pods, pickled.changes) == (cluster.pods, cluster.changes)
 
 
-def test_a_file_of_another_kind_is_not_written(tmp_path: Path) -> None:
+def test_file_of_another_kind_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"must end in \.yaml, \.yml or \.json"):
         reprieve.load(NODE).save(tmp_path / "cluster.txt")
     assert list(tmp_path.iterdir()) == []

@@ -18,6 +18,7 @@ from reprieve.python import configuration
 from reprieve.python.cluster import Cluster
 from reprieve.python.configuration import plan_options, read_configuration
 from reprieve.simulation.workloads.rows import MOST_BYTES
+from tests import manifests
 
 FORM: dict[str, Any] = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 TEXT = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -28,11 +29,8 @@ def node(name: str, **allocatable: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"allocatable": room}}
 
 
-def pod(name: str, cpu: str = "1", phase: str = "", **spec: Any) -> dict[str, Any]:
-    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
-    status = {"status": {"phase": phase}} if phase else {}
-    meta = {"name": name, "namespace": "default"}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": [container], **spec}, **status}
+def pod(name: str, cpu: str = "1", **more: Any) -> dict[str, Any]:
+    return manifests.pod(name, cpu, meta={"namespace": "default"}, **more)
 
 
 # -- configurations ------------------------------------------------------------------------------------------------
@@ -41,14 +39,14 @@ def pod(name: str, cpu: str = "1", phase: str = "", **spec: Any) -> dict[str, An
 @pytest.mark.parametrize(
     ("content", "reported"),
     [
-        (b"", "want one document, found 0"),
-        (f"{TEXT}---\n{TEXT}".encode(), "want one document, found 2"),
+        (b"", "expected one document, found 0"),
+        (f"{TEXT}---\n{TEXT}".encode(), "expected one document, found 2"),
         (b"\xff\xfe", "not UTF-8 text"),
         (b"a: 1\nb: [\n", "line "),
         (TEXT.encode() + b"#" * (configuration.MAX_CONFIGURATION_BYTES - len(TEXT) + 1), "larger than 1048576 bytes"),
     ],
 )
-def test_a_file_that_is_no_configuration_is_named(tmp_path: Path, content: bytes, reported: str) -> None:
+def test_file_that_is_no_configuration_is_named(tmp_path: Path, content: bytes, reported: str) -> None:
     file = tmp_path / "c.yaml"
     file.write_bytes(content)
     with pytest.raises(reprieve.InputError) as refused:
@@ -56,7 +54,7 @@ def test_a_file_that_is_no_configuration_is_named(tmp_path: Path, content: bytes
     assert str(refused.value).startswith(f"{file}: {reported}")
 
 
-def test_a_configuration_may_be_as_large_as_its_bound_and_begin_with_a_mark(tmp_path: Path) -> None:
+def test_configuration_may_be_as_large_as_its_bound_and_begin_with_a_mark(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_bytes(TEXT.encode() + b"#" * (configuration.MAX_CONFIGURATION_BYTES - len(TEXT)))
     assert read_configuration(file) == read_configuration(str(file))
@@ -69,7 +67,7 @@ def test_a_configuration_may_be_as_large_as_its_bound_and_begin_with_a_mark(tmp_
         read_configuration(file)
 
 
-def test_what_a_configuration_states_is_in_the_options() -> None:
+def test_configuration_is_in_the_options() -> None:
     plain = plan_options()
     assert (plain.first_decision, plain.seed) == (False, None)
     assert (plain.warnings, plain.on_object) == ((), None)
@@ -108,7 +106,7 @@ def test_extenders_are_called_on_demand_alone_and_else_there_is_a_warning() -> N
         ({"kind": "X"}, "<configuration>: "),
     ],
 )
-def test_an_error_of_a_configuration_names_its_field(config: dict[str, Any], reported: str) -> None:
+def test_error_of_a_configuration_names_its_field(config: dict[str, Any], reported: str) -> None:
     with pytest.raises(reprieve.InputError) as refused:
         plan_options(config)
     assert str(refused.value).startswith(reported)
@@ -147,7 +145,7 @@ def test_gates_that_change_nothing_are_warnings_of_the_answer() -> None:
     assert reprieve.load(node("n1"), pod("p")).plan(feature_gates=FeatureGates()).warnings == ()
 
 
-def test_a_time_is_one_moment_in_every_zone() -> None:
+def test_time_is_one_moment_in_every_zone() -> None:
     cluster = reprieve.load(node("n1"), pod("p"))
     utc = datetime(2030, 1, 1, tzinfo=UTC)
     east = utc.astimezone(timezone(timedelta(hours=5)))
@@ -170,7 +168,7 @@ class Seen:
         self.reported.append(now)
 
 
-def test_an_observer_is_notified_of_each_decision() -> None:
+def test_observer_is_notified_of_each_decision() -> None:
     seen = Seen()
     options = reprieve.PlanOptions(observer=seen, now=2e9)
     reprieve.plan(reprieve.load(node("n1"), pod("p"), pod("q")), options, suggest=False)
@@ -226,7 +224,7 @@ def test_victims_are_listed_by_decision_with_why_they_have_to_go() -> None:
     assert str(row[8]).startswith("default/high would not fit on n1: ")
     assert repr(answer) == "<PlanResult: 1 placed, 0 waiting, 1 pod evicted>"
     assert answer.table("groups").rows == []
-    with pytest.raises(ValueError, match='"x": want pods, victims or groups'):
+    with pytest.raises(ValueError, match='"x": expected pods, victims or groups'):
         answer.table("x")  # type: ignore[arg-type]
 
 
@@ -241,7 +239,7 @@ def test_victims_are_listed_by_decision_with_why_they_have_to_go() -> None:
         (b"#" * MOST_BYTES, ""),
     ],
 )
-def test_a_file_of_kinds_is_bounded(tmp_path: Path, content: bytes, reported: str) -> None:
+def test_file_of_kinds_is_bounded(tmp_path: Path, content: bytes, reported: str) -> None:
     file = tmp_path / "kinds.yaml"
     file.write_bytes(content)
     with pytest.raises(reprieve.InputError) as refused:
@@ -272,7 +270,7 @@ def test_objects_are_named_by_their_number_among_all_sources() -> None:
     )
 
 
-def test_a_cluster_with_more_is_another_one() -> None:
+def test_cluster_with_more_is_another_one() -> None:
     """What was there stays as it is, also in what was made of it before."""
     first = reprieve.load(node("n1"))
     second = first.with_manifests(node("n2"), pod("p", nodSelector={}))
@@ -285,7 +283,7 @@ def test_a_cluster_with_more_is_another_one() -> None:
     )
 
 
-def test_who_waits_is_shown_in_html_and_who_has_ended_is_not() -> None:
+def test_html_shows_pending_pods_and_no_ended_ones() -> None:
     cluster = reprieve.load(
         node("n1"),
         pod("waits"),

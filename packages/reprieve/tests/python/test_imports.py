@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 
-def test_a_plan_loads_no_network_client_and_no_terminal() -> None:
+def test_plan_loads_no_network_client_and_no_terminal() -> None:
     code = (
         "import sys, reprieve\n"
         "reprieve.load({'apiVersion': 'v1', 'kind': 'Node', 'metadata': {'name': 'n'}}).plan()\n"

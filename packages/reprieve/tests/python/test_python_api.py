@@ -13,6 +13,7 @@ import pytest
 
 import reprieve
 from reprieve.python.tables import MOST_ROWS, Table, html
+from tests import manifests
 from tests.cli.conftest import Run
 
 CLUSTER = """
@@ -47,12 +48,10 @@ def cluster() -> reprieve.Cluster:
 
 
 def pod(name: str, **spec: Any) -> dict[str, Any]:
-    container = {"name": "c", "resources": {"requests": {"cpu": "4"}}}
-    meta = {"name": name, "namespace": "default"}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": [container], **spec}}
+    return manifests.pod(name, 4, meta={"namespace": "default"}, **spec)
 
 
-def test_what_is_loaded_and_how_it_shows() -> None:
+def test_cluster_shows_what_is_loaded() -> None:
     found = cluster()
     assert repr(found) == "<Cluster: 2 nodes, 1 pod running, 2 waiting>"
     assert found.nodes == ("n1", "n2")
@@ -101,7 +100,7 @@ FLAGS: list[tuple[list[str], Callable[[reprieve.Cluster], reprieve.Cluster]]] = 
 
 
 @pytest.mark.parametrize(("flags", "change"), FLAGS, ids=[" ".join(flags) or "none" for flags, _ in FLAGS])
-def test_a_method_answers_as_its_flag(
+def test_method_answers_as_its_flag(
     flags: list[str], change: Callable[[reprieve.Cluster], reprieve.Cluster], tmp_path: Path, run: Run
 ) -> None:
     """The document is that of `reprieve plan`, help included; what was given stays as it was."""
@@ -120,7 +119,7 @@ def test_a_method_answers_as_its_flag(
     assert reported == wanted
 
 
-def test_a_result_holds_placements_victims_and_the_cluster_afterwards() -> None:
+def test_result_holds_placements_victims_and_the_cluster_afterwards() -> None:
     result = cluster().plan()
     assert repr(result) == "<PlanResult: 2 placed, 0 waiting, 1 pod evicted>"
     assert result.placements == {"default/train-00000": "n1", "default/train-00001": "n1"}
@@ -141,7 +140,7 @@ def test_plans_follow_one_another() -> None:
     assert not waits.before.plan(suggest=False).help
 
 
-def test_what_is_suspended_is_so_in_the_cluster_afterwards_too() -> None:
+def test_suspended_jobs_stay_suspended_afterwards() -> None:
     """whatif.md 1.5."""
     first = reprieve.load(CLUSTER.replace("parallelism: 2", "suspend: true")).plan()
     assert [(one.kind, one.name) for one in first.plan.suspended] == [("Job", "train")]
@@ -160,7 +159,7 @@ def test_changes_of_several_stages_are_reported_together() -> None:
     assert [each.name for each in document.displaced] == ["low"]
 
 
-def test_the_first_decision_leaves_the_victims_on_their_way_out() -> None:
+def test_first_decision_leaves_the_victims_on_their_way_out() -> None:
     after = cluster().plan(first_decision=True).cluster
     found = {loaded.object.name: loaded.object for loaded in after.manifests.pods}
     assert found["low"].metadata.deletion_timestamp is not None
@@ -251,14 +250,14 @@ def test_configurations_plugins_and_times(tmp_path: Path) -> None:
 
 BAD: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: cluster().drain("n9"), reprieve.InputError, r'--drain n9: no node "n9"'),
-    (lambda: cluster().with_nodes(0, like="n1"), reprieve.InputError, "want a number of nodes from 1"),
+    (lambda: cluster().with_nodes(0, like="n1"), reprieve.InputError, "expected a number of nodes from 1"),
     (lambda: cluster().without("job/none"), reprieve.InputError, "--without job/none"),
     (lambda: cluster().with_manifests(pod("low")), reprieve.InputError, "exists in the cluster already"),
     (lambda: reprieve.load("nowhere.yaml"), reprieve.InputError, "nowhere.yaml: No such file or directory"),
     (lambda: reprieve.load(3), TypeError, "found int"),  # type: ignore[arg-type]
     (lambda: reprieve.load("a\0b"), reprieve.InputError, "null byte"),
     (lambda: reprieve.load(CLUSTER, max_bytes=10), reprieve.InputError, "larger than 10 bytes"),
-    (lambda: reprieve.load(CLUSTER, strict=True, lenient=True), ValueError, "exclude each other"),
+    (lambda: reprieve.load(CLUSTER, strict=True, lenient=True), ValueError, "cannot be combined"),
     (lambda: reprieve.load(pod("p", nodSelector={}), strict=True), reprieve.InputError, "nodSelector"),
     (lambda: reprieve.load(CLUSTER, workload_kinds="no.yaml"), reprieve.InputError, "no.yaml: No such file"),
     (lambda: cluster().plan(config="no.yaml"), reprieve.InputError, "no.yaml: No such file or directory"),
@@ -270,20 +269,20 @@ BAD: list[tuple[Callable[[], object], type[Exception], str]] = [
     (
         lambda: cluster().plan(feature_gates={"GenericWorkload": "false"}),
         reprieve.InputError,
-        "'GenericWorkload': want True or False, not 'false'",
+        "'GenericWorkload': expected True or False, not 'false'",
     ),
-    (lambda: cluster().plan(feature_gates=3), reprieve.InputError, "3: want feature gates as text"),
-    (lambda: reprieve.PlanOptions(gates={}), TypeError, "want FeatureGates, not a dict"),  # type: ignore[arg-type]
-    (lambda: cluster().plan(now=1.0), reprieve.InputError, "after the time that is planned for"),
+    (lambda: cluster().plan(feature_gates=3), reprieve.InputError, "3: expected feature gates as text"),
+    (lambda: reprieve.PlanOptions(gates={}), TypeError, "expected FeatureGates, not a dict"),  # type: ignore[arg-type]
+    (lambda: cluster().plan(now=1.0), reprieve.InputError, "after the planned time"),
     (lambda: cluster().plan(now=datetime(2030, 1, 1)), ValueError, "time zone"),
     (lambda: reprieve.plan(cluster(), reprieve.PlanOptions(), seed=1), TypeError, "not both"),
-    (lambda: cluster().to_dataframe("x"), ValueError, '"x": want pods or nodes'),  # type: ignore[arg-type]
+    (lambda: cluster().to_dataframe("x"), ValueError, '"x": expected pods or nodes'),  # type: ignore[arg-type]
     (lambda: setattr(cluster(), "x", 1), AttributeError, "does not change"),
 ]
 
 
 @pytest.mark.parametrize(("bad", "error", "text"), BAD, ids=[text for _, _, text in BAD])
-def test_what_is_wrong_is_reported(bad: Callable[[], object], error: type[Exception], text: str) -> None:
+def test_wrong_input_is_reported(bad: Callable[[], object], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         bad()
 
@@ -305,7 +304,7 @@ def test_html_is_escaped_and_short() -> None:
     assert html("none", Table(("x",), [])) == ""
 
 
-def test_a_notebook_shows_tables() -> None:
+def test_notebook_shows_tables() -> None:
     result = cluster().set_priority("job/train", 0).plan()
     assert "<td>train-00000</td>" in result._repr_html_()
     assert "What would help" in result._repr_html_()
@@ -347,14 +346,14 @@ def test_without_pandas_the_error_names_what_to_install(monkeypatch: pytest.Monk
         cluster().to_dataframe()
 
 
-def test_a_plan_of_something_else_names_the_way_to_load_it() -> None:
+def test_plan_of_something_else_names_the_way_to_load_it() -> None:
     others: tuple[Any, ...] = ("cluster.yaml", None, {})
     for other in others:
-        with pytest.raises(TypeError, match=r"want a Cluster, not a \w+: reprieve.load reads"):
+        with pytest.raises(TypeError, match=r"expected a Cluster, not a \w+: reprieve.load reads"):
             reprieve.plan(other)
 
 
-def test_a_copy_of_a_cluster_is_the_cluster() -> None:
+def test_copy_of_a_cluster_is_the_cluster() -> None:
     cluster = reprieve.load({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
     assert copy.deepcopy([cluster])[0] is copy.copy(cluster) is cluster
 
@@ -404,7 +403,7 @@ def test_undated_manifests_are_no_obstacle_to_a_time_that_is_asked_about() -> No
         "default/new",
         "default/old",
     ]
-    with pytest.raises(reprieve.InputError, match="after the time that is planned for"):
+    with pytest.raises(reprieve.InputError, match="after the planned time"):
         reprieve.load(node, dated, pod("new")).plan(now=now.replace(year=2025), suggest=False)
-    with pytest.raises(reprieve.InputError, match="after the time that is planned for"):
+    with pytest.raises(reprieve.InputError, match="after the planned time"):
         reprieve.load(node, pod("new")).plan(now=now.replace(year=2025), suggest=False)

@@ -42,7 +42,7 @@ def test_plugins_take_part_and_score_with_weight_one(plugins: list[reprieve.Plug
     assert World(*items, plugins=plugins).settle().where == {"p": "n2"}
 
 
-def test_a_configuration_enables_classes_as_the_command_does() -> None:
+def test_configuration_enables_classes_as_the_command_does() -> None:
     assert World(node("n1"), node("n2"), pod("p"), plugins=[Last], config=CONFIG).settle().where == {"p": "n2"}
     profiles = [{"plugins": {"multiPoint": {"disabled": [{"name": "Last"}]}}}]
     world = World(node("n1"), node("n2"), pod("p"), plugins=[Last], config={**CONFIG, "profiles": profiles})
@@ -50,7 +50,7 @@ def test_a_configuration_enables_classes_as_the_command_does() -> None:
 
 
 @pytest.mark.parametrize("run", ["settle", "drain", "step"])
-def test_a_plugin_that_raises_fails_the_test(run: str) -> None:
+def test_plugin_that_raises_fails_the_test(run: str) -> None:
     """With its own traceback: what a test of a plugin is about (docs/plugins.md)."""
     world = World(node("n1"), pod("p"), plugins=[Broken])
     with pytest.raises(PluginFailedError, match="oh") as failed:
@@ -84,7 +84,7 @@ def test_plugins_see_the_annotations_of_a_pod() -> None:
     assert late.record("p").annotations == meta
 
 
-def test_a_plugin_that_raises_is_contained_as_in_a_cluster() -> None:
+def test_plugin_that_raises_is_contained_as_in_a_cluster() -> None:
     world = World(node("n1"), pod("p"), plugins=[Broken], contained=True).drain()
     reason, message = world.rejection("p")
     assert reason == "SchedulerError"
@@ -96,16 +96,16 @@ BAD: list[tuple[Callable[[], object], str]] = [
     (lambda: World(plugins=[Last()], config=CONFIG), "give plugins as classes"),
     (lambda: World(plugins=[Last], profiles={}), "not both"),
     (lambda: World(config={**CONFIG, "profiles": 3}), "profiles"),
-    (lambda: World(plugins=cast(Any, [int])), "<class 'int'> is no plugin: want classes or instances"),
+    (lambda: World(plugins=cast(Any, [int])), "<class 'int'> is no plugin: expected classes or instances"),
     (lambda: World(plugins=cast(Any, ["Last"])), "'Last' is no plugin"),
     (lambda: World(gates={"GenericWork": True}), "unknown feature gate 'GenericWork'"),
-    (lambda: World(gates=cast(Any, {"GenericWorkload": 0})), "'GenericWorkload': want True or False, not 0"),
-    (lambda: World(gates=cast(Any, [])), "want feature gates as text, A=true,B=false, or as a dict"),
+    (lambda: World(gates=cast(Any, {"GenericWorkload": 0})), "'GenericWorkload': expected True or False, not 0"),
+    (lambda: World(gates=cast(Any, [])), "expected feature gates as text, A=true,B=false, or as a dict"),
 ]
 
 
 @pytest.mark.parametrize(("bad", "text"), BAD, ids=[text for _, text in BAD])
-def test_what_cannot_be_used_is_an_error(bad: Callable[[], object], text: str) -> None:
+def test_arguments_that_cannot_be_used_are_an_error(bad: Callable[[], object], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         bad()
 
@@ -117,7 +117,7 @@ def test_feature_gates_are_given_by_name_too() -> None:
     assert World(node("n1", cpu=1), gang("g", 2, cpu=1), gates={}).settle().where == {}
 
 
-def test_it_needs_no_test_framework() -> None:
+def test_testing_needs_no_test_framework() -> None:
     code = "import sys, reprieve.testing; print(sorted({'pytest', 'hypothesis', 'tests'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -135,13 +135,13 @@ WRONG_NAMES: list[tuple[Callable[[World], object], str]] = [
 
 
 @pytest.mark.parametrize(("asked", "text"), WRONG_NAMES)
-def test_a_wrong_name_is_answered_with_those_there_are(asked: Callable[[World], object], text: str) -> None:
+def test_wrong_name_is_answered_with_those_there_are(asked: Callable[[World], object], text: str) -> None:
     """A test of a plugin that asks for what is not there fails as one whose assertion does not hold."""
     world = World(node("n1", cpu=1), pod("a", cpu=1, priority=1), pod("b", cpu=1)).settle()
     with pytest.raises(AssertionError, match=re.escape(text)):
         asked(world)
 
 
-def test_what_is_no_object_is_refused() -> None:
-    with pytest.raises(TypeError, match="'n1': want objects, as `node` and `pod` make them"):
+def test_values_that_are_no_objects_are_refused() -> None:
+    with pytest.raises(TypeError, match="'n1': expected objects, as `node` and `pod` make them"):
         World(cast(Any, "n1"))

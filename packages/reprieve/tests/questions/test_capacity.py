@@ -32,7 +32,7 @@ def asked(cluster: Manifests, shape: Manifests) -> CapacityReport:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_the_bound_leaves_out_no_copy_that_fits(seed: int) -> None:
+def test_bound_leaves_out_no_copy_that_fits(seed: int) -> None:
     """The same answer as when a fixed number is tried, on nodes of unlike sizes with some of them overfull."""
     chance = random.Random(seed)
     there: list[Any] = [node(f"n{i}", cpu=chance.randint(1, 8), gpu=chance.randint(0, 4)) for i in range(4)]
@@ -48,7 +48,7 @@ def test_the_bound_leaves_out_no_copy_that_fits(seed: int) -> None:
         assert asked(manifests(*there), manifests(*shape)) == found
 
 
-def test_what_no_node_can_hold_is_not_tried() -> None:
+def test_pods_that_no_node_can_hold_are_not_tried() -> None:
     """In all there are enough cores, on no node are there."""
     there = manifests(*(node(f"n{i}", cpu=4) for i in range(10)))
     with mock.patch.object(module, "plan") as tried:
@@ -118,10 +118,10 @@ def test_gangs_of_unlike_pods_that_come_at_once_are_no_fewer_than_is_reported() 
     group, first, _ = gang("new", 2, cpu=1, priority=5)
     shape = [group, first, pod("new-1", cpu=2, group="new", priority=5)]
     found = asked(manifests(*there), manifests(*shape))
-    assert (found.now, found.with_preemption, found.victims, found.at_least) == (1, 3, 1, ())
+    assert (found.now, found.with_preemption, found.victims, found.at_least) == (1, 3, 1, ("now",))
     with mock.patch.object(module, "MOST_SEARCHED", 0):
         found = asked(manifests(*there), manifests(*shape))
-    assert (found.now, found.with_preemption, found.at_least) == (1, 2, ("withPreemption",))
+    assert (found.now, found.with_preemption, found.at_least) == (1, 2, ("now", "withPreemption"))
 
 
 def test_gangs_that_cannot_be_decided_on_at_once_are_counted_as_far_as_they_were_tried() -> None:
@@ -165,13 +165,13 @@ def test_gangs_of_like_pods_are_as_many_as_their_pods_have_places_for(seed: int)
         (5, "pod default/p0, pod default/p1, pod default/p2 and 2 more"),
     ],
 )
-def test_a_shape_of_many_pods_says_how_many_are_not_named(pods: int, called: str) -> None:
+def test_shape_of_many_pods_says_how_many_are_not_named(pods: int, called: str) -> None:
     """whatif.md 8.1: all of them are one copy."""
     shape = [pod(f"p{number}", cpu=1) for number in range(pods)]
     assert asked(manifests(node("n1", cpu=8)), manifests(*shape)).shape == called
 
 
-def test_what_of_a_pool_is_stranded_and_by_whom() -> None:
+def test_stranded_capacity_of_a_pool_and_its_causes() -> None:
     """whatif.md 8.3: free, and not enough for one more pod; whoever has most of the rest there, the first three."""
     there = [
         node("a1", cpu=8, labels={"pool": "a"}),
@@ -197,7 +197,7 @@ def test_what_of_a_pool_is_stranded_and_by_whom() -> None:
     assert by_size[0].name.startswith("4 cpu")
 
 
-def test_a_pool_of_which_more_may_fit_than_was_tried_does_not_say_what_is_stranded() -> None:
+def test_pool_of_which_more_may_fit_than_was_tried_does_not_say_what_is_stranded() -> None:
     """whatif.md 8.5."""
     there = manifests(node("n1", cpu=9), pod("x", cpu=2, node="n1"))
     for most, expected in ((3, None), (4, "1")):
@@ -207,7 +207,7 @@ def test_a_pool_of_which_more_may_fit_than_was_tried_does_not_say_what_is_strand
         assert found.by == (("default/pod/x",) if expected else ())
 
 
-def test_what_fits_in_each_domain_the_roomiest_first() -> None:
+def test_capacity_of_domains_the_largest_first() -> None:
     """whatif.md 8.2: of nodes with the label; by default the shape's own constraint."""
     zones = {"n1": "c", "n2": "b", "n3": "b", "n4": "a"}
     there = [node(name, cpu=2, labels={"zone": zone}) for name, zone in zones.items()]
@@ -228,7 +228,7 @@ def test_what_fits_in_each_domain_the_roomiest_first() -> None:
         ("pool", "quite-another", 'no node has the label "quite-another"'),
     ],
 )
-def test_a_label_that_no_node_has(option: str, label: str, message: str) -> None:
+def test_label_that_no_node_has(option: str, label: str, message: str) -> None:
     there, shape = manifests(node("n1", cpu=1, labels={"zone": "a"})), manifests(pod("new", cpu=1))
     given = {option: label}
     if not message:
@@ -239,7 +239,7 @@ def test_a_label_that_no_node_has(option: str, label: str, message: str) -> None
     assert caught.value.message == message
 
 
-def test_a_copy_has_pending_pods_and_no_more_than_are_tried() -> None:
+def test_copy_has_pending_pods_and_no_more_than_are_tried() -> None:
     there = manifests(node("n1", cpu=4))
     with pytest.raises(InputError, match="it has no pending pod"):
         asked(there, manifests(pod("new", cpu=1, node="n1")))
@@ -283,7 +283,7 @@ def test_no_more_copies_than_resources_have_room_for(
     assert module._most(free, shape, most, NONE_BY_CLAIM) == fits
 
 
-def test_what_runs_is_taken_off_what_a_node_has_and_who_has_ended_is_not() -> None:
+def test_running_pods_are_subtracted_and_ended_ones_are_not() -> None:
     there = node("n1", cpu=4, memory=100, pods=10)
     ended = [pod(phase, cpu=1, node="n1", phase=phase) for phase in ("Succeeded", "Failed")]
     running = [pod("a", cpu=1, memory=30, node="n1"), pod("b", node="n1"), pod("c", cpu=9, node="n9"), *ended]
@@ -324,7 +324,7 @@ def test_only_pods_without_placement_rules_are_counted_by_amounts(case: str) -> 
     assert module._only_amounts_count(changed, [group]) is alone  # type: ignore[arg-type, list-item]
 
 
-def test_a_gang_is_counted_by_amounts_only_if_its_group_and_pods_allow_it() -> None:
+def test_gang_is_counted_by_amounts_only_if_its_group_and_pods_allow_it() -> None:
     group, *pods = gang("g", 2, cpu=1)
     assert isinstance(group, objects.PodGroup)
     first, second = (one for one in pods if isinstance(one, objects.Pod))
@@ -361,7 +361,7 @@ def test_a_gang_is_counted_by_amounts_only_if_its_group_and_pods_allow_it() -> N
         ([pod("p", cpu=4, priority=9, group="nobody", node="n1")], False),
     ],
 )
-def test_who_stays_for_certain_takes_room_that_is_not_tried(running: list[Any], stays: bool) -> None:
+def test_pods_that_stay_take_capacity_that_is_not_tried(running: list[Any], stays: bool) -> None:
     """Of the shape's own priority or a higher one, with its group, and not on the way out."""
     with mock.patch.object(module, "_planned", side_effect=module._planned) as planned:
         asked(manifests(node("n1", cpu=4), *running), manifests(*gang("new", 2, cpu=2, priority=5)))
@@ -383,7 +383,7 @@ def test_copies_are_no_more_than_a_thousand_single_pods_two_thousand() -> None:
         assert asked(there, manifests(pod("new", cpu=1))).at_least == ()
 
 
-def test_who_waits_in_the_input_is_left_out() -> None:
+def test_pending_pods_of_the_input_are_left_out() -> None:
     """whatif.md 8.4."""
     found = asked(manifests(node("n1", cpu=4), pod("waits", cpu=4, priority=9)), manifests(pod("new", cpu=1)))
     assert (found.now, found.with_preemption) == (4, 4)
@@ -397,7 +397,7 @@ def test_classes_of_the_shape_are_there_and_those_of_the_cluster_count_first() -
     assert [one.object.name for one in found.pods] == ["low"]
 
 
-def test_the_scarcest_resource_is_that_of_which_one_pod_takes_the_largest_part() -> None:
+def test_scarcest_resource_is_that_of_which_one_pod_takes_the_largest_part() -> None:
     there = manifests(node("n1", cpu=8, gpu=4, memory="64Gi"), node("n2", cpu=8, memory="64Gi"))
     for shape, scarce, requests in (
         (pod("new", cpu=2, gpu=1), "nvidia.com/gpu", {"cpu": "2", "nvidia.com/gpu": "1"}),

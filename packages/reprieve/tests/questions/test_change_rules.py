@@ -10,7 +10,8 @@ import time
 import pytest
 
 from kube_rules.errors import InputError
-from tests.questions.test_changes import Json, gang, loaded, made, names, node, pod
+from tests.manifests import gang
+from tests.questions.test_changes import Json, loaded, made, names, node, pod
 
 NODES = (node("n1", labels={"pool": "a"}), node("n2", labels={"pool": "b"}), node("n3", labels={"pool": "a"}))
 PODS = (
@@ -81,9 +82,7 @@ PODS = (
         ("scale podgroup/g=2", "minCount of podgroup default/g 4 -> 2", "", ""),
     ],
 )
-def test_the_sentence_nodes_and_kubectl_flags_of_each_change(
-    flag: str, sentence: str, touched: str, needs: str
-) -> None:
+def test_sentence_nodes_and_kubectl_flags_of_each_change(flag: str, sentence: str, touched: str, needs: str) -> None:
     """One of them alone; of drains what `kubectl drain` would ask for."""
     [one] = made(loaded(*NODES, *PODS, gang("g", 4)), flag).made
     assert one.sentence == sentence
@@ -103,26 +102,26 @@ def test_several_come_back_and_several_are_lost() -> None:
     ("flag", "message"),
     [
         ("add-nodes 10000", "--like NODE says what the new nodes are like"),
-        ("add-nodes 10001 like n1", "want a number of nodes from 1 to 10000"),
-        ("add-nodes -1 like n1", "want a number of nodes from 1 to 10000"),
-        (f"add-nodes {'9' * 5000} like n1", "want a number of nodes from 1 to 10000"),
+        ("add-nodes 10001 like n1", "expected a number of nodes from 1 to 10000"),
+        ("add-nodes -1 like n1", "expected a number of nodes from 1 to 10000"),
+        (f"add-nodes {'9' * 5000} like n1", "expected a number of nodes from 1 to 10000"),
         ("set-priority pod/bare=1000000000", ""),
-        ("set-priority pod/bare=1000000001", "want a class, or a number up to 1000000000"),
+        ("set-priority pod/bare=1000000001", "expected a class, or a number up to 1000000000"),
         ("set-priority pod/bare=-2147483648", ""),
-        ("set-priority pod/bare=-2147483649", "want a class, or a number up to 1000000000"),
-        (f"set-priority pod/bare={'9' * 5000}", "want a class, or a number up to 1000000000"),
+        ("set-priority pod/bare=-2147483649", "expected a class, or a number up to 1000000000"),
+        (f"set-priority pod/bare={'9' * 5000}", "expected a class, or a number up to 1000000000"),
         ("scale replicaset/w-5d4=20000", ""),
         ("scale podgroup/g=100000", ""),
-        ("scale podgroup/g=100001", "want a number from 0 to 100000"),
-        ("scale replicaset/w-5d4=100001", "want a number from 0 to 100000"),
-        ("scale replicaset/w-5d4=1.5", "want a number from 0 to 100000"),
-        (f"scale replicaset/w-5d4={'9' * 5000}", "want a number from 0 to 100000"),
-        ("taint n1 a:NoSchedule:x", "want KEY[=VALUE]:EFFECT"),
-        ("taint n1 a-:NoSchedule", "want KEY[=VALUE]:EFFECT"),
-        ("taint n1 a-:NoSchedule-", "want KEY[=VALUE]:EFFECT"),
-        ("taint n1 a:Never-", "want KEY[=VALUE]:EFFECT"),
+        ("scale podgroup/g=100001", "expected a number from 0 to 100000"),
+        ("scale replicaset/w-5d4=100001", "expected a number from 0 to 100000"),
+        ("scale replicaset/w-5d4=1.5", "expected a number from 0 to 100000"),
+        (f"scale replicaset/w-5d4={'9' * 5000}", "expected a number from 0 to 100000"),
+        ("taint n1 a:NoSchedule:x", "expected KEY[=VALUE]:EFFECT"),
+        ("taint n1 a-:NoSchedule", "expected KEY[=VALUE]:EFFECT"),
+        ("taint n1 a-:NoSchedule-", "expected KEY[=VALUE]:EFFECT"),
+        ("taint n1 a:Never-", "expected KEY[=VALUE]:EFFECT"),
         ("taint n1 a-b:NoSchedule", ""),
-        ("label n1 =b", "want KEY=VALUE"),
+        ("label n1 =b", "expected KEY=VALUE"),
         ("label n1 a=b=c", ""),
         ("cordon a b", 'no node "a b"'),
         ("cordon !pool", 'no node matches "!pool"'),
@@ -159,7 +158,7 @@ def test_both_sides_of_what_a_change_may_say(flag: str, message: str) -> None:
         (f"-{'9' * 5000}", False),
     ],
 )
-def test_what_a_deletion_cost_is(cost: str, goes: bool) -> None:
+def test_deletion_cost(cost: str, goes: bool) -> None:
     """whatif.md 4.8, as the ReplicaSet controller reads it; what it cannot read counts as 0, and the newest goes."""
     notes: Json = {"annotations": {"controller.kubernetes.io/pod-deletion-cost": cost}}
     pods = (pod("a", on="n1", owner="ReplicaSet w", **notes), pod("b", on="n1", owner="ReplicaSet w"))
@@ -167,13 +166,13 @@ def test_what_a_deletion_cost_is(cost: str, goes: bool) -> None:
 
 
 @pytest.mark.parametrize(("cost", "goes"), [("1", False), ("+1", True), ("01", True), ("2147483648", True)])
-def test_what_a_deletion_cost_above_none_is(cost: str, goes: bool) -> None:
+def test_deletion_cost_above_none(cost: str, goes: bool) -> None:
     notes: Json = {"annotations": {"controller.kubernetes.io/pod-deletion-cost": cost}}
     pods = (pod("a", on="n1", owner="ReplicaSet w"), pod("b", on="n1", owner="ReplicaSet w", **notes))
     assert names(made(loaded(*NODES, *pods), "scale rs/w=1")) == (["a"] if goes else ["b"])
 
 
-def test_who_waits_goes_before_who_runs() -> None:
+def test_pending_pods_come_before_running_ones() -> None:
     notes: Json = {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "100"}}
     pods = (pod("dear", owner="ReplicaSet w", **notes), pod("runs", on="n1", owner="ReplicaSet w"))
     assert names(made(loaded(*NODES, *pods), "scale rs/w=1")) == ["runs"]
@@ -215,7 +214,7 @@ def test_ordinals_are_counted_from_where_they_start(start: int) -> None:
 
 @pytest.mark.parametrize(("expected", "before"), [({}, 1), ({"replicas": 4}, 4), ({"replicas": 0}, 0)])
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
-def test_a_count_that_is_left_out_is_one(kind: str, expected: Json, before: int) -> None:
+def test_count_that_is_left_out_is_one(kind: str, expected: Json, before: int) -> None:
     whole = {
         "apiVersion": "apps/v1",
         "kind": kind,
@@ -226,7 +225,7 @@ def test_a_count_that_is_left_out_is_one(kind: str, expected: Json, before: int)
     assert one.sentence.startswith(f"{kind.lower()} default/w {before} -> 5")
 
 
-def test_who_comes_back_was_made_after_everybody_there_and_nothing_dates_it() -> None:
+def test_returning_pod_is_the_youngest() -> None:
     """whatif.md 4.4, 6.5: it waits behind those who waited, in the order in which they were evicted."""
     pods = [pod(f"w-{turn}", on="n1", owner="StatefulSet w") for turn in range(3)]
     for turn, one in enumerate(pods):
@@ -293,7 +292,7 @@ def test_intervals_that_say_the_same_again_and_again_cost_little() -> None:
     ("first", "second", "newest"),
     [("1", "2", "w-b"), ("2", "1", "w-a"), ("10", "9", "w-a"), ("x", "1", "w-b"), ("9" * 5000, "1", "w-b")],
 )
-def test_the_newest_replica_set_is_that_of_the_highest_revision(first: str, second: str, newest: str) -> None:
+def test_newest_replica_set_is_that_of_the_highest_revision(first: str, second: str, newest: str) -> None:
     """whatif.md 2.2: what the Deployment lacks are that one's pods; what is no revision is below all."""
     spec = {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": INDEXED["spec"]["template"]}
     above = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "w", "uid": "u", "controller": True}
@@ -336,7 +335,7 @@ def test_the_newest_replica_set_is_that_of_the_highest_revision(first: str, seco
         ("x" * 60 + "-abcde", [], "x" * 58 + "00000"),
     ],
 )
-def test_what_a_successor_is_called(name: str, taken: list[str], successor: str) -> None:
+def test_successor_name(name: str, taken: list[str], successor: str) -> None:
     """whatif.md 4.4: under its own name, or where the controller made five characters up, under a free one."""
     others = [pod(other, on="n2") for other in taken]
     [displaced] = made(loaded(*NODES, pod(name, on="n1", owner="ReplicaSet w"), *others), "drain n1").displaced
@@ -346,7 +345,7 @@ def test_what_a_successor_is_called(name: str, taken: list[str], successor: str)
 # -- nodes ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_copy_of_a_node_is_ready_open_and_has_its_drivers_and_devices() -> None:
+def test_copy_of_a_node_is_ready_open_and_has_its_drivers_and_devices() -> None:
     """whatif.md 4.7: labels, taints and capacity, but not what the lifecycle of the other brought."""
     meta = {"uid": "u1", "resourceVersion": "7", "creationTimestamp": "2026-01-01T00:00:00Z"}
     old = node("n1", labels={"pool": "a"}, cpu="8")
@@ -396,7 +395,7 @@ def test_a_copy_of_a_node_is_ready_open_and_has_its_drivers_and_devices() -> Non
     assert (made_slice.spec.node_name, made_slice.spec.pool.name) == ("n1-1", "n1-n1-1")  # type: ignore[attr-defined]
 
 
-def test_a_copy_has_no_host_name_that_the_other_has_not() -> None:
+def test_copy_has_no_host_name_that_the_other_has_not() -> None:
     plain = node("n1")
     del plain["metadata"]["labels"]
     assert made(loaded(plain), "add-nodes 1 like n1").manifests.nodes[-1].object.metadata.labels == {}
@@ -417,7 +416,7 @@ def test_nodes_that_fail_or_go_take_their_devices_along() -> None:
         assert [one.object.name for one in after.all() if one.object.KIND == "ResourceSlice"] == ["n2-gpu"]
 
 
-def test_a_failed_node_is_unreachable_and_one_that_is_cordoned_twice_has_one_taint() -> None:
+def test_failed_node_is_unreachable_and_one_that_is_cordoned_twice_has_one_taint() -> None:
     after = made(loaded(*NODES), "fail n1", "fail n1", "cordon n2", "cordon n2").manifests
     failed, cordoned, other = (one.object for one in after.nodes)
     assert [(taint.key, taint.effect) for taint in failed.spec.taints] == [
@@ -429,7 +428,7 @@ def test_a_failed_node_is_unreachable_and_one_that_is_cordoned_twice_has_one_tai
     assert (cordoned.spec.unschedulable, other.spec.unschedulable, other.spec.taints) == (True, False, ())
 
 
-def test_a_taint_of_the_same_key_and_effect_is_replaced() -> None:
+def test_taint_of_the_same_key_and_effect_is_replaced() -> None:
     flags = ("taint n1 k=a:NoSchedule", "taint n1 k=b:NoSchedule", "taint n1 k=c:NoExecute", "taint n1 x:NoSchedule")
     taints = [
         [
@@ -445,7 +444,7 @@ def test_a_taint_of_the_same_key_and_effect_is_replaced() -> None:
 @pytest.mark.parametrize(
     ("on", "minimum", "broken"), [("n1", 4, True), ("n1", 3, True), ("n1", 2, False), ("n3", 4, False)]
 )
-def test_a_gang_is_broken_where_fewer_than_its_minimum_stay(on: str, minimum: int, broken: bool) -> None:
+def test_gang_is_broken_where_fewer_than_its_minimum_stay(on: str, minimum: int, broken: bool) -> None:
     """whatif.md 4.6: two of four were there; one that was broken before is not broken by this."""
     member: Json = {"schedulingGroup": {"podGroupName": "g"}, "owner": "Job g"}
     pods = [pod(f"g-{turn}", on=f"n{turn % 2 + 1}", **member) for turn in range(4)]

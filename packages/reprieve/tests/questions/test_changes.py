@@ -13,21 +13,22 @@ import yaml
 from kube_rules.errors import InputError
 from kube_rules.manifests import Manifests
 from kube_rules.objects import Pod
-from reprieve.inputs.loading import load
+from reprieve.inputs.loader import load
 from reprieve.questions.changes import Changed, InputChange, changed, with_changes
 from reprieve.simulation.plan import plan
 from reprieve.simulation.report import Plan
-from reprieve.simulation.workloads.expanding import expand
+from reprieve.simulation.workloads.expansion import expand
 from reprieve.simulation.workloads.rows import read_rows
 from reprieve.simulation.workloads.table import TABLE
+from tests import manifests
+from tests.manifests import gang
 
 Json = dict[str, Any]
 
 
-def node(name: str, cpu: str = "4", **more: Any) -> Json:
-    labels = {"kubernetes.io/hostname": name, **more.pop("labels", {})}
-    status = {"allocatable": {"cpu": cpu, "pods": "10"}}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status, **more}
+def node(name: str, cpu: str = "4", labels: Json | None = None, **more: Any) -> Json:
+    made = manifests.node(name, cpu, pods=10, labels={"kubernetes.io/hostname": name, **(labels or {})})
+    return {**made, **more}
 
 
 def pod(name: str, on: str = "", owner: str = "", cpu: str = "1", **more: Any) -> Json:
@@ -50,12 +51,6 @@ def pod(name: str, on: str = "", owner: str = "", cpu: str = "1", **more: Any) -
     if on:
         spec["nodeName"] = on
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
-
-
-def gang(name: str, minimum: int, priority: int = 0) -> Json:
-    spec = {"schedulingPolicy": {"gang": {"minCount": minimum}}, "priority": priority}
-    meta = {"name": name, "namespace": "default"}
-    return {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": meta, "spec": spec}
 
 
 def loaded(*documents: Json) -> Manifests:
@@ -87,7 +82,7 @@ NODES = (node("n1", labels={"pool": "a"}), node("n2", labels={"pool": "b"}))
 # -- nodes -----------------------------------------------------------------------------------------
 
 
-def test_a_cordoned_node_takes_nobody_and_keeps_its_pods() -> None:
+def test_cordoned_node_takes_nobody_and_keeps_its_pods() -> None:
     answer = planned(loaded(*NODES, pod("runs", on="n1"), pod("new")), "cordon n1")
     assert answer.pods[0].node_name == "n2"
     assert (answer.changes[0].change, answer.changes[0].nodes) == ("--cordon n1", ("n1",))
@@ -99,14 +94,14 @@ def test_nodes_are_named_or_selected() -> None:
     assert [one.object.spec.unschedulable for one in after.manifests.nodes] == [True, False, False]
 
 
-def test_the_input_stays_as_it_was() -> None:
+def test_input_stays_as_it_was() -> None:
     given = loaded(*NODES, pod("a", on="n1", owner="ReplicaSet r"))
     before = [(one.object, one.order) for one in given.all()]
     made(given, "drain n1", "scale replicaset/r=3", "remove-node n2")
     assert [(one.object, one.order) for one in given.all()] == before
 
 
-def test_a_drain_moves_who_has_a_controller_and_loses_who_has_none() -> None:
+def test_drain_moves_who_has_a_controller_and_loses_who_has_none() -> None:
     given = loaded(
         *NODES,
         pod("web-5d4-abcde", on="n1", owner="ReplicaSet web-5d4"),
@@ -128,7 +123,7 @@ def test_a_drain_moves_who_has_a_controller_and_loses_who_has_none() -> None:
     assert "2 of DaemonSets or static stay" in answer.changes[0].sentence
 
 
-def test_a_drain_names_the_data_it_loses_and_what_kubectl_insists_on() -> None:
+def test_drain_names_the_data_it_loses_and_what_kubectl_insists_on() -> None:
     """whatif.md 4.4: as `kubectl drain` would refuse; ended pods, and those that stay, are not asked about."""
     cache: Json = {"volumes": [{"name": "cache", "emptyDir": {"medium": "Memory"}}, {"name": "conf", "configMap": {}}]}
     web = pod("web-5d4-abcde", on="n1", owner="ReplicaSet web-5d4", **cache)
@@ -157,7 +152,7 @@ def test_a_drain_names_the_data_it_loses_and_what_kubectl_insists_on() -> None:
     ],
 )
 @pytest.mark.parametrize("dumped", [yaml.safe_dump_all, lambda documents: "\n".join(map(json.dumps, documents))])
-def test_a_volume_without_a_source_is_an_empty_directory(
+def test_volume_without_a_source_is_an_empty_directory(
     volume: Json, uid: str, lost: tuple[str, ...], dumped: Callable[[Sequence[Json]], str]
 ) -> None:
     """whatif.md 4.4, as an API server defaults the volume before any drain sees it."""
@@ -167,7 +162,7 @@ def test_a_volume_without_a_source_is_an_empty_directory(
     assert planned(cluster, "drain n1").displaced[0].empty_dirs == lost
 
 
-def test_a_drain_names_the_budgets_in_its_way() -> None:
+def test_drain_names_the_budgets_in_its_way() -> None:
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -180,7 +175,7 @@ def test_a_drain_names_the_budgets_in_its_way() -> None:
     assert "2 against a budget" in answer.changes[0].sentence
 
 
-def test_a_broken_gang_is_named_with_what_is_left() -> None:
+def test_broken_gang_is_named_with_what_is_left() -> None:
     members = [
         pod(f"g-{i}-aaaaa", on=f"n{i % 2 + 1}", owner="Job g", cpu="2", schedulingGroup={"podGroupName": "g"})
         for i in range(4)
@@ -191,14 +186,14 @@ def test_a_broken_gang_is_named_with_what_is_left() -> None:
     assert [one.outcome for one in answer.displaced] == ["Waiting", "Waiting"]
 
 
-def test_a_removed_node_takes_its_daemons_along() -> None:
+def test_removed_node_takes_its_daemons_along() -> None:
     given = loaded(*NODES, pod("a-xxxxx", on="n1", owner="DaemonSet a"), pod("w-xxxxx", on="n1", owner="ReplicaSet w"))
     after = made(given, "remove-node n1")
     assert [one.object.name for one in after.manifests.nodes] == ["n2"]
     assert [(one.object.name, one.object.spec.node_name) for one in after.manifests.pods] == [("w-00000", "")]
 
 
-def test_a_failed_node_stays_and_takes_nobody() -> None:
+def test_failed_node_stays_and_takes_nobody() -> None:
     given = loaded(NODES[0], pod("w-xxxxx", on="n1", owner="ReplicaSet w"))
     answer = planned(given, "fail n1")
     assert where(answer) == {"w-xxxxx": "Waiting"}
@@ -219,7 +214,7 @@ def test_new_nodes_are_like_the_one_that_is_named() -> None:
     assert on == ["gpu", "gpu-2", "gpu-3"], "the daemon comes along where nobody else makes it"
 
 
-def test_who_is_on_its_way_out_is_neither_evicted_nor_lost() -> None:
+def test_terminating_pod_is_neither_evicted_nor_lost() -> None:
     ending = pod("web-5d4-abcde", on="n1", owner="ReplicaSet web-5d4")
     ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     for change in ("drain n1", "fail n1", "remove-node n1", "taint n1 k:NoExecute"):
@@ -228,7 +223,7 @@ def test_who_is_on_its_way_out_is_neither_evicted_nor_lost() -> None:
     assert planned(loaded(*NODES, ending), "drain n1").changes[0].sentence == "0 pods evicted from 1 node"
 
 
-def test_a_taint_that_executes_evicts_who_does_not_tolerate_it() -> None:
+def test_taint_that_executes_evicts_who_does_not_tolerate_it() -> None:
     """whatif.md 4.5: as kube-controller-manager evicts by taint; a taint that only keeps out moves nobody."""
     tolerates: Json = {"tolerations": [{"key": "k", "operator": "Exists"}]}
     given = loaded(
@@ -446,7 +441,7 @@ def test_scaling_follows_the_templates_of_every_kind(given: list[Json], flag: st
     assert "the new ones like" not in after.made[0].sentence
 
 
-def test_the_priority_of_a_kind_of_ones_own_is_set_in_its_templates() -> None:
+def test_priority_of_a_kind_of_ones_own_is_set_in_its_templates() -> None:
     """whatif.md 4.9, and 4.10: without it nobody asks for its pods."""
     rows = TABLE.with_more(read_rows("rows.yaml", ROWS))
     later = changed(loaded(*NODES, SWEEP), [InputChange("set-priority", "sweep/s=7")], rows=rows)
@@ -476,7 +471,7 @@ def test_scaling_a_group_sets_its_minimum() -> None:
     assert after.made[0].sentence == "minCount of podgroup default/g 4 -> 2"
 
 
-def test_a_priority_is_that_of_everybody_who_shares_it() -> None:
+def test_priority_is_that_of_everybody_who_shares_it() -> None:
     members = [pod(f"g-{i}", owner="Job g", schedulingGroup={"podGroupName": "g"}) for i in range(2)]
     classes = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "top"}, "value": 900}
     after = made(loaded(*NODES, classes, gang("g", 2), *members), "set-priority job/g=top")
@@ -486,7 +481,7 @@ def test_a_priority_is_that_of_everybody_who_shares_it() -> None:
     assert {one.object.spec.priority for one in expand(later.manifests).manifests.pods} == {7}
 
 
-def test_the_priority_of_a_train_job_is_not_that_of_others_with_its_runtime() -> None:
+def test_priority_of_a_train_job_is_not_that_of_others_with_its_runtime() -> None:
     """whatif.md 4.9: its templates are in its runtime."""
     replicated = {"name": "node", "template": {"spec": {"template": TEMPLATE}}}
     version = "trainer.kubeflow.org/v1alpha1"
@@ -524,9 +519,7 @@ def test_the_priority_of_a_train_job_is_not_that_of_others_with_its_runtime() ->
     ],
     ids=["of its runtime", "of a runtime of its namespace", "its own", "nobody says it", "no runtime in the input"],
 )
-def test_the_nodes_of_a_train_job_default_to_those_of_its_runtime(
-    own: Json, policy: Json, kind: str, before: int
-) -> None:
+def test_nodes_of_a_train_job_default_to_those_of_its_runtime(own: Json, policy: Json, kind: str, before: int) -> None:
     """whatif.md 2.5, 4.8: what it says itself comes first, and where nobody says it, it is one."""
     version = "trainer.kubeflow.org/v1alpha1"
     replicated = {"name": "node", "template": {"spec": {"template": TEMPLATE}}}
@@ -554,7 +547,7 @@ def test_without_takes_all_that_is_owned() -> None:
     assert names(made(loaded(*NODES, gang("g", 2), *members, pod("other")), "without podgroup/g")) == ["other"]
 
 
-def test_a_daemon_comes_to_new_nodes() -> None:
+def test_daemon_comes_to_new_nodes() -> None:
     daemons = {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
@@ -564,7 +557,7 @@ def test_a_daemon_comes_to_new_nodes() -> None:
     assert len(names(made(loaded(*NODES, daemons), "add-nodes 3 like n1"))) == 5
 
 
-def test_who_comes_back_is_not_made_again_by_its_workload() -> None:
+def test_returning_pod_is_not_made_again_by_its_workload() -> None:
     deployment = {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "replicas": 1}}
     runs = pod("web-5d4-aaaaa", on="n1", owner="ReplicaSet web-5d4", labels={"pod-template-hash": "5d4"})
     assert names(made(loaded(*NODES, deployment, runs), "drain n1")) == ["web-5d4-00000"]
@@ -588,22 +581,22 @@ def test_changes_happen_in_the_order_given() -> None:
         ("cordon gpu-77", '--cordon gpu-77: no node "gpu-77", did you mean "gpu-7"?'),
         ("drain pool=c", '--drain pool=c: no node matches "pool=c"'),
         ("drain a=(", "neither a node nor a label selector"),
-        ("add-nodes 0 like n1", "want a number of nodes from 1 to 10000"),
+        ("add-nodes 0 like n1", "expected a number of nodes from 1 to 10000"),
         ("add-nodes 1", "--like NODE says"),
         ("add-nodes 1 like pool in (a,b)", "matches 2 nodes"),
-        ("taint n1=a=b", "want KEY[=VALUE]:EFFECT"),
-        ("taint n1 a=b:Never", "want KEY[=VALUE]:EFFECT"),
+        ("taint n1=a=b", "expected KEY[=VALUE]:EFFECT"),
+        ("taint n1 a=b:Never", "expected KEY[=VALUE]:EFFECT"),
         ("taint n1 a-", 'has no taint "a"'),
-        ("taint nowhere", 'want "NODE|SELECTOR CHANGE"'),
-        ("label n1 zone", "want KEY=VALUE"),
+        ("taint nowhere", 'expected "NODE|SELECTOR CHANGE"'),
+        ("label n1 zone", "expected KEY=VALUE"),
         ("label n1 zone-", 'has no label "zone"'),
-        ("scale web=2", "want KIND/NAME"),
-        ("scale deployment/web", "want KIND/NAME=N"),
+        ("scale web=2", "expected KIND/NAME"),
+        ("scale deployment/web", "expected KIND/NAME=N"),
         ("scale deployment/webb=2", 'no deployment default/webb is in the input, did you mean "deployment/web"?'),
         ("scale deploymint/web=2", 'no kind "deploymint", did you mean "deployment"?'),
-        ("scale deployment/web=-1", "want a number from 0"),
-        ("scale pytorchjob/pt=2", "has several counts: say pytorchjob/pt/master or pytorchjob/pt/worker"),
-        ("scale pytorchjob/pt/wroker=2", 'no such part, did you mean "worker"? There is pytorchjob/pt/master or'),
+        ("scale deployment/web=-1", "expected a number from 0"),
+        ("scale pytorchjob/pt=2", "has several counts: specify pytorchjob/pt/master or pytorchjob/pt/worker"),
+        ("scale pytorchjob/pt/wroker=2", 'no such part, did you mean "worker"? It has pytorchjob/pt/master or'),
         ("scale raycluster/ray/small=4", "raycluster default/ray (small): no more than its maxReplicas, 3"),
         ("set-priority deployment/web=gold", "no PriorityClass with name gold"),
         ("set-priority deployment/web=9999999999", "up to 1000000000"),
@@ -611,7 +604,7 @@ def test_changes_happen_in_the_order_given() -> None:
         ("without other/deployment/web", "no deployment other/web is in the input"),
     ],
 )
-def test_a_change_that_meets_nothing_is_an_error(flag: str, message: str) -> None:
+def test_change_that_meets_nothing_is_an_error(flag: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         made(loaded(*NODES, node("gpu-7"), DEPLOYMENT, PYTORCH, RAY), flag)
     assert message in str(caught.value)
@@ -622,7 +615,7 @@ def test_one_name_of_two_groups_has_to_say_which() -> None:
         {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": TEMPLATE}},
         {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"tasks": []}},
     ]
-    with pytest.raises(InputError, match=r"names 2 objects: say job.batch/j or job.batch.volcano.sh/j"):
+    with pytest.raises(InputError, match=r"names 2 objects: specify one of job.batch/j or job.batch.volcano.sh/j"):
         made(loaded(*NODES, *jobs), "without job/j")
     after = made(loaded(*NODES, *jobs), "without job.batch/j")
     assert [maker.manifest["apiVersion"] for maker in after.manifests.pod_makers] == ["batch.volcano.sh/v1alpha1"]

@@ -63,7 +63,7 @@ def rows(*plans: Plan, only_different: bool = False) -> dict[str, tuple[str, ...
         (["", ""], "Unschedulable 0/2"),
     ],
 )
-def test_the_row_of_a_gang_counts_placed_pods_and_names_their_nodes(nodes: list[str], expected: str) -> None:
+def test_row_of_a_gang_counts_placed_pods_and_names_their_nodes(nodes: list[str], expected: str) -> None:
     document = Plan(pods=tuple(pod(f"g-{at}", node, "g") for at, node in enumerate(nodes)))
     assert rows(document) == {"PodGroup default/g": (expected,)}
 
@@ -76,7 +76,7 @@ def test_gangs_of_one_name_in_two_namespaces_are_two() -> None:
     }
 
 
-def test_the_row_of_a_pod_names_its_node_or_its_outcome() -> None:
+def test_row_of_a_pod_names_its_node_or_its_outcome() -> None:
     first, second = Plan(pods=(pod("a", "n1"), pod("b"))), Plan(pods=(pod("a", "n1"), pod("b", outcome="Gated")))
     assert rows(first, second) == {
         "Pod default/a": ("Scheduled n1", "Scheduled n1"),
@@ -85,7 +85,7 @@ def test_the_row_of_a_pod_names_its_node_or_its_outcome() -> None:
     assert list(rows(first, second, only_different=True)) == ["Pod default/b"]
 
 
-def test_who_is_evicted_under_one_runs_under_the_others() -> None:
+def test_comparison_shows_pods_evicted_under_one_plan() -> None:
     """whatif.md 10.2: a unit is one row; who is asked about under one alone has nothing under the other."""
     one = Plan(preemptions=(evicting(("alone", "default/alone")), evicting(("g-0", "default/g"), ("g-1", "default/g"))))
     other = Plan(pods=(pod("more", "n1"),))
@@ -96,17 +96,17 @@ def test_who_is_evicted_under_one_runs_under_the_others() -> None:
     }
 
 
-def test_a_gang_of_one_pod_of_its_name_is_a_gang() -> None:
+def test_gang_of_one_pod_of_its_name_is_a_gang() -> None:
     assert list(rows(Plan(preemptions=(evicting(("g", "default/g"), group="g"),)))) == ["PodGroup default/g"]
     assert list(rows(Plan(preemptions=(evicting(("p", "default/p"), group="g"),)))) == ["Pod default/p"]
 
 
-def test_a_pending_pod_that_is_evicted_later_is_reported_by_its_outcome() -> None:
+def test_pending_pod_that_is_evicted_later_is_reported_by_its_outcome() -> None:
     document = Plan(pods=(pod("a"),), preemptions=(evicting(("a", "default/a")),))
     assert rows(document) == {"Pod default/a": ("Unschedulable",)}
 
 
-def test_the_figures_of_each_plan() -> None:
+def test_figures_of_each_plan() -> None:
     """whatif.md 10.2: placed, waiting, evicted, lost work, evictions against budgets; a victim counts once."""
     cost = EvictionCost(lost_gpu_hours=0.1004, lost_cpu_hours=2.0, by_criterion={})
     document = Plan(

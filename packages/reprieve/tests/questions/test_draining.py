@@ -13,7 +13,8 @@ from reprieve.questions import drain_order as module
 from reprieve.questions import reinstatement
 from reprieve.questions.drain_order import DrainPlan, drain_plan, nodes_named
 from reprieve.simulation.plan import PlanOptions, plan
-from tests.questions.test_changes import Json, gang, loaded, node, planned, pod
+from tests.manifests import gang
+from tests.questions.test_changes import Json, loaded, node, planned, pod
 
 NODES = tuple(node(f"n{number}") for number in range(1, 6))
 
@@ -179,7 +180,7 @@ CASES: dict[str, tuple[list[Json], list[tuple[str, str | None]], tuple[str, ...]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_who_goes_where_and_what_stops_it(case: str) -> None:
+def test_drain_moves_pods_and_states_what_stops_it(case: str) -> None:
     """whatif.md 4.4, 7.2."""
     documents, moved, budgets, clean = CASES[case]
     found = drained(*NODES, *documents)
@@ -189,7 +190,7 @@ def test_who_goes_where_and_what_stops_it(case: str) -> None:
 
 
 @pytest.mark.parametrize(("minimum", "broken"), [(3, [(3, 2, 1, 3)]), (2, [])])
-def test_a_gang_of_which_one_member_moves(minimum: int, broken: list[tuple[int, ...]]) -> None:
+def test_gang_of_which_one_member_moves(minimum: int, broken: list[tuple[int, ...]]) -> None:
     """whatif.md 4.6: broken where fewer than its minimum stay."""
     found = drained(*NODES, gang("g", minimum), member(0, "n1"), member(1, "n2"), member(2, "n3"))
     (step,) = found.nodes
@@ -284,7 +285,7 @@ def test_pods_preempted_for_displaced_ones_come_back_and_are_reported(case: str)
     assert (step.waiting, step.lost) == (int(not clean), 0)
 
 
-def test_a_preempted_pod_without_a_controller_is_lost() -> None:
+def test_preempted_pod_without_a_controller_is_lost() -> None:
     """whatif.md 7.3"""
     found = drained(node("n1"), node("n2"), *important("n1"), low("n2", "bare", owner=""))
     [step] = found.nodes
@@ -305,7 +306,7 @@ def test_pods_that_come_back_may_preempt_in_turn() -> None:
     ]
 
 
-def test_a_preempted_gang_is_broken_by_the_step_that_preempts_it() -> None:
+def test_preempted_gang_is_broken_by_the_step_that_preempts_it() -> None:
     """whatif.md 7.2, 7.3: and the next step begins with its pods waiting, so that nothing of it is evicted again."""
     pair = [gang("g", 2), *(low(on, f"g-{on}-aaaaa", "Job g", **IN_GANG) for on in ("n3", "n4"))]
     nodes = [node(f"n{number}") for number in (1, 2, 3, 4)]
@@ -332,7 +333,7 @@ def test_budgets_of_preempted_pods_are_counted_and_those_overruled_are_named(spe
     assert step.overruled == step.evicted[0].budgets
 
 
-def test_a_displaced_pod_that_waits_says_why() -> None:
+def test_displaced_pod_that_waits_says_why() -> None:
     """whatif.md 7.2: and `plan` says the same of it."""
     documents = [node("n1"), node("n2", cpu="1"), *important("n1")]
     [one] = drained(*documents).nodes[0].displaced
@@ -343,7 +344,7 @@ def test_a_displaced_pod_that_waits_says_why() -> None:
 
 @pytest.mark.parametrize("status", [(), (1, 3)], ids=["counted", "with a status"])
 @pytest.mark.parametrize("room", ["4", "1"], ids=["room", "no room"])
-def test_a_budget_counts_again_who_found_another_place(status: tuple[int, ...], room: str) -> None:
+def test_budget_counts_again_who_found_another_place(status: tuple[int, ...], room: str) -> None:
     """whatif.md 7.1: a budget of one is no obstacle to one drain after the other, unless somebody still waits."""
     nodes = [node("n1"), node("n2"), node("n3"), node("n4", cpu=room), node("n5", cpu="1"), node("n6", cpu="1")]
     full = [pod("full", on="n3", cpu="3", owner="ReplicaSet full")]
@@ -360,13 +361,13 @@ def test_drains_as_changes_count_each_other_with_or_without_a_budget_status() ->
         assert [one.budgets for one in answer.displaced] == [(), ("default/web",)]
 
 
-def test_a_node_that_is_cordoned_already_is_drained_and_stays_cordoned() -> None:
+def test_node_that_is_cordoned_already_is_drained_and_stays_cordoned() -> None:
     closed = {**node("n1"), "spec": {"unschedulable": True}}
     found = drained(closed, *NODES[1:], *web("n1"))
     assert summary(found) == [("n1", [("web-5d4-aaaaa", "n2")], ())]
 
 
-def test_a_node_named_twice_is_drained_once() -> None:
+def test_node_named_twice_is_drained_once() -> None:
     found = drained(*NODES, *web("n1", "n2"), names=("n1", "kubernetes.io/hostname in (n1,n2)", "n1"))
     assert [step.name for step in found.nodes] == ["n1", "n2"]
     again = planned(loaded(*NODES, *web("n1")), "drain n1", "drain n1")
@@ -389,7 +390,7 @@ def test_more_nodes_than_are_tried_are_drained_one_after_the_other_too() -> None
 @pytest.mark.parametrize(
     ("name", "message"), [("n9", 'no node "n9"'), ("pool=x", 'no node matches "pool=x"'), ("nn1", 'did you mean "n1"?')]
 )
-def test_a_node_that_is_not_there_is_an_error(name: str, message: str) -> None:
+def test_node_that_is_not_there_is_an_error(name: str, message: str) -> None:
     """whatif.md 4.3."""
     with pytest.raises(InputError, match=message.replace("?", r"\?")):
         drained(*NODES, names=("n1", name))
@@ -416,7 +417,7 @@ def cluster(chance: random.Random) -> tuple[list[Json], list[str]]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_what_is_not_planned_would_not_have_been_another_answer(seed: int) -> None:
+def test_plans_left_out_would_not_change_the_answer(seed: int) -> None:
     """whatif.md 7.1: the least harm is chosen as if the drain of every node had been planned each time."""
     items, names = cluster(random.Random(seed))
     found = drained(*items, names=tuple(names))
@@ -490,7 +491,7 @@ DEVICE: Json = {
         ([LOCAL[2]], 1),
     ],
 )
-def test_a_drain_is_planned_where_something_may_be_decided(there: list[Json], plans: int) -> None:
+def test_drain_is_planned_where_something_may_be_decided(there: list[Json], plans: int) -> None:
     """Somebody waits, comes back or leaves, or controllers have something to write."""
     with mock.patch.object(reinstatement, "plan", wraps=plan) as planned_so_often:
         drained(*NODES, pod("bare", on="n1"), *there)
@@ -510,7 +511,7 @@ def test_a_drain_is_planned_where_something_may_be_decided(there: list[Json], pl
     ],
 )
 @pytest.mark.parametrize("nodes", [("n1", "n2"), ("n2", "n1")])
-def test_the_drain_that_breaks_least_comes_first(harm: str, less: str, nodes: tuple[str, str]) -> None:
+def test_drain_that_breaks_least_comes_first(harm: str, less: str, nodes: tuple[str, str]) -> None:
     """whatif.md 7.1: gangs, then budgets, then pods that are lost, that wait, that have to go; then by name."""
 
     def on(name: str, what: str) -> list[Json]:

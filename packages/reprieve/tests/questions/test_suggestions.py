@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from kube_rules.manifests import Manifests
 from reprieve.decisions.outcomes import Help
-from reprieve.inputs.loading import load
-from reprieve.python.waiting_records import WaitingRecords
+from reprieve.inputs.loader import load
+from reprieve.python.pending_records import WaitingRecords
 from reprieve.questions import trials as module
 from reprieve.questions.changes import InputChange, changed
 from reprieve.questions.pod_edits import workload_of_pod
@@ -23,40 +23,20 @@ from reprieve.questions.suggestions import helped
 from reprieve.questions.trials import LEAST_WORK, Trials
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Answer, Plan
+from tests import manifests
+from tests.manifests import pod
 
 Json = dict[str, Any]
 GPU = "nvidia.com/gpu"
 
 
-def node(name: str, cpu: int = 8, gpu: int = 0, labels: Json | None = None, **spec: Any) -> Json:
-    status = {"allocatable": {"cpu": str(cpu), "pods": "10", **({GPU: str(gpu)} if gpu else {})}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels or {}},
-        "spec": spec,
-        "status": status,
-    }
-
-
-def pod(name: str, cpu: int, gpu: int = 0, on: str = "", priority: int = 0, group: str = "", **spec: Any) -> Json:
-    asked = {"cpu": str(cpu), **({GPU: str(gpu)} if gpu else {})}
-    spec = {
-        "priority": priority,
-        "containers": [{"name": "c", "resources": {"requests": asked, "limits": asked}}],
-        **spec,
-    }
-    spec |= {"nodeName": on} if on else {}
-    spec |= {"schedulingGroup": {"podGroupName": group}} if group else {}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+def node(name: str, cpu: int = 8, gpu: int = 0, **more: Any) -> Json:
+    return manifests.node(name, cpu, gpu, pods=10, **more)
 
 
 def gang(name: str, minimum: int, priority: int = 0, key: str = "") -> Json:
-    spec: Json = {"schedulingPolicy": {"gang": {"minCount": minimum}}, "priority": priority}
-    if key:
-        spec["schedulingConstraints"] = {"topology": [{"key": key}]}
-    meta = {"name": name, "namespace": "default"}
-    return {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": meta, "spec": spec}
+    topology: Json = {"schedulingConstraints": {"topology": [{"key": key}]}} if key else {}
+    return manifests.gang(name, minimum, priority=priority, **topology)
 
 
 def loaded(*documents: Json) -> Manifests:
@@ -135,7 +115,7 @@ def random_cluster(seed: int) -> Manifests:
         on, cpu = draw.choice(list(room)), draw.randint(1, 4)
         if room[on] >= cpu:
             room[on] -= cpu
-            objects.append(pod(f"run-{number}", cpu, on=on, priority=draw.choice((0, 5, 10))))
+            objects.append(pod(f"run-{number}", cpu, node=on, priority=draw.choice((0, 5, 10))))
     wanted = range(draw.randint(0, 2))
     objects += [pod(f"want-{number}", draw.randint(2, 6), priority=draw.choice((0, 5, 10))) for number in wanted]
     for number in range(draw.randint(0, 2)):
@@ -166,21 +146,21 @@ def test_with_it_it_runs_and_with_less_it_does_not(part: int) -> None:
 
 def test_free_room_that_is_suggested_is_the_room_that_is_missing() -> None:
     """whatif.md 5.3: with the amounts it runs, with the smallest amount less it does not."""
-    document = answered(loaded(node("n1", 8), pod("old", 6, on="n1", priority=9), pod("new", 4)))
+    document = answered(loaded(node("n1", 8), pod("old", 6, node="n1", priority=9), pod("new", 4)))
     free = kinds(document)["Free"]
     assert (free.resource, free.amount, free.on) == ("cpu", "2", ("n1",))
 
 
 def test_more_nodes_of_the_right_shape_are_suggested_for_a_gang() -> None:
     nodes = [node("small", 8), node("big", 64, gpu=8)]
-    full = pod("old", 60, 8, on="big", priority=9)
+    full = pod("old", 60, 8, node="big", priority=9)
     workers = [pod(f"g-{i}", 30, 4, group="g") for i in range(5)]
     found = kinds(answered(loaded(*nodes, full, gang("g", 5), *workers)))
     assert (found["Nodes"].nodes, found["Nodes"].like) == (3, "big")
     assert found["Nodes"].flags == ("--add-nodes 3 --like big",)
 
 
-def test_the_domain_that_comes_closest_is_suggested_for_a_gang() -> None:
+def test_domain_that_comes_closest_is_suggested_for_a_gang() -> None:
     nodes = [node(f"a{i}", labels={"rack": "a"}) for i in range(2)] + [
         node(f"b{i}", labels={"rack": "b"}) for i in range(3)
     ]
@@ -191,10 +171,10 @@ def test_the_domain_that_comes_closest_is_suggested_for_a_gang() -> None:
     assert found["MinCount"].min_count == 3
 
 
-def test_the_smallest_workload_that_has_to_end() -> None:
+def test_smallest_workload_that_has_to_end() -> None:
     nodes = [node("n1", 8), node("n2", 8)]
-    running = [pod("small", 2, on="n1", priority=9), pod("other", 5, on="n1", priority=9)]
-    running += [pod(f"r-{i}", 4, on="n2", priority=9, group="r") for i in range(2)]
+    running = [pod("small", 2, node="n1", priority=9), pod("other", 5, node="n1", priority=9)]
+    running += [pod(f"r-{i}", 4, node="n2", priority=9, group="r") for i in range(2)]
     found = kinds(answered(loaded(*nodes, gang("r", 2, 9), *running, pod("new", 6))))
     assert found["Workload"].workload == "default/pod/other"
     assert found["Priority"].priority == 10
@@ -206,7 +186,7 @@ def test_no_more_nodes_are_uncordoned_than_needed() -> None:
     assert found["Uncordon"].flags == ("--uncordon n2",)
 
 
-def test_a_hint_that_fails_its_trial_is_not_suggested() -> None:
+def test_hint_that_fails_its_trial_is_not_suggested() -> None:
     """Its node selector matches nothing, and without it there would still be no room."""
     document = answered(loaded(node("n1", 2), pod("new", 4, nodeSelector={"disk": "ssd"})))
     assert "Selector" not in kinds(document)
@@ -215,12 +195,12 @@ def test_a_hint_that_fails_its_trial_is_not_suggested() -> None:
 
 def test_trials_are_bounded_by_the_size_of_the_input() -> None:
     waiting = [pod(f"w-{i}", 5, priority=i) for i in range(20)]
-    given = loaded(node("n1"), pod("old", 8, on="n1", priority=99), *waiting)
+    given = loaded(node("n1"), pod("old", 8, node="n1", priority=99), *waiting)
     document = answered(given)
     nodes = {one.name: each.nodes for one in document.pods for each in one.help if each.kind == "Nodes"}
     assert nodes == {f"w-{i}": 20 - i for i in range(15, 20)}, "the more important take the first of new nodes"
     assert not helps(answered(given, left=LEAST_WORK - 1))
-    few = answered(loaded(node("n1", 8), node("big", 16), pod("old", 16, on="big"), pod("new", 9)), left=LEAST_WORK)
+    few = answered(loaded(node("n1", 8), node("big", 16), pod("old", 16, node="big"), pod("new", 9)), left=LEAST_WORK)
     assert [each.kind for _, _, each in helps(few)] == ["Nodes"], "what was found before they were spent is reported"
     again = answered(given)
     assert replace(again, stats=document.stats) == document
@@ -255,36 +235,36 @@ def sentences(document: Plan) -> dict[str, str]:
     ],
 )
 def test_how_many_more_nodes(waiting: list[Json], nodes: int, sentence: str) -> None:
-    found = kinds(answered(loaded(node("n1"), pod("old", 8, on="n1", priority=99), *waiting)))
+    found = kinds(answered(loaded(node("n1"), pod("old", 8, node="n1", priority=99), *waiting)))
     help = found["Nodes"]
     assert (help.nodes, help.amount, help.like) == (nodes, str(nodes), "n1")
     assert help.sentence.startswith(sentence)
 
 
 def test_members_that_have_a_place_need_none() -> None:
-    running = [pod(f"g-{i}", 8, on=f"n{i}", group="g") for i in range(2)]
+    running = [pod(f"g-{i}", 8, node=f"n{i}", group="g") for i in range(2)]
     waiting = [pod(f"g-{i}", 8, group="g") for i in range(2, 4)]
     found = kinds(answered(loaded(node("n0"), node("n1"), gang("g", 4), *running, *waiting)))
     assert found["Nodes"].nodes == 2
 
 
-def test_the_shape_that_needs_fewest_is_taken_of_the_roomiest_three() -> None:
+def test_shape_that_needs_fewest_is_taken_of_the_roomiest_three() -> None:
     """Of shapes that need as many the roomier one; labels, taints and amounts make a shape, the node's own name not.
 
     Shapes that the pod may not run on do not count.
     """
     small, large = node("small", 8), node("large", 16, labels={"a": "b"})
     workers = [gang("g", 4), *(pod(f"g-{i}", 8, group="g") for i in range(4))]
-    full = [pod("b1", 8, on="small", priority=9), pod("b2", 16, on="large", priority=9)]
+    full = [pod("b1", 8, node="small", priority=9), pod("b2", 16, node="large", priority=9)]
     assert kinds(answered(loaded(small, large, *full, *workers)))["Nodes"].flags == ("--add-nodes 2 --like large",)
     only_small = [{**one, "spec": {**one["spec"], "nodeSelector": {"size": "s"}}} for one in workers[1:]]
     given = loaded(node("small", 8, labels={"size": "s"}), large, *full, workers[0], *only_small)
     assert kinds(answered(given))["Nodes"].flags == ("--add-nodes 4 --like small",)
     for turn, helped_with in ((2, "--add-nodes 1 --like zz"), (3, "--add-nodes 1 --like zz")):
         others = [node(f"n{number}", 32 + number) for number in range(turn)]
-        busy = [pod(f"b{number}", 32 + number, on=f"n{number}", priority=9) for number in range(turn)]
+        busy = [pod(f"b{number}", 32 + number, node=f"n{number}", priority=9) for number in range(turn)]
         picky = pod("picky", 8, nodeSelector={"size": "s"})
-        found = kinds(answered(loaded(*others, *busy, node("zz", labels={"size": "s"}), pod("z", 8, on="zz"), picky)))
+        found = kinds(answered(loaded(*others, *busy, node("zz", labels={"size": "s"}), pod("z", 8, node="zz"), picky)))
         assert (found["Nodes"].flags[0] if "Nodes" in found else None) == helped_with, turn
 
 
@@ -298,7 +278,7 @@ def test_where_the_node_is_too_small_more_of_them_do_not_help() -> None:
 def test_how_many_domains_are_tried(other: int) -> None:
     """The domains with the roomiest nodes that its pods may run on, eight at most."""
     nodes = [node(f"n{number}", 16, labels={"rack": f"r{number}"}) for number in range(other)]
-    full = [pod(f"b{number}", 16, on=f"n{number}", priority=9) for number in range(other)]
+    full = [pod(f"b{number}", 16, node=f"n{number}", priority=9) for number in range(other)]
     workers = [pod(f"g-{i}", 16, group="g", nodeSelector={"rack": f"r{other - 1}"}) for i in range(2)]
     found = kinds(answered(loaded(*nodes, *full, gang("g", 2, key="rack"), *workers)))
     assert (found["Domain"].resource, found["Domain"].nodes) == (f"rack=r{other - 1}", 2)
@@ -378,7 +358,7 @@ def test_how_many_taints_are_tried(kinds_of_taint: int, expected: bool) -> None:
     ("places", "minimum", "expected"),
     [(1, 2, 1), (1, 5, 1), (2, 5, 2), (3, 5, 3), (4, 5, 4), (0, 5, None), (0, 2, None), (0, 1, None)],
 )
-def test_the_highest_minimum_with_which_it_could_start(places: int, minimum: int, expected: int | None) -> None:
+def test_highest_minimum_with_which_it_could_start(places: int, minimum: int, expected: int | None) -> None:
     nodes = [node(f"n{i}", 8) for i in range(places)] or [node("n0", 1)]
     workers = [pod(f"g-{i}", 8, group="g") for i in range(minimum)]
     found = kinds(answered(loaded(*nodes, gang("g", minimum), *workers))).get("MinCount")
@@ -402,10 +382,10 @@ def test_the_highest_minimum_with_which_it_could_start(places: int, minimum: int
         ([-5], -10, -4),
     ],
 )
-def test_the_lowest_priority_with_which_it_could_make_room(running: list[int], has: int, expected: int | None) -> None:
+def test_lowest_priority_with_which_it_could_make_room(running: list[int], has: int, expected: int | None) -> None:
     """One more than the least important of those who are in the way, and none that users may not give."""
     there = [node(f"n{i}") for i in range(len(running))]
-    pods = [pod(f"old-{i}", 8, on=f"n{i}", priority=level) for i, level in enumerate(running)]
+    pods = [pod(f"old-{i}", 8, node=f"n{i}", priority=level) for i, level in enumerate(running)]
     for waiting, name in (
         ([pod("new", 8, priority=has)], "default/pod/new"),
         ([gang("new", 1, has), pod("new-0", 8, group="new", priority=has)], "default/podgroup/new"),
@@ -432,20 +412,25 @@ def test_the_lowest_priority_with_which_it_could_make_room(running: list[int], h
         (["g/a 4", "g/b 4"], "default/podgroup/g", "End or remove default/podgroup/g with its 2 pods (--without "),
     ],
 )
-def test_the_workload_of_fewest_pods_that_has_to_end(running: list[str], expected: str, sentence: str) -> None:
+def test_workload_of_fewest_pods_that_has_to_end(running: list[str], expected: str, sentence: str) -> None:
     """Of as many pods the least important, then by name."""
     objects = [gang("g", 1, 9)]
     for one in running:
         name, cpu = one.split()
         group, _, name = name.rpartition("/")
-        objects.append(pod(name, int(cpu), on="n1", priority=9, group=group))
+        objects.append(pod(name, int(cpu), node="n1", priority=9, group=group))
     found = kinds(answered(loaded(node("n1"), *objects, pod("new", 4))))["Workload"]
     assert (found.workload, found.flags) == (expected, (f"--without {expected}",))
     assert found.sentence.startswith(sentence)
 
 
-def test_the_least_important_of_two_workloads_ends() -> None:
-    running = [pod("a", 4, on="n1", priority=9), pod("b", 4, on="n1", priority=8)]
+def test_group_that_running_pods_name_but_that_is_missing_is_not_suggested_for_removal() -> None:
+    manifests = loaded(node("n1"), pod("a", 8, on="n1", priority=10, group="missing"), pod("new", 4))
+    assert "Workload" not in kinds(answered(manifests))
+
+
+def test_least_important_of_two_workloads_ends() -> None:
+    running = [pod("a", 4, node="n1", priority=9), pod("b", 4, node="n1", priority=8)]
     assert kinds(answered(loaded(node("n1"), *running, pod("new", 4))))["Workload"].workload == "default/pod/b"
 
 
@@ -460,9 +445,9 @@ def test_the_least_important_of_two_workloads_ends() -> None:
 @pytest.mark.parametrize("grouped", [False, True])
 def test_hints_of_the_last_attempt_are_tried_too(spec: Json, kind: str, grouped: bool) -> None:
     old = pod(
-        "old", 4, on="n1", priority=5, containers=[{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]
+        "old", 4, node="n1", priority=5, containers=[{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]
     )
-    full = pod("full", 8, on="n1", priority=5) if kind == "Policy" else pod("full", 1, on="n1", priority=100)
+    full = pod("full", 8, node="n1", priority=5) if kind == "Policy" else pod("full", 1, node="n1", priority=100)
     group = gang("g", 1, spec.get("priority", 0))
     if kind == "Policy":
         group["spec"]["preemptionPolicy"] = "Never"
@@ -474,7 +459,7 @@ def test_hints_of_the_last_attempt_are_tried_too(spec: Json, kind: str, grouped:
 # -- trials --------------------------------------------------------------------------------------------------------
 
 
-def test_a_trial_is_about_one_who_waits() -> None:
+def test_trial_is_about_one_who_waits() -> None:
     """Whoever else runs in it is not who was requested."""
     workers = [gang("g", 2), *(pod(f"g-{i}", 8, group="g") for i in range(2))]
     trials = Trials(loaded(node("n1", 8), *workers, pod("small", 1), pod("big", 9)), PlanOptions())
@@ -508,7 +493,7 @@ def cost_of(*documents: Json) -> int:
 
 
 @pytest.mark.parametrize(("pods", "cost"), [(1, 3), (2, 3), (3, 4), (9, 10)])
-def test_a_trial_costs_as_many_objects_as_it_plans(pods: int, cost: int) -> None:
+def test_trial_costs_as_many_objects_as_it_plans(pods: int, cost: int) -> None:
     """whatif.md 5.4: so many at least."""
     assert cost_of(node("n1"), *(pod(f"p{i}", 0) for i in range(pods))) == cost
 
@@ -536,11 +521,11 @@ def test_many_rules_of_a_pod_cost_as_objects_do(
 
 def test_every_one_who_waits_has_a_share_of_the_trials_and_what_is_left_of_it_goes_on() -> None:
     """One trial each: the first sort that is tried is more nodes."""
-    given = [node("n1"), pod("old", 8, on="n1", priority=99), *(pod(f"w-{i}", 5, priority=i) for i in range(3))]
+    given = [node("n1"), pod("old", 8, node="n1", priority=99), *(pod(f"w-{i}", 5, priority=i) for i in range(3))]
     one_each = {name for _, name, each in helps(answered(loaded(*given), left=3 * LEAST_WORK)) if each.kind == "Nodes"}
     assert "w-2" in one_each
     nodes = [node("n1", 2), node("n2", 64)]
-    picky = [pod("old", 64, on="n2", priority=99), pod("a", 3, priority=5), pod("b", 3, priority=4)]
+    picky = [pod("old", 64, node="n2", priority=99), pod("a", 3, priority=5), pod("b", 3, priority=4)]
     found = answered(loaded(*nodes, *picky), left=4 * LEAST_WORK)
     assert {name for _, name, each in helps(found) if each.kind == "Nodes"} == {"a", "b"}
     trials = Trials(loaded(*nodes, *picky), PlanOptions(), left=2 * LEAST_WORK - 1)
@@ -585,7 +570,7 @@ def test_of_those_who_wait_the_five_most_important_are_helped(waiting: int) -> N
         (("StatefulSet", "web-5d4"), {"pod-template-hash": "5d4"}, "", "default/statefulset/web-5d4"),
     ],
 )
-def test_what_the_workload_of_a_pod_is_called(
+def test_workload_name_of_a_pod(
     owner: tuple[str, str] | None, labels: dict[str, str], group: str, name: str | None
 ) -> None:
     """As `--without` takes it; nobody ends daemons and static pods."""
@@ -604,7 +589,7 @@ def test_what_the_workload_of_a_pod_is_called(
 CORDON: Json = {"unschedulable": True, "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]}
 GPU_TAINT: Json = {"key": "gpu", "effect": "NoSchedule"}
 OLD: Json = {"key": "old", "value": "yes", "effect": "NoExecute"}
-FULL = [pod("full", 4, on="n0", priority=9)]
+FULL = [pod("full", 4, node="n0", priority=9)]
 
 OBSTACLES: dict[str, tuple[list[Json], set[str], tuple[str, ...]]] = {
     "a taint and a cordon": (
@@ -623,14 +608,14 @@ OBSTACLES: dict[str, tuple[list[Json], set[str], tuple[str, ...]]] = {
         ("--uncordon n1",),
     ),
     "a taint and a workload": (
-        [node("n1", 8, taints=[GPU_TAINT]), pod("old", 8, on="n1", priority=0), pod("new", 8, priority=0)],
+        [node("n1", 8, taints=[GPU_TAINT]), pod("old", 8, node="n1", priority=0), pod("new", 8, priority=0)],
         {"Toleration", "Priority"},
         ('--taint "n1 gpu:NoSchedule-"', "--set-priority default/pod/new=1"),
     ),
     "a policy and a taint": (
         [
             node("n1", 8, taints=[GPU_TAINT]),
-            pod("old", 8, on="n1", priority=0),
+            pod("old", 8, node="n1", priority=0),
             pod("new", 8, priority=5, preemptionPolicy="Never"),
         ],
         {"Toleration", "Policy"},
@@ -655,9 +640,9 @@ def test_of_two_obstacles_both_are_named(case: str) -> None:
     assert not any(runs(given, [one], "Pod", "new") for one in changes)
 
 
-def test_a_pair_is_tried_only_where_no_single_change_helps() -> None:
+def test_pair_is_tried_only_where_no_single_change_helps() -> None:
     """whatif.md 5.8: here another node would."""
-    documents = [node("n0", 8), pod("full", 8, on="n0", priority=9), node("n1", 8, **CORDON), pod("new", 8)]
+    documents = [node("n0", 8), pod("full", 8, node="n0", priority=9), node("n1", 8, **CORDON), pod("new", 8)]
     assert "Combination" not in kinds(answered(loaded(*documents)))
 
 
@@ -680,7 +665,7 @@ def test_capacity_is_not_said_to_be_missing_where_it_cannot_be_freed() -> None:
     workers = [pod(f"g-{number}", 4, group="g") for number in range(3)]
     assert "Free" not in kinds(answered(loaded(node("n1", 4), node("n2", 4), gang("g", 3), *workers)))
     busy = loaded(
-        node("n1", 4), node("n2", 4), node("n3", 4), pod("old", 2, on="n3", priority=9), gang("g", 3), *workers
+        node("n1", 4), node("n2", 4), node("n3", 4), pod("old", 2, node="n3", priority=9), gang("g", 3), *workers
     )
     free = kinds(answered(busy))["Free"]
     assert (free.amount, free.on) == ("2", ("n3",))
@@ -690,16 +675,16 @@ def tried(document: Plan) -> dict[str, str | None]:
     return {one.name: one.tried for one in document.pods} | {one.name: one.tried for one in document.pod_groups}
 
 
-def test_the_answer_says_how_much_was_tried() -> None:
+def test_answer_says_how_much_was_tried() -> None:
     """whatif.md 5.7: all, some because trials are bounded, or none; null where there was nothing to try."""
     given = loaded(
-        node("n1", 8), pod("old", 8, on="n1", priority=99), *(pod(f"w-{i}", 5) for i in range(7)), pod("s", 0)
+        node("n1", 8), pod("old", 8, node="n1", priority=99), *(pod(f"w-{i}", 5) for i in range(7)), pod("s", 0)
     )
     document = answered(given)
     assert tried(document) == {**{f"w-{i}": "All" for i in range(5)}, "w-5": "None", "w-6": "None", "s": None} | {
         name: value for name, value in tried(document).items() if value == "Some"
     }
-    alone = loaded(node("n1", 8), pod("old", 8, on="n1", priority=99), pod("new", 5))
+    alone = loaded(node("n1", 8), pod("old", 8, node="n1", priority=99), pod("new", 5))
     assert tried(answered(alone)) == {"new": "All"}
     assert tried(answered(alone, left=LEAST_WORK)) == {"new": "Some"}
     assert tried(answered(alone, left=LEAST_WORK - 1)) == {"new": "None"}
@@ -710,7 +695,7 @@ def test_the_answer_says_how_much_was_tried() -> None:
 def test_trials_take_no_more_than_a_share_of_the_plan_and_a_fixed_amount(waiting: int) -> None:
     """whatif.md 5.4: counted in objects and attempts, never in seconds."""
     nodes = [node(f"n{number:03}", 8) for number in range(150)]
-    full = [pod(f"f{number}", 8, on=f"n{number:03}", priority=99) for number in range(150)]
+    full = [pod(f"f{number}", 8, node=f"n{number:03}", priority=99) for number in range(150)]
     given = loaded(*nodes, *full, *(pod(f"w-{number}", 5, priority=number) for number in range(waiting)))
     with mock.patch.object(module, "plan", wraps=plan) as planned:
         answered(given)

@@ -12,7 +12,7 @@ from kube_rules import objects
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.queueing.entity import QueueState
 from reprieve.queueing.queue import Timing
-from reprieve.queueing.sharing import SharedAttempts
+from reprieve.queueing.shared_attempts import SharedAttempts
 from tests.building import World, group, node, pod, profile_with
 from tests.plugins.devices import claim as device_claim
 from tests.plugins.devices import device_class, devices, slice_of, user
@@ -40,7 +40,7 @@ def _gated(item: objects.Pod) -> objects.Pod:
     return replace(item, spec=pod(item.metadata.name, cpu=1, gates=["x"]).spec)
 
 
-def test_an_event_wakes_the_first_alone() -> None:
+def test_event_wakes_the_first_alone() -> None:
     world = _waiting().gone("r")
     assert [world.place(f"p{turn}") for turn in range(3)] == [QueueState.ACTIVE, *[QueueState.UNSCHEDULABLE] * 2]
     world.drain()
@@ -67,7 +67,7 @@ def test_when_the_one_that_was_woken_is_not_tried_for_them_the_next_is(happens: 
     assert world.where == {"p1": "n"}
 
 
-def test_who_waits_again_and_again_is_remembered_once() -> None:
+def test_pending_pod_is_remembered_once() -> None:
     """What is kept is bounded by who waits, however often they are tried in vain."""
     world = _waiting()
     queue = world.engine.queue
@@ -134,7 +134,7 @@ def test_of_those_that_are_alike_one_is_woken_of_others_each(
     assert [name for name in "ab" if world.place(name) is QueueState.ACTIVE] == woken
 
 
-def test_who_is_not_like_the_others_any_more_takes_no_wake_up_of_theirs() -> None:
+def test_changed_pod_takes_no_wake_up_of_similar_pods() -> None:
     """No wake-up is lost: the first of a kind has a nomination now and is woken by itself, and so is the next."""
     full = [node("n", cpu=1), pod("r", cpu=1, node="n", priority=100)]
     waiting = [pod(name, cpu=1, never=True) for name in ("a", "b", "c")]
@@ -147,7 +147,7 @@ def test_who_is_not_like_the_others_any_more_takes_no_wake_up_of_theirs() -> Non
     assert [name for name in "abc" if world.place(name) is QueueState.ACTIVE] == ["a", "b"]
 
 
-def test_who_waits_again_has_its_old_turn_among_those_alike() -> None:
+def test_pending_pod_keeps_its_turn_among_similar_pods() -> None:
     """Somebody else was woken while the first was tried; the next event is the first one's again."""
     world = _waiting()
     queue = world.engine.queue

@@ -12,7 +12,7 @@ from tests.building import World, gang, node, pod
 from tests.queueing.waiting import blocked_preemptor
 
 
-def test_a_preemptor_stays_gated_while_its_calls_run() -> None:
+def test_preemptor_stays_gated_while_its_calls_run() -> None:
     """preemption.md 7.3: until the calls are done the preemptor is gated; no event may lose it."""
     world = blocked_preemptor()
     assert world.place("p") is QueueState.GATED
@@ -24,7 +24,7 @@ def test_a_preemptor_stays_gated_while_its_calls_run() -> None:
 
 
 @pytest.mark.parametrize("blocked", [False, True])
-def test_who_is_to_be_tried_at_once_is_not_while_its_calls_run(blocked: bool) -> None:
+def test_pod_is_not_tried_while_its_calls_run(blocked: bool) -> None:
     """scheduling.md 3.3 and preemption.md 7.3: without backoff, unless it is gated by its own preemption."""
     world = World(node("n", cpu=1), pod("p", cpu=1))
     queue = world.engine.queue
@@ -45,7 +45,7 @@ def test_without_an_event_it_waits_on_after_the_calls() -> None:
     assert world.settle().where == {"p": "n"}
 
 
-def test_a_failed_call_lets_it_try_at_once() -> None:
+def test_failed_call_lets_it_try_at_once() -> None:
     """preemption.md 7.5: "the preemptor is activated again at once"."""
     world = blocked_preemptor()
     reverted = world.engine.preemption_failed(world.entity("p").key, world.now).unnominated
@@ -84,7 +84,7 @@ def test_calls_that_went_well_end_the_row_of_failures() -> None:
     assert world.entity("p").failed_preemptions == 0
 
 
-def test_a_preemptor_that_is_deleted_while_blocked_leaves_nothing() -> None:
+def test_preemptor_that_is_deleted_while_blocked_leaves_nothing() -> None:
     """Neither the deletion nor the end of the calls finds anything afterwards."""
     world = blocked_preemptor()
     key = world.entity("p").key
@@ -108,7 +108,7 @@ def test_calls_that_end_twice_change_nothing() -> None:
 
 @pytest.mark.parametrize("retry", [False, True])
 @pytest.mark.parametrize("missed", [False, True])
-def test_what_happens_while_its_calls_run_is_replayed(missed: bool, retry: bool) -> None:
+def test_events_during_calls_are_replayed(missed: bool, retry: bool) -> None:
     """preemption.md 7.3: nothing that happened meanwhile is lost, and nothing is kept of it afterwards."""
     world = blocked_preemptor()
     queue, entity = world.engine.queue, world.entity("p")
@@ -127,7 +127,7 @@ def test_what_happens_while_its_calls_run_is_replayed(missed: bool, retry: bool)
 
 
 @pytest.mark.parametrize("failed", [False, True])
-def test_a_gang_that_lost_its_object_meanwhile_stays_gated_when_the_calls_are_done(failed: bool) -> None:
+def test_gang_that_lost_its_object_meanwhile_stays_gated_when_the_calls_are_done(failed: bool) -> None:
     """scheduling.md 3.8: however the calls ended, what happened to the group counts at its next cycle."""
     world = World(node("n", cpu=2), pod("low", cpu=2, node="n"), *gang("crew", 2, cpu=1, priority=5))
     assert world.step().result is Result.WAITING

@@ -38,7 +38,7 @@ def test_few_are_tried_whenever_something_may_help() -> None:
     assert world.engine.attempts == tried + 8
 
 
-def test_who_was_not_tried_waits_for_room_too() -> None:
+def test_pod_not_tried_waits_for_capacity() -> None:
     """Rejected by node affinity alone; the matching node is full when it comes: who leaves it lets a gang in."""
     world = World(node("n", cpu=4), pod("x", cpu=4, node="m", priority=100))
     world.add(*[item for i in range(20) for item in gang(f"crew{i:02d}", 4, cpu=1, selector={"zone": "a"})]).drain()
@@ -51,7 +51,7 @@ def test_who_was_not_tried_waits_for_room_too() -> None:
     assert set(world.where) == {f"crew00-{i}" for i in range(4)}
 
 
-def test_a_new_member_of_a_gang_that_cannot_be_placed_is_rejected_too() -> None:
+def test_new_member_of_a_gang_that_cannot_be_placed_is_rejected_too() -> None:
     """An event of the gang's own is not passed over, though it cannot be placed."""
     world = _crowd()
     tried = world.engine.attempts
@@ -60,7 +60,7 @@ def test_a_new_member_of_a_gang_that_cannot_be_placed_is_rejected_too() -> None:
     assert world.rejection("crew00-9")[0] == "Unschedulable"
 
 
-def test_who_waits_too_long_in_vain_is_tried_in_turn() -> None:
+def test_pod_pending_too_long_is_tried_in_turn() -> None:
     """After five minutes one a second: what is said of them is brought up to date without stopping the loop."""
     world = _crowd()
     queue, start = world.engine.queue, world.now - 60 + 300
@@ -81,7 +81,7 @@ def test_who_waits_too_long_in_vain_is_tried_in_turn() -> None:
     assert woken == [f"crew{i:02d}" for i in range(20)]
 
 
-def test_who_can_be_placed_is_not_kept_waiting_by_the_turn() -> None:
+def test_pod_that_fits_is_not_delayed_by_the_turn() -> None:
     """Room that came without an event (a test's device): after five minutes who fits is tried at once."""
     world = _crowd()
     for name in ("r0", "r1", "r2", "r3"):
@@ -90,7 +90,7 @@ def test_who_can_be_placed_is_not_kept_waiting_by_the_turn() -> None:
     assert {world.place(f"crew{i:02d}") for i in range(20)} == {QueueState.ACTIVE}
 
 
-def test_who_is_put_off_again_and_again_is_remembered_once() -> None:
+def test_deferred_pod_is_remembered_once() -> None:
     """cost.md 6.2: it is tried at the time that was said last; times of earlier attempts are not piled up."""
     world = World(*FULL, pod("p", cpu=1)).drain()
     queue, entity = world.engine.queue, world.entity("p")

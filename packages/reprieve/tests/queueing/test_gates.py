@@ -20,7 +20,7 @@ from tests.plugins.devices import device_class, devices, slice_of, user, why
 from tests.queueing.waiting import FULL, pop_all, wake
 
 
-def test_a_gated_pod_waits_until_its_gates_are_off() -> None:
+def test_gated_pod_waits_until_its_gates_are_off() -> None:
     """scheduling.md 1: gated by schedulingGates."""
     world = World(node("n"), pod("p", gates=["g"])).drain()
     assert world.place("p") is QueueState.GATED
@@ -29,7 +29,7 @@ def test_a_gated_pod_waits_until_its_gates_are_off() -> None:
     assert world.settle().where == {"p": "n"}
 
 
-def test_a_gang_with_too_few_ready_pods_waits_for_its_gated_ones() -> None:
+def test_gang_with_too_few_ready_pods_waits_for_its_gated_ones() -> None:
     """A member behind a gate exists, but cannot be placed: below minCount the gang is not tried."""
     world = World(node("n"), group("crew", min_count=2), pod("a", group="crew"), pod("b", group="crew", gates=["g"]))
     world.drain()
@@ -39,7 +39,7 @@ def test_a_gang_with_too_few_ready_pods_waits_for_its_gated_ones() -> None:
     assert sorted(world.settle().where) == ["a", "b"]
 
 
-def test_a_gang_above_its_minimum_goes_without_its_gated_pod() -> None:
+def test_gang_above_its_minimum_goes_without_its_gated_pod() -> None:
     """The minimum is what must be placed together; the gated member follows later."""
     world = World(
         node("n"), group("crew", min_count=1), pod("a", group="crew"), pod("b", group="crew", gates=["g"])
@@ -58,14 +58,14 @@ def test_reasons_of_waiting_gangs() -> None:
 
 
 @pytest.mark.parametrize("first", ["object", "pods"])
-def test_a_gang_starts_whatever_comes_first(first: str) -> None:
+def test_gang_starts_whatever_comes_first(first: str) -> None:
     """The object after its pods, or before; bound members count too."""
     parts: list[Any] = [group("crew", min_count=2), pod("a", group="crew"), pod("b", group="crew", node="n")]
     world = World(node("n")).add(*(parts if first == "object" else parts[::-1]))
     assert sorted(world.settle().where) == ["a", "b"]
 
 
-def test_a_bound_member_that_appears_later_opens_the_gate() -> None:
+def test_bound_member_that_appears_later_opens_the_gate() -> None:
     """minCount counts pods in existence, however they come."""
     world = World(node("n"), group("crew", min_count=2), pod("a", group="crew")).drain()
     assert world.place("crew") is QueueState.GATED
@@ -75,7 +75,7 @@ def test_a_bound_member_that_appears_later_opens_the_gate() -> None:
 
 @pytest.mark.parametrize("how", ["gone", "terminating"])
 @pytest.mark.parametrize("which", ["pending", "running"])
-def test_a_gang_that_loses_a_member_waits_for_another(how: str, which: str) -> None:
+def test_gang_that_loses_a_member_waits_for_another(how: str, which: str) -> None:
     """scheduling.md 3.8: pods deleted: below minCount it is gated again, wherever it was."""
     there = {"node": "n"} if which == "running" else {}
     world = World(*FULL, group("crew", min_count=3), pod("a", group="crew", cpu=1), pod("b", group="crew", cpu=1))
@@ -107,7 +107,7 @@ def test_minimum_raised_and_lowered() -> None:
 
 
 @pytest.mark.parametrize("wakes", [False, True])
-def test_a_minimum_that_is_raised_helps_nobody_unless_more_is_new(wakes: bool) -> None:
+def test_minimum_that_is_raised_helps_nobody_unless_more_is_new(wakes: bool) -> None:
     """scheduling.md 1: with a priority above that of who is in the way it may preempt."""
     world = World(*FULL, *gang("crew", 1, cpu=1), pod("m", group="crew", cpu=1)).drain()
     assert world.place("crew") is QueueState.UNSCHEDULABLE
@@ -148,7 +148,7 @@ def test_nothing_is_left_of_deleted_pods() -> None:
 
 
 @pytest.mark.parametrize("how", ["requeue", "requeue_now", "retry_later"])
-def test_a_gang_that_lost_its_object_in_its_cycle_is_gated_however_the_cycle_ends(how: str) -> None:
+def test_gang_that_lost_its_object_in_its_cycle_is_gated_however_the_cycle_ends(how: str) -> None:
     """scheduling.md 1: a group waits for its object, whatever its attempt came to."""
     world = World(*FULL, *gang("crew", 2, cpu=1))
     queue = world.engine.queue
@@ -169,7 +169,7 @@ def _gated(item: objects.Pod) -> objects.Pod:
 
 
 @pytest.mark.parametrize("state", [QueueState.ACTIVE, QueueState.BACKOFF, QueueState.UNSCHEDULABLE])
-def test_a_pod_that_is_held_back_again_is_gated_wherever_it_was(state: QueueState) -> None:
+def test_pod_that_is_held_back_again_is_gated_wherever_it_was(state: QueueState) -> None:
     """scheduling.md 1: what a PreEnqueue plugin says no to is not tried, though it was to be."""
     world = World(*FULL, pod("p", cpu=1))
     if state is not QueueState.ACTIVE:
@@ -187,7 +187,7 @@ def test_a_pod_that_is_held_back_again_is_gated_wherever_it_was(state: QueueStat
 
 
 @pytest.mark.parametrize("drained", [False, True], ids=["to be tried", "waits for a device"])
-def test_a_pod_whose_claim_is_deleted_waits_for_it(drained: bool) -> None:
+def test_pod_whose_claim_is_deleted_waits_for_it(drained: bool) -> None:
     """scheduling.md 1: DynamicResources holds back whose claim is missing, also if it goes only now."""
     world = World(node("n"), device_class(), device_claim(), user("p", "c"))
     if drained:
@@ -199,7 +199,7 @@ def test_a_pod_whose_claim_is_deleted_waits_for_it(drained: bool) -> None:
     assert world.add(device_claim(), slice_of("n", devices(1))).settle().where == {"p": "n"}
 
 
-def test_a_member_that_is_held_back_again_holds_its_gang_only_where_it_is_needed() -> None:
+def test_member_that_is_held_back_again_holds_its_gang_only_where_it_is_needed() -> None:
     """scheduling.md 1: the gang waits behind the gate of a member without which it has too few."""
     for least, place in ((1, QueueState.ACTIVE), (2, QueueState.GATED)):
         world = World(node("n"), *gang("crew", 2, min_count=least, cpu=1)).change_pod("crew-1", _gated)
@@ -207,7 +207,7 @@ def test_a_member_that_is_held_back_again_holds_its_gang_only_where_it_is_needed
 
 
 @pytest.mark.parametrize(("running", "place"), [(0, QueueState.GATED), (1, QueueState.ACTIVE)])
-def test_a_tree_goes_without_a_gated_pod_where_the_others_are_enough(running: int, place: QueueState) -> None:
+def test_tree_goes_without_a_gated_pod_where_the_others_are_enough(running: int, place: QueueState) -> None:
     """composite.md 2.4: a leaf's pods that run count for it, and those that are ready; who is held back does not."""
     world = World(node("n"), composite("root", min_groups=2), *gang("a", 1, cpu=1, parent="root"))
     there = [pod(f"b-r{turn}", group="b", cpu=1, node="n") for turn in range(running)]
@@ -238,7 +238,7 @@ class UnsureOfGroups(Unsure):
 
 
 @pytest.mark.parametrize("plugin", [Unsure, UnsureOfGroups])
-def test_a_plugin_that_failed_is_called_again_without_an_event(plugin: type[Unsure]) -> None:
+def test_plugin_that_failed_is_called_again_without_an_event(plugin: type[Unsure]) -> None:
     """scheduling.md 1: it has not said no; it is called again after the longest backoff, as often as it fails."""
     unsure = plugin()
     profile = profile_with(unsure)
@@ -256,7 +256,7 @@ def test_a_plugin_that_failed_is_called_again_without_an_event(plugin: type[Unsu
     assert world.place("crew") is QueueState.ACTIVE
 
 
-def test_a_plugin_that_fails_for_an_active_pod_is_called_again_too() -> None:
+def test_plugin_that_fails_for_an_active_pod_is_called_again_too() -> None:
     """scheduling.md 1: the gang is gated, and let through once the plugin is well, though nothing happens."""
     unsure = UnsureOfGroups()
     unsure.well = True
@@ -290,7 +290,7 @@ def test_of_several_failed_plugins_each_is_called_when_it_is_due() -> None:
     assert world.place("p2") is QueueState.ACTIVE
 
 
-def test_a_gang_that_lost_its_object_is_not_woken_past_its_gate() -> None:
+def test_gang_that_lost_its_object_is_not_woken_past_its_gate() -> None:
     """scheduling.md 1: who is gated waits for its gate, though somebody wakes it."""
     world = World(*FULL, *gang("crew", 2, cpu=1)).drain()
     world.engine.remove(ObjectRef("PodGroup", "default/crew"), world.now)

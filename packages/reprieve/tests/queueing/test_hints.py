@@ -86,7 +86,7 @@ def _tolerant(item: objects.Pod) -> objects.Pod:
     return replace(item, spec=replace(item.spec, tolerations=(toleration("k", "Exists"),)))
 
 
-def test_a_cluster_without_nodes_wakes_up_with_its_first() -> None:
+def test_cluster_without_nodes_wakes_up_with_its_first() -> None:
     """Nobody rejected the pod, so every plugin's hint counts."""
     for items in ([pod("p", cpu=1)], gang("p", 2, cpu=1)):
         world = World(*items).drain()
@@ -96,7 +96,7 @@ def test_a_cluster_without_nodes_wakes_up_with_its_first() -> None:
 
 
 def test_one_members_hint_suffices() -> None:
-    """scheduling.md 1: "For a group one member's hint suffices"."""
+    """scheduling.md 1: "For a group the hint of a single member is enough"."""
     world = World(
         node("n", cpu=2),
         group("crew", min_count=2),
@@ -108,7 +108,7 @@ def test_one_members_hint_suffices() -> None:
     assert world.place("crew") is QueueState.BACKOFF
 
 
-def test_a_hint_that_raises_counts_as_yes() -> None:
+def test_hint_that_raises_counts_as_yes() -> None:
     """Better one attempt too many than a lost wake-up."""
     from tests.scheduling.plugins_for_tests import BadHint
 
@@ -119,7 +119,7 @@ def test_a_hint_that_raises_counts_as_yes() -> None:
 
 
 @pytest.mark.parametrize("helping", ["NodeAffinity", "NodePorts", "NodeResourcesFit", ""])
-def test_the_hint_of_any_rejecting_plugin_may_count_a_missed_event(helping: str) -> None:
+def test_hint_of_any_rejecting_plugin_may_count_a_missed_event(helping: str) -> None:
     """scheduling.md 1: events of the cycle are replayed to the hints of all that rejected it, one yes is enough."""
     rejected_by = {"NodeAffinity", "NodePorts", "NodeResourcesFit"}
     world = World(*FULL, pod("p", cpu=1))
@@ -158,9 +158,7 @@ def test_events_during_a_cycle_are_replayed() -> None:
         ("NodeResourcesFit", 600, 1 << 14, QueueState.BACKOFF),  # rather one attempt too many
     ],
 )
-def test_the_number_of_hints_about_missed_events_is_bounded(
-    plugin: str, events: int, most: int, place: QueueState
-) -> None:
+def test_number_of_hints_about_missed_events_is_bounded(plugin: str, events: int, most: int, place: QueueState) -> None:
     """scheduling.md 1: as many events as victims are replayed to a gang of unlike members, in bounded time."""
     members = [pod(f"crew-{i}", group="crew", cpu=1, memory=f"{i + 1}Mi") for i in range(64)]
     world = World(node("n", cpu=64), group("crew", min_count=64), *members)
@@ -222,7 +220,7 @@ def test_events_are_counted_that_are_kept_for_who_is_in_its_cycle() -> None:
     [({}, 1), ({"group": "default/other"}, 2), ({"composite": "default/other"}, 2)],
     ids=["of nobody", "of a group", "of a tree"],
 )
-def test_a_hint_is_called_once_for_pods_that_are_alike_unless_the_event_is_of_a_group(
+def test_hint_is_called_once_for_pods_that_are_alike_unless_the_event_is_of_a_group(
     of: dict[str, Any], asked: int
 ) -> None:
     """scheduling.md 1: what a group's event means depends on whose group it is; else the signature decides."""

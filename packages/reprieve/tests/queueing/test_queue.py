@@ -25,7 +25,7 @@ def _order(world: World) -> list[str]:
 
 
 def test_priority_then_arrival() -> None:
-    """scheduling.md 1: "priority (a group's own) desc, then arrival"."""
+    """scheduling.md 1: "priority (a group has its own), highest first, and then by arrival"."""
     world = World(
         (pod("late", priority=5), START + 9),
         (pod("early", priority=5), START + 1),
@@ -36,21 +36,21 @@ def test_priority_then_arrival() -> None:
     assert _order(world) == ["crew", "early", "late", "low"]
 
 
-def test_a_group_queues_with_its_own_priority_not_its_pods() -> None:
+def test_group_queues_with_its_own_priority_not_its_pods() -> None:
     """scheduling.md 1: a group's own priority."""
     world = World(group("crew", min_count=1, priority=1), pod("m", priority=9, group="crew"), pod("single", priority=5))
     assert _order(world) == ["single", "crew"]
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_a_group_takes_the_turn_of_its_earliest_pod(reverse: bool) -> None:
+def test_group_takes_the_turn_of_its_earliest_pod(reverse: bool) -> None:
     """Arrival of a group is that of its first pod, also when the API tells of a later one first."""
     pods = [(pod("m-early", group="crew"), START + 1), (pod("m-late", group="crew"), START + 9)]
     world = World((group("crew"), START), *(pods[::-1] if reverse else pods), (pod("single"), START + 5))
     assert _order(world) == ["crew", "single"]
 
 
-def test_a_group_that_comes_back_with_another_priority_takes_its_new_turn() -> None:
+def test_group_that_comes_back_with_another_priority_takes_its_new_turn() -> None:
     """The old place in the heap does not count any more."""
     world = World(group("crew", priority=9), pod("m", group="crew", priority=1), pod("single", priority=5))
     world.engine.remove(ObjectRef("PodGroup", "default/crew"), world.now)
@@ -59,14 +59,14 @@ def test_a_group_that_comes_back_with_another_priority_takes_its_new_turn() -> N
 
 
 @pytest.mark.parametrize(("priority", "order"), [(9, ["crew", "single"]), (1, ["single", "crew"])])
-def test_a_group_whose_priority_changes_while_it_is_ready_takes_its_new_turn(priority: int, order: list[str]) -> None:
+def test_group_whose_priority_changes_while_it_is_ready_takes_its_new_turn(priority: int, order: list[str]) -> None:
     """scheduling.md 1: by its own priority as it is now, and neither twice nor never."""
     world = World(group("crew", priority=6), pod("m", group="crew", priority=6), pod("single", priority=5))
     world.add(group("crew", priority=priority))
     assert _order(world) == order
 
 
-def test_a_pod_is_treated_by_the_profile_it_asks_for() -> None:
+def test_pod_is_treated_by_the_profile_it_asks_for() -> None:
     """By its schedulerName, and by the first profile where there is none of that name."""
     profiles = {name: profile_with() for name in ("first", "second")}
     world = World(node("n"), profiles=profiles)
@@ -76,7 +76,7 @@ def test_a_pod_is_treated_by_the_profile_it_asks_for() -> None:
         assert queue.add_pod(world.record(name), world.now).profile == profile
 
 
-def test_who_is_tried_again_keeps_the_old_timestamp() -> None:
+def test_pod_tried_again_keeps_its_timestamp() -> None:
     """scheduling.md 3.3: re-queued "with their old timestamp"."""
     world = World(*FULL, (pod("first", cpu=1), START), (pod("second", cpu=1), START + 1))
     world.drain()
@@ -89,7 +89,7 @@ def test_who_is_tried_again_keeps_the_old_timestamp() -> None:
 
 
 def test_backoff_doubles_up_to_the_maximum() -> None:
-    """scheduling.md 1: "1 s initial, doubled per attempt, 10 s max"."""
+    """scheduling.md 1: "1 s, doubled with each attempt up to 10 s"."""
     world = World(*FULL, pod("p", cpu=1))
     waits = []
     for _ in range(6):
@@ -126,7 +126,7 @@ def test_no_backoff_once_the_failure_is_long_past() -> None:
     assert world.place("p") is QueueState.ACTIVE
 
 
-def test_a_group_backs_off_as_one() -> None:
+def test_group_backs_off_as_one() -> None:
     """scheduling.md 1: "A pod group's backoff counts per group"; a new member does not jump it."""
     world = World(*FULL, *gang("crew", 2, cpu=1)).drain()
     assert world.entity("crew").attempts == 1
@@ -136,7 +136,7 @@ def test_a_group_backs_off_as_one() -> None:
 
 
 def test_everything_is_tried_again_after_five_minutes() -> None:
-    """scheduling.md 1: "all flushed after 5 min"."""
+    """scheduling.md 1: "stays there for 5 min is tried anyway"."""
     world = World(*FULL, pod("p", cpu=1)).drain()
     queue = world.engine.queue
     assert queue.next_wakeup(flush=False) is None
@@ -147,7 +147,7 @@ def test_everything_is_tried_again_after_five_minutes() -> None:
     assert world.place("p") is QueueState.ACTIVE
 
 
-def test_a_plugin_error_is_retried_after_backoff() -> None:
+def test_plugin_error_is_retried_after_backoff() -> None:
     """scheduling.md 5: a raise ends that attempt with SchedulerError; no event is needed for the next one."""
     from tests.scheduling.plugins_for_tests import Fragile
 
@@ -163,7 +163,7 @@ def test_a_plugin_error_is_retried_after_backoff() -> None:
 # -- starvation ------------------------------------------------------------------------------------------------------
 
 
-def test_a_large_gang_that_does_not_fit_blocks_nobody() -> None:
+def test_large_gang_that_does_not_fit_blocks_nobody() -> None:
     """scheduling.md 1: "an unschedulable large gang must not block smaller entities behind it"."""
     world = World(node("n", cpu=4), *gang("big", 9, cpu=1, priority=9), *[pod(f"s{i}", cpu=1) for i in range(4)])
     world.settle()
@@ -171,7 +171,7 @@ def test_a_large_gang_that_does_not_fit_blocks_nobody() -> None:
     assert world.place("big") is QueueState.UNSCHEDULABLE
 
 
-def test_a_stream_of_small_pods_does_not_keep_a_gang_from_its_cycle() -> None:
+def test_stream_of_small_pods_does_not_keep_a_gang_from_its_cycle() -> None:
     """scheduling.md 1: "a stream of small pods must not keep a gang that fits from its cycle"."""
     world = World(node("n", cpu=4), *gang("crew", 4, cpu=1))
     for index in range(50):
@@ -181,7 +181,7 @@ def test_a_stream_of_small_pods_does_not_keep_a_gang_from_its_cycle() -> None:
     assert decision.result is Result.SCHEDULED
 
 
-def test_a_gang_in_the_middle_of_a_stream_gets_its_turn() -> None:
+def test_gang_in_the_middle_of_a_stream_gets_its_turn() -> None:
     """By arrival: those that came before go first, those after go later."""
     world = World(node("n", cpu=40), *[pod(f"a{i}", cpu=1) for i in range(3)], *gang("crew", 4, cpu=1))
     world.add(*[pod(f"z{i}", cpu=1) for i in range(3)])
@@ -212,7 +212,7 @@ def test_pods_of_other_schedulers_are_not_queued() -> None:
 # -- one call at a time ----------------------------------------------------------------------------------------------
 
 
-def test_the_next_wakeup_is_of_those_that_are_asked_about() -> None:
+def test_next_wakeup_is_of_those_that_are_asked_about() -> None:
     """scheduling.md 1: the first of the backoffs; who is held back for another reason need not be woken for."""
     world = World(node("n", cpu=1), pod("a"), pod("b"))
     queue = world.engine.queue
@@ -229,14 +229,14 @@ def test_the_next_wakeup_is_of_those_that_are_asked_about() -> None:
 
 
 @pytest.mark.parametrize(("priority", "woken"), [(4, True), (5, False), (6, False)])
-def test_who_waits_with_a_higher_priority_is_tried_when_units_may_go_otherwise(priority: int, woken: bool) -> None:
+def test_pod_of_higher_priority_is_tried_when_units_change(priority: int, woken: bool) -> None:
     """preemption.md 2.1: those of an equal priority cannot be evicted, so it helps nobody of that priority."""
     world = World(*FULL, pod("p", cpu=1, priority=5)).drain()
     world.engine.queue.retry_above(priority, world.now)
     assert world.place("p") is (QueueState.BACKOFF if woken else QueueState.UNSCHEDULABLE)
 
 
-def test_a_pod_that_failed_to_bind_backs_off_as_often_as_it_was_tried() -> None:
+def test_pod_that_failed_to_bind_backs_off_as_often_as_it_was_tried() -> None:
     """scheduling.md 1: 1 s, doubled per attempt; it was tried just now."""
     world = World(node("n"))
     record, queue = world.add(pod("p")).record("p"), world.engine.queue

@@ -28,7 +28,7 @@ def test_nothing_is_kept_of_who_waited_and_is_gone(plain: bool) -> None:
     assert len(world.engine.queue) == 0
 
 
-def test_who_is_out_of_reach_keeps_nobody_behind_it_waiting() -> None:
+def test_pod_out_of_reach_delays_no_pods_behind_it() -> None:
     """scheduling.md 1.7: many wait; those who cannot fit whatever goes are passed over, the others are woken."""
     running = [pod(f"r{cpu}", cpu=cpu, node="n", priority=100) for cpu in (1, 19)]
     large = [pod(f"a{turn}", cpu=2, memory=f"{turn + 1}Mi") for turn in range(40)]
@@ -51,7 +51,7 @@ def _waits(*items: object) -> World:
     return World(*items, timing=AT_ONCE, current_reasons=False).drain()  # type: ignore[arg-type]
 
 
-def test_who_is_woken_and_finds_the_room_taken_is_not_tried() -> None:
+def test_woken_pod_without_capacity_is_not_tried() -> None:
     """scheduling.md 1.7: both are woken, the first has the room, and to try the second would be in vain."""
     world = _waits(*FULL, pod("a", cpu=1), pod("b", cpu=1, memory="1Gi"))
     tried = world.engine.attempts
@@ -62,8 +62,8 @@ def test_who_is_woken_and_finds_the_room_taken_is_not_tried() -> None:
     assert world.gone("a").drain().where == {"b": "n"}
 
 
-def test_who_is_not_tried_for_want_of_room_waits_for_what_rejected_it_before_too() -> None:
-    """scheduling.md 1.7: "It then waits for room too, whatever rejected it before"."""
+def test_pod_not_tried_for_lack_of_capacity_waits_for_earlier_rejections() -> None:
+    """scheduling.md 1.7: "then also waits for capacity, whatever rejected it before"."""
     world = _waits(node("n", cpu=1), pod("picky", cpu=1, selector={"zone": "a"}), pod("large", cpu=2, priority=1))
     assert world.entity("picky").rejected_by == {"NodeAffinity"}
     world.add(node("m", cpu=2, labels={"zone": "a"})).drain()
@@ -73,7 +73,7 @@ def test_who_is_not_tried_for_want_of_room_waits_for_what_rejected_it_before_too
 
 
 @pytest.mark.parametrize("alike", [1, 2])
-def test_who_is_not_even_woken_for_want_of_room_waits_for_it_too(alike: int) -> None:
+def test_pod_not_woken_for_lack_of_capacity_waits_for_it(alike: int) -> None:
     """scheduling.md 1.7: the node that matches is full when it comes; when it is not any more, the first has it."""
     picky = [pod(f"p{turn}", cpu=1, selector={"zone": "a"}) for turn in range(alike)]
     world = _waits(node("n", cpu=4), pod("x", cpu=1, node="m", priority=100), *picky)
@@ -84,7 +84,7 @@ def test_who_is_not_even_woken_for_want_of_room_waits_for_it_too(alike: int) -> 
 
 
 @pytest.mark.parametrize("how", ["trouble", "at once"])
-def test_who_was_not_rejected_is_tried_again_though_it_is_out_of_reach(how: str) -> None:
+def test_pod_not_rejected_is_tried_again_though_out_of_reach(how: str) -> None:
     """Trouble says nothing of room: why it waits is found out first."""
     world = World(*FULL, pod("p", cpu=1), timing=AT_ONCE, current_reasons=False)
     queue = world.engine.queue
@@ -97,14 +97,14 @@ def test_who_was_not_rejected_is_tried_again_though_it_is_out_of_reach(how: str)
     assert entity.state is QueueState.UNSCHEDULABLE
 
 
-def test_a_pod_that_asks_for_less_is_tried_as_what_it_is_now() -> None:
+def test_pod_that_asks_for_less_is_tried_as_what_it_is_now() -> None:
     """What is known of its reach is of what it asked for before."""
     world = _waits(node("n", cpu=2), pod("r", cpu=1, node="n", priority=100), pod("p", cpu=2))
     world.change_pod("p", lambda item: replace(item, spec=pod("p", cpu=1).spec)).drain()
     assert world.where == {"p": "n", "r": "n"}
 
 
-def test_the_rest_of_a_gang_needs_only_room_for_itself() -> None:
+def test_rest_of_a_gang_needs_only_room_for_itself() -> None:
     """scheduling.md 3.3: those that run count for the minimum, so that one place more is enough for the third."""
     running = [pod(f"r{turn}", cpu=1, node="n", priority=100) for turn in range(3)]
     world = _waits(node("n", cpu=3), *running, *gang("crew", 3, min_count=2, cpu=1))
@@ -113,7 +113,7 @@ def test_the_rest_of_a_gang_needs_only_room_for_itself() -> None:
     assert set(world.gone("r2").drain().where) == {"crew-0", "crew-1", "crew-2"}
 
 
-def test_a_gang_of_another_priority_is_tried_as_what_it_is_now() -> None:
+def test_gang_of_another_priority_is_tried_as_what_it_is_now() -> None:
     """With a priority above that of who is in the way it is no longer out of reach."""
     items = [node("n", cpu=1), pod("r", cpu=1, node="n", priority=5)]
     world = _waits(*items, *gang("crew", 1, cpu=1, priority=1))
@@ -134,7 +134,7 @@ def test_more_than_32_waiting_pods_are_checked_against_the_bound_first(pods: int
     assert world.engine.attempts == before + tried
 
 
-def test_a_gang_that_loses_a_member_is_judged_by_those_that_are_left() -> None:
+def test_gang_that_loses_a_member_is_judged_by_those_that_are_left() -> None:
     """scheduling.md 1.7: two small ones would be enough; with one of them gone the large one has to fit as well."""
     running = [pod(f"r{turn}", cpu=1, node="n", priority=100) for turn in range(2)]
     others = [pod(f"p{turn:02}", cpu=3) for turn in range(40)]
@@ -150,7 +150,7 @@ def test_a_gang_that_loses_a_member_is_judged_by_those_that_are_left() -> None:
     assert world.place("crew") is QueueState.UNSCHEDULABLE
 
 
-def test_a_gang_that_needs_fewer_is_tried_as_what_it_is_now() -> None:
+def test_gang_that_needs_fewer_is_tried_as_what_it_is_now() -> None:
     """scheduling.md 3.8: `minCount` counts as it is at the next cycle, and an event of its own wakes a gang."""
     world = _waits(*FULL, *gang("crew", 2, cpu=1))
     world.gone("r").drain()

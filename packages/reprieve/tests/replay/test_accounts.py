@@ -56,7 +56,7 @@ def booked(found: ReplayAccount) -> dict[str, int]:
         ({}, 100, 40, {"allocated": 200, "useful": 160, "pending": 40, "done": 100, "saved": 80, "since": 20}),
     ],
 )
-def test_what_time_on_nodes_comes_to(
+def test_time_on_nodes_comes_to(
     given: dict[str, int], span: int, checkpoint: int | None, books: dict[str, int]
 ) -> None:
     """replay.md 4.3: useful, restart or lost; what is not saved yet will be one of them."""
@@ -86,7 +86,7 @@ def test_gpu_time_is_that_of_all_gpus_of_each_pod(state: int, books: dict[str, i
     assert booked(found) == books
 
 
-def test_a_new_job_has_nothing_behind_it() -> None:
+def test_new_job_has_nothing_behind_it() -> None:
     found = ReplayAccount(3, job("j", 0, 1000))
     assert (found.index, found.state, found.round, found.serial, found.runs) == (3, WAITING, 0, 0, 0)
     assert (found.evictions, found.evicted_runs, found.lost_runs) == (0, 0, 0)
@@ -119,7 +119,7 @@ def test_work_that_is_kept_is_never_thrown_away() -> None:
     assert (found.useful, found.done) == (200, 100)
 
 
-def test_an_ended_job_has_no_pods() -> None:
+def test_ended_job_has_no_pods() -> None:
     found = account()
     found.counted.add("u")
     found.group = "default/j"
@@ -148,7 +148,7 @@ def test_amounts_are_spread_over_the_points_that_they_held_in() -> None:
         (3, 200, 80, [80, 80, 40]),
     ],
 )
-def test_the_width_of_a_point_doubles_when_the_points_do_not_suffice(
+def test_width_of_a_point_doubles_when_the_points_do_not_suffice(
     monkeypatch: pytest.MonkeyPatch, most: int, until: int, width: int, sums: list[int]
 ) -> None:
     """replay.md 4.9: and nothing that was counted is gone."""
@@ -161,7 +161,7 @@ def test_the_width_of_a_point_doubles_when_the_points_do_not_suffice(
 
 
 @pytest.mark.parametrize(("at", "width", "sums"), [(39, 10, [0, 0, 0, 7]), (40, 20, [0, 0, 7]), (45, 20, [0, 0, 7])])
-def test_what_happens_by_itself_counts_for_the_point_that_it_is_in(
+def test_events_count_for_the_point_that_they_are_in(
     monkeypatch: pytest.MonkeyPatch, at: int, width: int, sums: list[int]
 ) -> None:
     series = Series(("time", "events"), width=10)
@@ -173,7 +173,7 @@ def test_what_happens_by_itself_counts_for_the_point_that_it_is_in(
     assert (series.width, series.sums[1]) == (width, sums)
 
 
-def test_a_series_has_at_most_1024_points_of_a_second_at_first() -> None:
+def test_series_has_at_most_1024_points_of_a_second_at_first() -> None:
     series = Series(("a",))
     series.advance(1_024_000, (1,))
     assert (len(series.sums[0]), series.width) == (1024, 1000)
@@ -216,7 +216,7 @@ def test_how_a_stay_ended() -> None:
     assert line.preemptions == [(20, 1, (1, 3, 5))]
 
 
-def test_a_pod_that_comes_again_has_a_stay_of_its_own() -> None:
+def test_pod_that_comes_again_has_a_stay_of_its_own() -> None:
     line = Timeline()
     line.placed("u", 0, 0, "n1", 0)
     line.gone("u", 10)
@@ -248,7 +248,7 @@ def test_a_pod_that_comes_again_has_a_stay_of_its_own() -> None:
         (868_329, "10.1 d"),
     ],
 )
-def test_a_time_is_written_in_the_unit_that_fits(seconds: float, text: str) -> None:
+def test_time_is_written_in_the_unit_that_fits(seconds: float, text: str) -> None:
     assert time_text(seconds) == text
 
 
@@ -295,7 +295,7 @@ def test_of_what_more_is_better_of_what_less_and_of_what_neither() -> None:
         ([None, None], ["-", "-"]),
     ],
 )
-def test_a_row_marks_the_best_and_says_how_far_from_the_first_the_others_are(
+def test_row_marks_the_best_and_says_how_far_from_the_first_the_others_are(
     values: list[float | None], cells: list[str]
 ) -> None:
     assert compared(values, Measure("row", lambda _: None, count_text, min)) == cells

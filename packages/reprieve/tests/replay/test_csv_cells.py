@@ -22,7 +22,7 @@ NUMBERS = ("-5", "+5", "1e9", "-1.5e-3", "0", "-.5")
 
 
 @pytest.mark.parametrize("text", FORMULAS)
-def test_a_formula_is_text(text: str) -> None:
+def test_formula_is_text(text: str) -> None:
     assert guarded(text) == f"'{text}"
 
 
@@ -32,12 +32,12 @@ def test_numbers_and_other_text_stay_as_they_are(text: str) -> None:
 
 
 @given(st.text(st.sampled_from("=+-@'\t\r\n1ae."), max_size=8))
-def test_what_was_guarded_is_read_as_it_was(text: str) -> None:
+def test_guarded_cells_are_read_as_they_were(text: str) -> None:
     assert unguarded(guarded(text)) == text
     assert guarded(text)[:1] not in "=@\t\r\n" or not text
 
 
-def test_a_job_list_with_formulas_for_names_is_read_again(tmp_path: Path) -> None:
+def test_job_list_with_formulas_for_names_is_read_again(tmp_path: Path) -> None:
     names = ["=1+1", "@x", "-2+3", "+x", "'=x", "plain", "-5"]
     jobs = [ReplayJob(name=name, submit=1000 * turn, work=5000, shape=Shape()) for turn, name in enumerate(names)]
     path = tmp_path / "jobs.csv"
@@ -48,7 +48,7 @@ def test_a_job_list_with_formulas_for_names_is_read_again(tmp_path: Path) -> Non
     assert [job.name for job in read_jobs(path).jobs] == names
 
 
-def test_the_results_of_a_replay_have_no_formulas() -> None:
+def test_results_of_a_replay_have_no_formulas() -> None:
     """Neither the names of jobs nor those that policies were given."""
     outcome, *_ = simulated(15.5)
     report = with_fields(outcome.report, name="=HYPERLINK(1)")

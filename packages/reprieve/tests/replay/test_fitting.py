@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.replay.fitting import class_documents, fitting_nodes
+from reprieve.replay.cluster_sizing import class_documents, fitting_nodes
 from reprieve.replay.job_list import ReplayJob
 from tests.replay.building import job
 
@@ -71,7 +71,7 @@ def test_nodes_that_fit_one_job(content: dict[str, Any], number: int, amounts: d
         ((1, 1), (0, 100), {"gpu": 8, "workers": 3}, 3),
     ],
 )
-def test_the_mean_use_is_80_percent(
+def test_mean_use_is_80_percent(
     works: tuple[float | None, float | None], submits: tuple[float, float], content: dict[str, Any], number: int
 ) -> None:
     """Of the work, from the first submit to the last."""
@@ -103,9 +103,7 @@ def test_each_first_choice_of_a_model_has_nodes_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(("racked", "other", "racks"), [(2, 17, [8, 8, 1]), (8, 1, [8]), (9, 1, [9]), (9, 17, [9, 8])])
-def test_the_nodes_of_a_topology_hold_the_largest_job_that_asks_for_it(
-    racked: int, other: int, racks: list[int]
-) -> None:
+def test_nodes_of_a_topology_hold_the_largest_job_that_asks_for_it(racked: int, other: int, racks: list[int]) -> None:
     jobs = [job("a", 0, 1, gpu=8, workers=racked, topology_key="rack"), job("b", 0, 1, gpu=8, workers=other)]
     labels = [node["metadata"]["labels"]["rack"] for node in fitting_nodes(jobs)]
     assert labels == [f"rack-{turn:03d}" for turn, size in enumerate(racks) for _ in range(size)]

@@ -12,9 +12,9 @@ from reprieve.framework.plugin import ScorePlugin
 from reprieve.framework.profile import Profile
 from reprieve.replay.failures import Failures
 from reprieve.replay.fragmentation import MOST_KINDS, popular
-from reprieve.replay.gpu_room import Ints
+from reprieve.replay.gpu_capacity import Ints
 from reprieve.replay.job_list import ReplayJob
-from reprieve.replay.objects_of import Terms
+from reprieve.replay.job_objects import Terms
 from reprieve.replay.statistics import PolicyReport, report
 from reprieve.replay.world import Policy, Replay, ReplayError, WorldSettings
 from reprieve.scheduling.profiles import default_profile
@@ -60,7 +60,7 @@ def pictured(jobs: list[ReplayJob], nodes: list[objects.Node], policy: Policy | 
         ((0.6,), ((1, 2),), 1.0),
     ],
 )
-def test_what_waiting_workers_cannot_use_is_counted_gpu_by_gpu(
+def test_fragments_are_counted_gpu_by_gpu(
     running: tuple[float, ...], waiting: tuple[tuple[int, float], ...], unusable: float
 ) -> None:
     """On a node of two GPUs; `waiting` are gangs, of so many workers that ask for so much each."""
@@ -74,7 +74,7 @@ def shares(jobs: list[ReplayJob], nodes: list[objects.Node], policy: Policy | No
     return pictured(jobs, nodes, policy).workload_fragmentation
 
 
-def test_a_task_uses_what_is_on_gpus_with_room_for_it_of_nodes_that_take_it() -> None:
+def test_task_uses_what_is_on_gpus_with_room_for_it_of_nodes_that_take_it() -> None:
     """Free on n are 0.4 and 1, on m 0.7; a quarter of the mix each."""
     jobs = [
         *on("n", 0.6),  # cannot use the 0.4, nor what is on m
@@ -115,7 +115,7 @@ def test_where_gpus_are_not_shared_a_task_uses_all_of_a_node_that_takes_it() -> 
     assert shares(jobs, nodes) == pytest.approx((1 + 0 + 3 / 11) / 3, abs=1e-6)
 
 
-def test_a_full_cluster_and_a_list_without_waiting_jobs_have_no_fragmentation() -> None:
+def test_full_cluster_and_a_list_without_waiting_jobs_have_no_fragmentation() -> None:
     full = pictured(on("n", 1), [shared_node("n", 1)])
     assert (full.fragmentation, full.workload_fragmentation) == (None, None)
     assert pictured(on("n", 1), [shared_node("n", 2)]).fragmentation is None
@@ -131,7 +131,7 @@ def test_nodes_that_are_down_have_no_free_gpus() -> None:
     assert report("x", run).workload_fragmentation == 1.0
 
 
-def test_the_mean_is_over_time_not_over_samples() -> None:
+def test_mean_is_over_time_not_over_samples() -> None:
     """Nothing runs for an hour, and all is of use; then half of the GPU for three, at the end of which much happens."""
     hour = 3600
     jobs = [job("half", hour, None, gpu=0.5), job("whole", hour, 1, gpu=1)]
@@ -146,7 +146,7 @@ def test_the_mean_is_over_time_not_over_samples() -> None:
     assert report("x", run).fragmentation == 1.0
 
 
-def test_the_mix_is_of_the_most_frequent_kinds() -> None:
+def test_mix_is_of_the_most_frequent_kinds() -> None:
     jobs = [job(f"a{at}", at, 1, gpu=1) for at in range(96)] + [job(f"b{at}", at, 1, gpu=2) for at in range(4)]
     assert popular(jobs, Terms()) == [((1000, 0, 0, (), ()), 96)]
     assert [count for _, count in popular([*jobs, job("c", 0, 1, gpu=2, priority=5, workers=7)], Terms())] == [96, 11]
@@ -180,7 +180,7 @@ def policy_of(plugin: ReportsRoom) -> Policy:
     return Policy((Profile(base.name, [*base.plugins, plugin], dict(base.score_weights)),))
 
 
-def test_the_free_room_that_a_plugin_reports_is_used() -> None:
+def test_free_room_that_a_plugin_reports_is_used() -> None:
     plugin = ReportsRoom(lambda cluster: np.array([[300, 300]] * len(cluster.nodes)))
     jobs = [job("a", 0, None, gpu=0.4), job("b", 0, 1, gpu=2)]
     found = pictured(jobs, [shared_node("n", 2)], policy_of(plugin))
@@ -192,11 +192,11 @@ def test_the_free_room_that_a_plugin_reports_is_used() -> None:
     ("answer", "problem"),
     [
         (lambda cluster: 1 / 0, "ZeroDivisionError"),
-        (lambda cluster: [1], "want int64"),
-        (lambda cluster: [[0.5]], "want int64"),
-        (lambda cluster: [[]][:0], "want int64"),
+        (lambda cluster: [1], "expected int64"),
+        (lambda cluster: [[0.5]], "expected int64"),
+        (lambda cluster: [[]][:0], "expected int64"),
     ],
 )
-def test_a_plugin_that_answers_nonsense_of_gpus_is_named(answer: Any, problem: str) -> None:
+def test_plugin_that_answers_nonsense_of_gpus_is_named(answer: Any, problem: str) -> None:
     with pytest.raises(ReplayError, match=f"plugin ReportsRoom, free_per_gpu: {problem}"):
         pictured(on("n", 0.5), [shared_node("n", 1)], policy_of(ReportsRoom(answer)))

@@ -11,9 +11,9 @@ import pytest
 from reprieve.cluster.state import ClusterState
 from reprieve.replay import fragmentation
 from reprieve.replay.fragmentation import Fragmentation, popular
-from reprieve.replay.gpu_room import GPU, MOST_GPUS, FreeGpus, TracksFreeGpus
+from reprieve.replay.gpu_capacity import GPU, MOST_GPUS, FreeGpus, TracksFreeGpus
 from reprieve.replay.job_list import ReplayJob
-from reprieve.replay.objects_of import Terms
+from reprieve.replay.job_objects import Terms
 from reprieve.replay.statistics import report
 from reprieve.replay.world import Replay
 from tests.building import node
@@ -60,7 +60,7 @@ def test_where_pods_are(requested: list[int], left: list[int]) -> None:
     assert free(room, "n") == [[1000, 1000, 1000]]
 
 
-def test_a_pod_is_on_a_node_once() -> None:
+def test_pod_is_on_a_node_once() -> None:
     room = FreeGpus({"n": 2, "m": 2})
     room.take("u", "n", 500)
     room.take("u", "m", 500)
@@ -74,7 +74,7 @@ def test_at_most_so_many_gpus_are_counted_one_by_one(gpus: int, counted: int) ->
     assert free(FreeGpus({}), "n") == [[]]
 
 
-def test_what_keeps_room_of_gpus_is_known_by_its_method() -> None:
+def test_policy_that_keeps_gpus_is_known_by_its_method() -> None:
     assert isinstance(FreeGpus({}), TracksFreeGpus)
     assert not isinstance(object(), TracksFreeGpus)
 
@@ -98,7 +98,7 @@ def test_what_keeps_room_of_gpus_is_known_by_its_method() -> None:
     ],
 )
 @pytest.mark.parametrize("shared", [False, True])
-def test_a_node_takes_a_task_up_to_all_that_is_free(content: dict[str, Any], usable: bool, shared: bool) -> None:
+def test_node_takes_a_task_up_to_all_that_is_free(content: dict[str, Any], usable: bool, shared: bool) -> None:
     amounts: dict[str, Any] = {"more": {"a.com/gpu-milli": 8000}} if shared else {"gpu": 8}
     nodes = [
         node("n", cpu=96, memory="768Gi", labels={"gpu-model": "A"}, **amounts),
@@ -110,7 +110,7 @@ def test_a_node_takes_a_task_up_to_all_that_is_free(content: dict[str, Any], usa
 
 
 @pytest.mark.parametrize(("pods", "share"), [(1, 0.5), (0, 1.0)])
-def test_a_node_that_takes_no_more_pods_takes_no_task(pods: int, share: float) -> None:
+def test_node_that_takes_no_more_pods_takes_no_task(pods: int, share: float) -> None:
     run = replay([job("j", 600, 1), job("k", 600, 1, gpu=0)], [node("n", cpu=1, gpu=8, pods=pods)], until=600.5)
     assert run.fragmentation.samples[0].by_workload == share
 
@@ -153,7 +153,7 @@ def test_fragmentation_is_sampled_at_most_512_times_a_run(last: int, every: int)
     assert found.by_workload == 0.0
 
 
-def test_the_kinds_of_a_mix() -> None:
+def test_kinds_of_a_mix() -> None:
     """The most frequent first, of as many the smaller; enough of them to make up 95 % of all workers."""
 
     def mix(*counts: int) -> list[int]:
@@ -173,7 +173,7 @@ def test_the_kinds_of_a_mix() -> None:
     assert (fragmentation.MOST, fragmentation.POPULAR, fragmentation.MOST_KINDS) == (512, 0.95, 64)
 
 
-def test_a_plugin_s_room_of_more_rows_and_below_zero_is_none() -> None:
+def test_plugin_s_room_of_more_rows_and_below_zero_is_none() -> None:
     """What no node has is not free, nor is less than nothing."""
     state: ClusterState = Replay([job("x", 0, 1)], [(item, 0.0) for item in gpu_nodes(1)]).engine.cluster
     rows = np.array([[400, 0], [9000, 9000]], dtype=np.int64)

@@ -68,16 +68,16 @@ def test_dates_are_those_of_the_job_list(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (["n,10,10"], "line 2, column up: want a time after down"),
-        (["n,10,9"], "line 2, column up: want a time after down"),
-        (["n,x,"], "line 2, column down: want seconds"),
-        (["n,10,x"], "line 2, column up: want seconds"),
+        (["n,10,10"], "line 2, column up: expected a time after down"),
+        (["n,10,9"], "line 2, column up: expected a time after down"),
+        (["n,x,"], "line 2, column down: expected seconds"),
+        (["n,10,x"], "line 2, column up: expected seconds"),
         (["n,,20"], "line 2, column down: "),
         (["n,10"], "line 2: 2 fields, the first line has 3"),
         (["n,10,20,30"], "line 2: 4 fields, the first line has 3"),
-        (["n,10,20", "n,19,30"], 'line 3, column down: "n" is down already then: want them in order of time'),
+        (["n,10,20", "n,19,30"], 'line 3, column down: "n" is down already then: expected them in order of time'),
         (["n,10,", "n,20,30"], 'line 3, column down: "n" is down already then'),
-        (["n,1970-01-01T00:01:00Z,"], "line 2, column down: want seconds as in the rows before"),
+        (["n,1970-01-01T00:01:00Z,"], "line 2, column down: expected seconds as in the rows before"),
     ],
 )
 def test_outages_that_make_no_sense(tmp_path: Path, rows: list[str], message: str) -> None:
@@ -87,10 +87,10 @@ def test_outages_that_make_no_sense(tmp_path: Path, rows: list[str], message: st
 
 
 @pytest.mark.parametrize("text", ["", "node,down\n", "node,up,down\nn,1,2\n"])
-def test_a_list_of_outages_has_its_three_columns(tmp_path: Path, text: str) -> None:
+def test_list_of_outages_has_its_three_columns(tmp_path: Path, text: str) -> None:
     file = tmp_path / "failures.csv"
     file.write_text(text)
-    with pytest.raises(JobListError, match="want the columns node,down,up"):
+    with pytest.raises(JobListError, match="expected the columns node,down,up"):
         read_failures(file, begin=0, dated=False)
 
 
@@ -142,8 +142,8 @@ def test_durations_with_days(text: str, milliseconds: int) -> None:
     "text",
     ["", "5", "d", "-1h", "1d-2h", "36601d", "36600d1s", "0" * 63 + "5s", "36599d24h1s", "1h1d", "x", "1" * 70 + "s"],
 )
-def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(ValueError, match="want a duration"):
+def test_text_that_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="expected a duration"):
         long_duration(text)
 
 
@@ -176,7 +176,7 @@ def test_which_jobs_are_replayed_and_when(
     assert (found.begin, found.origin) == (begin * 1000, None)
 
 
-def test_a_sample_is_in_order_and_the_seed_s() -> None:
+def test_sample_is_in_order_and_the_seed_s() -> None:
     many = JobList([job(f"j{second}", second, 1) for second in range(100)], dated=True)
     samples = [[one.name for one in chosen(many, JobSelection(sample=10, seed=seed)).jobs] for seed in (1, 1, 2)]
     assert samples[0] == samples[1] != samples[2]
@@ -186,7 +186,7 @@ def test_a_sample_is_in_order_and_the_seed_s() -> None:
     assert first.origin == first.begin
 
 
-def test_a_time_of_the_trace_is_a_date_or_since_its_first_job() -> None:
+def test_time_of_the_trace_is_a_date_or_since_its_first_job() -> None:
     dated = JobList([job("a", 86_400, 1)], dated=True)
     assert time_of("1970-01-02T00:00:05Z", dated) == 5000
     assert time_of("12h", dated) == time_of("12h", JOBS) == 43_200_000
@@ -220,7 +220,7 @@ def test_which_jobs_a_rule_holds_for(rule: str, holds: dict[str, Any], not_so: d
         assert (shape.priority_class, shape.priority) == given
 
 
-def test_the_first_rule_that_holds_counts_and_later_classes_are_lower() -> None:
+def test_first_rule_that_holds_counts_and_later_classes_are_lower() -> None:
     rules = read_priorities("job=j:top, gpus>=8:high,workers>1:top,else:low")
     assert rules.classes == {"top": 300, "high": 200, "low": 100}
     found = [rules.given(one).shape.priority_class for one in (job("j", 0, 1), job("k", 0, 1, gpu=8), job("k", 0, 1))]
@@ -232,27 +232,27 @@ def test_the_first_rule_that_holds_counts_and_later_classes_are_lower() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "want CONDITION:CLASS, such as gpus>=8:high or else:low=100"),
-        ("high", "want CONDITION:CLASS"),
-        ("else:High", "want CONDITION:CLASS"),
-        ("else:", "want CONDITION:CLASS"),
-        ("gpu>=8:high", "want else, or one of gpus, workers, duration, tenant, job compared by >=, <=, >, <, ="),
-        ("gpus:high", "want else, or one of"),
-        ("gpus>=many:high", "want a number after >="),
-        ("gpus>=nan:high", "want a number after >="),
+        ("", "expected CONDITION:CLASS, such as gpus>=8:high or else:low=100"),
+        ("high", "expected CONDITION:CLASS"),
+        ("else:High", "expected CONDITION:CLASS"),
+        ("else:", "expected CONDITION:CLASS"),
+        ("gpu>=8:high", "expected else, or one of gpus, workers, duration, tenant, job compared by >=, <=, >, <, ="),
+        ("gpus:high", "expected else, or one of"),
+        ("gpus>=many:high", "expected a number after >="),
+        ("gpus>=nan:high", "expected a number after >="),
         ("tenant>a:high", "tenant is compared by = only"),
         ("else:high=1000000001", "a priority is from -2147483648 to 1000000000"),
         ("else:high=-2147483649", "a priority is from -2147483648 to 1000000000"),
-        (",".join(["else:low"] * 101), "want at most 100 rules"),
+        (",".join(["else:low"] * 101), "expected at most 100 rules"),
     ],
 )
 def test_rules_that_make_no_sense(text: str, message: str) -> None:
-    with pytest.raises(ValueError, match=r"want|compared|priority") as refused:
+    with pytest.raises(ValueError, match=r"expected|compared|priority") as refused:
         read_priorities(text)
     assert message in str(refused.value)
 
 
-def test_the_bounds_of_rules() -> None:
+def test_bounds_of_rules() -> None:
     assert read_priorities("gpus>1:a=1000000000,else:b=-2147483648").classes == {"a": 10**9, "b": -(2**31)}
     assert len(read_priorities(",".join(["else:low"] * 100)).rules) == 100
 
@@ -333,12 +333,12 @@ def test_values_of_traces(read: Any, text: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("read", "text", "message"),
     [
-        (importer.whole, "8.5", "want a whole number"),
-        (importer.whole, "-1", "want a whole number"),
-        (importer.whole, "", "want a whole number"),
-        (importer.whole, "9" * 16, "want a whole number"),
-        (importer.when, "yesterday", "want a time such as 2017-10-09 07:01:55"),
-        (importer.when, "1969-12-31 23:59:59", "want a time since 1970"),
+        (importer.whole, "8.5", "expected a whole number"),
+        (importer.whole, "-1", "expected a whole number"),
+        (importer.whole, "", "expected a whole number"),
+        (importer.whole, "9" * 16, "expected a whole number"),
+        (importer.when, "yesterday", "expected a time such as 2017-10-09 07:01:55"),
+        (importer.when, "1969-12-31 23:59:59", "expected a time since 1970"),
     ],
 )
 def test_values_that_traces_do_not_have(read: Any, text: str, message: str) -> None:
@@ -358,7 +358,7 @@ def test_which_traces_have_dates() -> None:
     assert dated == {"philly", "philly-log", "helios", "acme"}
 
 
-def test_an_unknown_format_is_refused_with_those_there_are() -> None:
+def test_unknown_format_is_refused_with_those_there_are() -> None:
     with pytest.raises(UnknownFormatError, match='"filly" is no known format; known: openb, philly, philly-log'):
         importer_of("filly")
 

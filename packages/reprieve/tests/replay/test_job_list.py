@@ -88,58 +88,58 @@ VALUES: list[tuple[str, str, str, Any]] = [
 
 
 @pytest.mark.parametrize(("column", "text", "field", "value"), VALUES)
-def test_what_a_column_holds(tmp_path: Path, column: str, text: str, field: str, value: Any) -> None:
+def test_column_holds(tmp_path: Path, column: str, text: str, field: str, value: Any) -> None:
     job = one(tmp_path, column, text)
     assert getattr(job if hasattr(job, field) else job.shape, field) == value
 
 
 REFUSED: list[tuple[str, str, str]] = [
-    ("duration", "-1", "want seconds, not below 0"),
-    ("duration", "long", "want seconds"),
-    ("duration", "1_0", "want seconds"),
-    ("duration", "nan", "want seconds"),
-    ("duration", "inf", "want seconds"),
-    ("duration", "1e15", "want at most ten years"),
-    ("duration", "1e16", "want seconds"),
-    ("duration", "1e-16", "want seconds"),
-    ("duration", "1." + "0" * 39, "want seconds"),
-    ("duration", "1" * 41, "want seconds"),
-    ("duration", "999999999", "want at most ten years"),
-    ("submit", "1000000000001", "want at most 1000000000000 seconds"),
-    ("submit", "1969-12-31T23:59:59Z", "want a time since 1970"),
-    ("workers", "0", "want a whole number from 1 to 1000"),
-    ("workers", "1001", "want a whole number from 1 to 1000"),
-    ("workers", "1.5", "want a whole number from 1 to 1000"),
-    ("workers", "9" * 5000, "want a whole number from 1 to 1000"),
-    ("workers", "00000000000000000007", "want a whole number from 1 to 1000"),
-    ("min_workers", "0", "want a whole number from 1 to 1000"),
-    ("cpu", "1000000.001", "want at most a million cores a worker"),
-    ("memory", "2Ei", "want a quantity from 0 to 1Ei"),
-    ("memory", "-1", "want a quantity from 0 to 1Ei"),
-    ("memory", "much", "want a quantity such as 64Gi"),
-    ("gpu", "1.5", "want whole GPUs above one"),
-    ("gpu", "1.001", "want whole GPUs above one"),
-    ("gpu", "1001", "want at most 1000 GPUs a worker"),
-    ("gpu_model", "A 100", "want models that can be values of a label, separated by |"),
-    ("priority_class", "High", "want a name of lower-case letters, digits, - and ."),
-    ("priority", "-2147483649", "want a whole number from -2147483648 to 1000000000"),
-    ("priority", "1000000001", "want a whole number from -2147483648 to 1000000000"),
-    ("disruption", "some", "want all or single"),
-    ("checkpoint", "0", "want more than 0 seconds"),
-    ("tenant", "a" * 64, "want a name that can be that of a namespace"),
-    ("tenant", "a.b", "want a name that can be that of a namespace"),
-    ("topology_key", "/rack", "want the key of a label"),
-    ("labels", "team", "want labels such as team=nlp;stage=train"),
-    ("labels", "a b=c", "want labels such as team=nlp;stage=train"),
-    ("labels", "a=b c", "want labels such as team=nlp;stage=train"),
-    ("job", "j" * 254, "want a name of at most 253 characters without spaces, / and ~"),
-    ("job", "a/b", "want a name of at most 253 characters"),
-    ("job", "a~b", "want a name of at most 253 characters"),
+    ("duration", "-1", "expected seconds, not below 0"),
+    ("duration", "long", "expected seconds"),
+    ("duration", "1_0", "expected seconds"),
+    ("duration", "nan", "expected seconds"),
+    ("duration", "inf", "expected seconds"),
+    ("duration", "1e15", "expected at most ten years"),
+    ("duration", "1e16", "expected seconds"),
+    ("duration", "1e-16", "expected seconds"),
+    ("duration", "1." + "0" * 39, "expected seconds"),
+    ("duration", "1" * 41, "expected seconds"),
+    ("duration", "999999999", "expected at most ten years"),
+    ("submit", "1000000000001", "expected at most 1000000000000 seconds"),
+    ("submit", "1969-12-31T23:59:59Z", "expected a time since 1970"),
+    ("workers", "0", "expected a whole number from 1 to 1000"),
+    ("workers", "1001", "expected a whole number from 1 to 1000"),
+    ("workers", "1.5", "expected a whole number from 1 to 1000"),
+    ("workers", "9" * 5000, "expected a whole number from 1 to 1000"),
+    ("workers", "00000000000000000007", "expected a whole number from 1 to 1000"),
+    ("min_workers", "0", "expected a whole number from 1 to 1000"),
+    ("cpu", "1000000.001", "expected at most a million cores a worker"),
+    ("memory", "2Ei", "expected a quantity from 0 to 1Ei"),
+    ("memory", "-1", "expected a quantity from 0 to 1Ei"),
+    ("memory", "much", "expected a quantity such as 64Gi"),
+    ("gpu", "1.5", "expected whole GPUs above one"),
+    ("gpu", "1.001", "expected whole GPUs above one"),
+    ("gpu", "1001", "expected at most 1000 GPUs a worker"),
+    ("gpu_model", "A 100", "expected models that can be values of a label, separated by |"),
+    ("priority_class", "High", "expected a name of lower-case letters, digits, - and ."),
+    ("priority", "-2147483649", "expected a whole number from -2147483648 to 1000000000"),
+    ("priority", "1000000001", "expected a whole number from -2147483648 to 1000000000"),
+    ("disruption", "some", "expected all or single"),
+    ("checkpoint", "0", "expected more than 0 seconds"),
+    ("tenant", "a" * 64, "expected a name that can be that of a namespace"),
+    ("tenant", "a.b", "expected a name that can be that of a namespace"),
+    ("topology_key", "/rack", "expected the key of a label"),
+    ("labels", "team", "expected labels such as team=nlp;stage=train"),
+    ("labels", "a b=c", "expected labels such as team=nlp;stage=train"),
+    ("labels", "a=b c", "expected labels such as team=nlp;stage=train"),
+    ("job", "j" * 254, "expected a name of at most 253 characters without spaces, / and ~"),
+    ("job", "a/b", "expected a name of at most 253 characters"),
+    ("job", "a~b", "expected a name of at most 253 characters"),
 ]
 
 
 @pytest.mark.parametrize(("column", "text", "message"), REFUSED, ids=[f"{c} {t[:20]}" for c, t, _ in REFUSED])
-def test_what_a_column_does_not_hold(tmp_path: Path, column: str, text: str, message: str) -> None:
+def test_column_does_not_hold(tmp_path: Path, column: str, text: str, message: str) -> None:
     """One line with file, line, column, what was found and what is wanted."""
     with pytest.raises(JobListError) as refused:
         one(tmp_path, column, text)
@@ -156,7 +156,7 @@ def test_ten_years_are_the_longest(tmp_path: Path) -> None:
         one(tmp_path, "duration", "316224000.001")
 
 
-def test_what_an_empty_field_stands_for(tmp_path: Path) -> None:
+def test_empty_field_stands_for(tmp_path: Path) -> None:
     columns = ",".join(job_list.COLUMNS)
     [job] = listed(tmp_path, columns, "j,5" + "," * (len(job_list.COLUMNS) - 2)).jobs
     assert (job.name, job.submit, job.work) == ("j", 5000, None)
@@ -186,7 +186,7 @@ def test_what_an_empty_field_stands_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ((), ", line 1: empty: want a first line with the names of the columns"),
+        ((), ", line 1: empty: expected a first line with the names of the columns"),
         (("job,submit,job",), ", line 1, column job: is there twice"),
         (("job",), ', line 1, column submit: no such column; the first line has "job"'),
         (("submit",), ', line 1, column job: no such column; the first line has "submit"'),
@@ -202,21 +202,21 @@ def test_what_an_empty_field_stands_for(tmp_path: Path) -> None:
         (("job,submit", "a,1", "b,2", "a,3"), ', line 4, column job: "a" is on line 2 already'),
         (
             ("job,submit", "a,1", "b,2026-01-01T00:00:00Z"),
-            ", line 3, column submit: want seconds as in the rows before",
+            ", line 3, column submit: expected seconds as in the rows before",
         ),
         (
             ("job,submit", "a,2026-01-01T00:00:00Z", "b,1"),
-            ", line 3, column submit: want RFC 3339 as in the rows before",
+            ", line 3, column submit: expected RFC 3339 as in the rows before",
         ),
         (
             ("job,submit,workers,min_workers", "a,1,2,3"),
-            ", line 2, column min_workers: want at most workers, 2, found 3",
+            ", line 2, column min_workers: expected at most workers, 2, found 3",
         ),
         (("job,submit", 'a,"1'), ", line 2: broken CSV: "),
         (("job,submit", f"a,{'1' * 70_000}"), ", line 2: a line of more than 65536 bytes"),
     ],
 )
-def test_the_error_of_a_list_that_makes_no_sense(tmp_path: Path, rows: tuple[str, ...], message: str) -> None:
+def test_error_of_a_list_that_makes_no_sense(tmp_path: Path, rows: tuple[str, ...], message: str) -> None:
     assert problem(tmp_path, *rows).startswith(message)
 
 
@@ -259,7 +259,7 @@ def test_jobs_of_one_content_share_it() -> None:
 
 
 @pytest.mark.parametrize("longest", [21, 22])
-def test_a_line_is_as_long_as_the_bound_at_most(tmp_path: Path, longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_line_is_as_long_as_the_bound_at_most(tmp_path: Path, longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With its end; all together no more than the bound of a file."""
     monkeypatch.setattr(job_list, "MAX_ROW_BYTES", longest)
     rows = ("job,submit", f"{'a' * 19},1")  # 22 bytes with its end
@@ -282,7 +282,7 @@ def test_how_much_a_list_may_be() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"PK\x03\x04rest", ": packed with zip; want it plain, or packed with gzip"),
+        (b"PK\x03\x04rest", ": packed with zip; expected it plain, or packed with gzip"),
         (b"BZh9rest", ": packed with bzip2"),
         (b"\xfd7zXZ\x00", ": packed with xz"),
         (b"\x28\xb5\x2f\xfd", ": packed with zstd"),
@@ -342,7 +342,7 @@ def test_parquet_without_what_reads_it_is_refused(tmp_path: Path, monkeypatch: p
 
 def test_rows_of_parquet_are_counted_from_2_as_those_of_csv(tmp_path: Path) -> None:
     file = parquet(tmp_path, job=["a", "b", "c"], submit=["1", "2", "x"])
-    with pytest.raises(JobListError, match=r"jobs\.parquet, line 4, column submit: want seconds"):
+    with pytest.raises(JobListError, match=r"jobs\.parquet, line 4, column submit: expected seconds"):
         read_jobs(file)
     file.write_bytes(b"job,submit\na,1\n")
     with pytest.raises(JobListError, match=r"jobs\.parquet: not a Parquet file: .+"):
@@ -384,7 +384,7 @@ def written(jobs: list[ReplayJob], *, dated: bool = False) -> list[str]:
     return out.getvalue().splitlines()
 
 
-def test_a_list_is_written_without_what_empty_fields_stand_for() -> None:
+def test_list_is_written_without_what_empty_fields_stand_for() -> None:
     assert written(JOBS[:1]) == ["job,submit,duration,workers", "a,1.5,,2"]
     assert written(JOBS) == [
         ",".join(job_list.COLUMNS),
@@ -395,7 +395,7 @@ def test_a_list_is_written_without_what_empty_fields_stand_for() -> None:
 
 
 @pytest.mark.parametrize("dated", [False, True])
-def test_what_was_written_reads_back(tmp_path: Path, dated: bool) -> None:
+def test_report_written_reads_back(tmp_path: Path, dated: bool) -> None:
     file = tmp_path / "jobs.csv"
     file.write_text("\n".join(written(JOBS, dated=dated)))
     assert list(read_jobs(file).jobs) == JOBS
@@ -405,7 +405,7 @@ def test_what_was_written_reads_back(tmp_path: Path, dated: bool) -> None:
     ("memory", "text"),
     [(1 << 30, "1Gi"), ((1 << 30) + (1 << 20), "1025Mi"), (1 << 20, "1Mi"), (1 << 10, "1Ki"), (1000, "1000"), (0, "")],
 )
-def test_the_largest_unit_that_is_exact(memory: int, text: str) -> None:
+def test_largest_unit_that_is_exact(memory: int, text: str) -> None:
     assert job_list.written(ReplayJob("a", 0, 1, JobShapes().of(memory=memory)), dated=False)["memory"] == text
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from kube_rules import objects
 from reprieve.replay.job_list import Tolerated, tolerations
-from reprieve.replay.never_started import MOST_REASONS, NeverStarted
 from reprieve.replay.quotas import JobQuotas
 from reprieve.replay.statistics import report
+from reprieve.replay.unstarted_jobs import MOST_REASONS, NeverStarted
 from reprieve.replay.world import Replay
 from tests.building import node
 from tests.replay.building import gpu_nodes, job, replay
@@ -43,7 +43,7 @@ TOLERATED: Mapping[str, tuple[str, bool]] = {
 
 @pytest.mark.parametrize(("text", "starts"), TOLERATED.values(), ids=TOLERATED)
 @pytest.mark.parametrize("own", [True, False])
-def test_a_taint_keeps_away_jobs_that_do_not_tolerate_it(text: str, starts: bool, own: bool) -> None:
+def test_taint_keeps_away_jobs_that_do_not_tolerate_it(text: str, starts: bool, own: bool) -> None:
     """replay.md 3.2: by the column of the job, or of all jobs that list none."""
     given = tolerations(text)
     run = replay(
@@ -58,7 +58,7 @@ def test_a_taint_keeps_away_jobs_that_do_not_tolerate_it(text: str, starts: bool
     assert (share == 1.0) is not starts, "4.6: a node whose taints it does not tolerate is of no use to it"
 
 
-def test_the_column_of_a_job_counts_before_what_holds_for_all() -> None:
+def test_column_of_a_job_counts_before_what_holds_for_all() -> None:
     """replay.md 2.1"""
     run = replay(
         [job("a", 0, 10, tolerations=tolerations("team")), job("b", 0, 10)],
@@ -96,7 +96,7 @@ def test_reasons_of_most_jobs_come_first() -> None:
     ]
 
 
-def test_a_quota_holds_jobs_back() -> None:
+def test_quota_holds_jobs_back() -> None:
     """replay.md 3.8, 4.10"""
     quota = {
         "kind": "ResourceQuota",
@@ -140,5 +140,5 @@ def test_tolerations_are_read(text: str, found: Any) -> None:
 )
 def test_other_texts_are_refused(text: str) -> None:
     """replay.md 2.3"""
-    with pytest.raises(ValueError, match="want tolerations such as"):
+    with pytest.raises(ValueError, match="expected tolerations such as"):
         tolerations(text)

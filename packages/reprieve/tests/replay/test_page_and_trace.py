@@ -12,7 +12,7 @@ import pytest
 from reprieve.replay.failures import Failures
 from reprieve.replay.page import slots
 from reprieve.replay.perfetto import as_trace, lanes
-from reprieve.replay.running import PolicyOutcome
+from reprieve.replay.policy_run import PolicyOutcome
 from reprieve.replay.statistics import report, rows
 from tests.building import pod
 from tests.replay.building import gpu_nodes, job, replay
@@ -98,7 +98,7 @@ def page(outcomes: list[PolicyOutcome]) -> str:
     return as_page(outcomes, {"jobs": 60, "nodes": 2})
 
 
-def test_the_page_needs_no_network_and_is_the_same_every_time() -> None:
+def test_page_needs_no_network_and_is_the_same_every_time() -> None:
     found = [outcome("one"), outcome("<two> $x$")]
     text = page(found)
     assert text == page(found)

@@ -19,7 +19,7 @@ BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
 @pytest.mark.parametrize("width", [360, 1440])
 @pytest.mark.parametrize("dark", [False, True])
-def test_a_browser_shows_the_page_without_complaints(tmp_path: Path, width: int, dark: bool) -> None:
+def test_browser_shows_the_page_without_complaints(tmp_path: Path, width: int, dark: bool) -> None:
     file = tmp_path / "replay.html"
     probe = (
         "<script>addEventListener('load',()=>{const wide=[...document.querySelectorAll('svg')]"

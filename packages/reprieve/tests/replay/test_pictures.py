@@ -16,7 +16,7 @@ import pytest
 from reprieve.replay import page as page_module
 from reprieve.replay.accounts import Timeline
 from reprieve.replay.page import COLOURS, as_page
-from reprieve.replay.running import PolicyOutcome
+from reprieve.replay.policy_run import PolicyOutcome
 from reprieve.replay.statistics import Curves, Distribution, JobRow, PolicyReport, report, rows
 from tests.replay.building import gpu_nodes, job, replay
 
@@ -188,7 +188,7 @@ def test_fragmentation_in_percent_with_gaps_where_nothing_is_free(monkeypatch: p
         ([], 1, [], []),
     ],
 )
-def test_the_share_of_jobs_that_started_within_a_time(
+def test_share_of_jobs_that_started_within_a_time(
     monkeypatch: pytest.MonkeyPatch, waits: list[float], never: int, hours: list[float], shares: list[float]
 ) -> None:
     table = [row(f"j{at}", waiting=wait) for at, wait in enumerate(waits)]
@@ -245,7 +245,7 @@ def test_axes_are_labelled_and_begin_at_nothing(monkeypatch: pytest.MonkeyPatch)
         (["p" * 200, "b"], (1, 1)),
     ],
 )
-def test_a_legend_is_as_wide_as_there_is_room(
+def test_legend_is_as_wide_as_there_is_room(
     monkeypatch: pytest.MonkeyPatch, names: list[str], across: tuple[int, int]
 ) -> None:
     found = Figures(monkeypatch, *(an_outcome(name, waiting=(1.0,)) for name in names))
@@ -330,7 +330,7 @@ def test_bars_are_as_high_as_their_share_of_the_gpus_and_coloured_by_how_they_en
     assert (axes.given["xlabel"], axes.given["grid"]) == ("days", False)
 
 
-def test_a_pod_in_slots_apart_has_a_bar_for_each_run_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pod_in_slots_apart_has_a_bar_for_each_run_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     line = Timeline()
     line.placed("a", 0, 0, "n", 0)
     line.placed("b", 1, 0, "n", 1)
@@ -421,7 +421,7 @@ def test_of_more_runs_than_are_drawn_the_middle_is_shown(monkeypatch: pytest.Mon
     }
 
 
-def test_the_middle_is_that_of_the_preemptions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_middle_is_that_of_the_preemptions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_module, "MOST_STAYS", 4)
     line = Timeline()
     for at in range(8):
@@ -463,14 +463,14 @@ def test_of_more_runs_at_once_than_are_drawn_there_are_fewer_nodes(
     assert text.startswith(f"{shown} of {nodes} nodes, ")
 
 
-def test_a_run_in_which_no_pod_came_to_a_node_has_no_strip(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_in_which_no_pod_came_to_a_node_has_no_strip(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not [title for title in Figures(monkeypatch, an_outcome("a", [], Timeline())).figures if "ran when" in title]
 
 
 # -- text ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_head_states_how_much_was_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_head_states_how_much_was_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = a_report("<a>", ended=3600.0), a_report("b", ended=7200.0, interrupted=True)
     text = Figures(monkeypatch, PolicyOutcome(first, []), PolicyOutcome(second, [])).text
     assert "<title>Replay: &lt;a&gt;, b</title>" in text
@@ -482,7 +482,7 @@ def test_the_head_states_how_much_was_simulated(monkeypatch: pytest.MonkeyPatch)
     assert "<p>0 jobs on 0 nodes, " in as_page([PolicyOutcome(first, [])], {})
 
 
-def test_the_best_of_a_row_is_marked_and_what_is_beside_a_number_may_stand_below_it(
+def test_best_of_a_row_is_marked_and_what_is_beside_a_number_may_stand_below_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first, second = a_report("a", makespan=7200.0), a_report("b", makespan=3600.0)
@@ -519,7 +519,7 @@ def test_at_most_forty_groups_are_shown(monkeypatch: pytest.MonkeyPatch, groups:
     assert len(re.findall(r"<tr><td>t\d+</td>", text)) == shown
 
 
-def test_a_real_picture_takes_the_colours_of_the_page_and_ids_of_its_own() -> None:
+def test_real_picture_takes_the_colours_of_the_page_and_ids_of_its_own() -> None:
     run = replay([job("j", 0, 10)], gpu_nodes(1), timeline=True)
     text = as_page([PolicyOutcome(report("a", run), rows(run), run.timeline)], {})
     assert INK not in text

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprieve.framework.configuration_reading import configuration_of
+from reprieve.framework.configuration_reader import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.replay.failures import Failures
 from reprieve.replay.job_list import ReplayJob
@@ -85,9 +85,7 @@ def test_with_unlimited_room_every_job_starts_at_submit(jobs: list[ReplayJob]) -
 
 @given(job_lists(), st.lists(st.integers(0, 500_000), min_size=1, max_size=4), st.booleans())
 @settings(max_examples=25, deadline=None)
-def test_a_replay_stopped_and_continued_equals_the_whole(
-    jobs: list[ReplayJob], stops: list[int], failing: bool
-) -> None:
+def test_replay_stopped_and_continued_equals_the_whole(jobs: list[ReplayJob], stops: list[int], failing: bool) -> None:
     failures = Failures(120_000, 20_000) if failing else Failures()
     whole = replay(jobs, gpu_nodes(2, 4), restart=5, failures=failures)
     parts = started(jobs, gpu_nodes(2, 4), restart=5, failures=failures)
@@ -119,7 +117,7 @@ def test_lower_priorities_never_keep_a_higher_one_waiting(jobs: list[ReplayJob],
 
 @given(job_lists(), st.integers(0, 5))
 @settings(max_examples=8, deadline=None)
-def test_the_same_input_and_seed_give_the_same_report(jobs: list[ReplayJob], seed: int) -> None:
+def test_same_input_and_seed_give_the_same_report(jobs: list[ReplayJob], seed: int) -> None:
     first, second = (replay(jobs, gpu_nodes(2, 4), seed=seed) for _ in range(2))
     assert report("x", first) == report("x", second)
 

@@ -100,6 +100,6 @@ def test_places_are_those_of_the_list_with_jobs_of_other_namespaces_between() ->
     assert list(quotas.ended(first, 0)) == [2]
 
 
-def test_a_quota_that_cannot_be_read_is_named() -> None:
+def test_quota_that_cannot_be_read_is_named() -> None:
     with pytest.raises(JobQuotaError, match=r"ResourceQuota of team, requests\.cpu: "):
         JobQuotas([quota({"requests.cpu": "many"}, "team")])

@@ -11,10 +11,10 @@ from kube_rules.work_annotations import CHECKPOINT_INTERVAL, RESTART_COST
 from reprieve.replay.accounts import Timeline
 from reprieve.replay.documents import as_csv, as_json
 from reprieve.replay.job_list import ReplayJob
+from reprieve.replay.job_objects import Makers, Terms, terms_for
 from reprieve.replay.measures import ALWAYS, table
-from reprieve.replay.objects_of import Makers, Terms, terms_for
 from reprieve.replay.perfetto import as_trace
-from reprieve.replay.running import PolicyOutcome, Stop, simulate
+from reprieve.replay.policy_run import PolicyOutcome, Stop, simulate
 from reprieve.replay.selection import ChosenJobs
 from reprieve.replay.world import Policy, WorldSettings
 from tests.building import node
@@ -40,7 +40,7 @@ def simulated(until: float | None = None, stop: Stop | None = None) -> tuple[Pol
 @pytest.mark.parametrize(
     ("until", "ended", "done"), [(None, 30, 3), (25, 25, 2), (30, 30, 2), (30.001, 30.001, 3), (100, 100, 3), (0, 0, 0)]
 )
-def test_a_run_ends_with_its_jobs_or_at_its_end(until: float | None, ended: float, done: int) -> None:
+def test_run_ends_with_its_jobs_or_at_its_end(until: float | None, ended: float, done: int) -> None:
     """replay.md 1.3: what happens at the end itself is after it; who is given more time has waited for it."""
     found, steps = simulated(until)
     assert (found.report.ended, found.report.total.done, found.report.interrupted) == (ended, done, False)
@@ -48,7 +48,7 @@ def test_a_run_ends_with_its_jobs_or_at_its_end(until: float | None, ended: floa
     assert (found.report.name, found.timeline) == ("p", None)
 
 
-def test_what_was_stopped_is_reported_up_to_there() -> None:
+def test_stopped_replay_is_reported_up_to_there() -> None:
     """replay.md 1.6; a policy that is stopped before it begins has simulated nothing."""
     found, steps = simulated(100, Stop())
     assert (found.report.ended, found.report.total.done, found.report.interrupted) == (10.0, 1, True)
@@ -194,13 +194,13 @@ def made(one: ReplayJob, terms: Terms | None = None) -> tuple[objects.Pod, objec
         ({"gpu": 0, "cpu": 1500, "memory": 7}, Terms(), {"cpu": "1500m", "memory": "7"}),
     ],
 )
-def test_what_a_worker_requests(content: dict[str, float], terms: Terms, requests: dict[str, str]) -> None:
+def test_worker_requests(content: dict[str, float], terms: Terms, requests: dict[str, str]) -> None:
     pod, _ = made(job("j", 0, 1, **content), terms)  # type: ignore[arg-type]
     (container,) = pod.spec.containers
     assert container.resources.requests == requests
 
 
-def test_a_worker_of_a_gang_and_its_group() -> None:
+def test_worker_of_a_gang_and_its_group() -> None:
     one = job(
         *("j", 0, 1),
         workers=4,
@@ -235,7 +235,7 @@ def test_a_worker_of_a_gang_and_its_group() -> None:
     assert (spec.priority, spec.priority_class_name) == (1000, "high")
 
 
-def test_a_plain_worker_and_group() -> None:
+def test_plain_worker_and_group() -> None:
     one = job("j", 0, 1, workers=2)
     pod, group = made(one)
     assert (pod.spec.affinity, pod.spec.priority, pod.metadata.annotations) == (None, 0, {})
@@ -255,7 +255,7 @@ def test_a_plain_worker_and_group() -> None:
         (60, 5, 7, {CHECKPOINT_INTERVAL: "60000ms", RESTART_COST: "7ms"}),
     ],
 )
-def test_the_engine_knows_checkpoints_and_the_restart_cost_by_annotations(
+def test_engine_knows_checkpoints_and_the_restart_cost_by_annotations(
     own: int | None, given: int | None, restart: int, annotations: dict[str, str]
 ) -> None:
     """replay.md 3.6."""

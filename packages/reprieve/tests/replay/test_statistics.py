@@ -108,7 +108,7 @@ def group(run_of: Sequence[JobGroup], name: str) -> JobGroup:
     return found
 
 
-def test_a_job_that_never_started_has_waited_until_the_end() -> None:
+def test_job_that_never_started_has_waited_until_the_end() -> None:
     jobs = [job("runs", 0, None, gpu=8), job("never", HOUR, HOUR, gpu=8), job("too-large", 0, HOUR, gpu=9)]
     total = report("p", replay(jobs, gpu_nodes(1), until=3 * HOUR)).total
     assert (total.never_started, total.done, total.unfinished) == (2, 0, 3)
@@ -117,7 +117,7 @@ def test_a_job_that_never_started_has_waited_until_the_end() -> None:
 
 
 @pytest.mark.parametrize(("work", "slowdown"), [(1, 1.0), (9, 1.0), (10, 2.0), (20, 1.5), (0.001, 1.0)])
-def test_a_slowdown_counts_ten_seconds_of_work_at_least(work: float, slowdown: float) -> None:
+def test_slowdown_counts_ten_seconds_of_work_at_least(work: float, slowdown: float) -> None:
     """replay.md 4.2: who waited nine or ten seconds, and worked for less, is not a thousand times as slow."""
     waits = 10 if work >= 10 else 9 - work
     jobs = [job("first", 0, waits, gpu=8), job("second", 0, work, gpu=8)]
@@ -136,7 +136,7 @@ def test_classes_are_in_order_of_their_priority() -> None:
     assert group(found.by_priority_class, "high").jobs == 1
 
 
-def test_an_evicted_job_has_lost_what_was_not_saved() -> None:
+def test_evicted_job_has_lost_what_was_not_saved() -> None:
     """A preemptor comes after an hour and a half; checkpoints are hourly, a restart takes a minute."""
     jobs = [
         job("low", 0, 2 * HOUR, gpu=8, checkpoint=HOUR),
@@ -186,7 +186,7 @@ def test_numbers_are_rounded_where_they_are_reported() -> None:
     assert (short.allocation, short.series.allocated, short.series.capacity) == (0.041667, (0.3333,), (8.0,))
 
 
-def test_a_point_of_a_series_is_as_long_as_there_was_time_for_it() -> None:
+def test_point_of_a_series_is_as_long_as_there_was_time_for_it() -> None:
     """The last one is shorter; what was lost is a sum, not a mean."""
     jobs = [
         job("low", 0, None, gpu=8, priority=0),

@@ -37,14 +37,14 @@ def test_jobs_of_the_same_submit_come_in_the_order_of_the_list() -> None:
     assert starts[-1] == 5000 + 599 * 1000
 
 
-def test_a_gang_starts_as_a_whole() -> None:
+def test_gang_starts_as_a_whole() -> None:
     jobs = [job("small", 0, 50, gpu=8), job("gang", 1, 10, workers=2, gpu=8)]
     run = replay(jobs, gpu_nodes(2))
     assert times(run)["gang"] == (50, 60)
     assert of(run, "gang").lost == 0  # nothing was held while it waited
 
 
-def test_an_evicted_job_loses_what_is_not_saved_pays_the_restart_and_runs_on() -> None:
+def test_evicted_job_loses_what_is_not_saved_pays_the_restart_and_runs_on() -> None:
     jobs = [
         job("low", 0, 1000, gpu=8, checkpoint=100, priority=0),
         job("high", 350, 60, gpu=8, priority=10),
@@ -63,7 +63,7 @@ def test_an_evicted_job_loses_what_is_not_saved_pays_the_restart_and_runs_on() -
 
 
 @pytest.mark.parametrize(("whole", "pods"), [(True, 4), (False, 1)])
-def test_a_gang_goes_as_a_whole_or_pod_by_pod_and_stops_below_its_minimum(whole: bool, pods: int) -> None:
+def test_gang_goes_as_a_whole_or_pod_by_pod_and_stops_below_its_minimum(whole: bool, pods: int) -> None:
     jobs = [
         job("gang", 0, 100, workers=4, gpu=2, whole=whole, priority=0),
         job("high", 50, 10, gpu=2, priority=10),
@@ -77,7 +77,7 @@ def test_a_gang_goes_as_a_whole_or_pod_by_pod_and_stops_below_its_minimum(whole:
     assert gang.useful == 100 * 8000 * 1000
 
 
-def test_a_job_that_keeps_its_minimum_keeps_its_work() -> None:
+def test_job_that_keeps_its_minimum_keeps_its_work() -> None:
     jobs = [
         job("elastic", 0, 100, workers=4, min_workers=3, gpu=2, whole=False, priority=0),
         job("high", 50, 10, gpu=2, priority=10),
@@ -90,7 +90,7 @@ def test_a_job_that_keeps_its_minimum_keeps_its_work() -> None:
     assert elastic.allocated == elastic.useful + elastic.lost + elastic.restart
 
 
-def test_a_preempted_gang_keeps_its_place_in_the_queue() -> None:
+def test_preempted_gang_keeps_its_place_in_the_queue() -> None:
     jobs = [
         job("early", 0, 100, workers=2, gpu=8, priority=0),
         job("high", 10, 10, gpu=8, priority=10),
@@ -102,13 +102,13 @@ def test_a_preempted_gang_keeps_its_place_in_the_queue() -> None:
     assert late.first_start == early.end
 
 
-def test_a_job_larger_than_the_cluster_never_starts_and_the_run_ends_all_the_same() -> None:
+def test_job_larger_than_the_cluster_never_starts_and_the_run_ends_all_the_same() -> None:
     run = replay([job("huge", 0, 10, workers=3, gpu=8), job("small", 1, 10, priority=0)], gpu_nodes(2))
     assert times(run) == {"huge": (None, None), "small": (1, 11)}
     assert run.unfinished == 1
 
 
-def test_a_job_without_a_duration_runs_to_the_end_of_the_run() -> None:
+def test_job_without_a_duration_runs_to_the_end_of_the_run() -> None:
     run = replay([job("service", 0, None), job("short", 5, 10)], gpu_nodes(1), until=HOUR)
     assert times(run)["service"] == (0, None)
     assert gpu_hours(of(run, "service").useful) == pytest.approx(1)
@@ -125,7 +125,7 @@ def test_failures_of_a_list_take_pods_at_once_and_the_gang_with_them() -> None:
     assert run.capacity_time == 24_000 * run.now - 8000 * 40_000
 
 
-def test_a_timeline_distinguishes_pods_lost_with_a_node_from_preempted_ones() -> None:
+def test_timeline_distinguishes_pods_lost_with_a_node_from_preempted_ones() -> None:
     """Both workers of a gang, one of which had a node that failed; who was on the way out already stays preempted."""
     gang = replay([job("gang", 0, 100, workers=2, gpu=8)], gpu_nodes(2), timeline=True, failures=FAILS)
     assert gang.timeline is not None
@@ -147,7 +147,7 @@ def test_drawn_failures_are_the_same_for_all_policies_and_another_seed_draws_oth
     assert sum(account.lost_runs for account in run.accounts) > 0
 
 
-def test_a_quota_keeps_jobs_of_its_namespace_outside_in_order() -> None:
+def test_quota_keeps_jobs_of_its_namespace_outside_in_order() -> None:
     quota = {"metadata": {"namespace": "team"}, "spec": {"hard": {"requests.nvidia.com/gpu": "8"}}}
     jobs = [
         job("a", 0, 100, gpu=8, tenant="team"),
@@ -178,7 +178,7 @@ def test_classes_have_to_be_known(shape: dict[str, Any], problem: str) -> None:
         started([job("a", 0, 1, **shape)], gpu_nodes(1))
 
 
-def test_a_gpu_model_is_found_by_the_label_of_the_node() -> None:
+def test_gpu_model_is_found_by_the_label_of_the_node() -> None:
     nodes = [
         node("a", gpu=8, labels={"gpu-model": "A100"}),
         node("v", gpu=8, labels={"gpu-model": "V100"}),
@@ -202,7 +202,7 @@ def test_alike_pods_are_woken_one_by_one_with_the_outcome_of_waking_all(monkeypa
     assert few.engine.attempts < everybody.engine.attempts
 
 
-def test_what_has_gone_is_forgotten() -> None:
+def test_deleted_jobs_are_forgotten() -> None:
     run = replay([job(f"j{at}", at, 5, workers=1 + at % 2, priority=at % 3) for at in range(300)], gpu_nodes(1, 2))
     world = run._world
     assert run.unfinished == 0

@@ -43,7 +43,7 @@ def series(run: Replay) -> dict[str, list[float]]:
     }
 
 
-def test_what_is_held_there_is_and_waits_second_by_second() -> None:
+def test_amounts_held_and_pending_second_by_second() -> None:
     """The second job waits for two seconds, runs for two beside the third, which is alone for one."""
     run = replay([job("a", 0, 3, gpu=8), job("b", 1, 2, gpu=4), job("c", 2, 3, gpu=1, workers=2)], gpu_nodes(1))
     assert series(run) == {
@@ -64,7 +64,7 @@ def test_capacity_is_that_of_nodes_that_are_up() -> None:
     assert run.capacity == 10 * 1000
 
 
-def test_what_is_lost_counts_when_it_is() -> None:
+def test_lost_work_counts_when_it_is_lost() -> None:
     """Three seconds of work without a checkpoint, and the grace period; then the whole work again."""
     run = replay([job("low", 0, 4, gpu=8, priority=0), job("high", 3, 1, gpu=8, priority=5)], gpu_nodes(1), restart=1)
     lost = series(run)["lost"]
@@ -74,7 +74,7 @@ def test_what_is_lost_counts_when_it_is() -> None:
     assert times(run) == {"low": (0, 39), "high": (33, 34)}
 
 
-def test_a_run_that_is_cut_counts_what_runs_as_useful() -> None:
+def test_run_that_is_cut_counts_what_runs_as_useful() -> None:
     """replay.md 4.3: unsaved work is not thrown away by the end of the run; what waits for its gang is."""
     run = replay([job("a", 0, 100, gpu=4), job("b", 1, None, gpu=4)], gpu_nodes(1), until=10)
     assert [of(run, name).useful for name in "ab"] == [40 * GPU_SECOND, 36 * GPU_SECOND]
@@ -94,7 +94,7 @@ def test_a_run_that_is_cut_counts_what_runs_as_useful() -> None:
         ({"gpu": 4, "workers": 2, "whole": False, "min_workers": 1}, 1, 0, 0, 1),  # keeps its minimum
     ],
 )
-def test_an_eviction_is_counted_by_unit_pod_and_gang(
+def test_eviction_is_counted_by_unit_pod_and_gang(
     content: dict[str, Any], pods: int, gangs: int, evicted_runs: int, pods_gone: int
 ) -> None:
     jobs = [job("low", 0, 100, **content), job("high", 10, 10, gpu=4 if pods == 1 else 8, priority=5)]
@@ -182,7 +182,7 @@ def test_other_pods_of_a_job_that_goes_as_a_whole_go_too() -> None:
         ((10.001, 12), (0, 10)),
     ],
 )
-def test_a_job_runs_anew_when_its_node_is_back(
+def test_job_runs_anew_when_its_node_is_back(
     outage: tuple[float, float | None], found: tuple[float, float | None]
 ) -> None:
     run = replay([job("j", 0, 10)], gpu_nodes(1), failures=down(n0=outage))
@@ -190,7 +190,7 @@ def test_a_job_runs_anew_when_its_node_is_back(
     assert of(run, "j").lost_runs == (outage[0] not in (0, 10.001))
 
 
-def test_a_run_ends_when_nothing_can_change_any_more() -> None:
+def test_run_ends_when_nothing_can_change_any_more() -> None:
     """replay.md 3.11: a node that comes back is waited for while some job waits for room, and only then."""
     jobs = [job("j", 0, 10, gpu=8), job("k", 1, 10, gpu=8)]
     assert replay(jobs[:1], gpu_nodes(1), failures=down(n0=(11, 500))).now == 10_000
@@ -233,7 +233,7 @@ def test_a_run_ends_when_nothing_can_change_any_more() -> None:
         ),
     ],
 )
-def test_what_a_cluster_makes_sense_of(
+def test_cluster_options_that_make_sense(
     content: dict[str, Any], classes: dict[str, int], per_gpu: int, problem: str
 ) -> None:
     jobs = [job("i", 0, 1), job("i2", 0, 1), job("j", 0, 1, **content)]
@@ -247,12 +247,12 @@ def test_what_a_cluster_makes_sense_of(
         check(jobs, classes, per_gpu)
 
 
-def test_a_cluster_has_nodes() -> None:
+def test_cluster_has_nodes() -> None:
     with pytest.raises(ReplayError, match="the cluster has no nodes"):
         started([job("j", 0, 1)], [])
 
 
-def test_a_class_of_the_cluster_file_gives_its_value() -> None:
+def test_class_of_the_cluster_file_gives_its_value() -> None:
     gold = objects.PriorityClass(metadata=objects.ObjectMeta(name="gold"), value=500)
     run = replay([job("j", 0, 1, priority_class="gold"), job("k", 0, 1)], [*gpu_nodes(1), gold])
     assert [run.makers.priority(account.job.shape) for account in run.accounts] == [500, 0]
@@ -283,7 +283,7 @@ def test_pods_and_groups_are_named_after_their_job(monkeypatch: pytest.MonkeyPat
     ]
 
 
-def test_a_policy_has_the_backoffs_of_kube_scheduler() -> None:
+def test_policy_has_the_backoffs_of_kube_scheduler() -> None:
     assert (Policy().initial_backoff, Policy().max_backoff, Policy().profiles) == (1.0, 10.0, ())
 
 
@@ -340,7 +340,7 @@ def test_workers_and_groups_of_an_ended_job_are_gone() -> None:
     assert not run.engine.cluster.pods
 
 
-def test_a_worker_that_waits_goes_with_the_others_of_a_job_that_goes_as_a_whole() -> None:
+def test_worker_that_waits_goes_with_the_others_of_a_job_that_goes_as_a_whole() -> None:
     """Two of three workers run and are preempted; three others come, and nothing is left of the first three."""
     jobs = [job("gang", 0, 100, gpu=4, workers=3, min_workers=2), job("high", 10, 20, gpu=8, priority=5)]
     run = started(jobs, gpu_nodes(1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import yaml
 
 from reprieve.framework.configuration import SchedulerConfiguration
-from reprieve.framework.configuration_reading import configuration_of
+from reprieve.framework.configuration_reader import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
 from reprieve.scheduling.profiles import profiles_of

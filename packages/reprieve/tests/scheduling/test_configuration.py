@@ -8,7 +8,7 @@ from kube_rules.group_sources import DEFAULT_SOURCES
 from kube_rules.meta import ObjectMeta
 from kube_rules.owners import Service, ServiceSpec
 from reprieve.framework.configuration import duration
-from reprieve.framework.configuration_reading import configuration_of
+from reprieve.framework.configuration_reader import configuration_of
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import (
@@ -88,7 +88,7 @@ profiles:
 """
 
 
-def test_a_file_for_bin_packing_takes_effect() -> None:
+def test_file_for_bin_packing_takes_effect() -> None:
     """Weights, args, disabled plugins: the fullest node of the pool, whatever else would be preferred."""
     chosen = profiles(BIN_PACKING)["gpu-scheduler"]
     assert {w.plugin.name: w.weight for w in chosen.scores}["NodeResourcesFit"] == 100
@@ -180,7 +180,7 @@ def test_order_by_upstream_s_precedence() -> None:
     assert not {"NodeName"} & set(names(chosen, "reserves"))
 
 
-def test_a_plugin_enabled_at_one_point_does_not_run_at_others() -> None:
+def test_plugin_enabled_at_one_point_does_not_run_at_others() -> None:
     chosen = profiles(
         "profiles: [{plugins: {multiPoint: {disabled: [{name: TaintToleration}]},"
         " filter: {enabled: [{name: TaintToleration}]}}}]"
@@ -227,7 +227,7 @@ DP, DRA = "DefaultPreemption", "DynamicResources"
         ),
     ],
 )
-def test_the_point_of_groups_follows_that_of_pods_unless_it_is_named(
+def test_point_of_groups_follows_that_of_pods_unless_it_is_named(
     points: str, of_pods: list[str], of_groups: list[str]
 ) -> None:
     """Who switches preemption off at postFilter does not mean that gangs go on evicting."""
@@ -290,9 +290,7 @@ _OFF = FeatureGates(generic_workload=False)
     ],
     ids=["default", "pods only", "pods only, gate off", "both", "no gangs", "no gangs, gate off", "half of it"],
 )
-def test_the_remarks_about_profiles_at_start(
-    profile: Profile, gates: FeatureGates, said: list[tuple[bool, str]]
-) -> None:
+def test_remarks_about_profiles_at_start(profile: Profile, gates: FeatureGates, said: list[tuple[bool, str]]) -> None:
     """KEP-5710: an error line for PostFilter without PodGroupPostFilter; GangScheduling belongs in every profile."""
     found = remarks_on(profile, gates)
     assert [remark.error for remark in found] == [error for error, _ in said]
@@ -365,8 +363,8 @@ def test_durations_as_go_writes_them(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "15", "s", "1d", "1 s", "1s ", "--1s", "1.2.3s"])
-def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(ValueError, match="want a duration"):
+def test_text_that_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="expected a duration"):
         duration(text)
 
 

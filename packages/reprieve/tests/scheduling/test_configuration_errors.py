@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from reprieve.framework.configuration import ConfigurationError
-from reprieve.framework.configuration_reading import configuration_of
+from reprieve.framework.configuration_reader import configuration_of
 from reprieve.preemption.cascade import DEEPEST
 from reprieve.scheduling.configured_profiles import MAX_TOTAL_SCORE
 from tests.scheduling.configuration_text import profiles, read
@@ -34,7 +34,7 @@ FORM = {
     "leaderElection: {leaseDuration: 5s}": ("leaderElection.leaseDuration", "must be greater than renewDeadline"),
     "leaderElection: {leaseDuration: 15}": ("leaderElection.leaseDuration", "expected `str`, got `int`"),
     "leaderElection: {retryPeriod: 0s}": ("leaderElection.retryPeriod", "must be greater than zero"),
-    "leaderElection: {renewDeadline: soon}": ("leaderElection.renewDeadline", "want a duration like 15s"),
+    "leaderElection: {renewDeadline: soon}": ("leaderElection.renewDeadline", "expected a duration like 15s"),
     "leaderElection: {resourceLock: endpoints}": ("leaderElection.resourceLock", 'must be "leases"'),
     "leaderElection: {leader: x}": ("leaderElection.leader", "unknown field"),
     "policy: {}": ("policy", "unknown field"),
@@ -90,7 +90,7 @@ FORM = {
 
 
 @pytest.mark.parametrize("text", FORM)
-def test_what_the_form_does_not_allow(text: str) -> None:
+def test_configuration_that_its_form_does_not_allow(text: str) -> None:
     """One error, with the path in the file."""
     path, message = FORM[text]
     with pytest.raises(ConfigurationError) as caught:
@@ -99,7 +99,7 @@ def test_what_the_form_does_not_allow(text: str) -> None:
     assert message in caught.value.message
 
 
-def test_an_election_that_is_switched_off_is_not_checked() -> None:
+def test_election_that_is_switched_off_is_not_checked() -> None:
     """As upstream."""
     assert not read("leaderElection: {leaderElect: false, leaseDuration: 1s}").leader_election.leader_elect
 
@@ -139,7 +139,7 @@ def test_weights_that_sum_to_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_TOTAL_SCORE * (1 << 22) == 1 << 63
 
 
-def test_the_queue_has_one_order_for_all_profiles() -> None:
+def test_queue_has_one_order_for_all_profiles() -> None:
     """Same plugin, same args: upstream's check."""
     text = "profiles: [{schedulerName: a}, {schedulerName: b, pluginConfig: [{name: PrioritySort, args: {x: 1}}]}]"
     with pytest.raises(ConfigurationError):
@@ -147,8 +147,16 @@ def test_the_queue_has_one_order_for_all_profiles() -> None:
 
 
 ARGS: dict[str, tuple[str, str, str]] = {
-    "NodeResourcesFit: {scoringStrategy: {}}": ("NodeResourcesFit", "scoringStrategy.type", "'': want LeastAllocated"),
-    "NodeResourcesFit: {scoringStrategy: {type: Most}}": ("NodeResourcesFit", "scoringStrategy.type", "'Most': want"),
+    "NodeResourcesFit: {scoringStrategy: {}}": (
+        "NodeResourcesFit",
+        "scoringStrategy.type",
+        "'': expected LeastAllocated",
+    ),
+    "NodeResourcesFit: {scoringStrategy: {type: Most}}": (
+        "NodeResourcesFit",
+        "scoringStrategy.type",
+        "'Most': expected",
+    ),
     "NodeResourcesFit: {scoringStrategy: {type: LeastAllocated, resources: [{name: cpu, weight: 101}]}}": (
         "NodeResourcesFit",
         "scoringStrategy.resources[0].weight",
@@ -187,7 +195,7 @@ ARGS: dict[str, tuple[str, str, str]] = {
         "ignoredResourceGroups[0]",
         "can't contain '/'",
     ),
-    "NodeResourcesFit: {kind: NodeAffinityArgs}": ("NodeResourcesFit", "kind", "want NodeResourcesFitArgs of"),
+    "NodeResourcesFit: {kind: NodeAffinityArgs}": ("NodeResourcesFit", "kind", "expected NodeResourcesFitArgs of"),
     "NodeResourcesBalancedAllocation: {resources: [{name: cpu, weight: 2}]}": (
         "NodeResourcesBalancedAllocation",
         "resources[0].weight",
@@ -205,7 +213,11 @@ ARGS: dict[str, tuple[str, str, str]] = {
         "addedAffinity.requiredDuringSchedulingIgnoredDuringExecution",
         "Near",
     ),
-    "PodTopologySpread: {defaultingType: Cluster}": ("PodTopologySpread", "defaultingType", "'Cluster': want System"),
+    "PodTopologySpread: {defaultingType: Cluster}": (
+        "PodTopologySpread",
+        "defaultingType",
+        "'Cluster': expected System",
+    ),
     "PodTopologySpread: {defaultConstraints: [{maxSkew: 1, topologyKey: z, whenUnsatisfiable: DoNotSchedule}]}": (
         "PodTopologySpread",
         "defaultConstraints",
@@ -256,7 +268,7 @@ ARGS: dict[str, tuple[str, str, str]] = {
     "DefaultPreemption: {waitForCompletions: soon}": (
         "DefaultPreemption",
         "waitForCompletions",
-        "want a duration like 15s or 1m30s",
+        "expected a duration like 15s or 1m30s",
     ),
     "DefaultPreemption: {successor: maybe}": (
         "DefaultPreemption",
@@ -274,7 +286,7 @@ ARGS: dict[str, tuple[str, str, str]] = {
     "DynamicResources: {bindingTimeout: 500ms}": ("DynamicResources", "bindingTimeout", "at least 1 second"),
     "DynamicResources: {bindingTimeout: 5}": ("DynamicResources", "bindingTimeout", "expected `str`"),
     "ImageLocality: {size: 1}": ("ImageLocality", "", "this plugin takes no args"),
-    "GangScheduling: {treeSearch: Random}": ("GangScheduling", "treeSearch", "'Random': want Greedy or Retry"),
+    "GangScheduling: {treeSearch: Random}": ("GangScheduling", "treeSearch", "'Random': expected Greedy or Retry"),
     "GangScheduling: {search: Retry}": ("GangScheduling", "", "unknown field `search`"),
     "InterPodAffinity: {hard: 1}": ("InterPodAffinity", "", "unknown field `hard`"),
     "NodeResourcesFit: {scoringStrategy: {kind: MostAllocated}}": (
@@ -385,7 +397,7 @@ BOUNDS: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("name", BOUNDS)
-def test_what_is_allowed_at_the_bounds_and_what_is_not_beyond_them(name: str) -> None:
+def test_bounds_of_options(name: str) -> None:
     """scheduling.md 6, upstream's ValidateKubeSchedulerConfiguration."""
     text, allowed, refused = BOUNDS[name]
     read(text.replace("X", allowed))
@@ -482,7 +494,7 @@ def test_args_are_allowed_at_their_bounds_and_not_beyond_them(name: str) -> None
         made(refused)
 
 
-def test_what_a_file_leaves_out_is_what_upstream_takes() -> None:
+def test_configuration_defaults_are_those_of_upstream() -> None:
     """pkg/scheduler/apis/config/v1/defaults.go, and component-base for the election."""
     found: dict[str, Any] = msgspec.to_builtins(read("profiles: [{}]\nextenders: [{urlPrefix: u}]"))
     (profile,), (extender,) = found.pop("profiles"), found.pop("extenders")
@@ -513,7 +525,7 @@ def test_what_a_file_leaves_out_is_what_upstream_takes() -> None:
     assert not any(extender[name] for name in ("enableHTTPS", "nodeCacheCapable", "ignorable", "tlsConfig"))
 
 
-def test_an_extender_without_a_timeout_in_the_file_has_the_default() -> None:
+def test_extender_without_a_timeout_in_the_file_has_the_default() -> None:
     """Nought means the default, 5 s."""
     texts = ("0s", "1ms", "7s")
     extenders = ", ".join(f"{{urlPrefix: u{text}, httpTimeout: {text}}}" for text in texts)
@@ -535,6 +547,6 @@ def test_an_extender_without_a_timeout_in_the_file_has_the_default() -> None:
         "profiles: [{percentageOfNodesToScore: null}]",
     ],
 )
-def test_an_explicit_null_means_absent(text: str) -> None:
+def test_explicit_null_means_absent(text: str) -> None:
     """As Go reads it, at any depth."""
     assert read(text) in (read("profiles: []"), read("profiles: [{}]"))

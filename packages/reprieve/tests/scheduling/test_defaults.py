@@ -14,7 +14,7 @@ import pytest
 
 import reprieve.scheduling as room
 from kube_rules.group_sources import DEFAULT_SOURCES
-from reprieve.framework.configuration_reading import configuration_of
+from reprieve.framework.configuration_reader import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import Plugin
 from reprieve.framework.profile import Profile
@@ -118,7 +118,7 @@ OURS = PreemptionOptions(
 COMPATIBLE = dataclasses.replace(OURS, placement="Compatible", cost=UPSTREAM, hold_seconds=0.0, successor=False)
 
 
-def test_the_preemption_options_of_the_default_profile() -> None:
+def test_preemption_options_of_the_default_profile() -> None:
     """cost.md 1, 4.8, 5: the cheapest eviction, room held for ten minutes; compatible as kube-scheduler does it."""
     assert _preemption(default_profile(GATES)) == OURS == PreemptionOptions()
     assert _preemption(default_profile(GATES, compatible=True)) == COMPATIBLE
@@ -204,7 +204,7 @@ def test_all_other_records_are_empty_by_default() -> None:
             assert not any(bool(len(value) if hasattr(value, "__array__") else value) for value in said.values()), name
 
 
-def test_an_engine_without_options_is_that_of_a_scheduler_without_a_file() -> None:
+def test_engine_without_options_is_that_of_a_scheduler_without_a_file() -> None:
     """It tries pods of its own name alone, remembers what it has worked out, and checks and measures nothing."""
     engine, named = Engine(), Engine(EngineOptions())
     for one in (engine, named):

@@ -13,8 +13,9 @@ from kube_rules.foreign_groups import SCHEDULERS_OF
 from kube_rules.group_owners import OWNER_KINDS, GroupOwner
 from kube_rules.group_sources import GroupSources
 from kube_rules.meta import ObjectMeta, ObjectRef, OwnerReference
-from kube_rules.objects import Pod
+from kube_rules.objects import Pod, ResourceQuota
 from reprieve.cluster.state import ClusterState
+from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import CycleState, PostBindPlugin
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
@@ -22,6 +23,7 @@ from reprieve.scheduling.effects import NO_EFFECTS, UNKNOWN
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
 from tests.building import World, gang, group, node, pod, profile_with
+from tests.plugins.devices import taint_rule
 
 KINDS = {kind.KIND: kind for kind in OWNER_KINDS}
 
@@ -75,7 +77,7 @@ def test_every_attempt_is_measured_by_whoever_asks(fails: bool) -> None:
         assert seen[-1] == (profile, True)
 
 
-def test_a_decision_names_its_profile_and_attempt() -> None:
+def test_decision_names_its_profile_and_attempt() -> None:
     """Counted from one; `queued` is when the pod might first be tried, whenever it was."""
     world = World(node("n", cpu=1), pod("p", cpu=2))
     first = world.step()
@@ -86,7 +88,7 @@ def test_a_decision_names_its_profile_and_attempt() -> None:
 
 
 @pytest.mark.parametrize("kind", ["Job", "JobSet"])
-def test_a_controller_that_is_gone_is_forgotten_and_no_other(kind: str) -> None:
+def test_controller_that_is_gone_is_forgotten_and_no_other(kind: str) -> None:
     """workloads.md 2.10: pods wait for a controller that is not known; those of one that does not ask do not."""
     engine = Engine(EngineOptions(sources=GroupSources.switched({"owners": True})))
     engine.watch_owners(["Job", "JobSet"], 0.0)
@@ -126,7 +128,7 @@ def test_a_controller_that_is_gone_is_forgotten_and_no_other(kind: str) -> None:
         (("volcano",), "mine", False),
     ],
 )
-def test_whose_group_of_another_api_is(profiles: tuple[str, ...], scheduler: str, ours: bool) -> None:
+def test_group_of_another_api_and_its_owner(profiles: tuple[str, ...], scheduler: str, ours: bool) -> None:
     """workloads.md 4.4: that of its pods' scheduler; without pods the scheduler its API was made for has it."""
     version = "scheduling.volcano.sh/v1beta1"
     assert "volcano" in SCHEDULERS_OF[version]
@@ -137,7 +139,7 @@ def test_whose_group_of_another_api_is(profiles: tuple[str, ...], scheduler: str
     assert engine.is_for_us("default/g", version) is ours
 
 
-def test_who_waits_for_room_wants_it_until_it_may_not_be_tried() -> None:
+def test_pending_pod_wants_capacity_until_it_may_not_be_tried() -> None:
     world = World(node("n", cpu=2), pod("low", cpu=2, node="n"), pod("high", cpu=2, priority=5))
     decision = world.step()
     engine, key = world.engine, decision.key
@@ -150,7 +152,7 @@ def test_who_waits_for_room_wants_it_until_it_may_not_be_tried() -> None:
     assert (engine.wants_room(key), engine.preempting(key)) == (False, False)
 
 
-def test_a_preemption_that_fails_takes_its_nominations_back() -> None:
+def test_preemption_that_fails_takes_its_nominations_back() -> None:
     """preemption.md 7.5: of all members; they are told, and nothing is under way any more."""
     low = [pod(f"low{turn}", cpu=2, node=f"n{turn}") for turn in range(2)]
     world = World(node("n0", cpu=2), node("n1", cpu=2), *low, *gang("g", 2, cpu=2, priority=5))
@@ -194,7 +196,7 @@ def test_when_a_pod_was_made(stamp: float | None, created: float | None, expecte
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Running", "Pending", "Unknown"])
-def test_a_pod_that_has_ended_is_gone(phase: str) -> None:
+def test_pod_that_has_ended_is_gone(phase: str) -> None:
     """preemption.md 1: it has no room; with any other phase it stays."""
     engine = Engine()
     engine.set(node("n"), 0.0)
@@ -205,7 +207,7 @@ def test_a_pod_that_has_ended_is_gone(phase: str) -> None:
     assert set(engine.cluster.pods) == (set() if ended else {"uid-p", "uid-q"})
 
 
-def test_a_pod_without_uid_is_known_by_its_name() -> None:
+def test_pod_without_uid_is_known_by_its_name() -> None:
     nameless = pod("p")
     for namespace, uid in ((None, "default/p"), ("other", "other/p")):
         meta = replace(nameless.metadata, uid="", namespace=namespace or "")
@@ -214,7 +216,7 @@ def test_a_pod_without_uid_is_known_by_its_name() -> None:
         assert list(engine.cluster.pods) == [uid]
 
 
-def test_the_next_wakeup_counts_the_flush_and_the_end_of_holds_unless_they_are_left_out() -> None:
+def test_next_wakeup_counts_the_flush_and_the_end_of_holds_unless_they_are_left_out() -> None:
     """queueing: who was found unschedulable is tried again after five minutes; cost.md 5.1: nothing is held here."""
     world = World(node("n", cpu=1), pod("p", cpu=2))
     world.step()
@@ -232,7 +234,7 @@ def test_the_next_wakeup_counts_the_flush_and_the_end_of_holds_unless_they_are_l
 
 @pytest.mark.parametrize("validate", [False, True])
 @pytest.mark.parametrize("call", ["arrival", "leaving", "gone", "step", "failed binding", "change"])
-def test_a_picture_that_contradicts_itself_is_found_where_the_engine_validates(
+def test_picture_that_contradicts_itself_is_found_where_the_engine_validates(
     call: str, validate: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After each call that changes it, and only where it was asked for: it costs as much as there are pods."""
@@ -284,7 +286,7 @@ def test_post_bind_is_called_for_who_has_a_node(nodes: int) -> None:
     assert after.bound == [("p", nodes - 1)]
 
 
-def test_who_is_bound_is_not_taken_back() -> None:
+def test_bound_pod_is_not_taken_back() -> None:
     """scheduling.md 2: a refusal that comes after the confirmation, ours or somebody else's, means nothing."""
     for confirmed in ("by the call", "by the object"):
         world = World(node("n", cpu=1), pod("p", cpu=1))
@@ -295,3 +297,16 @@ def test_who_is_bound_is_not_taken_back() -> None:
             world.engine.set(pod("p", cpu=1, node="n"), world.now)
         world.engine.bind_failed("uid-p", world.now)
         assert world.where == {"p": "n"}
+
+
+def test_objects_of_other_kinds_are_refused_or_unknown() -> None:
+    """Kinds that are not in the table are refused; a rule about taints needs its gate."""
+    world = World(node("n"))
+    with pytest.raises(TypeError, match="ResourceQuota is not a kind that the scheduler reads"):
+        world.engine.set(ResourceQuota(metadata=ObjectMeta(name="x")), world.now)
+    assert not world.engine.reads("ResourceQuota")
+    assert not world.engine.remove(ObjectRef("ResourceQuota", "x"), world.now).known
+    for on in (True, False):
+        world = World(node("n"), gates=FeatureGates.of({"DRADeviceTaintRules": on}))
+        world.engine.set(taint_rule(), world.now)
+        assert world.engine.remove(ObjectRef("DeviceTaintRule", "rule"), world.now).known is on

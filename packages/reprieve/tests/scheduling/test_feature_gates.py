@@ -66,7 +66,7 @@ def test_gates_of_kube_scheduler_are_accepted_with_a_note() -> None:
     assert len(notes) == 3
 
 
-def test_the_first_name_of_a_gate_is_read_with_a_note() -> None:
+def test_first_name_of_a_gate_is_read_with_a_note() -> None:
     """scheduling.md 6.3."""
     gates, notes = FeatureGates.read("SchedulerOpportunisticBatching=false")
     assert gates == FeatureGates(opportunistic_batching=False)
@@ -79,9 +79,9 @@ def test_the_first_name_of_a_gate_is_read_with_a_note() -> None:
     [
         ("Foo=true", "unknown feature gate 'Foo'; known: AllAlpha, AllBeta, Composite"),
         ("genericworkload=true", "unknown feature gate 'genericworkload'"),
-        ("GenericWorkload", "want NAME=true or NAME=false"),
-        ("GenericWorkload=yes", "want NAME=true or NAME=false"),
-        ("GenericWorkload=tRue", "want NAME=true or NAME=false"),
+        ("GenericWorkload", "expected NAME=true or NAME=false"),
+        ("GenericWorkload=yes", "expected NAME=true or NAME=false"),
+        ("GenericWorkload=tRue", "expected NAME=true or NAME=false"),
     ],
 )
 def test_gates_that_cannot_be(text: str, message: str) -> None:
@@ -146,7 +146,7 @@ def test_values_are_written_as_go_reads_them(texts: tuple[str, ...], value: bool
         assert FeatureGates.parse(f"GenericWorkload={not value},GenericWorkload={text}").generic_workload is value
 
 
-def test_the_first_gate_that_is_kube_scheduler_s_does_not_hide_the_next() -> None:
+def test_first_gate_that_is_kube_scheduler_s_does_not_hide_the_next() -> None:
     """Every one of them is noted, whatever stands between, and those that are ours take effect."""
     text = "AllBeta=true,DRAAdminAccess=true,GenericWorkload=false,SchedulerQueueingHints=true"
     gates, notes = FeatureGates.read(text)

@@ -88,7 +88,7 @@ def test_minima_beyond_the_whole_do_not_count() -> None:
     assert world.groups["w0"] == "default/g"
 
 
-def test_what_is_asked_beyond_the_tasks_is_asked_of_the_others() -> None:
+def test_minimum_beyond_the_tasks_is_met_by_other_members() -> None:
     """workloads.md 2.7: two more pods of whatever task."""
     others = [pod("o0"), pod("o1", "evaluator")]
     full = group(5, minTaskMember=TASKS)
@@ -107,7 +107,7 @@ def test_pods_that_the_minima_do_not_concern_are_by_themselves() -> None:
     assert world.engine._groups._objects._tasks == {}
 
 
-def test_a_group_that_becomes_a_tree_and_flat_again() -> None:
+def test_group_that_becomes_a_tree_and_flat_again() -> None:
     """workloads.md 2.9: its pods go along, those that wait and those that run."""
     world = World(4).add(group(1), *PODS).run()
     assert world.placed == {"ps", "w0", "w1"}
@@ -128,7 +128,7 @@ def _hashed(item: Pod, value: str) -> Pod:
     return replace(item, metadata=replace(item.metadata, labels={"pod-template-hash": value}))
 
 
-def test_who_is_on_its_way_out_may_belong_elsewhere_before_it_is_gone() -> None:
+def test_terminating_pod_may_change_its_group() -> None:
     """workloads.md 2.9; who counts on its room (cost.md 5.6) is told by its group and its labels."""
     world = World(4).add(group(1), *PODS).run()
     world.engine.pod_terminating("default/w0", world.now)
@@ -149,7 +149,7 @@ def test_without_its_gate_a_tree_is_flat() -> None:
     assert world.add(group(3, minTaskMember=TASKS), *workers).run().placed == {"w0", "w1", "w2"}
 
 
-def test_a_tree_has_the_highest_priority_of_its_pods() -> None:
+def test_tree_has_the_highest_priority_of_its_pods() -> None:
     """workloads.md 2.6: all of its groups have the same, whenever the pod comes that has it."""
     world = World(4).add(group(3, minTaskMember=TASKS), *PODS[:2])
     world.add(pod("w1", "worker", priority=7))
@@ -174,7 +174,7 @@ def replicas(count: int) -> list[Pod]:
     return [pod(f"r{n}-{m}", role="infer", replica=str(n)) for n in range(count) for m in range(2)]
 
 
-def test_the_priority_of_a_tree_is_the_highest_of_the_pods_that_are_left() -> None:
+def test_priority_of_a_tree_is_the_highest_of_the_pods_that_are_left() -> None:
     """workloads.md 2.6, and 2.7 for a tree."""
     world = World(1).add(group(3, minTaskMember=TASKS), PODS[0], pod("w0", "worker"), pod("w1", "worker", priority=9))
 
@@ -188,7 +188,7 @@ def test_the_priority_of_a_tree_is_the_highest_of_the_pods_that_are_left() -> No
     assert priorities() == {0}
 
 
-def test_the_priority_of_a_flat_group_is_the_highest_of_the_pods_that_are_left() -> None:
+def test_priority_of_a_flat_group_is_the_highest_of_the_pods_that_are_left() -> None:
     """workloads.md 2.6: a pod that has the priority of the group and goes takes it along, the group keeps its class."""
     for whole in (group(3), group(3, priorityClassName="system-node-critical")):
         priced = replace(whole, spec=replace(whole.spec, priority=7)) if whole.spec.priority_class_name else whole
@@ -210,7 +210,7 @@ def test_as_many_subgroups_as_are_asked_for_run_whole() -> None:
     assert World(6).add(whole, *replicas(1)).run().placed == set()
 
 
-def test_a_subgroup_is_there_as_long_as_a_pod_of_it() -> None:
+def test_subgroup_is_there_as_long_as_a_pod_of_it() -> None:
     """workloads.md 2.8."""
     world = World(10).add(group(4, subGroupPolicy=SUBGROUPS), *replicas(2)).run()
     assert set(world.engine.cluster.groups) == {"default/g:replica:0", "default/g:replica:1"}
@@ -240,7 +240,7 @@ def _both_roles(count: int) -> list[Pod]:
 
 
 @pytest.mark.parametrize("kind", ["one policy", "two policies", "tasks and others"])
-def test_a_tree_is_the_same_in_whatever_order_its_pods_come_and_go(kind: str) -> None:
+def test_tree_is_the_same_in_whatever_order_its_pods_come_and_go(kind: str) -> None:
     """workloads.md 2.7 to 2.9: the tree that grew pod by pod is the one that is made of all pods at once."""
     if kind == "one policy":
         whole, pods = group(4, subGroupPolicy=SUBGROUPS), replicas(4)
@@ -275,7 +275,7 @@ def test_several_policies_are_levels_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(("size", "least"), [(2, None), (None, 2), (2, 0), (0, 2), (None, None)])
-def test_a_policy_without_size_and_number_is_ignored(size: int | None, least: int | None) -> None:
+def test_policy_without_size_and_number_is_ignored(size: int | None, least: int | None) -> None:
     """workloads.md 2.8: then `minMember` counts, of whatever pods."""
     pods = [pod("a0", role="a", n="0"), pod("a1", role="a", n="1"), pod("other")]
     flat = World(3).add(group(3, subGroupPolicy=[_policy("a", size, least)]), *pods)
@@ -344,7 +344,7 @@ def _levels(whole: PodGroup, *leaves: str) -> list[Level]:
     ],
     ids=["tasks", "tasks and others", "one policy", "two policies"],
 )
-def test_the_levels_of_a_tree(spec: dict[str, Any], leaves: list[str], levels: list[Level]) -> None:
+def test_levels_of_a_tree(spec: dict[str, Any], leaves: list[str], levels: list[Level]) -> None:
     """workloads.md 2.7 to 2.9: which groups there are, in which order, and how many of what each needs."""
     assert _levels(group(5, **spec), *leaves) == levels
 
@@ -379,7 +379,7 @@ def test_minima_of_tasks_make_a_tree_where_the_whole_asks_for_as_many(
         ({"subGroupPolicy": [_policy("a"), {**_policy("b"), "labelSelector": None}]}, "", {"role": "a"}, "g:a:"),
     ],
 )
-def test_the_leaf_of_a_pod(spec: dict[str, Any], task: str, labels: dict[str, str], leaf: str | None) -> None:
+def test_leaf_of_a_pod(spec: dict[str, Any], task: str, labels: dict[str, str], leaf: str | None) -> None:
     """workloads.md 2.7 and 2.8: by its task, or by the first policy that means it; else what is asked beyond."""
     tree = tree_of(group(3, **spec))
     assert tree is not None
@@ -387,7 +387,7 @@ def test_the_leaf_of_a_pod(spec: dict[str, Any], task: str, labels: dict[str, st
 
 
 @pytest.mark.parametrize("namespace", ["", "default", "team"])
-def test_the_groups_of_a_tree_are_where_their_object_is(namespace: str) -> None:
+def test_groups_of_a_tree_are_where_their_object_is(namespace: str) -> None:
     """workloads.md 2.9: each has its namespace; the root alone has its UID."""
     for spec in ({"minTaskMember": TASKS}, {"subGroupPolicy": SUBGROUPS}):
         whole = group(3, **spec)
@@ -434,7 +434,7 @@ def test_only_who_changes_the_tree_has_its_groups_set(
     assert _shape(world) == shape
 
 
-def test_a_pod_that_belongs_elsewhere_now_is_gone_from_the_one_and_new_in_the_other(
+def test_pod_that_belongs_elsewhere_now_is_gone_from_the_one_and_new_in_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """workloads.md 2.9, scheduling.md 7.3: both groups may be tried for it."""

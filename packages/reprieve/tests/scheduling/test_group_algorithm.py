@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from reprieve.cluster.groups import GroupState
+from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.scheduling.decision import GROUP_UNSCHEDULABLE, Result
-from reprieve.scheduling.group_algorithm import scheduling_order
+from reprieve.scheduling.group_algorithm import progress, scheduling_order
 from tests.building import World, group, node, pod
 from tests.plugins.neighbours import HOST, rules, term
 
@@ -46,3 +51,39 @@ def test_those_that_were_not_tried_fail_like_the_one_that_was_unless_a_rule_is_a
     assert said["m0"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
     assert said["m2"] == said["m0"]
     assert said["m1"] == said["m3"] == GROUP_UNSCHEDULABLE
+
+
+WAIT = Status(Code.WAIT, "wait")
+
+
+NO = Status(Code.UNSCHEDULABLE, "no")
+
+
+NEVER = Status(Code.UNSCHEDULABLE, "never")
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected", "asked"),
+    [
+        ([], SUCCESS, 0),
+        ([SUCCESS, SUCCESS], SUCCESS, 2),
+        ([WAIT, SUCCESS], WAIT, 2),
+        ([SUCCESS, NO, WAIT], NO, 2),
+        ([WAIT, NO, NEVER], NO, 2),
+    ],
+)
+def test_answers_of_several_placement_feasible_plugins(answers: list[Status], expected: Status, asked: int) -> None:
+    """scheduling.md 3.2: who says that it cannot be reached any more ends it; others are asked on."""
+    said: list[Status] = []
+
+    def plugin(answer: Status) -> Any:
+        def feasible(_group: GroupState, *, scheduled: int, remaining: int) -> Status:
+            assert (scheduled, remaining) == (1, 2)
+            said.append(answer)
+            return answer
+
+        return SimpleNamespace(name="Stub", feasible=feasible)
+
+    profile: Any = SimpleNamespace(placement_feasible=[plugin(answer) for answer in answers])
+    assert progress(profile, GroupState("default/g"), 1, 2) is expected
+    assert len(said) == asked

@@ -106,7 +106,7 @@ TOO_MUCH = 99
         ),
     ],
 )
-def test_the_placements_are_those_of_the_topmost_group_that_all_pods_are_below(
+def test_placements_are_those_of_the_topmost_group_that_all_pods_are_below(
     tree: list[Item], found: tuple[list[str] | None, bool]
 ) -> None:
     """composite.md 3.2: and whether groups beside or below it are constrained themselves."""
@@ -114,7 +114,7 @@ def test_the_placements_are_those_of_the_topmost_group_that_all_pods_are_below(
     assert (placements and [name.rpartition("=")[2] for name in placements], below) == found
 
 
-def test_the_choices_below_are_the_constrained_groups_with_more_than_one_placement_left() -> None:
+def test_choices_below_are_the_constrained_groups_with_more_than_one_placement_left() -> None:
     """composite.md 3.2: a placement of a group below is a part of the one above."""
 
     def question(attempt: PodGroupAttempt) -> list[list[tuple[str, int]]]:
@@ -241,7 +241,7 @@ def test_within_is_the_only_placement_to_use(rows: tuple[int, ...], placed: list
 
 @pytest.mark.parametrize("retry", [False, True])
 @pytest.mark.parametrize("tree", [False, True], ids=["a group", "a tree"])
-def test_an_attempt_tries_other_orders_where_the_profile_does(tree: bool, retry: bool) -> None:
+def test_attempt_tries_other_orders_where_the_profile_does(tree: bool, retry: bool) -> None:
     """scheduling.md 3.9: p0 goes to the emptier node, which p1 cannot do without."""
 
     def question(attempt: PodGroupAttempt) -> list[dict[str, str]]:
@@ -274,7 +274,7 @@ def test_only_the_chosen_placements_of_groups_below_are_used() -> None:
     assert [set(each.values()) for each in found] == [{f"{rack}x", f"{rack}y"} for rack in RACKS]
 
 
-def test_what_the_failed_attempt_came_to_and_where_members_were_nominated() -> None:
+def test_failed_attempt_and_nominations_of_members() -> None:
     """`PodGroupAttempt`: how many were placed without help; nominations of members, the first node's too."""
 
     def question(attempt: PodGroupAttempt) -> tuple[int, list[int], bool]:
@@ -289,7 +289,7 @@ def test_what_the_failed_attempt_came_to_and_where_members_were_nominated() -> N
     assert answer(question, *machines, group("g", min_count=3), *crew) == (2, [0, 2], False)
 
 
-def test_the_hopeful_placements_are_those_that_may_hold_enough_now() -> None:
+def test_hopeful_placements_are_those_that_may_hold_enough_now() -> None:
     """KEP-5732: in the view as it is when it is asked, whatever was tried before; none without a constraint."""
 
     def question(attempt: PodGroupAttempt) -> list[list[str]]:

@@ -32,7 +32,7 @@ def test_2_each_member_sees_those_before_it() -> None:
 
 
 def test_2_one_that_does_not_fit_is_passed_over_while_the_minimum_can_be_reached() -> None:
-    """scheduling.md 3.2: "remember, go on while minCount can still be reached"."""
+    """scheduling.md 3.2: "continues while minCount can still be reached"."""
     world = World(node("n", cpu=2), group("crew", min_count=2), pod("big", cpu=9, group="crew"))
     world.add(pod("a", cpu=1, group="crew"), pod("b", cpu=1, group="crew")).settle()
     assert world.where == {"a": "n", "b": "n"}
@@ -40,7 +40,7 @@ def test_2_one_that_does_not_fit_is_passed_over_while_the_minimum_can_be_reached
 
 
 def test_2_it_stops_early_when_the_minimum_is_out_of_reach() -> None:
-    """scheduling.md 3.2: "else stop early": the others are not even tried, and say so."""
+    """scheduling.md 3.2: "otherwise it stops early": the others are not even tried, and say so."""
     world = World(node("n", cpu=2), group("crew", min_count=3), pod("big", cpu=9, group="crew"))
     world.add(pod("a", cpu=1, group="crew"), pod("b", cpu=1, group="crew")).settle()
     assert world.where == {}
@@ -63,7 +63,7 @@ def test_2_identical_pods_of_one_that_failed_fail_too() -> None:
 
 
 def test_3_the_minimum_counts_what_runs_already() -> None:
-    """scheduling.md 3.3: "minCount counts pods already scheduled or assumed plus those placed now"."""
+    """scheduling.md 3.3: "counts the pods that are scheduled or assumed already"."""
     world = World(node("n", cpu=3), group("crew", min_count=3))
     world.add(*[pod(f"r{i}", cpu=1, node="n", group="crew") for i in range(2)], pod("p", cpu=1, group="crew")).settle()
     assert sorted(world.where) == ["p", "r0", "r1"]
@@ -101,7 +101,7 @@ def test_3_below_the_minimum_nothing_stays_reserved() -> None:
 
 
 def test_4_a_later_attempt_preempts_before_it_binds() -> None:
-    """scheduling.md 3.4: "preemption is tried first; if it helps, all wait for it"."""
+    """scheduling.md 3.4: "preemption is tried first. If it helps, all pods wait for it"."""
     world = World(node("n1", cpu=2), node("n2", cpu=1), group("crew", min_count=1, priority=5))
     world.add(pod("r", cpu=1, node="n1", group="crew", priority=5), pod("low", cpu=1, node="n2"))
     world.add(*[pod(f"p{i}", cpu=1, group="crew", priority=5) for i in range(2)])
@@ -114,7 +114,7 @@ def test_4_a_later_attempt_preempts_before_it_binds() -> None:
 
 
 def test_4_if_preemption_does_not_help_the_placed_ones_are_bound() -> None:
-    """scheduling.md 3.4: "if not, the placed ones are bound"."""
+    """scheduling.md 3.4: "otherwise the placed pods are bound"."""
     world = World(node("n1", cpu=2), group("crew", min_count=1, priority=5))
     world.add(pod("r", cpu=1, node="n1", group="crew", priority=5))
     world.add(*[pod(f"p{i}", cpu=1, group="crew", priority=5) for i in range(2)]).settle()
@@ -137,7 +137,7 @@ def test_4_only_nominations_that_a_member_had_are_cleared_where_the_group_preemp
 
 
 def test_5_basic_has_no_minimum_and_binds_before_it_preempts() -> None:
-    """scheduling.md 3.5: "no minimum; binding goes before preemption"."""
+    """scheduling.md 3.5: "without a minimum, and binding comes before preemption"."""
     world = World(node("n1", cpu=1), node("n2", cpu=1), pod("low", cpu=1, node="n2"), group("crew", priority=5))
     world.add(*[pod(f"p{i}", cpu=1, group="crew", priority=5) for i in range(3)])
     first = world.step()
@@ -172,7 +172,7 @@ def test_6_a_failed_bind_of_a_gang_is_retried_in_sight() -> None:
     assert world.gone("thief").settle().where == {"crew-0": "n", "crew-1": "n"}
 
 
-def test_a_failed_bind_paces_a_group_that_would_be_tried_again_at_once() -> None:
+def test_failed_bind_paces_a_group_that_would_be_tried_again_at_once() -> None:
     """scheduling.md 1.5: backoff grows from one failed binding to the next, though each cycle places a member."""
     world = World(node("n", cpu=1), group("crew", min_count=1), pod("a", cpu=1, group="crew"))
     world.add(pod("b", cpu=1, group="crew"))
@@ -207,7 +207,7 @@ def test_7_a_rejection_is_written_on_every_pod_and_on_the_group() -> None:
 
 
 def test_7_while_victims_leave_the_condition_states_what_the_group_waits_for() -> None:
-    """observability.md: "while victims leave: False, Unschedulable" and the message."""
+    """observability.md: "While victims terminate it is False, Unschedulable" and the message."""
     world = World(node("n", cpu=2), pod("low", cpu=2, node="n"), *gang("crew", 2, cpu=1, priority=5)).drain()
     assert world.condition("crew") == (False, "Unschedulable", WAITING)
     assert world.rejection("crew-0") == ("Unschedulable", WAITING)
@@ -239,7 +239,7 @@ def test_7_while_victims_leave_the_room_of_one_member_is_not_for_another() -> No
 
 
 def test_7_once_true_never_false_again() -> None:
-    """observability.md: "Once True never False again"."""
+    """observability.md: "Once True, it never becomes False again"."""
     world = World(node("n", cpu=1), *gang("crew", 2, min_count=1, cpu=1)).settle()
     assert world.pending == ["crew-1"]
     assert world.condition("crew") == (True, "Scheduled", "")
@@ -255,7 +255,7 @@ def test_7_nominations_of_a_rejected_group_are_cleared() -> None:
 
 
 def test_8_nominations_of_a_group_that_is_gated_hold_no_room() -> None:
-    """scheduling.md 3.8: "nothing leaks": a gang that lost its object or a member holds nothing for later."""
+    """scheduling.md 3.8: "Nothing of the earlier decision stays reserved", also where an object or member is gone."""
     for how in ("object", "member", "minimum"):
         world = World(node("n", cpu=2), pod("low", cpu=2, node="n"), *gang("crew", 2, cpu=1, priority=5)).drain()
         assert sorted(world.nominated) == ["crew-0", "crew-1"]
@@ -290,8 +290,8 @@ def test_only_the_numbers_are_compared() -> None:
     assert sorted(world.where) == ["a", "b"]
 
 
-def test_a_group_without_a_priority_is_not_at_odds_with_its_pods() -> None:
-    """preemption.md 8.3: "a group that no admission gave a number has none to compare with and counts as 0"."""
+def test_group_without_a_priority_is_not_at_odds_with_its_pods() -> None:
+    """preemption.md 8.3: "A group without a number from admission is not compared, and counts as 0"."""
     world = World(node("n"), group("crew", min_count=2, priority=None), group("zero", min_count=2, priority=0))
     world.add(*[pod(f"{name}{i}", group=name, priority=100) for name in ("crew", "zero") for i in range(2)]).settle()
     assert sorted(world.where) == ["crew0", "crew1"]
@@ -345,7 +345,7 @@ def test_numbers_that_no_class_gave_bind_a_lone_member_to_its_group(named_by: st
         assert world.evicted == []
 
 
-def test_a_member_that_runs_with_another_priority_is_an_error() -> None:
+def test_member_that_runs_with_another_priority_is_an_error() -> None:
     """preemption.md 8: "pods of a group" are all of them."""
     world = World(node("n"), group("crew", priority=2), pod("runs", node="n", group="crew", priority=1))
     world.add(pod("a", group="crew", priority=2)).settle()
@@ -353,7 +353,7 @@ def test_a_member_that_runs_with_another_priority_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("bound", [False, True], ids=["pending", "bound by its scheduler"])
-def test_a_member_of_a_scheduler_that_is_no_profile_is_an_error(bound: bool) -> None:
+def test_member_of_a_scheduler_that_is_no_profile_is_an_error(bound: bool) -> None:
     """preemption.md 8: it will never be placed with the others, and the group says so instead of "minCount"."""
     world = World(node("n"), group("crew", min_count=2, priority=0), pod("ours", group="crew"))
     world.add(pod("theirs", group="crew", scheduler="somebody", node="n" if bound else "")).step()
@@ -369,7 +369,7 @@ def test_a_member_of_a_scheduler_that_is_no_profile_is_an_error(bound: bool) -> 
     assert sorted(world.settle().where) == ["another", "ours"]
 
 
-def test_a_topology_constraint_is_refused_or_met() -> None:
+def test_topology_constraint_is_refused_or_met() -> None:
     """scheduling.md 5: never ignored: either all members are in one domain, or the group says that it cannot."""
     zones = [node("a1", cpu=1, labels={"zone": "a"}), node("b1", cpu=1, labels={"zone": "b"})]
     world = World(
@@ -401,7 +401,7 @@ def test_two_gangs_that_each_fit_alone_do_not_share_the_room() -> None:
     assert all(result != "error" for _, result, *_ in history(world))
 
 
-def test_the_rest_of_a_group_has_its_backoff_from_the_beginning() -> None:
+def test_rest_of_a_group_has_its_backoff_from_the_beginning() -> None:
     """scheduling.md 3.3: who is tried again at once with others bound did not fail before."""
     world = World(node("n1", cpu=1), gang("g", 1), pod("g-0", cpu=1, group="g"), pod("g-1", cpu=1, group="g"))
     began = world.now
@@ -413,7 +413,7 @@ def test_the_rest_of_a_group_has_its_backoff_from_the_beginning() -> None:
     assert world.now - began == 1.0, "the second failure waits two seconds"
 
 
-def test_a_group_that_is_at_odds_gives_its_nominations_back() -> None:
+def test_group_that_is_at_odds_gives_its_nominations_back() -> None:
     """scheduling.md 3.7: nominations are cleared, on the first node as on any other; who has none is not named."""
     for where in ("n", "m"):
         world = World(node("n", cpu=1), node("m", cpu=1), group("crew", min_count=2, priority=2))
@@ -424,7 +424,7 @@ def test_a_group_that_is_at_odds_gives_its_nominations_back() -> None:
         assert world.nominated == {}
 
 
-def test_a_group_that_makes_room_elsewhere_gives_back_what_it_does_not_need() -> None:
+def test_group_that_makes_room_elsewhere_gives_back_what_it_does_not_need() -> None:
     """scheduling.md 3.3: those that are nominated wait there; a member that is not any more says so."""
     low = [pod(f"low-{name}", cpu=1, node=name) for name in ("n", "m")]
     world = World(node("n", cpu=1), node("m", cpu=1, gpu=1), *low, group("crew", min_count=1, priority=5))

@@ -64,7 +64,7 @@ class World(CheckedEngine):
         return found.spec.min_count if found is not None and found.spec is not None else None
 
 
-def test_a_group_is_as_large_as_its_pods_say_as_long_as_one_of_them_is_there() -> None:
+def test_group_is_as_large_as_its_pods_say_as_long_as_one_of_them_is_there() -> None:
     """workloads.md 2.4: where they say several sizes the largest counts, and who goes takes its word along."""
     world = World()
     found = []
@@ -82,7 +82,7 @@ def test_all_of_them_run_or_none() -> None:
     assert World(3).add(pod("a", 3), pod("b", 3), pod("c", 3)).run().placed == {"a", "b", "c"}
 
 
-def test_a_pod_without_a_size_makes_no_group() -> None:
+def test_pod_without_a_size_makes_no_group() -> None:
     """workloads.md 2.4: it waits; with one that says how many they are it is one of them."""
     world = World().add(pod("a", None), pod("b", "many"))
     assert world.run().placed == set()
@@ -90,7 +90,7 @@ def test_a_pod_without_a_size_makes_no_group() -> None:
     assert world.add(pod("c", 3)).run().placed == {"a", "b", "c"}
 
 
-def test_a_group_of_pods_has_the_highest_priority_of_those_that_are_there() -> None:
+def test_group_of_pods_has_the_highest_priority_of_those_that_are_there() -> None:
     """workloads.md 2.6."""
     world = World(0).add(pod("a", 2, priority=3), pod("b", 2, priority=7), pod("c", 2, priority=5))
 
@@ -133,7 +133,7 @@ def test_when_the_object_goes_its_pods_stand_for_the_group_again(version: str) -
 
 
 @pytest.mark.parametrize("version", [COSCHEDULING, VOLCANO])
-def test_a_pod_with_a_higher_priority_raises_a_foreign_group_that_has_none(version: str) -> None:
+def test_pod_with_a_higher_priority_raises_a_foreign_group_that_has_none(version: str) -> None:
     """workloads.md 2.6: the highest of its pods, whenever it comes; one of its own is not touched."""
     world = World(0).add(group(version, 2))
     found = []

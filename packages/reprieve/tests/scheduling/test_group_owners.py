@@ -144,7 +144,7 @@ def test_pods_of_a_controller_that_does_not_ask_are_by_themselves(kind: str) -> 
 
 
 @pytest.mark.parametrize("kind", GANGS)
-def test_the_source_is_off_by_default(kind: str) -> None:
+def test_source_is_off_by_default(kind: str) -> None:
     """workloads.md 1.2."""
     controller, pods, _ = GANGS[kind]
     world = World(1, on=False).add(controller, *pods)
@@ -161,7 +161,7 @@ def test_pods_of_kinds_that_are_not_watched_wait_for_no_controller() -> None:
     assert world.groups == {group}
 
 
-def test_a_controller_asks_later_and_changes_its_size() -> None:
+def test_controller_asks_later_and_changes_its_size() -> None:
     controller, pods, group = GANGS["Job"]
     plain = msgspec.structs.replace(controller, metadata=msgspec.structs.replace(controller.metadata, annotations={}))
     world = World(0).add(plain, *pods)
@@ -180,7 +180,7 @@ def test_a_controller_asks_later_and_changes_its_size() -> None:
     assert (objects._owned, objects._owner_of, len(objects._sized)) == ({}, {}, 0)
 
 
-def test_a_gang_of_a_controller_has_the_highest_priority_of_its_pods() -> None:
+def test_gang_of_a_controller_has_the_highest_priority_of_its_pods() -> None:
     """workloads.md 2.6."""
     controller, _, group = GANGS["Job"]
     for low, high in ((3, 7), (0, 1), (-1, 0)):
@@ -191,7 +191,7 @@ def test_a_gang_of_a_controller_has_the_highest_priority_of_its_pods() -> None:
             assert spec.priority == high
 
 
-def test_the_priority_of_a_gang_of_a_controller_is_the_highest_of_the_pods_that_are_left() -> None:
+def test_priority_of_a_gang_of_a_controller_is_the_highest_of_the_pods_that_are_left() -> None:
     """workloads.md 2.6."""
     controller, _, group = GANGS["Job"]
     world = World(0).add(controller, *(pod(f"p{n}", job="o", priority=n) for n in (3, 7, 5)))

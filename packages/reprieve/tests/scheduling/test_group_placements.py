@@ -33,7 +33,7 @@ def _placements(*rows: tuple[int, ...]) -> list[Placement]:
         ([9, 4], "p2"),
     ],
 )
-def test_the_placement_in_which_most_members_were_nominated(nominated: list[int], chosen: str | None) -> None:
+def test_placement_in_which_most_members_were_nominated(nominated: list[int], chosen: str | None) -> None:
     """KEP-5732: room was made there; the first of those that have as many."""
     found = nominated_placement(_placements((0, 1), (2, 3), (4,)), {f"u{i}": row for i, row in enumerate(nominated)})
     assert (found.name if found is not None else None) == chosen
@@ -122,7 +122,7 @@ def test_how_many_pods_have_to_be_placed_at_least(items: list[Any], name: str, l
     assert least == NEVER or fewest(running.profile, found) == least
 
 
-def test_the_message_where_no_placement_works() -> None:
+def test_message_where_no_placement_works() -> None:
     """kube-scheduler's words."""
     assert first_of(3) == "0/3 placements are available, first placement status: pod group is unschedulable"
     assert first_of(1, "why") == "0/1 placements are available, first placement status: why"

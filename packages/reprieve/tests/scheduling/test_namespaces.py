@@ -48,7 +48,7 @@ def test_groups_and_their_pods(namespace: str) -> None:
 
 
 @NAMESPACES
-def test_the_same_name_elsewhere_is_another_group(namespace: str) -> None:
+def test_same_name_elsewhere_is_another_group(namespace: str) -> None:
     """Two are asked for, and there is one in each."""
     world = World(node("n"), *(group("g", min_count=2, namespace=each) for each in (namespace, "other")))
     world.add(pod("a", group="g", namespace=namespace), pod("b", group="g", namespace="other")).settle()

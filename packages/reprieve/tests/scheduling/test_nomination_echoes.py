@@ -22,9 +22,7 @@ Steps = list[tuple[str, bool]]
         ("n1", ["n2"], [("n3", True), ("n2", True), ("n3", True)]),  # what was under way then is somebody else's now
     ],
 )
-def test_what_was_decided_or_seen_before_is_an_echo_and_anything_else_somebody_elses(
-    begun: str | None, decided: list[str], observed: Steps
-) -> None:
+def test_nomination_echoes_and_those_of_others(begun: str | None, decided: list[str], observed: Steps) -> None:
     echoes = NominationEchoes()
     if begun is not None:
         echoes.begin("u", begun)
@@ -34,7 +32,7 @@ def test_what_was_decided_or_seen_before_is_an_echo_and_anything_else_somebody_e
     assert not echoes.observe("another", "")
 
 
-def test_what_stands_is_what_was_decided_last() -> None:
+def test_latest_decision_stands() -> None:
     """Also before it is written; nothing stands of who is gone or bound."""
     echoes = NominationEchoes()
     assert not echoes.stands("u")

@@ -28,7 +28,7 @@ def _world(count: int = 5, *more: object) -> tuple[World, Nominations, EffectsIn
     [(1, "n1"), (2, "n1, n2"), (3, "n1, n2, n3"), (4, "n1, n2, n3 and 1 more"), (5, "n1, n2, n3 and 2 more")],
 )
 @pytest.mark.parametrize("moved", [False, True])
-def test_a_message_names_up_to_three_nodes_each_once(count: int, where: str, moved: bool) -> None:
+def test_message_names_up_to_three_nodes_each_once(count: int, where: str, moved: bool) -> None:
     """cost.md 5.3: what is read of room that was held and not used."""
     world, nominations, effects = _world(7)
     cluster = world.engine.cluster
@@ -123,7 +123,7 @@ def test_for_how_long_room_is_held_is_the_profiles_business(scheduler: str, seco
     assert nominations.held.until("pod/uid-q") == world.now + seconds
 
 
-def test_who_has_another_place_by_the_time_somebody_asks_has_lost_nothing() -> None:
+def test_pod_placed_elsewhere_has_lost_nothing() -> None:
     """`Effects.unnominated`: pods whose `nominatedNodeName` is to be cleared, once."""
     world, nominations, effects = _world(5)
     cluster = world.engine.cluster
@@ -141,7 +141,7 @@ def test_who_has_another_place_by_the_time_somebody_asks_has_lost_nothing() -> N
     cluster.displace(pods[2])
 
 
-def test_a_nomination_that_is_given_up_for_a_reason_is_reported_for_its_group() -> None:
+def test_nomination_that_is_given_up_for_a_reason_is_reported_for_its_group() -> None:
     """cost.md 5.4: all of it was for one preemptor, and others may have the room."""
     world, nominations, effects = _world(1, *gang("crew", 2, cpu=1), pod("big", cpu=9))
     world.drain()
@@ -162,7 +162,7 @@ def test_a_nomination_that_is_given_up_for_a_reason_is_reported_for_its_group() 
     ("terminating", "preempted", "until"),
     [(False, False, 100.0), (True, False, 100.0), (False, True, 100.0), (True, True, 130.0)],
 )
-def test_a_nomination_that_only_the_api_has_waits_for_who_leaves_for_it(
+def test_nomination_that_only_the_api_has_waits_for_who_leaves_for_it(
     terminating: bool, preempted: bool, until: float
 ) -> None:
     """cost.md 5.1: after a restart, those on the node that are on their way out by a preemption."""

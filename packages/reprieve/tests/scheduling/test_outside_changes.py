@@ -61,7 +61,7 @@ def test_nominations_changed_by_a_decision_are_not_reported_as_ended() -> None:
     assert taken(world) == []
 
 
-def test_a_node_that_goes_ends_nominations_to_it() -> None:
+def test_node_that_goes_ends_nominations_to_it() -> None:
     world = waiting()
     world.engine.remove(ObjectRef("Node", "n1"), world.now)
     assert world.nominated == {}
@@ -69,7 +69,7 @@ def test_a_node_that_goes_ends_nominations_to_it() -> None:
     assert taken(world) == [], "once"
 
 
-def test_a_failed_preemption_ends_its_nominations() -> None:
+def test_failed_preemption_ends_its_nominations() -> None:
     """preemption.md 7.5: the nomination is reverted, the preemptor is activated again at once."""
     world = waiting()
     assert world.engine.cluster.doomed == {world.record("low").uid}
@@ -79,21 +79,21 @@ def test_a_failed_preemption_ends_its_nominations() -> None:
     assert world.place("p") is QueueState.ACTIVE
 
 
-def test_a_preemptor_on_its_way_out_holds_no_room() -> None:
+def test_preemptor_on_its_way_out_holds_no_room() -> None:
     world = waiting()
     world.engine.pod_terminating(world.record("p").uid, world.now)
     assert world.nominated == {}
     assert taken(world) == ["p"]
 
 
-def test_a_preemptor_that_is_gone_needs_no_patch() -> None:
+def test_preemptor_that_is_gone_needs_no_patch() -> None:
     world = waiting()
     world.gone("p")
     assert taken(world) == []
 
 
 @pytest.mark.parametrize("how", ["removed", "too few"])
-def test_a_group_that_may_not_be_tried_gives_its_nominations_up(how: str) -> None:
+def test_group_that_may_not_be_tried_gives_its_nominations_up(how: str) -> None:
     """preemption.md 4.5; scheduling.md 3.8: the group object deleted, or members deleted mid-flight."""
     world = World(node("n1"), node("n2"), pod("low", cpu=4, node="n1"), pod("low2", cpu=4, node="n2"))
     world.add(gang("g", 2, priority=100, cpu=4))
@@ -109,7 +109,7 @@ def test_a_group_that_may_not_be_tried_gives_its_nominations_up(how: str) -> Non
     assert world.nominated == {}
 
 
-def test_a_nomination_made_again_is_not_reported_as_ended() -> None:
+def test_nomination_made_again_is_not_reported_as_ended() -> None:
     """The shell asks between cycles: what was void and is valid again is no news."""
     world = waiting()
     world.engine.preemption_failed(f"pod/{world.record('p').uid}", world.now)
@@ -120,7 +120,7 @@ def test_a_nomination_made_again_is_not_reported_as_ended() -> None:
 # -- what the API says of nominations (kube-scheduler: nominator.UpdatePod) ----------------------------------
 
 
-def test_a_nomination_by_somebody_else_is_taken_over() -> None:
+def test_nomination_by_somebody_else_is_taken_over() -> None:
     world = World(node("n1", cpu=1), node("n2", cpu=2), pod("p", cpu=8))
     world.step()
     world.change_pod("p", lambda item: nominated(item, "n2"))
@@ -130,7 +130,7 @@ def test_a_nomination_by_somebody_else_is_taken_over() -> None:
     assert taken(world) == [], "the API says so already"
 
 
-def test_the_echo_of_our_own_nomination_is_no_news() -> None:
+def test_echo_of_our_own_nomination_is_no_news() -> None:
     """n1, then n2 while the first is on its way: hearing of n1 takes nothing back, hearing of n2 neither."""
     world = waiting()
     uid = world.record("p").uid
@@ -153,7 +153,7 @@ def test_other_changes_of_a_pod_leave_its_nomination_alone() -> None:
     assert world.nominated == {"p": "n1"}
 
 
-def test_a_failed_binding_ends_the_nomination_the_api_still_has() -> None:
+def test_failed_binding_ends_the_nomination_the_api_still_has() -> None:
     world = World(node("n1"), nominated(pod("p", cpu=1), "n1"))
     [binding] = world.step().bindings
     world.engine.bind_failed(binding.pod.uid, world.now)
@@ -163,7 +163,7 @@ def test_a_failed_binding_ends_the_nomination_the_api_still_has() -> None:
 # -- deletions in flight, nodes that vanish ------------------------------------------------------------------
 
 
-def test_a_pod_deleted_while_it_is_bound_gives_everything_back() -> None:
+def test_pod_deleted_while_it_is_bound_gives_everything_back() -> None:
     """scheduling.md 2: Unreserve; what the API answers later about the binding changes nothing."""
     ledger = Ledger()
     profile = profile_with(ledger)
@@ -179,7 +179,7 @@ def test_a_pod_deleted_while_it_is_bound_gives_everything_back() -> None:
     assert [b.pod.name for b in world.step().bindings] == ["q"]
 
 
-def test_a_node_may_vanish_under_assumed_pods() -> None:
+def test_node_may_vanish_under_assumed_pods() -> None:
     """The binding fails, the pod is tried elsewhere."""
     world = World(node("n1"), pod("p", cpu=4))
     [binding] = world.step().bindings
@@ -189,7 +189,7 @@ def test_a_node_may_vanish_under_assumed_pods() -> None:
     assert world.settle().where == {"p": "n2"}
 
 
-def test_a_pod_bound_by_somebody_else_is_where_they_put_it() -> None:
+def test_pod_bound_by_somebody_else_is_where_they_put_it() -> None:
     """Two schedulers, one pod: the API decides, whichever of the two messages comes first."""
     for first in ("told", "refused"):
         world = World(node("n1"), node("n2"), pod("p", cpu=4))
@@ -205,7 +205,7 @@ def test_a_pod_bound_by_somebody_else_is_where_they_put_it() -> None:
         assert len(world.engine.queue) == 0
 
 
-def test_a_victim_that_was_only_reserved_has_left_when_its_binding_is_given_up() -> None:
+def test_victim_that_was_only_reserved_has_left_when_its_binding_is_given_up() -> None:
     """preemption.md 7.2: released without API calls; the preemptor does not wait for a deletion that never comes."""
     world = World(node("n1"), pod("low", cpu=4))
     [binding] = world.step().bindings
@@ -223,7 +223,7 @@ def test_a_victim_that_was_only_reserved_has_left_when_its_binding_is_given_up()
 # -- groups that come late -----------------------------------------------------------------------------------
 
 
-def test_a_group_object_that_lowers_a_unit_wakes_preemptors() -> None:
+def test_group_object_that_lowers_a_unit_wakes_preemptors() -> None:
     """preemption.md 2, 5: a running pod counts with its group's priority as soon as the object says so."""
     world = World(node("n1"), pod("a", cpu=4, node="n1", priority=100, group="late"), pod("p", cpu=4, priority=50))
     assert world.step().result is Result.UNSCHEDULABLE
@@ -234,7 +234,7 @@ def test_a_group_object_that_lowers_a_unit_wakes_preemptors() -> None:
     assert world.where == {"p": "n1"}
 
 
-def test_a_group_object_that_raises_a_unit_wakes_nobody() -> None:
+def test_group_object_that_raises_a_unit_wakes_nobody() -> None:
     world = World(node("n1"), pod("a", cpu=4, node="n1", priority=100, group="late"), pod("p", cpu=4, priority=50))
     world.step()
     world.add(group("late", priority=100))
@@ -278,7 +278,7 @@ AT_ODDS = [{"node": "n1"}, {}, {"gates": ["wait"]}, {"scheduler": "other", "prio
 
 @pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "on its way out"])
 @pytest.mark.parametrize("odd", AT_ODDS, ids=["runs", "waits", "is gated", "is another's"])
-def test_a_group_is_tried_again_when_the_member_at_odds_with_it_goes(odd: dict[str, Any], deleted: bool) -> None:
+def test_group_is_tried_again_when_the_member_at_odds_with_it_goes(odd: dict[str, Any], deleted: bool) -> None:
     """What could help re-activates (scheduling.md 1), without a flush; preemption.md 8.3 counts running members too."""
     world = World(node("n1", cpu=4), gang("g", 1, priority=5), pod("g-0", cpu=1, group="g", priority=5))
     world.add(pod("odd", **{"cpu": 1, "group": "g", "priority": 0, **odd}))
@@ -293,7 +293,7 @@ def test_a_group_is_tried_again_when_the_member_at_odds_with_it_goes(odd: dict[s
     assert world.now - START < 60, "only after a flush"
 
 
-def test_a_group_that_waits_for_members_keeps_no_nomination_that_came_late() -> None:
+def test_group_that_waits_for_members_keeps_no_nomination_that_came_late() -> None:
     """preemption.md 4.5: another scheduler nominated it and is gone, or had not heard yet that a member was."""
     world = World(node("n1"), group("g", min_count=2), pod("a", group="g", nominated="n1"))
     world.engine.give_up_gated(world.now + 4.0, after=5.0)
@@ -303,7 +303,7 @@ def test_a_group_that_waits_for_members_keeps_no_nomination_that_came_late() -> 
     assert taken(world) == ["a"]
 
 
-def test_a_group_that_may_be_tried_keeps_its_nominations() -> None:
+def test_group_that_may_be_tried_keeps_its_nominations() -> None:
     world = World(node("n1"), group("g", min_count=1), pod("a", group="g", nominated="n1"))
     world.engine.give_up_gated(world.now + 100.0, after=5.0)
     assert world.nominated == {"a": "n1"}
@@ -322,7 +322,7 @@ def test_only_who_leaves_by_a_preemption_is_waited_for(preempted: bool | None) -
     assert world.record("leaving").preempted is bool(preempted), "who was preempted once stays so"
 
 
-def test_the_log_of_changes_does_not_grow_with_time() -> None:
+def test_log_of_changes_does_not_grow_with_time() -> None:
     """Every cache is bounded: it starts over when it is much longer than there are nodes."""
     world = World(node("n", cpu=1), pod("r", cpu=1, node="n", priority=9))
     rows = world.engine.cluster.touched.rows
@@ -332,7 +332,7 @@ def test_the_log_of_changes_does_not_grow_with_time() -> None:
 
 
 @pytest.mark.parametrize("turn", [0, 1])
-def test_a_pod_whose_binding_is_under_way_ignores_older_nominations_and_gates(turn: int) -> None:
+def test_pod_whose_binding_is_under_way_ignores_older_nominations_and_gates(turn: int) -> None:
     """scheduling.md 2: a nomination or a gate of before the decision means nothing, on no node."""
     world = World(*[node(f"n{each}", cpu=4 if each == turn else 1) for each in range(2)], pod("p", cpu=2))
     [binding] = world.step().bindings

@@ -25,7 +25,7 @@ def _begun(*more: Item) -> World:
 
 
 @pytest.mark.parametrize("how", ["a higher pod is scheduled", "another scheduler binds a new pod", "and a known one"])
-def test_a_preemptor_whose_place_is_taken_preempts_elsewhere_while_its_victims_leave(how: str) -> None:
+def test_preemptor_whose_place_is_taken_preempts_elsewhere_while_its_victims_leave(how: str) -> None:
     world = _begun()
     if how == "a higher pod is scheduled":
         world.add(pod("high", cpu="1500m", priority=20))
@@ -41,7 +41,7 @@ def test_a_preemptor_whose_place_is_taken_preempts_elsewhere_while_its_victims_l
     assert world.record("low").row >= 0
 
 
-def test_a_pod_of_lower_priority_that_another_scheduler_binds_is_evicted_as_well() -> None:
+def test_pod_of_lower_priority_that_another_scheduler_binds_is_evicted_as_well() -> None:
     world = _begun()
     world.add(pod("late", cpu="1500m", node="n1"))
     world.virtual.until(world.now + 15)
@@ -61,7 +61,7 @@ def test_without_another_place_the_nomination_is_dropped_and_its_capacity_is_fre
     assert world.where["small"] == "n1"
 
 
-def test_a_place_that_still_does_is_waited_for() -> None:
+def test_place_that_still_does_is_waited_for() -> None:
     """2.3: what was placed beside the nomination leaves enough."""
     world = _begun()
     world.add(pod("high", cpu=1, priority=20))
@@ -72,7 +72,7 @@ def test_a_place_that_still_does_is_waited_for() -> None:
     assert world.settle().where["mid"] == "n1"
 
 
-def test_a_pod_that_leaves_by_itself_counts_as_gone() -> None:
+def test_pod_that_leaves_by_itself_counts_as_gone() -> None:
     """It makes up for what was taken: the preemptor still waits."""
     world = _begun(pod("leaving", cpu=1, node="n1", priority=30, grace=GRACE))
     world.engine.pod_terminating(world.record("leaving").uid, world.now)
@@ -81,7 +81,7 @@ def test_a_pod_that_leaves_by_itself_counts_as_gone() -> None:
     assert (world.nominated, world.evicted) == ({"mid": "n1"}, ["low"])
 
 
-def test_a_preemptor_is_tried_when_the_calls_of_its_preemption_are_done() -> None:
+def test_preemptor_is_tried_when_the_calls_of_its_preemption_are_done() -> None:
     """7.3: it stays gated until then."""
     world = World(
         node("n1", cpu=4),
@@ -101,7 +101,7 @@ def test_a_preemptor_is_tried_when_the_calls_of_its_preemption_are_done() -> Non
     assert decision.preemption.domain == "n2"
 
 
-def test_a_group_preempts_elsewhere_when_a_part_of_its_place_is_taken() -> None:
+def test_group_preempts_elsewhere_when_a_part_of_its_place_is_taken() -> None:
     world = World(
         *[node(f"n{i}", cpu=2) for i in range(4)],
         *[pod(f"low-{i}", cpu=2, node=f"n{i}", grace=GRACE) for i in range(2)],
@@ -135,7 +135,7 @@ def test_after_a_restart_all_of_lower_priority_on_the_node_may_be_victims(taken:
     assert world.evicted == (["dear"] if taken else [])
 
 
-def test_a_group_without_victims_on_the_way_keeps_to_its_own_rules() -> None:
+def test_group_without_victims_on_the_way_keeps_to_its_own_rules() -> None:
     """Nothing leaves: an attempt that fails looks for victims as ever."""
     world = World(node("n1", cpu=2), pod("low", cpu=2, node="n1", grace=0), group("crew", min_count=1, priority=5))
     world.add(pod("p0", cpu=2, group="crew", priority=5, nominated="n1")).settle()

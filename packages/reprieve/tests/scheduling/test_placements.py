@@ -11,7 +11,7 @@ import pytest
 
 from reprieve.cluster.groups import Group
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.configuration_reading import configuration_of
+from reprieve.framework.configuration_reader import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import (
     Assigned,
@@ -57,7 +57,7 @@ def _used(world: World) -> set[str]:
         ((3, 2), [], 5, 4, "r0"),  # five in r0 (100 + 83), four in r1 (80 + 100): r0
     ],
 )
-def test_the_best_placement_is_chosen(
+def test_best_placement_is_chosen(
     plain: bool,
     racks: tuple[int, ...],
     running: list[tuple[str, int]],
@@ -114,14 +114,14 @@ def test_later_members_follow_and_wait_if_they_must() -> None:
     assert world.where["p2"] == "r0n1"
 
 
-def test_a_basic_group_places_what_fits_in_one_domain() -> None:
+def test_basic_group_places_what_fits_in_one_domain() -> None:
     """KEP-5732: "at least one pod for Basic scheduling policy"; the others say why they wait."""
     world = World(*_racks(1, 1, cpu=1), *_crew(3)).settle()
     assert world.where == {"p0": "r0n0"}
     assert world.message("p1") == f"0/1 nodes are available: 1 Insufficient cpu. {MEMBER}"
 
 
-def test_the_nominated_placement_comes_first() -> None:
+def test_nominated_placement_comes_first() -> None:
     """Upstream: the placement with most nominated nodes is taken if the group fits, before any score is asked."""
     world = World(*_racks(1, 1, 1, cpu=4), group("crew", topology="rack", min_count=2))
     world.add(pod("p0", cpu=1, group="crew", nominated="r2n0"), pod("p1", cpu=1, group="crew", nominated="r2n0"))
@@ -129,15 +129,15 @@ def test_the_nominated_placement_comes_first() -> None:
     assert _used(world) == {"r2"}
 
 
-def test_a_nominated_placement_without_room_is_left() -> None:
-    """preemption.md 4.5: "It may later be placed anywhere if room appears"."""
+def test_nominated_placement_without_room_is_left() -> None:
+    """preemption.md 4.5: "It may later be placed anywhere if capacity becomes free"."""
     world = World(*_racks(1, 1), pod("x", cpu=2, node="r0n0"), group("crew", topology="rack", min_count=2))
     world.add(*[pod(f"p{i}", cpu=1, group="crew", nominated="r0n0") for i in range(2)]).settle()
     assert _used(world) == {"r1"}
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_a_nominated_placement_that_breaks_a_rule_is_left_for_the_next(plain: bool) -> None:
+def test_nominated_placement_that_breaks_a_rule_is_left_for_the_next(plain: bool) -> None:
     """preemption.md 4.5: there is room for both in the first rack, but not on two nodes."""
     apart = rules(apart=[term("kubernetes.io/hostname", {"app": "x"})])
     hosts = [("r0n0", "r0"), ("r1n0", "r1"), ("r1n1", "r1"), ("r2n0", "r2"), ("r2n1", "r2")]
@@ -150,7 +150,7 @@ def test_a_nominated_placement_that_breaks_a_rule_is_left_for_the_next(plain: bo
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_the_gate_off_ignores_the_constraint(index: int) -> None:
+def test_gate_off_ignores_the_constraint(index: int) -> None:
     """TopologyAwareWorkloadScheduling=false: as if it were not there."""
     gates = FeatureGates(topology_aware_workload_scheduling=bool(index))
     world = World(*_racks(1, 1), *_crew(4, min_count=4), gates=gates).settle()
@@ -169,7 +169,7 @@ def test_members_in_two_domains_are_an_error_until_they_are_not() -> None:
     assert world.where == {"a": "r0n0", "p": "r0n0"}
 
 
-def test_a_pod_that_leaves_any_placement_wakes_the_group() -> None:
+def test_pod_that_leaves_any_placement_wakes_the_group() -> None:
     """scheduling.md 1: no lost wake-up, also where the first placement fails for another reason than the others."""
     tainted = [node("r0n0", cpu=4, labels={"rack": "r0"}, taints=[("dedicated", "x", "NoSchedule")])]
     world = World(*tainted, *_racks(0, 1), pod("x", cpu=1, node="r1n0"), *_crew(2, min_count=2)).settle()
@@ -187,7 +187,7 @@ def test_rules_about_other_pods_see_the_whole_cluster() -> None:
     assert world.where["p"] == "r2"
 
 
-def test_the_view_is_left_as_it_was() -> None:
+def test_view_is_left_as_it_was() -> None:
     """scheduling.md 7: "the view after undo equals the view before, bit for bit", after trying many placements."""
     world = World(*_racks(*[1] * 30), *_crew(3, min_count=3, cpu=1))
     before = world.engine.cluster.digest()
@@ -196,7 +196,7 @@ def test_the_view_is_left_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_answer_does_not_depend_on_the_order_of_the_objects(seed: int) -> None:
+def test_answer_does_not_depend_on_the_order_of_the_objects(seed: int) -> None:
     """preemption.md 4, scheduling.md 7: determinism; `--seed` chooses among nodes, never among placements."""
     items = [(item, float(i)) for i, item in enumerate([*_racks(2, 2, 3, cpu=4), *_crew(4, min_count=3)])]
     expected = history(World(*items).settle())
@@ -251,7 +251,7 @@ def test_placements_of_several_plugins_are_intersected() -> None:
     assert one.where == {"p0": "r0n0", "p1": "r0n0"}
 
 
-def test_a_placement_score_of_ones_own_decides_by_its_weight() -> None:
+def test_placement_score_of_ones_own_decides_by_its_weight() -> None:
     """scheduling.md 5: PlacementScore; what it is asked about are placements in which the group fits."""
     names = Names()
     world = World(*_racks(2, 3, 2), *_crew(3, min_count=3), profiles=_own(names, Names=5)).settle()
@@ -300,7 +300,7 @@ def test_only_several_placements_that_work_are_compared(racks: tuple[int, ...], 
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_a_placement_is_found_for_a_gang_of_any_size(size: int) -> None:
+def test_placement_is_found_for_a_gang_of_any_size(size: int) -> None:
     """A filter of somebody else concerns its pods or not: either way the first rack that has the room is taken."""
     world = World(*_racks(1, 1), *_crew(size, cpu=1, min_count=size), profiles=_own(OnlyNamed("r1n0"))).settle()
     assert _used(world) == {"r1"}

@@ -52,7 +52,7 @@ CREW = gang("crew", 2, priority=9, cpu=4)
 BOTH = _to(crew_0="n1", crew_1="n2")
 
 
-def test_a_pod_evicts_the_victims_that_a_plugin_names_and_binds_there() -> None:
+def test_pod_evicts_the_victims_that_a_plugin_names_and_binds_there() -> None:
     """preemption.md 2.8: reprieve itself would evict low1, which has the lower priority."""
     world = World(*NODES, *LOW, HIGH, plugins=[Evicts(_to(high="n2"), ["default/low2"])])
     world.settle()
@@ -63,7 +63,7 @@ def test_a_pod_evicts_the_victims_that_a_plugin_names_and_binds_there() -> None:
     assert world.where == {"high": "n2", "low1": "n1"}
 
 
-def test_a_victim_that_was_not_needed_goes_too() -> None:
+def test_victim_that_was_not_needed_goes_too() -> None:
     """preemption.md 2.8: the plugin's victims, and no others."""
     world = World(*NODES, *LOW, HIGH, plugins=[Evicts(_to(high="n2"), ["default/low1", "default/low2"])])
     world.settle()
@@ -76,7 +76,7 @@ def test_a_victim_that_was_not_needed_goes_too() -> None:
     }
 
 
-def test_a_gang_evicts_the_victims_that_a_plugin_names_and_binds_later() -> None:
+def test_gang_evicts_the_victims_that_a_plugin_names_and_binds_later() -> None:
     """preemption.md 2.8"""
     third = [node("n3", cpu=4), pod("low3", cpu=4, node="n3")]
     plugin = Evicts(BOTH, ["default/low1", "default/low2"])
@@ -91,7 +91,7 @@ def test_a_gang_evicts_the_victims_that_a_plugin_names_and_binds_later() -> None
     assert plugin.calls == 1
 
 
-def test_a_whole_unit_goes_where_all_of_it_is_named() -> None:
+def test_whole_unit_goes_where_all_of_it_is_named() -> None:
     """preemption.md 2.8, 1.2"""
     team = [group("team", min_count=2, whole=True), *(pod(f"t{i}", cpu=4, node=f"n{i}", group="team") for i in (1, 2))]
     world = World(*NODES, *team, HIGH, plugins=[Evicts(_to(high="n1"), ["default/t1", "default/t2"])])
@@ -177,14 +177,14 @@ REFUSED: Refused = {
         ["default/low1"],
         "names victim 'default/low1', which may not be evicted now",
     ),
-    "victims as text": ([*NODES, *LOW, HIGH], _to(high="n1"), "default/low1", "want victims as a sequence of pods"),
-    "no text": ([*NODES, *LOW, HIGH], _to(high="n1"), [None], "want names of pods and nodes as text"),
-    "node by row": ([*NODES, *LOW, HIGH], {"default/high": 0}, [], "want names of pods and nodes as text"),
+    "victims as text": ([*NODES, *LOW, HIGH], _to(high="n1"), "default/low1", "expected victims as a sequence of pods"),
+    "no text": ([*NODES, *LOW, HIGH], _to(high="n1"), [None], "expected names of pods and nodes as text"),
+    "node by row": ([*NODES, *LOW, HIGH], {"default/high": 0}, [], "expected names of pods and nodes as text"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_breaks_a_rule_is_an_error_of_the_plugin(case: str) -> None:
+def test_plugin_answer_that_breaks_a_rule_is_its_error(case: str) -> None:
     """preemption.md 2.8, scheduling.md 5.4: the reason in the condition and an incident; nothing is evicted."""
     items, nominations, victims, reason = REFUSED[case]
     world = World(*items, plugins=[Evicts(nominations, victims)])
@@ -202,7 +202,7 @@ def test_what_breaks_a_rule_is_an_error_of_the_plugin(case: str) -> None:
 
 
 @pytest.mark.parametrize("of", ["pod", "group"])
-def test_a_preemptor_with_never_evicts_nothing_by_a_plugin_either(of: str) -> None:
+def test_preemptor_with_never_evicts_nothing_by_a_plugin_either(of: str) -> None:
     """preemption.md 2.2, 2.8: the reason is in the message, and it is no error."""
     crew = gang("crew", 1, priority=9, policy="Never", cpu=4, never=True)
     one: list[Any] = [pod("high", cpu=4, priority=9, never=True)]
@@ -249,7 +249,7 @@ def test_no_second_eviction_while_the_first_victims_leave() -> None:
     assert world.evicted == []
 
 
-def test_a_preemption_delay_holds_for_plugins() -> None:
+def test_preemption_delay_holds_for_plugins() -> None:
     """preemption.md 2.8, cost.md 6"""
     mine = pod("high", cpu=4, priority=9, annotations=annotated(preemption_delay="50s"))
     world = World(*NODES, *LOW, mine, plugins=[Evicts(_to(high="n2"), ["default/low2"])])

@@ -66,7 +66,7 @@ ATTEMPT: dict[str, tuple[str, str, Callable[..., Any], list[Any], str]] = {
     "pre_filter raises": ("pre_filter", "PreFilter", raises, [pod("p")], "ZeroDivisionError: by design"),
     "filter raises": ("filter", "Filter", raises, [pod("p")], "ZeroDivisionError: by design"),
     "filter ends the process": ("filter", "Filter", exits, [pod("p")], "SystemExit: by design"),
-    "filter gives nothing": ("filter", "Filter", gives(None), [pod("p")], "want bool"),
+    "filter gives nothing": ("filter", "Filter", gives(None), [pod("p")], "expected bool"),
     "fits has the wrong shape": (
         "fits",
         "Filter",
@@ -80,7 +80,7 @@ ATTEMPT: dict[str, tuple[str, str, Callable[..., Any], list[Any], str]] = {
         "PreFilter",
         gives(True),
         [pod("p")],
-        "want a Status, found bool True",
+        "expected a Status, found bool True",
     ),
     "pre_score raises": ("pre_score", "PreScore", raises, [pod("p")], "ZeroDivisionError"),
     "score raises": ("score", "Score", raises, [pod("p")], "ZeroDivisionError"),
@@ -89,65 +89,71 @@ ATTEMPT: dict[str, tuple[str, str, Callable[..., Any], list[Any], str]] = {
         "Score",
         gives(np.zeros(3, dtype=np.int64)),
         [pod("p")],
-        "want int64[2], found int64[3] from 0 to 0",
+        "expected int64[2], found int64[3] from 0 to 0",
     ),
-    "score in floats": ("score", "Score", gives(np.zeros(2)), [pod("p")], "want int64[2], found float64[2]"),
+    "score in floats": ("score", "Score", gives(np.zeros(2)), [pod("p")], "expected int64[2], found float64[2]"),
     "score out of range": (
         "score",
         "Score",
         gives(np.array([5, 101])),
         [pod("p")],
-        "returns an invalid score 101 for node 'n2', want 0 to 100",
+        "returns an invalid score 101 for node 'n2', expected 0 to 100",
     ),
     "sign raises": ("sign", "Sign", raises, [pod("p")], "ZeroDivisionError"),
-    "sign gives text": ("sign", "Sign", gives("x"), [pod("p")], "want bytes or None, found str 'x'"),
+    "sign gives text": ("sign", "Sign", gives("x"), [pod("p")], "expected bytes or None, found str 'x'"),
     "post_filter raises": ("post_filter", "PostFilter", raises, [pod("p", cpu=9)], "ZeroDivisionError"),
     "post_filter gives nothing": ("post_filter", "PostFilter", gives(None), [pod("p", cpu=9)], "PostFilterResult"),
     "reserve raises": ("reserve", "Reserve", raises, [pod("p")], "ZeroDivisionError"),
-    "reserve gives nothing": ("reserve", "Reserve", gives(None), [pod("p")], "want a Status, found NoneType None"),
+    "reserve gives nothing": ("reserve", "Reserve", gives(None), [pod("p")], "expected a Status, found NoneType None"),
     "permit raises": ("permit", "Permit", raises, [pod("p")], "ZeroDivisionError"),
     "pre_bind raises": ("pre_bind", "PreBind", raises, [pod("p")], "ZeroDivisionError"),
-    "pre_bind gives text": ("pre_bind", "PreBind", gives(["x"]), [pod("p")], "want a sequence of instructions"),
+    "pre_bind gives text": ("pre_bind", "PreBind", gives(["x"]), [pod("p")], "expected a sequence of instructions"),
     "bind raises": ("bind", "Bind", raises, [pod("p")], "ZeroDivisionError"),
-    "bind gives text": ("bind", "Bind", gives("x"), [pod("p")], "want an instruction or None, found str 'x'"),
+    "bind gives text": ("bind", "Bind", gives("x"), [pod("p")], "expected an instruction or None, found str 'x'"),
     "feasible raises": ("feasible", "PlacementFeasible", raises, gang("p", 1), "ZeroDivisionError"),
     "group post filter raises": ("pod_group_post_filter", "PodGroupPostFilter", raises, gang("p", 2, cpu=9), "ZeroDiv"),
     "generate raises": ("generate", "PlacementGenerate", raises, gang("p", 1), "ZeroDivisionError"),
-    "generate gives text": ("generate", "PlacementGenerate", gives("x"), gang("p", 1), "want placements of live rows"),
+    "generate gives text": (
+        "generate",
+        "PlacementGenerate",
+        gives("x"),
+        gang("p", 1),
+        "expected placements of live rows",
+    ),
     "generate gives rows that are none": (
         "generate",
         "PlacementGenerate",
         gives([r.Placement("x", np.array([0, 7]))]),
         gang("p", 1),
-        "want placements of live rows",
+        "expected placements of live rows",
     ),
     "generate gives a row twice": (
         "generate",
         "PlacementGenerate",
         gives([r.Placement("x", np.array([0, 0]))]),
         gang("p", 1),
-        "want placements of live rows",
+        "expected placements of live rows",
     ),
     "generate gives rows out of order": (
         "generate",
         "PlacementGenerate",
         gives([r.Placement("x", np.array([1, 0]))]),
         gang("p", 1),
-        "want placements of live rows",
+        "expected placements of live rows",
     ),
     "generate gives no rows": (
         "generate",
         "PlacementGenerate",
         gives([r.Placement("x", np.array([], dtype=np.int64))]),
         gang("p", 1),
-        "want placements of live rows",
+        "expected placements of live rows",
     ),
     "generate gives a row below the first": (
         "generate",
         "PlacementGenerate",
         gives([r.Placement("x", np.array([-1, 0]))]),
         gang("p", 1),
-        "want placements of live rows",
+        "expected placements of live rows",
     ),
     "fits has no verdict for a node": ("fits", "Filter", gives(np.ones(1, dtype=bool)), [pod("p")], "found bool[1]"),
     "filter gives a verdict that is none": (
@@ -162,9 +168,7 @@ ATTEMPT: dict[str, tuple[str, str, Callable[..., Any], list[Any], str]] = {
 
 @pytest.mark.parametrize("guarded_by", [CallPolicy, unhurried], ids=["directly", "in a thread"])
 @pytest.mark.parametrize("case", ATTEMPT)
-def test_whatever_a_plugin_does_the_attempt_fails_and_nothing_else(
-    case: str, guarded_by: Callable[[], CallPolicy]
-) -> None:
+def test_plugin_error_fails_its_attempt_alone(case: str, guarded_by: Callable[[], CallPolicy]) -> None:
     """SchedulerError with the plugin, the point and the reason; the room is given back; a traceback for the log."""
     method, point, does, objects, expected = ATTEMPT[case]
     watch = guarded_by()
@@ -233,9 +237,7 @@ POINTS: dict[str, tuple[str, list[Any]]] = {
 @pytest.mark.parametrize("guarded_by", [CallPolicy, unhurried], ids=["directly", "in a thread"])
 @pytest.mark.parametrize("error", ENDS_PROGRAMS)
 @pytest.mark.parametrize("method", POINTS)
-def test_what_would_end_a_program_ends_an_attempt(
-    method: str, error: str, guarded_by: Callable[[], CallPolicy]
-) -> None:
+def test_plugin_that_exits_ends_its_attempt(method: str, error: str, guarded_by: Callable[[], CallPolicy]) -> None:
     """scheduling.md 5: whatever it raises, also what `except Exception` lets through."""
     does, expected = ENDS_PROGRAMS[error]
     point, objects = POINTS[method]
@@ -250,7 +252,7 @@ def test_what_would_end_a_program_ends_an_attempt(
 
 @pytest.mark.parametrize("error", ENDS_PROGRAMS)
 @pytest.mark.parametrize("method", ["pre_enqueue", "unreserve", "post_bind"])
-def test_what_would_end_a_program_is_noted_where_no_attempt_fails(method: str, error: str) -> None:
+def test_plugin_that_exits_is_reported_where_no_attempt_fails(method: str, error: str) -> None:
     does, expected = ENDS_PROGRAMS[error]
     found = world(behaving(method, does), pod("p"))
     if method in ("unreserve", "post_bind"):
@@ -263,7 +265,7 @@ def test_what_would_end_a_program_is_noted_where_no_attempt_fails(method: str, e
 
 
 @pytest.mark.parametrize("error", ENDS_PROGRAMS)
-def test_what_an_instruction_asks_is_contained(error: str) -> None:
+def test_plugin_instruction_that_raises_is_contained(error: str) -> None:
     """`AwaitObject.done` and `PatchObject.again` are asked by the event loop, which must not end by them."""
     does, expected = ENDS_PROGRAMS[error]
     waits = r.AwaitObject("PersistentVolumeClaim", "default", "c", does, 1.0)
@@ -282,7 +284,7 @@ def test_what_an_instruction_asks_is_contained(error: str) -> None:
 
 
 @pytest.mark.parametrize("guarded_by", [CallPolicy, unhurried], ids=["directly", "in a thread"])
-def test_a_person_s_ctrl_c_ends_what_a_plugin_does_not(guarded_by: Callable[[], CallPolicy]) -> None:
+def test_person_s_ctrl_c_ends_what_a_plugin_does_not(guarded_by: Callable[[], CallPolicy]) -> None:
     """A signal while the plugin's call is waited for: it is nobody's error."""
 
     def interrupted(*_args: Any, **_kwargs: Any) -> Any:
@@ -314,7 +316,7 @@ def test_ctrl_c_is_recognized_in_a_python_handler_too() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def test_the_traceback_leads_to_the_line_in_the_plugin() -> None:
+def test_traceback_leads_to_the_line_in_the_plugin() -> None:
     found = world(behaving("filter", raises), pod("p"))
     found.step()
     [trouble] = found.incidents()
@@ -331,13 +333,13 @@ def test_normalized_scores_are_checked_after_normalizing() -> None:
     bad = behaving("normalize", gives(np.array([0, 900])), score=lambda *_: raw, normalizes=True)
     assert "invalid score 900" in world(bad, pod("p")).step().rejections[0].message
     short = behaving("normalize", gives(np.array([0])), score=lambda *_: raw, normalizes=True)
-    assert "want int64[2], found int64[1]" in world(short, pod("p")).step().rejections[0].message
+    assert "expected int64[2], found int64[1]" in world(short, pod("p")).step().rejections[0].message
 
 
 @pytest.mark.parametrize(
     "does", [raises, gives("yes"), gives((float("nan"),)), *(does for does, _ in ENDS_PROGRAMS.values())]
 )
-def test_a_queue_sort_that_fails_falls_back_to_priority(does: Callable[..., Any]) -> None:
+def test_queue_sort_that_fails_falls_back_to_priority(does: Callable[..., Any]) -> None:
     """The queue has to have an order; nobody's attempt is there to fail."""
 
     class Sorts(r.QueueSortPlugin):
@@ -358,7 +360,7 @@ def test_a_queue_sort_that_fails_falls_back_to_priority(does: Callable[..., Any]
     assert {t.point for t in found.incidents()} == {"QueueSort"}
 
 
-def test_a_pre_enqueue_that_fails_keeps_the_pod_and_is_asked_again() -> None:
+def test_pre_enqueue_that_fails_keeps_the_pod_and_is_asked_again() -> None:
     """Not an answer: after the longest backoff it is asked again, though nothing happened."""
     answers = [ZeroDivisionError("by design"), None, r.SUCCESS]
 
@@ -376,7 +378,7 @@ def test_a_pre_enqueue_that_fails_keeps_the_pod_and_is_asked_again() -> None:
     engine.queue.tick(found.now + 9)
     assert found.place("p") is QueueState.GATED
     engine.queue.tick(found.now + 10)
-    assert "want a Status, found NoneType" in found.entity("p").gate.reason
+    assert "expected a Status, found NoneType" in found.entity("p").gate.reason
     decision = engine.step(found.now + 20).decision
     assert decision is not None
     assert [b.pod.name for b in decision.bindings] == ["p"]
@@ -384,7 +386,7 @@ def test_a_pre_enqueue_that_fails_keeps_the_pod_and_is_asked_again() -> None:
 
 
 @pytest.mark.parametrize("hint", [raises, *(does for does, _ in ENDS_PROGRAMS.values())])
-def test_a_hint_that_fails_wakes_the_pod(hint: Callable[..., Any]) -> None:
+def test_hint_that_fails_wakes_the_pod(hint: Callable[..., Any]) -> None:
     """As upstream: better one attempt too many than a lost wake-up."""
     full = np.full(2, r.UNSCHEDULABLE, dtype=np.int8)
     plugin = behaving(
@@ -417,7 +419,7 @@ def test_where_nothing_can_fail_it_is_noted(method: str) -> None:
     assert (trouble.point.lower(), trouble.kind) == (method.replace("_", ""), "error")
 
 
-def test_what_a_guarded_plugin_gives_up_is_written() -> None:
+def test_guarded_plugin_writes_what_it_gives_up() -> None:
     """`ReservePlugin.give_up`: asked of third-party plugins as of those in-tree; a wrong answer is noted."""
     back = r.PatchObject("PersistentVolumeClaim", "default", "c", {"metadata": {"annotations": {"a": None}}})
     found = world(behaving("give_up", gives([back])), pod("p"))
@@ -428,7 +430,7 @@ def test_what_a_guarded_plugin_gives_up_is_written() -> None:
     effects = wrong.engine.bind_failed("uid-p", wrong.now)
     assert effects.writes == ()
     [trouble] = effects.incidents
-    assert "want a sequence of instructions" in trouble.text
+    assert "expected a sequence of instructions" in trouble.text
 
 
 def test_every_method_of_every_extension_point_has_its_guard() -> None:
@@ -481,7 +483,7 @@ def kinds(troubles: list[PluginIncident]) -> list[str]:
     return [trouble.kind for trouble in troubles]
 
 
-def test_a_call_that_does_not_return_is_given_up_and_the_scheduler_goes_on(watchdog: Watchdog) -> None:
+def test_call_that_does_not_return_is_given_up_and_the_scheduler_goes_on(watchdog: Watchdog) -> None:
     """The attempt fails; other profiles decide; the plugin's own attempts fail at once until it returns."""
     sleeper = Sleeper()
     chosen = {"mine": profile(sleeper, watchdog, "mine"), "other": default_profile(r.FeatureGates(), "other")}
@@ -514,7 +516,7 @@ def test_a_call_that_does_not_return_is_given_up_and_the_scheduler_goes_on(watch
     assert found.where == {"theirs": "n1", "slow": "n1", "quick": "n1"}
 
 
-def test_a_loop_in_pure_python_does_not_stop_the_scheduler(watchdog: Watchdog) -> None:
+def test_loop_in_pure_python_does_not_stop_the_scheduler(watchdog: Watchdog) -> None:
     spinner = Spinner()
     found = World(node("n1"), pod("p"), profiles={"default-scheduler": profile(spinner, watchdog)})
     try:
@@ -526,7 +528,7 @@ def test_a_loop_in_pure_python_does_not_stop_the_scheduler(watchdog: Watchdog) -
     assert found.settle().where == {"p": "n1"}
 
 
-def test_a_slow_call_is_noted_and_its_answer_counts(watchdog: Watchdog) -> None:
+def test_slow_call_is_noted_and_its_answer_counts(watchdog: Watchdog) -> None:
     """Beyond the budget, within the limit: by the clock the watchdog is given."""
     times = iter(range(1000))
     watch = Watchdog(limit=10_000.0, budget=0.5, clock=lambda: float(next(times)))
@@ -537,7 +539,7 @@ def test_a_slow_call_is_noted_and_its_answer_counts(watchdog: Watchdog) -> None:
     watch.close()
 
 
-def test_a_hint_is_given_less_time_than_an_attempt() -> None:
+def test_hint_is_given_less_time_than_an_attempt() -> None:
     """Everybody waits for it: it is given up after the budget, and taken as yes."""
     gate = Sleeper()
     watch = Watchdog(limit=600.0, budget=0.05)
@@ -567,7 +569,7 @@ def test_a_hint_is_given_less_time_than_an_attempt() -> None:
     watch.close()
 
 
-def test_a_group_s_algorithm_runs_where_the_cycle_runs() -> None:
+def test_group_s_algorithm_runs_where_the_cycle_runs() -> None:
     """A PodGroupPostFilter may ask for it; the picture itself is not the plugin's to change."""
     meddler = Meddler()
     watch = Watchdog(limit=DEADLINE)

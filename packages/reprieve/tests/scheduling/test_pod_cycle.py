@@ -18,8 +18,8 @@ from tests.building import World, bound_to, gang, group, node, pod, profile_with
 from tests.scheduling.plugins_for_tests import Fragile, OnlyNamed, Prefers
 
 
-def test_the_emptiest_node_wins_and_ties_go_to_the_first_name() -> None:
-    """scheduling.md 2: "best node (ties: first node by name)"."""
+def test_emptiest_node_wins_and_ties_go_to_the_first_name() -> None:
+    """scheduling.md 2: "ties go to the first node by name"."""
     world = World(node("n2", cpu=4), node("n1", cpu=4), node("n3", cpu=8), pod("p", cpu=1), pod("q", cpu=1))
     first = world.step()
     assert [b.node for b in first.bindings] == ["n3"]
@@ -27,8 +27,8 @@ def test_the_emptiest_node_wins_and_ties_go_to_the_first_name() -> None:
     assert world.settle().where == {"p": "n1"}
 
 
-def test_a_seed_chooses_among_the_best() -> None:
-    """scheduling.md 2: "with --seed a seeded choice among the best", the same every time."""
+def test_seed_chooses_among_the_best() -> None:
+    """scheduling.md 2: "with --seed to a seeded choice among the best", the same every time."""
     nodes = [node(f"n{i}", cpu=4) for i in range(8)] + [node("small", cpu=2)]
     chosen = [World(*nodes, pod("p", cpu=1), seed=seed).settle().where["p"] for seed in range(20)]
     assert len(set(chosen)) > 2
@@ -109,13 +109,13 @@ def test_identical_pods_share_the_work() -> None:
         ),
     ],
 )
-def test_the_message_of_a_pod_that_fits_nowhere(items: list[Any], wants: dict[str, Any], message: str) -> None:
+def test_message_of_a_pod_that_fits_nowhere(items: list[Any], wants: dict[str, Any], message: str) -> None:
     """observability.md: counts per reason, sorted as strings, then what preemption had to say."""
     world = World(*items, pod("p", priority=5, **wants)).settle()
     assert world.rejection("p") == ("Unschedulable", message)
 
 
-def test_a_pod_without_a_chance_may_become_one_with() -> None:
+def test_pod_without_a_chance_may_become_one_with() -> None:
     """The condition goes once the pod is placed."""
     world = World(node("n", cpu=1), pod("p", cpu=2)).settle()
     assert world.pending == ["p"]
@@ -138,8 +138,8 @@ def test_nominated_pods_of_equal_or_higher_priority_count_as_running(priority: i
     assert world.step().result is result
 
 
-def test_a_pod_must_fit_without_the_nominated_ones_too() -> None:
-    """scheduling.md 2: "(and must pass without them too)"."""
+def test_pod_must_fit_without_the_nominated_ones_too() -> None:
+    """scheduling.md 2: "must also pass the filters without them"."""
     world = World(node("n", cpu=2), pod("r", cpu=2, node="n", priority=9))
     world.add(pod("holder", cpu=1, priority=5, gates=["g"], nominated="n"), pod("p", cpu=1, priority=5))
     assert world.step().result is Result.UNSCHEDULABLE
@@ -153,21 +153,21 @@ def test_nominated_ports_count_as_taken(ports: list[int]) -> None:
     assert world.step().result is (Result.UNSCHEDULABLE if ports else Result.SCHEDULED)
 
 
-def test_the_nominated_node_is_tried_first() -> None:
+def test_nominated_node_is_tried_first() -> None:
     """scheduling.md 2: even where another node scores higher."""
     world = World(node("n1", cpu=8), node("n2", cpu=2), pod("p", cpu=1, nominated="n2"))
     assert world.settle().where == {"p": "n2"}
 
 
 @pytest.mark.parametrize("early", [True, False])
-def test_a_nomination_to_a_node_that_comes_later_counts(early: bool) -> None:
+def test_nomination_to_a_node_that_comes_later_counts(early: bool) -> None:
     """The order in which objects arrive does not matter (scheduling.md 7)."""
     nodes, mine = [node("n1", cpu=8), node("n2", cpu=2)], pod("p", cpu=1, nominated="n2")
     world = World(mine, *nodes) if early else World(*nodes, mine)
     assert world.settle().where == {"p": "n2"}
 
 
-def test_a_nominated_node_that_does_not_fit_is_passed_over() -> None:
+def test_nominated_node_that_does_not_fit_is_passed_over() -> None:
     """The nomination is a preference."""
     world = World(node("n1", cpu=8), node("n2", cpu=2, unschedulable=True), pod("p", cpu=1, nominated="n2"))
     assert world.settle().where == {"p": "n1"}
@@ -185,7 +185,7 @@ def test_room_given_up_by_a_pod_placed_elsewhere_wakes_others() -> None:
     assert world.where == {"high": "n1", "low": "n2", "r": "n2"}
 
 
-def test_a_nomination_is_cleared_when_nothing_helps_any_more() -> None:
+def test_nomination_is_cleared_when_nothing_helps_any_more() -> None:
     """observability.md: nominatedNodeName "cleared when no longer true"; whoever waited for that room is tried."""
     world = World(node("n", cpu=2), pod("r", cpu=1, node="n", priority=9))
     world.add(pod("small", cpu=1, priority=5), pod("big", cpu=2, priority=5, nominated="n"))
@@ -197,7 +197,7 @@ def test_a_nomination_is_cleared_when_nothing_helps_any_more() -> None:
     assert world.pending == ["big"]
 
 
-def test_a_nomination_that_moves_wakes_who_waited_for_its_room() -> None:
+def test_nomination_that_moves_wakes_who_waited_for_its_room() -> None:
     """A preemptor that chooses another node gives the first one up (scheduling.md 7)."""
     world = World(node("n1", cpu=1), node("n2", cpu=2), pod("victim", cpu=2, node="n2"))
     world.add(pod("high", cpu=2, priority=9, nominated="n1", gates=["g"]), pod("small", cpu=1)).drain()
@@ -218,7 +218,7 @@ def test_nominations_to_a_removed_node_are_void() -> None:
 # -- binding -------------------------------------------------------------------------------------------------------
 
 
-def test_a_binding_is_assumed_before_it_is_confirmed() -> None:
+def test_binding_is_assumed_before_it_is_confirmed() -> None:
     """scheduling.md 2: assume, then bind asynchronously: the next cycle sees it."""
     world = World(node("n", cpu=1), pod("p", cpu=1), pod("q", cpu=1))
     assert [b.pod.name for b in world.step().bindings] == ["p"]
@@ -228,8 +228,8 @@ def test_a_binding_is_assumed_before_it_is_confirmed() -> None:
     assert world.record("p").bound
 
 
-def test_a_binding_that_fails_gives_the_room_back() -> None:
-    """scheduling.md 2: "on failure Unreserve, forget, re-queue"; others may have the room meanwhile."""
+def test_binding_that_fails_gives_the_room_back() -> None:
+    """scheduling.md 2: "the choice is undone: Unreserve, forget, re-queue"; others may have the room meanwhile."""
     world = World(node("n", cpu=1), pod("p", cpu=1), pod("q", cpu=1))
     world.step()
     world.step()
@@ -241,7 +241,7 @@ def test_a_binding_that_fails_gives_the_room_back() -> None:
     assert len(world.settle().where) == 1
 
 
-def test_a_binding_that_keeps_failing_backs_off_further_and_further() -> None:
+def test_binding_that_keeps_failing_backs_off_further_and_further() -> None:
     """scheduling.md 1: the backoff doubles per attempt, whatever ended the attempt."""
     world = World(node("n", cpu=1), pod("p", cpu=1))
     waits = []
@@ -255,7 +255,7 @@ def test_a_binding_that_keeps_failing_backs_off_further_and_further() -> None:
     assert waits == [1, 2, 4, 8, 10]
 
 
-def test_a_failed_binding_of_a_pod_that_is_leaving_is_not_tried_again() -> None:
+def test_failed_binding_of_a_pod_that_is_leaving_is_not_tried_again() -> None:
     """A terminating pod is not scheduled."""
     world = World(node("n", cpu=1), pod("p", cpu=1))
     world.step()
@@ -266,14 +266,14 @@ def test_a_failed_binding_of_a_pod_that_is_leaving_is_not_tried_again() -> None:
     assert world.engine.cluster.pods == {}
 
 
-def test_a_confirmed_binding_cannot_fail_any_more() -> None:
+def test_confirmed_binding_cannot_fail_any_more() -> None:
     """What the API confirmed is so."""
     world = World(node("n", cpu=1), pod("p", cpu=1)).settle()
     world.engine.bind_failed("uid-p", world.now)
     assert world.where == {"p": "n"}
 
 
-def test_a_pod_bound_by_somebody_else() -> None:
+def test_pod_bound_by_somebody_else() -> None:
     """While pending, and elsewhere than we assumed: the API is right."""
     world = World(node("n1", cpu=2), node("n2", cpu=1), pod("p", cpu=1), pod("q", cpu=1, gates=["g"], nominated="n1"))
     assert [b.node for b in world.step().bindings] == ["n1"]
@@ -284,7 +284,7 @@ def test_a_pod_bound_by_somebody_else() -> None:
     assert len(world.engine.queue) == 0
 
 
-def test_a_resized_pod_counts_what_it_asks_for_now() -> None:
+def test_resized_pod_counts_what_it_asks_for_now() -> None:
     """Requests of a running pod may change in place; the room it gives up is free."""
     world = World(node("n", cpu=2), pod("r", cpu=2, node="n"), pod("p", cpu=1, never=True, priority=1)).drain()
     assert world.pending == ["p"]
@@ -296,7 +296,7 @@ def test_a_resized_pod_counts_what_it_asks_for_now() -> None:
     assert world.settle().where == {"r": "n", "p": "n"}
 
 
-def test_a_pod_that_ended_frees_its_room() -> None:
+def test_pod_that_ended_frees_its_room() -> None:
     """Succeeded and Failed pods hold nothing."""
     for phase in ("Succeeded", "Failed"):
         world = World(node("n", cpu=1), pod("r", cpu=1, node="n"), pod("p", cpu=1)).drain()
@@ -309,7 +309,7 @@ def test_a_pod_that_ended_frees_its_room() -> None:
 # -- plugins of one's own ------------------------------------------------------------------------------------------
 
 
-def test_a_plugin_that_raises_fails_the_attempt_alone() -> None:
+def test_plugin_that_raises_fails_the_attempt_alone() -> None:
     """scheduling.md 5: SchedulerError for that attempt; the scheduler goes on."""
     profile = Fragile(failures=1).profile()
     world = World(node("n", cpu=4), pod("p", cpu=1), pod("q", cpu=1), profiles={profile.name: profile})
@@ -322,7 +322,7 @@ def test_a_plugin_that_raises_fails_the_attempt_alone() -> None:
 
 
 @pytest.mark.parametrize(("resolvable", "evicted"), [(True, []), (False, [])])
-def test_a_filter_by_node(resolvable: bool, evicted: list[str]) -> None:
+def test_filter_by_node(resolvable: bool, evicted: list[str]) -> None:
     """The per-node adaptor (scheduling.md 5), for all nodes, in preemption too; nothing goes where it cannot help."""
     profile = profile_with(OnlyNamed("n2", resolvable=resolvable))
     low = [pod(f"low{i}", cpu=2, node=f"n{i}") for i in (1, 2)]
@@ -345,7 +345,7 @@ def test_a_filter_by_node(resolvable: bool, evicted: list[str]) -> None:
     ("scheduler", "anybody", "decided_by"),
     [("first", False, "first"), ("second", False, "second"), ("other", False, None), ("other", True, "first")],
 )
-def test_a_pod_is_decided_about_by_the_profile_it_names(scheduler: str, anybody: bool, decided_by: str | None) -> None:
+def test_pod_is_decided_about_by_the_profile_it_names(scheduler: str, anybody: bool, decided_by: str | None) -> None:
     """scheduling.md 6: who names another scheduler is none of ours, or the first profile's where we plan for all."""
     profiles = {}
     for name in ("first", "second"):
@@ -382,7 +382,7 @@ def _for_scheduler(profile: Profile, name: str) -> Profile:
 
 
 def test_without_the_gate_groups_are_ignored() -> None:
-    """scheduling.md 6: "GenericWorkload off = plain pod-by-pod scheduling and preemption"."""
+    """scheduling.md 6: "With GenericWorkload off, pods are scheduled and preempt one by one"."""
     world = World(
         node("n", cpu=1),
         pod("r", cpu=1, node="n", group="old"),

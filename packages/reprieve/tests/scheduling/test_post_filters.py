@@ -96,9 +96,7 @@ FIRST = "0/1 placements are available, first placement status: pod group is unsc
         ((_no("a"), PostFilterResult(SUCCESS), _no("c")), "AB", ", a", ()),
     ],
 )
-def test_the_same_goes_for_groups(
-    answers: tuple[Answer, ...], asked: str, said: str, writes: tuple[object, ...]
-) -> None:
+def test_same_goes_for_groups(answers: tuple[Answer, ...], asked: str, said: str, writes: tuple[object, ...]) -> None:
     """scheduling.md 3.3: PodGroupPostFilter once for the group, and it is said in its condition."""
     calls: list[str] = []
     world = World(node("n", cpu=1), *gang("crew", 2, cpu=1), profiles=_profile(calls, *answers))
@@ -110,7 +108,7 @@ def test_the_same_goes_for_groups(
     assert world.where == {}
 
 
-def test_what_members_have_is_used_before_something_is_done_for_the_others() -> None:
+def test_members_with_devices_come_before_the_others() -> None:
     """scheduling.md 3.4: a later attempt that is enough binds; deferred writes end nothing there."""
     calls: list[str] = []
     profiles = _profile(calls, _no("a", deferred_writes=(BACK,)), _no("b"))
@@ -127,7 +125,7 @@ def test_what_members_have_is_used_before_something_is_done_for_the_others() -> 
 
 @pytest.mark.parametrize("clear", [True, False])
 @pytest.mark.parametrize("of", ["pod", "group"])
-def test_a_nomination_ends_where_a_plugin_clears_it(clear: bool, of: str) -> None:
+def test_nomination_ends_where_a_plugin_clears_it(clear: bool, of: str) -> None:
     """preemption.md 7: on the first node as on any other; else it stands."""
     crew = [group("crew", min_count=1)] if of == "group" else []
     mine = pod("p", cpu=2, nominated="n", group="crew" if crew else None)
@@ -138,7 +136,7 @@ def test_a_nomination_ends_where_a_plugin_clears_it(clear: bool, of: str) -> Non
 
 
 @pytest.mark.parametrize("of", ["pod", "group"])
-def test_a_plugin_that_raises_ends_the_attempt_and_its_nominations(of: str) -> None:
+def test_plugin_that_raises_ends_the_attempt_and_its_nominations(of: str) -> None:
     """scheduling.md 5.4: SchedulerError, tried again after its backoff."""
     calls: list[str] = []
     crew = [group("crew", min_count=1)] if of == "group" else []
@@ -170,7 +168,7 @@ def test_why_no_room_was_made_is_the_answer_of_the_last_plugin_that_has_one() ->
 
 
 @pytest.mark.parametrize("of", ["pod", "group"])
-def test_an_entity_that_was_put_off_is_tried_at_the_given_time_without_an_event(of: str) -> None:
+def test_entity_that_was_put_off_is_tried_at_the_given_time_without_an_event(of: str) -> None:
     """cost.md 6: no other plugin is asked; what it is nominated to is held meanwhile."""
     calls: list[str] = []
     crew = [group("crew", min_count=1)] if of == "group" else []

@@ -292,7 +292,7 @@ def test_1_a_nomination_by_somebody_else_holds_room_for_as_long() -> None:
     assert world.engine.next_wakeup(flush=False) == world.now + 600
 
 
-def test_who_waits_is_woken_by_room_that_was_held_and_is_held_elsewhere_now() -> None:
+def test_released_reservation_wakes_pending_pods() -> None:
     """scheduling.md 2.2: by a nomination that moved, and by none that is the pod's first."""
     for first, woken in (("", False), ("n1", True)):
         world = World(node("n1", cpu=2), node("n2", cpu=2), pod("p", cpu=2, priority=9, gates=["g"], nominated=first))

@@ -134,7 +134,7 @@ INSTRUCTED = ["A pre_bind p", "B pre_bind p"]
         ),
     ],
 )
-def test_whoever_refuses_undoes_every_reserve_in_reverse_order(
+def test_refusal_undoes_every_reserve_in_reverse_order(
     first: dict[str, Any], second: dict[str, Any], calls: list[str], reason: str, message: str
 ) -> None:
     """scheduling.md 2.1: what fails after the choice undoes it: unreserve, forget, re-queue."""
@@ -164,7 +164,7 @@ ONE, TWO, THREE = (DeleteObject("Thing", "default", name) for name in ("one", "t
         ({"pre_bind": [ONE]}, {"bind": TWO}, (ONE,), TWO),
     ],
 )
-def test_a_binding_lists_what_is_to_be_done_first_and_how(
+def test_binding_lists_what_is_to_be_done_first_and_how(
     first: dict[str, Any], second: dict[str, Any], before: tuple[Instruction, ...], how: object
 ) -> None:
     """scheduling.md 5.5: what PreBind wants is plain data, in the order of the plugins; the first who binds does it."""
@@ -232,7 +232,7 @@ def test_permit_plugins_are_called_again_for_waiting_pods(
     assert door.calls == ["Speaks permit p", *(["Speaks give_up p", "Speaks unreserve p"] if refused else [])]
 
 
-def test_who_leaves_while_it_waits_for_permission_is_neither_bound_nor_tried_again() -> None:
+def test_pod_deleted_while_it_waits_for_permission_is_not_bound() -> None:
     """Its room is free at once, and nobody is notified of a refusal."""
     world = _world(Speaks([], permit=WAIT))
     world.step()
@@ -242,7 +242,7 @@ def test_who_leaves_while_it_waits_for_permission_is_neither_bound_nor_tried_aga
     assert (world.where, len(world.engine.queue)) == ({}, 0)
 
 
-def test_a_pod_that_is_gone_needs_no_permission() -> None:
+def test_pod_that_is_gone_needs_no_permission() -> None:
     """Nothing is kept of it, and its reservation is given back."""
     door = Speaks([], permit=WAIT)
     world = _world(door)
@@ -265,7 +265,7 @@ def test_permit_plugins_are_called_in_the_order_in_which_pods_began_to_wait() ->
 
 
 @pytest.mark.parametrize("how", ["refused", "gone"])
-def test_what_was_written_for_a_binding_that_failed_is_taken_back(how: str) -> None:
+def test_nomination_of_a_failed_binding_is_taken_back(how: str) -> None:
     """What all the Reserve plugins want taken back, whatever one of them raises; then everything is unreserved."""
     back = DeleteObject("Thing", "default", "made-for-p")
     made: list[str] = []
@@ -297,7 +297,7 @@ def test_every_post_bind_plugin_is_called_whatever_one_of_them_raises() -> None:
     assert world.record("p").bound
 
 
-def test_a_plain_profile_has_nobody_to_ask() -> None:
+def test_plain_profile_has_nobody_to_ask() -> None:
     """A pod of a profile without such plugins is bound beside one of a profile that has some."""
     made: list[str] = []
     watched = profile_with(Speaks(made))

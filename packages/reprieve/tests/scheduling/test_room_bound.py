@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from kube_rules import objects
 from kube_rules.meta import ObjectRef
 from reprieve.queueing.entity import Entity
-from reprieve.scheduling import room_bound, spread_bound
-from reprieve.scheduling.room_bound import RoomBound
-from reprieve.scheduling.spread_bound import Layout, SpreadBounds
+from reprieve.scheduling import member_capacity, spread_capacity
+from reprieve.scheduling.member_capacity import RoomBound
+from reprieve.scheduling.spread_capacity import Layout, SpreadBounds
 from tests.building import World, composite, gang, group, node, pod, profile_with, toleration
 
 
@@ -28,7 +28,7 @@ def _spread(item: objects.KubernetesObject, constraint: objects.TopologySpreadCo
     return replace(item, spec=replace(item.spec, topology_spread_constraints=(constraint,)))
 
 
-def test_the_bound_sees_room_behind_victims_below_and_only_those() -> None:
+def test_bound_sees_room_behind_victims_below_and_only_those() -> None:
     """What may be evicted counts as room: for who has the priority and may preempt."""
     below, above = pod("low", cpu=4, node="n", priority=1), pod("high", cpu=4, node="m", priority=9)
     world = World(node("n", cpu=4), node("m", cpu=4), below, above)
@@ -44,7 +44,7 @@ def test_the_bound_sees_room_behind_victims_below_and_only_those() -> None:
     assert bound.sizes() == {"waiting_entities": 0, "waiting_shapes": 0, "waiting_spreads": 0}
 
 
-def test_a_gang_is_counted_by_kind_and_together_and_on_the_nodes_it_asks_for() -> None:
+def test_gang_is_counted_by_kind_and_together_and_on_the_nodes_it_asks_for() -> None:
     """Eight places for small members and one for a large one, in the zone alone."""
     rooms = [node("a", cpu=4, labels={"zone": "a"}), node("b", cpu=40, labels={"zone": "b"})]
 
@@ -84,7 +84,7 @@ def test_a_gang_is_counted_by_kind_and_together_and_on_the_nodes_it_asks_for() -
         "other namespace",
     ],
 )
-def test_a_node_with_a_pod_that_stays_is_no_place_for_who_keeps_away_from_it(
+def test_node_with_a_pod_that_stays_is_no_place_for_who_keeps_away_from_it(
     busy: dict[str, Any], never: bool, out: bool
 ) -> None:
     """Room there is; the second of two such pods that stay keeps the node shut when the first goes."""
@@ -144,7 +144,7 @@ def test_members_that_keep_apart_find_no_more_places_than_there_are_domains(
     assert bound.out_of_reach(world.entity("crew")) == (why if out else set())
 
 
-def test_a_pod_that_stays_shuts_its_whole_domain_until_it_goes() -> None:
+def test_pod_that_stays_shuts_its_whole_domain_until_it_goes() -> None:
     """scheduling.md 1.7: it runs on another node of the zone; a second one keeps the zone shut when the first goes."""
     world = World(*(node(f"n{i}", cpu=4, labels={"zone": "a"}) for i in range(3)))
     world.add(*(pod(f"busy-{i}", cpu=1, node=f"n{i}", priority=9, labels={"app": "x"}) for i in range(2)))
@@ -195,7 +195,7 @@ def test_members_that_spread_find_no_more_places_than_the_fullest_domain_lets_th
     assert bound.out_of_reach(world.entity("crew")) == (why if "min_domains" in more else set())
 
 
-def test_who_is_counted_and_stays_leaves_members_that_spread_less() -> None:
+def test_counted_pods_that_stay_leave_less_spread_for_members() -> None:
     """scheduling.md 1.7: five would find places in two zones; two that run in one of them leave it fewer."""
     world = World(*(node(f"n{zone}", cpu=cpu, labels={"zone": zone}) for zone, cpu in (("a", 8), ("b", 2))))
     constraint = objects.TopologySpreadConstraint(
@@ -220,7 +220,7 @@ def test_who_is_counted_and_stays_leaves_members_that_spread_less() -> None:
     assert bound.sizes() == {"waiting_entities": 0, "waiting_shapes": 0, "waiting_spreads": 0}
 
 
-def test_a_node_that_moved_to_another_zone_counts_there_when_a_pod_on_it_ends() -> None:
+def test_node_that_moved_to_another_zone_counts_there_when_a_pod_on_it_ends() -> None:
     """scheduling.md 1.7: what is kept by zone moves along with the node."""
     spread = objects.TopologySpreadConstraint(
         max_skew=1,
@@ -253,7 +253,7 @@ def test_a_node_that_moved_to_another_zone_counts_there_when_a_pod_on_it_ends() 
     assert not shut()
 
 
-def test_who_tolerates_more_than_before_is_no_measure_for_those_it_was_alike_to() -> None:
+def test_pod_with_new_tolerations_is_no_measure_for_similar_pods() -> None:
     """scheduling.md 1.7: one of two gets a toleration; the tainted zone is none that the other has to fill."""
     spread = objects.TopologySpreadConstraint(
         max_skew=1,
@@ -284,7 +284,7 @@ def test_who_tolerates_more_than_before_is_no_measure_for_those_it_was_alike_to(
 
 
 @pytest.mark.parametrize("cut", [False, True], ids=["the log says so", "the log is cut"])
-def test_a_node_that_moved_opens_its_new_domain(cut: bool) -> None:
+def test_node_that_moved_opens_its_new_domain(cut: bool) -> None:
     """scheduling.md 1.7: b is full, so one may stand in a; with another node there, two in each."""
     full = pod("r", cpu=4, node="nb", priority=9)
     world = World(*(node(f"n{name}", cpu=4, labels={"zone": name[0]}) for name in ("a", "a2", "b")), full)
@@ -334,7 +334,7 @@ def test_spreads_over_more_domains_than_are_compared_are_not_reckoned_again_unti
     bound = RoomBound(world.engine.cluster, world.engine.running)
     entity = world.entity("crew")
     bound.refresh()
-    with mock.patch.object(spread_bound, "_MOST_DOMAINS", 1):
+    with mock.patch.object(spread_capacity, "_MOST_DOMAINS", 1):
         assert "PodTopologySpread" not in bound.out_of_reach(entity)
         world.engine.remove(ObjectRef("Pod", uid=world.record("on-a").uid), world.now)
         with mock.patch.object(SpreadBounds, "place", side_effect=AssertionError("in vain")):
@@ -342,7 +342,7 @@ def test_spreads_over_more_domains_than_are_compared_are_not_reckoned_again_unti
     world.add(node("na", cpu=4, labels={"zone": "a", "new": ""}))
     bound.refresh()
     assert "PodTopologySpread" in bound.out_of_reach(entity), "one in a at most, as b has room for none"
-    with mock.patch.object(spread_bound, "_MOST_DOMAINS", 1):
+    with mock.patch.object(spread_capacity, "_MOST_DOMAINS", 1):
         bound.forget(entity.key)
         bound.out_of_reach(entity)
     for zone in "ab":
@@ -455,7 +455,7 @@ def test_beyond_the_limits_of_its_tables_a_bound_claims_less(most: str) -> None:
     """Every table is bounded; what is beyond it is left out of account, and never the other way round."""
     world = _many_kinds()
     full = RoomBound(world.engine.cluster, world.engine.running)
-    with mock.patch.object(room_bound, most, 1 if most != "_MASKS" else -100):
+    with mock.patch.object(member_capacity, most, 1 if most != "_MASKS" else -100):
         few = RoomBound(world.engine.cluster, world.engine.running)
         for happens in (lambda _: None, *HAPPENINGS.values()):
             happens(world)
@@ -510,7 +510,7 @@ def test_both_sides_of_the_bound(items: list[Any], out: bool) -> None:
         (("NodeResourcesFit",), set()),
     ],
 )
-def test_who_has_nobody_to_make_room_for_it_has_what_is_free(drop: tuple[str, ...], out: set[str]) -> None:
+def test_pod_without_victims_has_free_capacity(drop: tuple[str, ...], out: set[str]) -> None:
     """Without a PostFilter no pods are evicted; where requests are not compared nothing is claimed."""
     profile = profile_with(drop=drop)
     items = [node("n", cpu=4), pod("low", cpu=4, node="n"), pod("p", cpu=4, priority=5)]
@@ -548,7 +548,7 @@ def test_up_to_four_kinds_of_members_are_counted_apart(kinds: int, out: bool) ->
         (None, ("DefaultPreemption", "DynamicResources"), True),
     ],
 )
-def test_a_gang_that_evicts_nobody_has_what_is_free(policy: str | None, drop: tuple[str, ...], out: bool) -> None:
+def test_gang_that_evicts_nobody_has_what_is_free(policy: str | None, drop: tuple[str, ...], out: bool) -> None:
     """preemption.md 2.2: by its own policy, or as nobody would make room for it."""
     profile = profile_with(drop=drop)
     never = policy == "Never"
@@ -558,7 +558,7 @@ def test_a_gang_that_evicts_nobody_has_what_is_free(policy: str | None, drop: tu
 
 
 @pytest.mark.parametrize(("drop", "out"), [((), True), (("InterPodAffinity",), False)])
-def test_what_no_plugin_of_the_profile_asks_for_is_not_counted(drop: tuple[str, ...], out: bool) -> None:
+def test_rules_of_disabled_plugins_are_not_counted(drop: tuple[str, ...], out: bool) -> None:
     """Required anti-affinity keeps nobody away where InterPodAffinity is off."""
     profile = profile_with(drop=drop)
     crew = gang("p", 2, cpu=1, labels={"app": "x"}, affinity=_apart_by("zone", "x"))
@@ -586,7 +586,7 @@ def test_below_its_minimum_of_domains_a_constraint_counts_from_nought(domains: i
     assert bool(_asked(world, "p")) is out
 
 
-def test_a_constraint_that_does_not_count_the_members_bounds_nothing_and_the_next_does() -> None:
+def test_constraint_that_does_not_count_the_members_bounds_nothing_and_the_next_does() -> None:
     """scheduling.md 1.7: of two constraints the first is about others; by the second two hosts hold one each."""
     of_others = objects.LabelSelector(match_labels={"app": "other"})
     about_others = replace(_over("zone"), label_selector=of_others)

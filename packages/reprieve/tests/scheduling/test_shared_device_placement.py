@@ -30,12 +30,12 @@ def _owned(size: int) -> list[Any]:
     return [claim(f"own-p{turn}") for turn in range(size)]
 
 
-def test_what_all_share_is_taken_where_all_have_room() -> None:
+def test_shared_devices_are_taken_where_all_members_fit() -> None:
     world = _world(claim("c"), *_crew(3, "c")).settle()
     assert [world.where.get(f"p{turn}") for turn in range(3)] == ["n2"] * 3
 
 
-def test_the_first_member_alone_takes_the_emptier_node() -> None:
+def test_first_member_alone_takes_the_emptier_node() -> None:
     """Without this the case above would show nothing."""
     assert _world(claim("c"), *_crew(1, "c")).settle().where["p0"] == "n1"
 
@@ -54,7 +54,7 @@ def test_each_with_a_device_of_its_own_goes_where_there_is_one() -> None:
     assert {world.where[f"p{turn}"] for turn in range(3)} == {"n1", "n2"}
 
 
-def test_what_is_allocated_already_stays_where_it_is() -> None:
+def test_allocated_claim_stays_where_it_is() -> None:
     """The claim is used on n1, where one more has room: there is no other place for the gang."""
     world = _world(claim("c"), user("first", "c")).settle()
     assert world.where["first"] == "n1"
@@ -71,7 +71,7 @@ def test_so_many_sets_of_nodes_are_tried_and_no_more(most: int, found: bool, mon
     assert ("p0" in world.where) is found
 
 
-def test_a_gang_without_claims_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gang_without_claims_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no place, and no devices to blame."""
     monkeypatch.setattr(shared_device_placement, "hopeful", lambda *_: pytest.fail("looked at again"))
     world = _world(claim("c"), *gang("g", 3, cpu=9)).settle()

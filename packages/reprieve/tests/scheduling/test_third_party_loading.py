@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reprieve.framework.configuration import ConfigurationError
-from reprieve.framework.configuration_reading import configuration_of
+from reprieve.framework.configuration_reader import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
 from reprieve.scheduling.profiles import IN_TREE_NAMES, profiles_of
@@ -113,8 +113,8 @@ def test_each_profile_has_an_instance_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        ("Wants", "'Wants': want MODULE:CLASS"),
-        (f"{HERE}:", "want MODULE:CLASS"),
+        ("Wants", "'Wants': expected MODULE:CLASS"),
+        (f"{HERE}:", "expected MODULE:CLASS"),
         ("tests.no_such_module:X", "importing tests.no_such_module failed: ModuleNotFoundError"),
         (f"{HERE}:Missing", "has no 'Missing'"),
         (f"{HERE}:NoPlugin", "does not derive from reprieve.Plugin"),
@@ -125,13 +125,13 @@ def test_each_profile_has_an_instance_of_its_own() -> None:
         (f"{HERE}:Clash", "the name 'NodeName' is taken by a plugin that comes with reprieve"),
     ],
 )
-def test_a_reference_that_cannot_be_used_is_one_clear_error(reference: str, message: str) -> None:
+def test_reference_that_cannot_be_used_is_one_clear_error(reference: str, message: str) -> None:
     with pytest.raises(PluginLoadError, match=message) as caught:
         third_party([reference], in_tree=IN_TREE_NAMES, found=())
     assert "\n" not in str(caught.value)
 
 
-def test_the_same_name_twice() -> None:
+def test_same_name_twice() -> None:
     with pytest.raises(PluginLoadError, match="was named before"):
         third_party([f"{HERE}:Wants", f"{HERE}:Wants"], found=())
     with pytest.raises(PluginLoadError, match="is taken by entry point Wants = other:Wants"):
@@ -151,7 +151,7 @@ ENABLES = {"profiles": [{"plugins": {"filter": {"enabled": [{"name": "X"}]}}}]}
         ((offered("X", "A", "one"), offered("X", "A", "two")), "offered by several packages"),
     ],
 )
-def test_an_entry_point_is_not_loaded_before_it_is_enabled(points: tuple[EntryPoint, ...], message: str) -> None:
+def test_entry_point_is_not_loaded_before_it_is_enabled(points: tuple[EntryPoint, ...], message: str) -> None:
     """A broken package disturbs nobody who does not use it."""
     assert where(profiles({}, entry_points=points)) == "n1"
     with pytest.raises(ConfigurationError, match=message) as caught:
@@ -218,10 +218,10 @@ def test_named_on_the_command_line(run: Run) -> None:  # noqa: F811
     assert ended.code == 2
     assert "error: --plugin: plugin 'NeedsArgs' could not be made: TypeError" in ended.err
     ended = run("plan", "-f", "-", "--plugin", f"{HERE}:Wants", "--plugin-timeout", "soon", stdin=MANIFESTS)
-    assert (ended.code, "--plugin-timeout: 'soon': want a duration" in ended.err) == (2, True)
+    assert (ended.code, "--plugin-timeout: 'soon': expected a duration" in ended.err) == (2, True)
 
 
-def test_a_package_that_is_installed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_package_that_is_installed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     """The entry point group `reprieve.plugins` of whatever is installed."""
     info = tmp_path / "site" / "somebody_plugins-1.0.dist-info"
     info.mkdir(parents=True)

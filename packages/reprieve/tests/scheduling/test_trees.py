@@ -36,7 +36,7 @@ def conditions(world: World) -> dict[str, tuple[bool, str]]:
     return {ref.split("/")[-1]: (c.scheduled, c.reason) for ref, c in world.virtual.conditions.items()}
 
 
-def test_a_tree_is_placed_as_one() -> None:
+def test_tree_is_placed_as_one() -> None:
     """composite.md 2.1, 3.4: one entity, one decision, everybody is told."""
     world = World(node("n", cpu=4), composite("root", min_groups=2), *leaf("a", 2), *leaf("b", 2))
     decision = world.step()
@@ -71,7 +71,7 @@ def test_all_or_nothing_at_the_root() -> None:
     assert (b.ok, b.succeeded, b.of) == (False, 1, 2)
 
 
-def test_a_failed_child_leaves_its_room_to_its_siblings() -> None:
+def test_failed_child_leaves_its_room_to_its_siblings() -> None:
     """composite.md 3.3: a failed child is undone, its siblings go on."""
     items = [composite("root", min_groups=1), *leaf("a", 3), *leaf("b", 2)]
     world = World(node("n", cpu=2), *items).settle()
@@ -79,7 +79,7 @@ def test_a_failed_child_leaves_its_room_to_its_siblings() -> None:
     assert conditions(world) == {"root": (True, "Scheduled"), "a": (False, "Unschedulable"), "b": (True, "Scheduled")}
 
 
-def test_a_basic_root_needs_one_group() -> None:
+def test_basic_root_needs_one_group() -> None:
     """composite.md 2.4, 3.3."""
     world = World(node("n", cpu=2), composite("root"), *leaf("a", 3), *leaf("b", 3)).settle()
     assert world.where == {}
@@ -87,7 +87,7 @@ def test_a_basic_root_needs_one_group() -> None:
     assert sorted(world.where) == ["a-0", "a-1", "a-2"]
 
 
-def test_a_level_that_cannot_succeed_stops() -> None:
+def test_level_that_cannot_succeed_stops() -> None:
     """composite.md 3.3: S + R < M, before anybody else is tried."""
     items = [composite("root", min_groups=3), *leaf("a", 1), *leaf("b", 9), *leaf("c", 1), *leaf("d", 9), *leaf("e", 1)]
     world = World(node("n", cpu=4), *items)
@@ -101,7 +101,7 @@ def test_a_level_that_cannot_succeed_stops() -> None:
     assert decision.levels[0].why.endswith("minCount (3) cannot be satisfied: 0 scheduled, 2 remaining")
 
 
-def test_a_leaf_that_has_too_few_pods_fails_before_the_first() -> None:
+def test_leaf_that_has_too_few_pods_fails_before_the_first() -> None:
     """composite.md 3.3: asked before the first child too."""
     items = [composite("root", min_groups=1), *leaf("a", 2, min_count=5), *leaf("b", 1)]
     world = World(node("n", cpu=9), *items).settle()
@@ -110,7 +110,7 @@ def test_a_leaf_that_has_too_few_pods_fails_before_the_first() -> None:
     assert world.condition("a")[2].endswith("minCount (5) cannot be satisfied: 0 scheduled, 2 remaining")
 
 
-def test_a_complete_child_counts_as_one_that_succeeded() -> None:
+def test_complete_child_counts_as_one_that_succeeded() -> None:
     """composite.md 3.3: a composite starts with none, its complete children count again."""
     running = [pod(f"a-{i}", group="a", cpu=1, node="n") for i in range(2)]
     items = [composite("root", min_groups=2), group("a", min_count=2, parent="root"), *running]
@@ -118,7 +118,7 @@ def test_a_complete_child_counts_as_one_that_succeeded() -> None:
     assert world.pending == []
 
 
-def test_who_had_a_place_until_its_group_failed_waits_for_the_quorum() -> None:
+def test_member_placed_until_its_group_failed_waits_for_the_quorum() -> None:
     """composite.md 3.4: of pods below a level that failed; who was tried in vain says why, the others nothing."""
     items = [composite("root", min_groups=1), *leaf("a", 4, min_count=4), *leaf("b", 1, min_count=2)]
     world = World(node("n", cpu=2), *items)
@@ -128,7 +128,7 @@ def test_who_had_a_place_until_its_group_failed_waits_for_the_quorum() -> None:
     assert messages["b-0"] == GROUP_UNSCHEDULABLE
 
 
-def test_a_tree_that_gains_nothing_reports_it() -> None:
+def test_tree_that_gains_nothing_reports_it() -> None:
     """composite.md 3.4."""
     items = [composite("root"), *leaf("a", 3, min_count=1)]
     world = World(node("n", cpu=2), *items).settle()
@@ -140,7 +140,7 @@ def test_a_tree_that_gains_nothing_reports_it() -> None:
 # -- the queue -----------------------------------------------------------------------------------------------------
 
 
-def test_a_missing_root_keeps_its_pods_outside() -> None:
+def test_missing_root_keeps_its_pods_outside() -> None:
     """composite.md 2.2, 6.1."""
     world = World(node("n"), composite("mid", parent="root"), *leaf("a", 2, parent="mid")).settle()
     assert world.place("a") is QueueState.GATED
@@ -159,7 +159,7 @@ def test_gated_pods_name_the_ancestor_that_is_missing_now() -> None:
     assert "form a cycle" in world.entity("a").gate.reason
 
 
-def test_a_root_that_goes_takes_its_tree_apart() -> None:
+def test_root_that_goes_takes_its_tree_apart() -> None:
     """composite.md 2.2: and it comes back whole."""
     world = World(node("n", cpu=1), composite("root"), *leaf("a", 1), *leaf("b", 2)).settle()
     assert world.pending == ["b-0", "b-1"]
@@ -170,7 +170,7 @@ def test_a_root_that_goes_takes_its_tree_apart() -> None:
     assert world.pending == []
 
 
-def test_a_root_waits_for_its_second_group() -> None:
+def test_root_waits_for_its_second_group() -> None:
     """composite.md 6.1: the second leaf wakes all."""
     world = World(node("n"), composite("root", min_groups=2), *leaf("a", 2)).settle()
     assert world.place("root") is QueueState.GATED
@@ -188,7 +188,7 @@ def test_three_of_four_pods_wait() -> None:
 
 
 @pytest.mark.parametrize("where", ["root", "mid"])
-def test_a_lower_count_wakes(where: str) -> None:
+def test_lower_count_wakes(where: str) -> None:
     """composite.md 2.5, 6.1: at the root or in the middle."""
     counts = {"root": 1, "mid": 1, where: 2}
     world = World(
@@ -203,7 +203,7 @@ def test_a_lower_count_wakes(where: str) -> None:
 
 
 @pytest.mark.parametrize(("count", "woken"), [(1, True), (3, False)])
-def test_a_tree_that_failed_is_woken_by_a_lower_count_alone(count: int, woken: bool) -> None:
+def test_tree_that_failed_is_woken_by_a_lower_count_alone(count: int, woken: bool) -> None:
     """composite.md 2.5."""
     world = World(node("n", cpu=2), composite("root", min_groups=2), *leaf("a", 2), *leaf("b", 2), *leaf("c", 2))
     world.settle()
@@ -213,7 +213,7 @@ def test_a_tree_that_failed_is_woken_by_a_lower_count_alone(count: int, woken: b
     assert (len(world.where) == 2) is woken
 
 
-def test_the_ready_leaf_goes_without_the_subtree_that_is_not() -> None:
+def test_ready_leaf_goes_without_the_subtree_that_is_not() -> None:
     """composite.md 2.4, 6.2."""
     items = [composite("root", min_groups=1), composite("mid", min_groups=2, parent="root")]
     world = World(node("n"), *items, *leaf("a", 1, parent="mid"), *leaf("b", 2)).settle()
@@ -228,7 +228,7 @@ def test_cousins_go_together() -> None:
     assert len(World(node("n", cpu=4), *items).settle().where) == 4
 
 
-def test_a_parent_that_is_its_own_grandchild_is_never_scheduled() -> None:
+def test_parent_that_is_its_own_grandchild_is_never_scheduled() -> None:
     """composite.md 2.2, 6.2: and that is said."""
     ring = [composite("root", parent="mid"), composite("mid", parent="root")]
     world = World(node("n"), *ring, *leaf("a", 1, parent="mid"), pod("other", cpu=1)).settle()
@@ -246,7 +246,7 @@ def test_more_than_four_levels_wait() -> None:
     assert "maximum depth of composite pod groups is 4" in world.entity("a").gate.reason
 
 
-def test_a_node_wakes_the_tree() -> None:
+def test_node_wakes_the_tree() -> None:
     """composite.md 6.2."""
     world = World(node("n", cpu=2), composite("root", min_groups=2), *leaf("a", 2), *leaf("b", 2)).settle()
     world.add(node("m", cpu=2)).settle()
@@ -269,7 +269,7 @@ def objects_without_gates(item: objects.Pod) -> objects.Pod:
     return changed(item, spec=changed(item.spec, scheduling_gates=()))
 
 
-def test_a_tree_queues_with_the_priority_of_its_root() -> None:
+def test_tree_queues_with_the_priority_of_its_root() -> None:
     """composite.md 2.1."""
     world = World(node("n", cpu=2), *gang("flat", 2, cpu=1, priority=5), composite("root", priority=9))
     world.add(*leaf("a", 2, priority=9)).settle()
@@ -321,7 +321,7 @@ def test_with_the_gate_off_leaves_are_flat() -> None:
         ),
     ],
 )  # fmt: skip
-def test_who_wants_something_else_is_an_error(items: list[Item], message: str) -> None:
+def test_conflicting_members_are_an_error(items: list[Item], message: str) -> None:
     """composite.md 3.1: SchedulerError on all pods and all groups."""
     world = World(node("n"), *items).settle()
     errors = {r.message for r in world.virtual.rejections.values()}
@@ -353,7 +353,7 @@ def test_numbers_that_no_class_gave_bind_a_lone_member_to_its_root(
         assert world.rejection("p")[1].endswith('got 2 ("p") and 9 ("root")')
 
 
-def test_a_tree_of_several_workloads_is_invalid() -> None:
+def test_tree_of_several_workloads_is_invalid() -> None:
     """composite.md 5.1."""
     items = [composite("root"), group("a", parent="root", workload="other"), pod("p", group="a")]
     world = World(node("n"), *items).settle()
@@ -377,7 +377,7 @@ def test_both_racks_of_one_block() -> None:
     assert World(*racks(a1=3, a2=5, b1=5, b2=4), *items).settle().where == {}
 
 
-def test_a_placement_is_found_within_the_one_above() -> None:
+def test_placement_is_found_within_the_one_above() -> None:
     """composite.md 3.2: three levels of constraints; a leaf without one goes anywhere its parent is."""
     nodes = [
         node(f"n{i}", cpu=2, labels={"zone": f"z{i // 4}", "block": f"b{i // 2}", "rack": f"r{i}"}) for i in range(8)
@@ -420,7 +420,7 @@ def retrying() -> dict[str, Any]:
     return {"profiles": {profile.name: profile}}
 
 
-def test_an_early_sibling_takes_more_than_its_minimum() -> None:
+def test_early_sibling_takes_more_than_its_minimum() -> None:
     """composite.md 3.5: held to the minimum first, then filled up."""
     items = [composite("root", min_groups=2), *leaf("a", 4, min_count=2), *leaf("b", 3, min_count=2)]
     greedy = World(node("n", cpu=4), *items).settle()
@@ -433,7 +433,7 @@ def test_an_early_sibling_takes_more_than_its_minimum() -> None:
     assert sorted(world.where) == ["a-0", "a-1", "a-2", "b-0", "b-1"]
 
 
-def test_a_child_that_is_complete_already_is_held_to_what_runs() -> None:
+def test_child_that_is_complete_already_is_held_to_what_runs() -> None:
     """composite.md 3.5: it needs nobody more, and is filled up when its sibling has its minimum."""
     running = [pod(f"r-{turn}", group="a", cpu=1, node="n") for turn in range(2)]
     items = [composite("root", min_groups=2), *leaf("a", 2, min_count=2), *running, *leaf("b", 2)]
@@ -443,7 +443,7 @@ def test_a_child_that_is_complete_already_is_held_to_what_runs() -> None:
     assert World(node("n", cpu=5), *items, **retrying()).settle().pending == ["a-1"]
 
 
-def test_a_third_group_is_filled_up_where_there_is_room() -> None:
+def test_third_group_is_filled_up_where_there_is_room() -> None:
     """composite.md 3.5: groups beyond the minimum too, within the placements that were chosen."""
     mid = composite("mid", min_groups=1, parent="root", topology="block")
     items = [

@@ -254,7 +254,7 @@ LOGS = ("._log.keys", ".resized_gangs.keys", "._log.rows")
 
 
 @pytest.mark.parametrize("life", LIVES, ids=lambda life: str(life.__name__))
-def test_what_is_gone_leaves_nothing_behind(life: Callable[[Engine, str, float], None]) -> None:
+def test_removed_objects_leave_nothing_behind(life: Callable[[Engine, str, float], None]) -> None:
     """The first lives fill what is kept by shape; from then on nothing grows."""
     engine = Engine(EngineOptions(sources=GroupSources.switched({"owners": True})))
     engine.watch_owners(["Job"], 0.0)

@@ -11,12 +11,14 @@ import pytest
 from msgspec.structs import replace
 
 from kube_rules import objects
-from kube_rules.meta import ObjectRef
+from kube_rules.meta import ObjectMeta, ObjectRef
 from kube_rules.owners import Service, ServiceSpec
+from kube_rules.storage import CSIStorageCapacity
 from reprieve.cluster.pods import PodRecord
-from reprieve.framework.events import ClusterEvent
+from reprieve.framework.events import ClusterEvent, EventKind
+from reprieve.plugins.volume_binding import VolumeBinding
 from tests.building import World, annotated, bound_to, composite, group, node, pdb, pod, priority_class, without_gates
-from tests.plugins.storage import claim
+from tests.plugins.storage import capacity, claim
 
 EVERYBODY = -(1 << 32)
 """Who waits with any priority at all is above this."""
@@ -224,7 +226,7 @@ def test_every_change_is_an_event_and_what_was_known_is_none(
         (_removes("Node", "m"), []),
     ],
 )
-def test_a_pod_that_waits_and_reads_otherwise_now_may_be_tried(
+def test_pod_that_waits_and_reads_otherwise_now_may_be_tried(
     happens: Callable[[World], object], updated: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """scheduling.md 1.4: what filters read of it, its gates, what it says of its work; its node is gone."""
@@ -261,7 +263,7 @@ def test_a_pod_that_waits_and_reads_otherwise_now_may_be_tried(
         ),
     ],
 )  # fmt: skip
-def test_who_waits_is_tried_above_the_priority_of_those_that_may_go_otherwise_now(
+def test_pending_pod_is_tried_above_the_priority_of_changed_units(
     happens: Callable[[World], object], retried: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """preemption.md 2.1, cost.md 2: a unit has another priority, goes with others, or has to run for longer."""
@@ -273,7 +275,7 @@ def test_who_waits_is_tried_above_the_priority_of_those_that_may_go_otherwise_no
 
 @pytest.mark.parametrize("respects", [True, False])
 @pytest.mark.parametrize("how", ["comes", "goes"])
-def test_a_budget_is_news_for_those_that_respect_budgets(
+def test_budget_is_news_for_those_that_respect_budgets(
     respects: bool, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """cost.md 2: where no class asks for it nobody is kept back by a budget, and while all is read nobody is tried."""
@@ -301,7 +303,7 @@ def test_a_budget_is_news_for_those_that_respect_budgets(
         (composite("crew", min_groups=2), composite("crew", min_groups=1), False),
     ],
 )
-def test_a_minimum_that_is_raised_and_nothing_else_helps_nobody(
+def test_minimum_that_is_raised_and_nothing_else_helps_nobody(
     before: Any, after: Any, raised: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """scheduling.md 1.4: the event says so, and hints read it; anything else that is new may help."""
@@ -310,3 +312,64 @@ def test_a_minimum_that_is_raised_and_nothing_else_helps_nobody(
     monkeypatch.setattr(world.engine.queue, "on_event", lambda event, _now, **_: found.append(event.raised))
     world.add(after)
     assert found == [raised]
+
+
+def _events(world: World, monkeypatch: pytest.MonkeyPatch) -> list[ClusterEvent]:
+    events: list[ClusterEvent] = []
+    monkeypatch.setattr(world.engine.queue, "on_event", lambda event, _now, **_: events.append(event))
+    return events
+
+
+def test_only_objects_that_were_known_give_an_event_when_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """scheduling.md 7.3: an object of storage or devices that goes is an event, one that was never known is none."""
+    world = World(node("n"), claim("c"))
+    events = _events(world, monkeypatch)
+    assert not world.engine.remove(ObjectRef("PersistentVolumeClaim", "default/nosuch"), world.now).known
+    assert not events
+    assert world.engine.remove(ObjectRef("PersistentVolumeClaim", "default/c"), world.now).known
+    assert [event.before for event in events] == [claim("c")]
+
+
+@pytest.mark.parametrize("on", ["first", "second", ""])
+def test_pod_that_terminates_gives_an_event_wherever_it_runs(on: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """scheduling.md 7.3: one that runs, on the first node as on any other, is an event; one that waits is not."""
+    world = World(node("first"), node("second"), pod("p", node=on))
+    record = world.record("p")
+    events = _events(world, monkeypatch)
+    world.engine.pod_terminating(record.uid, world.now)
+    assert [(event.kind, event.row) for event in events] == ([(EventKind.POD_TERMINATING, record.row)] if on else [])
+
+
+_SMALL, _LARGE = capacity("c", "a", "1Gi"), capacity("c", "a", "2Gi")
+
+
+_CAPPED = capacity("c", "a", "9Gi", largest="1Gi")
+
+
+_UNKNOWN = CSIStorageCapacity(metadata=ObjectMeta(name="c", namespace="default"), storage_class_name="wait")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "helps"),
+    [
+        (None, _SMALL, True),
+        (_SMALL, _LARGE, True),
+        (_LARGE, _SMALL, False),
+        (_SMALL, _SMALL, False),
+        (_SMALL, _CAPPED, False),  # the largest volume counts where it is said
+        (_CAPPED, _LARGE, True),
+        (_UNKNOWN, _SMALL, True),
+        (_SMALL, _UNKNOWN, False),
+        (_UNKNOWN, _UNKNOWN, False),
+        (_LARGE, None, False),  # a capacity that goes
+        (None, None, True),  # a driver that stops to publish any
+    ],
+)
+def test_larger_volume_than_before_may_help_who_waits_for_one(
+    before: CSIStorageCapacity | None, after: CSIStorageCapacity | None, helps: bool
+) -> None:
+    """Upstream's isSchedulableAfterCSIStorageCapacityChange: the size of the largest volume tells."""
+    world = World(node("n"), pod("p"))
+    event = ClusterEvent(EventKind.STORAGE_CAPACITY_CHANGED, before=before, item=after)
+    (hint,) = {hint for kind, hint in VolumeBinding(600.0).events().items() if kind is event.kind}
+    assert hint(world.engine.cluster, world.record("p"), event) is helps

@@ -8,7 +8,7 @@ from reprieve.queueing.entity import QueueState
 from tests.building import World, annotated, gang, group, node, pod, priority_class
 
 
-def test_the_pod_then_the_group_then_its_class() -> None:
+def test_pod_then_the_group_then_its_class() -> None:
     """cost.md 2.1: each annotation by itself, the nearest first."""
     long = priority_class("long", 10, annotated(minimum_runtime="1h", restart_cost="5m"))
     world = World(
@@ -29,7 +29,7 @@ def test_the_pod_then_the_group_then_its_class() -> None:
     assert cluster.class_terms_of(world.record("b")) is NO_CLASS_TERMS
 
 
-def test_a_checkpoint_wakes_nobody_and_a_runtime_does() -> None:
+def test_checkpoint_wakes_nobody_and_a_runtime_does() -> None:
     """cost.md 2.4: when something was saved changes what it costs; for how long it must run, who may go."""
     world = World(node("n1"), group("g"), pod("low", cpu=4, node="n1", group="g"), pod("p", cpu=5, priority=10))
     world.drain()
@@ -46,7 +46,7 @@ def test_a_checkpoint_wakes_nobody_and_a_runtime_does() -> None:
     assert world.place("p") is QueueState.UNSCHEDULABLE
 
 
-def test_the_picture_has_the_time_of_the_step() -> None:
+def test_picture_has_the_time_of_the_step() -> None:
     """cost.md 2.5: deciding reads no clock."""
     world = World(node("n1"), gang("g", 2, cpu=1))
     assert world.engine.cluster.now == 0.0

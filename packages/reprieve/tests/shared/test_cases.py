@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from reprieve.framework.gates import FeatureGates
-from reprieve.inputs.loading import load
+from reprieve.inputs.loader import load
 from reprieve.scheduling.profiles import default_profile
 from reprieve.simulation.plan import PlanOptions, plan
 from tests.outside import BESIDE, needs

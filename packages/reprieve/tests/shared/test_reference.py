@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from reprieve.framework.gates import FeatureGates
-from reprieve.inputs.loading import load
+from reprieve.inputs.loader import load
 from reprieve.simulation.plan import PlanOptions, plan
 from tests.outside import BESIDE, needs
 

@@ -9,13 +9,13 @@ import pytest
 
 from kube_rules.manifests import Manifests
 from reprieve.client.snapshot import snapshot
-from reprieve.inputs.loading import read
+from reprieve.inputs.loader import read
 from reprieve.python.cluster import load
 from reprieve.questions.capacity import capacity
 from reprieve.questions.queue_order import queue_of
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Plan
-from reprieve.simulation.workloads.expanding import expand
+from reprieve.simulation.workloads.expansion import expand
 
 Json = dict[str, Any]
 _VERSIONS = {
@@ -24,6 +24,7 @@ _VERSIONS = {
     "StatefulSet": "apps/v1",
     "PriorityClass": "scheduling.k8s.io/v1",
     "PodGroup": "scheduling.k8s.io/v1beta1",
+    "RuntimeClass": "node.k8s.io/v1",
     "Scenario": "reprieve.dev/v1alpha1",
 }
 
@@ -103,7 +104,7 @@ FAR = {
         (term("PriorityClass", "DoesNotExist"), pod("a"), pod("b", priorityClassName="high")),
     ],
 )
-def test_a_quota_refuses_what_is_in_its_scopes(scope: Json, covered: Json, free: Json | None) -> None:
+def test_quota_refuses_what_is_in_its_scopes(scope: Json, covered: Json, free: Json | None) -> None:
     """whatif.md 14.1."""
     found = planned(quota({"pods": "0"}, **scope), covered, *([free] if free is not None else []))
     assert outcomes(found)["a"] == "Refused"
@@ -114,7 +115,7 @@ def test_a_quota_refuses_what_is_in_its_scopes(scope: Json, covered: Json, free:
 
 
 @pytest.mark.parametrize("victim", [True, False])
-def test_a_pod_counts_for_the_class_that_its_group_names_as_a_victim(victim: bool) -> None:
+def test_pod_counts_for_the_class_that_its_group_names_as_a_victim(victim: bool) -> None:
     """cost.md 7.7: as where the embedded API server counts."""
     notes = {"annotations": {"scheduling.reprieve.dev/preemption-priority-class": "high"}} if victim else {}
     group = made("PodGroup", "g", meta=notes, spec={"schedulingPolicy": {"basic": {}}})
@@ -126,7 +127,7 @@ def test_a_pod_counts_for_the_class_that_its_group_names_as_a_victim(victim: boo
     assert sorted(outcomes(found).values()) == (["Refused", "Scheduled"] if victim else ["Scheduled"] * 2)
 
 
-def test_a_class_that_is_the_default_counts_as_the_class_of_a_pod() -> None:
+def test_class_that_is_the_default_counts_as_the_class_of_a_pod() -> None:
     """whatif.md 14.1: priority admission comes before quotas."""
     default = made("PriorityClass", "usual", value=5, globalDefault=True)
     found = planned(default, quota({"pods": "0"}, **term("PriorityClass", "In", "usual")), pod("a"))
@@ -143,7 +144,7 @@ def test_a_class_that_is_the_default_counts_as_the_class_of_a_pod() -> None:
         ({"type": "Pod", "max": {"cpu": "2"}}, pod("a", limit="3"), "maximum cpu usage per Pod is 2, but limit is 3"),
     ],
 )  # fmt: skip
-def test_a_limit_range_refuses_what_is_out_of_its_bounds(item: Json, spec: Json, expected: str) -> None:
+def test_limit_range_refuses_what_is_out_of_its_bounds(item: Json, spec: Json, expected: str) -> None:
     """whatif.md 14.1: min, max and ratio."""
     limits = made("LimitRange", "lr", spec={"limits": [{"type": "Container", **item}]})
     found = planned(limits, spec)
@@ -159,7 +160,7 @@ def test_defaults_of_a_limit_range_are_requests_that_count() -> None:
     assert outcomes(found) == {"a": "Scheduled", "b": "Refused"}
 
 
-def test_a_default_that_makes_a_pod_invalid_refuses_it() -> None:
+def test_default_that_makes_a_pod_invalid_refuses_it() -> None:
     """whatif.md 14.1: validation comes after defaults."""
     limits = made("LimitRange", "lr", spec={"limits": [{"type": "Container", "default": {"cpu": "1"}}]})
     text = message(planned(limits, pod("a", "2")), "a")
@@ -167,7 +168,7 @@ def test_a_default_that_makes_a_pod_invalid_refuses_it() -> None:
     assert text.startswith('Pod "a" is invalid: spec.containers[0].resources.requests: Invalid value: "2"')
 
 
-def test_a_pod_must_state_what_a_quota_limits() -> None:
+def test_pod_must_state_what_a_quota_limits() -> None:
     """whatif.md 14.1."""
     found = planned(quota({"limits.memory": "1Gi"}), pod("a", "1"))
     assert message(found, "a") == 'pods "a" is forbidden: failed quota: q: must specify limits.memory for: c'
@@ -186,7 +187,7 @@ def test_a_pod_must_state_what_a_quota_limits() -> None:
     ],
 )
 @pytest.mark.parametrize("first", [True, False])
-def test_what_exists_is_counted_and_not_refused(there: Json, counted: bool, first: bool) -> None:
+def test_existing_objects_are_counted_and_not_refused(there: Json, counted: bool, first: bool) -> None:
     """whatif.md 14.2: wherever it stands in the input."""
     new = pod("new", "1")
     found = planned(quota({"pods": "1", "requests.cpu": "1"}), *((there, new) if first else (new, there)))
@@ -194,7 +195,7 @@ def test_what_exists_is_counted_and_not_refused(there: Json, counted: bool, firs
     assert outcomes(found).get("there") in (None, "Scheduled")
 
 
-def test_what_is_used_is_counted_and_not_read() -> None:
+def test_quota_usage_is_counted_and_not_read() -> None:
     """whatif.md 14.3."""
     status = {"hard": {"pods": "2", "configmaps": "1"}, "used": {"pods": "2", "configmaps": "1"}}
     found = planned(quota({"pods": "2", "configmaps": "1"}, status=status), pod("a"), pod("b"), pod("c"))
@@ -204,7 +205,7 @@ def test_what_is_used_is_counted_and_not_read() -> None:
 # -- controllers ---------------------------------------------------------------------------------------------------
 
 
-def test_a_controller_makes_as_many_pods_as_it_may() -> None:
+def test_controller_makes_as_many_pods_as_it_may() -> None:
     """whatif.md 14.4."""
     document = planned(quota({"pods": "2"}), job("over", 4))
     assert sorted(outcomes(document).values()) == ["Refused", "Refused", "Scheduled", "Scheduled"]
@@ -215,7 +216,7 @@ def test_a_controller_makes_as_many_pods_as_it_may() -> None:
     assert not document.all_placed
 
 
-def test_the_highest_owner_reports() -> None:
+def test_highest_owner_reports() -> None:
     """whatif.md 14.4: a Deployment for its ReplicaSet."""
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container("1")]}}
     web = made("Deployment", "web", spec={"replicas": 3, "selector": {"matchLabels": {"a": "b"}}, "template": template})
@@ -223,7 +224,7 @@ def test_the_highest_owner_reports() -> None:
     assert (found.kind, found.name, found.wanted, found.exist) == ("Deployment", "web", 3, 1)
 
 
-def test_a_controller_that_is_refused_makes_no_pods() -> None:
+def test_controller_that_is_refused_makes_no_pods() -> None:
     """whatif.md 14.5: and one that exists is counted."""
     there = job("there", 0)
     there["metadata"]["uid"] = "u"
@@ -234,7 +235,7 @@ def test_a_controller_that_is_refused_makes_no_pods() -> None:
     )
 
 
-def test_a_claim_that_is_refused_refuses_its_pod() -> None:
+def test_claim_that_is_refused_refuses_its_pod() -> None:
     """whatif.md 14.5."""
     claim = {
         "metadata": {"name": "data"},
@@ -258,7 +259,7 @@ def test_released_quota_lets_a_controller_go_on() -> None:
     assert found.refused == ()
 
 
-def test_a_scenario_creates_and_deletes_quotas() -> None:
+def test_scenario_creates_and_deletes_quotas() -> None:
     """whatif.md 14.4: what happens to quotas in a step counts from then on."""
     steps = [
         {"create": [quota({"pods": "1"})]},
@@ -271,7 +272,7 @@ def test_a_scenario_creates_and_deletes_quotas() -> None:
     assert set(outcomes(document).values()) == {"Scheduled"}
 
 
-def test_what_a_scenario_creates_reports_by_its_highest_owner() -> None:
+def test_scenario_objects_report_by_their_highest_owner() -> None:
     """whatif.md 14.4, 14.5: as what is there at the start."""
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container("1")]}}
     web = made("Deployment", "web", spec={"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": template})
@@ -282,7 +283,7 @@ def test_what_a_scenario_creates_reports_by_its_highest_owner() -> None:
         assert (found.kind, found.name, found.wanted, found.exist) == ("Deployment", "web", 2, exist)
 
 
-def test_a_gang_short_of_refused_members_waits() -> None:
+def test_gang_short_of_refused_members_waits() -> None:
     """whatif.md 14.1: members that do not exist are none of the group."""
     group = made("PodGroup", "g", spec={"schedulingPolicy": {"gang": {"minCount": 3}}})
     spec: Json = {"schedulingGroup": {"podGroupName": "g"}}
@@ -294,7 +295,7 @@ def test_a_gang_short_of_refused_members_waits() -> None:
 # -- everybody who asks --------------------------------------------------------------------------------------------
 
 
-def test_a_plan_of_the_cluster_afterwards_refuses_nothing_it_placed() -> None:
+def test_plan_of_the_cluster_afterwards_refuses_nothing_it_placed() -> None:
     """whatif.md 14.6: pods that were placed have the requests that they were given."""
     limits = made("LimitRange", "lr", spec={"limits": [{"type": "Container", "defaultRequest": {"cpu": "3"}}]})
     result = load([NODE, limits, quota({"requests.cpu": "6"}), pod("a"), pod("b"), pod("c")]).plan()
@@ -307,7 +308,7 @@ def test_a_plan_of_the_cluster_afterwards_refuses_nothing_it_placed() -> None:
     )
 
 
-def test_a_queue_lists_pods_that_exist_and_names_refusals() -> None:
+def test_queue_lists_pods_that_exist_and_names_refusals() -> None:
     """whatif.md 14.6."""
     queue = queue_of(expand(given(quota({"pods": "1"}), job("over", 2))).manifests, PlanOptions())
     assert [item.name for item in queue.items] == ["over-00000"]
@@ -328,7 +329,7 @@ def test_capacity_counts_what_admission_lets_in() -> None:
 
 
 @pytest.mark.parametrize("anonymize", [False, True])
-def test_a_snapshot_keeps_quotas_and_limit_ranges(anonymize: bool) -> None:
+def test_snapshot_keeps_quotas_and_limit_ranges(anonymize: bool) -> None:
     """whatif.md 14.6: scopes name the classes that pods have."""
     bounds = made("LimitRange", "lr", spec={"limits": [{"type": "Container", "max": {"example.com/own": "1"}}]})
     by_class = term("PriorityClass", "In", "high")
@@ -360,3 +361,47 @@ def test_bad_quotas_and_limit_ranges_are_errors_with_their_place(document: Json,
     with pytest.raises(InputError) as error:
         given(document)
     assert error.value.path == field
+
+
+# -- RuntimeClasses (whatif.md 14.10)
+
+
+SANDBOX = made("RuntimeClass", "sandbox", handler="runsc", overhead={"podFixed": {"cpu": "5"}})
+
+
+def test_overhead_of_a_class_counts() -> None:
+    """With the overhead of 5 CPUs one pod of 2 CPUs fits on a node of 8."""
+    found = planned(SANDBOX, *(pod(name, "2", runtimeClassName="sandbox") for name in ("a", "b")))
+    assert outcomes(found) == {"a": "Scheduled", "b": "Unschedulable"}
+    assert outcomes(planned(SANDBOX, pod("a", "2"), pod("b", "2"))) == {"a": "Scheduled", "b": "Scheduled"}
+
+
+def test_scheduling_of_a_class_counts() -> None:
+    labelled = made("RuntimeClass", "labelled", handler="x", scheduling={"nodeSelector": {"disk": "ssd"}})
+    assert outcomes(planned(labelled, pod("a", "1", runtimeClassName="labelled"))) == {"a": "Unschedulable"}
+
+
+def test_overhead_of_a_class_counts_for_quotas() -> None:
+    found = planned(SANDBOX, quota({"requests.cpu": "6"}), pod("a", "2", runtimeClassName="sandbox"))
+    assert "requested: requests.cpu=7" in (message(found, "a") or "")
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"runtimeClassName": "none"}, 'RuntimeClass "none" not found'),
+        (
+            {"runtimeClassName": "sandbox", "overhead": {"cpu": "1"}},
+            "Pod's Overhead doesn't match RuntimeClass's defined Overhead",
+        ),
+        ({"overhead": {"cpu": "1"}}, "Pod Overhead set without corresponding RuntimeClass defined Overhead"),
+    ],
+)
+def test_pods_that_their_class_does_not_admit(spec: Json, why: str) -> None:
+    found = planned(SANDBOX, pod("a", "1", **spec))
+    assert outcomes(found) == {"a": "Refused"}
+    assert message(found, "a") == f'pods "a" is forbidden: pod rejected: {why}'
+
+
+def test_an_input_without_classes_states_nothing_of_them() -> None:
+    assert outcomes(planned(pod("a", "1", runtimeClassName="none"))) == {"a": "Scheduled"}

@@ -1,4 +1,4 @@
-"""The cluster as a plan leaves it, object by object (`simulation/afterwards.py`)."""
+"""The cluster as a plan leaves it, object by object (`simulation/final_state.py`)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from kube_rules import objects
 from kube_rules.manifests import Manifests
 from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.engine import Engine
-from reprieve.simulation.afterwards import afterwards
+from reprieve.simulation.final_state import afterwards
 from reprieve.simulation.plan import PlanOptions, plan
+from tests.manifests import pod
 from tests.questions.test_draining import CLAIM, DEVICE, LOCAL, budget
-from tests.questions.test_suggestions import gang, loaded, node, pod
+from tests.questions.test_suggestions import gang, loaded, node
 from tests.simulation.test_losses import gone, scenario
 
 Json = dict[str, Any]
@@ -53,8 +54,8 @@ def pods(found: Manifests) -> dict[str, str]:
     }
 
 
-def test_who_was_placed_runs_and_who_was_evicted_is_gone() -> None:
-    found = left(node("n1"), pod("low", 8, on="n1"), pod("high", 8, priority=9), pod("big", 9))
+def test_placed_pods_run_and_evicted_pods_are_gone() -> None:
+    found = left(node("n1"), pod("low", 8, node="n1"), pod("high", 8, priority=9), pod("big", 9))
     assert pods(found) == {"high": "Running n1", "big": "Pending"}
     [high] = [one.object for one in found.pods if one.object.name == "high"]
     assert high.status.start_time is not None
@@ -63,7 +64,7 @@ def test_who_was_placed_runs_and_who_was_evicted_is_gone() -> None:
 
 
 def test_at_the_first_decision_victims_are_on_their_way_out_and_the_nomination_is_carried() -> None:
-    found = left(node("n1"), pod("low", 8, on="n1"), pod("high", 8, priority=9), first_decision=True)
+    found = left(node("n1"), pod("low", 8, node="n1"), pod("high", 8, priority=9), first_decision=True)
     assert pods(found) == {"low": "Pending n1", "high": "Pending n1"}
     by_name = {one.object.name: one.object for one in found.pods}
     assert by_name["low"].metadata.deletion_timestamp == datetime.fromtimestamp(AT, UTC)
@@ -71,29 +72,29 @@ def test_at_the_first_decision_victims_are_on_their_way_out_and_the_nomination_i
     assert (by_name["high"].spec.node_name, by_name["high"].status.nominated_node_name) == ("", "n1")
 
 
-def test_who_was_on_the_way_out_before_keeps_its_time() -> None:
-    old = pod("old", 1, on="n1")
+def test_terminating_pod_keeps_its_time() -> None:
+    old = pod("old", 1, node="n1")
     old["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     [found] = left(node("n1"), old).pods
     assert found.object.metadata.deletion_timestamp == datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_who_had_ended_stays_as_it_was(phase: str) -> None:
-    done = {**pod("done", 1, on="n1"), "status": {"phase": phase}}
+def test_ended_pod_stays_as_it_was(phase: str) -> None:
+    done = {**pod("done", 1, node="n1"), "status": {"phase": phase}}
     given = loaded(node("n1"), done)
     [found] = left(node("n1"), done).pods
     assert found.object == given.pods[0].object
 
 
-def test_a_node_that_was_deleted_is_gone_with_its_pods() -> None:
+def test_node_that_was_deleted_is_gone_with_its_pods() -> None:
     steps = scenario(gone("Node", "n1"))
-    found = left(node("n1"), node("n2"), pod("a", 1, on="n1"), pod("b", 1, on="n2"), steps)
+    found = left(node("n1"), node("n2"), pod("a", 1, node="n1"), pod("b", 1, node="n2"), steps)
     assert [one.object.name for one in found.nodes] == ["n2"]
     assert list(pods(found)) == ["b"]
 
 
-def test_what_steps_create_is_there_and_what_they_delete_is_not() -> None:
+def test_steps_create_and_delete() -> None:
     """In the order in which it came, after all that was there; it was made when the plan ended."""
     first = {"create": [gang("new", 1), pod("new-0", 1, group="new"), pod("later", 1)], "wait": "settled"}
     second = {"create": [gang("brief", 1)], "delete": [{"kind": "PodGroup", "name": "old"}]}
@@ -110,9 +111,9 @@ def test_what_steps_create_is_there_and_what_they_delete_is_not() -> None:
 
 
 @pytest.mark.parametrize("somebody_goes", [False, True])
-def test_a_budget_counts_anew_where_somebody_went(somebody_goes: bool) -> None:
+def test_budget_counts_anew_where_somebody_went(somebody_goes: bool) -> None:
     steps = [scenario(gone("Pod", "other"))] if somebody_goes else []
-    found = left(node("n1"), budget(1, 3, maxUnavailable=1), pod("other", 1, on="n1"), pod("new", 1), *steps)
+    found = left(node("n1"), budget(1, 3, maxUnavailable=1), pod("other", 1, node="n1"), pod("new", 1), *steps)
     [kept] = found.of(objects.PodDisruptionBudget)
     assert (kept.object.status is None) is somebody_goes
 
@@ -134,9 +135,9 @@ def test_volumes_and_claims_are_as_the_plan_wrote_them() -> None:
     assert volume.object.spec.claim_ref.name == "data-db-0"
 
 
-def test_what_is_left_can_be_planned_again_to_the_same_end() -> None:
+def test_cluster_after_a_plan_can_be_planned_again_to_the_same_end() -> None:
     workers = [gang("g", 2, 5), *(pod(f"g-{i}", 8, group="g", priority=5) for i in range(2))]
-    given = [node("n1"), node("n2"), pod("low", 8, on="n1"), *workers, pod("waits", 9)]
+    given = [node("n1"), node("n2"), pod("low", 8, node="n1"), *workers, pod("waits", 9)]
     once = left(*given)
     kept = Kept()
     again = plan(once, PlanOptions(observer=kept)).plan

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from reprieve.cluster.pod_affinity_index import MOST_MATCH_COUNTS
-from reprieve.simulation.bench import building, comparing, over_time, running, series
+from reprieve.simulation.bench import arrivals, cluster_builder, comparison, scenario_run, series
 from reprieve.simulation.bench.scenarios import DEFAULT, FAMILIES, SCENARIOS, BenchScenario, at_size, named
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run
@@ -53,7 +53,7 @@ OF_FAMILY = {
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_runs_to_the_end_and_gives_the_agreed_figures(family: str) -> None:
-    measured = running.run(TINY[family])
+    measured = scenario_run.run(TINY[family])
     figures = msgspec.to_builtins(measured)
     assert list(figures) == [
         *("scenario", "nodes", "pods", "seconds", "decisionSeconds", "podsPerSecond", "attemptMs", "peakRssMb"),
@@ -72,15 +72,15 @@ def test_every_family_runs_to_the_end_and_gives_the_agreed_figures(family: str) 
     assert 10 < figures["peakRssMb"] < 10_000
 
 
-def test_a_scenario_that_cannot_end_is_no_figure() -> None:
-    with pytest.raises(running.NotBoundError, match="too-much: 0 of 33 pods bound"):
-        running.run(BenchScenario("too-much", "gang", 4, 33))
+def test_scenario_that_cannot_end_is_no_figure() -> None:
+    with pytest.raises(scenario_run.NotBoundError, match="too-much: 0 of 33 pods bound"):
+        scenario_run.run(BenchScenario("too-much", "gang", 4, 33))
 
 
 @pytest.mark.parametrize(("nodes", "units"), [(1000, 651), (5000, 3117)])
 def test_running_gangs_fill_every_gpu_in_the_agreed_number_of_units(nodes: int, units: int) -> None:
-    machines = building.gpu_nodes(nodes)
-    groups, pods = building.running_gangs(machines)
+    machines = cluster_builder.gpu_nodes(nodes)
+    groups, pods = cluster_builder.running_gangs(machines)
     assert Counter(pod.spec.node_name for pod in pods) == {machine.name: 8 for machine in machines}
     sizes = Counter(pod.spec.scheduling_group.pod_group_name for pod in pods if pod.spec.scheduling_group)
     singles = sum(1 for pod in pods if pod.spec.scheduling_group is None)
@@ -101,7 +101,7 @@ def test_constrained_pods_carry_all_three_rules_and_keep_them() -> None:
         assert pod.spec.affinity.pod_anti_affinity is not None
         (term,) = pod.spec.affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution
         assert port.host_port > 0
-        assert (spread.topology_key, term.topology_key) == (building.ZONE, building.HOSTNAME)
+        assert (spread.topology_key, term.topology_key) == (cluster_builder.ZONE, cluster_builder.HOSTNAME)
     places = Counter((pod.spec.node_name, pod.metadata.labels["slot"]) for pod in cluster.running)
     assert set(places.values()) == {1}
     assert len(places) == 8 * len(cluster.nodes)
@@ -109,11 +109,11 @@ def test_constrained_pods_carry_all_three_rules_and_keep_them() -> None:
 
 def test_steady_work_is_200_pods_a_second_and_a_gang_of_64_every_ten() -> None:
     """performance.md, steady-5000: five virtual minutes."""
-    arrivals = list(over_time.steady_work(5_000, SCENARIOS["steady-5000"].pods))
-    gangs = [arrival for arrival in arrivals if arrival.group is not None]
+    steady = list(arrivals.steady_work(5_000, SCENARIOS["steady-5000"].pods))
+    gangs = [arrival for arrival in steady if arrival.group is not None]
     assert [len(arrival.pods) for arrival in gangs] == [64] * 30
     assert [arrival.at for arrival in gangs] == [10.0 * turn for turn in range(1, 31)]
-    assert Counter(int(a.at) for a in arrivals if a.group is None) == dict.fromkeys(range(300), 200)
+    assert Counter(int(a.at) for a in steady if a.group is None) == dict.fromkeys(range(300), 200)
     running = SCENARIOS["steady-5000"].build().running
     assert Counter(pod.spec.node_name for pod in running).most_common()[-1][1] == 10
     assert len(running) == 50_000
@@ -122,7 +122,7 @@ def test_steady_work_is_200_pods_a_second_and_a_gang_of_64_every_ten() -> None:
 @pytest.mark.parametrize("scenario", [BenchScenario("some", "waiting", 80, 4_000), at_size("waiting-spread", 80)])
 def test_waiting_gangs_cost_next_to_nothing_and_one_that_fits_starts_in_the_next_cycle(scenario: BenchScenario) -> None:
     """Of 1,000 and 160 waiting gangs none is tried in vain: the one attempt is that of the gang that is placed."""
-    measured = running.run(scenario)
+    measured = scenario_run.run(scenario)
     assert measured.cpu_per_second < 0.05  # type: ignore[operator]
     assert measured.attempt_ms.p50 == measured.attempt_ms.p99
 
@@ -130,38 +130,38 @@ def test_waiting_gangs_cost_next_to_nothing_and_one_that_fits_starts_in_the_next
 @pytest.mark.parametrize("family", ["unlike-preempt", "unlike-budgets", "unlike-gang-preempt", "big", "churn"])
 def test_no_two_pods_of_unlike_families_are_alike(family: str) -> None:
     cluster = TINY[family].build()
-    engine = running.synced(cluster)
+    engine = scenario_run.synced(cluster)
     for order, pod in enumerate(cluster.work):
         engine.set(pod, 0.0, created=float(order))
     assert len(engine.cluster.signatures) == len(cluster.running) + len(cluster.work) > 10
 
 
-def test_what_is_taken_in_differs_in_affinity_too() -> None:
+def test_identical_pods_differ_in_affinity_too() -> None:
     """Each pod has a signature, constraints, labels and a term of its own."""
     machines = TINY["take-in"].build().nodes
-    engine = running.synced(TINY["take-in"].build())
-    for order, pod in enumerate(over_time.running_elsewhere(machines, 80)):
+    engine = scenario_run.synced(TINY["take-in"].build())
+    for order, pod in enumerate(arrivals.running_elsewhere(machines, 80)):
         engine.set(pod, 0.0, created=float(order))
     sizes = engine.sizes()
     assert {sizes[kind] for kind in ("signatures", "pod_constraints", "label_classes", "affinity_terms")} == {80}
 
 
-def test_what_churn_leaves_is_what_lives_and_nothing_is_left_when_all_have_ended() -> None:
+def test_churn_leaves_living_pods_alone() -> None:
     """Every kept table follows the pods that there are, apart from the views of those seen last, which are bounded."""
-    shorter, longer = (running.run(BenchScenario("some", "churn", 20, pods)).kept_entries for pods in (400, 800))
+    shorter, longer = (scenario_run.run(BenchScenario("some", "churn", 20, pods)).kept_entries for pods in (400, 800))
     assert isinstance(shorter, dict)
     assert isinstance(longer, dict)
     assert longer["label_classes"] == shorter["label_classes"] == 200
     assert all(200 <= kept["signatures"] <= 200 + kept["views"] for kept in (shorter, longer))
-    engine, uids = running._long_running(BenchScenario("some", "churn", 20, 100))
-    for arrival in over_time.churn_work(20, 100):
+    engine, uids = scenario_run._long_running(BenchScenario("some", "churn", 20, 100))
+    for arrival in arrivals.churn_work(20, 100):
         for pod in arrival.pods:
             engine.set(pod, arrival.at)
             uids.append(pod.metadata.uid)
         while engine.step(arrival.at).decision is not None:
             pass
     for uid in uids:
-        running._end(engine, uid, 1e6)
+        scenario_run._end(engine, uid, 1e6)
     gc.collect()
     kept = engine.sizes()
     of_views = {kind: kept.pop(kind) for kind in ("signatures", "pod_constraints", "node_constraints")}
@@ -183,7 +183,7 @@ def test_services_and_budgets_are_those_of_running_pods() -> None:
     assert teams == {budget.metadata.name for budget in budgets.budgets}
 
 
-def test_the_default_set_is_the_seven_and_the_table_s_others_run_by_name() -> None:
+def test_default_set_is_the_seven_and_the_table_s_others_run_by_name() -> None:
     assert (
         *("basic-500", "basic-5000", "preempt-500", "gang-1000", "gangs-100x100"),
         *("gang-preempt-100", "gang-preempt-1000"),
@@ -230,18 +230,18 @@ def test_the_default_set_is_the_seven_and_the_table_s_others_run_by_name() -> No
     }
 
 
-def test_a_family_at_a_size_is_found_by_its_name() -> None:
+def test_family_at_a_size_is_found_by_its_name() -> None:
     for family in FAMILIES:
         assert named(at_size(family, 500).name) == at_size(family, 500)
     with pytest.raises(KeyError):
         named("nope@5")
 
 
-def test_the_exponent_is_the_slope_in_logarithms() -> None:
+def test_exponent_is_the_slope_in_logarithms() -> None:
     assert series.exponent([(n, 3.0 * n**1.5) for n in (10, 20, 70)]) == pytest.approx(1.5)
 
 
-def test_the_command_names_what_there_is(run: Run) -> None:
+def test_command_names_what_there_is(run: Run) -> None:
     assert run("bench", "--list").out.split() == [*SCENARIOS, *FAMILIES]
 
 
@@ -249,7 +249,7 @@ def test_the_command_names_what_there_is(run: Run) -> None:
 
 
 def _saved(path: Path, *seconds: tuple[str, float]) -> str:
-    template = running.run(TINY["basic"])
+    template = scenario_run.run(TINY["basic"])
     figures = [msgspec.structs.replace(template, scenario=name, seconds=value) for name, value in seconds]
     path.write_bytes(msgspec.json.encode(figures))
     return str(path)
@@ -272,10 +272,10 @@ def test_two_sets_of_figures_side_by_side(run: Run, tmp_path: Path) -> None:
 
 
 def test_growth_is_compared_by_its_runs(tmp_path: Path) -> None:
-    grown = series.Growth("basic", 1.0, (running.run(TINY["basic"]),))
+    grown = series.Growth("basic", 1.0, (scenario_run.run(TINY["basic"]),))
     path = tmp_path / "g.json"
     path.write_bytes(msgspec.json.encode([grown]))
-    (one,) = comparing.compare(path, path)
+    (one,) = comparison.compare(path, path)
     assert (one.scenario, one.ratio) == ("tiny", 1.0)
 
 

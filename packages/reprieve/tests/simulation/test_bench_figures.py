@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.simulation.bench import comparing, over_time, running, series
+from reprieve.simulation.bench import arrivals, comparison, scenario_run, series
 from reprieve.simulation.bench.scenarios import FAMILIES, BenchScenario, at_size, named
 
 # -- what is measured ------------------------------------------------------------------------------
@@ -84,18 +84,18 @@ def test_figures_of_other_days_are_of_the_same_cluster(family: str) -> None:
         ("take-in", "c65779339b00"),
     ],
 )
-def test_what_comes_and_ends_is_the_same_on_other_days(work: str, same: str) -> None:
+def test_arrivals_and_ends_are_the_same_on_other_days(work: str, same: str) -> None:
     scenario = at_size(work, 50)
     cluster = scenario.build()
     found: Any
     if work == "steady":
-        found = list(over_time.steady_work(500, 400))
+        found = list(arrivals.steady_work(500, 400))
     elif work == "churn":
-        found = list(over_time.churn_work(50, 40))
+        found = list(arrivals.churn_work(50, 40))
     elif work == "take-in":
-        found = list(over_time.running_elsewhere(cluster.nodes, 120))
+        found = list(arrivals.running_elsewhere(cluster.nodes, 120))
     else:
-        found = over_time.while_waiting(scenario, cluster)
+        found = arrivals.while_waiting(scenario, cluster)
     assert digest(found) == same
 
 
@@ -138,7 +138,7 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
         return look
 
     fake = types.SimpleNamespace(perf_counter=clock("perf_counter", 1.0), process_time=clock("process_time", 2.0))
-    monkeypatch.setattr(running, "time", fake)
+    monkeypatch.setattr(scenario_run, "time", fake)
     return looks
 
 
@@ -161,7 +161,7 @@ def test_figures_are_what_the_clock_shows(
 
     `waiting`: of processor time for a second in which a pod ends, of which there are no more than sixty.
     """
-    figures = msgspec.to_builtins(running.run(BenchScenario("tiny", family, nodes, pods)))
+    figures = msgspec.to_builtins(scenario_run.run(BenchScenario("tiny", family, nodes, pods)))
     assert figures["attemptMs"] == {"p50": 1000.0, "p99": 1000.0}
     assert {name: figures[name] for name in stated} == stated
     assert figures["podsPerSecond"] == round(pods / figures["seconds"], 1)
@@ -169,28 +169,30 @@ def test_figures_are_what_the_clock_shows(
 
 
 @pytest.mark.usefixtures("ticking")
-def test_the_first_decision_to_preempt_is_timed_from_the_start() -> None:
+def test_first_decision_to_preempt_is_timed_from_the_start() -> None:
     """Not the last one, and none where nothing is preempted."""
-    several = running.run(BenchScenario("tiny", "preempt", 4, 3))
+    several = scenario_run.run(BenchScenario("tiny", "preempt", 4, 3))
     assert several.decision_seconds is not None
     assert several.decision_seconds < several.seconds / 2
-    assert running.run(BenchScenario("tiny", "basic", 4, 3)).decision_seconds is None
+    assert scenario_run.run(BenchScenario("tiny", "basic", 4, 3)).decision_seconds is None
 
 
 def test_percentiles_are_of_single_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look at the clock takes a second longer than the last: of 101 attempts, two seconds apart."""
     looks = itertools.accumulate(itertools.count())
-    monkeypatch.setattr(running, "time", types.SimpleNamespace(perf_counter=looks.__next__, process_time=lambda: 0.0))
-    figures = running.run(BenchScenario("tiny", "take-in", 10, 101)).attempt_ms
+    monkeypatch.setattr(
+        scenario_run, "time", types.SimpleNamespace(perf_counter=looks.__next__, process_time=lambda: 0.0)
+    )
+    figures = scenario_run.run(BenchScenario("tiny", "take-in", 10, 101)).attempt_ms
     assert figures.p99 - figures.p50 == 98_000.0
 
 
 @pytest.mark.parametrize(
     ("family", "nodes", "pods"), [("basic", 5, 10), ("steady", 50, 67), ("waiting", 12, 80), ("take-in", 10, 80)]
 )
-def test_a_profile_lists_the_hottest_functions(family: str, nodes: int, pods: int) -> None:
+def test_profile_lists_the_hottest_functions(family: str, nodes: int, pods: int) -> None:
     """Twenty-five of them, by the time in themselves; a function of ours with its place."""
-    figures = running.run(BenchScenario("tiny", family, nodes, pods), Profile())
+    figures = scenario_run.run(BenchScenario("tiny", family, nodes, pods), Profile())
     assert isinstance(figures.profile, tuple)
     assert len(figures.profile) == 25
     own = [hot.own_seconds for hot in figures.profile]
@@ -201,11 +203,11 @@ def test_a_profile_lists_the_hottest_functions(family: str, nodes: int, pods: in
     assert all(not name.startswith("/") and name.split(":")[0].endswith(".py") for name in ours)
 
 
-def test_the_clock_starts_when_the_cluster_is_known() -> None:
+def test_clock_starts_when_the_cluster_is_known() -> None:
     """performance.md: nodes, running pods with their groups, services and budgets are in the cache by then."""
     for family in ("gang-preempt", "services", "budgets"):
         built = at_size(family, 12).build()
-        engine = running.synced(built)
+        engine = scenario_run.synced(built)
         known = engine.cluster
         assert sorted(known.nodes.row_of) == sorted(one.name for one in built.nodes)
         assert sorted(known.groups) == sorted(f"default/{one.name}" for one in built.running_groups)
@@ -218,12 +220,12 @@ def test_the_clock_starts_when_the_cluster_is_known() -> None:
 def test_memory_is_in_mebibytes_and_never_above_its_peak(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     status = tmp_path / "status"
     status.write_text("Name:\tx\nVmHWM:\t  204800 kB\nVmRSS:\t  102400 kB\n")
-    monkeypatch.setattr(running, "Path", lambda _: status)
-    assert (running.rss_mb(), running.peak_rss_mb()) == (100.0, 200.0)
+    monkeypatch.setattr(scenario_run, "Path", lambda _: status)
+    assert (scenario_run.rss_mb(), scenario_run.peak_rss_mb()) == (100.0, 200.0)
     status.write_text("Name:\tx\nVmHWM:\t  204800 kB\n")
-    assert running.rss_mb() == 200.0, "the peak, where the kernel does not say it"
+    assert scenario_run.rss_mb() == 200.0, "the peak, where the kernel does not say it"
     status.unlink()
-    assert running.rss_mb() == running.peak_rss_mb() > 1.0
+    assert scenario_run.rss_mb() == scenario_run.peak_rss_mb() > 1.0
 
 
 @pytest.mark.parametrize(
@@ -240,8 +242,8 @@ def test_growth_of_memory_is_from_a_quiet_time_to_the_end(
 ) -> None:
     """Fifty samples. `steady`: the last fifth over the second; `churn`: the end over the third of 24 parts."""
     samples = [step * turn for turn in range(50)]
-    monkeypatch.setattr(running, "rss_mb", lambda: samples.pop(0))
-    figures = running.run(BenchScenario("tiny", family, 50, 100))
+    monkeypatch.setattr(scenario_run, "rss_mb", lambda: samples.pop(0))
+    figures = scenario_run.run(BenchScenario("tiny", family, 50, 100))
     assert samples == []
     assert figures.growth_mb == growth
     assert figures.rss_mb == (at_the_end if at_the_end is not None else msgspec.UNSET)
@@ -258,7 +260,7 @@ def test_growth_of_memory_is_from_a_quiet_time_to_the_end(
         ("", "basic@3: exit code 7"),
     ],
 )
-def test_the_last_line_of_a_process_that_fails_is_reported(
+def test_last_line_of_a_process_that_fails_is_reported(
     monkeypatch: pytest.MonkeyPatch, error: str, message: str
 ) -> None:
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 7, "", error))
@@ -288,7 +290,7 @@ def test_each_scenario_is_run_by_its_name(monkeypatch: pytest.MonkeyPatch, profi
 def test_growth_is_the_slope_over_the_sizes(monkeypatch: pytest.MonkeyPatch, power: float) -> None:
     """performance.md: over nodes and pods, at 500 to 5,000 nodes unless said otherwise, to three places."""
 
-    def measured(scenarios: Iterable[BenchScenario]) -> list[running.BenchMeasurement]:
+    def measured(scenarios: Iterable[BenchScenario]) -> list[scenario_run.BenchMeasurement]:
         return [
             msgspec.structs.replace(
                 figure(one.name, 7.0 * float(one.nodes + one.pods) ** power), nodes=one.nodes, pods=one.pods
@@ -305,15 +307,15 @@ def test_growth_is_the_slope_over_the_sizes(monkeypatch: pytest.MonkeyPatch, pow
 # -- side by side ----------------------------------------------------------------------------------
 
 
-def figure(name: str, seconds: float) -> running.BenchMeasurement:
-    return running.BenchMeasurement(
+def figure(name: str, seconds: float) -> scenario_run.BenchMeasurement:
+    return scenario_run.BenchMeasurement(
         scenario=name,
         nodes=1,
         pods=2,
         seconds=seconds,
         decision_seconds=None,
         pods_per_second=1.0,
-        attempt_ms=running.Percentiles(1.0, 2.0),
+        attempt_ms=scenario_run.Percentiles(1.0, 2.0),
         peak_rss_mb=1.0,
         versions={},
     )
@@ -336,7 +338,7 @@ def test_how_much_faster_it_is(tmp_path: Path, before: list[float], after: list[
     """Seconds after over seconds before, the fastest of each; to three places."""
     for name, seconds in (("before", before), ("after", after)):
         (tmp_path / name).write_bytes(msgspec.json.encode([figure("s", each) for each in seconds]))
-    [found] = comparing.compare(tmp_path / "before", tmp_path / "after")
+    [found] = comparison.compare(tmp_path / "before", tmp_path / "after")
     assert found.ratio == ratio
     assert (found.before and found.before.seconds) == (min(before) if before else None)
     assert (found.after and found.after.seconds) == (min(after) if after else None)
@@ -349,14 +351,14 @@ def test_how_large_a_file_of_figures_may_be(
     content = msgspec.json.encode([figure("s", 1.0)])
     path = tmp_path / "figures"
     path.write_bytes(content + b" " * more)
-    monkeypatch.setattr(comparing, "_MOST_BYTES", len(content))
+    monkeypatch.setattr(comparison, "_MOST_BYTES", len(content))
     if good:
-        assert [one.ratio for one in comparing.compare(path, path)] == [1.0]
+        assert [one.ratio for one in comparison.compare(path, path)] == [1.0]
         return
     with pytest.raises(
-        comparing.FiguresError, match=f"{path}: more than 0 MiB, these are no figures of reprieve bench"
+        comparison.FiguresError, match=f"{path}: more than 0 MiB, these are no figures of reprieve bench"
     ):
-        comparing.compare(path, path)
+        comparison.compare(path, path)
 
 
 @pytest.mark.parametrize(
@@ -364,16 +366,16 @@ def test_how_large_a_file_of_figures_may_be(
     [b"", b"{}", b'[{"scenario": "\xff"}]', b'[{"family": "\xff"}]', b'[{"more": ' + b"[" * 100_000],
     ids=["nothing", "no list", "no text", "no text of a growth", "without end"],
 )
-def test_what_holds_no_figures_is_named(tmp_path: Path, data: bytes) -> None:
+def test_file_without_figures_is_named(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "figures"
     path.write_bytes(data)
-    with pytest.raises(comparing.FiguresError, match="figures: not what reprieve bench -o json writes: "):
-        comparing.compare(path, path)
+    with pytest.raises(comparison.FiguresError, match="figures: not what reprieve bench -o json writes: "):
+        comparison.compare(path, path)
 
 
-def test_a_file_of_more_than_64_mib_is_not_read(tmp_path: Path) -> None:
+def test_file_of_more_than_64_mib_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "figures"
     with path.open("wb") as file:
         file.truncate((64 << 20) + 1)
-    with pytest.raises(comparing.FiguresError, match="more than 64 MiB"):
-        comparing.compare(path, path)
+    with pytest.raises(comparison.FiguresError, match="more than 64 MiB"):
+        comparison.compare(path, path)

@@ -99,7 +99,7 @@ def cluster(limit: int | None, *, drained: bool = False) -> list[Json]:
 
 
 @pytest.mark.parametrize(("limit", "ends"), [(None, False), (2, False), (1, True), (0, True)])
-def test_a_plan_warns_of_jobs_that_its_evictions_end(limit: int | None, ends: bool, run: Run) -> None:
+def test_plan_warns_of_jobs_that_its_evictions_end(limit: int | None, ends: bool, run: Run) -> None:
     """whatif.md 15.1: on stderr of the command and in the warnings of a result, of preemptions and of drains."""
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": cluster(limit)})
     shown = run("plan", "-f", "-", stdin=text)

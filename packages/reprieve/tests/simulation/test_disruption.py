@@ -110,13 +110,13 @@ def test_which_pods_are_expected_and_which_are_healthy(other: o.Pod, expected: b
     assert [not one_stays(one) for one in there[:2]] == [turn < 1 + healthy for turn in range(2)]
 
 
-def test_a_pod_that_no_budget_selects_may_be_evicted() -> None:
+def test_pod_that_no_budget_selects_may_be_evicted() -> None:
     budgets = [budget(maxUnavailable=0)]
     strangers = [pod("x", namespace="other"), pod("y", labels={"app": "b"})]
     assert refused(budgets, strangers) == []
 
 
-def test_a_pod_of_several_budgets_cannot_be_evicted_and_names_all() -> None:
+def test_pod_of_several_budgets_cannot_be_evicted_and_names_all() -> None:
     """As the eviction API refuses it, however much each allows."""
     budgets = [budget("b", minAvailable=0), budget("c", minAvailable=0)]
     assert refused(budgets, [pod("p")]) == ["p: default/b default/c"]
@@ -142,7 +142,7 @@ def test_pods_that_are_not_ready_go_as_the_policy_says(
     assert over(pod("p", phase=phase, ready="False")) == (() if goes else ("default/b",))
 
 
-def test_an_eviction_of_an_unready_pod_takes_nothing_of_the_budget() -> None:
+def test_eviction_of_an_unready_pod_takes_nothing_of_the_budget() -> None:
     status = {"disruptionsAllowed": 1, "currentHealthy": 3, "desiredHealthy": 2, "expectedPods": 4}
     over = allowed_now([budget(status=status, minAvailable=2)], [])
     asked = [pod("a", ready="False"), pod("b"), pod("c")]
@@ -162,7 +162,7 @@ def test_an_eviction_of_an_unready_pod_takes_nothing_of_the_budget() -> None:
         (1, 4, 3, 0, 0, (1, 4)),
     ],
 )
-def test_a_budget_follows_the_pods_that_go_and_come(
+def test_budget_follows_the_pods_that_go_and_come(
     allowed: int, current: int, desired: int, gone: int, come: int, after: tuple[int, int]
 ) -> None:
     status = {"disruptionsAllowed": allowed, "currentHealthy": current, "desiredHealthy": desired}
@@ -176,7 +176,7 @@ def test_a_budget_follows_the_pods_that_go_and_come(
     assert (found.status.disruptions_allowed, found.status.current_healthy) == after
 
 
-def test_a_budget_without_a_status_stays_without() -> None:
+def test_budget_without_a_status_stays_without() -> None:
     """Who needs it counts."""
     assert followed([budget(minAvailable=1)], [pod("p")]) == [budget(minAvailable=1)]
 
@@ -199,7 +199,7 @@ def test_a_budget_without_a_status_stays_without() -> None:
         ({}, (0, 2, 0, 0)),
     ],
 )
-def test_the_status_that_the_controller_would_write(spec: Json, status: tuple[int, int, int, int]) -> None:
+def test_status_that_the_controller_would_write(spec: Json, status: tuple[int, int, int, int]) -> None:
     """Of a plan's cluster: expected are all that match, healthy those on a node that are not on their way out."""
     labels = {"app": "a"}
     world = World(
@@ -218,7 +218,7 @@ def test_the_status_that_the_controller_would_write(spec: Json, status: tuple[in
     assert (got.disruptions_allowed, got.current_healthy, got.desired_healthy, got.expected_pods) == status
 
 
-def test_a_budget_of_another_namespace_counts_nobody_here() -> None:
+def test_budget_of_another_namespace_counts_nobody_here() -> None:
     world = World(made_node("n1"), made_pod("a", cpu=1, node="n1", labels={"app": "a"}))
     there = msgspec.structs.replace(budget(minAvailable=0), metadata=ObjectMeta(name="b", namespace="other"))
     [found] = with_statuses([there], world.engine.cluster.pods.values())
@@ -239,7 +239,7 @@ def test_a_budget_of_another_namespace_counts_nobody_here() -> None:
         ("StatefulSet", {"maxUnavailable": 2}, 2),
     ],
 )
-def test_a_share_needs_controllers_with_a_scale(owner: str, spec: Json, allowed: int) -> None:
+def test_share_needs_controllers_with_a_scale(owner: str, spec: Json, allowed: int) -> None:
     """whatif.md 14.8: as the disruption controller counts, which reads the scale of controllers for such a bound."""
     references = [{"apiVersion": "apps/v1", "kind": owner, "name": "s", "controller": True}] if owner else []
     pods = [pod(name, ownerReferences=references) for name in ("a", "b", "c")]

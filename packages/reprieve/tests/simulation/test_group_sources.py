@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,31 +11,19 @@ import pytest
 from kube_rules.errors import InputError
 from kube_rules.group_sources import GroupSources
 from reprieve.framework.gates import FeatureGates
-from reprieve.inputs.loading import read
+from reprieve.inputs.loader import read
 from reprieve.scheduling.profiles import default_profile
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Answer
+from tests import manifests
+from tests.manifests import node
 
 Manifest = dict[str, Any]
 COUNT = "kueue.x-k8s.io/pod-group-total-count"
 COSCHEDULING, VOLCANO = "scheduling.x-k8s.io/v1alpha1", "scheduling.volcano.sh/v1beta1"
 
 
-def node(name: str, cpu: str = "4") -> Manifest:
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name},
-        "status": {"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "10"}},
-    }
-
-
-def pod(
-    name: str, *, cpu: str = "3", on: str = "", priority: int = 0, meta: Manifest | None = None, **spec: Any
-) -> Manifest:
-    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
-    own = {"containers": [container], "priority": priority, **({"nodeName": on} if on else {}), **spec}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **(meta or {})}, "spec": own}
+pod = partial(manifests.pod, cpu=3, priority=0)
 
 
 def group(version: str, minimum: int, name: str = "g", **spec: Any) -> Manifest:
@@ -87,7 +76,7 @@ def test_all_or_nothing(source: str) -> None:
 
 
 @pytest.mark.parametrize("source", GANGS)
-def test_a_source_that_is_off_leaves_its_pods_alone(source: str) -> None:
+def test_source_that_is_off_leaves_its_pods_alone(source: str) -> None:
     """workloads.md 1.3."""
     found = answer(*TWO_NODES, *GANGS[source], sources=GroupSources.switched({source: False}))
     assert sorted(outcomes(found).values()) == ["Scheduled", "Scheduled", "Unschedulable"]
@@ -132,16 +121,16 @@ def test_gated_pods_of_kueue_do_not_count_until_their_gates_are_gone() -> None:
     assert outcomes(found) == dict.fromkeys(("p0", "p1", "held"), "Gated")
 
 
-def test_the_largest_of_several_counts_counts_and_is_reported() -> None:
+def test_largest_of_several_counts_counts_and_is_reported() -> None:
     """workloads.md 2.4: whoever comes first."""
     for counts in ((2, 3), (3, 2)):
         found = answer(*TWO_NODES, *(pod(f"p{i}", meta=in_kueue(count)) for i, count in enumerate(counts)))
         assert [one.min_count for one in found.plan.pod_groups] == [3]
-        assert found.account.warnings == ("group default/g: its pods say it has 3 pods, which counts, and 2",)
+        assert found.account.warnings == ("group default/g: its pods state different sizes; 3 is used, not 2",)
 
 
 @pytest.mark.parametrize("count", ["", "two", "0"])
-def test_a_count_that_cannot_be_read_is_bad_input_in_a_file(count: str) -> None:
+def test_count_that_cannot_be_read_is_bad_input_in_a_file(count: str) -> None:
     """workloads.md 2.4."""
     with pytest.raises(InputError) as caught:
         answer(*TWO_NODES, pod("p0", meta=in_kueue(count)))
@@ -165,13 +154,13 @@ def test_of_two_objects_of_one_name_the_stronger_counts_with_a_warning() -> None
         found = answer(*TWO_NODES, *objects, *pods)
         assert [one.min_count for one in found.plan.pod_groups] == [3]
         assert found.account.warnings == (
-            f"PodGroup default/g is there as {COSCHEDULING}, which counts, and as {VOLCANO}",
+            f"PodGroup default/g exists as {COSCHEDULING} and as {VOLCANO}; {COSCHEDULING} is used",
         )
         off = answer(*TWO_NODES, *objects, *pods, sources=GroupSources.switched({"coscheduling": False}))
         assert [one.min_count for one in off.plan.pod_groups] == [2]
 
 
-def test_an_object_counts_before_what_pods_say_of_their_number() -> None:
+def test_object_counts_before_what_pods_say_of_their_number() -> None:
     """workloads.md 1.4."""
     native = {
         "apiVersion": "scheduling.k8s.io/v1beta1",
@@ -191,9 +180,9 @@ CLASSES = tuple(
 
 
 @pytest.mark.parametrize("source", GANGS)
-def test_a_group_without_a_class_has_the_highest_priority_of_its_pods(source: str) -> None:
+def test_group_without_a_class_has_the_highest_priority_of_its_pods(source: str) -> None:
     """workloads.md 2.6: and preempts by it."""
-    victims = [pod(f"v{i}", on=f"n{i}", priority=500) for i in (1, 2, 3)]
+    victims = [pod(f"v{i}", node=f"n{i}", priority=500) for i in (1, 2, 3)]
     pods = [{**one, "spec": {**one["spec"], "priority": 1000}} for one in GANGS[source] if one["kind"] == "Pod"]
     rest = [one for one in GANGS[source] if one["kind"] != "Pod"]
     found = answer(*TWO_NODES, node("n3"), *victims, *rest, *pods)
@@ -205,7 +194,7 @@ def test_a_group_without_a_class_has_the_highest_priority_of_its_pods(source: st
 
 def test_pods_that_name_no_class_are_of_the_priority_of_their_group() -> None:
     """workloads.md 2.6: the class stands on the group alone, as the MPI operator's schedulingPolicy puts it."""
-    victims = [pod(f"v{i}", on=f"n{i}", priority=500) for i in (1, 2)]
+    victims = [pod(f"v{i}", node=f"n{i}", priority=500) for i in (1, 2)]
     foreign = group(VOLCANO, 2, priorityClassName="high")
     plain = [pod(f"p{i}", meta=in_volcano()) for i in range(2)]
     for one in plain:

@@ -49,7 +49,7 @@ def test_anti_affinity_terms_that_all_match_end() -> None:
     assert sum(each.outcome == "Scheduled" for each in found.pods) == 1
 
 
-def test_a_thousand_budgets_cost_little_beside_the_preemptors() -> None:
+def test_thousand_budgets_cost_little_beside_the_preemptors() -> None:
     cluster = ClusterBuilder()
     for number in range(20):
         cluster.add_node(f"n{number}", {"cpu": "8"})
@@ -92,7 +92,7 @@ def own(number: int, amount: int = 5) -> dict[str, int | str]:
     return {f"example.com/own-{number}-{index}": amount for index in range(20)}
 
 
-def test_what_nobody_asks_for_has_no_column() -> None:
+def test_resources_not_requested_have_no_column() -> None:
     cluster = ClusterState()
     for number in range(500):
         cluster.set_node(node(f"n{number}", more=own(number)))
@@ -101,7 +101,7 @@ def test_what_nobody_asks_for_has_no_column() -> None:
     assert amounts(cluster, "example.com/own-7-3") == [0] * 7 + [5] + [0] * 492
 
 
-def test_what_nodes_have_is_there_when_the_first_pod_asks() -> None:
+def test_node_amounts_are_there_when_the_first_pod_asks() -> None:
     cluster = ClusterBuilder()
     for number in range(3):
         cluster.add_node(f"n{number}", {"cpu": "4", f"example.com/own-{number}": 1})

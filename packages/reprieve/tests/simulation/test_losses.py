@@ -68,7 +68,7 @@ def test_pods_of_a_deleted_node_are_lost_and_their_gang_is_below_its_minimum() -
     assert "gang default/g  1 of minCount 2 left  1 lost\n" in shown
 
 
-def test_a_gang_that_keeps_its_minimum_is_not_broken() -> None:
+def test_gang_that_keeps_its_minimum_is_not_broken() -> None:
     answer = gang_on_two_nodes(minimum=1).add(scenario(gone("Node", "n2"))).plan()
     assert not group(answer).below_minimum
     assert group(answer).lost == 1
@@ -76,14 +76,14 @@ def test_a_gang_that_keeps_its_minimum_is_not_broken() -> None:
     assert not answer.plan.all_placed
 
 
-def test_a_pod_deleted_by_name_is_not_lost_but_its_gang_is_broken() -> None:
+def test_pod_deleted_by_name_is_not_lost_but_its_gang_is_broken() -> None:
     answer = gang_on_two_nodes().add(scenario(gone("Pod", "g1"))).plan()
     assert not answer.plan.lost
     assert group(answer).below_minimum
     assert answer.plan.broken == (group(answer),)
 
 
-def test_a_pending_pod_that_was_placed_can_be_lost() -> None:
+def test_pending_pod_that_was_placed_can_be_lost() -> None:
     cluster = ClusterBuilder().add_node("n1", {"cpu": "4"}).add_pod("p", requests=CPU)
     answer = cluster.add(scenario({"wait": "settled"}, gone("Node", "n1"))).plan()
     (pod,) = answer.plan.pods
@@ -98,7 +98,7 @@ def test_lost_pods_are_reported_though_the_plan_stops_before_they_are_collected(
     assert group(answer).scheduled == 1
 
 
-def test_a_victim_on_its_way_out_is_evicted_and_not_lost() -> None:
+def test_victim_on_its_way_out_is_evicted_and_not_lost() -> None:
     cluster = ClusterBuilder().add_node("n1", {"cpu": "4"}).add_pod("low", node="n1", requests=CPU)
     cluster.add_pod("high", priority=10, requests=CPU)
     answer = cluster.add(scenario({"wait": {"seconds": 1}}, gone("Node", "n1"))).plan()
@@ -125,7 +125,7 @@ def a_gang_that_loses_a_member_to_a_preemptor() -> Answer:
     return cluster.add(scenario({"wait": "settled"}, {"create": [high]})).plan(PlanOptions())
 
 
-def test_a_gang_whose_pending_pods_are_placed_is_not_gated_for_a_member_that_was_evicted() -> None:
+def test_gang_whose_pending_pods_are_placed_is_not_gated_for_a_member_that_was_evicted() -> None:
     answer = a_gang_that_loses_a_member_to_a_preemptor()
     found = group(answer)
     assert len(answer.plan.preemptions) == 1
@@ -134,7 +134,7 @@ def test_a_gang_whose_pending_pods_are_placed_is_not_gated_for_a_member_that_was
     assert not answer.plan.broken, "what preemption does is asked for by --fail-on-preemption"
 
 
-def test_a_running_gang_that_is_evicted_whole_has_nothing_left() -> None:
+def test_running_gang_that_is_evicted_whole_has_nothing_left() -> None:
     cluster = ClusterBuilder().add_node("n1", {"cpu": "4"})
     cluster.add_group("g", min_count=1, priority=5, disrupt_all=True)
     cluster.add_pod("g0", group="g", node="n1", priority=5, requests=CPU)
@@ -146,7 +146,7 @@ def test_a_running_gang_that_is_evicted_whole_has_nothing_left() -> None:
     assert "gang default/g  0 of minCount 1 left  1 evicted\n" in text(answer)
 
 
-def test_a_gang_that_never_had_its_minimum_did_not_fall_below_it() -> None:
+def test_gang_that_never_had_its_minimum_did_not_fall_below_it() -> None:
     cluster = ClusterBuilder().add_node("n1", {"cpu": "4"}).add_group("g", min_count=3)
     cluster.add_pod("g0", group="g", node="n1")
     answer = cluster.add(scenario(gone("Node", "n1"))).plan()
@@ -158,7 +158,7 @@ def test_a_gang_that_never_had_its_minimum_did_not_fall_below_it() -> None:
     [([], 0), ([gone("Node", "n2")], 1), ([gone("Pod", "g1")], 1), ([gone("Pod", "single")], 0)],
     ids=["nothing happens", "a node goes", "a member is deleted", "a single pod is deleted"],
 )
-def test_the_exit_code_counts_what_is_lost(run: Any, tmp_path: Path, steps: list[dict[str, Any]], code: int) -> None:
+def test_exit_code_counts_what_is_lost(run: Any, tmp_path: Path, steps: list[dict[str, Any]], code: int) -> None:
     cluster = gang_on_two_nodes().add(scenario(*steps))
     file = tmp_path / "a.json"
     file.write_text("\n".join(msgspec.json.encode(document).decode() for _, document in cluster._documents))

@@ -6,17 +6,17 @@ import pytest
 
 from kube_rules.errors import FieldError, InputError
 from kube_rules.objects import Pod
-from reprieve.simulation.workloads.expanding import expand
+from reprieve.simulation.workloads.expansion import expand
 from reprieve.simulation.workloads.rows import read_rows
 from reprieve.simulation.workloads.scaling import Named, NotThereError, Workloads, makers_named, makes_pods_by_name
 from reprieve.simulation.workloads.table import TABLE
+from tests.manifests import gang
 from tests.questions.test_changes import (
     BOX,
     DEPLOYMENT,
     PYTORCH,
     ROWS,
     Json,
-    gang,
     loaded,
     made,
     names,
@@ -51,7 +51,7 @@ NODES = (node("n1"), node("n2"))
         ("", None),
     ],
 )
-def test_what_makes_pods_and_is_named(given: str, found: tuple[str, str, str, str] | None) -> None:
+def test_workloads_that_make_pods_by_name(given: str, found: tuple[str, str, str, str] | None) -> None:
     """Before a cluster is read: what is to be read of it with its template."""
     assert makers_named(given) == ([found] if found else [])
 
@@ -76,7 +76,7 @@ def test_which_kinds_make_pods(kind: str, makes: bool) -> None:
 
 
 @pytest.mark.parametrize("short", ["deploy", "deployments", "deployment.apps", "Deployment", "default/deployment"])
-def test_a_kind_has_several_spellings(short: str) -> None:
+def test_kind_has_several_spellings(short: str) -> None:
     assert len(names(made(loaded(*NODES, DEPLOYMENT), f"scale {short}/web=5"))) == 5
 
 
@@ -117,7 +117,7 @@ def test_things_that_make_no_pods_are_as_if_they_had_never_been_there() -> None:
         made(given, "without widget/three")
 
 
-def test_a_run_of_a_cron_job_has_a_name_that_a_job_may_have() -> None:
+def test_run_of_a_cron_job_has_a_name_that_a_job_may_have() -> None:
     """As its controller names it: at most 52 characters of its own, and the minute."""
     template: Json = {"spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}}
     for length in (1, 52):
@@ -168,7 +168,7 @@ BATCH = of_kind("batch/v1", "Job", "j", template=BOX)
         ("widgets/w", ("example.com", "Widget", "default", "w", "")),
     ],
 )
-def test_what_a_name_means_in_an_input(given: str, found: tuple[str, str, str, str, str]) -> None:
+def test_names_in_an_input_mean(given: str, found: tuple[str, str, str, str, str]) -> None:
     """whatif.md 4.1: objects of any kind; owners that only a reference of a pod names; what has no namespace."""
     labels: Json = {"labels": {"pod-template-hash": "5d4"}}
     there = workloads(
@@ -189,26 +189,26 @@ def test_what_a_name_means_in_an_input(given: str, found: tuple[str, str, str, s
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("web", '"web": want KIND/NAME or NAMESPACE/KIND/NAME'),
-        ("deployment/", "want KIND/NAME"),
-        ("/web", "want KIND/NAME"),
-        ("a/b/c/d/e", "want KIND/NAME"),
-        ("team/deployment/web/part/more", "want KIND/NAME"),
+        ("web", '"web": expected KIND/NAME or NAMESPACE/KIND/NAME'),
+        ("deployment/", "expected KIND/NAME"),
+        ("/web", "expected KIND/NAME"),
+        ("a/b/c/d/e", "expected KIND/NAME"),
+        ("team/deployment/web/part/more", "expected KIND/NAME"),
         ("deploymnt/web", 'no kind "deploymnt", did you mean "deployment"?'),
         ("xyzzyx/web", 'no kind "xyzzyx"'),
         ("deployment/wbe", 'no deployment default/wbe is in the input, did you mean "deployment/web"?'),
         ("deployment/other", "no deployment default/other is in the input"),
         ("team/deployment/web", 'no deployment team/web is in the input, did you mean "deployment/web"?'),
         ("deployment.example.com/web", 'no deployment default/web is in the input, did you mean "deployment/web"?'),
-        ("job/j", "job/j names 2 objects: say job.batch/j or job.batch.volcano.sh/j"),
+        ("job/j", "job/j names 2 objects: specify one of job.batch/j or job.batch.volcano.sh/j"),
         ("ndoe/n1", 'no kind "ndoe", did you mean "node"?'),
         ("statefulset/web", "no statefulset default/web is in the input"),
     ],
 )
-def test_a_name_that_means_nothing_or_too_much_is_an_error(given: str, message: str) -> None:
+def test_name_that_means_nothing_or_too_much_is_an_error(given: str, message: str) -> None:
     with pytest.raises(FieldError) as caught:
         workloads(DEPLOYMENT, VOLCANO, BATCH).named(given)
-    if "want" in message:
+    if "expected" in message:
         assert message in caught.value.message
     else:
         assert caught.value.message == message
@@ -245,7 +245,7 @@ def test_which_pods_belong_to_a_name() -> None:
     assert pods_named(there, "sts/s") == "s-0"
 
 
-def test_the_members_of_a_group_share_what_is_done_to_one_owner_s() -> None:
+def test_members_of_a_group_share_what_is_done_to_one_owner_s() -> None:
     """whatif.md 4.9: the pods of a workload and those of the groups they name, once each, in their own namespace."""
     member: Json = {"schedulingGroup": {"podGroupName": "g"}}
     there = workloads(
@@ -276,7 +276,7 @@ def test_the_members_of_a_group_share_what_is_done_to_one_owner_s() -> None:
         ("StatefulSet", "agent", "default", True, False),
     ],
 )
-def test_whose_daemon_set_makes_the_pods_of_new_nodes(
+def test_daemon_set_makes_the_pods_of_new_nodes(
     kind: str, name: str, namespace: str, template: bool, makes: bool
 ) -> None:
     """Whose template is in the input; a light object of a snapshot makes none."""
@@ -455,13 +455,13 @@ def test_no_more_than_eight_parts_are_named() -> None:
     with pytest.raises(FieldError) as caught:
         scaled(there, "pytorchjob/pt", 1)
     choices = " or ".join(f"pytorchjob/pt/part{turn}" for turn in range(8))
-    assert caught.value.message == f"pytorchjob default/pt has several counts: say {choices}"
+    assert caught.value.message == f"pytorchjob default/pt has several counts: specify {choices}"
 
 
 # -- priorities, and without -----------------------------------------------------------------------
 
 
-def test_a_priority_is_set_in_every_template_in_place_of_a_class() -> None:
+def test_priority_is_set_in_every_template_in_place_of_a_class() -> None:
     """whatif.md 4.9: a class or a number, never both; how many templates there were."""
     given = loaded(*NODES, PYTORCH)
     there = Workloads(given, TABLE)
@@ -481,7 +481,7 @@ def test_a_priority_is_set_in_every_template_in_place_of_a_class() -> None:
     assert there.set_priority(Named("apps", "ReplicaSet", "default", "gone"), "", 7) == 0
 
 
-def test_what_goes_with_a_workload() -> None:
+def test_workload_is_deleted_with() -> None:
     """whatif.md 4.10: what it owns, its pods, and the groups that nobody else's pods name."""
     member: Json = {"schedulingGroup": {"podGroupName": "shared"}}
     own: Json = {"schedulingGroup": {"podGroupName": "own"}}

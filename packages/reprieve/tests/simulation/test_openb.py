@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprieve.inputs.loading import load
+from reprieve.inputs.loader import load
 from reprieve.simulation import openb
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run
@@ -86,7 +86,7 @@ def test_tasks_become_running_pods_where_the_engine_placed_them(tmp_path: Path) 
     assert late["status"] == {"phase": "Running", "startTime": "2025-08-01T00:00:25Z"}
 
 
-def test_a_task_never_scheduled_in_the_trace_starts_when_it_was_created(tmp_path: Path) -> None:
+def test_task_never_scheduled_in_the_trace_starts_when_it_was_created(tmp_path: Path) -> None:
     assert documents(filled(tmp_path), "Pod")["no-gpu"]["status"]["startTime"] == "2025-08-01T00:00:10Z"
 
 
@@ -119,20 +119,18 @@ def test_qos_becomes_one_of_two_priority_classes(qos: str, priority_class: str, 
     assert classes["openb-latency-sensitive"]["value"] > classes["openb-best-effort"]["value"]
 
 
-def test_a_more_important_task_preempts_nobody_while_the_nodes_fill(tmp_path: Path) -> None:
+def test_more_important_task_preempts_nobody_while_the_nodes_fill(tmp_path: Path) -> None:
     rows = "low,1,1,1,1000,G2,BE,Running,1,9,1\nhigh,1,1,1,1000,G2,LS,Running,2,9,2\n"
     assert filled(tmp_path, tasks=TASK_HEADER + rows).left_out == ("high",)
 
 
 @pytest.mark.parametrize("ending", ["json", "yaml", "yml"])
-def test_what_is_written_loads_back(ending: str, tmp_path: Path, run: Run) -> None:
+def test_trace_written_loads_back(ending: str, tmp_path: Path, run: Run) -> None:
     nodes, pods = trace(tmp_path)
     output = tmp_path / f"cluster.{ending}"
     ended = run("import", "openb", "--nodes", nodes, "--pods", pods, "-o", output)
     assert (ended.code, ended.out) == (0, "")
-    assert ended.err == (
-        f"{output}: 3 nodes, 3 running pods\n1 tasks did not fit when they arrived and are left out: second\n"
-    )
+    assert ended.err == (f"{output}: 3 nodes, 3 running pods\n1 task skipped, no node had enough capacity: second\n")
     manifests = load([output])
     assert [loaded.object.name for loaded in manifests.nodes] == ["cpu-0", "t4-0", "g2-0"]
     assert [(p.object.name, p.object.spec.node_name, p.object.spec.priority) for p in manifests.pods] == [
@@ -153,29 +151,37 @@ def test_json_and_yaml_say_the_same(tmp_path: Path) -> None:
 WRONG = {
     "missing column": ("nodes", NODES.replace(",gpu,", ",gpus,"), ", line 1, column gpu: no such column"),
     "empty file": ("nodes", "", ", line 1, column sn: no such column"),
-    "no number": ("nodes", NODES.replace("16000", "16k"), ", line 3, column cpu_milli: want a whole number from 0 to"),
+    "no number": (
+        "nodes",
+        NODES.replace("16000", "16k"),
+        ", line 3, column cpu_milli: expected a whole number from 0 to",
+    ),
     "negative": (
         "pods",
         TASKS.replace("late,1000", "late,-1"),
-        ", line 2, column cpu_milli: want a whole number from 0",
+        ", line 2, column cpu_milli: expected a whole number from 0",
     ),
-    "far too large": ("pods", TASKS.replace("late,1000", "late," + "9" * 5000), ", line 2, column cpu_milli: want"),
-    "no name": ("nodes", NODES.replace("t4-0", "T4_0"), ", line 3, column sn: want a name of lower-case letters"),
-    "no label": ("nodes", NODES.replace("2,T4", "2,T 4"), ", line 3, column model: want a value that can be a label"),
+    "far too large": ("pods", TASKS.replace("late,1000", "late," + "9" * 5000), ", line 2, column cpu_milli: expected"),
+    "no name": ("nodes", NODES.replace("t4-0", "T4_0"), ", line 3, column sn: expected a name of lower-case letters"),
+    "no label": (
+        "nodes",
+        NODES.replace("2,T4", "2,T 4"),
+        ", line 3, column model: expected a value that can be a label",
+    ),
     "unknown qos": (
         "pods",
         TASKS.replace("BE", "XX"),
-        ", line 2, column qos: want one of LS, Guaranteed, Burstable, BE",
+        ", line 2, column qos: expected one of LS, Guaranteed, Burstable, BE",
     ),
     "short row": ("pods", TASKS + "x,1\n", ", line 6: 2 fields, the first line has 11"),
     "twice": ("nodes", NODES + "t4-0,1,1,0,\n", ', line 5, column sn: "t4-0" is on line 3 already'),
     "open quote": ("nodes", NODES + '"x', ", line 5: broken CSV: unexpected end of data"),
-    "zero byte": ("nodes", NODES + "a\0,1,1,0,\n", ", line 5, column sn: want a name"),
+    "zero byte": ("nodes", NODES + "a\0,1,1,0,\n", ", line 5, column sn: expected a name"),
 }
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_broken_trace_is_one_error_with_file_line_and_column(case: str, tmp_path: Path, run: Run) -> None:
+def test_broken_trace_is_one_error_with_file_line_and_column(case: str, tmp_path: Path, run: Run) -> None:
     which, text, message = WRONG[case]
     nodes, pods = trace(tmp_path, **{"nodes" if which == "nodes" else "tasks": text})
     output = tmp_path / "cluster.json"
@@ -187,7 +193,7 @@ def test_a_broken_trace_is_one_error_with_file_line_and_column(case: str, tmp_pa
     assert not output.exists()
 
 
-def test_a_trace_that_is_no_text_or_too_large_is_refused(tmp_path: Path, run: Run) -> None:
+def test_trace_that_is_no_text_or_too_large_is_refused(tmp_path: Path, run: Run) -> None:
     nodes, pods = trace(tmp_path)
     options = ("import", "openb", "--nodes", nodes, "--pods", pods, "-o", tmp_path / "cluster.json")
     assert "larger than 20 bytes" in run(*options, "--max-input-bytes", "20").err
@@ -196,7 +202,7 @@ def test_a_trace_that_is_no_text_or_too_large_is_refused(tmp_path: Path, run: Ru
     assert (ended.code, ended.err) == (2, f"error: {nodes}, line 5: not UTF-8 text\n")
 
 
-def test_a_place_that_cannot_be_written_is_one_error(tmp_path: Path, run: Run) -> None:
+def test_place_that_cannot_be_written_is_one_error(tmp_path: Path, run: Run) -> None:
     nodes, pods = trace(tmp_path)
     ended = run("import", "openb", "--nodes", nodes, "--pods", pods, "-o", tmp_path / "no" / "cluster.json")
     assert ended.code == 2
@@ -204,7 +210,7 @@ def test_a_place_that_cannot_be_written_is_one_error(tmp_path: Path, run: Run) -
 
 
 @needs_trace
-def test_the_whole_trace_and_a_gang_that_takes_64_whole_nodes(tmp_path: Path, run: Run) -> None:
+def test_whole_trace_and_a_gang_that_takes_64_whole_nodes(tmp_path: Path, run: Run) -> None:
     """1,523 nodes, 8,152 tasks, then 64 pods of 8,000 milli-GPUs at top priority; the same answer every time."""
     cluster = tmp_path / "cluster.json"
     nodes, pods = TRACE / "openb_node_list_all_node.csv", TRACE / "openb_pod_list_default.csv"
@@ -270,17 +276,18 @@ def test_both_sides_of_what_a_column_takes(position: int, text: str, taken: bool
         return
     with pytest.raises(openb.TraceError) as refused:
         node_of(tmp_path, *fields)
-    assert f"line 2, column {('sn', 'cpu_milli', 'memory_mib', 'gpu', 'model')[position]}: want" in str(refused.value)
+    column = ("sn", "cpu_milli", "memory_mib", "gpu", "model")[position]
+    assert f"line 2, column {column}: expected" in str(refused.value)
 
 
 @pytest.mark.parametrize(("length", "shown"), [(80, '"' + "A" * 80 + '"'), (81, '"' + "A" * 77 + '..."')])
-def test_what_was_found_is_shown_up_to_a_length(length: int, shown: str, tmp_path: Path) -> None:
+def test_values_found_are_shown_up_to_a_length(length: int, shown: str, tmp_path: Path) -> None:
     with pytest.raises(openb.TraceError) as refused:
         node_of(tmp_path, "A" * length, "1", "1", "1", "")
     assert str(refused.value).endswith(f"found {shown}")
 
 
-def test_a_file_of_exactly_the_most_bytes_is_read(tmp_path: Path) -> None:
+def test_file_of_exactly_the_most_bytes_is_read(tmp_path: Path) -> None:
     nodes, pods = trace(tmp_path)
     for path, read in ((nodes, openb.read_nodes), (pods, openb.read_tasks)):
         size = path.stat().st_size
@@ -289,7 +296,7 @@ def test_a_file_of_exactly_the_most_bytes_is_read(tmp_path: Path) -> None:
             read(path, max_bytes=size - 1)
 
 
-def test_a_byte_order_mark_other_columns_and_empty_lines_are_no_trouble(tmp_path: Path) -> None:
+def test_byte_order_mark_other_columns_and_empty_lines_are_no_trouble(tmp_path: Path) -> None:
     text = "\ufeffmodel,other,gpu,memory_mib,cpu_milli,sn\n\nT4,x,2,3,4,n1\n\n,y,0,1,2,n0\n"
     (tmp_path / "nodes.csv").write_text(text, encoding="utf-8")
     assert openb.read_nodes(tmp_path / "nodes.csv") == [
@@ -298,7 +305,7 @@ def test_a_byte_order_mark_other_columns_and_empty_lines_are_no_trouble(tmp_path
     ]
 
 
-def test_what_a_task_asks_for(tmp_path: Path) -> None:
+def test_task_asks_for(tmp_path: Path) -> None:
     """num_gpu x gpu_milli; models as they are listed, each once; it starts when it was scheduled, or created."""
     rows = "b,1,2,3,500,G2||T4|G2,LS,Running,7,9,8\na,1,2,0,1000,,BE,Running,6,9,\n"
     (tmp_path / "pods.csv").write_text(TASK_HEADER + rows)
@@ -333,13 +340,13 @@ def test_amounts_are_written_in_the_largest_unit(
     assert node["metadata"]["creationTimestamp"] == "2025-08-01T00:00:00Z"
 
 
-def test_a_node_takes_as_many_pods_as_kubelets_do() -> None:
+def test_node_takes_as_many_pods_as_kubelets_do() -> None:
     tasks = [openb.TraceTask(f"t{i:03}", 0, 0, 0, (), "openb-best-effort", i, i) for i in range(111)]
     found = openb.fill([openb.TraceNode("n", 1000, 1024, 0, "")], tasks)
     assert (found.placed, found.left_out) == (110, ("t110",))
 
 
-def test_a_task_of_a_model_goes_to_no_other(tmp_path: Path) -> None:
+def test_task_of_a_model_goes_to_no_other(tmp_path: Path) -> None:
     machines = [openb.TraceNode(name, 1000, 1024, 1, model) for name, model in (("a", "M1"), ("b", "M2"), ("c", ""))]
     tasks = [openb.TraceTask(f"t{i}", 1, 1, 1000, ("M2",), "openb-best-effort", i, i) for i in range(2)]
     found = openb.fill(machines, tasks)

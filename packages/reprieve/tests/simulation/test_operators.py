@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.inputs.loading import load
+from reprieve.inputs.loader import load
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Answer
 

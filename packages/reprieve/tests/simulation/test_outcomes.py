@@ -41,7 +41,7 @@ def of_group(world: World, name: str) -> PodGroupOutcome:
 # -- pods ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_running_pod_is_reported_with_its_node() -> None:
+def test_running_pod_is_reported_with_its_node() -> None:
     world = World(node("n1", cpu=4), pod("a", cpu=1, priority=7)).settle()
     assert of_pod(world, "a") == PodOutcome(
         namespace="default", name="a", pod_group=None, priority=7, outcome="Scheduled", node_name="n1"
@@ -60,7 +60,7 @@ def test_a_running_pod_is_reported_with_its_node() -> None:
     ],
     ids=["pod", "group", "tree"],
 )
-def test_a_preempted_pod_is_reported_with_its_preemptor(arriving: list[Any], name: str) -> None:
+def test_preempted_pod_is_reported_with_its_preemptor(arriving: list[Any], name: str) -> None:
     world = World(node("n1", cpu=4), pod("low", cpu=4, grace=0)).settle().add(*arriving).settle()
     name = name.replace("default/uid-high", "uid-high")
     assert outcome_of(world, "low") == ("Unschedulable", "Preempted", f"was placed and then preempted for {name}", None)
@@ -120,19 +120,19 @@ def test_why_a_pod_waits() -> None:
     assert of_pod(world, "big").nominated_node_name is None
 
 
-def test_a_pod_that_nobody_tried_has_no_reason() -> None:
+def test_pod_that_nobody_tried_has_no_reason() -> None:
     world = World(node("n1"), pod("a"))
     assert outcome_of(world, "a") == ("Unschedulable", None, None, None)
 
 
-def test_an_attempt_that_failed_is_an_error() -> None:
+def test_attempt_that_failed_is_an_error() -> None:
     world = World(node("n1"), pod("p"), *gang("g", 1), plugins=[Raises(99)]).settle()
     assert outcome_of(world, "p")[:2] == ("Error", "SchedulerError")
     assert "oh" in (outcome_of(world, "p")[2] or "")
     assert (of_group(world, "g").outcome, of_group(world, "g").reason) == ("Error", "SchedulerError")
 
 
-def test_a_nomination_alone_is_no_room_that_is_being_made() -> None:
+def test_nomination_alone_is_no_room_that_is_being_made() -> None:
     world = World(node("n1", cpu=1), pod("a", cpu=1, node="n1"), pod("b", cpu=1, nominated="n1")).drain()
     found = of_pod(world, "b")
     assert found.outcome == "Unschedulable"
@@ -141,7 +141,7 @@ def test_a_nomination_alone_is_no_room_that_is_being_made() -> None:
 # -- groups --------------------------------------------------------------------------------------------------------
 
 
-def test_the_outcome_of_groups_that_run_or_wait() -> None:
+def test_outcome_of_groups_that_run_or_wait() -> None:
     world = World(
         node("n1", cpu=4),
         *gang("runs", 2, cpu=1, priority=3),
@@ -168,14 +168,14 @@ def test_the_outcome_of_groups_that_run_or_wait() -> None:
     assert (found["runs"].priority, found["runs"].below_minimum, found["runs"].parent) == (3, False, None)
 
 
-def test_a_group_that_room_is_made_for_is_nominated() -> None:
+def test_group_that_room_is_made_for_is_nominated() -> None:
     world = World(node("n1", cpu=4), pod("low", cpu=4, node="n1"), *gang("g", 2, cpu=2, priority=9)).drain()
     assert (of_group(world, "g").outcome, of_group(world, "g").scheduled) == ("Nominated", 0)
     world.settle()
     assert (of_group(world, "g").outcome, of_group(world, "g").scheduled) == ("Scheduled", 2)
 
 
-def test_a_child_of_a_tree_names_its_parent() -> None:
+def test_child_of_a_tree_names_its_parent() -> None:
     world = World(node("n1", cpu=4), composite("top", min_groups=1), *gang("leaf", 1, cpu=1, parent="top")).settle()
     assert of_group(world, "leaf").parent == "top"
 
@@ -189,7 +189,7 @@ def test_a_child_of_a_tree_names_its_parent() -> None:
         (("g-0", "g-1", "g-2"), 0, 3, True, "fell below its minimum: 0 of minCount 2 left"),
     ],
 )
-def test_a_gang_below_its_minimum_is_reported_with_how_many_are_left(
+def test_gang_below_its_minimum_is_reported_with_how_many_are_left(
     gone: tuple[str, ...], evicted: int, lost: int, below: bool, message: str | None
 ) -> None:
     world = World(node("n1", cpu=9), *gang("g", 3, min_count=2, cpu=1, node="n1", grace=0))
@@ -232,7 +232,7 @@ def test_pods_that_were_preempted_and_pods_that_were_lost_are_counted_apart() ->
     [[pod("high", cpu=1, priority=9)], gang("high", 1, cpu=1, priority=9)],
     ids=["pod", "group"],
 )
-def test_a_preemption_that_was_put_off_is_reported_with_its_reason_and_times(arriving: list[Any]) -> None:
+def test_preemption_that_was_put_off_is_reported_with_its_reason_and_times(arriving: list[Any]) -> None:
     """cost.md 5.6, 6: times are seconds since the plan began."""
     low = pod("low", cpu=1, node="n1", start=-100, annotations=annotated(minimum_runtime="10m"))
     world = World(node("n1", cpu=1), low)
@@ -251,7 +251,7 @@ def test_a_preemption_that_was_put_off_is_reported_with_its_reason_and_times(arr
     assert released_capacity(world.virtual) == ()
 
 
-def test_whose_room_is_waited_for_is_named_and_sorted() -> None:
+def test_predecessors_waited_for_are_named_and_sorted() -> None:
     """cost.md 5.6, each reason once: the gang that is replaced leaves."""
     old = [owned(pod(f"old-{i}", cpu=4, node=f"n{i}", terminating=True, grace=5), "ReplicaSet", "w") for i in (1, 0)]
     new = [owned(pod(f"new-{i}", cpu=4), "ReplicaSet", "w") for i in range(2)]

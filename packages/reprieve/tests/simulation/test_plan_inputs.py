@@ -15,11 +15,11 @@ from kube_rules.meta import ObjectMeta, OwnerReference
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.plan_inputs import input_remarks, left_aside, not_before, starts_at
 from tests.building import START, annotated, group, node, pod, priority_class, profile_with
+from tests.manifests import pod as pod_document
 from tests.preemption.test_waiting import configured
 from tests.questions.test_capacity import manifests
 from tests.questions.test_suggestions import loaded
 from tests.questions.test_suggestions import node as node_document
-from tests.questions.test_suggestions import pod as pod_document
 
 
 def dated(item: Any, created: float) -> Loaded[Any]:
@@ -42,12 +42,12 @@ STARTED = pod("p", node="n1", start=100)
         ([dated(STARTED, START + 200)], START + 201.0),
     ],
 )
-def test_a_plan_begins_a_second_after_all_there_was_made_and_started(there: list[Loaded[Any]], start: float) -> None:
+def test_plan_begins_a_second_after_all_there_was_made_and_started(there: list[Loaded[Any]], start: float) -> None:
     assert starts_at(there) == start
 
 
 @pytest.mark.parametrize(("now", "refused"), [(START + 99, True), (START + 100, False), (START + 101, False)])
-def test_a_time_to_plan_for_is_not_before_anything_there(now: float, refused: bool) -> None:
+def test_time_to_plan_for_is_not_before_anything_there(now: float, refused: bool) -> None:
     there = [dated(node("n1"), START + 5), dated(STARTED, START + 7)]
     if not refused:
         assert not_before(now, there) == now
@@ -55,7 +55,7 @@ def test_a_time_to_plan_for_is_not_before_anything_there(now: float, refused: bo
     with pytest.raises(InputError) as error:
         not_before(now, there)
     late, early = (datetime.fromtimestamp(START + each, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") for each in (100, 99))
-    assert error.value.message == f"made or started at {late}, after the time that is planned for, {early}"
+    assert error.value.message == f"created or started at {late}, after the planned time {early}"
     assert error.value.subject == 'Pod "default/p"'
 
 
@@ -90,10 +90,10 @@ def test_annotations_that_cannot_be_read_are_reported_the_first_twenty_one_by_on
     )
     found = input_remarks(given)
     assert [one.partition(":")[0] for one in found[:listed]] == [f"Pod default/p{i:02}" for i in range(listed)]
-    assert found[listed:] == [f"and {count} more of this sort" for count in more]
+    assert found[listed:] == [f"and {count} more like this" for count in more]
 
 
-def test_what_exceeds_its_grant_is_a_remark_once_for_the_pods_of_a_controller() -> None:
+def test_grant_that_is_exceeded_is_a_remark_once_for_each_controller() -> None:
     """cost.md 7.6: with the object, the value and the bound."""
     owner = ObjectMeta(name="x", owner_references=(OwnerReference(kind="Job", name="train", controller=True),))
     long = annotated(minimum_runtime="9h")
@@ -122,14 +122,14 @@ def test_remarks_on_groups_are_reported_the_first_twenty_one_by_one(wrong: int, 
             one["metadata"]["annotations"] = {"kueue.x-k8s.io/pod-group-total-count": str(turn + 1)}
             pods.append(one)
     found = input_remarks(loaded(node_document("n1"), *pods))
-    assert found[0] == "group default/g00: its pods say it has 2 pods, which counts, and 1"
-    assert found[listed:] == [f"and {count} more of this sort" for count in more]
+    assert found[0] == "group default/g00: its pods state different sizes; 2 is used, not 1"
+    assert found[listed:] == [f"and {count} more like this" for count in more]
 
 
 # -- what a plan makes of its input --------------------------------------------------------------------------------
 
 
-def test_a_plan_without_anything_is_an_empty_answer() -> None:
+def test_plan_without_anything_is_an_empty_answer() -> None:
     answer = plan(Manifests())
     assert (answer.plan.pods, answer.plan.stats.attempts, answer.plan.stats.virtual_seconds) == ((), 0, 0.0)
     assert (answer.account.nodes, answer.account.running_before, answer.account.running_after) == (0, 0, 0)
@@ -138,7 +138,7 @@ def test_a_plan_without_anything_is_an_empty_answer() -> None:
     assert answer.plan.stats.seconds < 60
 
 
-def test_who_runs_before_and_after_is_counted() -> None:
+def test_running_pods_are_counted_before_and_after() -> None:
     low = [pod(f"low-{i}", cpu=1, node="n1", grace=4) for i in range(3)]
     cluster = manifests(node("n1", cpu=3), node("n2", cpu=1), *low, pod("high", cpu=3, priority=9), pod("big", cpu=9))
     found = plan(cluster)
@@ -173,14 +173,14 @@ def test_groups_are_sorted_by_namespace_and_name() -> None:
 
 
 @pytest.mark.parametrize("deadline", [600, None])
-def test_the_deadline_of_a_job_counts_for_its_pods(deadline: int | None) -> None:
+def test_deadline_of_a_job_counts_for_its_pods(deadline: int | None) -> None:
     """cost.md 6.4: who waits for completions waits for the end of the Job, with the grace period of its pod."""
     spec: dict[str, Any] = {"template": {"spec": {"containers": [{"name": "c"}]}}, "activeDeadlineSeconds": deadline}
     meta = {"name": "train", "namespace": "default", "uid": "u"}
     began = "2026-01-01T00:00:00Z"
     status = {"startTime": began, "active": 1}
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec, "status": status}
-    worker = pod_document("train-aaaaa", 8, on="n1", terminationGracePeriodSeconds=5)
+    worker = pod_document("train-aaaaa", 8, node="n1", terminationGracePeriodSeconds=5)
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u", "controller": True}
     worker["metadata"]["ownerReferences"] = [owner]
     worker["status"] = {"phase": "Running", "startTime": began}

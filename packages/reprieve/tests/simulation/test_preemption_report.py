@@ -27,7 +27,7 @@ def only(world: World) -> tuple[PreemptionOutcome, PlannedPreemption]:
     return outcome, account
 
 
-def test_the_report_of_a_preemption_by_a_pod() -> None:
+def test_report_of_a_preemption_by_a_pod() -> None:
     world = World(
         node("n1", cpu=4, memory="8Gi"),
         pod("low", cpu=3, memory="1Gi", node="n1", priority=1, start=-60),
@@ -59,7 +59,7 @@ def test_the_report_of_a_preemption_by_a_pod() -> None:
     assert (kept.unit, kept.running_seconds, kept.reason) == ("default/kept", 30.0, "")
 
 
-def test_the_report_of_a_preemption_by_a_gang() -> None:
+def test_report_of_a_preemption_by_a_gang() -> None:
     """Nominations and the pods of a unit are sorted; a gang that goes as a whole is one unit."""
     world = World(
         *(node(f"n{i}", cpu=2) for i in range(3)),
@@ -83,7 +83,7 @@ def test_the_report_of_a_preemption_by_a_gang() -> None:
     assert (str(outcome.preemptor), unit.running_seconds) == ("podgroup default/g", None)
 
 
-def test_a_budget_that_does_not_allow_it_is_counted() -> None:
+def test_budget_that_does_not_allow_it_is_counted() -> None:
     world = World(
         node("n1", cpu=2),
         pod("web", cpu=2, node="n1", labels={"app": "web"}),
@@ -149,7 +149,7 @@ def test_spared_units_are_listed_up_to_a_number_in_all(in_all: int, listed: int)
     assert (account.record.reprieved_total, account.protected) == (5, 3)
 
 
-def test_who_was_on_its_way_out_for_somebody_else_is_marked() -> None:
+def test_terminating_victim_of_another_preemptor_is_marked() -> None:
     """Its room was taken by somebody more important before the victim had gone."""
     world = World(node("n1", cpu=2), pod("low", cpu=2, node="n1"), pod("high", cpu=2, priority=8))
     found = PreemptionLedger(world.virtual, accounts=True)

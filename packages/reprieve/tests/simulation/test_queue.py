@@ -34,7 +34,7 @@ def queue(*items: Any) -> Queue:
         ({"cpu": 1, "priority": 6, "selector": {"a": "b"}}, "Constraints", ()),  # not what runs keeps it out
     ],
 )
-def test_the_word_for_why_somebody_waits(asked: dict[str, Any], why: str, evicts: tuple[str, ...]) -> None:
+def test_word_for_why_somebody_waits(asked: dict[str, Any], why: str, evicts: tuple[str, ...]) -> None:
     """whatif.md 6.2."""
     [one] = queue(node("n1", cpu=4), pod("runs", cpu=3, priority=5, node="n1"), pod("new", **asked)).items
     assert (one.why, one.evicts) == (why, evicts)
@@ -45,7 +45,7 @@ def test_where_nobody_runs_nobody_is_in_the_way() -> None:
     assert one.why == "Constraints"
 
 
-def test_the_largest_node_and_the_strongest_pod_count() -> None:
+def test_largest_node_and_the_strongest_pod_count() -> None:
     there = [node("n1", cpu=2), node("n2", cpu=6), node("n3", cpu=1)]
     running = [
         pod("a", cpu=2, priority=1, node="n1"),
@@ -87,7 +87,7 @@ def test_since_is_null_without_a_creation_time() -> None:
     assert since == {"dated": "1970-01-01T00:00:01Z", "undated": None}
 
 
-def test_who_runs_or_is_placed_elsewhere_is_not_in_it() -> None:
+def test_running_and_placed_pods_are_left_out() -> None:
     assert queue(node("n1", cpu=4), pod("runs", cpu=1, node="n1")).items == ()
 
 
@@ -99,13 +99,13 @@ def test_who_runs_or_is_placed_elsewhere_is_not_in_it() -> None:
         ([pod("low", cpu=4, node="n1", priority=9)], "Priority", "new"),
     ],
 )
-def test_who_waits_for_a_time_is_in_backoff(items: list[Any], why: str, name: str) -> None:
+def test_pod_waiting_for_a_time_is_in_backoff(items: list[Any], why: str, name: str) -> None:
     """whatif.md 6.2; cost.md 6: a preemption that is put off."""
     found = queue(node("n1", cpu=4), *items, pod("new", cpu=4, priority=9 if why == "Priority" else 5)).items
     assert [(one.name, one.why) for one in found] == [(name, why)]
 
 
-def test_a_priority_that_nobody_gave_is_none() -> None:
+def test_priority_that_nobody_gave_is_none() -> None:
     """whatif.md 6.2: what runs at no priority is as important as who asks at none."""
     [one] = queue(node("n1", cpu=1), pod("runs", cpu=1, node="n1", priority=None), pod("new", cpu=1)).items
     assert (one.why, one.priority) == ("Priority", 0)
@@ -122,7 +122,7 @@ def test_gated_pods_stand_in_the_order_of_their_creation_then_of_their_names() -
     assert [one.position for one in queue_of(given, PlanOptions()).items] == [1, 2, 3]
 
 
-def test_a_group_of_a_tree_stands_where_its_tree_does() -> None:
+def test_group_of_a_tree_stands_where_its_tree_does() -> None:
     """whatif.md 6.1: it is tried with all of the tree, before who waits less important."""
     tree = [composite("top", min_groups=2, priority=5)]
     leaves = [one for name in ("leaf-b", "leaf-a") for one in gang(name, 2, cpu=3, priority=5, parent="top")]
@@ -135,7 +135,7 @@ def test_a_group_of_a_tree_stands_where_its_tree_does() -> None:
     ]
 
 
-def test_a_gang_waits_since_its_first_pod_and_names_its_message() -> None:
+def test_gang_waits_since_its_first_pod_and_names_its_message() -> None:
     team = gang("team", 2, cpu=9)
     given = manifests(node("n1", cpu=4), *reversed(team))
     [one] = queue_of(given, PlanOptions()).items
@@ -151,7 +151,7 @@ def test_pods_without_a_uid_are_found_by_their_name() -> None:
     assert [(one.name, one.why) for one in found] == [("b", "Ready"), ("a", "Resources")]
 
 
-def test_the_first_decision_counts_and_whoever_observes_besides_is_notified() -> None:
+def test_first_decision_counts_and_whoever_observes_besides_is_notified() -> None:
     """whatif.md 6.3: how it stands now, not at the end of the plan; `first_decision` of the options changes nothing."""
     seen: list[str] = []
 

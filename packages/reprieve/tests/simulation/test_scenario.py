@@ -10,11 +10,12 @@ import yaml
 
 from kube_rules.errors import InputError
 from reprieve.framework.gates import FeatureGates
-from reprieve.inputs.loading import load
+from reprieve.inputs.loader import load
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Plan
 from reprieve.simulation.scenario import ScenarioStep, read_scenarios
-from tests.questions.test_suggestions import gang, loaded, node, pod
+from tests.manifests import pod
+from tests.questions.test_suggestions import gang, loaded, node
 from tests.simulation.test_losses import gone, scenario
 
 Json = dict[str, Any]
@@ -60,12 +61,12 @@ ONE = "spec.steps[0]"
         (
             {"delete": [{"kind": "Job", "name": "a"}]},
             f"{ONE}.delete[0].kind",
-            "'Job': want Pod, Node, PodGroup, CompositePodGroup, PodDisruptionBudget, ResourceQuota or LimitRange",
+            "'Job': expected Pod, Node, PodGroup, CompositePodGroup, PodDisruptionBudget, ResourceQuota or LimitRange",
         ),
-        ({"delete": [{"name": "a"}]}, f"{ONE}.delete[0].kind", "None: want Pod, Node"),
-        ({"delete": [{"kind": ["Pod"], "name": "a"}]}, f"{ONE}.delete[0].kind", "['Pod']: want Pod, Node"),
+        ({"delete": [{"name": "a"}]}, f"{ONE}.delete[0].kind", "None: expected Pod, Node"),
+        ({"delete": [{"kind": ["Pod"], "name": "a"}]}, f"{ONE}.delete[0].kind", "['Pod']: expected Pod, Node"),
         *(
-            ({"wait": wait}, f"{ONE}.wait", f"{wait!r}: want settled, victims-gone or {{seconds: N}}")
+            ({"wait": wait}, f"{ONE}.wait", f"{wait!r}: expected settled, victims-gone or {{seconds: N}}")
             for wait in (
                 "settle",
                 3,
@@ -81,7 +82,7 @@ ONE = "spec.steps[0]"
         ),
     ],
 )
-def test_an_invalid_step_is_one_error_with_its_place(step: Any, path: str, message: str) -> None:
+def test_invalid_step_is_one_error_with_its_place(step: Any, path: str, message: str) -> None:
     with pytest.raises(InputError) as refused:
         steps(step)
     assert refused.value.path == path
@@ -97,7 +98,7 @@ def test_an_invalid_step_is_one_error_with_its_place(step: Any, path: str, messa
         ({"steps": [], "step": 1}, "spec.step", 'unknown field, did you mean "steps"?; known: steps'),
     ],
 )
-def test_a_scenario_has_a_list_of_steps(spec: Any, path: str, message: str) -> None:
+def test_scenario_has_a_list_of_steps(spec: Any, path: str, message: str) -> None:
     text = yaml.safe_dump({**scenario(), "spec": spec}).encode()
     with pytest.raises(InputError) as refused:
         read_scenarios(load(["-"], stdin=io.BytesIO(text)))
@@ -115,7 +116,7 @@ def test_a_scenario_has_a_list_of_steps(spec: Any, path: str, message: str) -> N
         ({"seconds": 10**9}, 1e9),
     ],
 )
-def test_what_a_step_waits_for(wait: Any, read: str | float | None) -> None:
+def test_step_waits_for(wait: Any, read: str | float | None) -> None:
     [step] = steps({"wait": wait})
     assert step.wait == read
     assert type(step.wait) is type(read)
@@ -176,9 +177,9 @@ def test_pods_of_one_step_are_tried_in_its_order() -> None:
         (None, 30.0, "n1"),
     ],
 )
-def test_the_wait_of_the_last_step_ends_the_plan(wait: Any, virtual: float, reason: str) -> None:
+def test_wait_of_the_last_step_ends_the_plan(wait: Any, virtual: float, reason: str) -> None:
     """A last step that waits for nothing is followed by settling."""
-    low = pod("low", 4, on="n1")
+    low = pod("low", 4, node="n1")
     found = played({"create": [pod("high", 4, priority=9)], "wait": wait}, also=(low,))
     [high] = found.pods
     assert (high.node_name or high.outcome, found.stats.virtual_seconds) == (reason, virtual)
@@ -188,8 +189,8 @@ def test_no_steps_are_followed_by_settling() -> None:
     assert where(played(also=(pod("a", 1),))) == {"a": "n1"}
 
 
-def test_a_step_without_a_wait_goes_on_with_the_next_one_at_once() -> None:
-    low, high = pod("low", 4, on="n1"), pod("high", 4, priority=9)
+def test_step_without_a_wait_goes_on_with_the_next_one_at_once() -> None:
+    low, high = pod("low", 4, node="n1"), pod("high", 4, priority=9)
     found = played(
         {"create": [high]}, {"delete": [{"kind": "Pod", "name": "high"}], "wait": {"seconds": 5}}, also=(low,)
     )
@@ -197,7 +198,7 @@ def test_a_step_without_a_wait_goes_on_with_the_next_one_at_once() -> None:
     assert [made.preemptor.name for made in found.preemptions] == ["high"]
 
 
-def test_a_deleted_pod_is_reported_only_if_it_is_created_again() -> None:
+def test_deleted_pod_is_reported_only_if_it_is_created_again() -> None:
     a, b = pod("a", 1), pod("b", 1)
     found = played(gone("Pod", "a"), {"wait": "settled"}, also=(a, b))
     assert where(found) == {"b": "n1"}
@@ -218,7 +219,7 @@ def test_a_deleted_pod_is_reported_only_if_it_is_created_again() -> None:
         (({"create": [pod("b", 1), pod("b", 1)]},), "spec.steps[0].create[1].metadata.name", "Pod default/b already"),
     ],
 )
-def test_what_does_not_fit_at_that_time_is_an_error(given: tuple[Json, ...], path: str, message: str) -> None:
+def test_step_that_does_not_fit_at_its_time_is_an_error(given: tuple[Json, ...], path: str, message: str) -> None:
     with pytest.raises(InputError) as refused:
         played(*given, also=(pod("a", 1),))
     assert refused.value.path == path
@@ -236,8 +237,8 @@ def test_claims_of_a_group_that_would_be_ignored_are_refused_in_a_step_too() -> 
     assert played(also=(group,), options=both).pod_groups is not None
 
 
-def test_a_plan_that_stops_at_its_first_decision_plays_no_more_steps() -> None:
-    low, high = pod("low", 4, on="n1"), pod("high", 4, priority=9)
+def test_plan_that_stops_at_its_first_decision_plays_no_more_steps() -> None:
+    low, high = pod("low", 4, node="n1"), pod("high", 4, priority=9)
     later = {"create": [pod("later", 1)]}
     found = played({"create": [high]}, later, also=(low,), options=PlanOptions(first_decision=True))
     assert [(one.name, one.outcome, one.nominated_node_name) for one in found.pods] == [("high", "Nominated", "n1")]

@@ -10,7 +10,7 @@ import yaml
 
 from kube_rules.errors import InputError
 from reprieve.framework.gates import FeatureGates
-from reprieve.inputs.loading import load
+from reprieve.inputs.loader import load
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Plan
 from reprieve.simulation.scenario import read_scenarios
@@ -70,7 +70,7 @@ def outcomes(found: Plan) -> dict[str, str]:
     return {pod.name: pod.outcome for pod in found.pods}
 
 
-def test_a_job_of_a_step_comes_with_its_pods() -> None:
+def test_job_of_a_step_comes_with_its_pods() -> None:
     found = planned({"create": [job("first", 3)], "wait": "settled"}, {"create": [job("second", 2)]})
     assert outcomes(found) == {
         "first-00000": "Scheduled",
@@ -81,7 +81,7 @@ def test_a_job_of_a_step_comes_with_its_pods() -> None:
     }
 
 
-def test_a_gang_comes_as_one_and_makes_room_with_the_class_of_an_earlier_step() -> None:
+def test_gang_comes_as_one_and_makes_room_with_the_class_of_an_earlier_step() -> None:
     found = planned(
         {"create": [job("low", 4)], "wait": "settled"},
         {"create": [CLASS]},
@@ -94,7 +94,7 @@ def test_a_gang_comes_as_one_and_makes_room_with_the_class_of_an_earlier_step() 
     assert len(made.victims) == 4
 
 
-def test_what_is_there_of_a_workload_is_not_made_again() -> None:
+def test_existing_pods_of_a_workload_are_not_made_again() -> None:
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "first", "uid": "1", "controller": True}
     there = {
         "apiVersion": "v1",
@@ -144,7 +144,7 @@ def test_steps_follow_on_what_steps_before_them_did() -> None:
     assert outcomes(found) == dict.fromkeys(("d-00000", "d-00001", "db-0", "j-00000", "j-00001"), "Scheduled")
 
 
-def test_what_steps_delete_is_not_there_for_the_workloads_after_them() -> None:
+def test_deleted_objects_are_gone_for_later_workloads() -> None:
     """whatif.md 1.11: no daemon on a node that is gone, and a gang of a group that is gone has its own again."""
     daemon = {
         "apiVersion": "apps/v1",
@@ -201,12 +201,12 @@ def test_many_steps_cost_what_they_bring() -> None:
         ),
     ],
 )
-def test_what_cannot_be_made_is_an_error_with_its_step(manifest: Json, message: str) -> None:
+def test_object_that_cannot_be_made_is_an_error_with_its_step(manifest: Json, message: str) -> None:
     with pytest.raises(InputError, match=message):
         planned({"create": [manifest]})
 
 
-def test_what_the_gates_turn_off_is_refused_of_a_step_too() -> None:
+def test_fields_turned_off_by_gates_are_refused_in_a_step_too() -> None:
     """Never a wrong answer: the claims of a group would be ignored."""
     group: Json = {
         "apiVersion": "scheduling.k8s.io/v1beta1",
@@ -225,3 +225,29 @@ def test_what_the_gates_turn_off_is_refused_of_a_step_too() -> None:
         assert [one.name for one in planned({"create": list(steps)}, also=also, options=on).pod_groups] == ["g"]
         with pytest.raises(InputError, match="the feature gate DRAWorkloadResourceClaims is off"):
             planned({"create": list(steps)}, also=also, options=off)
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"), [("v1", "ReplicationController"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")]
+)
+def test_sets_of_a_step_spread_their_pods_by_their_selector(version: str, kind: str) -> None:
+    """whatif.md 1.11, and 1.1: as sets that are there from the start; by amounts alone n2 gets none."""
+    nodes = [
+        {**NODE, "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}} for name in ("n2", "n3", "n4")
+    ]
+    taken = [
+        {**bare(f"on-{name}", cpu, nodeName=name), "status": {"phase": "Running"}}
+        for name, cpu in (("n1", "4"), ("n2", "3"))
+    ]
+    labels = {"of": "w"}
+    template = {"metadata": {"labels": labels}, "spec": bare("w", "1")["spec"]}
+    selector = labels if version == "v1" else {"matchLabels": labels}
+    spec = {"replicas": 3, "selector": selector, "template": template}
+    made = planned({"create": [{"apiVersion": version, "kind": kind, "metadata": {"name": "w"}, "spec": spec}]},
+                   also=(*nodes, *taken))  # fmt: skip
+    assert sorted(pod.node_name or "" for pod in made.pods if pod.name.startswith("w-")) == ["n2", "n3", "n4"]
+
+
+def bare(name: str, cpu: str, **spec: Any) -> Json:
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container], **spec}}

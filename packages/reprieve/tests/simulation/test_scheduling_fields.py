@@ -10,7 +10,7 @@ import yaml
 
 import reprieve
 from kube_rules.errors import InputError
-from reprieve.simulation.workloads.expanding import Expansion, expand
+from reprieve.simulation.workloads.expansion import Expansion, expand
 from tests.cli.conftest import Run
 from tests.simulation.test_workloads import TEMPLATE, loaded, made
 
@@ -149,7 +149,7 @@ def test_shared_claims_are_those_of_the_group_of_a_replicated_job_or_role() -> N
         (lws({"replica": {"worker": {"schedulingPolicy": {"gang": {"minCount": 1}}}}}), ".replica.worker"),
     ],
 )
-def test_what_their_admission_refuses_is_refused(document: Json, path: str) -> None:
+def test_pods_that_their_admission_refuses(document: Json, path: str) -> None:
     """workloads.md 6.5: at its place."""
     with pytest.raises(InputError) as caught:
         expand(loaded(document))
@@ -188,9 +188,7 @@ def test_pods_of_one_group_have_one_class() -> None:
         ),
     ],
 )
-def test_what_is_not_read_is_reported_and_refused_where_nothing_may_be_left_aside(
-    document: Json, path: str, tmp_path: Path, run: Run
-) -> None:
+def test_unread_fields_are_reported_and_refused_if_strict(document: Json, path: str, tmp_path: Path, run: Run) -> None:
     """workloads.md 6.6."""
     [remark] = expand(loaded(document)).remarks
     assert (remark.strict, remark.message.startswith(path)) == (True, True)
@@ -200,5 +198,5 @@ def test_what_is_not_read_is_reported_and_refused_where_nothing_may_be_left_asid
     assert (plain.code, path in plain.err) == (0, True)
     strict = run("plan", "-f", file, "--strict")
     assert (strict.code, path in strict.err, strict.out) == (2, True, "")
-    with pytest.raises(InputError, match="is not read"):
+    with pytest.raises(InputError, match="is ignored: not a field of"):
         reprieve.load(document, strict=True)

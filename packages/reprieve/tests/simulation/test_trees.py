@@ -9,38 +9,22 @@ import pytest
 from reprieve.cli.render import plan_sections
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
-from reprieve.inputs.loading import read
+from reprieve.inputs.loader import read
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.scheduling.profiles import default_profile
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Answer, CompositeOutcome
+from tests import manifests
 from tests.building import profile_with
+from tests.manifests import node
 
 V1ALPHA3 = "scheduling.k8s.io/v1alpha3"
 REF = {"workloadRef": {"workloadName": "w", "templateName": "t"}}
 
 
-def node(name: str, cpu: int) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name},
-        "status": {"allocatable": {"cpu": cpu, "pods": 99}},
-    }
-
-
 def pod(name: str, group: str = "", on: str = "", priority: int = 10, cpu: int = 1) -> dict[str, Any]:
-    spec: dict[str, Any] = {
-        "priority": priority,
-        "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
-        "terminationGracePeriodSeconds": 5,
-    }
-    if group:
-        spec["schedulingGroup"] = {"podGroupName": group}
-    if on:
-        spec["nodeName"] = on
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+    return manifests.pod(name, cpu, node=on, group=group, priority=priority, terminationGracePeriodSeconds=5)
 
 
 def composite(name: str, minimum: int = 0, priority: int = 10, **spec: Any) -> dict[str, Any]:
@@ -81,7 +65,7 @@ SERVE = [composite("root", 2), leaf("prefill", 2), leaf("decode", 3)]
 PODS = [*(pod(f"prefill-{i}", "prefill") for i in range(2)), *(pod(f"decode-{i}", "decode") for i in range(3))]
 
 
-def test_the_document_of_a_tree_that_is_placed() -> None:
+def test_document_of_a_tree_that_is_placed() -> None:
     answer = planned(node("n", 5), *SERVE, *PODS)
     assert {found.outcome for found in answer.plan.pods} == {"Scheduled"}
     assert answer.plan.composite_pod_groups == (
@@ -145,7 +129,7 @@ def test_why_a_tree_is_not_tried(groups: list[dict[str, Any]], reason: str | Non
         assert (root.outcome, root.reason, root.message) == ("Gated", reason, message)
 
 
-def test_a_tree_preempts_as_one() -> None:
+def test_tree_preempts_as_one() -> None:
     """composite.md 4.1: one decision, everybody nominated, and the tree waits."""
     low = [pod(f"low-{i}", on="n", priority=1) for i in range(5)]
     answer = planned(node("n", 5), *low, *SERVE, *PODS, first_decision=True)
@@ -159,7 +143,7 @@ def test_a_tree_preempts_as_one() -> None:
     assert {found.outcome for found in planned(node("n", 5), *low, *SERVE, *PODS).plan.pods} == {"Scheduled"}
 
 
-def test_nobody_goes_for_a_tree_that_would_not_fit() -> None:
+def test_no_pods_are_evicted_for_a_tree_that_would_not_fit() -> None:
     low = [pod(f"low-{i}", on="n", priority=1) for i in range(4)]
     assert planned(node("n", 4), *low, *SERVE, *PODS).plan.preemptions == ()
 
@@ -177,7 +161,7 @@ def test_no_room_is_made_where_the_tree_succeeds_without() -> None:
     ("whole", "unit", "pods"),
     [(("root", "mid", "a"), "default/root", 4), (("mid",), "default/mid", 2), (("a",), "default/a", 1), ((), None, 1)],
 )
-def test_the_highest_group_that_goes_whole_is_the_victim(whole: tuple[str, ...], unit: str | None, pods: int) -> None:
+def test_highest_group_that_goes_whole_is_the_victim(whole: tuple[str, ...], unit: str | None, pods: int) -> None:
     """composite.md 4.2."""
     mode: dict[str, Any] = {"disruptionMode": {"all": {}}}
 
@@ -202,7 +186,7 @@ def test_the_highest_group_that_goes_whole_is_the_victim(whole: tuple[str, ...],
         assert {victim.unit for victim in made.victims} == {unit}
 
 
-def test_the_priority_of_a_victim_is_that_of_its_topmost_group() -> None:
+def test_priority_of_a_victim_is_that_of_its_topmost_group() -> None:
     """composite.md 4.3: also of a pod that goes alone, and of one whose root has gone."""
     tree = [composite("root", priority=20), leaf("a", 1, priority=1), pod("a-0", "a", "n", 1)]
     assert planned(node("n", 1), *tree, pod("high")).plan.preemptions == ()
@@ -210,7 +194,7 @@ def test_the_priority_of_a_victim_is_that_of_its_topmost_group() -> None:
     assert made.victims[0].name == "a-0"
 
 
-def test_a_placement_is_chosen_by_who_has_to_go() -> None:
+def test_placement_is_chosen_by_who_has_to_go() -> None:
     """composite.md 4.1: the constraint may be the leaf's alone."""
     nodes = [{**node(f"n-{rack}", 2), "metadata": {"name": f"n-{rack}", "labels": {"rack": rack}}} for rack in "ab"]
     low = [pod("dear", on="n-a", priority=5, cpu=2), pod("cheap", on="n-b", priority=1, cpu=2)]
@@ -250,7 +234,7 @@ def test_placements_below_the_root_are_compared_too(placement: str) -> None:
     assert sorted(victim.name for victim in made.victims) == ["low-b", "low-c"]
 
 
-def test_a_placement_may_be_chosen_by_score() -> None:
+def test_placement_may_be_chosen_by_score() -> None:
     """composite.md 4.1: `placement: Scored` takes the one that the tree scores best with all victims gone."""
     low = [pod("dear", on="a", priority=5, cpu=4), pod("cheap", on="b", priority=1, cpu=3)]
     groups = [composite("root", 1, **RACK), leaf("x", 3)]

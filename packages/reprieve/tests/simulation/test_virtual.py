@@ -36,8 +36,8 @@ def last(world: World, wanted: Callable[[], bool], until: float = 1000.0) -> flo
 # -- when somebody goes --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("grace", "after"), [(0, 0.0), (1, 1.0), (7, 7.0), (None, 30.0)])
-def test_a_victim_goes_when_its_grace_period_is_over(grace: int | None, after: float) -> None:
+@pytest.mark.parametrize(("grace", "after"), [(0, 0.0), (1, 1.0), (7, 7.0), (30, 30.0)])
+def test_victim_goes_when_its_grace_period_is_over(grace: int, after: float) -> None:
     world = World(node("n1", cpu=1), pod("low", cpu=1, node="n1", grace=grace), pod("high", cpu=1, priority=9))
     world.virtual.drain()
     assert world.virtual.leaving == ([] if after == 0 and "low" not in there(world) else ["default/low"])
@@ -49,7 +49,7 @@ def test_a_victim_goes_when_its_grace_period_is_over(grace: int | None, after: f
 
 
 @pytest.mark.parametrize("ends", ["deleted", "evicted"])
-def test_a_pod_on_a_node_that_is_deleted_has_its_grace_period(ends: str) -> None:
+def test_pod_on_a_node_that_is_deleted_has_its_grace_period(ends: str) -> None:
     world = World(node("n1", cpu=2), pod("a", node="n1", grace=5), pod("b", node="n1", grace=5))
     if ends == "deleted":
         assert world.virtual.delete("Pod", "default", "a")
@@ -66,20 +66,20 @@ def test_a_pod_on_a_node_that_is_deleted_has_its_grace_period(ends: str) -> None
     assert (there(world), world.virtual.leaving) == (["b"], [])
 
 
-def test_a_pod_that_waits_goes_at_once() -> None:
+def test_pod_that_waits_goes_at_once() -> None:
     world = World(node("n1", cpu=1), pod("big", cpu=2, grace=5)).drain()
     assert world.virtual.delete("Pod", "default", "big")
     assert (there(world), world.virtual.deleted, world.virtual.rejections) == ([], set(), {})
     assert not world.virtual.delete("Pod", "default", "big")
 
 
-def test_a_victim_that_is_deleted_by_name_was_evicted() -> None:
+def test_victim_that_is_deleted_by_name_was_evicted() -> None:
     world = World(node("n1", cpu=1), pod("low", cpu=1, node="n1"), pod("high", cpu=1, priority=9)).drain()
     assert world.virtual.delete("Pod", "default", "low")
     assert (world.virtual.deleted, world.evicted) == (set(), ["low"])
 
 
-def test_a_pod_that_was_on_its_way_out_before_stays() -> None:
+def test_pod_that_was_on_its_way_out_before_stays() -> None:
     """When it goes is not the scheduler's to predict; that somebody needs its room makes it go after its grace."""
     world = World(node("n1", cpu=1), pod("old", cpu=1, node="n1", terminating=True, grace=3)).settle()
     assert (there(world), world.now) == (["old"], START)
@@ -88,7 +88,7 @@ def test_a_pod_that_was_on_its_way_out_before_stays() -> None:
     assert world.now - START == 3.0
 
 
-def test_the_pods_of_a_deleted_node_go_after_forty_seconds() -> None:
+def test_pods_of_a_deleted_node_go_after_forty_seconds() -> None:
     """As the pod garbage collector takes them; who was on the way out before is not lost with it."""
     world = World(
         node("n1", cpu=4),
@@ -110,14 +110,14 @@ def test_the_pods_of_a_deleted_node_go_after_forty_seconds() -> None:
     assert not world.virtual.delete("Node", "", "n1")
 
 
-def test_a_node_that_fails_takes_its_pods_at_once() -> None:
+def test_node_that_fails_takes_its_pods_at_once() -> None:
     world = World(node("n1", cpu=4), node("n2", cpu=4), pod("a", cpu=1, node="n1"), pod("d", cpu=1, node="n2"))
     assert [one.name for one in world.virtual.lose_node("n1")] == ["a"]
     assert (there(world), world.virtual.leaving) == (["d"], [])
     assert world.virtual.lose_node("n1") == []
 
 
-def test_a_pod_that_has_done_its_work_goes_at_once_and_makes_room() -> None:
+def test_pod_that_has_done_its_work_goes_at_once_and_makes_room() -> None:
     world = World(node("n1", cpu=1), pod("works", cpu=1, node="n1", grace=30), pod("next", cpu=1)).drain()
     world.virtual.evict(world.record("works"))
     world.virtual.end("uid-works")
@@ -166,16 +166,16 @@ def test_deleting_returns_whether_the_object_existed(item: Any, was_there: tuple
     assert found == was_there
 
 
-def test_what_no_scheduler_reads_cannot_be_deleted() -> None:
+def test_objects_that_no_scheduler_reads_cannot_be_deleted() -> None:
     assert not World().virtual.delete("ConfigMap", "default", "x")
 
 
-def test_a_group_that_is_only_named_is_not_there() -> None:
+def test_group_that_is_only_named_is_not_there() -> None:
     world = World(node("n1", cpu=1), pod("a", cpu=1, group="g"))
     assert not world.virtual.delete("PodGroup", "default", "g")
 
 
-def test_a_deleted_group_stays_while_its_pods_do() -> None:
+def test_deleted_group_stays_while_its_pods_do() -> None:
     """api.md, the protection finalizer."""
     world = World(node("n1", cpu=4), *gang("g", 2, cpu=1), pod("other", cpu=1)).settle()
     assert world.virtual.delete("PodGroup", "default", "g")
@@ -186,7 +186,7 @@ def test_a_deleted_group_stays_while_its_pods_do() -> None:
     assert "default/g" not in cluster.groups
 
 
-def test_a_deleted_tree_goes_from_the_leaves_up() -> None:
+def test_deleted_tree_goes_from_the_leaves_up() -> None:
     """composite.md 1.5: a CompositePodGroup stays while a group names it as its parent."""
     tree = [composite("top", min_groups=1), composite("middle", min_groups=1, parent="top")]
     leaf = gang("leaf", 1, cpu=1, parent="middle")
@@ -208,7 +208,7 @@ def device_claims(world: World) -> list[str]:
     return sorted(each.claim.metadata.name.split("-")[0] for each in known if each.object is not None)
 
 
-def test_the_device_claims_of_pods_and_groups_go_with_them() -> None:
+def test_device_claims_of_pods_and_groups_go_with_them() -> None:
     """KEP-5729 and the ResourceClaim controller: each has the claim that was made of its template."""
     members = [claiming("member", templates=("t",), group="g"), claiming("single", templates=("u",))]
     world = World(node("n1"), template("t"), template("u"), gang_with_claims("t"), *members)
@@ -221,7 +221,7 @@ def test_the_device_claims_of_pods_and_groups_go_with_them() -> None:
     assert device_claims(world) == []
 
 
-def test_a_tree_that_is_made_again_before_it_went_stays() -> None:
+def test_tree_that_is_made_again_before_it_went_stays() -> None:
     tree = composite("top", min_groups=1)
     world = World(node("n1", cpu=4), tree, *gang("leaf", 1, cpu=1, parent="top")).settle()
     world.virtual.delete("CompositePodGroup", "default", "top")
@@ -234,7 +234,7 @@ def test_a_tree_that_is_made_again_before_it_went_stays() -> None:
 # -- objects that count --------------------------------------------------------------------------------------------
 
 
-def test_a_priority_class_speaks_for_its_pods_as_long_as_it_is_there() -> None:
+def test_priority_class_speaks_for_its_pods_as_long_as_it_is_there() -> None:
     """cost.md 2: what a class is annotated with holds for pods that do not say it themselves."""
     hour = priority_class("slow", 0, annotations=annotated(minimum_runtime="1h"))
     low = pod("low", cpu=1, node="n1", start=0, priority_class="slow", grace=0)
@@ -271,7 +271,7 @@ def test_budgets_without_a_status_follow_what_runs() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_pod_that_has_ended_is_nobody(phase: str) -> None:
+def test_pod_that_has_ended_is_nobody(phase: str) -> None:
     world = World(node("n1", cpu=1))
     assert world.virtual.add(pod("done", cpu=1, node="n1", phase=phase), START) is None
     assert (there(world), world.virtual.records) == ([], {})
@@ -294,7 +294,7 @@ def test_two_pods_of_one_uid_are_two() -> None:
 # -- time ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_due_at_one_time_happens_in_the_order_in_which_it_was_requested() -> None:
+def test_events_of_one_time_happen_in_the_order_of_their_requests() -> None:
     world = World()
     happened: list[str] = []
     for when, what in ((2.0, "late"), (1.0, "a"), (1.0, "b"), (1.0, "c"), (3.0, "too late")):
@@ -316,7 +316,7 @@ def test_running_to_a_time_ends_there_and_to_an_event_with_it() -> None:
     assert world.now == START + 7, "time does not run backwards"
 
 
-def test_what_is_no_longer_wanted_is_not_run() -> None:
+def test_scenario_that_is_interrupted_is_not_run() -> None:
     world = World()
     happened: list[int] = []
     for second in range(5):
@@ -334,7 +334,7 @@ def test_waiting_for_victims_ends_with_the_last_of_them() -> None:
     assert (there(world), world.now - START) == (["c"], 8.0)
 
 
-def test_the_first_preemption_can_stop_it_with_the_victims_there() -> None:
+def test_first_preemption_can_stop_it_with_the_victims_there() -> None:
     world = World(node("n1", cpu=1), pod("low", cpu=1, node="n1"), pod("high", cpu=1, priority=9), pod("zero"))
     world.virtual.first_preemption = lambda _: True
     world.virtual.settle()
@@ -348,7 +348,7 @@ def test_the_first_preemption_can_stop_it_with_the_victims_there() -> None:
 # -- what is noted -------------------------------------------------------------------------------------------------
 
 
-def test_a_gang_that_had_its_minimum_is_noted_whoever_goes_later() -> None:
+def test_gang_that_had_its_minimum_is_noted_whoever_goes_later() -> None:
     world = World(
         node("n1", cpu=9),
         *gang("ran", 2, cpu=1, node="n1"),
@@ -365,7 +365,7 @@ def test_a_gang_that_had_its_minimum_is_noted_whoever_goes_later() -> None:
     assert world.virtual.complete == {"default/ran", "default/comes"}
 
 
-def test_a_group_that_was_scheduled_stays_so() -> None:
+def test_group_that_was_scheduled_stays_so() -> None:
     """observability.md: the condition never goes back to False."""
     world = World(node("n1", cpu=2), *gang("g", 2, cpu=1)).settle()
     assert world.condition("g")[0] is True
@@ -377,7 +377,7 @@ def test_a_group_that_was_scheduled_stays_so() -> None:
     assert never.condition("g")[0] is True
 
 
-def test_a_pod_is_rejected_until_it_is_placed() -> None:
+def test_pod_is_rejected_until_it_is_placed() -> None:
     world = World(node("n1", cpu=1), pod("a", cpu=2)).drain()
     assert world.rejection("a")[0] == "Unschedulable"
     assert "uid-a" in world.virtual.rejections
@@ -404,7 +404,7 @@ class Noted:
         self.found.append(("gone", pod.name))
 
 
-def test_a_watcher_is_notified_and_what_has_gone_is_forgotten() -> None:
+def test_watcher_is_notified_and_what_has_gone_is_forgotten() -> None:
     world = World(
         node("n1", cpu=1), node("n2", cpu=1), pod("low", cpu=1, node="n1", grace=3), pod("lost", cpu=1, node="n2")
     )
@@ -418,13 +418,13 @@ def test_a_watcher_is_notified_and_what_has_gone_is_forgotten() -> None:
     assert (virtual.evicted, virtual.lost, virtual.released) == ({}, {}, [])
 
 
-def test_a_plan_forgets_nobody() -> None:
+def test_plan_forgets_nobody() -> None:
     world = World(node("n1", cpu=1), pod("low", cpu=1, node="n1"), pod("high", cpu=1, priority=9)).settle()
     assert sorted(one.name for one in world.virtual.records.values()) == ["high", "low"]
     assert world.virtual.evicted == {"uid-low": "pod/uid-high"}
 
 
-def test_an_observer_is_notified_of_each_decision_before_it_is_acted_on() -> None:
+def test_observer_is_notified_of_each_decision_before_it_is_acted_on() -> None:
     world = World(node("n1", cpu=1), pod("low", cpu=1, node="n1"), pod("high", cpu=1, priority=9))
     found: list[tuple[str, float, float, list[str]]] = []
 
@@ -452,7 +452,7 @@ class Raises(reprieve.PerNodeFilter):
 
 
 @pytest.mark.parametrize(("times", "placed", "tries"), [(0, True, 1), (1, True, 2), (2, True, 3), (3, False, 3)])
-def test_who_fails_three_times_in_a_row_is_waited_for_no_more(times: int, placed: bool, tries: int) -> None:
+def test_pod_that_fails_three_times_is_waited_for_no_more(times: int, placed: bool, tries: int) -> None:
     """So that a plan ends; until then it is tried again after its backoff."""
     world = World(node("n1"), pod("p"), plugins=[Raises(times)]).settle()
     assert world.where == ({"p": "n1"} if placed else {})
@@ -470,7 +470,7 @@ def stuck(seconds: float) -> World:
     return world
 
 
-def test_a_cluster_has_settled_though_room_is_held_and_time_alone_gives_it_back() -> None:
+def test_cluster_has_settled_though_room_is_held_and_time_alone_gives_it_back() -> None:
     """cost.md 5.2: 30 s of grace and 60 s of holding."""
     settled = stuck(60).settle()
     assert (settled.now, settled.virtual.released) == (START, [])
@@ -492,7 +492,7 @@ def test_with_a_watcher_room_that_was_given_back_is_not_kept() -> None:
     assert world.virtual.released == []
 
 
-def test_an_entity_awaits_room_until_its_next_attempt_ends_otherwise() -> None:
+def test_entity_awaits_room_until_its_next_attempt_ends_otherwise() -> None:
     """cost.md 5.6: the room of its predecessor, which is not put off by that for ever."""
     world = rolling().drain()
     assert world.virtual.awaits_room("pod/uid-new")
@@ -514,7 +514,7 @@ def test_with_a_watcher_what_was_put_off_goes_with_its_pod() -> None:
     assert (world.virtual.deferred, world.virtual.awaits_room("pod/uid-new")) == ({}, False)
 
 
-def test_whoever_is_waited_for_goes_when_it_is_expected_to_end_and_others_run_on() -> None:
+def test_pods_waited_for_end_when_expected_and_others_run_on() -> None:
     """cost.md 6.3: `ends` says when, and nobody waits for `runs`."""
     ends = pod("ends", cpu=4, node="n1", start=0, annotations=annotated(expected_end=at(120)))
     idle = pod("idle", cpu=1, node="n3", start=0, annotations=annotated(expected_end=at(60)))

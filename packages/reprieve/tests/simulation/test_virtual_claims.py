@@ -12,12 +12,13 @@ import pytest
 from msgspec.structs import replace
 
 from kube_rules import objects
+from kube_rules.controllers.claims import POD_CLAIM
 from kube_rules.meta import ObjectRef
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import CreateObject, DeleteObject, PatchObject
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
-from reprieve.simulation.controllers.claims import POD_CLAIM, Claims
+from reprieve.simulation.controllers.claims import Claims
 from tests.building import node
 from tests.plugins.devices import Json, allocated, claim, template, user
 
@@ -76,7 +77,7 @@ def named(made: objects.Pod) -> dict[str, str | None]:
 # -- claims of templates ---------------------------------------------------------------------------
 
 
-def test_a_pod_gets_a_claim_of_its_own_of_each_template() -> None:
+def test_pod_gets_a_claim_of_its_own_of_each_template() -> None:
     cluster = Cluster()
     body = msgspec.to_builtins(template("t"))
     body["spec"]["metadata"] = {"labels": {"a": "b"}, "annotations": {"note": "kept"}}
@@ -97,7 +98,7 @@ def test_a_pod_gets_a_claim_of_its_own_of_each_template() -> None:
 @pytest.mark.parametrize(
     ("taken", "free"), [([], "p-t"), (["p-t"], "p-t-2"), (["p-t", "p-t-2"], "p-t-3"), (["p-t-2"], "p-t")]
 )
-def test_a_name_that_is_taken_is_numbered_from_two(taken: list[str], free: str) -> None:
+def test_name_that_is_taken_is_numbered_from_two(taken: list[str], free: str) -> None:
     cluster = Cluster()
     for name in taken:
         cluster.claims.set_claim(claim(name), NOW)
@@ -105,7 +106,7 @@ def test_a_name_that_is_taken_is_numbered_from_two(taken: list[str], free: str) 
     assert named(cluster.add(pod("p", templates=("t",)))) == {"t": free}
 
 
-def test_a_pod_waits_for_a_template_that_is_not_there() -> None:
+def test_pod_waits_for_a_template_that_is_not_there() -> None:
     cluster = Cluster()
     cluster.claims.set_template(template("t"), NOW)
     assert named(cluster.add(pod("p", templates=("t", "later")))) == {"t": "p-t"}
@@ -118,7 +119,7 @@ def test_a_pod_waits_for_a_template_that_is_not_there() -> None:
     assert known == {"p": ["p-t", "p-later"], "q": ["q-later"]}
 
 
-def test_a_template_or_claim_that_is_deleted_is_there_no_more() -> None:
+def test_template_or_claim_that_is_deleted_is_there_no_more() -> None:
     cluster = Cluster()
     cluster.claims.set_template(template("t"), NOW)
     cluster.claims.set_claim(claim("c"), NOW)
@@ -133,7 +134,7 @@ def test_a_template_or_claim_that_is_deleted_is_there_no_more() -> None:
 # -- claims of groups ------------------------------------------------------------------------------
 
 
-def test_the_pods_of_a_group_share_the_claim_of_its_template() -> None:
+def test_pods_of_a_group_share_the_claim_of_its_template() -> None:
     """KEP-5729: where the entry is the same; else each has its own."""
     cluster = Cluster()
     for name in ("t", "u"):
@@ -165,7 +166,7 @@ def test_pods_of_a_group_that_is_not_there_get_no_claims_until_it_is() -> None:
     assert [each.claim for each in record.claims] == ["g-t"]
 
 
-def test_the_claim_that_a_group_has_is_used() -> None:
+def test_claim_that_a_group_has_is_used() -> None:
     """By its status, or its owner and annotation."""
     cluster = Cluster()
     cluster.claims.set_template(template("t"), NOW)
@@ -232,7 +233,7 @@ def test_reservations_are_merged_by_uid(before: list[str], write: list[str] | No
     assert consumers(patched(status, before={"reservedFor": reserved(*before)})) == uids
 
 
-def test_an_allocation_is_written_and_taken_back() -> None:
+def test_allocation_is_written_and_taken_back() -> None:
     found = patched({"allocation": GOT["allocation"], "reservedFor": reserved("a")})
     assert found.status.allocation is not None
     assert [each["device"] for each in found.status.allocation.devices["results"]] == ["gpu-0"]
@@ -272,7 +273,7 @@ def test_only_the_claim_that_is_meant_is_written(uid: str, name: str, kind: str,
     assert consumers(cluster.there["c"]) == (["a"] if written else [])
 
 
-def test_the_claim_of_extended_resources_is_made_and_deleted() -> None:
+def test_claim_of_extended_resources_is_made_and_deleted() -> None:
     cluster = Cluster()
     body = msgspec.to_builtins(claim("special"))
     cluster.claims.carry_out([CreateObject("ResourceClaim", "default", body)], NOW)
@@ -293,7 +294,7 @@ def gone(cluster: Cluster, name: str) -> None:
     cluster.claims.gone(record, NOW)
 
 
-def test_a_claim_that_nobody_uses_gives_its_devices_back() -> None:
+def test_claim_that_nobody_uses_gives_its_devices_back() -> None:
     cluster = Cluster()
     cluster.claims.set_claim(claim("c", status={**GOT, "reservedFor": reserved(*UIDS)}), NOW)
     for name in ("p", "q", "stranger"):
@@ -308,7 +309,7 @@ def test_a_claim_that_nobody_uses_gives_its_devices_back() -> None:
     assert cluster.there["c"].status.allocation is None
 
 
-def test_a_consumer_of_another_kind_is_not_the_pod_of_its_uid() -> None:
+def test_consumer_of_another_kind_is_not_the_pod_of_its_uid() -> None:
     cluster = Cluster()
     other = {"resource": "podgroups", "name": "p", "uid": "uid-p"}
     cluster.claims.set_claim(claim("c", status={**GOT, "reservedFor": [other]}), NOW)
@@ -317,7 +318,7 @@ def test_a_consumer_of_another_kind_is_not_the_pod_of_its_uid() -> None:
     assert consumers(cluster.there["c"]) == ["uid-p"]
 
 
-def test_the_claim_of_a_template_goes_with_its_pod() -> None:
+def test_claim_of_a_template_goes_with_its_pod() -> None:
     cluster = Cluster()
     cluster.claims.set_template(template("t"), NOW)
     for name in ("p", "q"):
@@ -326,7 +327,7 @@ def test_the_claim_of_a_template_goes_with_its_pod() -> None:
     assert list(cluster.there) == ["q-t"]
 
 
-def test_what_a_group_has_goes_back_with_the_group() -> None:
+def test_claims_of_a_group_are_released_with_the_group() -> None:
     cluster = Cluster()
     cluster.claims.set_template(template("t"), NOW)
     cluster.group(gang("t"))
@@ -345,7 +346,7 @@ def test_what_a_group_has_goes_back_with_the_group() -> None:
     assert sorted(cluster.there) == ["other", "shared"], "nothing is made for a group that is gone"
 
 
-def test_a_pod_that_had_ended_before_uses_nothing() -> None:
+def test_pod_that_had_ended_before_uses_nothing() -> None:
     cluster = Cluster()
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p", "controller": True}
     cluster.claims.set_claim(claim("own", metadata={"ownerReferences": [owner]}), NOW)
@@ -361,7 +362,7 @@ def test_a_pod_that_had_ended_before_uses_nothing() -> None:
     assert {name: consumers(one) for name, one in cluster.there.items()} == {"c": [], "d": ["uid-p"]}
 
 
-def test_a_pod_without_a_uid_is_known_by_its_name() -> None:
+def test_pod_without_a_uid_is_known_by_its_name() -> None:
     cluster = Cluster()
     cluster.claims.set_template(template("t"), NOW)
     given = pod("p", templates=("t",))

@@ -166,7 +166,7 @@ def test_which_claims_get_a_volume_at_once(found: objects.KubernetesObject, made
         assert cluster.volume(made).metadata.uid == f"volume/{made}"
 
 
-def test_a_claim_that_names_a_volume_waits_for_that_one() -> None:
+def test_claim_that_names_a_volume_waits_for_that_one() -> None:
     """None is provisioned for it."""
     cluster = Cluster(PROVISIONED, new("c", of="now", volume="v"))
     assert cluster.volumes == {}
@@ -181,7 +181,7 @@ def test_a_claim_that_names_a_volume_waits_for_that_one() -> None:
     [((), None), (("now",), "now"), (("b", "a"), "a")],
     ids=["none", "one", "the first by name"],
 )
-def test_a_claim_without_a_class_gets_the_default(defaults: tuple[str, ...], given: str | None) -> None:
+def test_claim_without_a_class_gets_the_default(defaults: tuple[str, ...], given: str | None) -> None:
     """And waits for it where there is none yet; one whose class is empty asks for none."""
     classes = [storage_class(name, wait=False, default=True) for name in defaults]
     other = storage_class("0", wait=False)
@@ -199,13 +199,13 @@ def test_of_default_classes_the_newest_counts() -> None:
     assert cluster.claim("c").spec.storage_class_name == "z"
 
 
-def test_a_held_volume_is_bound_though_its_class_waits_for_a_pod() -> None:
+def test_held_volume_is_bound_though_its_class_waits_for_a_pod() -> None:
     """Upstream's syncUnboundClaim: with delayed binding a claim still gets the volume that is held for it."""
     cluster = Cluster(storage_class("wait"), volume("v", of="wait", held="c"), new("c", of="wait"))
     assert bound(cluster) == "v"
 
 
-def test_a_volume_made_at_once_is_in_the_topologies_of_its_class() -> None:
+def test_volume_made_at_once_is_in_the_topologies_of_its_class() -> None:
     """As external-provisioner makes it where no node is chosen."""
     terms = (
         TopologySelectorTerm(match_label_expressions=(TopologySelectorLabelRequirement(key=ZONE, values=("a",)),)),
@@ -246,7 +246,7 @@ def held_for(name: str, by: str, uid: str = "", namespace: str = "default") -> P
         (patch("PersistentVolume", "v", metadata={"labels": {"a": "b"}}), ""),
     ],
 )
-def test_a_volume_that_is_written_to_hold_a_claim_is_bound_to_it(write: PatchObject, chosen_volume: str) -> None:
+def test_volume_that_is_written_to_hold_a_claim_is_bound_to_it(write: PatchObject, chosen_volume: str) -> None:
     cluster = Cluster(storage_class(), volume("v", labels={"x": "y"}), claim("c"))
     assert cluster.storage.carry_out([write], NOW) == SUCCESS
     assert bound(cluster) == chosen_volume
@@ -260,7 +260,7 @@ def test_a_volume_that_is_written_to_hold_a_claim_is_bound_to_it(write: PatchObj
         (None, "n1", False),
     ],
 )
-def test_a_claim_with_a_node_chosen_gets_a_volume_made(
+def test_claim_with_a_node_chosen_gets_a_volume_made(
     found: objects.KubernetesObject | None, on: str, made: bool
 ) -> None:
     cluster = Cluster(*([found] if found is not None else []), claim("c"))
@@ -269,7 +269,7 @@ def test_a_claim_with_a_node_chosen_gets_a_volume_made(
     assert cluster.claim("c").metadata.annotations[SELECTED_NODE] == on
 
 
-def test_a_claim_that_is_bound_gets_no_other_volume() -> None:
+def test_claim_that_is_bound_gets_no_other_volume() -> None:
     cluster = Cluster(storage_class(provisioner=CSI), volume("v", held="c"), claim("c", volume="v", bound=True))
     assert cluster.storage.carry_out([chosen("c", "n1")], NOW) == SUCCESS
     assert list(cluster.volumes) == ["v"]
@@ -328,7 +328,7 @@ def capacity(name: str, size: str | None, zone: str | None = "a", of: str = "wai
         (False, "n1", {"a": 7, "b": None, "c": 9, "d": 1, "e": 3, "f": 3, "g": 5}),
     ],
 )
-def test_a_volume_takes_its_size_of_the_first_capacity_that_is_large_enough(
+def test_volume_takes_its_size_of_the_first_capacity_that_is_large_enough(
     published: bool, on: str, left: dict[str, int | None]
 ) -> None:
     """In GiB, of two, by name; `a` is of another class, `b` unknown, `c` of no node, `d` too small, `g` elsewhere."""
@@ -348,7 +348,7 @@ def test_a_volume_takes_its_size_of_the_first_capacity_that_is_large_enough(
     assert {name: size and value_of(size) >> 30 for name, size in found.items()} == left
 
 
-def test_a_capacity_of_exactly_the_size_is_used_up() -> None:
+def test_capacity_of_exactly_the_size_is_used_up() -> None:
     driver = CSIDriver(metadata=objects.ObjectMeta(name=CSI), spec=CSIDriverSpec(storage_capacity=True))
     cluster = Cluster(storage_class(provisioner=CSI), driver, capacity("x", "2Gi"), claim("c", "2Gi"))
     cluster.storage.carry_out([chosen("c", "n1")], NOW)
@@ -382,9 +382,7 @@ def waiting(kind: str, name: str, answer: Status) -> AwaitObject:
         ([held_for("w", "c"), held_for("v", "c")], Code.ERROR, 'persistentvolume "w" not found'),
     ],
 )
-def test_what_cannot_be_written_or_does_not_come_fails_the_binding(
-    instructions: list[Any], code: Code, message: str
-) -> None:
+def test_claim_that_cannot_be_written_fails_the_binding(instructions: list[Any], code: Code, message: str) -> None:
     cluster = Cluster(storage_class(), volume("v"), claim("c"))
     found = cluster.storage.carry_out(instructions, NOW)
     assert (found.code, found.reason) == (code, message)
@@ -405,7 +403,7 @@ def ephemeral(name: str, of: str = "wait", **more: Any) -> objects.Pod:
     return replace(made, spec=replace(made.spec, volumes=volumes))
 
 
-def test_a_pod_s_ephemeral_volume_has_a_claim_as_long_as_the_pod_is_there() -> None:
+def test_pod_s_ephemeral_volume_has_a_claim_as_long_as_the_pod_is_there() -> None:
     cluster = Cluster(storage_class())
     given = ephemeral("p", node="n1")
     cluster.storage.prepare(given, NOW)
@@ -424,7 +422,7 @@ def test_a_pod_s_ephemeral_volume_has_a_claim_as_long_as_the_pod_is_there() -> N
 
 
 @pytest.mark.parametrize(("owner", "stays"), [("default/p", False), ("another", True), ("", True)])
-def test_a_claim_of_an_ephemeral_volume_s_name_goes_only_with_its_own_pod(owner: str, stays: bool) -> None:
+def test_claim_of_an_ephemeral_volume_s_name_goes_only_with_its_own_pod(owner: str, stays: bool) -> None:
     given = ephemeral("p", node="n1")
     given = replace(given, metadata=replace(given.metadata, uid="default/p"))
     cluster = Cluster(storage_class(), claim("p-v", owner=owner), claim("other", owner="default/p"))
@@ -444,7 +442,7 @@ def test_a_claim_of_an_ephemeral_volume_s_name_goes_only_with_its_own_pod(owner:
         ("Delete", "", {"v": "Bound"}),
     ],
 )
-def test_what_becomes_of_the_volume_of_a_claim_that_goes(reclaim: str, held: str, phases: dict[str, str]) -> None:
+def test_volume_of_a_deleted_claim(reclaim: str, held: str, phases: dict[str, str]) -> None:
     cluster = Cluster(
         storage_class(), volume("v", held=held, reclaim=reclaim, phase="Bound"), claim("c", volume="v", bound=True)
     )
@@ -453,7 +451,7 @@ def test_what_becomes_of_the_volume_of_a_claim_that_goes(reclaim: str, held: str
     assert not cluster.storage.remove("PersistentVolumeClaim", "default", "c", NOW)
 
 
-def test_a_claim_that_is_gone_is_bound_to_nothing_that_comes_later() -> None:
+def test_claim_that_is_gone_is_bound_to_nothing_that_comes_later() -> None:
     cluster = Cluster(NOW_CLASS, new("c", of="now"))
     assert cluster.storage.remove("PersistentVolumeClaim", "", "c", NOW)
     cluster.storage.set(volume("v", of="now"), NOW)
@@ -486,7 +484,7 @@ def user(name: str, claims: Iterable[str], on: str) -> objects.Pod:
         ([], "", "v-n1 v-n2 w-n1 x-n1"),
     ],
 )
-def test_a_volume_is_detached_with_the_last_pod_that_uses_it_there(
+def test_volume_is_detached_with_the_last_pod_that_uses_it_there(
     stays: list[objects.Pod], node_of_the_pod: str, left: str
 ) -> None:
     """From that node alone; what nobody used stays attached."""

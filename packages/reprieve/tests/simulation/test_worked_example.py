@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from reprieve.inputs.loading import load
+from reprieve.inputs.loader import load
 from reprieve.simulation import demo
 from reprieve.simulation.plan import plan
 
 
 @pytest.mark.parametrize("act", demo.ACTS, ids=lambda act: act.file)
-def test_a_plan_of_each_act_ends_as_it_must(act: demo.Act) -> None:
+def test_plan_of_each_act_ends_as_it_must(act: demo.Act) -> None:
     files = [demo.DIRECTORY / name for name in (demo.CLUSTER, *act.after, act.file)]
     found = plan(load(files)).plan
     assert demo.check_plan(act, found) == []
@@ -23,7 +23,7 @@ def test_a_plan_of_each_act_ends_as_it_must(act: demo.Act) -> None:
     ]
 
 
-def test_what_each_act_is_about() -> None:
+def test_acts_are_about() -> None:
     assert [(act.kind, act.groups) for act in demo.ACTS] == [
         ("PodGroup", ("default/train",)),
         ("PodGroup", ("default/giant",)),
@@ -32,7 +32,7 @@ def test_what_each_act_is_about() -> None:
     assert all(act.evicted == tuple(sorted(act.evicted)) for act in demo.ACTS)
 
 
-def test_what_the_cluster_is_made_of() -> None:
+def test_cluster_is_made_of() -> None:
     """Sixteen nodes, the classes, groups and budgets, and pods in two waves: those that started last come last."""
     nodes = demo.nodes()
     assert {item["kind"] for item in nodes} == {"Node"}

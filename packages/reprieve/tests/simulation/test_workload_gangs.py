@@ -12,7 +12,7 @@ import pytest
 from kube_rules.errors import InputError
 from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Manifests
-from reprieve.simulation.workloads.expanding import expand
+from reprieve.simulation.workloads.expansion import expand
 from reprieve.simulation.workloads.rows import read_rows
 from reprieve.simulation.workloads.table import TABLE
 from tests.simulation.test_workloads import FILE, TEMPLATE, loaded, made, pod
@@ -42,9 +42,11 @@ def job(annotations: Json, there: int = 0, **spec: Any) -> tuple[Json, ...]:
         (job(GROUP), 4),
         (job(GROUP, 1), 3),
         (job(GROUP, 4), None),
+        (job(GROUP, parallelism=0), None),
         (job({"reprieve.dev/pod-group": "yes"}), None),
-        (job({}, scheduling={}), 4),
-        (job({}, 1, scheduling={}), 3),
+        (job({}, scheduling={}), 0),
+        (job({}, 1, scheduling={}), 0),
+        (job({}, parallelism=6, scheduling={"schedulingPolicy": {"gang": {}}}), 6),
         (job({}, scheduling={"schedulingPolicy": {"gang": {}}}), 4),
         (job({}, scheduling={"schedulingPolicy": {"gang": {"minCount": 3}}}), 3),
         (job({}, 1, scheduling={"schedulingPolicy": {"gang": {"minCount": 3}}}), 2),
@@ -69,6 +71,25 @@ def test_how_many_of_a_job_must_run_together(documents: tuple[Json, ...], minimu
 
 
 @pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({}, [("x", 6)]),
+        ({"status": {"startTime": "2026-01-01T00:00:00Z"}}, [("x", 4)]),
+        ({"owner": ("batch/v1", "CronJob", "above")}, []),
+        ({"uid": "u"}, [("x-0bfe935e70-x-pgt-0-66d96c6ef1", 6)]),
+    ],
+    ids=["new", "has started", "another controller's", "as the Job controller calls it"],
+)
+def test_groups_of_a_job_are_those_of_the_job_controller(more: Json, expected: list[tuple[str, int]]) -> None:
+    """whatif.md 2.10, KEP-5547: the minimum is the parallelism, though fewer pods are to complete."""
+    scheduling = {"schedulingPolicy": {"gang": {}}, "resourceClaims": [{"name": "c", "resourceClaimName": "shared"}]}
+    spec = {"parallelism": 6, "completions": 4, "template": TEMPLATE, "scheduling": scheduling}
+    groups = [each.object for each in expand(loaded(made("batch/v1", "Job", spec, **more))).manifests.pod_groups]
+    assert [(group.name, group.min_count) for group in groups] == expected
+    assert all([claim.resource_claim_name for claim in group.spec.resource_claims] == ["shared"] for group in groups)
+
+
+@pytest.mark.parametrize(
     ("annotations", "mode", "topology"),
     [
         ({}, "", ""),
@@ -79,7 +100,7 @@ def test_how_many_of_a_job_must_run_together(documents: tuple[Json, ...], minimu
         ({"reprieve.dev/disruption-mode": "all", "reprieve.dev/topology-key": "rack"}, "all", "rack"),
     ],
 )
-def test_what_the_annotations_of_a_job_ask_of_its_group(annotations: Json, mode: str, topology: str) -> None:
+def test_job_annotations_ask_of_its_group(annotations: Json, mode: str, topology: str) -> None:
     [group] = [one.object for one in expand(loaded(*job({**GROUP, **annotations}))).manifests.pod_groups]
     mode_of = group.spec.disruption_mode
     assert mode_of is not None
@@ -97,7 +118,7 @@ def test_what_the_annotations_of_a_job_ask_of_its_group(annotations: Json, mode:
         ({"priority": 7}, 7, None),
     ],
 )
-def test_a_gang_has_the_priority_of_its_pods(own: Json, priority: int, policy: str | None) -> None:
+def test_gang_has_the_priority_of_its_pods(own: Json, priority: int, policy: str | None) -> None:
     classes = [
         {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, **more}
         for name, more in (
@@ -115,7 +136,7 @@ def test_a_gang_has_the_priority_of_its_pods(own: Json, priority: int, policy: s
         assert {group.spec.preemption_policy} | {one.object.spec.preemption_policy for one in found.pods} == {policy}
 
 
-def test_a_group_of_that_name_in_the_input_counts_instead() -> None:
+def test_group_of_that_name_in_the_input_counts_instead() -> None:
     given = made("scheduling.k8s.io/v1beta1", "PodGroup", {"schedulingPolicy": {"gang": {"minCount": 2}}})
     found = expand(loaded(given, *job(GANG))).manifests
     assert [one.object.min_count for one in found.pod_groups] == [2]
@@ -150,7 +171,7 @@ def test_a_group_of_that_name_in_the_input_counts_instead() -> None:
     ],
     ids=["two modes", "no list", "below none", "no such class", "no label"],
 )
-def test_a_group_that_cannot_be_made_is_an_error_of_its_object(
+def test_group_that_cannot_be_made_is_an_error_of_its_object(
     documents: tuple[Json, ...], path: str, message: str
 ) -> None:
     """whatif.md 1.9: at the field of the object that the input has."""
@@ -183,7 +204,7 @@ def groups_named(found: Manifests) -> list[str]:
         ("StatefulSet", 3, None),
     ],
 )
-def test_a_gang_of_a_set_is_all_that_is_missing(kind: str, there: int, minimum: int | None) -> None:
+def test_gang_of_a_set_is_all_that_is_missing(kind: str, there: int, minimum: int | None) -> None:
     """whatif.md 2.10: everything that is made; those that run are in no group that is made now."""
     pods = [pod(f"x-{turn}", ("apps/v1", kind, "x")) for turn in range(there)]
     whole = with_gang(made("apps/v1", kind, {"replicas": 3, "template": TEMPLATE}))

@@ -13,7 +13,7 @@ from kube_rules.group_sources import OWNERS, GroupSources, pod_group_name
 from kube_rules.objects import Pod
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.plan_inputs import workload_remarks
-from reprieve.simulation.workloads.expanding import Expansion, expand
+from reprieve.simulation.workloads.expansion import Expansion, expand
 from tests.simulation.test_workload_gangs import GANG
 from tests.simulation.test_workloads import TEMPLATE, loaded, made
 
@@ -93,7 +93,7 @@ def made_of(*documents: Json) -> Expansion:
         (train_job({"coscheduling": {}}, "mid", ""), "x", 2, "", {0, 500}),
     ],
 )
-def test_the_operator_gives_the_group_its_class(
+def test_operator_gives_the_group_its_class(
     documents: tuple[Json, ...], name: str, minimum: int, group_class: str, priorities: set[int]
 ) -> None:
     """workloads.md 5.1 to 5.4."""
@@ -105,7 +105,7 @@ def test_the_operator_gives_the_group_its_class(
     assert {pod_group_name(one.object) for one in found.pods} == {name}
 
 
-def test_an_mpi_job_has_the_class_of_its_launcher_else_of_its_workers() -> None:
+def test_mpi_job_has_the_class_of_its_launcher_else_of_its_workers() -> None:
     """workloads.md 5.2."""
     for launcher, worker, expected in (("high", "mid", "high"), ("", "mid", "mid"), ("", "", "")):
         job = training("MPIJob", "mpiReplicaSpecs", {}, "v2beta1")
@@ -138,13 +138,13 @@ def test_without_a_policy_there_is_no_group(document: Json) -> None:
         (ray("RayJob", {"ray.io/priority-class-name": "gone"}), "metadata.labels[ray.io/priority-class-name]"),
     ],
 )
-def test_an_unknown_class_is_refused_where_it_stands(document: Json, path: str) -> None:
+def test_unknown_class_is_refused_where_it_stands(document: Json, path: str) -> None:
     with pytest.raises(InputError, match="no PriorityClass with name gone was found") as caught:
         made_of(document)
     assert caught.value.path.startswith(path)
 
 
-def test_the_class_of_a_job_decides_who_is_evicted() -> None:
+def test_class_of_a_job_decides_who_is_evicted() -> None:
     """A job read as priority 0 would wait."""
     node = {
         "apiVersion": "v1",
@@ -202,7 +202,7 @@ def test_queues_are_reported_as_not_read(document: Json, path: str) -> None:
     assert made_of(volcano(queue="default")).remarks == []
 
 
-def test_a_gang_by_annotation_is_that_of_the_scheduler_or_there_is_a_warning() -> None:
+def test_gang_by_annotation_is_that_of_the_scheduler_or_there_is_a_warning() -> None:
     """workloads.md 2.10, 2.11: a gang for each replicated job; nothing is said where the source is on."""
     jobs = [
         {"name": name, "replicas": 2, "template": {"spec": {"parallelism": 2, "template": TEMPLATE}}}
@@ -235,18 +235,18 @@ def test_a_gang_by_annotation_is_that_of_the_scheduler_or_there_is_a_warning() -
         (ray("RayCluster", {}, enableInTreeAutoscaling=True), {"x": 2}),
     ],
 )
-def test_a_gang_by_annotation_is_as_large_as_the_scheduler_has_it(document: Json, sizes: dict[str, int]) -> None:
+def test_gang_by_annotation_is_as_large_as_the_scheduler_has_it(document: Json, sizes: dict[str, int]) -> None:
     """workloads.md 2.10."""
     whole = copy.deepcopy(document)
     whole["metadata"]["annotations"] = GANG
     assert {one.object.name: one.object.min_count for one in made_of(whole).manifests.pod_groups} == sizes
 
 
-def test_a_gang_that_no_scheduler_reads_is_reported_whatever_is_on() -> None:
+def test_gang_that_no_scheduler_reads_is_reported_whatever_is_on() -> None:
     """workloads.md 2.11."""
     whole = made("apps/v1", "Deployment", {"replicas": 2, "template": TEMPLATE})
     whole["metadata"]["annotations"] = GANG
     found = made_of(whole)
     [text] = workload_remarks(found.remarks, GroupSources([OWNERS]))
-    assert "a scheduler reads it of Job, JobSet, LeaderWorkerSet, RayCluster alone" in text
+    assert "the scheduler reads it only on Job, JobSet, LeaderWorkerSet, RayCluster" in text
     assert all(isinstance(one.object, Pod) for one in found.manifests.pods)

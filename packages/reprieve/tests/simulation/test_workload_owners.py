@@ -53,7 +53,7 @@ def called(pods: list[Pod]) -> list[str]:
 # -- who owns whom ---------------------------------------------------------------------------------
 
 
-def test_a_pod_is_of_everybody_above_it() -> None:
+def test_pod_is_of_everybody_above_it() -> None:
     """whatif.md 1.2: directly or through other owners."""
     owners = Owners([maker("top"), maker("mid", by="top")], pods=[pod_of("p", "mid"), pod_of("q", "top")])
     assert called(owners.pods(key("top"))) == ["p", "q"]
@@ -85,7 +85,7 @@ def test_owners_are_followed_eight_levels_up() -> None:
     ("has", "named", "is_its"),
     [("u", "u", True), ("u", "other", False), ("u", "", True), ("", "u", True), ("", "", True)],
 )
-def test_the_uid_decides_where_both_sides_have_one(has: str, named: str, is_its: bool) -> None:
+def test_uid_decides_where_both_sides_have_one(has: str, named: str, is_its: bool) -> None:
     """whatif.md 1.2: a reference by another UID is to somebody of that name who is gone."""
     owners = Owners([maker("t", uid=has), maker("below", by="t", by_uid=named)], pods=[pod_of("p", "t", uid=named)])
     assert called(owners.pods(key("t"))) == (["p"] if is_its else [])
@@ -105,7 +105,7 @@ def test_only_the_controlling_reference_counts() -> None:
     assert owners.owned(key("t")) == []
 
 
-def test_a_pod_that_is_gone_is_nobody_s_until_it_is_there_again() -> None:
+def test_pod_that_is_gone_is_nobody_s_until_it_is_there_again() -> None:
     """whatif.md 1.11: what earlier steps have deleted and created counts."""
     owners = Owners([maker("t"), maker("s", namespace="team")], pods=[pod_of("p", "t"), pod_of("q", "t")])
     owners.add_pod(pod_of("p", "s", namespace="team"))
@@ -119,7 +119,7 @@ def test_a_pod_that_is_gone_is_nobody_s_until_it_is_there_again() -> None:
     assert called(owners.pods(key("t"))) == ["q"]
 
 
-def test_an_object_that_comes_later_has_the_pods_and_objects_that_name_it() -> None:
+def test_object_that_comes_later_has_the_pods_and_objects_that_name_it() -> None:
     owners = Owners([maker("mid", by="top")], pods=[pod_of("p", "mid"), pod_of("q", "top", uid="u"), pod_of("r", "x")])
     owners.add(maker("top", uid="u"))
     assert sorted(called(owners.pods(key("top")))) == ["p", "q"]
@@ -141,7 +141,7 @@ def test_an_object_that_comes_later_has_the_pods_and_objects_that_name_it() -> N
         ("StatefulSet", "5d4", False),
     ],
 )
-def test_a_replica_set_that_is_not_there_is_known_by_its_name(kind: str, label: str, of_deployment: bool) -> None:
+def test_replica_set_that_is_not_there_is_known_by_its_name(kind: str, label: str, of_deployment: bool) -> None:
     """whatif.md 1.2: a Deployment's pods also by the name its ReplicaSets bear."""
     labels: Json = {"labels": {"pod-template-hash": label}} if label else {}
     web: Owner = ("apps", "Deployment", "default", "web")
@@ -153,7 +153,7 @@ def test_a_replica_set_that_is_not_there_is_known_by_its_name(kind: str, label: 
 
 
 @pytest.mark.parametrize("uid", ["", "d"])
-def test_a_deployment_that_comes_later_has_the_pods_of_a_replica_set_that_is_not_there(uid: str) -> None:
+def test_deployment_that_comes_later_has_the_pods_of_a_replica_set_that_is_not_there(uid: str) -> None:
     """whatif.md 1.2: the UID in a pod's reference is that of the ReplicaSet."""
     web: Owner = ("apps", "Deployment", "default", "web")
     labels = {"pod-template-hash": "5d4"}
@@ -216,7 +216,7 @@ def test_which_runtime_a_train_job_names(reference: Json, version: str, kind: st
     assert runtime_of(job, among) is (among[1] if found else None)
 
 
-def test_a_replica_set_in_the_input_has_its_pods_whatever_their_labels_are() -> None:
+def test_replica_set_in_the_input_has_its_pods_whatever_their_labels_are() -> None:
     """whatif.md 1.2: its name says nothing of a Deployment then."""
     own = PodMaker(made("apps/v1", "ReplicaSet", name="web-5d4"), Origin("f"))
     pods = [
@@ -271,7 +271,7 @@ def test_which_texts_are_whole_numbers(text: str, most: int, number: int | None)
         ({}, "", "default/"),
     ],
 )
-def test_what_an_object_is_called(meta: Json, name: str, subject: str) -> None:
+def test_object_names(meta: Json, name: str, subject: str) -> None:
     """As the API server completes `generateName`; messages are of bounded length."""
     manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta}
     assert name_of_meta(meta) == name
@@ -294,7 +294,7 @@ def workload(name: str = "x", namespace: str = "default") -> PodWorkload:
         (["a"], ["a"]),
     ],
 )
-def test_a_name_that_ends_in_a_hyphen_is_completed(asked: list[str], names: list[str]) -> None:
+def test_name_that_ends_in_a_hyphen_is_completed(asked: list[str], names: list[str]) -> None:
     """whatif.md 1.3: five digits for the five characters that the controller makes up, on 58 at most."""
     given = PodNames()
     assert [given.made(workload(), each) for each in asked] == names

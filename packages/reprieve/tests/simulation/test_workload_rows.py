@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kube_rules.errors import InputError
-from reprieve.simulation.workloads.expanding import expand
+from reprieve.simulation.workloads.expansion import expand
 from reprieve.simulation.workloads.rows import read_rows
 from reprieve.simulation.workloads.table import TABLE
 from tests.simulation.test_workloads import FILE, TEMPLATE, loaded, made, pod
@@ -55,7 +55,7 @@ def test_how_many_rows_a_file_may_have(count: int, good: bool) -> None:
         ("{kind: X, sets: {}}", "workloadKinds[0].sets"),
     ],
 )
-def test_a_row_that_is_wrong_is_named_with_its_field(row: str, place: str) -> None:
+def test_row_that_is_wrong_is_named_with_its_field(row: str, place: str) -> None:
     """whatif.md 3.3."""
     with pytest.raises(InputError) as caught:
         read_rows("f", f"{FILE}- {row}")
@@ -70,7 +70,7 @@ def test_a_row_that_is_wrong_is_named_with_its_field(row: str, place: str) -> No
         ("a: b", 1, 1),
     ],
 )
-def test_an_error_of_a_row_has_its_document_and_line(text: str, document: int, line: int) -> None:
+def test_error_of_a_row_has_its_document_and_line(text: str, document: int, line: int) -> None:
     with pytest.raises(InputError) as caught:
         read_rows("f", text)
     assert (caught.value.origin.document, caught.value.origin.line) == (document, line)
@@ -90,7 +90,7 @@ def test_of_two_rows_the_later_counts_and_only_for_its_versions() -> None:
     assert TABLE.of("kubeflow.org/v1", "MPIJob") != TABLE.of("kubeflow.org/v2beta1", "MPIJob")
 
 
-def test_a_row_of_a_user_counts_before_the_rules_of_a_kind() -> None:
+def test_row_of_a_user_counts_before_the_rules_of_a_kind() -> None:
     """whatif.md 3.1: of the kinds that have rules of their own too."""
     text = (
         FILE + "- {group: batch, kind: Job, sets: [{each: spec, replicas: parallelism, name: '{name}-mine-{index}'}]}"
@@ -100,7 +100,7 @@ def test_a_row_of_a_user_counts_before_the_rules_of_a_kind() -> None:
     assert [one.object.name for one in found.manifests.pods] == ["x-mine-0", "x-mine-1"]
 
 
-def test_a_set_that_a_row_makes_is_there_for_its_selector() -> None:
+def test_set_that_a_row_makes_is_there_for_its_selector() -> None:
     """whatif.md 3.2: an object between, of a kind that a scheduler reads; its pods are made in turn."""
     text = FILE + "- {group: e.com, kind: X, sets: [{each: spec, makes: apps/v1 ReplicaSet, name: '{name}-set'}]}"
     inner = {"spec": {"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}}
@@ -146,7 +146,7 @@ def test_objects_are_made_six_levels_deep(levels: int, good: bool, in_the_input:
 
 
 @pytest.mark.parametrize("field", ["owner: 'apps/v1 StatefulSet {name}'", "makes: batch/v1 Job", "makes: v1 Pod"])
-def test_a_row_names_other_kinds_by_version_and_kind(field: str) -> None:
+def test_row_names_other_kinds_by_version_and_kind(field: str) -> None:
     [row] = read_rows("f", f"{FILE}- {{group: e.com, kind: X, sets: [{{{field}}}]}}")
     name, _, value = field.partition(": ")
     assert getattr(row.sets[0], name) == value.strip("'")
@@ -154,7 +154,7 @@ def test_a_row_names_other_kinds_by_version_and_kind(field: str) -> None:
 
 @pytest.mark.parametrize("name", ["{name}-{index}", "{name}-"], ids=["by index", "made up"])
 @pytest.mark.parametrize(("there", "more"), [(0, 6), (1, 5), (2, 4), (3, 3), (4, 2), (6, 0)])
-def test_what_is_missing_of_a_set_is_made_whichever_replica_it_is_of(name: str, there: int, more: int) -> None:
+def test_missing_replicas_of_a_set_are_made(name: str, there: int, more: int) -> None:
     """whatif.md 1.1: of two replicas of three pods."""
     text = FILE + f"- {{group: e.com, kind: X, sets: [{{each: spec, replicas: 2, size: 3, name: '{name}'}}]}}"
     pods = [pod(f"x-{turn}", ("e.com/v1", "X", "x")) for turn in range(there)]

@@ -12,7 +12,7 @@ import pytest
 from kube_rules.errors import InputError
 from kube_rules.objects import Pod
 from reprieve.scheduling.arrival_order import in_order
-from reprieve.simulation.workloads.expanding import expand
+from reprieve.simulation.workloads.expansion import expand
 from tests.simulation.test_workload_gangs import GANG
 from tests.simulation.test_workloads import TEMPLATE, loaded, made, made_of, pod
 
@@ -37,7 +37,7 @@ def as_data(*documents: Json) -> list[Json]:
     return [batch.manifest(one) for batch in expand(loaded(*documents)).batches for one in batch.pods]
 
 
-def test_what_the_template_says_stays_but_for_what_the_controller_sets() -> None:
+def test_template_fields_stay_except_those_the_controller_sets() -> None:
     """whatif.md 1.3: labels and annotations of both; the host name of the controller counts."""
     template = {
         "metadata": {"labels": {"app": "a", "job-name": "mine"}, "annotations": {"note": "kept"}},
@@ -91,7 +91,7 @@ def test_pods_of_an_index_have_a_host_name(document: Json, names: list[str | Non
     assert [each["spec"].get("hostname") for each in as_data(document)] == names
 
 
-def test_a_pod_of_a_stateful_set_has_its_claims_in_place_of_volumes_of_their_name() -> None:
+def test_pod_of_a_stateful_set_has_its_claims_in_place_of_volumes_of_their_name() -> None:
     """whatif.md 2.3: claims are made where they do not exist, once, with the labels of template and selector."""
     volumes = [{"name": "data", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}]
     template = {"spec": {"volumes": volumes, "containers": [{"name": "c"}]}}
@@ -129,7 +129,7 @@ def test_a_pod_of_a_stateful_set_has_its_claims_in_place_of_volumes_of_their_nam
         ({"spec": {"accessModes": "ReadWriteOnce"}}, "spec.volumeClaimTemplates[1].spec.accessModes"),
     ],
 )
-def test_a_claim_template_that_cannot_be_read_is_an_error_with_its_place(wrong: Json, path: str) -> None:
+def test_claim_template_that_cannot_be_read_is_an_error_with_its_place(wrong: Json, path: str) -> None:
     claims = [{"metadata": {"name": "good"}, "spec": {}}, {"metadata": {"name": "bad"}, **wrong}]
     whole = made("apps/v1", "StatefulSet", {"template": TEMPLATE, "volumeClaimTemplates": claims})
     with pytest.raises(InputError) as caught:
@@ -138,7 +138,7 @@ def test_a_claim_template_that_cannot_be_read_is_an_error_with_its_place(wrong: 
     assert caught.value.subject == 'StatefulSet "default/x"'
 
 
-def test_a_daemon_s_pod_keeps_the_affinity_it_has_beside_its_node() -> None:
+def test_daemon_s_pod_keeps_the_affinity_it_has_beside_its_node() -> None:
     """whatif.md 2.4: what is required of nodes is its node and nothing else."""
     preferred = [{"weight": 1, "preference": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}]
     required = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "pool", "operator": "In", "values": ["a"]}]}]}
@@ -205,7 +205,7 @@ def test_which_nodes_a_daemon_runs_on(spec: Json, taints: list[tuple[str, str]],
         assert one.spec.node_name == ("m1" if on_m else "n1")
 
 
-def test_a_daemon_s_pod_tolerates_each_taint_once() -> None:
+def test_daemon_s_pod_tolerates_each_taint_once() -> None:
     own = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}
     template = {"spec": {"containers": [{"name": "c"}], "tolerations": [own]}}
     [one] = pods_of(made("v1", "Node", name="n1"), made("apps/v1", "DaemonSet", {"template": template}))
@@ -220,7 +220,7 @@ def test_a_daemon_s_pod_tolerates_each_taint_once() -> None:
 
 
 @pytest.mark.parametrize("where", ["bound", "pinned", "ended", "going", "another's", "nowhere", "other affinity"])
-def test_a_node_that_has_its_daemon_gets_no_other(where: str) -> None:
+def test_node_that_has_its_daemon_gets_no_other(where: str) -> None:
     """whatif.md 1.1, 2.4: by the node it runs on, or is pinned to."""
     one = pod("d", ("apps/v1", "DaemonSet", "other" if where == "another's" else "x"))
     if where == "pinned":
@@ -256,7 +256,7 @@ def test_made_pods_queue_at_the_time_of_their_object_in_the_order_of_their_index
     assert orders == list(range(orders[0], orders[0] + 4))
 
 
-def test_a_bound_pod_of_a_template_needs_its_node() -> None:
+def test_bound_pod_of_a_template_needs_its_node() -> None:
     """As of pods of the input."""
     template = {"spec": {"nodeName": "n1", "containers": [{"name": "c"}]}}
     job = made("batch/v1", "Job", {"template": template})
@@ -344,7 +344,7 @@ def test_which_indexes_a_job_makes(spec: Json, status: Json, there: str, names: 
     ("manager", "made_here"),
     [(None, True), ("", True), ("kubernetes.io/job-controller", True), ("m" * 128, False), ("m" * 129, False)],
 )
-def test_whose_jobs_are_not_made(manager: str | None, made_here: bool) -> None:
+def test_jobs_that_are_not_made(manager: str | None, made_here: bool) -> None:
     """whatif.md 2.1: of `managedBy` no more is shown than 128 characters."""
     found = expand(loaded(made("batch/v1", "Job", {"managedBy": manager, "template": TEMPLATE})))
     assert len(found.manifests.pods) == made_here
@@ -369,7 +369,7 @@ def test_of_replica_sets_of_one_revision_the_latest_is_the_newest(
 
 
 @pytest.mark.parametrize(("status", "cluster"), [({}, "x-00000"), ({"rayClusterName": "x-abcde"}, "x-abcde")])
-def test_the_cluster_of_a_ray_job_has_the_name_of_its_status(status: Json, cluster: str) -> None:
+def test_cluster_of_a_ray_job_has_the_name_of_its_status(status: Json, cluster: str) -> None:
     """whatif.md 1.3, 1.6: what is there already is not made under another name."""
     spec = {"submissionMode": "HTTPMode", "rayClusterSpec": {"headGroupSpec": {"template": TEMPLATE}}}
     [one] = pods_of(made("ray.io/v1", "RayJob", spec, status=status))
@@ -378,14 +378,14 @@ def test_the_cluster_of_a_ray_job_has_the_name_of_its_status(status: Json, clust
 
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
 @pytest.mark.parametrize("going", [False, True])
-def test_what_is_being_deleted_makes_no_pods(kind: str, going: bool) -> None:
+def test_workload_being_deleted_makes_no_pods(kind: str, going: bool) -> None:
     """whatif.md 1.5."""
     whole = made("apps/v1", kind, {"template": TEMPLATE})
     whole["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} if going else {}
     assert len(pods_of(whole)) == (0 if going else 1)
 
 
-def test_a_job_that_its_set_makes_is_expanded_once_where_it_is_in_the_input() -> None:
+def test_job_that_its_set_makes_is_expanded_once_where_it_is_in_the_input() -> None:
     """whatif.md 1.6."""
     job_spec = {"template": TEMPLATE, "completionMode": "NonIndexed"}
     entry = {"name": "w", "template": {"spec": job_spec}}
@@ -396,7 +396,7 @@ def test_a_job_that_its_set_makes_is_expanded_once_where_it_is_in_the_input() ->
 @pytest.mark.parametrize(
     ("first", "newest"), [(2**63 - 1, "a"), (2**63, "b"), (2**63 + 1, "b"), (0, "b"), (1, "b"), (2, "a")]
 )
-def test_a_revision_is_an_int64(first: int, newest: str) -> None:
+def test_revision_is_an_int64(first: int, newest: str) -> None:
     """whatif.md 2.2: what is none is below all; of equal ones the last by name."""
     sets = []
     for name, revision in (("x-a", first), ("x-b", 1)):
@@ -407,7 +407,7 @@ def test_a_revision_is_an_int64(first: int, newest: str) -> None:
 
 
 @pytest.mark.parametrize("length", [253, 254])
-def test_a_runtime_that_is_not_there_is_named_in_bounds(length: int) -> None:
+def test_runtime_that_is_not_there_is_named_in_bounds(length: int) -> None:
     [problem] = expand(loaded(made(TRAINER, "TrainJob", {"runtimeRef": {"name": "r" * length}}))).problems
     assert problem.reason == f'its ClusterTrainingRuntime "{"r" * 253}" is not in the input'
 
@@ -427,13 +427,13 @@ def test_a_runtime_that_is_not_there_is_named_in_bounds(length: int) -> None:
         ([("Suspended", "False"), ("Complete", "True")], True),
     ],
 )
-def test_a_job_has_ended_by_a_condition_that_is_true(conditions: list[tuple[str, str]], over: bool) -> None:
+def test_job_has_ended_by_a_condition_that_is_true(conditions: list[tuple[str, str]], over: bool) -> None:
     """whatif.md 1.5."""
     status = {"conditions": [{"type": type_, "status": status} for type_, status in conditions]}
     assert len(pods_of(made("batch/v1", "Job", {"template": TEMPLATE}, status=status))) == (0 if over else 1)
 
 
-def test_what_is_not_expanded_is_not_planned_without_its_pods() -> None:
+def test_workload_not_expanded_is_not_planned_without_its_pods() -> None:
     """whatif.md 1.7: it is a problem, and no part of the input any more; what only may have pods stays."""
     documents = (
         made("e.com/v1", "Thing", {"workers": [TEMPLATE]}),

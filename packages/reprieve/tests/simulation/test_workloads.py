@@ -19,11 +19,11 @@ from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Manifests
 from kube_rules.objects import Pod
 from kube_rules.schema.packed_schemas import PackedSchemas
-from reprieve.inputs.loading import load, read
+from reprieve.inputs.loader import load, read
 from reprieve.simulation.plan import plan
 from reprieve.simulation.workloads import batches
-from reprieve.simulation.workloads.expanding import Expansion, expand
-from reprieve.simulation.workloads.making import Unexpanded
+from reprieve.simulation.workloads.expansion import Expansion, expand
+from reprieve.simulation.workloads.expansion_order import Unexpanded
 from reprieve.simulation.workloads.rows import read_rows
 from reprieve.simulation.workloads.table import TABLE
 
@@ -92,7 +92,7 @@ def test_golden_plans(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_what_was_made_is_not_made_again(name: str) -> None:
+def test_objects_made_are_not_made_again(name: str) -> None:
     """The pods that a controller made are matched by their owner: a second look makes nothing."""
     first = expanded(name)
     file = HERE / f"{name}.yaml"
@@ -136,7 +136,7 @@ spec: {nodeName: n1, priorityClassName: mid, schedulingGroup: {podGroupName: j},
 @pytest.mark.parametrize(
     ("annotation", "outcome"), [("reprieve.dev/pod-group", "Error"), ("scheduling.reprieve.dev/gang", "Scheduled")]
 )
-def test_a_group_of_the_api_alone_gets_a_default_priority(annotation: str, outcome: str) -> None:
+def test_group_of_the_api_alone_gets_a_default_priority(annotation: str, outcome: str) -> None:
     """preemption.md 8.3: admission gives it 0; a group that a scheduler makes has the priority of its pods."""
     loaded = read([("running.yaml", _RUNNING.replace("ANNOTATION", annotation))])
     answer = plan(expand(loaded).manifests).plan
@@ -204,26 +204,26 @@ GONE = {
     "a kind that nobody knows with a template in it": (
         made("e.com/v1", "Thing", {"workers": [TEMPLATE]}),
         True,
-        "it has a pod template at spec.workers[0], and there is no row for its kind",
+        "it has a pod template at spec.workers[0], but its kind is unknown",
     ),
-    "a kind that nobody knows": (made("example.com/v1", "Certificate"), False, "whether it holds pods is unknown"),
+    "a kind that nobody knows": (made("example.com/v1", "Certificate"), False, "it is unknown whether it creates pods"),
     "by the clock": (
         made("batch/v1", "CronJob", {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": TEMPLATE}}}),
         False,
-        "--run cronjob/x plans a run of it",
+        "--run cronjob/x plans one run",
     ),
 }
 
 
 @pytest.mark.parametrize(("document", "certain", "reason"), GONE.values(), ids=GONE)
-def test_what_cannot_be_expanded_is_named(document: dict[str, Any], certain: bool, reason: str) -> None:
+def test_workload_that_cannot_be_expanded_is_named(document: dict[str, Any], certain: bool, reason: str) -> None:
     (found,) = problems(document)
     assert (found.kind, found.certain) == (document["kind"], certain)
     assert '"' in found.subject
     assert reason in found.reason
 
 
-def test_a_plan_refuses_what_it_cannot_expand() -> None:
+def test_plan_refuses_what_it_cannot_expand() -> None:
     with pytest.raises(InputError, match='Workflow "default/x": its pods are not planned'):
         plan(loaded(GONE["a kind without a row"][0]))
 
@@ -340,7 +340,7 @@ def test_pods_that_are_missing_are_made(documents: list[dict[str, Any]], names: 
     assert made_of(*documents) == names
 
 
-def test_the_jobs_of_a_run_jobset_are_used_as_they_are() -> None:
+def test_jobs_of_a_run_jobset_are_used_as_they_are() -> None:
     """A Job that is in the input counts as it is: its status, not its template in the set."""
     job = {"parallelism": 2, "completions": 2, "completionMode": "Indexed", "template": TEMPLATE}
     jobset = made("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": [{"name": "w", "template": {"spec": job}}]})
@@ -359,10 +359,10 @@ def test_the_jobs_of_a_run_jobset_are_used_as_they_are() -> None:
         ("policy/v1", "PodDisruptonBudget", 'did you mean "PodDisruptionBudget"?'),
         ("scheduling.k8s.i/v1beta1", "PodGroup", 'did you mean version "scheduling.k8s.io/v1beta1"?'),
         ("ray.io/v1", "RayClustr", 'did you mean "RayCluster"?'),
-        ("example.com/v1", "Certificate", "whether it holds pods is unknown"),
+        ("example.com/v1", "Certificate", "it is unknown whether it creates pods"),
     ],
 )
-def test_a_misspelt_kind_is_named_with_the_nearest_known_one(version: str, kind: str, hint: str) -> None:
+def test_misspelt_kind_is_named_with_the_nearest_known_one(version: str, kind: str, hint: str) -> None:
     (found,) = problems(made(version, kind))
     assert hint in found.reason
 
@@ -413,12 +413,12 @@ WRONG = {
     ),
     "a template that is none": (made(*RS[:2], {"template": []}), "spec.template", "must be a pod template"),
     "entries that are none": (made("batch.volcano.sh/v1alpha1", "Job", {"tasks": 3}), "spec.tasks", "list or a map"),
-    "too many": (made(*RS[:2], {**SET, "replicas": 100_001}), "", "more than 100000 pods would be made"),
+    "too many": (made(*RS[:2], {**SET, "replicas": 100_001}), "", "more than 100000 pods would be created"),
 }
 
 
 @pytest.mark.parametrize(("document", "path", "message"), WRONG.values(), ids=WRONG)
-def test_what_has_the_wrong_shape_is_an_error_with_its_place(document: dict[str, Any], path: str, message: str) -> None:
+def test_field_of_the_wrong_shape_is_an_error_with_its_place(document: dict[str, Any], path: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         expand(loaded(document))
     assert caught.value.path == path
@@ -431,7 +431,7 @@ def test_two_of_one_name_are_an_error() -> None:
         expand(loaded(made("batch/v1", "Job", {"template": TEMPLATE}), made("batch/v1", "Job", {"template": TEMPLATE})))
 
 
-def test_a_run_needs_its_cron_job() -> None:
+def test_run_needs_its_cron_job() -> None:
     with pytest.raises(InputError, match="no CronJob default/weekly is in the input"):
         expand(loaded(made("v1", "Namespace")), run=["weekly"])
 
@@ -445,7 +445,7 @@ def test_a_run_needs_its_cron_job() -> None:
         (["side", "other"], []),
     ],
 )
-def test_the_resources_of_a_trainer_are_those_of_its_container(containers: list[str], asking: list[str]) -> None:
+def test_resources_of_a_trainer_are_those_of_its_container(containers: list[str], asking: list[str]) -> None:
     """whatif.md 2.5: the resources of the trainer are those of the container `node`, or of the only one."""
     pods = {"template": {"spec": {"containers": [{"name": name} for name in containers]}}}
     runtime = made(
@@ -468,13 +468,13 @@ def test_no_more_pods_are_made_than_a_plan_may_have(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(batches, "MOST_PODS", 5)
     both = (made(*RS[:2], {**SET, "replicas": 3}), made(*RS[:2], {**SET, "replicas": 2}, name="second"))
     assert len(made_of(*both)) == 5
-    with pytest.raises(InputError, match="more than 5 pods would be made") as caught:
+    with pytest.raises(InputError, match="more than 5 pods would be created") as caught:
         expand(loaded(*both, made(*RS[:2], {**SET, "replicas": 1}, name="third")))
     assert caught.value.subject == 'ReplicaSet "default/third"'
 
 
 @pytest.mark.parametrize("uid", ["", "u-1"])
-def test_a_made_pod_has_its_controller_as_owner(uid: str) -> None:
+def test_made_pod_has_its_controller_as_owner(uid: str) -> None:
     """whatif.md 1.3: the owner reference is the controlling one, with the UID where there is one."""
     found = expand(loaded(made(*RS[:2], SET, **({"uid": uid} if uid else {})))).manifests.pods
     [owner] = found[0].object.metadata.owner_references
@@ -534,7 +534,7 @@ workloadKinds:
     ("text", "message"),
     [
         ("a: b", "must be an object with apiVersion reprieve.dev/v1alpha1 and kind WorkloadKinds"),
-        ("", "no kinds in it"),
+        ("", "it lists no kinds"),
         ("{", "invalid YAML"),
         (FILE + "- {kind: X, set: []}", 'workloadKinds[0].set: unknown field, did you mean "sets"?'),
         (FILE + "- {group: e.com, kind: X}", "workloadKinds[0].sets: Required value"),
@@ -555,7 +555,7 @@ def test_rows_that_cannot_be_read_are_an_error_with_their_place(text: str, messa
     assert message in str(caught.value)
 
 
-def test_a_row_of_a_file_replaces_the_built_in_one() -> None:
+def test_row_of_a_file_replaces_the_built_in_one() -> None:
     text = FILE + "- {group: ray.io, kind: RayCluster, sets: [{each: spec.head, name: '{name}-0'}]}"
     found = expand(
         loaded(made("ray.io/v1", "RayCluster", {"head": {"template": TEMPLATE}})),

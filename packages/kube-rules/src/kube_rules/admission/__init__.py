@@ -1,7 +1,7 @@
 """Admission as pure rules: (object, state) -> object or refusal.
 
-The embedded API server and a plan call the same rules. `priorities` reads typed objects; `usage`, `quotas` and
-`limit_ranges` read plain data, as an API server stores it.
+The embedded API server and a plan call the same rules. `priorities` reads typed objects; `usage`, `quotas`,
+`limit_ranges` and `runtime_classes` read plain data, as an API server stores it.
 """
 
 from kube_rules.admission.priorities import DEFAULT_PRIORITY as DEFAULT_PRIORITY

@@ -11,6 +11,7 @@ without a priority a group cannot conflict with the priorities of its pods (pree
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import Enum
 from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -46,10 +47,56 @@ ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 _SpecT = TypeVar("_SpecT", PodSpec, PodGroupSpec, CompositePodGroupSpec, PodGroupTemplate, CompositePodGroupTemplate)
 
 
-class _Resolved(NamedTuple):
+class ResolvedClass(NamedTuple):
+    """What a class name stands for; the name is empty where no class is named and none is the default."""
+
     name: str
     value: int
     policy: str
+
+
+_OF_PODS: Final = (
+    "the integer value of priority ({}) must not be provided in pod spec; priority admission controller "
+    "computed {} from the given PriorityClass name",
+    "the string value of PreemptionPolicy ({}) must not be provided in pod spec; priority admission controller "
+    "computed {} from the given PriorityClass name",
+)
+_OF_GROUPS: Final = (
+    "priority set in the HOLDER ({}) must match the priority computed ({}) based on the priority class set in "
+    "the PLACE",
+    "preemption policy set in the HOLDER ({}) must match the policy computed ({}) based on the priority class set in "
+    "the PLACE",
+)
+
+
+class PriorityHolder(Enum):
+    """What has a priority: how the API server calls it in refusals, and where the class is named."""
+
+    POD = ("pod", "spec")
+    GROUP = ("pod group", "spec")
+    COMPOSITE = ("composite pod group", "spec")
+    TEMPLATE = ("pod group template", "template")
+    COMPOSITE_TEMPLATE = ("composite pod group template", "template")
+
+
+def disagreement(
+    holder: PriorityHolder, priority: int | None, policy: str | None, resolved: ResolvedClass
+) -> FieldError | None:
+    """Return why a priority or a preemption policy set by hand is refused: it is not that of the class."""
+    name, place = holder.value
+    pairs = (("priority", priority, resolved.value), ("preemptionPolicy", policy or None, resolved.policy))
+    for (field, given, computed), text in zip(pairs, _OF_PODS if name == "pod" else _OF_GROUPS, strict=True):
+        if given is not None and given != computed:
+            return FieldError(field, text.replace("HOLDER", name).replace("PLACE", place).format(given, computed))
+    return None
+
+
+def too_low(resolved: ResolvedClass, priority: int) -> FieldError | None:
+    """Return why a class is refused for a group as a potential victim: groups could evict each other in turn."""
+    if resolved.value >= priority:
+        return None
+    why = f"its value {resolved.value} is lower than the priority {priority}"
+    return FieldError(f"metadata.annotations[{PREEMPTION_PRIORITY_CLASS}]", f'Invalid value: "{resolved.name}": {why}')
 
 
 class PriorityAdmission:
@@ -61,10 +108,12 @@ class PriorityAdmission:
 
     def __init__(self, classes: Iterable[PriorityClass] = (), *, strict: bool = False) -> None:
         self._strict = strict
-        self._classes = {name: _Resolved(name, priority, PREEMPT_LOWER) for name, priority in SYSTEM_CLASSES.items()}
-        self._default: _Resolved | None = None
+        self._classes = {
+            name: ResolvedClass(name, priority, PREEMPT_LOWER) for name, priority in SYSTEM_CLASSES.items()
+        }
+        self._default: ResolvedClass | None = None
         for found in classes:
-            resolved = _Resolved(found.name, found.value, found.preemption_policy or PREEMPT_LOWER)
+            resolved = ResolvedClass(found.name, found.value, found.preemption_policy or PREEMPT_LOWER)
             self._classes[found.name] = resolved
             if found.global_default and (self._default is None or resolved.value < self._default.value):
                 self._default = resolved  # of several defaults the API server takes the lowest value
@@ -78,20 +127,14 @@ class PriorityAdmission:
         """
         stored = bool(found.metadata.uid or found.metadata.resource_version)
         if isinstance(found, Pod):
-            spec = self._spec(found.spec, "spec", "pod spec", stored)
+            spec = self._spec(found.spec, "spec", PriorityHolder.POD, stored)
             return found if spec is found.spec else replace(found, spec=spec)
         if isinstance(found, PodGroup):
-            group = self._spec(found.spec, "spec", "pod group", stored)
-            annotations = self.as_victim(found.metadata.annotations, group.priority or DEFAULT_PRIORITY, stored)
-            if annotations is not found.metadata.annotations:
-                return replace(found, spec=group, metadata=replace(found.metadata, annotations=annotations))
-            return found if group is found.spec else replace(found, spec=group)
+            group = self._spec(found.spec, "spec", PriorityHolder.GROUP, stored)
+            return self._of_group(found, found.spec, group, stored)
         if isinstance(found, CompositePodGroup):
-            composite = self._spec(found.spec, "spec", "composite pod group", stored)
-            annotations = self.as_victim(found.metadata.annotations, composite.priority or DEFAULT_PRIORITY, stored)
-            if annotations is not found.metadata.annotations:
-                return replace(found, spec=composite, metadata=replace(found.metadata, annotations=annotations))
-            return found if composite is found.spec else replace(found, spec=composite)
+            composite = self._spec(found.spec, "spec", PriorityHolder.COMPOSITE, stored)
+            return self._of_group(found, found.spec, composite, stored)
         if isinstance(found, Workload):
             own = found.spec
             return replace(
@@ -104,22 +147,32 @@ class PriorityAdmission:
             )
         return found
 
+    def _of_group(
+        self, found: ObjectT, own: object, spec: PodGroupSpec | CompositePodGroupSpec, stored: bool
+    ) -> ObjectT:
+        """A group with its spec as it was resolved, if it has another, and its priority as a potential victim."""
+        meta = found.metadata
+        annotations = self.as_victim(meta.annotations, spec.priority or DEFAULT_PRIORITY, stored)
+        if annotations is not meta.annotations:
+            return replace(found, spec=spec, metadata=replace(meta, annotations=annotations))
+        return found if spec is own else replace(found, spec=spec)
+
     def _templates(
         self, templates: tuple[PodGroupTemplate, ...], path: str, stored: bool
     ) -> tuple[PodGroupTemplate, ...]:
         return tuple(
-            self._spec(template, f"{path}.podGroupTemplates[{index}]", "pod group template", stored)
+            self._spec(template, f"{path}.podGroupTemplates[{index}]", PriorityHolder.TEMPLATE, stored)
             for index, template in enumerate(templates)
         )
 
     def _composites(
         self, templates: tuple[CompositePodGroupTemplate, ...], path: str, stored: bool
     ) -> tuple[CompositePodGroupTemplate, ...]:
-        found = []
+        result = []
         for index, template in enumerate(templates):
             here = f"{path}.compositePodGroupTemplates[{index}]"
-            resolved = self._spec(template, here, "composite pod group template", stored)
-            found.append(
+            resolved = self._spec(template, here, PriorityHolder.COMPOSITE_TEMPLATE, stored)
+            result.append(
                 replace(
                     resolved,
                     pod_group_templates=self._templates(resolved.pod_group_templates, here, stored),
@@ -128,9 +181,9 @@ class PriorityAdmission:
                     ),
                 )
             )
-        return tuple(found)
+        return tuple(result)
 
-    def _spec(self, spec: _SpecT, path: str, where: str, stored: bool) -> _SpecT:
+    def _spec(self, spec: _SpecT, path: str, where: PriorityHolder, stored: bool) -> _SpecT:
         name = spec.priority_class_name
         if spec.priority is not None and (stored or not name):
             if spec.preemption_policy is not None:
@@ -142,18 +195,10 @@ class PriorityAdmission:
         if not isinstance(spec, PodSpec) and not name and self._default is None and not self._strict:
             return spec
         resolved = self._find(name, path)
-        if spec.priority is not None and spec.priority != resolved.value:
-            raise FieldError(
-                f"{path}.priority",
-                f"Forbidden: the integer value of priority ({spec.priority}) must not be provided in {where}; "
-                f"priority admission controller computed {resolved.value} from the given PriorityClass name",
-            )
-        if self._strict and name and spec.preemption_policy not in (None, resolved.policy):
-            raise FieldError(
-                f"{path}.preemptionPolicy",
-                f"Forbidden: the string value of PreemptionPolicy ({spec.preemption_policy}) must not be provided in "
-                f"{where}; priority admission controller computed {resolved.policy} from the given PriorityClass name",
-            )
+        policy = spec.preemption_policy if self._strict and name else None
+        error = disagreement(where, spec.priority, policy, resolved)
+        if error is not None:
+            raise FieldError(f"{path}.{error.path}", f"Forbidden: {error.message}")
         return replace(
             spec,
             priority=resolved.value,
@@ -178,27 +223,26 @@ class PriorityAdmission:
         known = self._classes.get(name)
         if known is None:
             raise FieldError(path, f'Invalid value: "{name}": no PriorityClass with name {name} was found')
-        if known.value < priority:
-            why = f"its value {known.value} is lower than the priority {priority}"
-            raise FieldError(path, f'Invalid value: "{name}": {why}')
+        if (low := too_low(known, priority)) is not None:
+            raise low
         return {**annotations, PREEMPTION_PRIORITY: str(known.value)}
 
     @staticmethod
-    def _policy(spec: _SpecT, resolved: _Resolved) -> str | None:
+    def _policy(spec: _SpecT, resolved: ResolvedClass) -> str | None:
         """The policy from the class; a group without class, or of a version without the field, has none of its own."""
         if not isinstance(spec, PodSpec) and (spec.preemption_policy == NO_POLICY_FIELD or not resolved.name):
             return spec.preemption_policy
         return spec.preemption_policy or resolved.policy
 
-    def _find(self, name: str, path: str) -> _Resolved:
+    def _find(self, name: str, path: str) -> ResolvedClass:
         if not name:
-            return self._default or _Resolved("", DEFAULT_PRIORITY, PREEMPT_LOWER)
-        found = self._classes.get(name)
-        if found is None:
+            return self._default or ResolvedClass("", DEFAULT_PRIORITY, PREEMPT_LOWER)
+        resolved = self._classes.get(name)
+        if resolved is None:
             raise FieldError(
                 f"{path}.priorityClassName", f'Invalid value: "{name}": no PriorityClass with name {name} was found'
             )
-        return found
+        return resolved
 
 
 def groups_with_default_priority(items: Iterable[KubernetesObject]) -> dict[int, PodGroup]:

@@ -1,8 +1,8 @@
 """The Common Expression Language as Kubernetes uses it: parsed, its cost estimated, evaluated within a budget.
 
-`parse` makes a tree of a text (`syntax`), `checked_type` holds it to the types of its variables (`checking`,
-`overloads`), `estimated_cost` bounds what evaluating it takes for values of a declared form (`estimating`,
-`declarations`), `compiled` makes a `Program` of the tree that counts what it does and stops at a limit (`evaluating`,
+`parse` makes a tree of a text (`syntax`), `checked_type` holds it to the types of its variables (`type_checker`,
+`overloads`), `estimated_cost` bounds what evaluating it takes for values of a declared form (`cost_estimate`,
+`declarations`), `compiled` makes a `Program` of the tree that counts what it does and stops at a limit (`evaluator`,
 `library` and the modules of functions). Costs are the units of cel-go and of k8s.io/apiserver/pkg/cel, so that what
 an API server refuses is refused here.
 Nothing here backtracks, recurses with the length of a text, or runs
@@ -12,14 +12,14 @@ Values: int, `Uint`, float, str, bytes, bool, None, list, dict, `datetime` and `
 (`TypeName`), and whatever a caller binds and its functions know.
 """
 
-from kube_rules.cel.checking import checked_type
+from kube_rules.cel.cost_estimate import estimated_cost
 from kube_rules.cel.declarations import UNKNOWN, Declared, converted, declared
-from kube_rules.cel.estimating import estimated_cost
-from kube_rules.cel.evaluating import Program, compiled
+from kube_rules.cel.evaluator import Program, compiled
 from kube_rules.cel.functions import Function
 from kube_rules.cel.library import LIBRARY
 from kube_rules.cel.quantity_functions import QuantityValue, Semver
 from kube_rules.cel.syntax import MAX_DEPTH, CelSyntaxError, Node, identifiers, parse
+from kube_rules.cel.type_checker import checked_type
 from kube_rules.cel.values import NONE, CelError, CostExceededError, Meter, Optional, TypeName, Uint, type_name
 
 __all__ = [

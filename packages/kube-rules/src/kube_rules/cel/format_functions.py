@@ -322,8 +322,8 @@ def _validate(meter: Meter, args: list[Any]) -> Optional:
     takes(args, 2, 2)
     form, text = needs(args[0], NamedFormat), needs(args[1], str)
     meter.spend(int(traversed(1 + len(text))) * math.ceil(form.pattern * PATTERN))
-    found = list(form.check(text))
-    return Optional(found) if found else NONE
+    result = list(form.check(text))
+    return Optional(result) if result else NONE
 
 
 def _constant(form: NamedFormat) -> Function:

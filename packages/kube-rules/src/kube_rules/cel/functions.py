@@ -33,7 +33,7 @@ class Function:
 
     `cost(sizes)` and `result(sizes)`: the highest cost and the largest size of the result for largest sizes of the
     arguments; `kind`: what form the result has. `items`: the form of the items is that of the target's. What depends
-    on the size of items as well (`join`, `sum`, `flatten`, ...) is known to `estimating`.
+    on the size of items as well (`join`, `sum`, `flatten`, ...) is known to `cost_estimate`.
     """
 
     run: Callable[[Meter, list[Any]], Any]
@@ -178,12 +178,12 @@ def _compiled(meter: Meter, args: list[Any], most: int = 2) -> patterns.Pattern:
     cost = int(matching(len(text), len(given)))
     meter.spend(cost)
     try:
-        found = patterns.pattern(given)
+        result = patterns.pattern(given)
     except patterns.PatternError as error:
         raise CelError(str(error)) from None
     # The cost of a pattern like "(a{1000})" is in its program, not in its length. Ten nanoseconds a step.
-    meter.spend(max(found.cost(text) // 20 - cost, 0))
-    return found
+    meter.spend(max(result.cost(text) // 20 - cost, 0))
+    return result
 
 
 def _matches(meter: Meter, args: list[Any]) -> bool:
@@ -197,13 +197,13 @@ def _find(meter: Meter, args: list[Any]) -> str:
 def _find_all(meter: Meter, args: list[Any]) -> list[str]:
     pattern = _compiled(meter, args, 3)
     most = needs(args[2], int) if len(args) > 2 else -1
-    found: list[str] = []
+    result: list[str] = []
     for text, left in pattern.all_in(args[0]) if most else ():
         meter.spend(1 + left * pattern.size // 1000)
-        found.append(text)
-        if len(found) == most:
+        result.append(text)
+        if len(result) == most:
             break
-    return found
+    return result
 
 
 # -- lists ------------------------------------------------------------------------------------------------------------

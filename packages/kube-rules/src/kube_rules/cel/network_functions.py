@@ -187,7 +187,7 @@ def _address(text: str) -> _Address:
     try:
         if len(text) > _LONGEST_ADDRESS:
             raise ValueError
-        found = _bare(text)
+        result = _bare(text)
     except ValueError:
         shown = text[:_LONGEST_ADDRESS]
         message = (
@@ -196,9 +196,9 @@ def _address(text: str) -> _Address:
         raise CelError(message) from None
     if "%" in text:
         raise CelError(f'IP address "{text}" with zone value is not allowed')
-    if _mapped(found):
+    if _mapped(result):
         raise CelError(f'IPv4-mapped IPv6 address "{text}" is not allowed')
-    return found
+    return result
 
 
 def _made(of: Callable[[str], Any], times: int = 1) -> Callable[[Meter, list[Any]], Any]:
@@ -241,8 +241,8 @@ def _ip(meter: Meter, args: list[Any]) -> Ip:
     if isinstance(args[0], Cidr):
         meter.spend(1)
         return Ip(str(args[0].address))
-    found: Ip = _made(Ip)(meter, args)
-    return found
+    result: Ip = _made(Ip)(meter, args)
+    return result
 
 
 def _contains_ip(meter: Meter, args: list[Any]) -> bool:

@@ -19,11 +19,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from kube_rules import cel, field_errors
 from kube_rules.errors import FieldError
 from kube_rules.json import Json
+from kube_rules.schema.correlation import TYPE_META, CorrelatedValue
 from kube_rules.step_budget import StepBudget
 
 RULE_LIMIT = 10_000_000
@@ -96,9 +97,9 @@ def _kept(text: str) -> _Rule:
 
 def problems(schema: Json, path: str) -> list[FieldError]:
     """What is wrong with the rules of a schema, for the creation of a definition; `path` is where it stands."""
-    found: list[FieldError] = []
+    result: list[FieldError] = []
     total, dear, read = 0, list[tuple[int, str]](), 0
-    for place, inner, root, times in _schemas(schema, path):
+    for place, inner, root, times, atomic in _schemas(schema, path):
         rules = inner.get("x-kubernetes-validations", ())
         form = cel.declared(inner, root=root) if rules else cel.UNKNOWN
         variables = dict.fromkeys(_NAMES, form)
@@ -107,7 +108,7 @@ def problems(schema: Json, path: str) -> list[FieldError]:
         for index, rule in enumerate(rules):
             at = f"{place}.x-kubernetes-validations[{index}]"
             if not str(rule.get("rule", "")).strip():
-                found.append(field_errors.required(f"{at}.rule", "rule is not specified"))
+                result.append(field_errors.required(f"{at}.rule", "rule is not specified"))
             for word in ("rule", "messageExpression"):
                 text = rule.get(word, "")
                 if not text.strip():
@@ -115,7 +116,7 @@ def problems(schema: Json, path: str) -> list[FieldError]:
                 read += len(text)
                 if read > TEXT_LIMIT:
                     message = f"validation rules of a schema may have at most {TEXT_LIMIT} characters together"
-                    return [*found, field_errors.forbidden(f"{at}.{word}", message)]
+                    return [*result, field_errors.forbidden(f"{at}.{word}", message)]
                 try:
                     node = _compiled(text).node
                     known = variables
@@ -124,21 +125,34 @@ def problems(schema: Json, path: str) -> list[FieldError]:
                     _check(node, known, "bool" if word == "rule" else "string")
                     cost = cel.estimated_cost(node, known)
                 except RuleError as error:
-                    found.append(field_errors.invalid(f"{at}.{word}", text, str(error)))
+                    result.append(field_errors.invalid(f"{at}.{word}", text, str(error)))
                     continue
+                if word == "rule":
+                    result.extend(_transition_problems(rule, at, atomic))
                 cost = min(cost * (count if word == "rule" else 1), _MOST)
                 if cost > RULE_LIMIT:
                     name = "estimated rule cost" if word == "rule" else "estimated messageExpression cost"
-                    found.append(field_errors.forbidden(f"{at}.{word}", _exceeded(name, cost, RULE_LIMIT)))
+                    result.append(field_errors.forbidden(f"{at}.{word}", _exceeded(name, cost, RULE_LIMIT)))
                 total = min(total + cost, _MOST)
                 if cost >= SCHEMA_LIMIT // 100:
                     dear = sorted([*dear, (-cost, f"{at}.{word}")])[:_DEAREST]
     if total > SCHEMA_LIMIT:
         message = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
-        found.extend(field_errors.forbidden(at, message) for _, at in dear)
+        result.extend(field_errors.forbidden(at, message) for _, at in dear)
         name = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
-        found.append(field_errors.forbidden(path, _exceeded(name, total, SCHEMA_LIMIT)))
-    return found
+        result.append(field_errors.forbidden(path, _exceeded(name, total, SCHEMA_LIMIT)))
+    return result
+
+
+def _transition_problems(rule: Json, at: str, atomic: str) -> Iterator[FieldError]:
+    """Yield what is wrong with a rule for its use of `oldSelf`; `atomic`: see `_Place`."""
+    if _compiled(rule["rule"]).transition:
+        if atomic:
+            message = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {atomic}"
+            yield field_errors.invalid(f"{at}.rule", rule["rule"], message)
+    elif rule.get("optionalOldSelf") is not None:
+        message = "may not be set if oldSelf is not used in rule"
+        yield field_errors.invalid(f"{at}.optionalOldSelf", rule["optionalOldSelf"], message)
 
 
 def _check(node: cel.Node, variables: dict[str, cel.Declared], wanted: str) -> None:
@@ -158,32 +172,71 @@ def _exceeded(name: str, cost: int, limit: int) -> str:
     return f"{name} exceeds budget by factor of {shown} {_ROOM}"
 
 
-def _schemas(schema: Json, path: str) -> Iterator[tuple[str, Json, bool, int | None]]:
-    """Every schema inside one: where it stands, itself, whether it is a resource's, how often it can occur at most
-    (None: without limit).
-    """
-    pending: list[tuple[str, Json, bool, int | None]] = [(path, schema, True, 1)]
+class _Place(NamedTuple):
+    """A schema inside another: its path, itself, whether it is a resource's, and how often it can occur at most."""
+
+    path: str
+    schema: Json
+    root: bool
+    times: int | None
+    """None: without limit."""
+    atomic: str
+    """The path of the outermost list around it that is not of type map (its items cannot be correlated), or ""."""
+
+
+def _schemas(schema: Json, path: str) -> Iterator[_Place]:
+    """Every schema inside one, and itself."""
+    pending = [_Place(path, schema, True, 1, "")]
     while pending:
-        place, one, root, times = pending.pop()
-        yield place, one, root or bool(one.get("x-kubernetes-embedded-resource")), times
-        below: list[tuple[str, Json, bool, int | None]] = []
+        place, one, root, times, atomic = pending.pop()
+        yield _Place(place, one, root or bool(one.get("x-kubernetes-embedded-resource")), times, atomic)
+        below: list[_Place] = []
         for name, inner in one.get("properties", {}).items():
             if isinstance(inner, dict):
-                below.append((f"{place}.properties[{name}]", inner, False, times))
+                below.append(_Place(f"{place}.properties[{name}]", inner, False, times, atomic))
         for word, limit in (("items", "maxItems"), ("additionalProperties", "maxProperties")):
             if isinstance(one.get(word), dict):
                 most = one.get(limit)
                 inside = None if times is None or not isinstance(most, int) else min(times * max(most, 0), _MOST)
-                below.append((f"{place}.{word}", one[word], False, inside))
+                list_of_others = word == "items" and one.get("x-kubernetes-list-type") != "map"
+                around = atomic or (place if list_of_others else "")
+                below.append(_Place(f"{place}.{word}", one[word], False, inside, around))
         pending.extend(reversed(below))
 
 
 # -- when an object is written ----------------------------------------------------------------------------------------
 
 
-def evaluate(schema: Json, obj: Any, old: Any, budget: StepBudget | None = None) -> list[FieldError]:
-    """Findings of all rules of the schema against `obj` and, for transition rules, against what it was."""
-    return _Evaluation(budget or StepBudget()).of(schema, obj, old)
+def evaluate(
+    schema: Json, obj: Any, old: Any, budget: StepBudget | None = None, tolerated: list[FieldError] | None = None
+) -> list[FieldError]:
+    """Return the findings of all rules against `obj` and, for transition rules, against what it was.
+
+    A violated rule that is no transition rule goes to `tolerated` where the value, or else the nearest value around it
+    that can be correlated with what it was, is unchanged. A rule that fails to run is not tolerated.
+    """
+    return _Evaluation(budget or StepBudget(), [] if tolerated is None else tolerated).of(schema, obj, old)
+
+
+class _Nearest:
+    """The value that decides whether a violated rule is tolerated: the rule's own, or else the nearest around it."""
+
+    __slots__ = ("_own", "value")
+
+    def __init__(self, value: CorrelatedValue, *, own: bool = True) -> None:
+        self.value = value
+        self._own = own
+
+    def key(self, name: str, *, root: bool) -> _Nearest | None:
+        if root and name in TYPE_META:
+            return None
+        return self._below(self.value.key(name)) if self._own else self
+
+    def index(self, index: int) -> _Nearest:
+        return self._below(self.value.index(index)) if self._own else self
+
+    def _below(self, inner: CorrelatedValue | None) -> _Nearest:
+        return _Nearest(self.value, own=False) if inner is None else _Nearest(inner)
 
 
 class _OverError(Exception):
@@ -193,23 +246,29 @@ class _OverError(Exception):
 class _Evaluation:
     """The rules over one object, and what is left of their budget."""
 
-    def __init__(self, budget: StepBudget) -> None:
+    def __init__(self, budget: StepBudget, tolerated: list[FieldError]) -> None:
         self._budget = budget
         self._left = OBJECT_LIMIT
         self._errors: list[FieldError] = []
+        self._tolerated = tolerated
 
     def of(self, schema: Json, obj: Any, old: Any) -> list[FieldError]:
         given, before = cel.converted(schema, obj), cel.converted(schema, old)
+        nearest = None if old is None else _Nearest(CorrelatedValue(schema, obj, old, self._budget))
         with suppress(_OverError):
-            self._walk(schema, given, before, before is not None, "")
+            self._walk(schema, given, before, before is not None, "", nearest)
         return self._errors
 
-    def _walk(self, schema: Json, value: Any, old: Any, has_old: bool, path: str) -> None:
+    def _walk(self, schema: Json, value: Any, old: Any, has_old: bool, path: str, nearest: _Nearest | None) -> None:
         if value is None:
             return
         self._budget.spend(1)
         for rule in schema.get("x-kubernetes-validations", ()):
-            self._apply(rule, value, old, has_old, path)
+            violated = self._apply(rule, value, old, has_old, path)
+            if violated is not None:
+                transition = _compiled(rule["rule"]).transition
+                tolerated = not transition and nearest is not None and nearest.value.unchanged()
+                (self._tolerated if tolerated else self._errors).append(violated)
         if isinstance(value, dict):
             before = old if isinstance(old, dict) else {}
             properties = schema.get("properties", {})
@@ -217,15 +276,18 @@ class _Evaluation:
             for key, inner in value.items():
                 below = properties.get(key, others)
                 if isinstance(below, dict):
-                    self._walk(below, inner, before.get(key), key in before, f"{path}.{key}" if path else key)
+                    within = nearest and nearest.key(key, root=not path)
+                    self._walk(below, inner, before.get(key), key in before, f"{path}.{key}" if path else key, within)
         elif isinstance(value, list) and isinstance(schema.get("items"), dict):
             keys = schema.get("x-kubernetes-list-map-keys", ())
             earlier = _by_keys(old, keys) if keys else {}
             for index, inner in enumerate(value):
                 was = earlier.get(_identity(inner, keys)) if earlier else None
-                self._walk(schema["items"], inner, was, was is not None, f"{path}[{index}]")
+                within = nearest and nearest.index(index)
+                self._walk(schema["items"], inner, was, was is not None, f"{path}[{index}]", within)
 
-    def _apply(self, rule: Json, value: Any, old: Any, has_old: bool, path: str) -> None:
+    def _apply(self, rule: Json, value: Any, old: Any, has_old: bool, path: str) -> FieldError | None:
+        """Run a rule and return the error if the value violates it; a rule that fails is reported at once."""
         text = rule.get("rule", "")
         field = path + rule.get("fieldPath", "") if path else rule.get("fieldPath", "").lstrip(".") or "<nil>"
         reason = _REASONS.get(rule.get("reason", ""), "FieldValueInvalid")
@@ -235,17 +297,19 @@ class _Evaluation:
             if rule.get("optionalOldSelf"):
                 old, has_old = (cel.Optional(old) if has_old else cel.NONE), True
             elif compiled.transition and not has_old:
-                return
+                return None
             if self._run(compiled, value, old, has_old, path) is True:
-                return
+                return None
             message = rule.get("message") or f"failed rule: {text}"
             if rule.get("messageExpression"):
                 message = self._message(rule["messageExpression"], value, old, has_old, path) or message
         except RuleError as error:
-            message = f"rule evaluation error: {text}: {error}"
+            message = _FRAMES[reason].format(f"rule evaluation error: {text}: {error}")
+            self._errors.append(FieldError(field, message, reason))
+            return None
         except cel.CostExceededError as error:
             self._end(path, f"'{error}': {_CALL_OVER} for rule: {shown}")
-        self._errors.append(FieldError(field, _FRAMES[reason].format(message), reason))
+        return FieldError(field, _FRAMES[reason].format(message), reason)
 
     def _end(self, path: str, message: str) -> None:
         self._errors.append(FieldError(path or "<nil>", f"Invalid value: {message}"))
@@ -281,10 +345,10 @@ class _Evaluation:
 
 def _by_keys(items: Any, keys: Sequence[str]) -> dict[Any, Any]:
     """The items of a list by their keys; the first of equal ones counts."""
-    found: dict[Any, Any] = {}
+    result: dict[Any, Any] = {}
     for item in items if isinstance(items, list) else ():
-        found.setdefault(_identity(item, keys), item)
-    return found
+        result.setdefault(_identity(item, keys), item)
+    return result
 
 
 def _identity(item: Any, keys: Sequence[str]) -> Any:

@@ -168,14 +168,14 @@ def parse(text: str) -> Node:
 
 def identifiers(node: Node) -> set[str]:
     """Names an expression takes from outside (its macros' own variables are not among them)."""
-    found: set[str] = set()
+    result: set[str] = set()
     pending: list[tuple[Node, frozenset[str]]] = [(node, frozenset())]
     while pending:
         one, bound = pending.pop()
         match one:
             case Ident(name):
                 if name not in bound:
-                    found.add(name)
+                    result.add(name)
             case Select(operand, _, _):
                 pending.append((operand, bound))
             case Call(_, target, args):
@@ -193,7 +193,7 @@ def identifiers(node: Node) -> set[str]:
                 pending.append((body, bound | {name}))
             case _:
                 pass
-    return found
+    return result
 
 
 # -- scanning ---------------------------------------------------------------------------------------------------------
@@ -449,14 +449,14 @@ class _Parser:
 
     def _listed(self, close: str, *, entries: bool = False) -> tuple[Node, ...]:
         self._deeper(2)
-        found: list[Node] = []
+        result: list[Node] = []
         while not self._accept(close):
-            found.append(self._optional_entry() if entries and self._accept("?") else self._expression())
+            result.append(self._optional_entry() if entries and self._accept("?") else self._expression())
             if not self._accept(","):
                 self._take(close)
                 break
         self._depth -= 2
-        return tuple(found)
+        return tuple(result)
 
     def _optional_entry(self) -> Node:
         return Call(ENTRY, None, (self._expression(),))

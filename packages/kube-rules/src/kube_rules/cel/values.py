@@ -102,9 +102,9 @@ _NAMES: dict[type, str] = {
 
 def type_name(value: Any) -> str:
     """The name CEL has for the type of a value."""
-    found = _NAMES.get(type(value))
-    if found is not None:
-        return found
+    result = _NAMES.get(type(value))
+    if result is not None:
+        return result
     if isinstance(value, dict):
         return "map"
     return value.cel_type if isinstance(value, Opaque) else type(value).__name__.lower()

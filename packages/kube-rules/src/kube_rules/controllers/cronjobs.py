@@ -139,7 +139,7 @@ def _start(actions: CronJobActions, cron_job: Json, jobs: Sequence[Json], now: d
         return
     if spec.get("concurrencyPolicy") == "Replace":
         replaced = {reference.get("uid") for reference in active}
-        actions.deletes += [one for one in jobs if one["metadata"].get("uid") in replaced]
+        actions.deletes += [item for item in jobs if item["metadata"].get("uid") in replaced]
         status["active"] = []
     actions.creates = job
     status["lastScheduleTime"] = due.isoformat().replace("+00:00", "Z")

@@ -80,7 +80,9 @@ class DaemonNodes:
             return NodeVerdict(False, False)
         if self._selector is not None and not self._selector.matches(labels, name):
             return NodeVerdict(False, False)
-        effects = {taint[2] for taint in taints if not any(_covers(one, taint) for one in self._tolerations)}
+        effects = {
+            taint[2] for taint in taints if not any(_covers(toleration, taint) for toleration in self._tolerations)
+        }
         return NodeVerdict(not effects & {"NoSchedule", "NoExecute"}, "NoExecute" not in effects)
 
 

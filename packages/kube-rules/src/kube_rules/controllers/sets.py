@@ -62,7 +62,7 @@ def set_pod(stateful_set: Mapping[str, Any], ordinal: int, digest: str) -> PodPa
 def claim_templates(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the claim templates of a StatefulSet."""
     templates = spec.get("volumeClaimTemplates")
-    return [one for one in templates if isinstance(one, Mapping)] if isinstance(templates, list) else []
+    return [template for template in templates if isinstance(template, Mapping)] if isinstance(templates, list) else []
 
 
 def claim_of(stateful_set: Mapping[str, Any], template: Mapping[str, Any], pod: str) -> Json:

@@ -23,6 +23,10 @@ from kube_rules.kinds import KindName
 __all__ = ["apply_defaults", "apply_identity", "prepare_create", "qos_class"]
 
 
+_DATED = (("", "Pod"), ("apiregistration.k8s.io", "APIService"))
+"""Kinds that start with conditions."""
+
+
 def apply_defaults(kind: KindName, obj: Json) -> None:
     """Fill in, in place, the defaults of a decoded object. Kinds without defaults are left alone."""
     fill = DEFAULTS.get((kind.group, kind.kind))
@@ -42,7 +46,7 @@ def prepare_create(kind: KindName, obj: Json, *, now: str) -> None:
     fill = NEW.get(key)
     if fill is not None:
         fill(obj)
-    if key == ("", "Pod"):
+    if key in _DATED:
         for condition in obj["status"].get("conditions", ()):
             condition["lastTransitionTime"] = now
 

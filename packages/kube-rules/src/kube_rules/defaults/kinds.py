@@ -14,6 +14,7 @@ from kube_rules.json import Json
 
 _MAX_INT32 = 2**31 - 1
 _RBAC = "rbac.authorization.k8s.io"
+_WEBHOOKS = "admissionregistration.k8s.io"
 _NODE_INFO = (
     "machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion",
     "kubeProxyVersion", "operatingSystem", "architecture",
@@ -95,7 +96,7 @@ _DEVICE_REQUEST = all_of(
 def _subjects(obj: Json) -> None:
     for subject in obj.get("subjects", ()):
         if subject.get("kind") in ("User", "Group"):
-            subject.setdefault("apiGroup", _RBAC)
+            subject["apiGroup"] = subject.get("apiGroup") or _RBAC
 
 
 def _names(obj: Json) -> None:
@@ -150,11 +151,48 @@ _FILE_SYSTEM = fill("spec", volumeMode="Filesystem")
 _CLAIM = all_of(fill("spec.resources"), _FILE_SYSTEM, _PENDING)
 _REPLICAS = (fill("spec", replicas=1), _template)
 _HISTORY = fill("spec", revisionHistoryLimit=10)
-_BINDING = all_of(fill("roleRef", apiGroup=_RBAC), _subjects)
+_WEBHOOK = all_of(
+    fill(
+        "webhooks[]",
+        failurePolicy="Fail",
+        matchPolicy="Equivalent",
+        namespaceSelector={},
+        objectSelector={},
+        timeoutSeconds=10,
+    ),
+    fill("webhooks[].rules[]", scope="*"),
+    fill("webhooks[].clientConfig?.service?", port=443),
+)
+
+
+def _binding(obj: Json) -> None:
+    """A group that is left out or empty is that of RBAC."""
+    role = obj.setdefault("roleRef", {})
+    role["apiGroup"] = role.get("apiGroup") or _RBAC
+    _subjects(obj)
 
 
 def _rolling(strategy: str, **values: Any) -> Fill:
     return chosen(f"spec.{strategy}", "type", "RollingUpdate", fill("rollingUpdate", **values))
+
+
+_SHARES = fill("spec.exempt?", nominalConcurrencyShares=0, lendablePercent=0)
+_LIMITED = fill("spec.limited?", nominalConcurrencyShares=30, lendablePercent=0)
+_QUEUING = "spec.limited?.limitResponse?.queuing?"
+
+
+def _flow_schema(obj: Json) -> None:
+    spec = obj.setdefault("spec", {})
+    spec["matchingPrecedence"] = spec.get("matchingPrecedence") or 1000
+
+
+def _priority_level(obj: Json) -> None:
+    _SPEC(obj)
+    _SHARES(obj)
+    _LIMITED(obj)
+    for queuing in holders(obj, _QUEUING.split(".")):
+        for name, value in (("queues", 64), ("handSize", 8), ("queueLengthLimit", 50)):
+            queuing[name] = queuing.get(name) or value
 
 
 DEFAULTS: Mapping[tuple[str, str], Fill] = {
@@ -231,11 +269,19 @@ DEFAULTS: Mapping[tuple[str, str], Fill] = {
     ),
     ("resource.k8s.io", "DeviceClass"): _SPEC,
     ("coordination.k8s.io", "Lease"): _SPEC,
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema"): _flow_schema,
+    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): _priority_level,
+    ("apiregistration.k8s.io", "APIService"): all_of(_SPEC, fill("spec.service?", port=443)),
     ("discovery.k8s.io", "EndpointSlice"): fill("ports[]", name="", protocol="TCP"),
-    (_RBAC, "RoleBinding"): _BINDING,
-    (_RBAC, "ClusterRoleBinding"): _BINDING,
+    (_WEBHOOKS, "MutatingWebhookConfiguration"): all_of(_WEBHOOK, fill("webhooks[]", reinvocationPolicy="Never")),
+    (_WEBHOOKS, "ValidatingWebhookConfiguration"): _WEBHOOK,
+    (_RBAC, "RoleBinding"): _binding,
+    (_RBAC, "ClusterRoleBinding"): _binding,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): all_of(
-        fill("spec.names"), _names, fill("spec.conversion", strategy="None")
+        fill("spec.names"),
+        _names,
+        fill("spec.conversion", strategy="None"),
+        fill("spec.conversion.webhook?.clientConfig?.service?", port=443),
     ),
 }
 """Kinds that are not here have no defaults."""
@@ -252,6 +298,13 @@ def _new_definition(obj: Json) -> None:
     """A new definition has accepted no names yet."""
     stored = [v["name"] for v in obj["spec"].get("versions", ()) if v.get("storage") and "name" in v]
     obj["status"] = {"acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored}
+
+
+def _new_api_service(obj: Json) -> None:
+    """An APIService without a Service is available from the start."""
+    if obj["spec"].get("service") is None:
+        local = {"type": "Available", "status": "True", "reason": "Local"}
+        obj["status"] = {"conditions": [{**local, "message": "Local APIServices are always available"}]}
 
 
 FIRST_STATUS: Mapping[tuple[str, str], Mapping[str, Any]] = {
@@ -273,6 +326,9 @@ FIRST_STATUS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("policy", "PodDisruptionBudget"): dict.fromkeys(
         ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0
     ),
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema"): {},
+    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): {},
+    ("apiregistration.k8s.io", "APIService"): {},
     ("resource.k8s.io", "DeviceTaintRule"): {},
     ("resource.k8s.io", "ResourceClaim"): {},
     ("scheduling.k8s.io", "PodGroup"): {},
@@ -283,6 +339,7 @@ NEW: Mapping[tuple[str, str], Fill] = {
     ("", "Pod"): pods.new_pod,
     ("", "Namespace"): _new_namespace,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): _new_definition,
+    ("apiregistration.k8s.io", "APIService"): _new_api_service,
 }
 """What else is done to a new object."""
 

@@ -183,12 +183,12 @@ def _merge_label_keys(spec: Json, labels: Json) -> None:
         preferred = of_kind.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
         selecting += (each.get("podAffinityTerm") or {} for each in preferred)
         selecting += of_kind.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
-    for one in selecting:
-        selector = one.get("labelSelector")
+    for item in selecting:
+        selector = item.get("labelSelector")
         if selector is None:
             continue
         for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
-            for key in one.get(field) or ():
+            for key in item.get(field) or ():
                 if key in labels:
                     merged = {"key": key, "operator": operator, "values": [labels[key]]}
                     selector.setdefault("matchExpressions", []).append(merged)

@@ -48,8 +48,8 @@ def chosen(place: str, field: str, default: str, *fills: Fill) -> Fill:
     def work(obj: Json) -> None:
         for holder in holders(obj, steps):
             if holder.setdefault(field, default) == default:
-                for one in fills:
-                    one(holder)
+                for item in fills:
+                    item(holder)
 
     return work
 
@@ -58,7 +58,7 @@ def all_of(*fills: Fill) -> Fill:
     """One after the other."""
 
     def work(obj: Json) -> None:
-        for one in fills:
-            one(obj)
+        for item in fills:
+            item(obj)
 
     return work

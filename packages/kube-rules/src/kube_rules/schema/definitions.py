@@ -1,8 +1,8 @@
 """The packed definitions of API objects: loaded at first use, kept for the life of the process.
 
 `structure()` maps a full definition name ("io.k8s.api.core.v1.Pod") to its OpenAPI form without texts,
-references being full names. `descriptions()` maps the same names to `[text of the type, {field: text}]`.
-Both are read-only by agreement: do not change what they return. Origin and licence: `packed/NOTICE`.
+references being full names. It is read-only by agreement: do not change what it returns. Origin and licence:
+`packed/NOTICE`.
 """
 
 from __future__ import annotations
@@ -28,22 +28,12 @@ SCHEMA_OR_BOOL = _APIEXTENSIONS + "JSONSchemaPropsOrBool"
 SCHEMA_OR_STRINGS = _APIEXTENSIONS + "JSONSchemaPropsOrStringArray"
 
 
-def _load(name: str) -> dict[str, Any]:
-    raw = resources.files(__package__).joinpath("packed", f"{name}.json.xz").read_bytes()
-    content: dict[str, Any] = json.loads(lzma.decompress(raw))["definitions"]
-    return content
-
-
 @cache
 def structure() -> dict[str, Any]:
     """Full definition name -> OpenAPI form without texts."""
-    return _load("structure")
-
-
-@cache
-def descriptions() -> dict[str, Any]:
-    """Full definition name -> [text of the type, {field: text}]."""
-    return _load("descriptions")
+    raw = resources.files(__package__).joinpath("packed", "structure.json.xz").read_bytes()
+    content: dict[str, Any] = json.loads(lzma.decompress(raw))["definitions"]
+    return content
 
 
 @cache
@@ -52,9 +42,9 @@ def definition_names() -> dict[tuple[str, str], str]:
 
     Kinds that belong to every group (DeleteOptions, WatchEvent) are listed under "v1" too.
     """
-    found: dict[tuple[str, str], str] = {}
+    result: dict[tuple[str, str], str] = {}
     for name, body in structure().items():
         for gvk in body.get("x-kubernetes-group-version-kind", ()):
             api_version = f"{gvk['group']}/{gvk['version']}" if gvk["group"] else gvk["version"]
-            found[api_version, gvk["kind"]] = name
-    return found
+            result[api_version, gvk["kind"]] = name
+    return result

@@ -63,9 +63,9 @@ class PackedSchemas:
                 manifest = msgspec.json.decode(cast(Any, manifest))
             except (msgspec.DecodeError, RecursionError):
                 return ()  # decoding reports it
-        found: list[MisnamedField] = []
-        _walk(root, manifest, (), found)
-        return found
+        result: list[MisnamedField] = []
+        _walk(root, manifest, (), result)
+        return result
 
     def _clean(self, root: SchemaNode, place: _Place, manifest: Manifest) -> bool:
         """Whether the quick walk is sure that there are no unknown fields."""
@@ -87,10 +87,10 @@ class PackedSchemas:
         return True
 
     def _root(self, place: _Place) -> SchemaNode | None:
-        found = self._roots.get(place)
-        if found is None and (found := _made(place)) is not None:
-            self._roots[place] = found  # names of kinds come from the input: unknown ones are not kept
-        return found
+        result = self._roots.get(place)
+        if result is None and (result := _made(place)) is not None:
+            self._roots[place] = result  # names of kinds come from the input: unknown ones are not kept
+        return result
 
 
 def _place(api_version: str, kind: str) -> _Place:

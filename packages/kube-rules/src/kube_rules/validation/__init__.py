@@ -8,31 +8,36 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import EllipsisType
+from collections.abc import Callable, Mapping
+from types import EllipsisType, MappingProxyType
 from typing import NamedTuple
 
 from kube_rules.errors import FieldError
 from kube_rules.json import Json
 from kube_rules.kinds import KindName
 from kube_rules.validation import (
+    api_services,
     conditions,
     config,
     definitions,
     devices,
     endpoints,
     events,
+    flow_control,
     job_status,
     metadata,
     names,
     nodes,
     pod_status,
+    pod_subresources,
     pod_updates,
     pods,
     policies,
     rbac,
+    runtime_classes,
     scheduling,
     storage,
+    webhooks,
     workloads,
 )
 from kube_rules.validation.rows import Change, Check, Found, below, fixed, locked, of_new
@@ -49,6 +54,8 @@ class Rules(NamedTuple):
     update: tuple[Change | EllipsisType, ...] = ()
     status: tuple[Change | EllipsisType, ...] = ()
     name: Callable[[str], tuple[str, ...]] = names.subdomain
+    further: Mapping[str, Change] = MappingProxyType({})
+    """Those of a change through another subresource, by its name."""
 
 
 ANEW = ...
@@ -56,9 +63,16 @@ _EVENT = Rules(events.event, (events.event_update,))
 _ROLE = Rules(rbac.role, (ANEW,), name=names.path_segment)
 _SPEC_FIXED = (fixed("", "spec"),)
 _RBAC = "rbac.authorization.k8s.io"
+_WEBHOOKS = "admissionregistration.k8s.io"
 _DEFAULT = Rules()
+_DEFINITION = ("apiextensions.k8s.io", "CustomResourceDefinition")
 RULES: dict[tuple[str, str], Rules] = {
-    ("", "Pod"): Rules(pods.create, (pod_updates.update,), (pod_status.status,)),
+    ("", "Pod"): Rules(
+        pods.create,
+        (pod_updates.update,),
+        (pod_status.status,),
+        further={"ephemeralcontainers": pod_subresources.ephemeral_containers, "resize": pod_subresources.resize},
+    ),
     ("", "Node"): Rules(nodes.node, (ANEW, *nodes.node_changes), (ANEW, *nodes.node_changes)),
     ("", "Namespace"): Rules(nodes.namespace, status=(of_new(nodes.namespace_status),), name=names.dns_label),
     ("", "Service"): Rules(config.service, (config.same_address, ANEW), name=names.dns_label),
@@ -114,6 +128,16 @@ RULES: dict[tuple[str, str], Rules] = {
         (of_new(below("status", conditions.conditions)),),
     ),
     ("policy", "PodDisruptionBudget"): Rules(policies.disruption_budget, (ANEW,), (of_new(policies.budget_status),)),
+    ("node.k8s.io", "RuntimeClass"): Rules(runtime_classes.runtime_class, (fixed("", "handler"),)),
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema"): Rules(
+        flow_control.flow_schema, (ANEW,), (of_new(flow_control.status),)
+    ),
+    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): Rules(
+        flow_control.priority_level, (ANEW,), (of_new(flow_control.status),)
+    ),
+    ("apiregistration.k8s.io", "APIService"): Rules(
+        api_services.api_service, (ANEW,), (of_new(api_services.status),), name=names.path_segment
+    ),
     ("coordination.k8s.io", "Lease"): Rules(events.lease, (ANEW,)),
     ("storage.k8s.io", "StorageClass"): Rules(storage.storage_class, storage.class_changes),
     ("storage.k8s.io", "CSINode"): Rules(storage.csi_node, (ANEW,)),
@@ -129,10 +153,15 @@ RULES: dict[tuple[str, str], Rules] = {
     ("resource.k8s.io", "ResourceSlice"): Rules(
         storage.resource_slice, (ANEW, fixed("spec", "driver", "nodeName"), fixed("spec.pool", "name"))
     ),
-    ("apiextensions.k8s.io", "CustomResourceDefinition"): Rules(
+    _DEFINITION: Rules(
         definitions.definition,
         (ANEW, fixed("spec", "group", "scope"), fixed("spec.names", "kind", "plural"), definitions.stored_versions),
     ),
+    ("", "PodTemplate"): _DEFAULT,
+    ("", "ServiceAccount"): _DEFAULT,
+    ("storage.k8s.io", "VolumeAttributesClass"): _DEFAULT,
+    (_WEBHOOKS, "MutatingWebhookConfiguration"): Rules(webhooks.configuration, (ANEW,)),
+    (_WEBHOOKS, "ValidatingWebhookConfiguration"): Rules(webhooks.configuration, (ANEW,)),
     (_RBAC, "Role"): _ROLE,
     (_RBAC, "ClusterRole"): _ROLE._replace(create=rbac.cluster_role),
     (_RBAC, "RoleBinding"): _ROLE._replace(create=rbac.role_binding, update=(ANEW, rbac.same_role)),
@@ -151,7 +180,15 @@ def validate_create(kind: KindName, obj: Json) -> list[FieldError]:
 def errors_of_metadata(kind: KindName, obj: Json) -> Found:
     """Return the errors of the metadata of a new object."""
     rules = RULES.get((kind.group, kind.kind), _DEFAULT)
-    return metadata.create(obj, namespaced=kind.namespaced, name_check=rules.name)
+    return metadata.create(
+        obj, namespaced=kind.namespaced, name_check=rules.name, any_finalizer=_takes_any_finalizer(kind)
+    )
+
+
+def _takes_any_finalizer(kind: KindName) -> bool:
+    """Custom resources and their definitions are held to the common rules of metadata only."""
+    name = (kind.group, kind.kind)
+    return name == _DEFINITION or name not in RULES
 
 
 def errors_of_new(kind: KindName, obj: Json) -> Found:
@@ -167,13 +204,23 @@ def validate_update(kind: KindName, new: Json, old: Json, subresource: str | Non
     Both objects are in the same version. Writes to /status are held only to the rules of the status.
     """
     rules = RULES.get((kind.group, kind.kind), _DEFAULT)
-    found: list[FieldError] = []
+    result: list[FieldError] = []
     if new.get("metadata") != old.get("metadata"):
         # Upstream compares identities for every kind and again in the kind's own rules (transcript 253).
-        found = [*metadata.immutable(new, old), *metadata.update(new, old)]
-    for rule in rules.status if subresource == "status" else rules.update if not subresource else ():
+        common = metadata.update(new, old, any_finalizer=_takes_any_finalizer(kind))
+        result = [*metadata.immutable(new, old), *common]
+    for rule in _changes(rules, subresource or ""):
         if not isinstance(rule, EllipsisType):
-            found += rule(new, old)
+            result += rule(new, old)
         elif rules.create is not None:
-            found += rules.create(new, "")
-    return found
+            result += rules.create(new, "")
+    return result
+
+
+def _changes(rules: Rules, subresource: str) -> tuple[Change | EllipsisType, ...]:
+    """The rules of a change through the main resource or a subresource."""
+    if not subresource:
+        return rules.update
+    if subresource == "status":
+        return rules.status
+    return (rules.further[subresource],) if subresource in rules.further else ()

@@ -207,6 +207,20 @@ def containers(spec: Json, path: str, volumes: Collection[str]) -> r.Found:
     yield from _host_ports(spec, path)
 
 
+def ephemeral(given: Sequence[Json], path: str, taken: Collection[str], volumes: Collection[str]) -> r.Found:
+    """Ephemeral containers of a pod; `taken` are the names of its other containers, `volumes` what they may mount."""
+    seen = set(taken)
+    for index, container in enumerate(given):
+        place, name = f"{path}[{index}]", container.get("name", "")
+        yield from fe.wanted(f"{place}.name", name, names.dns_label)
+        if name in seen:
+            yield fe.duplicate(f"{place}.name", name)
+        seen.add(name)
+        yield from _BEFORE_MOUNTS(container, place)
+        yield from _mounts(container.get("volumeMounts", []), f"{place}.volumeMounts", volumes)
+        yield from _AFTER_MOUNTS(container, place)
+
+
 def known_claims(needs: Json, path: str, claims: Sequence[str]) -> r.Found:
     """Device claims that a container uses are claims of its pod (`claims`: their names, sorted)."""
     for index, claim in enumerate(needs.get("claims", ())):

@@ -5,15 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 from kube_rules import field_errors as fe
 from kube_rules import patterns
 from kube_rules.json import Json
 from kube_rules.validation import names
 from kube_rules.validation import rows as r
+from kube_rules.validation.schema_extensions import extensions
 
 _KIND = re.compile(r"[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?", re.ASCII)
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
+_COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
+_LONGEST_WARNING = 256
+_LAST_PORT = 65535
+_MOST_SELECTABLE = 8
+_NOT_SELECTABLE = (
+    "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed."
+)
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _PATH_STEP = re.compile(r"\.([a-zA-Z_][a-zA-Z0-9_-]*)|\['([^']*)'\]", re.ASCII)
 # Words that may not carry structure inside allOf, anyOf, oneOf and not.
@@ -27,6 +36,7 @@ def definition(obj: Json, _: str) -> r.Found:
     if obj.get("metadata", {}).get("name") != f"{spec.get('names', {}).get('plural', '')}.{spec.get('group', '')}":
         yield fe.invalid("metadata.name", obj["metadata"].get("name", ""), 'must be spec.names.plural+"."+spec.group')
     yield from _SPEC(spec, "spec")
+    yield from _conversion(spec, "spec")
     versions = spec.get("versions", ())
     if sum(bool(version.get("storage")) for version in versions) != 1:
         shown = [version.get("name", "") for version in versions]
@@ -62,6 +72,7 @@ _SPEC = r.all_of(
         r.wanted("listKind", _mixed_case),
         _two_kinds,
         r.texts("shortNames", names.dns1035_label),
+        r.texts("categories", names.dns1035_label),
     ),
 )
 
@@ -71,7 +82,124 @@ def _column_type(column: Json, path: str) -> r.Found:
         yield fe.invalid(f"{path}.type", column.get("type", ""), f"must be one of {','.join(_COLUMN_TYPES)}")
 
 
-_COLUMNS = r.listed("additionalPrinterColumns", r.required("name", "jsonPath"), _column_type)
+def _column_path(column: Json, path: str) -> r.Found:
+    yield from _simple_path(column.get("jsonPath", ""), f"{path}.JSONPath")
+    if column.get("format") and column["format"] not in _COLUMN_FORMATS:
+        yield fe.invalid(f"{path}.format", column["format"], f"must be one of {','.join(_COLUMN_FORMATS)}")
+
+
+def _simple_path(text: str, path: str, *under: str) -> r.Found:
+    """A path in dot notation, below one of some fields if they are given."""
+    if not text:
+        yield fe.required(path)
+    elif not text.startswith("."):
+        yield fe.invalid(path, text, "must be a simple json path starting with .")
+    elif under and not text.startswith(tuple(f"{name}." for name in under)):
+        where = f"either {' or '.join(under)}" if len(under) > 1 else under[0]
+        yield fe.invalid(path, text, f"should be a json path under {where}")
+
+
+_COLUMNS = r.listed("additionalPrinterColumns", r.required("name"), _column_type, _column_path)
+
+
+def _scale(version: Json, path: str) -> r.Found:
+    scale = (version.get("subresources") or {}).get("scale")
+    if scale is None:
+        return
+    at = f"{path}.subresources.scale"
+    yield from _simple_path(scale.get("specReplicasPath", ""), f"{at}.specReplicasPath", ".spec")
+    yield from _simple_path(scale.get("statusReplicasPath", ""), f"{at}.statusReplicasPath", ".status")
+    if scale.get("labelSelectorPath"):
+        yield from _simple_path(scale["labelSelectorPath"], f"{at}.labelSelectorPath", ".spec", ".status")
+
+
+def _deprecation(version: Json, path: str) -> r.Found:
+    text = version.get("deprecationWarning")
+    if text is None:
+        return
+    place = f"{path}.deprecationWarning"
+    if not version.get("deprecated"):
+        yield fe.invalid(place, text, "can only be set for deprecated versions")
+        return
+    if len(text.encode()) > _LONGEST_WARNING:
+        yield fe.invalid(place, text, f"must be <= {_LONGEST_WARNING} characters long")
+    if not text:
+        yield fe.invalid(place, text, "must not be an empty string")
+    for index, char in enumerate(text):
+        if not char.isprintable():
+            detail = "must only contain printable UTF-8 characters; non-printable character found at index"
+            yield fe.invalid(place, text, f"{detail} {index}")
+            break
+
+
+def _conversion(spec: Json, path: str) -> r.Found:
+    """How objects get from version to version; a webhook is called over TLS."""
+    conversion = spec.get("conversion")
+    if not conversion:
+        return
+    at, strategy, webhook = f"{path}.conversion", conversion.get("strategy", ""), conversion.get("webhook") or {}
+    yield from fe.one_of(f"{at}.strategy", strategy, ("None", "Webhook"))
+    config, versions = webhook.get("clientConfig"), webhook.get("conversionReviewVersions") or []
+    if strategy != "Webhook":
+        for name, value in (("webhookClientConfig", config), ("conversionReviewVersions", versions)):
+            if value:
+                yield fe.forbidden(f"{at}.{name}", "should not be set when strategy is not set to Webhook")
+        return
+    if spec.get("preserveUnknownFields"):
+        yield fe.invalid(f"{at}.strategy", strategy, "must be None if spec.preserveUnknownFields is true")
+    if config is None:
+        yield fe.required(f"{at}.webhookClientConfig", "required when strategy is set to Webhook")
+    else:
+        yield from _client_config(config, f"{at}.webhookClientConfig")
+    yield from _review_versions(versions, f"{at}.conversionReviewVersions")
+
+
+def _client_config(config: Json, path: str) -> r.Found:
+    url, service = config.get("url"), config.get("service")
+    if (url is None) == (service is None):
+        yield fe.required(path, "exactly one of url or service is required")
+    elif url is not None:
+        yield from _https(url, f"{path}.url")
+    elif service is not None:
+        for name in ("name", "namespace"):
+            if not service.get(name):
+                yield fe.required(f"{path}.service.{name}")
+        if not 1 <= service.get("port", 443) <= _LAST_PORT:
+            detail = f"port is not valid: must be between 1 and {_LAST_PORT}, inclusive"
+            yield fe.invalid(f"{path}.service.port", service["port"], detail)
+
+
+def _https(url: str, path: str) -> r.Found:
+    form = "; desired format: https://host[/path]"
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        yield fe.required(path, f"url must be a valid URL: {error}{form}")
+        return
+    if parts.scheme != "https":
+        yield fe.invalid(path, parts.scheme, f"'https' is the only allowed URL scheme{form}")
+    if not parts.netloc:
+        yield fe.invalid(path, "", f"host must be specified{form}")
+    if "@" in parts.netloc:
+        user = parts.netloc.rpartition("@")[0]
+        yield fe.invalid(path, user, "user information is not permitted in the URL")
+    if parts.fragment:
+        yield fe.invalid(path, parts.fragment, "fragments are not permitted in the URL")
+    if parts.query:
+        yield fe.invalid(path, parts.query, "query parameters are not permitted in the URL")
+
+
+def _review_versions(versions: list[str], path: str) -> r.Found:
+    if not versions:
+        yield fe.required(path)
+        return
+    for index, version in enumerate(versions):
+        if version in versions[:index]:
+            yield fe.invalid(f"{path}[{index}]", version, "duplicate version")
+        else:
+            yield from fe.malformed(f"{path}[{index}]", version, names.dns1035_label)
+    if not {"v1", "v1beta1"}.intersection(versions):
+        yield fe.invalid(path, versions, "must include at least one of v1, v1beta1")
 
 
 def _versions(versions: list[Json]) -> r.Found:
@@ -90,27 +218,51 @@ def _versions(versions: list[Json]) -> r.Found:
             at = "spec.validation.openAPIV3Schema" if same else f"{place}.schema.openAPIV3Schema"
             yield from structure(schema, at, root=True)
             yield from schema_rules.problems(schema, at)
+        yield from _deprecation(version, place)
+        yield from _scale(version, place)
         yield from _COLUMNS(version, place)
         fields = version.get("selectableFields", ())
         at = "spec.selectableFields" if same else f"{place}.selectableFields"
         if fields and schema is None:
             yield fe.invalid(at, "", "may only be set when validations.schema is included")
-        for number, field in enumerate(fields if schema is not None else ()):
-            path = field.get("jsonPath", "")
-            if not _leads_to_scalar(schema, path):
-                detail = "is an invalid path: does not refer to a valid field"
-                yield fe.invalid(f"{at}[{number}].jsonPath", path, detail)
+        if schema is not None:
+            yield from _selectable(fields, schema, at)
 
 
-def _leads_to_scalar(schema: Any, path: str) -> bool:
-    at = 0
+def _selectable(fields: list[Json], schema: Json, path: str) -> r.Found:
+    """Fields that selectors of lists may name: at most eight, each a scalar outside of metadata."""
+    seen: set[tuple[str, ...]] = set()
+    for number, field in enumerate(fields):
+        text, place = field.get("jsonPath", ""), f"{path}[{number}].jsonPath"
+        if not text:
+            yield fe.required(place)
+            continue
+        steps, found = _followed(schema, text)
+        if not isinstance(found, dict):
+            yield fe.invalid(place, text, "is an invalid path: does not refer to a valid field")
+            continue
+        if steps[:1] == ("metadata",):
+            yield fe.invalid(place, text, "must not point to fields in metadata")
+        if found.get("type") not in ("string", "boolean", "integer"):
+            yield fe.invalid(place, text, _NOT_SELECTABLE)
+        if steps in seen:
+            yield fe.duplicate(place, text)
+        seen.add(steps)
+    if len(seen) > _MOST_SELECTABLE:
+        yield fe.too_many(path, len(seen), _MOST_SELECTABLE)
+
+
+def _followed(schema: Any, path: str) -> tuple[tuple[str, ...], Any]:
+    """The steps of a path and the schema it leads to, None if it leads nowhere."""
+    at, steps = 0, tuple[str, ...]()
     while at < len(path):
         step = _PATH_STEP.match(path, at)
         if step is None or not isinstance(schema, dict):
-            return False
-        schema = schema.get("properties", {}).get(step[1] or step[2])
+            return steps, None
+        steps = (*steps, step[1] or step[2])
+        schema = schema.get("properties", {}).get(steps[-1])
         at = step.end()
-    return isinstance(schema, dict) and schema.get("type") in ("string", "boolean", "integer")
+    return steps, schema
 
 
 def structure(schema: Json, path: str, *, root: bool = False) -> r.Found:
@@ -140,6 +292,7 @@ def structure(schema: Json, path: str, *, root: bool = False) -> r.Found:
     if "properties" in schema and isinstance(schema.get("additionalProperties"), dict | bool):
         detail = "additionalProperties and properties are mutual exclusive"
         yield fe.forbidden(f"{path}.additionalProperties", detail)
+    yield from extensions(schema, path, root=root)
     if schema.get("x-kubernetes-list-type") == "map" and not schema.get("x-kubernetes-list-map-keys"):
         yield fe.required(f"{path}.x-kubernetes-list-map-keys", "must not be empty if x-kubernetes-list-type is map")
     if "$ref" in schema:

@@ -117,7 +117,7 @@ def claim_status(new: Json, old: Json) -> r.Found:
     after, before = new.get("status") or {}, old.get("status") or {}
     allocation, was = after.get("allocation"), before.get("allocation")
     yield from _CONSUMERS(after, "status")
-    allocated = {_device(one) for one in ((allocation or {}).get("devices") or {}).get("results") or ()}
+    allocated = {_device(item) for item in ((allocation or {}).get("devices") or {}).get("results") or ()}
     for index, device in enumerate(after.get("devices") or ()):
         if _device(device) not in allocated:
             shown = "/".join(str(device.get(name, "")) for name in _DEVICE[:3])
@@ -125,8 +125,8 @@ def claim_status(new: Json, old: Json) -> r.Found:
     if after.get("reservedFor") and allocation is None:
         yield fe.forbidden("status.reservedFor", "may not be specified when `allocated` is not set")
     elif new["metadata"].get("deletionTimestamp"):
-        known = {one.get("uid") for one in before.get("reservedFor") or ()}
-        if any(one.get("uid") not in known for one in after.get("reservedFor") or ()):
+        known = {item.get("uid") for item in before.get("reservedFor") or ()}
+        if any(item.get("uid") not in known for item in after.get("reservedFor") or ()):
             detail = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
             yield fe.forbidden("status.reservedFor", detail)
     if allocation is not None and was is not None:
@@ -154,7 +154,7 @@ def _results(allocation: Json, spec: Json) -> r.Found:
     known = set()
     for request in (spec.get("devices") or {}).get("requests") or ():
         known.add(request.get("name"))
-        known |= {f"{request.get('name')}/{one.get('name')}" for one in request.get("firstAvailable") or ()}
+        known |= {f"{request.get('name')}/{item.get('name')}" for item in request.get("firstAvailable") or ()}
     for index, result in enumerate((allocation.get("devices") or {}).get("results") or ()):
         place, name = f"status.allocation.devices.results[{index}]", result.get("request") or ""
         if name not in known:

@@ -24,7 +24,7 @@ _ENDINGS = ("Complete", "Failed")
 def _true(status: Json) -> frozenset[str]:
     """The conditions that hold."""
     conditions = status.get("conditions") or ()
-    return frozenset(one.get("type", "") for one in conditions if one.get("status") == "True")
+    return frozenset(condition.get("type", "") for condition in conditions if condition.get("status") == "True")
 
 
 class _Write:

@@ -16,8 +16,8 @@ _IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestam
 _NOT_OWNERS = frozenset({("v1", "Event")})
 
 
-def create(obj: Json, *, namespaced: bool, name_check: NameCheck) -> Found:
-    """metadata of a new object."""
+def create(obj: Json, *, namespaced: bool, name_check: NameCheck, any_finalizer: bool = False) -> Found:
+    """metadata of a new object. ``any_finalizer``: finalizers without a domain are allowed (of custom resources)."""
     meta = obj.get("metadata", {})
     prefix = meta.get("generateName", "")
     if prefix:
@@ -34,18 +34,29 @@ def create(obj: Json, *, namespaced: bool, name_check: NameCheck) -> Found:
     elif namespace and not namespaced:
         yield fe.forbidden("metadata.namespace", "not allowed on this type")
     if len(meta) > 2:
-        yield from _common(meta)
+        yield from _common(meta, any_finalizer)
 
 
-def _common(meta: Json) -> Found:
+def _common(meta: Json, any_finalizer: bool) -> Found:
     if meta.get("generation", 0) < 0:
         yield fe.invalid("metadata.generation", meta["generation"], NOT_NEGATIVE)
     yield from label_map(meta.get("labels", {}), "metadata.labels")
     yield from annotation_map(meta.get("annotations", {}), "metadata.annotations")
     if "ownerReferences" in meta:
         yield from _owner_references(meta["ownerReferences"])
-    for finalizer in meta.get("finalizers", ()):
-        yield from _finalizer(finalizer, "metadata.finalizers")
+    path = "metadata.finalizers"
+    for index, finalizer in enumerate(meta.get("finalizers", ())):
+        messages = names.qualified(finalizer)
+        for message in messages:
+            yield fe.invalid(path, finalizer, message)
+        if not messages and not any_finalizer and not has_domain(finalizer):
+            detail = "name is neither a standard finalizer name nor is it fully qualified"
+            yield fe.invalid(f"{path}[{index}]", finalizer, detail)
+
+
+def has_domain(finalizer: str) -> bool:
+    """Whether a finalizer names its domain or is one of Kubernetes' own."""
+    return "/" in finalizer or finalizer in _STANDARD_FINALIZERS
 
 
 def label_map(given: Json, path: str) -> Found:
@@ -80,24 +91,16 @@ def _owner_references(references: list[Json]) -> Found:
             yield fe.invalid(path, reference, f"/{owner} is disallowed from being an owner")
         if reference.get("controller"):
             if controller is not None:
-                both = " and ".join(f"{one.get('kind')}/{one.get('name')}" for one in (controller, reference))
+                both = " and ".join(f"{item.get('kind')}/{item.get('name')}" for item in (controller, reference))
                 detail = 'Only one reference can have Controller set to true. Found "true" in references for '
                 yield fe.invalid(path, references, detail + both)
             controller = reference
 
 
-def _finalizer(finalizer: str, path: str) -> Found:
-    messages = names.qualified(finalizer)
-    for message in messages:
-        yield fe.invalid(path, finalizer, message)
-    if not messages and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
-        yield fe.invalid(path, finalizer, "name is neither a standard finalizer name nor is it fully qualified")
-
-
-def update(new: Json, old: Json) -> Found:
-    """metadata of a changed object."""
+def update(new: Json, old: Json, *, any_finalizer: bool = False) -> Found:
+    """metadata of a changed object; ``any_finalizer`` as for `create`."""
     meta, before = new.get("metadata", {}), old.get("metadata", {})
-    yield from _common(meta)
+    yield from _common(meta, any_finalizer)
     if "deletionTimestamp" in before:
         added = [name for name in meta.get("finalizers", ()) if name not in before.get("finalizers", ())]
         if added:

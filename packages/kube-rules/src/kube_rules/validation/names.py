@@ -58,10 +58,10 @@ _CONFIG_KEY_MESSAGE = (
 @remembered(8192)
 def dns_label(text: str) -> Messages:
     """A DNS-1123 label; of a text that is a subdomain only the dots are reported (transcript 020)."""
-    found = dns_label_errors(text)
-    if found and "." in text and not dns_subdomain_errors(text):
-        return (*(message for message in found if "must be no more" in message), "must not contain dots")
-    return found
+    result = dns_label_errors(text)
+    if result and "." in text and not dns_subdomain_errors(text):
+        return (*(message for message in result if "must be no more" in message), "must not contain dots")
+    return result
 
 
 @remembered(1024)
@@ -91,18 +91,18 @@ def search(text: str) -> Messages:
 @remembered(1024)
 def port_name(text: str) -> Messages:
     """The name of a port (IANA service name)."""
-    found: list[str] = []
+    result: list[str] = []
     if len(text) > 15:
-        found.append("must be no more than 15 bytes")
+        result.append("must be no more than 15 bytes")
     if not re.fullmatch(r"[-a-z0-9]+", text):
-        found.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+        result.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
     if not re.search(r"[a-z]", text):
-        found.append("must contain at least one letter (a-z)")
+        result.append("must contain at least one letter (a-z)")
     if "--" in text:
-        found.append("must not contain consecutive hyphens")
+        result.append("must not contain consecutive hyphens")
     if text.startswith("-") or text.endswith("-"):
-        found.append("must not begin or end with a hyphen")
-    return tuple(found)
+        result.append("must not begin or end with a hyphen")
+    return tuple(result)
 
 
 def percent(text: str) -> Messages:
@@ -113,16 +113,16 @@ def percent(text: str) -> Messages:
 @remembered(4096)
 def config_key(text: str) -> Messages:
     """A key of a ConfigMap or Secret."""
-    found: list[str] = []
+    result: list[str] = []
     if len(text) > 253:
-        found.append("must be no more than 253 bytes")
+        result.append("must be no more than 253 bytes")
     if not _CONFIG_KEY.fullmatch(text):
-        found.append(_CONFIG_KEY_MESSAGE)
+        result.append(_CONFIG_KEY_MESSAGE)
     if text in (".", ".."):
-        found.append(f"must not be '{text}'")
+        result.append(f"must not be '{text}'")
     elif text.startswith(".."):
-        found.append("must not start with '..'")
-    return tuple(found)
+        result.append("must not start with '..'")
+    return tuple(result)
 
 
 @remembered(4096)

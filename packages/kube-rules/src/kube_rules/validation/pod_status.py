@@ -43,7 +43,7 @@ def _addresses(after: Json, before: Json, name: str) -> Found:
     now = after.get(name) or ()
     if not now or now == before.get(name):
         return
-    texts = [one.get("ip", "") for one in now]
+    texts = [item.get("ip", "") for item in now]
     broken = False
     for index, text in enumerate(texts):
         if not is_address(text):

@@ -46,9 +46,9 @@ def int_or_percent(*fields: str) -> r.Check:
 
 
 def _share(text: str) -> tuple[str, ...]:
-    found = names.percent(text)
-    if found:
-        return found
+    result = names.percent(text)
+    if result:
+        return result
     share = parse_integer(text[:-1])
     return ("must not be greater than 100%",) if share is None or share > 100 else ()
 
@@ -89,8 +89,8 @@ def quota(obj: Json, _: str) -> r.Found:
     for scope in scopes:
         if scope not in _SCOPES:
             yield fe.invalid("spec.scopes", scopes, "unsupported scope")
-    for one in ("BestEffort", "Terminating"):
-        if {one, f"Not{one}"} <= set(scopes):
+    for item in ("BestEffort", "Terminating"):
+        if {item, f"Not{item}"} <= set(scopes):
             yield fe.invalid("spec.scopes", scopes, "conflicting scopes")
     expressions = spec.get("scopeSelector", {}).get("matchExpressions", ())
     for index, expression in enumerate(expressions):

@@ -47,9 +47,9 @@ def _may_overcommit(name: str) -> bool:
 
 @remembered(1024)
 def _container_name_errors(name: str) -> tuple[str, ...]:
-    found = names.qualified(name)
-    if found:
-        return found
+    result = names.qualified(name)
+    if result:
+        return result
     if "/" not in name:
         if name not in _CONTAINER_RESOURCES and not name.startswith("hugepages-"):
             return ("must be a standard resource for containers",)
@@ -73,10 +73,10 @@ def amount(name: str, text: str, path: str) -> Found:
     if malformed:
         return malformed
     value = nano(text)
-    found = [fe.invalid(path, text, NOT_NEGATIVE)] if value < 0 else []
+    result = [fe.invalid(path, text, NOT_NEGATIVE)] if value < 0 else []
     if value % quantity.NANO and (is_extended(name) or name == "pods"):
-        found.append(fe.invalid(path, text, "must be an integer"))
-    return found
+        result.append(fe.invalid(path, text, "must be an integer"))
+    return result
 
 
 def requirements(given: Json, path: str) -> Found:

@@ -61,11 +61,11 @@ def all_of(*checks: Check) -> Check:
     rows = [(one.name, one.check) if isinstance(one, IfThere) else (None, one) for one in checks]
 
     def check(holder: Json, path: str) -> list[FieldError]:
-        found: list[FieldError] = []
+        result: list[FieldError] = []
         for name, one in rows:
             if name is None or name in holder:
-                found += one(holder, path)
-        return found
+                result += one(holder, path)
+        return result
 
     return check
 
@@ -131,17 +131,17 @@ def listed(name: str, *checks: Check | Unique, most: int | None = None, stops: b
         if not items:
             return ()
         place = at(path, name)
-        found: list[FieldError] = []
+        result: list[FieldError] = []
         if most is not None and len(items) > most:
-            found.append(fe.too_many(place, len(items), most))
+            result.append(fe.too_many(place, len(items), most))
             if stops:
-                return found
+                return result
         bound = [one.fresh() if isinstance(one, Unique) else one for one in checks] if unique else plain
         for index, item in enumerate(items):
             where = f"{place}[{index}]"
             for one in bound:
-                found += one(item, where)
-        return found
+                result += one(item, where)
+        return result
 
     return IfThere(name, check)
 

@@ -222,18 +222,18 @@ def _tree(spec: Json) -> r.Found:
     named: dict[str, str] = {}
     deep: set[str] = set()
     childless, priorities = [], set()
-    for one in templates(spec):
-        top = ".".join(one.place.split(".", 2)[:2])
-        if one.composite and one.level == _MAX_DEPTH:
+    for item in templates(spec):
+        top = ".".join(item.place.split(".", 2)[:2])
+        if item.composite and item.level == _MAX_DEPTH:
             deep.add(top)
-        if one.level > _MAX_DEPTH:
+        if item.level > _MAX_DEPTH:
             continue
-        name = one.holder.get("name", "")
-        if named.setdefault(name, one.listed) != one.listed:
-            yield fe.duplicate(f"{one.place}.name", name)
-        if one.composite and not one.holder.get(GROUPS) and not one.holder.get(COMPOSITES):
-            childless.append(fe.invalid(one.place, name, _NO_CHILD))
-        priorities.add((one.holder.get("priorityClassName", ""), one.holder.get("priority")))
+        name = item.holder.get("name", "")
+        if named.setdefault(name, item.listed) != item.listed:
+            yield fe.duplicate(f"{item.place}.name", name)
+        if item.composite and not item.holder.get(GROUPS) and not item.holder.get(COMPOSITES):
+            childless.append(fe.invalid(item.place, name, _NO_CHILD))
+        priorities.add((item.holder.get("priorityClassName", ""), item.holder.get("priority")))
     for index, top in enumerate(tops):
         place = f"spec.{COMPOSITES}[{index}]"
         if place in deep:
@@ -266,10 +266,10 @@ def _without_counts(entries: list[Json]) -> list[Json]:
     """Templates with all their counts left out, those below them too."""
     return [
         {
-            **_without_count(one),
-            **{name: _without_counts(one[name]) for name in (GROUPS, COMPOSITES) if one.get(name)},
+            **_without_count(entry),
+            **{name: _without_counts(entry[name]) for name in (GROUPS, COMPOSITES) if entry.get(name)},
         }
-        for one in entries
+        for entry in entries
     ]
 
 

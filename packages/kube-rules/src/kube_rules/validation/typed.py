@@ -29,7 +29,7 @@ from kube_rules.validation.selectors import COMPARISONS
 
 _CHECKED: Final = (
     o.Node, o.PriorityClass, o.PodDisruptionBudget, o.ResourceQuota, o.LimitRange, o.DeviceClass, o.DeviceTaintRule,
-    o.Workload, o.PodGroup, o.CompositePodGroup,
+    o.RuntimeClass, o.Workload, o.PodGroup, o.CompositePodGroup,
 )  # fmt: skip
 """Kinds besides Pod with all the fields that their rules ask for; of other kinds only the metadata is checked."""
 _OTHERS: Final = re.compile(

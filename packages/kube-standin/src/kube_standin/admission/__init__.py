@@ -14,6 +14,7 @@ from kube_standin.admission.limits import LimitRanger
 from kube_standin.admission.pods import DefaultTolerationSeconds, ServiceAccount, TaintNodes
 from kube_standin.admission.priority import PreemptionPriority, Priority, Standing
 from kube_standin.admission.quota import ResourceQuotaAdmission
+from kube_standin.admission.runtime_classes import RuntimeClasses
 from kube_standin.admission_chain import Step
 from kube_standin.registry import ObjectRegistry
 
@@ -27,6 +28,7 @@ STEPS: Mapping[str, Callable[[], Step]] = {
     "PreemptionPriority": PreemptionPriority,
     "Standing": Standing,
     "DefaultTolerationSeconds": DefaultTolerationSeconds,
+    "RuntimeClass": RuntimeClasses,
     "PodGroupProtection": PodGroupProtection,
     "PodGroupWorkloadExists": PodGroupReference,
     "ResourceQuota": ResourceQuotaAdmission,

@@ -31,8 +31,9 @@ class LimitRanger(Step):
         annotations[ANNOTATION] = first + "; ".join(filled)
 
     def validate(self, request: AdmissionRequest) -> None:
-        """Refuse what is out of bounds (403)."""
-        if request.operation != "CREATE" or request.subresource:
+        """Refuse new objects, and pods that are resized, that are out of bounds (403)."""
+        created = request.operation == "CREATE" and not request.subresource
+        if not created and not (request.kind.plural == "pods" and request.subresource == "resize"):
             return
         why = refusal(request.kind.resource, request.new, _items(request))
         if why:

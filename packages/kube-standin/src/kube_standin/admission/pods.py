@@ -1,4 +1,4 @@
-"""What every new pod and node is given: the default service account, tolerations of lost nodes, a taint.
+"""What every new pod and node is given: a service account with its token, tolerations of lost nodes, a taint.
 
 Rules: kube-apiserver's plugins ServiceAccount, DefaultTolerationSeconds and TaintNodesByCondition; recorded
 answers 115 and 538.
@@ -6,36 +6,106 @@ answers 115 and 538.
 
 from __future__ import annotations
 
+from copy import deepcopy
+from itertools import count
+from zlib import crc32
+
 from kube_rules.json import Json
 from kube_standin.admission_chain import AdmissionRequest, Step
+from kube_standin.clock import NAME_ALPHABET
 
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 TOLERATED_SECONDS = 300
 DEFAULT_ACCOUNT = "default"
+MIRROR = "kubernetes.io/config.mirror"
+TOKEN_VOLUME = "kube-api-access-"
+TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+TOKEN_SOURCES = {
+    "sources": [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {
+            "downwardAPI": {
+                "items": [{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]
+            }
+        },
+    ],
+    "defaultMode": 420,
+}
+"""What the volume of a service account holds: its token, the certificate of the server, the namespace."""
 
 
 class ServiceAccount(Step):
     """A pod runs as a service account: ``default`` unless it names one, which must then exist.
 
-    The default account may still be missing: the controller makes it a moment after its namespace, and a
-    pod does not have to wait for that. No token is mounted, since no container runs.
+    Its containers mount the token of the account, unless the pod or the account says otherwise. The default account
+    may still be missing: the controller makes it a moment after its namespace, and a pod does not have to wait for
+    that.
     """
 
     kinds = frozenset(("pods",))
 
     def mutate(self, request: AdmissionRequest) -> None:
-        """Fill in or check the account of a new pod."""
+        """Fill in or check the account of a new pod; mount its token, also into new ephemeral containers."""
+        spec = request.new.setdefault("spec", {})
+        if request.subresource == "ephemeralcontainers":
+            self._mount_anew(spec)
+            return
         if request.operation != "CREATE" or request.subresource:
             return
-        spec = request.new.setdefault("spec", {})
-        name = spec.get("serviceAccountName") or spec.get("serviceAccount") or ""
-        if name and name != DEFAULT_ACCOUNT:
-            account = request.registry.store.head("serviceaccounts", request.namespace, name)
-            if account is None:
-                why = f'error looking up service account {request.namespace}/{name}: serviceaccount "{name}" not found'
-                raise request.refused(why)
-        spec["serviceAccountName"] = spec["serviceAccount"] = name or DEFAULT_ACCOUNT
+        if MIRROR in (request.new["metadata"].get("annotations") or {}):
+            return
+        name = spec.get("serviceAccountName") or spec.get("serviceAccount") or DEFAULT_ACCOUNT
+        state = request.registry.store.head("serviceaccounts", request.namespace, name)
+        if state is None and name != DEFAULT_ACCOUNT:
+            why = f'error looking up service account {request.namespace}/{name}: serviceaccount "{name}" not found'
+            raise request.refused(why)
+        account = state.decode() if state is not None else {}
+        spec["serviceAccountName"] = spec["serviceAccount"] = name
+        mounts = spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken", True))
+        if mounts is not False:
+            self._mount(request.namespace, request.new["metadata"], spec)
+        if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
+            spec["imagePullSecrets"] = [dict(one) for one in account["imagePullSecrets"]]
+
+    @staticmethod
+    def _mount(namespace: str, metadata: Json, spec: Json) -> None:
+        """Add the volume and its mounts; containers with a mount of their own at the path keep it."""
+        containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+        missing = [one for one in containers if isinstance(one, dict) and not _mounts_token(one)]
+        if not missing:
+            return
+        volumes = spec.get("volumes") or []
+        names = {one.get("name") for one in volumes}
+        # Pods that one object makes have one name here, where upstream draws lots: equal specs stay equal.
+        seed = f"{namespace}/{metadata.get('generateName') or metadata.get('name', '')}"
+        name = next(name for turn in count() if (name := TOKEN_VOLUME + _letters(f"{seed}/{turn}")) not in names)
+        spec["volumes"] = [*volumes, {"name": name, "projected": deepcopy(TOKEN_SOURCES)}]
+        for container in missing:
+            container["volumeMounts"] = [*(container.get("volumeMounts") or ()), _token_mount(name)]
+
+    @staticmethod
+    def _mount_anew(spec: Json) -> None:
+        """Mount the volume of a pod that has it into the ephemeral containers that do not."""
+        names = [one["name"] for one in spec.get("volumes") or () if one["name"].startswith(TOKEN_VOLUME)]
+        for container in spec.get("ephemeralContainers") or () if names else ():
+            if not _mounts_token(container):
+                container["volumeMounts"] = [*(container.get("volumeMounts") or ()), _token_mount(names[0])]
+
+
+def _mounts_token(container: Json) -> bool:
+    return any(mount.get("mountPath") == TOKEN_PATH for mount in container.get("volumeMounts") or ())
+
+
+def _token_mount(volume: str) -> Json:
+    return {"name": volume, "readOnly": True, "mountPath": TOKEN_PATH}
+
+
+def _letters(seed: str) -> str:
+    """Return five letters of a generated name that follow from a seed."""
+    number = crc32(seed.encode())
+    return "".join(NAME_ALPHABET[number // len(NAME_ALPHABET) ** place % len(NAME_ALPHABET)] for place in range(5))
 
 
 class DefaultTolerationSeconds(Step):
@@ -44,8 +114,8 @@ class DefaultTolerationSeconds(Step):
     kinds = frozenset(("pods",))
 
     def mutate(self, request: AdmissionRequest) -> None:
-        """Add the tolerations a new pod lacks."""
-        if request.operation != "CREATE" or request.subresource:
+        """Add the tolerations that a pod lacks."""
+        if request.operation not in ("CREATE", "UPDATE") or request.subresource:
             return
         spec = request.new.setdefault("spec", {})
         present = spec.get("tolerations") or []

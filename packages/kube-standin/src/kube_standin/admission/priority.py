@@ -10,21 +10,22 @@ group of either kind: its annotation is the value of the class it names, resolve
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
-
 import msgspec
 
-from kube_rules.admission import (
+from kube_rules.admission.priorities import (
     DEFAULT_PRIORITY,
     PREEMPT_LOWER,
     PREEMPTION_PRIORITY,
     PREEMPTION_PRIORITY_CLASS,
+    PriorityHolder,
+    ResolvedClass,
+    disagreement,
+    too_low,
 )
 from kube_rules.foreign_groups import FOREIGN_VERSIONS
+from kube_rules.grants import RAISING, excesses
 from kube_rules.group_templates import templates
 from kube_rules.json import Json
-from kube_rules.standing import RAISING, excesses
 from kube_rules.versions import CRD_GROUP
 from kube_rules.work_annotations import NO_CLASS_TERMS, class_terms
 from kube_standin.admission_chain import AdmissionRequest, Objects, Step
@@ -64,56 +65,15 @@ class _Class(msgspec.Struct, rename="camel"):
 _decode = msgspec.json.Decoder(_Class).decode
 
 
-class Resolved(NamedTuple):
-    """What a class name stands for."""
-
-    name: str
-    value: int
-    policy: str
-
-
-@dataclass(frozen=True)
-class _Words:
-    """How a refusal is worded for one kind of holder; ``{found}`` and ``{computed}`` are filled in."""
-
-    priority: str
-    policy: str
-
-
-_POD = _Words(
-    "the integer value of priority ({found}) must not be provided in pod spec; priority admission controller "
-    "computed {computed} from the given PriorityClass name",
-    "the string value of PreemptionPolicy ({found}) must not be provided in pod spec; priority admission "
-    "controller computed {computed} from the given PriorityClass name",
-)
-_GROUP = _Words(
-    "priority set in the pod group ({found}) must match the priority computed ({computed}) based on the priority "
-    "class set in the spec",
-    "preemption policy set in the pod group ({found}) must match the policy computed ({computed}) based on the "
-    "priority class set in the spec",
-)
-
-
-def _worded(kind: str, place: str) -> _Words:
-    return _Words(
-        *(text.replace("pod group", kind).replace("the spec", place) for text in (_GROUP.priority, _GROUP.policy))
-    )
-
-
-_COMPOSITE = _worded("composite pod group", "the spec")
-_TEMPLATE = _worded("pod group template", "the template")
-_COMPOSITE_TEMPLATE = _worded("composite pod group template", "the template")
-
-
-def default_class(registry: Objects) -> Resolved | None:
+def default_class(registry: Objects) -> ResolvedClass | None:
     """Return the class marked as default; of several the one with the lowest value."""
-    found: Resolved | None = None
+    found: ResolvedClass | None = None
     for state in registry.store.heads(_STORED_CLASSES):
         if b"globalDefault" not in state.raw:
             continue
         one = _decode(state.raw)
         if one.global_default and (found is None or one.value < found.value):
-            found = Resolved(one.metadata.name, one.value, one.preemption_policy)
+            found = ResolvedClass(one.metadata.name, one.value, one.preemption_policy)
     return found
 
 
@@ -124,23 +84,30 @@ class Priority(Step):
 
     def mutate(self, request: AdmissionRequest) -> None:
         """Fill in class name, value and preemption policy; refuse (403) what contradicts them."""
-        if request.operation != "CREATE" or request.subresource:
+        if request.subresource:
             return
         spec = request.new.get("spec")
+        if request.operation == "UPDATE" and request.kind.resource == "pods" and isinstance(spec, dict):
+            # A client that leaves out what admission filled in changes nothing.
+            before = (request.old or {}).get("spec") or {}
+            spec |= {name: before[name] for name in ("priority", "preemptionPolicy") if name in before.keys() - spec}
+        if request.operation != "CREATE":
+            return
         if not isinstance(spec, dict):
             if request.kind.resource == CLASSES or request.kind.resource == WORKLOADS:
                 return
             spec = request.new["spec"] = {}
         match request.kind.resource:
             case "pods":
-                self._resolve(request, spec, _POD)
+                self._resolve(request, spec, PriorityHolder.POD)
             case resource if resource == GROUPS:
-                self._resolve(request, spec, _GROUP)
+                self._resolve(request, spec, PriorityHolder.GROUP)
             case resource if resource == COMPOSITES:
-                self._resolve(request, spec, _COMPOSITE)
+                self._resolve(request, spec, PriorityHolder.COMPOSITE)
             case resource if resource == WORKLOADS and request.version != _TEMPLATES_AS_THEY_COME:
                 for template in templates(spec):
-                    self._resolve(request, template.holder, _COMPOSITE_TEMPLATE if template.composite else _TEMPLATE)
+                    of = PriorityHolder.COMPOSITE_TEMPLATE if template.composite else PriorityHolder.TEMPLATE
+                    self._resolve(request, template.holder, of)
 
     def validate(self, request: AdmissionRequest) -> None:
         """Refuse a second default class."""
@@ -153,18 +120,15 @@ class Priority(Step):
             why = f"PriorityClass {present.name} is already marked as default. Only one default can exist"
             raise request.refused(why)
 
-    def _resolve(self, request: AdmissionRequest, holder: Json, words: _Words) -> None:
-        resolved = _find(request, holder.get("priorityClassName") or "")
-        given = holder.get("priority")
-        if given is not None and given != resolved.value:
-            raise request.refused(words.priority.format(found=given, computed=resolved.value))
-        policy = holder.get("preemptionPolicy")
-        if policy and policy != resolved.policy:
-            raise request.refused(words.policy.format(found=policy, computed=resolved.policy))
+    def _resolve(self, request: AdmissionRequest, spec: Json, holder: PriorityHolder) -> None:
+        resolved = _find(request, spec.get("priorityClassName") or "")
+        found = disagreement(holder, spec.get("priority"), spec.get("preemptionPolicy"), resolved)
+        if found is not None:
+            raise request.refused(found.message)
         if resolved.name:
-            holder["priorityClassName"] = resolved.name
-        holder["priority"] = resolved.value
-        holder["preemptionPolicy"] = resolved.policy
+            spec["priorityClassName"] = resolved.name
+        spec["priority"] = resolved.value
+        spec["preemptionPolicy"] = resolved.policy
 
 
 class PreemptionPriority(Step):
@@ -196,9 +160,8 @@ class PreemptionPriority(Step):
             value = was  # as it was resolved, whatever became of the class
         else:
             resolved = _find(request, name)
-            if resolved.value < priority:
-                why = f'Invalid value: "{name}": its value {resolved.value} is lower than the priority {priority}'
-                raise request.refused(f"metadata.annotations[{PREEMPTION_PRIORITY_CLASS}]: {why}")
+            if (low := too_low(resolved, priority)) is not None:
+                raise request.refused(str(low))
             value = str(resolved.value)
         if given is not None and given not in (value, was):
             why = f"{given} must match the value {value} of the class {name}"
@@ -245,10 +208,10 @@ def _class(request: AdmissionRequest, name: str) -> _Class | None:
     return None if state is None else _decode(state.raw)
 
 
-def _find(request: AdmissionRequest, name: str) -> Resolved:
+def _find(request: AdmissionRequest, name: str) -> ResolvedClass:
     if not name:
-        return default_class(request.registry) or Resolved("", DEFAULT_PRIORITY, PREEMPT_LOWER)
+        return default_class(request.registry) or ResolvedClass("", DEFAULT_PRIORITY, PREEMPT_LOWER)
     found = _class(request, name)
     if found is None:
         raise request.refused(f"no PriorityClass with name {name} was found")
-    return Resolved(name, found.value, found.preemption_policy)
+    return ResolvedClass(name, found.value, found.preemption_policy)

@@ -70,14 +70,19 @@ def class_names(registry: Objects, namespace: str, changed: Json | None = None) 
 class ResourceQuotaAdmission(Step):
     """Checks new objects against the quotas of their namespace and charges them; the last step of the chain."""
 
+    runs_last = True
+
     def validate(self, request: AdmissionRequest) -> None:
         """Check what the object adds against every quota that covers it; the charges are written once it is staged."""
         kind = request.kind
-        if not kind.namespaced or request.subresource or request.operation == "DELETE" or not kind.stored:
+        resized = kind.resource == "pods" and request.subresource == "resize"
+        if not kind.namespaced or request.operation == "DELETE" or not kind.stored:
+            return
+        if request.subresource and not resized:
             return
         if kind.resource in _GROUPS:
             self._regroup(request)
-        if request.operation == "UPDATE" and kind.resource not in _GROWS:
+        if request.operation == "UPDATE" and kind.resource not in _GROWS and not resized:
             return
         states = list(request.registry.store.heads(_QUOTAS, request.namespace))
         if not states:

@@ -25,14 +25,14 @@ from kube_standin.controllers.jobs import Jobs
 from kube_standin.controllers.namespaces import Namespaces
 from kube_standin.controllers.nodes import NodeLifecycle
 from kube_standin.controllers.podgc import PodCollector
-from kube_standin.controllers.provisioning import EphemeralVolumes, Provisioner, StorageProtection
+from kube_standin.controllers.provisioner import EphemeralVolumes, Provisioner, StorageProtection
 from kube_standin.controllers.quotas import Quotas
-from kube_standin.controllers.reconciling import Context, Controller, Times
+from kube_standin.controllers.reconciler import Context, Controller, Times
 from kube_standin.controllers.replicas import ReplicaSets, ReplicationControllers
 from kube_standin.controllers.sources import Sources
 from kube_standin.controllers.statefulsets import StatefulSets
 from kube_standin.controllers.taints import TaintEviction
-from kube_standin.controllers.timing import ControllerTimers
+from kube_standin.controllers.timers import ControllerTimers
 from kube_standin.controllers.volumes import VolumeBinder
 from kube_standin.registry import ObjectRegistry
 
@@ -109,6 +109,7 @@ class ControllerSet:
             times if times is not None else Times(),
             ca_certificate,
         )
+        registry.chain.add(self.context.foreign_statuses)
         self.running: dict[str, Controller] = {
             name: CONTROLLERS[name](self.context) for name in (names if names is not None else CONTROLLERS)
         }
@@ -120,12 +121,16 @@ class ControllerSet:
         Raises RuntimeError after ``most`` rounds: something never comes to rest.
         """
         for _ in range(most):
-            self.context.sources.sync()
-            fired = self.context.timers.fire()
-            synced = sum(controller.step() for controller in self.running.values())
-            if not fired and not synced:
+            if not self.step():
                 return
         raise RuntimeError("the controllers do not come to rest")
+
+    def step(self) -> bool:
+        """Take in changes, fire what is due and sync each waiting key once; whether there was anything to do."""
+        self.context.sources.sync()
+        fired = self.context.timers.fire()
+        waiting = [controller for controller in self.running.values() if not controller.idle]
+        return sum(controller.step() for controller in waiting) + fired > 0
 
     async def start(self) -> None:
         """Begin working."""

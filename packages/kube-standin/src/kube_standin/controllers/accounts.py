@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kube_rules.json import Json
-from kube_standin.controllers.reconciling import Controller
+from kube_standin.controllers.reconciler import Controller
 from kube_standin.controllers.views import Seen
 
 DEFAULT_ACCOUNT = "default"

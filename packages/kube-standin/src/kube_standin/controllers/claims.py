@@ -15,13 +15,13 @@ Rules (upstream's resource claim controller):
 
 from __future__ import annotations
 
-import copy
 from typing import Literal, TypeVar
 
+from kube_rules.controllers.claims import POD_CLAIM, device_claim, shared_entries
 from kube_rules.json import Json
-from kube_standin.controllers.reconciling import Controller
+from kube_standin.controllers.reconciler import Controller
 from kube_standin.controllers.views import ClaimSeen, GroupSeen, Key, PodSeen, Seen
-from kube_standin.deleting import DeleteOptions
+from kube_standin.deletion import DeleteOptions
 from kube_standin.errors import StatusError
 from kube_standin.kinds import ServedKind
 from kube_standin.metadata import annotations_of, controller_of, owner_reference, without_finalizer
@@ -30,7 +30,6 @@ Task = tuple[Literal["pod", "group", "claim"], str, str]
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
-POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 FINALIZER = "resource.kubernetes.io/delete-protection"
 _GROUP = "resource.k8s.io/v1"
 _SCHEDULING = "scheduling.k8s.io"
@@ -156,12 +155,12 @@ class ResourceClaims(Controller):
         group, served = self._group_of(key[0], group_name)
         if group_name and served and group is None:
             return  # it is queued again when the group appears
-        shared = [one for one in wanted if _means(group, one)]
+        shared = shared_entries(wanted, (group or {"spec": {}})["spec"].get("resourceClaims") or ())
         named = {one["name"]: one for one in pod.get("status", {}).get("resourceClaimStatuses") or ()}
         made: list[Json] = []
         for one in wanted:
             if one.get("resourceClaimTemplateName") and one["name"] not in named:
-                if group is not None and one in shared:
+                if group is not None and one["name"] in shared:
                     name = self._known(group, "group", one["name"])
                 else:
                     name = self._made(("pod", *key), {"apiVersion": "v1", "kind": "Pod", **pod}, one)
@@ -174,7 +173,7 @@ class ResourceClaims(Controller):
         given = {**named, **{one["name"]: one for one in made}}
         for one in wanted:
             claim = one.get("resourceClaimName") or given.get(one["name"], {}).get("resourceClaimName")
-            if claim and group is not None and one in shared:
+            if claim and group is not None and one["name"] in shared:
                 self._reserve(group, claim, {"apiGroup": _SCHEDULING, "resource": "podgroups"})
             elif claim:
                 self._reserve(pod, claim, {"resource": "pods"})
@@ -238,16 +237,7 @@ class ResourceClaims(Controller):
             message = f'{owner["kind"]}ResourceClaim {name}: resource claim template "{template_name}" not found'
             self.context.event(owner, "FailedResourceClaimCreation", message, "Warning")
             return None
-        given = template["spec"].get("metadata") or {}
-        claim = {
-            "metadata": {
-                "generateName": f"{metadata['name']}-{name}-"[:240],
-                "labels": dict(given.get("labels") or {}),
-                "annotations": {**(given.get("annotations") or {}), POD_CLAIM: name},
-                "ownerReferences": [owner_reference(owner)],
-            },
-            "spec": copy.deepcopy(template["spec"].get("spec") or {}),
-        }
+        claim = device_claim(template["spec"], owner_reference(owner), name)
         made: str = self.context.create(row, namespace, claim)["metadata"]["name"]
         return made
 
@@ -328,13 +318,6 @@ class ResourceClaims(Controller):
 def pods_with_claims_in_group(pod: PodSeen) -> tuple[Key, ...]:
     """The index of pods with device claims by their group."""
     return ((pod.metadata.namespace, pod.group),) if pod.has_claims and pod.group else ()
-
-
-def _means(group: Json | None, one: Json) -> bool:
-    """Whether a pod's entry is equal to one of its group's."""
-    fields = ("name", "resourceClaimName", "resourceClaimTemplateName")
-    theirs = (group or {"spec": {}})["spec"].get("resourceClaims") or ()
-    return any(all(one.get(field) == other.get(field) for field in fields) for other in theirs)
 
 
 def _done(pod: PodSeen) -> bool:

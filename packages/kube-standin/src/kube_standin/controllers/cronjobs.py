@@ -11,10 +11,10 @@ from datetime import datetime
 
 from kube_rules.controllers.cronjobs import cron_job_actions
 from kube_rules.json import Json
-from kube_standin.controllers.owning import index_owners
-from kube_standin.controllers.reconciling import Controller
+from kube_standin.controllers.pod_owners import index_owners
+from kube_standin.controllers.reconciler import Controller
 from kube_standin.controllers.views import Key, Seen, SelectingSeen
-from kube_standin.deleting import DeleteOptions
+from kube_standin.deletion import DeleteOptions
 from kube_standin.errors import StatusError
 from kube_standin.kinds import ServedKind
 from kube_standin.metadata import key_of, owner_reference

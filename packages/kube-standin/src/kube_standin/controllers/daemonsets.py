@@ -25,10 +25,10 @@ from kube_rules.controllers.pods import CONTROLLER_REVISION_HASH
 from kube_rules.json import Json
 from kube_rules.objects import Affinity
 from kube_standin.controllers.availability import available, put_counts
-from kube_standin.controllers.owning import PodOwner, pod_of
+from kube_standin.controllers.pod_owners import PodOwner, pod_of
 from kube_standin.controllers.revisions import Revisions
 from kube_standin.controllers.views import Key, NodeSeen, PodSeen
-from kube_standin.deleting import DeleteOptions
+from kube_standin.deletion import DeleteOptions
 
 
 def verdict_on(nodes: DaemonNodes, node: NodeSeen) -> NodeVerdict:

@@ -17,8 +17,8 @@ from kube_rules.json import Json
 from kube_standin.clock import later, parse_stamp
 from kube_standin.conditions import condition, condition_of, drop_condition, put_condition
 from kube_standin.controllers.availability import put_counts
-from kube_standin.controllers.owning import index_owners, selects
-from kube_standin.controllers.reconciling import Controller
+from kube_standin.controllers.pod_owners import index_owners, selects
+from kube_standin.controllers.reconciler import Controller
 from kube_standin.controllers.views import Key, PodSeen, SelectingSeen
 from kube_standin.errors import StatusError
 from kube_standin.metadata import annotations_of, key_of, owned_by, owner_reference

@@ -20,7 +20,7 @@ from kube_rules.json import Json
 from kube_standin.clock import parse_stamp
 from kube_standin.conditions import condition_of, set_condition, set_disrupted
 from kube_standin.controllers.claims import pods_with_claims_in_group
-from kube_standin.controllers.reconciling import Controller
+from kube_standin.controllers.reconciler import Controller
 from kube_standin.controllers.taints import tolerated_until, tolerates
 from kube_standin.controllers.views import (
     ClaimSeen,
@@ -32,7 +32,7 @@ from kube_standin.controllers.views import (
     SliceSeen,
     TaintSeen,
 )
-from kube_standin.deleting import DeleteOptions
+from kube_standin.deletion import DeleteOptions
 
 Task = tuple[Literal["pod", "rule"], str, str]
 _GROUP = "resource.k8s.io/v1"

@@ -15,8 +15,8 @@ from kube_rules.controllers.disruption import budget_numbers, counts_scale
 from kube_rules.json import Json
 from kube_standin.clock import later, parse_stamp
 from kube_standin.conditions import condition, condition_of, put_condition
-from kube_standin.controllers.owning import selector_of
-from kube_standin.controllers.reconciling import Controller
+from kube_standin.controllers.pod_owners import selector_of
+from kube_standin.controllers.reconciler import Controller
 from kube_standin.controllers.views import PodSeen, SelectingSeen
 from kube_standin.metadata import controller_of
 
@@ -52,6 +52,7 @@ class Disruption(Controller):
         self._budgets = sources.of(self._row.storage_key, SelectingSeen)
         self._budgets.index("namespace", lambda budget: (budget.metadata.namespace,))
         self._budgets.add_handler(self._budget_changed)
+        self.context.foreign_statuses.add_handler(self._row, lambda key: self.queue(("budget", *key)))
         self._pods.add_handler(self._pod_changed)
         for pair in _SCALED:
             row = self.context.kind(*pair)

@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from kube_rules.json import Json
-from kube_standin.controllers.reconciling import Controller
+from kube_standin.controllers.reconciler import Controller
 from kube_standin.controllers.sources import VIEWS, HasMeta
 from kube_standin.controllers.views import Meta, Owner, Seen
-from kube_standin.deleting import FOREGROUND, ORPHAN, DeleteOptions, Propagation
+from kube_standin.deletion import FOREGROUND, ORPHAN, DeleteOptions, Propagation
 from kube_standin.kinds import ServedKind
 from kube_standin.metadata import disowned, without_finalizer
 
@@ -177,6 +177,8 @@ class GarbageCollector(Controller):
             found = owner.decode()["metadata"] if owner is not None else None
             if found is None or found["uid"] != reference["uid"]:
                 dangling.add(reference["uid"])
+                if owner_row.namespaced and not metadata.get("deletionTimestamp"):
+                    self._report_elsewhere(row, key, metadata, reference, owner_row)
             elif found.get("deletionTimestamp") and FOREGROUND in (found.get("finalizers") or ()):
                 waiting = True
                 dangling.add(reference["uid"])
@@ -196,6 +198,20 @@ class GarbageCollector(Controller):
             policy = "Foreground"
         options = DeleteOptions(uid=metadata["uid"], propagation=policy)
         self.context.delete(row, (key.namespace, key.name), options)
+
+    def _report_elsewhere(
+        self, row: ServedKind, key: Item, metadata: Json, reference: Json, owner_row: ServedKind
+    ) -> None:
+        """Record an Event about an owner that is in another namespace, where no owner can be."""
+        for space in self.context.registry.store.heads("namespaces"):
+            owner = self.context.registry.store.head(owner_row.storage_key, space.name, reference["name"])
+            if owner is not None and owner.decode()["metadata"]["uid"] == reference["uid"]:
+                about = {"apiVersion": row.api_version, "kind": row.kind, "metadata": metadata}
+                shown = f"{reference['apiVersion']}/{reference['kind']}, namespace: {key.namespace}"
+                text = f"ownerRef [{shown}, name: {reference['name']}, uid: {reference['uid']}] does not exist in"
+                text = f'{text} namespace "{key.namespace}"'
+                self.context.event(about, "OwnerRefInvalidNamespace", text, "Warning", "garbage-collector-controller")
+                return
 
     def _drop_references(self, key: Item, uids: set[str]) -> None:
         row = self._rows.get(key.resource)

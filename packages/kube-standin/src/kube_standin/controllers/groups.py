@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kube_standin.admission.groups import COMPOSITE_PROTECTION, PROTECTION
-from kube_standin.controllers.reconciling import Controller
+from kube_standin.controllers.reconciler import Controller
 from kube_standin.controllers.views import GroupSeen, Key, PodSeen
 from kube_standin.metadata import without_finalizer
 

@@ -22,10 +22,10 @@ from kube_standin.conditions import condition_of, is_true, put_condition
 from kube_standin.controllers.availability import put_counts
 from kube_standin.controllers.jobfailures import FailureVerdict, finished_at, judge, next_try
 from kube_standin.controllers.jobgroups import group_of, never_started
-from kube_standin.controllers.owning import CREATES_AT_ONCE, PodOwner, pod_of
-from kube_standin.controllers.reconciling import WRITES_AT_ONCE, NextTurn
+from kube_standin.controllers.pod_owners import CREATES_AT_ONCE, PodOwner, pod_of
+from kube_standin.controllers.reconciler import WRITES_AT_ONCE, NextTurn
 from kube_standin.controllers.views import Key, PodSeen
-from kube_standin.deleting import DeleteOptions
+from kube_standin.deletion import DeleteOptions
 from kube_standin.errors import StatusError
 from kube_standin.metadata import annotations_of, without_finalizer
 
@@ -97,6 +97,9 @@ class Jobs(PodOwner):
                 self._advance(key, sync)
             except NextTurn:
                 self.queue(key)  # what was counted stands in the status
+            except StatusError:
+                self._report(key, sync, self.pods.by("owner", job["metadata"]["uid"]))  # and here
+                raise
         pods = self.pods.by("owner", job["metadata"]["uid"])
         self._report(key, sync, pods)
 

@@ -1,6 +1,7 @@
 """Namespaces that go: everything in them is deleted, then the namespace lets itself go.
 
-Rule: upstream's namespace controller (deletion of all namespaced content, then /finalize without ``kubernetes``).
+Rule: upstream's namespace controller 1.36: first pods, and once they are gone the rest; the conditions report what
+remains. Then /finalize without ``kubernetes``.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from typing import Any
 
 from kube_rules.json import Json
 from kube_standin.conditions import condition, put_condition
-from kube_standin.controllers.reconciling import WRITES_AT_ONCE, Controller
+from kube_standin.controllers.reconciler import WRITES_AT_ONCE, Controller
 from kube_standin.controllers.sources import VIEWS, Source
 from kube_standin.controllers.views import Seen
-from kube_standin.deleting import DeleteOptions
+from kube_standin.deletion import DeleteOptions
 from kube_standin.kinds import ServedKind
 from kube_standin.metadata import without_finalizer
 
@@ -22,6 +23,22 @@ _RETRY_SECONDS = 0.2
 _WITHIN, _LIVING = "within", "living"
 """Indices of a source by namespace: of all objects, and of those that are not deleted yet."""
 FINALIZER = "kubernetes"
+_SUCCESS = {
+    "NamespaceDeletionDiscoveryFailure": ("False", "ResourcesDiscovered", "All resources successfully discovered"),
+    "NamespaceDeletionGroupVersionParsingFailure": (
+        "False",
+        "ParsedGroupVersions",
+        "All legacy kube types successfully parsed",
+    ),
+    "NamespaceDeletionContentFailure": (
+        "False",
+        "ContentDeleted",
+        "All content successfully deleted, may be waiting on finalization",
+    ),
+    "NamespaceContentRemaining": ("False", "ContentRemoved", "All content successfully removed"),
+    "NamespaceFinalizersRemaining": ("False", "ContentRemoved", "All content successfully removed"),
+}
+"""Conditions of a namespace that is being deleted: status, reason and message while nothing is wrong."""
 
 
 class Namespaces(Controller):
@@ -44,16 +61,21 @@ class Namespaces(Controller):
         if namespace is None or not namespace["metadata"].get("deletionTimestamp"):
             return
         sources = self._inside()
-        for source, row in sources:
-            for name in list(itertools.islice(source.keys_by(_LIVING, key), WRITES_AT_ONCE + 1)):
-                self.spend()
-                context.delete(row, name, DeleteOptions(propagation="Background"))
-        context.sources.sync()
-        left = sum(len(source.keys_by(_WITHIN, key)) for source, _ in sources)
-        if left:
-            self._report_finalizers(key, sources)
-            self.queue_after(key, _RETRY_SECONDS)
-            return
+        pods = [one for one in sources if one[1].resource == "pods"]
+        for part in (pods, sources):  # pods end before what they use goes
+            for source, row in part:
+                for name in list(itertools.islice(source.keys_by(_LIVING, key), WRITES_AT_ONCE + 1)):
+                    self.spend()
+                    context.delete(row, name, DeleteOptions(propagation="Background"))
+            context.sources.sync()
+            if any(source.keys_by(_WITHIN, key) for source, _ in part):
+                self._report(key, sources if part is sources else pods)
+                self.queue_after(key, _RETRY_SECONDS)
+                return
+        if set(namespace.get("spec", {}).get("finalizers") or ()) - {FINALIZER} or namespace["metadata"].get(
+            "finalizers"
+        ):
+            self._report(key, [])
         context.modify(kind, ("", key), without_finalizer(FINALIZER, "spec"), "finalize")
 
     def _inside(self) -> list[tuple[Source[Any], ServedKind]]:
@@ -70,22 +92,30 @@ class Namespaces(Controller):
             found[row.storage_key] = (source, row)
         return list(found.values())
 
-    def _report_finalizers(self, name: str, sources: list[tuple[Source[Any], ServedKind]]) -> None:
-        """List in the status which finalizers the namespace waits for."""
+    def _report(self, name: str, sources: list[tuple[Source[Any], ServedKind]]) -> None:
+        """Set the conditions of the namespace: what remains in it, and which finalizers it waits for."""
+        remaining = {row: count for source, row in sources if (count := len(source.keys_by(_WITHIN, name)))}
         held = Counter(
             finalizer
             for source, _ in sources
             for one in source.some(_WITHIN, name)
             for finalizer in one.metadata.finalizers or ()
         )
-        if not held:
-            return
-        parts = ", ".join(f"{finalizer} in {count} resource instances" for finalizer, count in sorted(held.items()))
-        text = f"Some content in the namespace has finalizers remaining: {parts}"
-        remaining = condition("NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain", text)
+        conditions = dict(_SUCCESS)
+        if remaining:
+            parts = sorted(
+                f"{row.plural}.{row.group} has {count} resource instances" for row, count in remaining.items()
+            )
+            text = f"Some resources are remaining: {', '.join(parts)}"
+            conditions["NamespaceContentRemaining"] = ("True", "SomeResourcesRemain", text)
+        if held:
+            parts = [f"{finalizer} in {count} resource instances" for finalizer, count in sorted(held.items())]
+            text = f"Some content in the namespace has finalizers remaining: {', '.join(parts)}"
+            conditions["NamespaceFinalizersRemaining"] = ("True", "SomeFinalizersRemain", text)
         stamp = self.context.stamp()
 
         def change(obj: Json) -> None:
-            put_condition(obj.setdefault("status", {}), remaining, stamp)
+            for kind, values in conditions.items():
+                put_condition(obj.setdefault("status", {}), condition(kind, *values), stamp)
 
         self.context.modify(self.context.kind("v1", "Namespace"), ("", name), change, "status")

@@ -14,7 +14,7 @@ from kube_rules.json import Json
 from kube_standin.clock import parse_stamp
 from kube_standin.conditions import condition_of, pod_condition, set_condition, state_of
 from kube_standin.controllers.podgc import index_nodes
-from kube_standin.controllers.reconciling import Controller
+from kube_standin.controllers.reconciler import Controller
 from kube_standin.controllers.views import LeaseSeen, NodeSeen
 
 LEASES = "kube-node-lease"

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from kube_standin.conditions import set_disrupted
-from kube_standin.controllers.reconciling import Controller
+from kube_standin.controllers.reconciler import Controller
 from kube_standin.controllers.views import NodeSeen, PodSeen
-from kube_standin.deleting import DeleteOptions
+from kube_standin.deletion import DeleteOptions
 
 Task = tuple[Literal["node", "pod", "finished"], str, str]
 

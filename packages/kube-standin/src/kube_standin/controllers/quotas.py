@@ -14,7 +14,7 @@ from kube_rules.admission.quotas import counted
 from kube_rules.admission.usage import has_class_scope
 from kube_rules.json import Json
 from kube_standin.admission.quota import class_names
-from kube_standin.controllers.reconciling import Controller
+from kube_standin.controllers.reconciler import Controller
 from kube_standin.controllers.sources import VIEWS, HasMeta
 from kube_standin.controllers.views import GroupSeen, Key, PodSeen, Seen, SelectingSeen
 from kube_standin.kinds import ServedKind
@@ -37,6 +37,7 @@ class Quotas(Controller):
         self._quotas.index("namespace", lambda quota: (quota.metadata.namespace,))
         self._watched: set[str] = {"pods"}
         self._quotas.add_handler(self._quota_changed)
+        self.context.foreign_statuses.add_handler(self._row, self.queue)
         sources.pods.add_handler(self._pod_changed)
         for group in ("podgroups", "compositepodgroups"):
             sources.of(f"scheduling.k8s.io/{group}", GroupSeen).add_handler(self._group_changed)
@@ -46,7 +47,9 @@ class Quotas(Controller):
             self.queue(new.metadata.key)
 
     def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
-        if old is not None and (new is None or (new.finished and not old.finished)):
+        if old is None:
+            return
+        if new is None or (new.finished and not old.finished) or new.metadata.generation != old.metadata.generation:
             self._ended(old.metadata.namespace)
 
     def _group_changed(self, old: GroupSeen | None, new: GroupSeen | None) -> None:

@@ -8,8 +8,8 @@ from kube_rules.controllers.pods import PodParts
 from kube_rules.json import Json
 from kube_standin.conditions import condition, drop_condition, put_condition
 from kube_standin.controllers.availability import available, put_counts
-from kube_standin.controllers.owning import PodOwner, pod_of
-from kube_standin.controllers.reconciling import NextTurn
+from kube_standin.controllers.pod_owners import PodOwner, pod_of
+from kube_standin.controllers.reconciler import NextTurn
 from kube_standin.controllers.views import Key, PodSeen
 
 

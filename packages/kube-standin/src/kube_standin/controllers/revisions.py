@@ -10,7 +10,7 @@ import copy
 
 from kube_rules.controllers.pods import CONTROLLER_REVISION_HASH, template_hash
 from kube_rules.json import Json
-from kube_standin.controllers.reconciling import Context
+from kube_standin.controllers.reconciler import Context
 from kube_standin.metadata import owner_reference
 
 

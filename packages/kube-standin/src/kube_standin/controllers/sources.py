@@ -197,6 +197,8 @@ class Sources:
         self._pumps: dict[str, asyncio.Task[None]] = {}
         self._running = False
         self._syncing = False
+        self._taken_in = -1
+        """The revision up to which every source has taken in changes."""
 
     def of(self, resource: str, view: type[V]) -> Source[V]:
         """Return the source of a storage key, seen as ``view`` (which must be the one of ``VIEWS``)."""
@@ -229,8 +231,12 @@ class Sources:
         self._syncing = True
         try:
             self._store.flush()
+            revision = self._store.revision
+            if revision == self._taken_in:
+                return
             for source in list(self._sources.values()):
                 source.sync()
+            self._taken_in = revision
         finally:
             self._syncing = False
 

@@ -13,10 +13,10 @@ from kube_rules.controllers.pods import CONTROLLER_REVISION_HASH
 from kube_rules.controllers.sets import claim_of, claim_templates, set_pod
 from kube_rules.json import Json
 from kube_standin.controllers.availability import available
-from kube_standin.controllers.owning import CREATES_AT_ONCE, PodOwner, pod_of
+from kube_standin.controllers.pod_owners import CREATES_AT_ONCE, PodOwner, pod_of
 from kube_standin.controllers.revisions import Revisions
 from kube_standin.controllers.views import Key, PodSeen
-from kube_standin.deleting import DeleteOptions
+from kube_standin.deletion import DeleteOptions
 from kube_standin.errors import StatusError
 from kube_standin.metadata import key_of
 

@@ -13,9 +13,9 @@ from kube_rules.taints import covers
 from kube_standin.clock import parse_stamp
 from kube_standin.conditions import set_disrupted
 from kube_standin.controllers.podgc import index_nodes
-from kube_standin.controllers.reconciling import Controller
+from kube_standin.controllers.reconciler import Controller
 from kube_standin.controllers.views import Key, NodeSeen, PodSeen, TaintSeen
-from kube_standin.deleting import DeleteOptions
+from kube_standin.deletion import DeleteOptions
 
 
 def tolerates(toleration: Json, taint: TaintSeen) -> bool:

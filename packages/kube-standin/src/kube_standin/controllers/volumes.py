@@ -25,7 +25,7 @@ from kube_rules.json import Json
 from kube_rules.quantity import QuantityError
 from kube_rules.selectors import SelectorError
 from kube_rules.storage import BIND_COMPLETED, BOUND_BY_CONTROLLER, CLASS_BETA, SELECTED_NODE
-from kube_standin.controllers.reconciling import Controller
+from kube_standin.controllers.reconciler import Controller
 from kube_standin.controllers.views import Key, StorageClassSeen, VolumeClaimSeen, VolumeSeen
 
 CLAIMS = "persistentvolumeclaims"

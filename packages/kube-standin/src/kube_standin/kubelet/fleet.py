@@ -2,23 +2,23 @@
 
 A node is *ours* if it was made here or adopted (see ``settings``); it is *up* unless its annotation says
 ``down``. Leases are renewed in batches, a part of the fleet at a time, so that thousands of nodes cost a few
-writes per second. Invariant: every node that is up has a lease that is renewed well before it runs out.
+writes per second. Invariant: every node that is up has a lease that is renewed after a quarter of its time.
 """
 
 from __future__ import annotations
 
 import copy
+import heapq
 import ipaddress
 import logging
-from collections import deque
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from kube_rules.json import Json
 from kube_standin.conditions import set_condition
 from kube_standin.controllers.nodes import LEASES
-from kube_standin.controllers.reconciling import Context
+from kube_standin.controllers.reconciler import Context
 from kube_standin.controllers.views import NodeSeen
 from kube_standin.errors import StatusError
 from kube_standin.kubelet.settings import KUBELET, KubeletOptions
@@ -31,6 +31,7 @@ _SERVER_FIELDS = ("uid", "resourceVersion", "creationTimestamp", "generation", "
 _TICK = 1.0
 _MADE_AT_ONCE = 50
 _PAUSE = 0.005
+_GOLDEN = 0.618033988749895
 _SHORTEST_LEASE = 40
 _LEASE_FACTOR = 4
 _CONDITIONS = (
@@ -81,8 +82,12 @@ class Fleet:
         """Nodes that are up -> their address."""
         self._made: set[str] = set()
         self._next_address = 1
-        self._due: deque[tuple[str, datetime]] = deque()
-        """Nodes in the order of their last renewal, with when the next must be."""
+        self._renewals: list[tuple[float, str]] = []
+        """A heap of when the lease of a node is renewed, in seconds since 1970."""
+        self._renewing: set[str] = set()
+        """The nodes in the heap."""
+        self._is_ticking = False
+        self._placed = 0
         self._stopped = False
         self._waiting: dict[str, None] = {}
         context.sources.nodes.add_handler(self._node_changed)
@@ -215,38 +220,57 @@ class Fleet:
         if name not in self._up:
             self._up[name] = own
             self._renew(name)
+            self._enqueue(name, self._first_share())
             self._on_up(name)
 
     # -- leases
 
     def start(self) -> None:
         """Begin renewing."""
-        self._context.timers.after(_TICK, self._tick)
+        self._is_ticking = True
+        self._await_renewal()
 
     def stop(self) -> None:
         """Stop renewing."""
         self._stopped = True
 
+    def _first_share(self) -> float:
+        """Return after which part of the period a new node renews: nodes that are made together are spread evenly."""
+        self._placed += 1
+        return self._placed * _GOLDEN % 1
+
+    def _enqueue(self, name: str, share: float = 1.0) -> None:
+        if name in self._renewing:
+            return
+        due = self._context.now() + timedelta(seconds=self.lease_period * share)
+        heapq.heappush(self._renewals, (due.timestamp(), name))
+        self._renewing.add(name)
+        if self._is_ticking and len(self._renewals) == 1:
+            self._await_renewal()
+
+    def _await_renewal(self) -> None:
+        """Come back when the first lease is to be renewed, a second later at the earliest."""
+        if self._renewals:
+            wait = self._renewals[0][0] - self._context.now().timestamp()
+            self._context.timers.after(max(_TICK, wait), self._tick)
+
     def _tick(self) -> None:
         """Renew the part of the fleet that is due."""
         if self._stopped:
             return
-        share = -(-len(self._due) * _TICK // self.lease_period)
-        now = self._context.now()
-        done = 0
-        # In the order of their last renewal; a lease half over is renewed whatever the rate (a fleet that grew).
-        while self._due and (done < share or self._due[0][1] <= now) and done < len(self._up):
-            name = self._due.popleft()[0]
+        now = self._context.now().timestamp()
+        while self._renewals and self._renewals[0][0] <= now:
+            name = heapq.heappop(self._renewals)[1]
+            self._renewing.discard(name)
             if name in self._up:
                 self._renew(name)
-            done += 1
-        self._context.timers.after(_TICK, self._tick)
+                self._enqueue(name)
+        self._await_renewal()
 
     def _renew(self, name: str) -> None:
         store = self._context.registry.store
         now = self._context.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         lasts = max(_SHORTEST_LEASE, int(self.lease_period * _LEASE_FACTOR))
-        self._due.append((name, self._context.now() + timedelta(seconds=lasts / 2)))
         state = store.head("coordination.k8s.io/leases", LEASES, name)
         if state is not None:
             body = state.decode()

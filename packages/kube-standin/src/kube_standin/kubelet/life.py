@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from kube_rules.admission.amounts import Amounts, added, amounts, of_pod, subtracted
 from kube_rules.json import Json
 from kube_standin.clock import later, parse_stamp
 from kube_standin.controllers.podgc import index_nodes
-from kube_standin.controllers.reconciling import Context
+from kube_standin.controllers.reconciler import Context
 from kube_standin.controllers.views import Key, PodSeen
 from kube_standin.kubelet import statuses
 from kube_standin.kubelet.fleet import Fleet, address
@@ -24,11 +25,13 @@ from kube_standin.kubelet.settings import (
     KubeletOptions,
     exit_code_of,
     seconds_of,
+    sleep_before_stop,
 )
 from kube_standin.storage import Stored
 
 _FIRST_BACKOFF = 10.0
 _LONGEST_BACKOFF = 300.0
+_RESIZE_RETRY = 10.0
 _DEADLINE = "Pod was active on the node longer than the specified deadline"
 
 
@@ -73,7 +76,7 @@ class PodLife:
             return
         if old is not None and old.node == new.node:
             same = (old.phase, old.metadata.deletion_timestamp) == (new.phase, new.metadata.deletion_timestamp)
-            if same and new.ready == old.ready:
+            if same and new.ready == old.ready and new.metadata.generation == old.metadata.generation:
                 return
         self._plan(new)
 
@@ -151,13 +154,45 @@ class PodLife:
         deadline = (pod.get("spec") or {}).get("activeDeadlineSeconds")
         if deadline is not None and status.get("startTime"):
             ends.append((later(parse_stamp(status["startTime"]), deadline), self._exceed))
+        conditions = [dict(one) for one in status.get("conditions") or ()]
+        stamp = self._context.stamp()
+        statuses.set_ready(pod, stamp)
+        changed = [one.get("status") for one in conditions] != [one.get("status") for one in status["conditions"]]
+        if statuses.resizes(pod):
+            changed = True
+            if not self._resize(pod, stamp):
+                ends.append((later(now, _RESIZE_RETRY), self._plan_running))
         if ends:
             moment, act = min(ends, key=lambda pair: pair[0])
             self._meet(key, moment, act)
-        conditions = [dict(one) for one in status.get("conditions") or ()]
-        statuses.set_ready(pod, self._context.stamp())
-        if [one.get("status") for one in conditions] != [one.get("status") for one in status["conditions"]]:
+        if statuses.observe(pod, stamp) or changed:
             self._context.put(state, pod)
+
+    def _resize(self, pod: Json, stamp: str) -> bool:
+        """Give a pod the resources that its spec asks for, if its node has them; returns whether it has."""
+        name = pod["spec"]["nodeName"]
+        node = self._context.registry.store.head("nodes", "", name)
+        free = amounts((node.decode().get("status") or {}).get("allocatable") if node is not None else None)
+        wanted = of_pod(pod["spec"], "requests")
+        for reason, word in (("Infeasible", "capacity"), ("Deferred", "available")):
+            lacking = [one for one in wanted if one in free and wanted[one].nano > free[one].nano]
+            if lacking:
+                parts = (f"{one}, requested: {wanted[one].text}, {word}: {free[one].text}" for one in lacking)
+                text = f"Node didn't have enough {'capacity' if word == 'capacity' else 'resource'}: {'; '.join(parts)}"
+                statuses.defer_resize(pod, stamp, reason, text)
+                return False
+            free = subtracted(free, self._requested(name, pod["metadata"]["uid"]))
+        statuses.resize(pod, stamp)
+        return True
+
+    def _requested(self, node: str, apart: str) -> Amounts:
+        """What the other pods of a node request."""
+        total: Amounts = {}
+        for seen in self._pods.some("node", node):
+            state = self._context.registry.store.head("pods", *seen.key)
+            if state is not None and not seen.finished and seen.metadata.uid != apart:
+                total = added(total, of_pod(state.decode().get("spec") or {}, "requests"))
+        return total
 
     def _end(self, state: Stored, pod: Json) -> None:
         """The containers ended: for good, or until they are restarted."""
@@ -200,14 +235,18 @@ class PodLife:
         state = self._context.registry.store.head("pods", *pod.key)
         if state is None:
             return
-        metadata = state.decode()["metadata"]
+        body = state.decode()
+        metadata = body["metadata"]
         killed = parse_stamp(metadata["deletionTimestamp"])
         asked = later(killed, -(metadata.get("deletionGracePeriodSeconds") or 0))
         takes = seconds_of(metadata, STOP_SECONDS)
         if takes is None:
             takes = self._options.stop_seconds
+        takes += sleep_before_stop(body.get("spec") or {})
         if pod.phase != "Running":
             takes = 0.0
+        if takes > 0 and not pod.finished and statuses.observe(body, self._context.stamp()):
+            self._context.put(state, body)
         self._meet(pod.key, min(killed, later(asked, takes)), self._stop)
 
     def _stop(self, state: Stored, pod: Json) -> None:
@@ -218,7 +257,8 @@ class PodLife:
         if status.get("phase") not in ("Succeeded", "Failed"):
             killed = self._context.now() >= parse_stamp(metadata["deletionTimestamp"])
             takes = seconds_of(metadata, STOP_SECONDS)
-            slow = (takes if takes is not None else self._options.stop_seconds) > 0
+            takes = takes if takes is not None else self._options.stop_seconds
+            slow = takes + sleep_before_stop(pod.get("spec") or {}) > 0
             statuses.finish(pod, self._context.stamp(), statuses.KILLED if killed and slow else statuses.STOPPED)
         metadata["deletionGracePeriodSeconds"] = 0
         last = self._context.registry.store.put(state.resource, state.namespace, state.name, pod, state).state

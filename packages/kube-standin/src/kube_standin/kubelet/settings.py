@@ -68,6 +68,17 @@ def seconds_of(metadata: Json, name: str) -> float | None:
     return value if 0 <= value <= _LONGEST else None
 
 
+def sleep_before_stop(spec: Json) -> float:
+    """Return for how many seconds the preStop hooks of a pod sleep before its containers stop."""
+    hooks = [
+        ((container.get("lifecycle") or {}).get("preStop") or {}).get("sleep") or {}
+        for part in ("containers", "initContainers")
+        for container in spec.get(part) or ()
+        if container.get("lifecycle")
+    ]
+    return float(max((hook.get("seconds") or 0 for hook in hooks), default=0))
+
+
 def exit_code_of(metadata: Json) -> int:
     """Read the exit code from the annotation."""
     text = (metadata.get("annotations") or {}).get(EXIT_CODE, "0")

@@ -8,11 +8,12 @@ from __future__ import annotations
 import zlib
 
 from kube_rules.json import Json
-from kube_standin.conditions import condition_of, is_true, pod_condition, set_condition
+from kube_standin.conditions import condition_of, drop_condition, is_true, pod_condition, set_condition
 
 KILLED = 137
 STOPPED = 143
 _CRASHED = "CrashLoopBackOff"
+RESIZE_PENDING = "PodResizePending"
 
 
 def _set(status: Json, kind: str, value: str, stamp: str, reason: str = "") -> None:
@@ -20,7 +21,10 @@ def _set(status: Json, kind: str, value: str, stamp: str, reason: str = "") -> N
     present = condition_of(status, kind) or {}
     if present.get("status") == value:
         stamp = present.get("lastTransitionTime") or stamp
-    set_condition(status, pod_condition(kind, value, stamp, reason))
+    made = pod_condition(kind, value, stamp, reason)
+    if "observedGeneration" in present:
+        made["observedGeneration"] = present["observedGeneration"]
+    set_condition(status, made)
 
 
 def _container_id(pod: Json, name: str, restarts: int) -> str:
@@ -30,6 +34,8 @@ def _container_id(pod: Json, name: str, restarts: int) -> str:
 
 def _container(pod: Json, container: Json, restarts: int, state: Json, *, up: bool) -> Json:
     image = container.get("image", "")
+    given = _resources(container)
+    allocated = {"allocatedResources": dict(given["requests"])} if "requests" in given else {}
     return {
         "name": container["name"],
         "image": image,
@@ -40,6 +46,8 @@ def _container(pod: Json, container: Json, restarts: int, state: Json, *, up: bo
         "restartCount": restarts,
         "state": state,
         "lastState": {},
+        **({"resources": given} if given else {}),
+        **allocated,
     }
 
 
@@ -69,8 +77,117 @@ def start(pod: Json, stamp: str, *, pod_ip: str, host_ip: str) -> None:
     if before:
         status["initContainerStatuses"] = before
     set_ready(pod, stamp)
-    if pod["metadata"].get("generation"):
-        status["observedGeneration"] = pod["metadata"]["generation"]
+    observe(pod, stamp)
+
+
+_REPORTED = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+
+
+def observe(pod: Json, stamp: str) -> bool:
+    """Change ``pod`` in place: the kubelet has seen its present spec; returns whether anything changed.
+
+    New ephemeral containers run, containers of another image have been restarted with it, and a resize that fits is
+    done. Which generation was seen stands in the status and in the conditions that kubelets report (1.36).
+    """
+    spec, status = pod.get("spec") or {}, pod.setdefault("status", {})
+    changed = _start_ephemeral(pod, spec, status, stamp)
+    for part, statuses in (("containers", "containerStatuses"), ("initContainers", "initContainerStatuses")):
+        by_name = {one["name"]: one for one in spec.get(part) or ()}
+        for one in status.get(statuses) or ():
+            container = by_name.get(one["name"], {})
+            if "running" in (one.get("state") or {}):
+                changed = _follow_image(pod, one, container, stamp) or changed
+    generation = pod["metadata"].get("generation")
+    if generation and status.get("observedGeneration") != generation:
+        status["observedGeneration"] = generation
+        changed = True
+    for one in status.get("conditions") or ():
+        if one.get("type") in _REPORTED and generation and one.get("observedGeneration") != generation:
+            one["observedGeneration"] = generation
+            changed = True
+    return changed
+
+
+def _start_ephemeral(pod: Json, spec: Json, status: Json, stamp: str) -> bool:
+    known = {one["name"] for one in status.get("ephemeralContainerStatuses") or ()}
+    new = [one for one in spec.get("ephemeralContainers") or () if one["name"] not in known]
+    if new:
+        started = [_container(pod, one, 0, {"running": {"startedAt": stamp}}, up=False) for one in new]
+        status["ephemeralContainerStatuses"] = [*(status.get("ephemeralContainerStatuses") or ()), *started]
+    return bool(new)
+
+
+def _follow_image(pod: Json, one: Json, container: Json, stamp: str) -> bool:
+    """Restart a container with the image of its spec."""
+    if one.get("image") == container.get("image", one.get("image")):
+        return False
+    one["image"] = one["imageID"] = container["image"]
+    _restart_one(pod, one, stamp)
+    return True
+
+
+def _restart_one(pod: Json, one: Json, stamp: str) -> None:
+    """End a running container and start it again."""
+    since = one["state"]["running"].get("startedAt", stamp)
+    ended = {"exitCode": 0, "reason": "Completed", "startedAt": since, "finishedAt": stamp}
+    one["lastState"] = {"terminated": {**ended, "containerID": one.get("containerID", "")}}
+    one["restartCount"] = one.get("restartCount", 0) + 1
+    one["containerID"] = _container_id(pod, one["name"], one["restartCount"])
+    one["state"] = {"running": {"startedAt": stamp}}
+
+
+def resizes(pod: Json) -> bool:
+    """Whether containers have other resources than the spec asks for."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    wanted = {one["name"]: _resources(one) for part in ("containers", "initContainers") for one in spec.get(part) or ()}
+    return any(
+        "running" in (one.get("state") or {}) and (one.get("resources") or {}) != wanted.get(one["name"])
+        for part in ("containerStatuses", "initContainerStatuses")
+        for one in status.get(part) or ()
+    )
+
+
+def resize(pod: Json, stamp: str) -> None:
+    """Change ``pod`` in place: its containers get the resources of the spec, restarted where their policy says so."""
+    spec, status = pod.get("spec") or {}, pod["status"]
+    containers = {one["name"]: one for part in ("containers", "initContainers") for one in spec.get(part) or ()}
+    for part in ("containerStatuses", "initContainerStatuses"):
+        for one in status.get(part) or ():
+            container = containers.get(one["name"])
+            if container is None or "running" not in (one.get("state") or {}):
+                continue
+            before, after = one.get("resources") or {}, _resources(container)
+            if before == after:
+                continue
+            one["resources"], one["allocatedResources"] = after, dict(after.get("requests") or {})
+            if _restarts(container, before):
+                _restart_one(pod, one, stamp)
+    drop_condition(status, RESIZE_PENDING)
+
+
+def _resources(container: Json) -> Json:
+    given = container.get("resources") or {}
+    return {name: dict(given[name]) for name in ("limits", "requests") if given.get(name)}
+
+
+def _restarts(container: Json, before: Json) -> bool:
+    """Whether the policy of a resource that changes asks for a restart."""
+    after = _resources(container)
+    policies = {one.get("resourceName"): one.get("restartPolicy") for one in container.get("resizePolicy") or ()}
+    return any(
+        policies.get(name) == "RestartContainer"
+        and any((before.get(part) or {}).get(name) != (after.get(part) or {}).get(name) for part in after)
+        for name in ("cpu", "memory")
+    )
+
+
+def defer_resize(pod: Json, stamp: str, reason: str, message: str) -> None:
+    """Change ``pod`` in place: its resize waits; ``reason`` is Infeasible or Deferred."""
+    present = condition_of(pod["status"], RESIZE_PENDING) or {}
+    since = present.get("lastTransitionTime", stamp) if present.get("reason") == reason else stamp
+    condition = pod_condition(RESIZE_PENDING, "True", since, reason, message)
+    condition["observedGeneration"] = pod["metadata"].get("generation", 0)
+    set_condition(pod["status"], condition)
 
 
 def _initial(pod: Json, container: Json, stamp: str) -> Json:
@@ -118,6 +235,11 @@ def finish(pod: Json, stamp: str, exit_code: int) -> None:
     """Change ``pod`` in place: its containers ended and do not run again."""
     status = pod.setdefault("status", {})
     _end_containers(pod, stamp, exit_code)
+    for one in status.get("ephemeralContainerStatuses") or ():
+        if "running" in (one.get("state") or {}):
+            since = one["state"]["running"].get("startedAt", stamp)
+            ended = {"exitCode": KILLED, "reason": "Error", "startedAt": since, "finishedAt": stamp}
+            one["state"] = {"terminated": {**ended, "containerID": one.get("containerID", "")}}
     status["phase"] = "Succeeded" if exit_code == 0 else "Failed"
     reason = "PodCompleted" if exit_code == 0 else "PodFailed"
     _set(status, "PodReadyToStartContainers", "False", stamp)

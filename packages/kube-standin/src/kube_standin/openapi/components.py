@@ -13,6 +13,7 @@ from typing import Any
 
 from kube_rules.json import Json
 from kube_rules.schema import definitions as d
+from kube_standin.field_texts import texts_of, type_text
 from kube_standin.kinds import ServedKind
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
@@ -23,11 +24,12 @@ WATCH_EVENT = _META + "WatchEvent"
 # Needed by every group version: bodies and answers that belong to no kind.
 SHARED = (DELETE_OPTIONS, STATUS, PATCH, WATCH_EVENT)
 _PATCH_TEXT = (
-    "Patch is provided to give a concrete name and type to the Kubernetes PATCH request body: JSON patch, merge "
-    "patch, strategic merge patch or the configuration of a server-side apply."
+    "The body of a PATCH request: a JSON patch, a merge patch, a strategic merge patch, or the configuration of a "
+    "server-side apply."
 )
 # Words of a structural schema that OpenAPI v2 has no place for.
-_V3_ONLY = frozenset({"oneOf", "anyOf", "allOf", "not", "nullable", "default", "x-kubernetes-validations"})
+_V3_ONLY = frozenset({"oneOf", "anyOf", "allOf", "not", "nullable"})
+_PRESERVE = "x-kubernetes-preserve-unknown-fields"
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,9 @@ class Dialect:
         return {"$ref": self.prefix + name}
 
     def described(self, name: str, description: str) -> Json:
-        """A reference with a description beside it."""
+        """A reference with a description beside it, if there is one."""
+        if not description:
+            return {"allOf": [self.reference(name)]} if self.exact else self.reference(name)
         if self.exact:
             return {"description": description, "allOf": [self.reference(name)]}
         return {"description": description, **self.reference(name)}
@@ -78,7 +82,7 @@ def _special(dialect: Dialect) -> dict[str, Json]:
 def definition(name: str, dialect: Dialect) -> Json:
     """The schema of a packed definition."""
     special = _special(dialect).get(name)
-    text, field_texts = d.descriptions().get(name, ["", {}])
+    text, field_texts = type_text(name), texts_of(name)
     if special is not None:
         return special if not text else {"description": text, **special}
     body = d.structure()[name]
@@ -86,7 +90,7 @@ def definition(name: str, dialect: Dialect) -> Json:
     for word, value in body.items():
         if word == "properties":
             out["properties"] = {
-                field: _placed(spec, field_texts.get(field, ""), dialect) for field, spec in value.items()
+                field: _placed(spec, field_texts.field(field), dialect) for field, spec in value.items()
             }
         else:
             out[word] = value
@@ -162,15 +166,8 @@ def gvk(kind: ServedKind, name: str | None = None) -> Json:
 
 
 def custom(kind: ServedKind, dialect: Dialect) -> dict[str, Json]:
-    """Schemas of a custom resource and its list."""
-    given = ((kind.definition or {}).get("schema") or {}).get("openAPIV3Schema") or {}
-    schema = dict(given) if dialect.exact else _reduced(given)
-    schema["properties"] = {
-        **schema.get("properties", {}),
-        **_type_meta(),
-        "metadata": dialect.described(d.OBJECT_META, "Standard object's metadata."),
-    }
-    schema["type"] = "object"
+    """Schemas of a custom resource and its list (apiextensions-apiserver, controller/openapi/builder)."""
+    schema = _resource(kind, dialect)
     schema["x-kubernetes-group-version-kind"] = [gvk(kind)]
     items: Json = {
         "description": f"List of {kind.plural}.",
@@ -184,31 +181,85 @@ def custom(kind: ServedKind, dialect: Dialect) -> dict[str, Json]:
         "properties": {
             **_type_meta(),
             "items": items,
-            "metadata": dialect.described(d.LIST_META, "Standard list metadata."),
+            "metadata": dialect.described(d.LIST_META, "Resource version and continue token of the list."),
         },
         "x-kubernetes-group-version-kind": [gvk(kind, kind.list_kind)],
     }
     return {name_of(kind): schema, list_name_of(kind): listed}
 
 
+def _resource(kind: ServedKind, dialect: Dialect) -> Json:
+    """The schema of a custom resource. Clients of version 2 refuse fields beside any that are named, so that a resource
+    that keeps unknown fields names none there.
+    """
+    given = ((kind.definition or {}).get("schema") or {}).get("openAPIV3Schema")
+    if given is None or (not dialect.exact and given.get(_PRESERVE)):
+        return {"type": "object"}
+    schema = _placed_custom(given, dialect)
+    _name_embedded(schema, dialect)
+    schema["properties"] = {**schema.get("properties", {}), **_resource_fields(dialect)}
+    return {**schema, "type": "object"}
+
+
+def _resource_fields(dialect: Dialect) -> Json:
+    text = texts_of("io.k8s.api.core.v1.Pod").field("metadata")
+    return {**_type_meta(), "metadata": dialect.described(d.OBJECT_META, text)}
+
+
+def _name_embedded(schema: Json, dialect: Dialect) -> None:
+    """Give embedded resources the fields that all resources have, in place."""
+    for inner in _below(schema):
+        _name_embedded(inner, dialect)
+    if schema.get("x-kubernetes-embedded-resource") and (dialect.exact or not schema.get(_PRESERVE)):
+        schema["properties"] = {**schema.get("properties", {}), **_resource_fields(dialect)}
+        wanted = schema.get("required", [])
+        schema["required"] = [*wanted, *(name for name in ("kind", "apiVersion") if name not in wanted)]
+
+
+def _below(schema: Json) -> list[Json]:
+    inside = [*schema.get("properties", {}).values(), schema.get("items"), schema.get("additionalProperties")]
+    return [inner for inner in inside if isinstance(inner, dict)]
+
+
 def _type_meta() -> Json:
-    texts = d.descriptions()["io.k8s.api.core.v1.Pod"][1]
-    return {name: {"description": texts[name], "type": "string"} for name in ("apiVersion", "kind")}
+    texts = texts_of("io.k8s.api.core.v1.Pod")
+    return {name: {"description": texts.field(name), "type": "string"} for name in ("apiVersion", "kind")}
 
 
-def _reduced(schema: Json) -> Json:
-    """A structural schema in the words of OpenAPI v2."""
+def _placed_custom(schema: Json, dialect: Dialect) -> Json:
+    """A copy of a structural schema, in version 2 without what it has no words for (openapi/v2/conversion.go)."""
     out: Json = {}
+    exact = dialect.exact
     for word, value in schema.items():
-        if word in _V3_ONLY:
+        if not exact and word in _V3_ONLY:
             continue
         if word == "properties":
-            out[word] = {name: _reduced(inner) for name, inner in value.items()}
+            out[word] = {name: _placed_custom(inner, dialect) for name, inner in value.items()}
         elif word in ("items", "additionalProperties") and isinstance(value, dict):
-            out[word] = _reduced(value)
-        elif word != "additionalProperties" or not isinstance(value, bool):
+            out[word] = _placed_custom(value, dialect)
+        elif exact or word != "additionalProperties" or not isinstance(value, bool):
             out[word] = value
+    if not exact:
+        _reduce(out, schema)
     return out
+
+
+def _reduce(out: Json, schema: Json) -> None:
+    """Take out what clients of version 2 cannot read: a place that may be null or anything has no type and no parts."""
+    nullable, anything = schema.get("nullable"), schema.get(_PRESERVE)
+    if nullable or anything:
+        out.pop("items", None)
+        out.pop("properties", None)
+    untyped = nullable or (anything and out.get("type") == "object")
+    if untyped or (out.get("type") == "array" and "items" not in out):
+        out.pop("type", None)
+    properties = {} if nullable or anything else schema.get("properties", {})
+    wanted = [name for name in out.get("required", ()) if not properties.get(name, {}).get("nullable")]
+    values = schema.get("additionalProperties")
+    if not wanted or (isinstance(values, dict) and values.get("nullable")):
+        out.pop("required", None)
+    else:
+        out["required"] = wanted
 
 
 def schemas(kinds: Iterable[ServedKind], extra: Iterable[str], dialect: Dialect) -> dict[str, Json]:

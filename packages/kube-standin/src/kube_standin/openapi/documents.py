@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable
 
 from kube_rules.json import Json
-from kube_standin.kinds import ServedKind
+from kube_standin.kinds import METRICS_GROUP, ServedKind
 from kube_standin.openapi import components, operations
 from kube_standin.openapi.components import V2, V3, Dialect
 from kube_standin.openapi.operations import Operation, group_version_path
@@ -45,7 +45,7 @@ def v3_index(kinds: Iterable[ServedKind]) -> Json:
     The hash in an address changes with the content of the document.
     """
     by_path: dict[str, list[ServedKind]] = {}
-    for kind in kinds:
+    for kind in _documented(kinds):
         by_path.setdefault(group_version_path(kind), []).append(kind)
     return {
         "paths": {
@@ -53,6 +53,11 @@ def v3_index(kinds: Iterable[ServedKind]) -> Json:
             for path, found in sorted(by_path.items())
         }
     }
+
+
+def _documented(kinds: Iterable[ServedKind]) -> list[ServedKind]:
+    """The kinds that have a schema: all but those of metrics, of which kube-apiserver publishes none either."""
+    return [kind for kind in kinds if kind.group != METRICS_GROUP]
 
 
 def _digest(kinds: list[ServedKind]) -> str:
@@ -67,7 +72,7 @@ def _digest(kinds: list[ServedKind]) -> str:
 
 def v3_document(group_version: str, kinds: Iterable[ServedKind]) -> Json:
     """The document of one group version, given as "v1" or "apps/v1"."""
-    chosen = [kind for kind in kinds if kind.api_version == group_version]
+    chosen = [kind for kind in _documented(kinds) if kind.api_version == group_version]
     paths, schemas = _content(chosen, V3, _v3_operation)
     return {
         "openapi": "3.0.0",
@@ -80,7 +85,7 @@ def v3_document(group_version: str, kinds: Iterable[ServedKind]) -> Json:
 
 def v2_document(kinds: Iterable[ServedKind]) -> Json:
     """The body of /openapi/v2."""
-    paths, schemas = _content(list(kinds), V2, _v2_operation)
+    paths, schemas = _content(_documented(kinds), V2, _v2_operation)
     return {
         "swagger": "2.0",
         "info": {"title": "Kubernetes", "version": VERSION},

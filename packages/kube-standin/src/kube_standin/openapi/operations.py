@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kube_rules.json import Json
 from kube_rules.schema import definitions
-from kube_standin.kinds import ServedKind, subresource
+from kube_standin.kinds import CONNECTIONS, ServedKind, subresource
 from kube_standin.openapi import components
 
 
@@ -63,7 +63,7 @@ class Operation:
 _P = {
     p.name: p
     for p in (
-        Parameter("pretty", "string", "If 'true', then the output is pretty printed."),
+        Parameter("pretty", "string", "true: indent the answer."),
         Parameter("dryRun", "string", "All: process the request fully, but store nothing."),
         Parameter("fieldManager", "string", "Name of the client that makes this change, at most 128 bytes."),
         Parameter("fieldValidation", "string", "What to do about unknown or duplicate fields: Ignore, Warn, Strict."),
@@ -146,6 +146,8 @@ _SUBRESOURCE_ROWS = (
 )
 """Verb, method, word of the id, parameters, body."""
 _ANSWERED_WITH_STATUS = ("binding", "eviction")
+STREAMS = frozenset((*CONNECTIONS, "log"))
+"""Subresources with bodies that are no objects."""
 
 
 def _capital(word: str) -> str:
@@ -197,7 +199,7 @@ def operations(kind: ServedKind) -> Iterator[Operation]:
                 answers=tuple(schemas.get(name, name) for name in row.answers),
                 body=schemas.get(row.body, row.body) if row.body is not None else None,
             )
-    for name in sorted(kind.subresources):
+    for name in sorted(kind.subresources - STREAMS):
         side = subresource(kind, name)
         own, gvk = schemas["own"], components.gvk(kind)
         if side.kind != kind.kind:

@@ -11,7 +11,7 @@ from kube_rules.json import Json
 from kube_standin.patching.errors import MAP, OPERATIONS, PatchError, go_type, not_unmarshalled
 from kube_standin.schema.strict_json import MAX_DEPTH, deeper
 
-_MAX_OPERATIONS = 10_000
+MOST_OPERATIONS = 10_000
 _MAX_COPIED = 3 * 1024 * 1024
 
 
@@ -37,11 +37,11 @@ def json_patch(obj: Json, ops: Any) -> Json:
     """
     if not isinstance(ops, list) or not all(isinstance(op, dict) for op in ops):
         raise not_unmarshalled("object" if isinstance(ops, dict) else "value", OPERATIONS)
-    if len(ops) > _MAX_OPERATIONS:
+    if len(ops) > MOST_OPERATIONS:
         raise PatchError(
             413,
             "RequestEntityTooLarge",
-            f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, got {len(ops)}",
+            f"The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {len(ops)}",
         )
     document: Any = _copied(obj)
     room = _MAX_COPIED

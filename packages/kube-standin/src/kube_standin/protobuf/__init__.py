@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import base64
 import json
+import math
+import struct
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -281,14 +283,65 @@ def _value(node: SchemaNode, wire_type: int, value: int | bytes, depth: int, lef
         if node.type is SchemaType.INTEGER:
             return wire.signed(value)
         raise wire.WireError(f"a number where {node.go} stands")
+    if wire_type == wire.FIXED64 and isinstance(value, bytes) and node.type is SchemaType.NUMBER:
+        (number,) = struct.unpack("<d", value)
+        if not math.isfinite(number):
+            raise wire.WireError(f"a number that JSON does not have where {node.go} stands")
+        return int(number) if number.is_integer() else number
     if wire_type != wire.BYTES or not isinstance(value, bytes):
         raise wire.WireError(f"wire type {wire_type} where {node.go} stands")
     if node.type is SchemaType.STRUCT:
         return _struct(node, value, depth + 1, left)
+    if node.go in _UNIONS:
+        return _UNIONS[node.go](value, depth, left)
     read = _LEAVES.get(node.type)
     if read is None:
         raise wire.WireError(f"bytes where {node.go} stands")
     return read(value)
+
+
+def _schema_of(data: bytes, depth: int, left: FieldBudget) -> Json:
+    return _struct(nodes.named(_JSON_SCHEMA), data, depth + 1, left)
+
+
+def _schema_or_list(data: bytes, depth: int, left: FieldBudget) -> Any:
+    """A schema in field 1 or a list of them in field 2."""
+    several: list[Json] = []
+    for number, _, value in wire.fields(data):
+        if number == 1 and isinstance(value, bytes):
+            return _schema_of(value, depth, left)
+        if number == 2 and isinstance(value, bytes):
+            several.append(_schema_of(value, depth, left))
+    return several or None
+
+
+def _schema_or_bool(data: bytes, depth: int, left: FieldBudget) -> Any:
+    """A schema in field 2, else whether there may be others at all in field 1."""
+    parts = _numbered(data)
+    schema = parts.get(2)
+    return _schema_of(schema, depth, left) if isinstance(schema, bytes) else bool(parts.get(1, 0))
+
+
+def _schema_or_names(data: bytes, depth: int, left: FieldBudget) -> Any:
+    """A schema in field 1 or names of fields in field 2."""
+    names: list[str] = []
+    for number, _, value in wire.fields(data):
+        if number == 1 and isinstance(value, bytes):
+            return _schema_of(value, depth, left)
+        if number == 2 and isinstance(value, bytes):
+            names.append(value.decode())
+    left.take(len(names))
+    return names
+
+
+_JSON_SCHEMA = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
+_UNIONS: dict[str, Callable[[bytes, int, FieldBudget], Any]] = {
+    "v1.JSON": lambda data, _, __: _raw_json(data),
+    "v1.JSONSchemaPropsOrArray": _schema_or_list,
+    "v1.JSONSchemaPropsOrBool": _schema_or_bool,
+    "v1.JSONSchemaPropsOrStringArray": _schema_or_names,
+}
+"""Types of which a field holds one of several forms."""
 
 
 def _numbered(data: bytes) -> dict[int, int | bytes]:
@@ -307,12 +360,12 @@ def _moment(data: bytes) -> datetime | None:
 
 def _time(data: bytes) -> str | None:
     moment = _moment(data)
-    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return None if moment is None else moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _micro_time(data: bytes) -> str | None:
     moment = _moment(data)
-    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return None if moment is None else moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def _quantity(data: bytes) -> str:

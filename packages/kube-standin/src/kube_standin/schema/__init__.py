@@ -12,7 +12,6 @@ from typing import Any
 
 from kube_rules.schema import definitions, nodes
 from kube_rules.schema.nodes import SchemaNode, SchemaType
-from kube_standin.schema.completing import Complete, completer
 from kube_standin.schema.decoding import (
     Clean,
     IrregularError,
@@ -21,6 +20,7 @@ from kube_standin.schema.decoding import (
     UnknownBodyField,
     compiled,
 )
+from kube_standin.schema.required_fields import Complete, completer
 from kube_standin.schema.strict_json import parse_json_strict
 from kube_standin.schema.structural import Structural, structural_node
 
@@ -72,7 +72,7 @@ class Schema:
         return cleaned, (walk.unknown if collect_unknown else []), walk.problems
 
     def complete(self, obj: dict[str, Any]) -> None:
-        """Add the required fields that a decoded and defaulted object lacks, in place (see `completing`)."""
+        """Add the required fields that a decoded and defaulted object lacks, in place (see `required_fields`)."""
         if self._complete is not None:
             self._complete(obj)
 

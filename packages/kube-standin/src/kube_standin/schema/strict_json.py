@@ -8,12 +8,58 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 MAX_DEPTH = 200
 MAX_VALUES = 200_000
 """Maximum number of values in a body: enough for any real object that fits into etcd, at an acceptable memory cost."""
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+class RepeatedFields(NamedTuple):
+    """What a body gives more than once; true if it gives anything twice.
+
+    ``texts`` are the problems as strict validation words them. ``raw`` is the body they were found in, if it is JSON.
+    """
+
+    texts: Sequence[str] = ()
+    raw: bytes = b""
+
+    def __bool__(self) -> bool:
+        return bool(self.texts)
+
+    def in_document_order(self, unknown: Sequence[str]) -> list[str]:
+        """The messages of repeated and of ``unknown`` fields (paths) of a typed object, each once.
+
+        As sigs.k8s.io/json reports them: in the order of a JSON body, nothing inside an unknown field; those of YAML
+        come first.
+        """
+        if not self.raw or not self.texts:
+            return [*self.texts, *(f'unknown field "{path}"' for path in unknown)]
+        pairs = json.loads(self.raw.decode(), object_pairs_hook=_Pairs)
+        return list(dict.fromkeys(_problems(pairs, "", frozenset(unknown))))
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The fields of an object as they stand in the text."""
+
+
+def _problems(value: Any, path: str, unknown: frozenset[str]) -> Iterator[str]:
+    if isinstance(value, _Pairs):
+        seen: set[str] = set()
+        for key, inner in value:
+            below = f"{path}.{key}" if path else key
+            if below in unknown:
+                yield f'unknown field "{below}"'
+                continue
+            if key in seen:
+                yield f'duplicate field "{below}"'
+            seen.add(key)
+            yield from _problems(inner, below, unknown)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _problems(inner, f"{path}[{index}]", unknown)
 
 
 class _WithDuplicates(dict[str, Any]):
@@ -29,26 +75,9 @@ def parse_json_strict(raw: bytes) -> tuple[dict[str, Any], list[str]]:
         ValueError: not JSON, not an object, deeper than 200 levels, or numbers that are none; the text names
         which.
     """
-    found = False
     # Decoded here: json.loads takes bytes in UTF-16 too, and surrogates that no UTF-8 text has.
-
-    def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        nonlocal found
-        made = dict(pairs)
-        if len(made) == len(pairs):
-            return made
-        found = True
-        marked = _WithDuplicates(made)
-        seen: set[str] = set()
-        marked.duplicates = []
-        for key, _ in pairs:
-            if key in seen:
-                marked.duplicates.append(key)
-            seen.add(key)
-        return marked
-
     try:
-        value = json.loads(raw.decode(), object_pairs_hook=build, parse_constant=_no_constant)
+        value, paths = plain_json(raw)
     except RecursionError:
         raise ValueError(f"json parse error: nested deeper than {MAX_DEPTH} levels") from None
     except UnicodeDecodeError:
@@ -66,6 +95,33 @@ def parse_json_strict(raw: bytes) -> tuple[dict[str, Any], list[str]]:
         raise ValueError("json parse error: a string holds half of a surrogate pair")
     if more_values(value, raw):
         raise ValueError(f"json parse error: an object of more than {MAX_VALUES} values")
+    return value, paths
+
+
+def plain_json(raw: bytes) -> tuple[Any, list[str]]:
+    """The value in `raw` and the paths of its duplicate keys, without further bounds.
+
+    Raises:
+        ValueError, RecursionError: not JSON.
+    """
+    found = False
+
+    def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal found
+        made = dict(pairs)
+        if len(made) == len(pairs):
+            return made
+        found = True
+        marked = _WithDuplicates(made)
+        seen: set[str] = set()
+        marked.duplicates = []
+        for key, _ in pairs:
+            if key in seen:
+                marked.duplicates.append(key)
+            seen.add(key)
+        return marked
+
+    value = json.loads(raw.decode(), object_pairs_hook=build, parse_constant=_no_constant)
     if not found:
         return value, []
     paths: list[str] = []

@@ -11,17 +11,18 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from kube_rules import field_errors, patterns
 from kube_rules.errors import FieldError
 from kube_rules.json import Json
 from kube_rules.schema import definitions, nodes
+from kube_rules.schema.correlation import TYPE_META, CorrelatedValue
 from kube_rules.schema.nodes import SchemaNode, SchemaType
 from kube_rules.step_budget import StepBudget, TooMuchError
-from kube_standin.schema import scalars
+from kube_standin.schema import list_types, scalars
 from kube_standin.schema.decoding import Thorough, TypeProblem, UnknownBodyField
 
 MOST_ERRORS = 500
@@ -92,29 +93,39 @@ class DefaultsTooLargeError(Exception):
     """An object that would be larger than a request may be, with its defaults filled in."""
 
 
+class _Pruned(NamedTuple):
+    """What decoding finds: unknown fields in and outside of metadata, and wrong types."""
+
+    unknown: list[UnknownBodyField]
+    in_metadata: list[UnknownBodyField]
+    problems: list[TypeProblem]
+
+
 class Structural:
     """Validates one object against a structural schema; made once per version of a definition."""
 
     def __init__(self, schema: Json) -> None:
         self.schema = schema
-        self._has_rules = _has_rules(schema)
+        self._has_rules = _contains(schema, ("x-kubernetes-validations",))
+        self._has_list_types = _contains(schema, ("x-kubernetes-list-type", "uniqueItems"))
         self._defaulting = _Defaulting(schema)
         self._meta = nodes.named(definitions.OBJECT_META)
 
     def decode(self, obj: Json) -> tuple[Json, list[UnknownBodyField], list[TypeProblem]]:
         """Return the object without fields that the schema lacks and nulls that it forbids; metadata is checked too."""
-        unknown: list[UnknownBodyField] = []
-        problems: list[TypeProblem] = []
-        pruned = self._prune(self.schema, obj, "", unknown, problems, resource=True)
-        return pruned, unknown, problems
+        found = _Pruned([], [], [])
+        pruned = self._prune(self.schema, obj, "", found, resource=True)
+        # As customresource_handler orders them: metadata, the fields by path, metadata of embedded resources.
+        own = [field for field in found.in_metadata if field.path.startswith("metadata.")]
+        embedded = [field for field in found.in_metadata if not field.path.startswith("metadata.")]
+        return pruned, [*own, *sorted(found.unknown), *embedded], found.problems
 
     def _prune(
         self,
         schema: Json,
         value: Any,
         path: str,
-        unknown: list[UnknownBodyField],
-        problems: list[TypeProblem],
+        found: _Pruned,
         *,
         resource: bool,
     ) -> Any:
@@ -124,7 +135,7 @@ class Structural:
                 return value
             embedded = bool(items.get("x-kubernetes-embedded-resource"))
             return [
-                self._prune(items, inner, f"{path}[{index}]", unknown, problems, resource=embedded)
+                self._prune(items, inner, f"{path}[{index}]", found, resource=embedded)
                 for index, inner in enumerate(value)
             ]
         if not isinstance(value, dict):
@@ -136,7 +147,7 @@ class Structural:
         for key, inner in value.items():
             below = f"{path}.{key}" if path else key
             if resource and key in _IMPLICIT:
-                kept = self._implicit(key, inner, below, unknown, problems)
+                kept = self._implicit(key, inner, below, found)
                 if kept is not None:
                     out[key] = kept
             elif key in properties or isinstance(others, dict):
@@ -144,23 +155,21 @@ class Structural:
                 if inner is None and not field.get("nullable") and "default" not in field:
                     continue  # a null where none may be stands for nothing (PruneNonNullableNullsWithoutDefaults)
                 embedded = bool(field.get("x-kubernetes-embedded-resource"))
-                out[key] = self._prune(field, inner, below, unknown, problems, resource=embedded)
+                out[key] = self._prune(field, inner, below, found, resource=embedded)
             elif preserve or others is True:
                 out[key] = inner
             else:
-                unknown.append(UnknownBodyField(below))
+                found.unknown.append(UnknownBodyField(below))
         return out
 
-    def _implicit(
-        self, key: str, value: Any, path: str, unknown: list[UnknownBodyField], problems: list[TypeProblem]
-    ) -> Any:
+    def _implicit(self, key: str, value: Any, path: str, found: _Pruned) -> Any:
         if value is None:
             return None
         walk = Thorough({})
         node = self._meta if key == "metadata" else _STRING
         kept = walk.walk(node, value, path, path, "")
-        unknown.extend(walk.unknown)
-        problems.extend(walk.problems)
+        found.in_metadata.extend(walk.unknown)
+        found.problems.extend(walk.problems)
         return kept
 
     def default(self, obj: Json) -> None:
@@ -170,25 +179,62 @@ class Structural:
         """
         self._defaulting.fill(obj)
 
-    def validate(self, obj: Json, old: Json | None = None, budget: StepBudget | None = None) -> list[FieldError]:
-        """The errors that the schema and its CEL rules find in `obj` (in the change, if `old` is given).
+    def validate(
+        self,
+        obj: Json,
+        old: Json | None = None,
+        budget: StepBudget | None = None,
+        *,
+        status: bool = False,
+        tolerated: list[FieldError] | None = None,
+    ) -> list[FieldError]:
+        """Return what the schema and its CEL rules find in `obj` (in the change, if `old` is given).
+
+        A value that an update leaves unchanged may violate the schema (`kube_rules.schema.correlation`);
+        violated rules that an update tolerates go to `tolerated`. An update of the `status` subresource checks the
+        status only, but runs all rules.
 
         Raises TooMuchAtOnceError where the budget is one of the event loop and not enough.
         """
         budget = budget or StepBudget()
-        body = {key: value for key, value in obj.items() if key not in _IMPLICIT}
+        correlated = None if old is None else CorrelatedValue(self.schema, obj, old, budget)
         try:
-            errors = _Validation(budget).of(self.schema, {**body, **_implicit_properties(self.schema, obj)})
+            if status:
+                errors = self._validate_status(obj, correlated, budget)
+            else:
+                body = {key: value for key, value in obj.items() if key not in _IMPLICIT}
+                given = {**body, **_implicit_properties(self.schema, obj)}
+                errors = _Validation(budget).of(self.schema, given, correlated)
+            errors.extend(self._duplicates(obj, old, budget))
             if self._has_rules:
                 if errors:
                     errors.append(_CEL_SKIPPED)
                 else:
                     from kube_rules.cel import schema_rules  # few definitions have rules
 
-                    errors.extend(schema_rules.evaluate(self.schema, obj, old, budget))
+                    errors.extend(schema_rules.evaluate(self.schema, obj, old, budget, tolerated))
         except TooMuchError:
             return [_TOO_MUCH]
         return errors
+
+    def _validate_status(self, obj: Json, correlated: CorrelatedValue | None, budget: StepBudget) -> list[FieldError]:
+        schema = self.schema.get("properties", {}).get("status")
+        if "status" not in obj or not isinstance(schema, dict):
+            return []
+        found = _Validation(budget).of(schema, obj["status"], correlated and correlated.key("status"))
+        return [
+            FieldError(f"status.{error.path}" if error.path else "status", error.message, error.reason)
+            for error in found
+        ]
+
+    def _duplicates(self, obj: Json, old: Json | None, budget: StepBudget) -> list[FieldError]:
+        """Duplicate items; an update tolerates all of them if the object had some."""
+        if not self._has_list_types:
+            return []
+        found = list_types.duplicates(self.schema, obj, budget, MOST_ERRORS)
+        if found and old is not None and list_types.duplicates(self.schema, old, budget, 1):
+            return []
+        return found
 
 
 class _EnoughError(Exception):
@@ -203,12 +249,42 @@ class _Validation:
         self._search = SEARCH_LIMIT
         self._errors: list[FieldError] = []
 
-    def of(self, schema: Json, value: Any) -> list[FieldError]:
+    def of(self, schema: Json, value: Any, correlated: CorrelatedValue | None = None) -> list[FieldError]:
+        """Return the errors in a value; `correlated` is the value with what it was before."""
         with suppress(_EnoughError):
-            self._validate(schema, value, "", self._errors)
+            self._ratchet(schema, value, "", self._errors, correlated, root=True)
         return self._errors
 
-    def _validate(self, schema: Json, value: Any, path: str, errors: list[FieldError]) -> None:
+    def _ratchet(
+        self,
+        schema: Json,
+        value: Any,
+        path: str,
+        errors: list[FieldError],
+        correlated: CorrelatedValue | None,
+        *,
+        root: bool = False,
+    ) -> None:
+        """Validate, and forget the errors of an unchanged value."""
+        before = len(errors)
+        try:
+            self._validate(schema, value, path, errors, correlated, root=root)
+        except _EnoughError:
+            if correlated is None or not correlated.unchanged():
+                raise
+        if correlated is not None and len(errors) > before and correlated.unchanged():
+            del errors[before:]
+
+    def _validate(
+        self,
+        schema: Json,
+        value: Any,
+        path: str,
+        errors: list[FieldError],
+        correlated: CorrelatedValue | None = None,
+        *,
+        root: bool = False,
+    ) -> None:
         self._budget.spend(1)
         if len(errors) >= MOST_ERRORS:
             raise _EnoughError
@@ -231,9 +307,9 @@ class _Validation:
         if isinstance(value, str):
             self._validate_string(schema, value, path, errors)
         elif isinstance(value, dict):
-            self._validate_object(schema, value, path, errors)
+            self._validate_object(schema, value, path, errors, correlated, root=root)
         elif isinstance(value, list):
-            self._validate_array(schema, value, path, errors)
+            self._validate_array(schema, value, path, errors, correlated)
         elif not isinstance(value, bool):
             _validate_number(schema, value, path, errors)
         self._validate_junctors(schema, value, path, errors)
@@ -280,7 +356,16 @@ class _Validation:
         if not pattern.found_in(value):
             errors.append(field_errors.invalid(path, value, f"{path} in body should match '{text}'"))
 
-    def _validate_object(self, schema: Json, value: Json, path: str, errors: list[FieldError]) -> None:
+    def _validate_object(
+        self,
+        schema: Json,
+        value: Json,
+        path: str,
+        errors: list[FieldError],
+        correlated: CorrelatedValue | None,
+        *,
+        root: bool,
+    ) -> None:
         properties = schema.get("properties", {})
         others = schema.get("additionalProperties")
         dot = f"{path}." if path else ""
@@ -293,38 +378,28 @@ class _Validation:
             self._budget.spend(len(wanted) // 16)
             errors.extend(field_errors.required(dot + name) for name in wanted if name not in value)
         for key, inner in value.items():
-            if key in properties:
-                self._validate(properties[key], inner, dot + key, errors)
-            elif isinstance(others, dict):
-                self._validate(others, inner, dot + key, errors)
+            field = properties.get(key, others)
+            if isinstance(field, dict):
+                below = correlated and not (root and key in TYPE_META) and correlated.key(key)
+                self._ratchet(field, inner, dot + key, errors, below or None)
 
-    def _validate_array(self, schema: Json, value: list[Any], path: str, errors: list[FieldError]) -> None:
+    def _validate_array(
+        self,
+        schema: Json,
+        value: list[Any],
+        path: str,
+        errors: list[FieldError],
+        correlated: CorrelatedValue | None,
+    ) -> None:
         items = schema.get("items")
         if isinstance(items, dict):
             for index, inner in enumerate(value):
-                self._validate(items, inner, f"{path}[{index}]", errors)
+                self._ratchet(items, inner, f"{path}[{index}]", errors, correlated and correlated.index(index))
         if "maxItems" in schema and len(value) > schema["maxItems"]:
             errors.append(field_errors.too_many(path, len(value), schema["maxItems"]))
         if "minItems" in schema and len(value) < schema["minItems"]:
             detail = f"{path} in body should have at least {schema['minItems']} items"
             errors.append(field_errors.invalid(path, len(value), detail))
-        keys = schema.get("x-kubernetes-list-map-keys", ())
-        defaults = (items or {}).get("properties", {})
-        seen: set[Hashable] = set()
-        for index, inner in enumerate(value):
-            if schema.get("x-kubernetes-list-type") == "map" and isinstance(inner, dict):
-                key: Any = {name: inner.get(name, defaults.get(name, {}).get("default")) for name in keys}
-            elif schema.get("x-kubernetes-list-type") == "set" or schema.get("uniqueItems"):
-                key = inner
-            else:
-                break
-            self._budget.spend(1)
-            identity = field_errors.frozen(key)
-            if identity in seen:
-                errors.append(field_errors.duplicate(f"{path}[{index}]", key))
-                if len(errors) >= MOST_ERRORS:
-                    raise _EnoughError
-            seen.add(identity)
 
     def _validate_junctors(self, schema: Json, value: Any, path: str, errors: list[FieldError]) -> None:
         for inner in schema.get("allOf", ()):
@@ -432,12 +507,13 @@ def _take(room: list[int], size: int) -> None:
         raise DefaultsTooLargeError
 
 
-def _has_rules(schema: Any) -> bool:
+def _contains(schema: Any, words: tuple[str, ...]) -> bool:
+    """Whether one of the words stands anywhere in a schema."""
     if isinstance(schema, dict):
-        if "x-kubernetes-validations" in schema:
+        if any(word in schema for word in words):
             return True
-        return any(_has_rules(inner) for inner in schema.values())
-    return isinstance(schema, list) and any(_has_rules(inner) for inner in schema)
+        return any(_contains(inner, words) for inner in schema.values())
+    return isinstance(schema, list) and any(_contains(inner, words) for inner in schema)
 
 
 def _is_time(text: str) -> bool:

@@ -12,7 +12,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, MutableMapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -20,14 +20,19 @@ from kube_standin import errors, openapi
 from kube_standin.admission_chain import User
 from kube_standin.authorization import ANONYMOUS, Authorizer
 from kube_standin.errors import StatusError
+from kube_standin.faults import NO_FAULT, FaultEffect, FaultTable, MatchedRequest
 from kube_standin.impersonation import impersonated
+from kube_standin.kinds import ServedKind
 from kube_standin.registry import ObjectRegistry
 from kube_standin.security import Tokens
 from kube_standin.server.bodies import Disconnected, Receive, read_body
 from kube_standin.server.body_slots import BodySlots
+from kube_standin.server.connections import RESET
+from kube_standin.server.controls import PREFIX, ControlEndpoints
 from kube_standin.server.discovery import VERSION_INFO, Discovery, wants_aggregated
 from kube_standin.server.metrics import CONTENT_TYPE, Measured, ServerMetrics, labels_of
 from kube_standin.server.negotiation import negotiate
+from kube_standin.server.pod_streams import PodLog
 from kube_standin.server.query import watch_options
 from kube_standin.server.rendering import Renderer, Reply, Send, error_reply, send_reply
 from kube_standin.server.resources import LARGE, PlainNotFound, ResourceCall, Resources, resolve
@@ -50,12 +55,18 @@ _CHECKS = ("ping", "log", "etcd", "informer-sync", "poststarthook/start-apiexten
 
 @dataclass
 class AppOptions:
-    """How requests are treated. ``future_wait``: seconds to wait for a resourceVersion ahead of us."""
+    """How requests are treated. ``future_wait``: seconds to wait for a resourceVersion ahead of us.
+
+    ``faults`` are injected for tests of clients.
+    """
 
     anonymous: bool = False
     future_wait: float = 3.0
     server_address: str = ""
     times: WatchTimes = field(default_factory=WatchTimes)
+    faults: FaultTable = field(default_factory=FaultTable)
+    control_endpoints: ControlEndpoints | None = None
+    """What answers below /debug/kube-standin; None: nothing does."""
 
 
 def read_headers(scope: Scope) -> dict[str, str]:
@@ -83,6 +94,8 @@ class App:
         self.discovery = Discovery(registry.kinds, self.options.server_address)
         self.metrics = ServerMetrics(registry)
         self.stopping = False
+        self.watches: dict[WatchStream, MatchedRequest] = {}
+        """The watches that are open."""
         self._body_slots = BodySlots()
         self._documents: dict[str, tuple[int, bytes]] = {}
         self._plain: dict[str, Callable[[Target, Mapping[str, str]], Reply]] = {
@@ -170,8 +183,16 @@ class App:
         user = impersonated(self._authenticate(headers), scope["headers"], self.authorizer)
         self.authorizer.check(user, target.attributes)
         if not target.resource:
+            if target.path.startswith(PREFIX) and self.options.control_endpoints is not None:
+                return await self.options.control_endpoints.answer(user, target, receive)
             return self._plain_path(target, headers)
+        request = _matched(target, user)
+        effect = self.options.faults.effect_on(request)
+        if effect is not NO_FAULT:
+            await _suffer(effect, scope, receive)
         kind = resolve(self.registry, target)
+        if target.subresource == "log" and kind.resource == "pods":
+            return await self._pod_log(target, kind, receive, send)
         if target.watch:
             answer = negotiate(headers.get("accept", ""))
             namespace = target.namespace if kind.namespaced and target.namespace else None
@@ -179,6 +200,8 @@ class App:
             if target.name:  # the old /watch/ path of one object
                 query["fieldSelector"] = f"metadata.name={target.name}"
             options = watch_options(query)
+            if not effect.bookmarks:
+                options = replace(options, bookmarks=False)
             stream = WatchStream(
                 self.registry,
                 self.renderer,
@@ -190,12 +213,15 @@ class App:
                 self.options.times,
                 sent=partial(self.metrics.watch_events, kind),
             )
+            self.watches[stream] = request
             try:
                 async with _listening(receive) as disconnected:
-                    await stream.run(send, disconnected)
+                    await stream.run(send, disconnected, gone=effect.gone)
             except Exception:
                 # The answer has begun: all that is left is to break it off.
                 log.exception("watch %s failed", scope["path"])
+            finally:
+                del self.watches[stream]
             return None
         if target.verb in ("get", "list"):
             return await self.resources.handle(ResourceCall(target, kind, user, headers, b""))
@@ -210,6 +236,15 @@ class App:
             async with self._body_slots.arriving() as arriving:
                 body = await read_body(receive, length, arriving.came)
             return await self.resources.handle(ResourceCall(target, kind, user, headers, body))
+
+    async def _pod_log(self, target: Target, kind: ServedKind, receive: Receive, send: Send) -> Reply | None:
+        """Answer with the log of a container, or send it as it grows."""
+        pod_log = PodLog(self.registry, kind, target)
+        if not pod_log.has_node or not pod_log.options.follow or pod_log.options.previous:
+            return pod_log.reply()
+        async with _listening(receive) as disconnected:
+            await pod_log.follow(send, disconnected)
+        return None
 
     # -- users ----------------------------------------------------------------------------------------------
 
@@ -326,6 +361,25 @@ class App:
         kinds = list(self.registry.kinds)
         body = self._remembered(f"v3/{group_version}", lambda: encode(openapi.v3_document(group_version, kinds)))
         return Reply(200, body, headers={"Vary": "Accept"})
+
+
+def _matched(target: Target, user: User) -> MatchedRequest:
+    return MatchedRequest(
+        target.verb, target.group, target.resource, target.subresource, target.namespace, target.name, user.name
+    )
+
+
+async def _suffer(effect: FaultEffect, scope: Scope, receive: Receive) -> None:
+    """Wait, break the connection or refuse, as a fault wants it."""
+    if effect.delay:
+        await asyncio.sleep(effect.delay)
+    if effect.reset:
+        scope["extensions"][RESET]()
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        raise Disconnected
+    if effect.refusal is not None:
+        raise effect.refusal
 
 
 @asynccontextmanager

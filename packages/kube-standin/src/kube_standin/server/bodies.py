@@ -1,13 +1,14 @@
 """Request bodies: read with a bound, decoded by Content-Type (JSON, YAML, protobuf).
 
-What one body may cost is bounded by `LIMIT` and by `kube_rules.yamltext`. Large ones are decoded beside the event loop
-(`off_loop`): the JSON and YAML decoders build their data in Python, value by value, and so let go of the interpreter
-every few milliseconds.
+`LIMIT` and `kube_rules.yamltext` limit the cost of a body.  Large bodies are decoded in a thread beside the event loop
+(`worker_thread`).  The JSON and YAML decoders build their data in Python, value by value, so they release the GIL every
+few milliseconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -20,8 +21,15 @@ from kube_standin.errors import StatusError
 from kube_standin.kinds import ServedKind
 from kube_standin.patching.errors import MAP, OPERATIONS, go_type, not_unmarshalled
 from kube_standin.schema import parse_json_strict
-from kube_standin.schema.strict_json import MAX_DEPTH, MAX_VALUES, deeper, more_values
-from kube_standin.writing import PatchType
+from kube_standin.schema.strict_json import (
+    MAX_DEPTH,
+    MAX_VALUES,
+    RepeatedFields,
+    deeper,
+    more_values,
+    plain_json,
+)
+from kube_standin.write_options import PatchType
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -33,6 +41,7 @@ _SWALLOWED = 8 * LIMIT
 
 _PREVIEW = 30
 _SHOWN_KEYS = 10
+_OPERATION = ("op", "path", "from", "value")
 PATCH_TYPES: Mapping[str, PatchType] = {
     "application/json-patch+json": "json",
     "application/merge-patch+json": "merge",
@@ -81,8 +90,8 @@ def media_type(content_type: str) -> str:
     return content_type.split(";")[0].strip().lower() or "application/json"
 
 
-def decode_body(raw: bytes, content_type: str, kind: str) -> tuple[Json, list[str]]:
-    """Decode an object body into a dict, with errors for fields given twice (strict validation); raises 400 and 415."""
+def decode_body(raw: bytes, content_type: str, kind: str) -> tuple[Json, RepeatedFields]:
+    """Decode an object body into a dict, with the fields given twice (strict validation); raises 400 and 415."""
     media = media_type(content_type)
     if media == "application/json":
         return _json(raw, kind)
@@ -91,7 +100,7 @@ def decode_body(raw: bytes, content_type: str, kind: str) -> tuple[Json, list[st
         return _object(value, kind), _repeated_keys(repeated)
     if media == "application/vnd.kubernetes.protobuf":
         try:
-            return protobuf.decode(raw), []
+            return protobuf.decode(raw), RepeatedFields()
         except protobuf.UnsupportedProtobuf as error:
             raise StatusError(415, "UnsupportedMediaType", str(error)) from error
     raise StatusError(
@@ -102,7 +111,7 @@ def decode_body(raw: bytes, content_type: str, kind: str) -> tuple[Json, list[st
     )
 
 
-def _json(raw: bytes, kind: str) -> tuple[Json, list[str]]:
+def _json(raw: bytes, kind: str) -> tuple[Json, RepeatedFields]:
     try:
         value, paths = parse_json_strict(raw)
     except ValueError as error:
@@ -113,7 +122,11 @@ def _json(raw: bytes, kind: str) -> tuple[Json, list[str]]:
             f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; "
             f"{error} ({shown})"
         ) from error
-    return value, [f'duplicate field "{path}"' for path in paths]
+    return value, _duplicates(paths, raw)
+
+
+def _duplicates(paths: Sequence[str], raw: bytes) -> RepeatedFields:
+    return RepeatedFields([f'duplicate field "{path}"' for path in dict.fromkeys(paths)], raw)
 
 
 def _object(value: Any, kind: str) -> Json:
@@ -136,13 +149,32 @@ def load_yaml(raw: bytes, doing: str = "converting YAML to JSON") -> tuple[Any, 
     raise errors.bad_request(f"error {doing}: yaml: {problem}")
 
 
-def _repeated_keys(repeated: list[RepeatedKey]) -> list[str]:
+def _repeated_keys(repeated: list[RepeatedKey]) -> RepeatedFields:
     """The one problem that strict validation makes of all repeated keys."""
     if not repeated:
-        return []
+        return RepeatedFields()
     shown = [f'line {line}: key "{excerpt(key)}" already set in map' for key, line in repeated[:_SHOWN_KEYS]]
     more = [f"and {len(repeated) - _SHOWN_KEYS} more"] if len(repeated) > _SHOWN_KEYS else []
-    return ["yaml: unmarshal errors: " + "; ".join(shown + more)]
+    return RepeatedFields(["\n  ".join(("yaml: unmarshal errors:", *shown, *more))])
+
+
+def repeated_in_patch(raw: bytes, patch_type: PatchType) -> RepeatedFields:
+    """The fields that a patch, which has been decoded, gives twice (patch.go of k8s.io/apiserver)."""
+    if patch_type == "json":
+        value, paths = plain_json(raw)
+        found = [f'json patch duplicate field "{path}"' for path in dict.fromkeys(paths)]
+        for index, operation in enumerate(value):
+            unknown = (name for name in operation if name not in _OPERATION) if isinstance(operation, dict) else ()
+            found.extend(f'json patch unknown field "[{index}].{name}"' for name in unknown)
+        return RepeatedFields(found)
+    if patch_type != "apply":
+        return _duplicates(plain_json(raw)[1], raw)
+    if raw.lstrip()[:1] == b"{":
+        with suppress(ValueError):  # no JSON, so YAML
+            if not plain_json(raw)[1]:
+                return RepeatedFields()
+    repeated = _repeated_keys(load_yaml(raw, "decoding YAML")[1])
+    return RepeatedFields([f"error converting YAML to JSON: {text}" for text in repeated.texts])
 
 
 def decode_patch(raw: bytes, content_type: str, kind: ServedKind) -> tuple[PatchType, Any]:

@@ -9,12 +9,18 @@ answer, as nothing was asked yet.
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+RESET = "kube_standin.reset"
+"""The extension of the scope of a request that resets its connection when called."""
 
 _UNSENT_BYTES = 64 * 1024
 """Bytes of answers that wait for a client to read before its answer waits."""
@@ -39,6 +45,11 @@ class BoundedConnection(HttpToolsProtocol):
     _unread: asyncio.TimerHandle | None = None
     _header_left: int = 0
     _in_header: bool = True
+
+    @property
+    def idle(self) -> bool:
+        """Whether no answer is under way."""
+        return self.cycle is None or self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Expect a header from now on."""
@@ -68,6 +79,11 @@ class BoundedConnection(HttpToolsProtocol):
     @staticmethod
     def _ends_soon(data: bytes) -> bool:
         return b"\r\n\r\n" in data
+
+    def on_message_begin(self) -> None:
+        """Let the application reset the connection (``extensions`` of the scope)."""
+        super().on_message_begin()
+        self.scope["extensions"] = {RESET: self._reset}  # type: ignore[dict-item]
 
     def on_headers_complete(self) -> None:
         """Expect the body."""
@@ -104,6 +120,13 @@ class BoundedConnection(HttpToolsProtocol):
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline = None if seconds is None else self.loop.call_later(seconds, self._cut)
+
+    def _reset(self) -> None:
+        """Close with RST: for the client the connection broke."""
+        bound = self.transport.get_extra_info("socket")
+        with socket.socket(fileno=os.dup(bound.fileno())) as same:
+            same.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
 
     def _cut(self) -> None:
         # Closing would wait for what the client does not read.

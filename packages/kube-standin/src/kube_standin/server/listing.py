@@ -9,11 +9,11 @@ from kube_rules.json import Json
 from kube_standin import errors
 from kube_standin.errors import Cause, StatusError
 from kube_standin.kinds import ServedKind
-from kube_standin.off_loop import Turn
 from kube_standin.registry import ObjectRegistry
 from kube_standin.selectors import Matcher, Selection, select
 from kube_standin.server.query import ContinueToken, ListOptions
 from kube_standin.storage import CompactedError, Page, Stored
+from kube_standin.worker_thread import Turn
 
 _TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list "

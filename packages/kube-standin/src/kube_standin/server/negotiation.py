@@ -61,6 +61,15 @@ def parse_accept(header: str) -> tuple[tuple[str, tuple[tuple[str, str], ...]], 
 @remembered(512)
 def negotiate(header: str) -> AnswerForm:
     """Choose the form for an Accept header (empty: JSON); raises 406 if nothing fits."""
+    return _chosen(header, tables=True)
+
+
+def negotiate_review(header: str) -> AnswerForm:
+    """Choose the form of an answer that cannot be a Table, as those to reviews; raises 406 if nothing fits."""
+    return _chosen(header, tables=False)
+
+
+def _chosen(header: str, *, tables: bool) -> AnswerForm:
     if not header.strip():
         return PLAIN
     known_media = False
@@ -75,7 +84,7 @@ def negotiate(header: str) -> AnswerForm:
             return AnswerForm(yaml=yaml)
         version = parameters.get("v", "")
         if wanted in _FORMS and version in ("v1", "v1beta1") and parameters.get("g") == "meta.k8s.io":
-            if media == PROTOBUF:
+            if media == PROTOBUF or (wanted == "Table" and not tables):
                 continue  # a Table or partial form in protobuf is not to be had: take the next offer
             return AnswerForm(_FORMS[wanted], version, yaml)  # type: ignore[arg-type]
     if known_media:

@@ -65,6 +65,11 @@ def write_options(verb: str, query: Mapping[str, str], user: User, user_agent: s
         dry_run=bool(dry),
         validation=chosen,
         force=query.get("force", "") in ("true", "1", "True"),
+        sent={
+            **({"dryRun": [dry]} if dry else {}),
+            **({"fieldManager": manager} if manager else {}),
+            **({"fieldValidation": validation} if validation else {}),
+        },
     )
 
 

@@ -18,10 +18,9 @@ import msgspec
 from kube_rules.errors import excerpt
 from kube_rules.json import Json
 from kube_standin import errors, tables
-from kube_standin.conversion import differs
+from kube_standin.conversion import differs, is_raw
 from kube_standin.errors import StatusError
 from kube_standin.kinds import ServedKind
-from kube_standin.off_loop import encoded
 from kube_standin.registry import ObjectRegistry
 from kube_standin.server.negotiation import PLAIN, AnswerForm
 from kube_standin.server.slices import (
@@ -36,6 +35,7 @@ from kube_standin.server.slices import (
     yaml_bytes,
 )
 from kube_standin.storage import Stored
+from kube_standin.worker_thread import encoded
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
@@ -98,6 +98,11 @@ def warning_headers(messages: Sequence[str]) -> list[bytes]:
 
 async def send_reply(send: Send, reply: Reply, *, gzip: bool = False, head: bool = False) -> None:
     """Send an answer whole, or piece by piece and compressed if it is large."""
+    if reply.status == 204:
+        headers = [(b"cache-control", b"no-cache, private")]
+        await send({"type": "http.response.start", "status": 204, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
+        return
     headers = [(b"content-type", reply.content_type.encode()), (b"cache-control", b"no-cache, private")]
     headers.extend((name.lower().encode(), value.encode("utf-8")) for name, value in reply.headers.items())
     headers.extend((b"warning", value) for value in warning_headers(reply.warnings))
@@ -221,7 +226,7 @@ class Renderer:
 
     def raw_object(self, kind: ServedKind, state: Stored) -> bytes:
         """Return the JSON of one stored object in the version of ``kind``."""
-        if not differs(kind):
+        if is_raw(kind, state):
             return self.raw_head(kind) + state.raw[1:]
         return encode(self._registry.view(kind, state))
 
@@ -334,7 +339,7 @@ class Renderer:
                 )
             case _:
                 envelope = _envelope(kind.list_kind, kind.api_version, list_meta)
-        if answer.yaml or "pretty" in query or differs(kind):
+        if answer.yaml or "pretty" in query or not all(is_raw(kind, state) for state in states):
             return self._listed(envelope, "items", states, partial(self._raw_item, kind), answer, query)
         pieces: list[bytes] = [encode(envelope)[:-1] + b',"items":[']
         head = self.raw_head(kind)

@@ -7,6 +7,7 @@ be met, then parameters, then the body.
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,24 +20,27 @@ from kube_standin import errors, patching
 from kube_standin.admission_chain import User
 from kube_standin.authorization import Authorizer
 from kube_standin.binding import bind_now
-from kube_standin.deleting import options_from, warnings_of
+from kube_standin.custom_versions import served
+from kube_standin.deletion import DeleteOptions, options_from, warnings_of
 from kube_standin.errors import StatusError
 from kube_standin.eviction import evict_now
-from kube_standin.kinds import ServedKind, subresource
-from kube_standin.off_loop import OffLoopSteps, TooManyTurnsError, Turn, off_loop, repeated
+from kube_standin.kinds import CONNECTIONS, METRICS_GROUP, ServedKind, subresource
 from kube_standin.patching.ownership import condense
 from kube_standin.registry import ObjectRegistry, Outcome, WriteOptions
 from kube_standin.reviews import answer as answer_review
 from kube_standin.scaling import scale_of, write_scale_now
 from kube_standin.security import Tokens
 from kube_standin.selectors import select
-from kube_standin.server.bodies import decode_body, decode_patch, media_type
+from kube_standin.server.bodies import decode_body, decode_patch, media_type, repeated_in_patch
 from kube_standin.server.listing import list_page, reach, selected
-from kube_standin.server.negotiation import PLAIN, AnswerForm, negotiate
+from kube_standin.server.negotiation import PLAIN, AnswerForm, negotiate, negotiate_review
+from kube_standin.server.pod_streams import refuse_connection
 from kube_standin.server.query import list_options, parse_revision, write_options
 from kube_standin.server.rendering import Renderer, Reply
 from kube_standin.server.target import Target
+from kube_standin.server.usage import Usage
 from kube_standin.tokens import issue_now
+from kube_standin.worker_thread import OffLoopSteps, TooManyTurnsError, Turn, off_loop, repeated
 
 
 class PlainNotFound(Exception):  # noqa: N818 - an answer, not a failure
@@ -102,6 +106,9 @@ LARGE = 64 * 1024
 one, so that the memory they take together is bounded.
 """
 
+_MOST_WARNINGS = 64
+"""Warnings of webhooks about one request."""
+
 _SIDE_BODIES = {
     "binding": ("v1", "Binding"),
     "eviction": ("policy/v1", "Eviction"),
@@ -137,6 +144,7 @@ class Resources:
         self._authorizer = authorizer
         self._tokens = tokens
         self._future_wait = future_wait
+        self._usage = Usage(registry)
         self._large = asyncio.Semaphore(1)
 
     async def handle(self, call: ResourceCall) -> Reply:
@@ -147,7 +155,12 @@ class Resources:
             return await self._handle(call)
 
     async def _handle(self, call: ResourceCall) -> Reply:
-        answer = negotiate(call.headers.get("accept", ""))
+        if call.target.subresource in CONNECTIONS:
+            raise refuse_connection(self._registry, call.kind, call.target)
+        if call.kind.group == METRICS_GROUP:
+            return await self._metrics(call, negotiate(call.headers.get("accept", "")))
+        choose = negotiate if call.kind.stored else negotiate_review
+        answer = choose(call.headers.get("accept", ""))
         if not call.kind.stored and call.kind.kind != "Binding":
             return await self._review(call, answer)
         match call.target.verb:
@@ -179,7 +192,8 @@ class Resources:
             except ValueError as error:
                 raise errors.internal(str(error)) from error
             await reach(self._registry, revision, self._future_wait)
-        state = self._registry.get_state(kind, target.namespace, target.name)
+        stored = self._registry.get_state(kind, target.namespace, target.name)
+        kind, [state] = await served(kind, [stored])
         if target.subresource == "scale":
             return self._renderer.document(scale_of(kind, self._registry.view(kind, state)), answer, target.query)
         return self._renderer.stored(kind, state, answer, target.query)
@@ -191,7 +205,19 @@ class Resources:
         page, metadata = await list_page(self._registry, kind, namespace, options, self._future_wait)
         if kind.custom and answer.form == "object":
             metadata.setdefault("continue", "")  # lists of custom resources always show it
-        return self._renderer.many(kind, page.states, metadata, answer, target.query)
+        kind, states = await served(kind, page.states)
+        return self._renderer.many(kind, states, metadata, answer, target.query)
+
+    async def _metrics(self, call: ResourceCall, answer: AnswerForm) -> Reply:
+        """Answer what nodes or pods use."""
+        target, kind = call.target, call.kind
+        if target.name:
+            return self._renderer.one(kind, await self._usage.one(kind, target), answer, target.query)
+        items = await self._usage.many(kind, target)
+        if answer.form == "table":
+            return self._renderer.document(self._renderer.table(kind, items, {}, target.query), answer, target.query)
+        found = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": {}, "items": items}
+        return self._renderer.document(found, answer, target.query)
 
     # -- writing -------------------------------------------------------------------------------------------
 
@@ -230,7 +256,7 @@ class Resources:
         """Do a write; what is long in it is done beside the event loop."""
         state = self._registry.head(call.kind, call.target.namespace, call.target.name) if call.target.name else None
         large = len(call.body) > LARGE or (state is not None and len(state.raw) > LARGE)
-        if not large and not call.kind.custom:
+        if not large and not call.kind.custom and not self._registry.chain.waits(call.kind):
             return write(sent)
         options.off_loop_steps = OffLoopSteps(always=large)
         kept, warnings = msgspec.json.encode(sent), list(options.warnings)
@@ -245,11 +271,52 @@ class Resources:
             kind = call.kind
             raise errors.conflict(kind.plural, kind.group, call.target.name, errors.MODIFIED) from error
 
+    async def _waited(self, kind: ServedKind, options: WriteOptions, write: Callable[[], Outcome]) -> Outcome:
+        """Do a write to a subresource, which may wait for webhooks or a conversion; a refusal has their warnings."""
+        if not kind.custom and not self._registry.chain.waits(kind):
+            return write()
+        options.off_loop_steps = OffLoopSteps(always=False)
+
+        def again() -> Outcome:
+            options.warnings.clear()
+            return write()
+
+        try:
+            return await repeated(again)
+        except TooManyTurnsError as error:
+            raise errors.conflict(kind.plural, kind.group, "", errors.MODIFIED) from error
+        except StatusError as error:
+            error.warnings = tuple(options.warnings)
+            raise
+
+    async def _deleted(self, kind: ServedKind, namespace: str, name: str, options: DeleteOptions) -> Outcome:
+        """Delete one object, which may wait for webhooks or a conversion; their warnings are added to the options."""
+        if not kind.custom and not self._registry.chain.waits(kind):
+            return self._registry.delete_now(kind, namespace, name, options)
+        given: list[str] = []
+        waiting = replace(options, off_loop_steps=OffLoopSteps(always=False), warnings=given)
+
+        def again() -> Outcome:
+            given.clear()
+            return self._registry.delete_now(kind, namespace, name, waiting)
+
+        try:
+            return await repeated(again)
+        except TooManyTurnsError as error:
+            raise errors.conflict(kind.plural, kind.group, name, errors.MODIFIED) from error
+        except StatusError as error:
+            error.warnings = tuple(given)
+            raise
+        finally:
+            options.warnings.extend(given[: _MOST_WARNINGS - len(options.warnings)])
+
     async def _finish(self, call: ResourceCall, outcome: Outcome, options: WriteOptions, answer: AnswerForm) -> Reply:
         await outcome.ticket.settled()
         status = 201 if outcome.created else 200
-        if outcome.state is not None and answer == PLAIN and "pretty" not in call.target.query:
-            reply = Reply(status, self._renderer.raw_object(call.kind, outcome.state))
+        state, kind = outcome.state, call.kind
+        converts = kind.versions is not None and kind.versions.webhook is not None
+        if state is not None and not converts and answer == PLAIN and "pretty" not in call.target.query:
+            reply = Reply(status, self._renderer.raw_object(kind, state))
         else:
             reply = self._renderer.one(call.kind, outcome.object, answer, call.target.query, status)
         reply.warnings = options.warnings
@@ -270,8 +337,11 @@ class Resources:
                 review = issue_now(registry, self._tokens, kind, target.namespace, target.name, body)
                 outcome = Outcome(review, ticket=registry.store.ticket)
             else:
-                write = bind_now if subresource == "binding" else evict_now
-                outcome = write(registry, target.namespace, target.name, body, options)
+                change = bind_now if subresource == "binding" else evict_now
+                pods = registry.kind("v1", "Pod")
+                outcome = await self._waited(
+                    pods, options, lambda: change(registry, target.namespace, target.name, copy.deepcopy(body), options)
+                )
             return await self._document(outcome, answer, 201)
         obj = await self._decoded(call, options)
         outcome = await self._written(
@@ -285,7 +355,7 @@ class Resources:
         outcome = self._registry.create_review(call.kind, call.target.namespace, review, options)
         _drop_empty((outcome.get("spec") or {}).get("resourceAttributes"))
         outcome["status"] = answer_review(call.kind, outcome, call.user, self._authorizer, self._tokens)
-        reply = self._renderer.document(outcome, AnswerForm(yaml=answer.yaml), call.target.query, 201)
+        reply = self._renderer.one(call.kind, outcome, answer, call.target.query, 201)
         reply.warnings = options.warnings
         return reply
 
@@ -294,7 +364,11 @@ class Resources:
         options = self._options(call)
         if target.subresource == "scale":
             scale = await self._side_body(call, *_SIDE_BODIES["scale"])
-            outcome = write_scale_now(registry, kind, target.namespace, target.name, scale, options)
+            outcome = await self._waited(
+                kind,
+                options,
+                lambda: write_scale_now(registry, kind, target.namespace, target.name, copy.deepcopy(scale), options),
+            )
             return await self._document(outcome, answer, 200)
         obj = await self._decoded(call, options)
         place = target.namespace, target.name
@@ -307,11 +381,17 @@ class Resources:
         target, kind, registry = call.target, call.kind, self._registry
         options = self._options(call)
         decode = partial(decode_patch, call.body, call.content_type or "application/json", kind)
-        patch_type, patch = await off_loop(decode) if len(call.body) > LARGE else decode()
+        large = len(call.body) > LARGE
+        patch_type, patch = await off_loop(decode) if large else decode()
+        if options.validation != "Ignore":
+            look = partial(repeated_in_patch, call.body, patch_type)
+            options.repeated = await off_loop(look) if large else look()
         if target.subresource == "scale":
             if patch_type == "apply":
                 raise errors.method_not_allowed()
-            outcome = self._patch_scale(call, patch_type, patch, options)
+            outcome = await self._waited(
+                kind, options, lambda: self._patch_scale(call, patch_type, copy.deepcopy(patch), options)
+            )
             return await self._document(outcome, answer, 200)
         place = target.namespace, target.name
         outcome = await self._written(
@@ -338,9 +418,9 @@ class Resources:
         return write_scale_now(registry, kind, target.namespace, target.name, scale, options)
 
     async def _delete(self, call: ResourceCall, answer: AnswerForm) -> Reply:
-        target, kind, registry = call.target, call.kind, self._registry
+        target, kind = call.target, call.kind
         options = options_from(await self._delete_body(call), target.query, call.user)
-        outcome = registry.delete_now(kind, target.namespace, target.name, options)
+        outcome = await self._deleted(kind, target.namespace, target.name, options)
         await outcome.ticket.settled()
         if outcome.deleted and not kind.returns_deleted:
             uid = outcome.object["metadata"].get("uid", "")
@@ -348,7 +428,7 @@ class Resources:
             reply = await self._document(status, answer, 200)
         else:
             reply = self._renderer.one(kind, outcome.object, answer, target.query)
-        reply.warnings = warnings_of(kind, options)
+        reply.warnings = [*options.warnings, *warnings_of(kind, options)]
         return reply
 
     async def _delete_collection(self, call: ResourceCall, answer: AnswerForm) -> Reply:
@@ -362,7 +442,7 @@ class Resources:
         turn = Turn()
         for state in states:
             try:
-                registry.delete_now(kind, state.namespace, state.name, options)
+                await self._deleted(kind, state.namespace, state.name, options)
             except StatusError as error:
                 if error.reason != "NotFound":
                     raise
@@ -370,8 +450,9 @@ class Resources:
                 await registry.store.ticket.settled()
             await turn.over()
         await registry.store.ticket.settled()
-        reply = self._renderer.many(kind, states, {"resourceVersion": str(page.revision)}, answer, target.query)
-        reply.warnings = warnings_of(kind, options)
+        kind, shown = await served(kind, states)
+        reply = self._renderer.many(kind, shown, {"resourceVersion": str(page.revision)}, answer, target.query)
+        reply.warnings = [*options.warnings, *warnings_of(kind, options)]
         return reply
 
     async def _side_body(self, call: ResourceCall, api_version: str, kind: str) -> Json:

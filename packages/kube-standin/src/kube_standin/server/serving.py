@@ -26,18 +26,20 @@ import uvicorn
 from kube_rules.manifests import PlainObject
 from kube_standin.admission import admission_steps
 from kube_standin.admission_chain import Chain, Step
+from kube_standin.api_services import ApiServices
 from kube_standin.authorization import Authorizer, ClaimStatus
-from kube_standin.background import background
-from kube_standin.bootstrap import base_steps, ensure_base
-from kube_standin.clock import ServerClock, stamp
+from kube_standin.background import BackgroundWork
+from kube_standin.bootstrap import base_steps, ensure_base, ensure_own_service
+from kube_standin.clock import ServerClock, SimulatedClock, stamp
 from kube_standin.crds import CustomResources
 from kube_standin.escalation import EscalationCheck
+from kube_standin.faults import FaultTable, MatchedRequest
 from kube_standin.features import DropDisabled, Features
-from kube_standin.kinds import KindTable
+from kube_standin.kinds import MEASURED, KindTable
 from kube_standin.kubelet import KubeletOptions
 from kube_standin.loading import LoadReport, load_objects
-from kube_standin.loading_again import read_digests, write_digests
 from kube_standin.registry import ObjectRegistry
+from kube_standin.reload import read_digests, write_digests
 from kube_standin.security import (
     PKI,
     Secrets,
@@ -47,22 +49,33 @@ from kube_standin.security import (
     load_secrets,
     write_kubeconfig,
 )
-from kube_standin.server.app import App, AppOptions
-from kube_standin.server.connections import ConnectionLimits, bounded_by
-from kube_standin.server.watching import WatchTimes
+from kube_standin.server.app import App, AppOptions, Scope
+from kube_standin.server.bodies import Receive
+from kube_standin.server.connections import BoundedConnection, ConnectionLimits, bounded_by
+from kube_standin.server.controls import ControlEndpoints, ServerControls
+from kube_standin.server.rendering import Send
+from kube_standin.server.watching import WatchStream, WatchTimes
+from kube_standin.snapshots import ServerSnapshot, restore_objects, state_of_store
 from kube_standin.storage import StorageError, Store, open_log
-from kube_standin.storage.clearing import clear
+from kube_standin.storage.cleanup import clear
 from kube_standin.storage.store import StoreLimits
 from kube_standin.tokens import present
+from kube_standin.webhooks import WebhookCaller, WebhookReach
+from kube_standin.webhooks.admission import webhook_steps
+from kube_standin.webhooks.service_ports import RegistryServicePorts
 
 log = logging.getLogger("reprieve.apiserver")
 
 MEMORY = ":memory:"
 _EVENT_SWEEP = 60.0
 _SWEEP_SLICE = 200
+_COMPACTION_SECONDS = 300.0
+"""How often lists of older revisions expire; a continue token lasts this long, and twice as long at most."""
 _SHUTDOWN_SECONDS = 3
+_IDLE_SECONDS = 0.2
 _SHUTDOWN_POLL_SECONDS = 0.005
 _DATE_SECONDS = 1.0
+_NODE_PAUSE = timedelta(milliseconds=5)
 
 
 @dataclass
@@ -74,6 +87,8 @@ class ServeOptions:
     how long Events are kept. ``controllers`` are switches as ``controllers.chosen`` reads them; ``kubelets`` None
     simulates no nodes. ``context_extensions`` are put into the context of the kubeconfig, by name. ``objects`` are
     there before anything is served or decided (``loading``). ``reset`` starts without the state of an earlier run.
+    ``webhooks``: where webhooks may be, besides this machine. ``clock`` None is the real one. ``state`` replaces what
+    is stored at the start. ``test_controls`` serves /debug/kube-standin to cluster administrators.
     """
 
     data_dir: str | Path = MEMORY
@@ -98,6 +113,10 @@ class ServeOptions:
     objects: Sequence[PlainObject] = ()
     lenient: bool = False
     reset: bool = False
+    webhooks: WebhookReach = field(default_factory=WebhookReach)
+    clock: ServerClock | None = None
+    state: ServerSnapshot | None = None
+    test_controls: bool = False
 
 
 class ControlPlane:
@@ -113,6 +132,7 @@ class ControlPlane:
         clock: ServerClock | None = None,
         event_ttl: timedelta = timedelta(hours=1),
         features: Features | None = None,
+        webhooks: WebhookReach | None = None,
     ) -> None:
         self.store = store
         self.found = {resource: count for resource in store.resources() if (count := store.count(resource))}
@@ -121,10 +141,13 @@ class ControlPlane:
         """What became of the objects that were to be there from the start."""
         self.tokens = tokens
         features = features or Features()
-        self.registry = ObjectRegistry(store, kinds=KindTable(features.kinds()), chain=Chain(base_steps()), clock=clock)
+        self.registry = ObjectRegistry(
+            store, kinds=KindTable((*features.kinds(), *MEASURED)), chain=Chain(base_steps()), clock=clock
+        )
+        self.webhook_caller = WebhookCaller(webhooks, RegistryServicePorts(self.registry))
+        self.custom_resources = CustomResources(self.registry, self.webhook_caller)
         self.authorizer = Authorizer(self.registry)
         tokens.present = partial(present, store)
-        self.custom_resources = CustomResources(self.registry)
         chain = self.registry.chain
         for step in steps(self.registry) if steps is not None else ():
             chain.add(step)
@@ -133,50 +156,81 @@ class ControlPlane:
         chain.add(EscalationCheck(self.authorizer))
         chain.add(ClaimStatus(self.authorizer))
         chain.add(self.custom_resources)
+        api_services = ApiServices(self.registry)
+        chain.add(api_services)
         self.app = App(self.registry, self.authorizer, tokens, app_options)
+        for step in webhook_steps(self.registry, self.webhook_caller):
+            chain.add(step)
         self._event_ttl = event_ttl
-        self._sweeper: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self.custom_resources.load()
         ensure_base(self.registry)
+        api_services.load()
 
     async def start(self) -> None:
         """Begin what runs in the background."""
         await self.store.ticket.settled()
-        self._sweeper = asyncio.get_running_loop().create_task(self._sweep_events())
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._expire_lists())]
+        if not isinstance(self.registry.clock, SimulatedClock):
+            self._tasks.append(loop.create_task(self._sweep_events_now_and_then()))
 
-    async def _sweep_events(self) -> None:
-        """Forget Events older than their time to live."""
+    async def _expire_lists(self) -> None:
+        """Let continue tokens expire, as they do on a kube-apiserver when etcd is compacted."""
+        while True:
+            before = self.store.revision
+            await asyncio.sleep(_COMPACTION_SECONDS)
+            self.store.expire_lists(before)
+
+    async def _sweep_events_now_and_then(self) -> None:
         while True:
             await asyncio.sleep(_EVENT_SWEEP)
-            oldest = stamp(self.registry.clock.now() - self._event_ttl)
-            for index, state in enumerate(list(self.store.heads("events"))):
-                if index % _SWEEP_SLICE == 0:
-                    await asyncio.sleep(0)  # requests go first
-                if self.store.head("events", *state.key) is not state:
-                    continue
-                # Times in this form compare as texts.
-                if state.decode()["metadata"]["creationTimestamp"] < oldest:
-                    self.store.delete(state)
-            with contextlib.suppress(StorageError):  # logged; those that stay go the next time
-                await self.store.ticket.settled()
+            await self.sweep_events()
+
+    async def sweep_events(self) -> None:
+        """Delete Events older than their time to live."""
+        oldest = stamp(self.registry.clock.now() - self._event_ttl)
+        for index, state in enumerate(list(self.store.heads("events"))):
+            if index % _SWEEP_SLICE == 0:
+                await asyncio.sleep(0)  # requests go first
+            if self.store.head("events", *state.key) is not state:
+                continue
+            # Times in this form compare as texts.
+            if state.decode()["metadata"]["creationTimestamp"] < oldest:
+                self.store.delete(state)
+        with contextlib.suppress(StorageError):  # logged; those that stay go the next time
+            await self.store.ticket.settled()
+
+    async def retire(self) -> None:
+        """End background work and leave the storage open, for another control plane."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.custom_resources.stop()
+        await self.webhook_caller.aclose()
 
     async def aclose(self) -> None:
         """End watches and background work, commit, close the storage."""
         self.app.stopping = True
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.gather(self._sweeper, return_exceptions=True)
-        await self.custom_resources.stop()
+        await self.retire()
         await self.store.aclose()
 
 
+_EXPECTED = (
+    "without completing response",
+    "graceful shutdown exceeded",
+    "Unsupported upgrade request",
+    "No supported WebSocket library",
+)
+
+
 class _Expected(logging.Filter):
-    """Keeps out what uvicorn reports about watches that were cut off on purpose."""
+    """Keeps out what uvicorn reports about watches cut off on purpose, and about upgrades, which are refused."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Drop the reports of unfinished answers and of tasks cancelled at shutdown."""
+        """Drop the reports of what the server does on purpose."""
         text = record.getMessage()
-        return "without completing response" not in text and "graceful shutdown exceeded" not in text
+        return not any(part in text for part in _EXPECTED)
 
 
 logging.getLogger("uvicorn.error").addFilter(_Expected())
@@ -205,17 +259,27 @@ class _Uvicorn(uvicorn.Server):
                     await self._stopping.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept nothing more, let answers end, cancel what takes too long."""
+        """Accept nothing more, let answers end, cancel what takes too long.
+
+        A client that no longer runs never confirms the end of its TLS connection, so each connection is closed after
+        some time without that: idle ones soon, the others with the requests that take too long.
+        """
         for listening in (*self.servers, *(sockets or ())):
             listening.close()
         state, now = self.server_state, asyncio.get_running_loop().time
+        await asyncio.sleep(_SHUTDOWN_POLL_SECONDS)  # watches end
+        idle = {one for one in state.connections if isinstance(one, BoundedConnection) and one.idle}
         for connection in list(state.connections):
             connection.shutdown()
-        ends = now() + _SHUTDOWN_SECONDS
-        while (state.connections or state.tasks) and now() < ends:
+        begins = now()
+        while (state.connections or state.tasks) and now() < begins + _SHUTDOWN_SECONDS:
             await asyncio.sleep(_SHUTDOWN_POLL_SECONDS)
+            if now() >= begins + _IDLE_SECONDS:
+                _abort(idle & state.connections)
         for task in list(state.tasks):
             task.cancel()
+        _abort(state.connections)
+        await asyncio.sleep(_SHUTDOWN_POLL_SECONDS)
 
     @contextlib.contextmanager
     def capture_signals(self):  # type: ignore[no-untyped-def]
@@ -223,36 +287,60 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
+def _abort(connections: Iterable[Any]) -> None:
+    for connection in connections:
+        connection.transport.abort()
+
+
+class _CurrentApplication:
+    """The application of a server's present control plane."""
+
+    def __init__(self, server: Serving) -> None:
+        self._server = server
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._server.control_plane.app(scope, receive, send)
+
+
 class Serving:
     """A listening server; ``url`` and ``kubeconfig`` are how to reach it, ``directory`` is where its files are."""
 
     def __init__(
         self,
-        control_plane: ControlPlane,
+        assemble: Callable[[Store], ControlPlane],
+        store: Store,
         options: ServeOptions,
         keys: Secrets,
         directory: Path,
         listening: socket.socket,
     ) -> None:
-        self.control_plane = control_plane
+        self._assemble = assemble
+        self.control_plane = assemble(store)
         self.options = options
         self.keys = keys
         self.ca: Path | None = None
         self.directory = directory
+        self.controls = ServerControls(self)
         config = self._config()
         self._socket = listening
-        _listen(listening, options.host)
         self.port: int = self._socket.getsockname()[1]
         host = f"[{options.host}]" if ":" in options.host else options.host
         self.url = f"{'https' if options.tls else 'http'}://{host}:{self.port}"
-        control_plane.app.discovery.address = f"{host}:{self.port}"
+        self._address = f"{host}:{self.port}"
+        self._publish_address()
         self.kubeconfig = options.kubeconfig if options.kubeconfig is not None else directory / "kubeconfig"
         self._server = _Uvicorn(config)
         self._task: asyncio.Task[None] | None = None
+        self._work: BackgroundWork | None = None
+
+    def _publish_address(self) -> None:
+        """Let discovery and the Service ``default/kubernetes`` name the address of the server."""
+        self.control_plane.app.discovery.address = self._address
+        ensure_own_service(self.control_plane.registry, self.options.host, self.port)
 
     def _config(self) -> uvicorn.Config:
         config = uvicorn.Config(
-            self.control_plane.app,
+            _CurrentApplication(self),
             loop="none",
             http=bounded_by(self.options.connections),
             ws="none",
@@ -271,6 +359,77 @@ class Serving:
             config.ssl = made.context()
         return config
 
+    @property
+    def clock(self) -> ServerClock:
+        """The clock of the server."""
+        return self.control_plane.registry.clock
+
+    @property
+    def faults(self) -> FaultTable:
+        """The faults of the server."""
+        return self.control_plane.app.options.faults
+
+    @property
+    def work(self) -> BackgroundWork:
+        """The controllers and kubelets. Raises RuntimeError before they are there."""
+        if self._work is None:
+            raise RuntimeError("the server is starting")
+        return self._work
+
+    def watches(self) -> Mapping[WatchStream, MatchedRequest]:
+        """Return the watches that are open."""
+        return self.control_plane.app.watches
+
+    async def sweep_events(self) -> None:
+        """Delete Events older than their time to live."""
+        await self.control_plane.sweep_events()
+
+    def store_state(self) -> ServerSnapshot:
+        """Return everything that is stored."""
+        return state_of_store(self.control_plane.store, self.clock.now())
+
+    async def put_back(self, state: ServerSnapshot) -> None:
+        """Make the server one that has just started on a state. Raises StorageError, and then goes on as it was."""
+        retired = self.control_plane
+        await self.work.stop()
+        await retired.retire()
+        for watch in list(retired.app.watches):
+            watch.expire()
+        try:
+            restore_objects(retired.store, state)
+            if isinstance(self.clock, SimulatedClock):
+                self.clock.set(state.moment)
+        finally:
+            retired.store.undone.clear()
+            self.control_plane = self._assemble(retired.store)
+            self._publish_address()
+            await self.control_plane.start()
+            await self.work.start(self.control_plane.registry)
+
+    async def begin_work(self) -> None:
+        """Start controllers and kubelets. Raises ValueError and StatusError as `BackgroundWork` does."""
+        self._work = BackgroundWork(
+            controllers=self.options.controllers,
+            kubelets=self.options.kubelets,
+            ca_certificate=self.ca.read_text() if self.ca is not None else "",
+        )
+        await self._work.start(self.control_plane.registry)
+        if isinstance(self.clock, SimulatedClock):
+            while not self.has_nodes:
+                await self.controls.advance(_NODE_PAUSE)
+            await self.controls.settle()
+
+    @property
+    def has_nodes(self) -> bool:
+        """Whether as many nodes are there as the options ask for: large fleets are made in batches."""
+        kubelets = self.options.kubelets
+        return kubelets is None or self.control_plane.store.count("nodes") >= kubelets.nodes
+
+    async def end_work(self) -> None:
+        """Stop controllers and kubelets, if they run."""
+        if self._work is not None:
+            await self._work.stop()
+
     async def __aenter__(self) -> Serving:
         try:
             await self._start()
@@ -280,6 +439,7 @@ class Serving:
         return self
 
     async def _start(self) -> None:
+        _listen(self._socket, self.options.host)
         await self.control_plane.start()
         self._task = asyncio.get_running_loop().create_task(self._server.serve([self._socket]))
         while not self._server.started:
@@ -367,30 +527,41 @@ async def serving(options: ServeOptions) -> AsyncIterator[Serving]:
             stack.callback(opened.close)  # harmless after the control plane has closed it
             keys = load_secrets(directory)
             before = read_digests(directory)
-        control_plane = ControlPlane(
-            Store(opened, limits=options.limits),
-            keys.tokens(),
-            app_options=AppOptions(anonymous=options.anonymous, future_wait=options.future_wait, times=options.times),
-            steps=options.steps,
-            event_ttl=options.event_ttl,
-            features=options.features,
-        )
-        stack.callback(control_plane.store.close)  # its first objects are staged: nothing may flush into a closed log
+        store = Store(opened, limits=options.limits)
+        stack.callback(store.close)  # first objects are staged: nothing may flush into a closed log
+        if options.state is not None:
+            restore_objects(store, options.state)
+        server = Serving(_assembling(options, keys), store, options, keys, directory, listening)
+        control_plane = server.control_plane
+        if options.test_controls:
+            control_plane.app.options.control_endpoints = ControlEndpoints(server.controls)
         if options.objects:
             loaded = load_objects(control_plane.registry, options.objects, lenient=options.lenient, before=before)
             control_plane.loaded = loaded
             if str(options.data_dir) != MEMORY:
                 write_digests(directory, {**before, **loaded.digests})
-        async with Serving(control_plane, options, keys, directory, listening) as running:
-            certificate = running.ca.read_text() if running.ca is not None else ""
-            beside = background(
-                control_plane.registry,
-                controllers=options.controllers,
-                kubelets=options.kubelets,
-                ca_certificate=certificate,
-            )
-            async with beside:
-                yield running
+        async with server:
+            try:
+                await server.begin_work()
+                yield server
+            finally:
+                await server.end_work()
+
+
+def _assembling(options: ServeOptions, keys: Secrets) -> Callable[[Store], ControlPlane]:
+    """Return what makes control planes of these options; they share their clock and faults."""
+    clock = options.clock if options.clock is not None else ServerClock()
+    app = AppOptions(anonymous=options.anonymous, future_wait=options.future_wait, times=options.times)
+    return lambda store: ControlPlane(
+        store,
+        keys.tokens(),
+        app_options=app,
+        steps=options.steps,
+        clock=clock,
+        event_ttl=options.event_ttl,
+        features=options.features,
+        webhooks=options.webhooks,
+    )
 
 
 async def serve(options: ServeOptions, stop: asyncio.Event) -> None:

@@ -2,7 +2,7 @@
 
 Stored bytes are sent as they are where that is possible; everything else is made of Python objects, which takes up to
 a millisecond an object. It is made a slice at a time while the answer is sent, beside the event loop
-(`off_loop.encoded`). So neither the time others wait nor the memory an answer takes grows with the list
+(`worker_thread.encoded`). So neither the time others wait nor the memory an answer takes grows with the list
 (interfaces.md 5.7).
 """
 

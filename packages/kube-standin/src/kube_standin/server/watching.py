@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kube_rules.json import Json
-from kube_standin.errors import expired
+from kube_standin.custom_versions import as_served, served
+from kube_standin.errors import StatusError, expired
 from kube_standin.kinds import ServedKind
-from kube_standin.off_loop import encoded
 from kube_standin.registry import ObjectRegistry
 from kube_standin.selectors import select
 from kube_standin.server.listing import selected
@@ -25,6 +25,7 @@ from kube_standin.server.query import WatchOptions
 from kube_standin.server.rendering import Renderer, Send, chunks, in_turns
 from kube_standin.server.slices import encode, is_large
 from kube_standin.storage import CompactedError, Stored, Subscription, WatchEvent
+from kube_standin.worker_thread import encoded
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _CHUNK = 128 * 1024
@@ -74,13 +75,23 @@ class WatchStream:
         selection = select(kind, options.labels, options.fields)
         self._match = selection.match
         self._namespace = namespace if namespace is not None else selection.namespace
-        self._share_key = (kind.gvk, answer.form, answer.version)
         self._columns_sent = False
+        self._subscription: Subscription | None = None
         if answer.form == "table":
             renderer.table(kind, [], {}, query)  # what cannot be answered is refused before the stream begins
 
-    async def run(self, send: Send, disconnected: asyncio.Event) -> None:
-        """Send the stream until its time is over, the client leaves, or it falls behind."""
+    def drop(self) -> None:
+        """End the stream after what is sent, as at the end of its time."""
+        if self._subscription is not None:
+            self._registry.store.unsubscribe(self._subscription)
+
+    def expire(self) -> None:
+        """End the stream with 410 as one that fell behind."""
+        if self._subscription is not None:
+            self._subscription.expire()
+
+    async def run(self, send: Send, disconnected: asyncio.Event, *, gone: bool = False) -> None:
+        """Send the stream until its time is over, the client leaves, or it falls behind; ``gone`` sends 410 at once."""
         await send(
             {
                 "type": "http.response.start",
@@ -88,11 +99,15 @@ class WatchStream:
                 "headers": [(b"content-type", b"application/json"), (b"cache-control", b"no-cache, private")],
             }
         )
+        if gone:
+            await self._send_error(send, f"too old resource version: {self._options.since or 0} (fault)")
+            return
         try:
             subscription, initial = self._open()
         except CompactedError as error:
             await self._send_error(send, str(error))
             return
+        self._subscription = subscription
         behind = asyncio.Event()
         subscription.on_overflow = behind.set
         sender = asyncio.ensure_future(self._pump(send, subscription, initial))
@@ -104,7 +119,10 @@ class WatchStream:
                 # The client does not read; should it begin to, it gets the reason why it is dropped.
                 await asyncio.wait({sender, leaving}, timeout=self._times.farewell)
             if sender.done():
-                sender.result()
+                try:
+                    sender.result()
+                except StatusError as error:  # a conversion that failed
+                    await self._send_status(send, error)
         finally:
             self._registry.store.unsubscribe(subscription)
             tasks = (sender, leaving, lagging)
@@ -129,7 +147,7 @@ class WatchStream:
         ends = loop.time() + duration
         if initial is not None:
             start = subscription.revision
-            chosen = await selected(initial, self._match)
+            _, chosen = await served(self._defined_kind, await selected(initial, self._match))
             await self._send_lines(send, self._initial_lines(chosen))
             self._sent(len(chosen))
             if options.initial and options.bookmarks:
@@ -162,7 +180,9 @@ class WatchStream:
     async def _send_pending(self, send: Send, subscription: Subscription) -> None:
         """Send what there is to take, a chunk at a time: what a client does not read stays in the history."""
         while subscription.pending:
-            events = subscription.take(_CHUNK)
+            taken = subscription.take(_CHUNK)
+            _, states = await served(self._defined_kind, [event.state for event in taken])
+            events = [WatchEvent(event.type, state) for event, state in zip(taken, states, strict=True)]
             await self._send_lines(send, self._lines(events))
             self._sent(len(events))
             await asyncio.sleep(0)
@@ -190,20 +210,37 @@ class WatchStream:
 
     @staticmethod
     async def _send_error(send: Send, message: str) -> None:
-        line = encode({"type": "ERROR", "object": expired(message).to_json()}) + b"\n"
+        await WatchStream._send_status(send, expired(message))
+
+    @staticmethod
+    async def _send_status(send: Send, error: StatusError) -> None:
+        line = encode({"type": "ERROR", "object": error.to_json()}) + b"\n"
         await send({"type": "http.response.body", "body": line, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
     def _line(self, event: WatchEvent) -> bytes:
         """Return the encoded event, the bytes another watcher had made if there are some."""
         shared = self._renderer.lines
-        key = (event.state.revision, event.type, self._share_key, self._shared_while)
+        kind, answer = self._present_kind, self._answer
+        since = kind.versions.since if kind.versions is not None else 0
+        key = (event.state.revision, event.type, kind.gvk, since, answer.form, answer.version, self._shared_while)
         line = shared.get(key)
         if line is None:
             line = self._encoded(event)
             shared.put(key, line)
         self._columns_sent = True
         return line
+
+    @property
+    def _present_kind(self) -> ServedKind:
+        """The kind as it is served now: the definition of a custom resource may have changed since the watch began."""
+        kind = self._kind
+        return as_served(self._defined_kind) if kind.custom else kind
+
+    @property
+    def _defined_kind(self) -> ServedKind:
+        """The kind as its states are stored."""
+        return self._registry.kinds.of(self._kind.api_version, self._kind.kind) or self._kind
 
     @property
     def _shared_while(self) -> tuple[Any, ...]:
@@ -220,11 +257,11 @@ class WatchStream:
 
     def _object(self, state: Stored) -> bytes:
         if self._answer.form == "object":
-            return self._renderer.raw_object(self._kind, state)
+            return self._renderer.raw_object(self._present_kind, state)
         return self._renderer.raw_partial(state, self._answer.version)
 
     def _table_line(self, event: WatchEvent) -> bytes:
-        obj = self._registry.view(self._kind, event.state)
+        obj = self._registry.view(self._present_kind, event.state)
         meta = {"resourceVersion": str(event.state.revision)}
         table = self._renderer.table(self._kind, [obj], meta, self._query)
         if self._columns_sent:

@@ -111,6 +111,11 @@ class Subscription:
         if oldest is not None and oldest <= revision and not self.closed:
             self._overflow()
 
+    def expire(self) -> None:
+        """End the subscription as one that fell behind: its watcher must list again."""
+        if not self.closed and not self.overflowed:
+            self._overflow()
+
     def _overflow(self) -> None:
         self._past.clear()
         self._events.clear()

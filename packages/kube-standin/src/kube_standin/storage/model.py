@@ -38,6 +38,9 @@ _decode_labels = msgspec.json.Decoder(_LabelledOnly).decode
 
 def field_value(body: Json, path: tuple[str, ...]) -> str:
     """Return what a field selector compares: the text at ``path``; absent is ``""``, booleans are words."""
+    if path == ("source", "component"):
+        # An Event of the newer form has no source; what reported it is selected instead (registry/core/event).
+        return (body.get("source") or {}).get("component") or body.get("reportingComponent") or ""
     value: Any = body
     for step in path:
         if not isinstance(value, dict):
@@ -138,3 +141,10 @@ class StoredChange:
             raw = msgspec.json.encode(body)
             self._gone = Stored(before.resource, before.namespace, before.name, self.revision, raw)
         return self._gone
+
+
+def as_object(kind: str, api_version: str, state: Stored) -> Json:
+    """Return the decoded object with its kind and apiVersion in front."""
+    out: Json = {"kind": kind, "apiVersion": api_version}
+    out.update(state.decode())
+    return out

@@ -141,12 +141,13 @@ class Staged(NamedTuple):
 class _Table:
     """All objects of one resource, with their keys in order."""
 
-    __slots__ = ("items", "keys", "paths")
+    __slots__ = ("items", "keys", "paths", "unmarked")
 
     def __init__(self) -> None:
         self.items: dict[Key, Stored] = {}
         self.keys: list[Key] = []
         self.paths: tuple[tuple[str, tuple[str, ...]], ...] = ()
+        self.unmarked: str | None = None
 
     def put(self, state: Stored) -> None:
         key = state.key
@@ -185,6 +186,7 @@ class Store:
         self.revision = max(1, self.compacted)
         """The last committed revision."""
         self._next = self.revision
+        self._oldest_listed = 0
         self._load()
 
     def _load(self) -> None:
@@ -206,9 +208,14 @@ class Store:
 
     # -- what is there -------------------------------------------------------------------------------------
 
-    def declare(self, resource: str, paths: tuple[str, ...]) -> None:
-        """Name the dotted paths field selectors of ``resource`` may ask for; they are then read at write time."""
-        self._table(resource).paths = tuple((path, tuple(path.split("."))) for path in paths)
+    def declare(self, resource: str, paths: tuple[str, ...], unmarked: str | None = None) -> None:
+        """Name the dotted paths field selectors of ``resource`` may ask for; they are then read at write time.
+
+        Bodies in another apiVersion than ``unmarked`` keep it; None: bodies never have one.
+        """
+        table = self._table(resource)
+        table.paths = tuple((path, tuple(path.split("."))) for path in paths)
+        table.unmarked = unmarked
 
     def _table(self, resource: str) -> _Table:
         table = self._tables.get(resource)
@@ -263,7 +270,7 @@ class Store:
     ) -> Page:
         """List a resource, in key order.
 
-        ``at`` shows it as of that revision (raises CompactedError or FutureRevisionError), None as of now;
+        ``at`` shows it as of that revision (raises CompactedError, FutureRevisionError), None as of now;
         ``after`` starts behind a key; ``limit`` bounds the matching states returned.
         """
         table = self._table(resource)
@@ -288,6 +295,10 @@ class Store:
             found.append(state)
         return Page(found, revision, more=False, remaining=0)
 
+    def expire_lists(self, before: int) -> None:
+        """Show no lists as of revisions before one; watches go on from where the history begins."""
+        self._oldest_listed = max(self._oldest_listed, before)
+
     def _as_of(self, resource: str, revision: int) -> dict[Key, Stored | None]:
         """Return what differs from the newest states at ``revision``: the older state of each key changed since."""
         self.check_revision(revision)
@@ -302,11 +313,11 @@ class Store:
         return overlay
 
     def check_revision(self, revision: int) -> None:
-        """Raise CompactedError or FutureRevisionError unless the state at ``revision`` is kept."""
+        """Raise CompactedError or FutureRevisionError unless the state at ``revision`` can be listed."""
         if revision > self.revision:
             raise FutureRevisionError(revision, self.revision)
-        if revision < self.compacted:
-            raise CompactedError(revision, self.compacted)
+        if revision < (oldest := max(self.compacted, self._oldest_listed)):
+            raise CompactedError(revision, oldest)
 
     # -- writing -------------------------------------------------------------------------------------------
 
@@ -351,9 +362,10 @@ class Store:
     ) -> Stored:
         revision = self._next + 1
         body.pop("kind", None)
-        body.pop("apiVersion", None)
+        version = body.pop("apiVersion", None)
         body["metadata"]["resourceVersion"] = str(revision)
-        raw = _encode(body)
+        marked = version is not None and table.unmarked not in (None, version)
+        raw = _encode({"apiVersion": version, **body} if marked else body)
         if longest is not None and len(raw) > longest:
             raise TooLargeError
         state = Stored(resource, namespace, name, revision, raw)
@@ -407,6 +419,10 @@ class Store:
         ticket.settle(None)
         self._trim()
         self._checkpoint()
+
+    def continue_after(self, revision: int) -> None:
+        """Give further changes revisions above this one. Nothing may be staged."""
+        self._next = max(self._next, revision)
 
     def discard(self) -> None:
         """Undo all that is staged: it turned out that the whole of it must not be written."""
@@ -579,10 +595,3 @@ def _row_of(state: Stored, *, deleted: bool = False) -> LogRow:
 
 def _row(change: StoredChange) -> LogRow:
     return _row_of(change.state, deleted=change.type == "DELETED")
-
-
-def as_object(kind: str, api_version: str, state: Stored) -> Json:
-    """Return the decoded object with its kind and apiVersion in front."""
-    out: Json = {"kind": kind, "apiVersion": api_version}
-    out.update(state.decode())
-    return out

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from kube_rules.admission.amounts import Amounts, added, amounts
 from kube_rules.json import Json
 from kube_standin.tables.columns import (
     AGE,
@@ -16,6 +18,7 @@ from kube_standin.tables.columns import (
     of_containers,
     path,
     size,
+    text,
     wide,
 )
 
@@ -30,6 +33,49 @@ def _controller(obj: Json) -> str:
             kind = str(owner.get("kind", "")).lower()
             return f"{kind}{'.' + group if group else ''}/{owner.get('name', '')}"
     return NONE
+
+
+def _measured(usages: Callable[[Any], list[Json]]) -> tuple[Column, ...]:
+    """The columns of metrics, as metrics-server has them; the usages of an object are added up."""
+
+    def total(name: str) -> Callable[[Any], str]:
+        def cell(obj: Any) -> str:
+            found: Amounts = {}
+            for usage in usages(obj):
+                found = added(found, amounts({name: usage.get(name, "0")}))
+            return found[name].text if name in found else "0"
+
+        return cell
+
+    parts = (Column(name, f"{name} resource used", of(total(name))) for name in ("cpu", "memory"))
+    return (NAME, *parts, Column("Window", "The time window of the metrics", path("window")))
+
+
+_FLOW = "flowcontrol.v1.FlowSchemaSpec#"
+_LEVEL = "flowcontrol.v1."
+_QUEUING = "spec.limited.limitResponse.queuing"
+
+
+def _missing_level(status: Any) -> str:
+    """Whether the priority level of a FlowSchema is missing, as its condition has it."""
+    for one in (status or {}).get("conditions", ()):
+        if one.get("type") == "Dangling":
+            return str(one.get("status"))
+    return "?"
+
+
+def _host(service: Any) -> str:
+    """The Service behind an APIService."""
+    return f"{service.get('namespace', '')}/{service.get('name', '')}" if service else "Local"
+
+
+def _available(status: Any) -> str:
+    """Whether an APIService is available; with the reason if it is not."""
+    for one in (status or {}).get("conditions", ()):
+        if one.get("type") == "Available":
+            reason = one.get("reason")
+            return str(one["status"]) if one["status"] == "True" or not reason else f"{one['status']} ({reason})"
+    return "Unknown"
 
 
 def _first(shown: list[str], more: int) -> str:
@@ -96,7 +142,19 @@ def _bindings(kind: str) -> tuple[Column, ...]:
 
 _CONTAINERS = "template.spec.containers"
 _DRIVER = "storage.v1.CSIDriverSpec#"
+_WEBHOOKS = (
+    NAME,
+    Column(
+        "Webhooks",
+        "Webhooks indicates the number of webhooks registered in this configuration",
+        size("webhooks"),
+        "integer",
+    ),
+    AGE,
+)
 COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _WEBHOOKS,
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _WEBHOOKS,
     ("", "ServiceAccount"): (NAME, AGE),
     ("", "Endpoints"): (NAME, Column("Endpoints", "core.v1.Endpoints#subsets", of(_reached, "subsets")), AGE),
     ("", "PodTemplate"): (
@@ -146,6 +204,38 @@ COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
             size("spec.drivers"),
             "integer",
         ),
+        AGE,
+    ),
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema"): (
+        NAME,
+        Column("PriorityLevel", _FLOW + "priorityLevelConfiguration", path("spec.priorityLevelConfiguration.name")),
+        Column("MatchingPrecedence", _FLOW + "matchingPrecedence", path("spec.matchingPrecedence", 0), "integer"),
+        Column("DistinguisherMethod", _FLOW + "distinguisherMethod", text("spec.distinguisherMethod.type")),
+        AGE,
+        Column(
+            "MissingPL", "references a broken or non-existent PriorityLevelConfiguration", of(_missing_level, "status")
+        ),
+    ),
+    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): (
+        NAME,
+        Column("Type", _LEVEL + "PriorityLevelConfigurationSpec#type", path("spec.type")),
+        Column(
+            "NominalConcurrencyShares",
+            _LEVEL + "LimitedPriorityLevelConfiguration#nominalConcurrencyShares",
+            text("spec.limited.nominalConcurrencyShares"),
+        ),
+        *(
+            Column(f"{name[0].upper()}{name[1:]}", f"{_LEVEL}QueuingConfiguration#{name}", text(f"{_QUEUING}.{name}"))
+            for name in ("queues", "handSize", "queueLengthLimit")
+        ),
+        AGE,
+    ),
+    ("metrics.k8s.io", "NodeMetrics"): _measured(lambda obj: [obj.get("usage") or {}]),
+    ("metrics.k8s.io", "PodMetrics"): _measured(lambda obj: [one["usage"] for one in obj.get("containers") or ()]),
+    ("apiregistration.k8s.io", "APIService"): (
+        NAME,
+        Column("Service", "The reference to the service that hosts this API endpoint.", of(_host, "spec.service")),
+        Column("Available", "Whether this service is available.", of(_available, "status")),
         AGE,
     ),
     ("storage.k8s.io", "VolumeAttributesClass"): (

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from kube_rules.json import Json
 from kube_rules.schema import definitions
+from kube_standin.field_texts import texts_of
 from kube_standin.tables import ages
 
 Cell = Callable[[Json, datetime], Any]
@@ -42,13 +43,12 @@ class Column(NamedTuple):
 
 
 def described(about: str) -> str:
-    """Resolve `TYPE#FIELD` to the documentation of that field."""
+    """Resolve `TYPE#FIELD` to the documentation of that field, "" where it is not installed."""
     definition, sign, field = about.partition("#")
     if not sign or " " in definition:
         return about
-    known = definitions.descriptions()
-    text: str = known[definition if definition in known else f"io.k8s.api.{definition}"][1].get(field, "")
-    return text
+    full = definition if definition in definitions.structure() else f"io.k8s.api.{definition}"
+    return texts_of(full).field(field)
 
 
 META = definitions.OBJECT_META

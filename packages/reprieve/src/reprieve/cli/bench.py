@@ -11,7 +11,7 @@ from reprieve.cli.progress import working
 from reprieve.cli.sections import Row, Section
 
 if TYPE_CHECKING:
-    from reprieve.simulation.bench.running import BenchMeasurement
+    from reprieve.simulation.bench.scenario_run import BenchMeasurement
     from reprieve.simulation.bench.series import Growth
 
 
@@ -26,29 +26,30 @@ def command(
     scenarios: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[SCENARIO]...", help="Scenarios to run, or families with --growth; none: the usual set."
+            metavar="[SCENARIO]...", help="Scenarios to run, or with --growth families. Default: the standard set."
         ),
     ] = None,
-    output: Annotated[BenchFormat, typer.Option("-o", "--output", help="How to show the figures.")] = BenchFormat.TEXT,
+    output: Annotated[BenchFormat, typer.Option("-o", "--output", help="Output format.")] = BenchFormat.TEXT,
     growth: Annotated[
-        bool, typer.Option("--growth", help="Run families at 500, 1000, 2000 and 5000 nodes and give the exponent.")
+        bool,
+        typer.Option("--growth", help="Run families at 500, 1000, 2000 and 5000 nodes and show the growth exponent."),
     ] = False,
     compare: Annotated[
         tuple[Path, Path] | None,
         typer.Option(
             "--compare",
             metavar="BEFORE.json AFTER.json",
-            help="Run nothing; show two saved sets of figures (-o json) side by side.",
+            help="Compare two saved results (-o json) without running anything.",
         ),
     ] = None,
     profile: Annotated[
-        bool, typer.Option("--profile", help="Show where the time goes; the figures themselves are slower then.")
+        bool, typer.Option("--profile", help="Show where the time is spent; slows the measurement down.")
     ] = False,
-    names: Annotated[bool, typer.Option("--list", help="Name the scenarios and families and exit.")] = False,
+    names: Annotated[bool, typer.Option("--list", help="List the scenarios and families and exit.")] = False,
 ) -> None:
-    """Measure how fast the scheduler decides on this machine.
+    """Measure the speed of the scheduler on this machine.
 
-    Each scenario runs in a process of its own, with an API that answers at once: the scheduler itself is measured.
+    Each scenario runs in its own process. API calls return at once, so only the scheduler itself is measured.
     """
     from reprieve.simulation.bench.scenarios import DEFAULT, FAMILIES, SCENARIOS
     from reprieve.simulation.bench.series import ScenarioError
@@ -58,11 +59,11 @@ def command(
         return
     if compare is not None:
         if scenarios or growth or profile:
-            refuse("--compare runs nothing: it takes no scenarios, --growth or --profile")
+            refuse("--compare cannot be combined with scenarios, --growth or --profile")
         _show_compared(compare, output)
         return
     if growth and profile:
-        refuse("--profile is of single scenarios, not of --growth")
+        refuse("--profile cannot be combined with --growth")
     known = FAMILIES if growth else tuple(SCENARIOS)
     chosen = tuple(scenarios) if scenarios else FAMILIES if growth else DEFAULT
     for name in chosen:
@@ -100,10 +101,10 @@ def _more(figures: "list[BenchMeasurement]") -> tuple[str, ...]:
         more = (
             (figure.growth_mb, "memory grew by {:.1f} MiB"),
             (figure.rss_mb, "{:.1f} MiB resident at the end"),
-            (figure.cpu_per_second, "{:.4f} s of processor time for a second"),
-            (figure.taken_in_seconds, "{:.3f} s to take the cluster in"),
-            (figure.cpu_seconds, "{:.3f} s of processor time"),
-            (figure.held_mb, "{:.1f} MiB kept of the pods"),
+            (figure.cpu_per_second, "{:.4f} s of CPU time per simulated second"),
+            (figure.taken_in_seconds, "{:.3f} s to load the cluster"),
+            (figure.cpu_seconds, "{:.3f} s of CPU time"),
+            (figure.held_mb, "{:.1f} MiB kept for the pods"),
         )
         details = ", ".join(text.format(value) for value, text in more if isinstance(value, float))
         lines += [f"{figure.scenario}: {details}"] if details else []
@@ -122,7 +123,7 @@ def _profile_section(figure: "BenchMeasurement") -> Section:
 
 def _show_compared(files: tuple[Path, Path], output: BenchFormat) -> None:
     from reprieve.cli.terminal import show_sections
-    from reprieve.simulation.bench.comparing import FiguresError, compare
+    from reprieve.simulation.bench.comparison import FiguresError, compare
 
     try:
         found = compare(*files)
@@ -132,11 +133,11 @@ def _show_compared(files: tuple[Path, Path], output: BenchFormat) -> None:
         _show_json(found)
         return
     rows = []
-    for one in found:
-        cells = [one.scenario]
+    for item in found:
+        cells = [item.scenario]
         for pick in (_seconds, _attempt, _memory):
-            cells += [pick(figure) if figure is not None else "-" for figure in (one.before, one.after)]
-        rows.append(Row((*cells, "-" if one.ratio is None else f"{one.ratio:.2f}")))
+            cells += [pick(figure) if figure is not None else "-" for figure in (item.before, item.after)]
+        rows.append(Row((*cells, "-" if item.ratio is None else f"{item.ratio:.2f}")))
     show_sections([Section("Before and after", _COMPARED, tuple(rows))])
 
 

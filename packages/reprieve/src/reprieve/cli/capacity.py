@@ -18,25 +18,26 @@ def command(
     context: typer.Context,
     shape: Annotated[
         list[str],
-        typer.Option("--shape", metavar="FILE", help="What is asked about: a pod, a gang or a workload. Repeatable."),
+        typer.Option("--shape", metavar="FILE", help="Manifest of the pod, gang or workload to fit. Repeatable."),
     ],
     topology: Annotated[
         str, typer.Option(metavar="LABEL", help="Show the largest gang for each value of this node label.")
     ] = "",
     pool: Annotated[
-        str, typer.Option(metavar="LABEL", help="Nodes with one value of this label are a pool, not those of one size.")
+        str, typer.Option(metavar="LABEL", help="Group nodes into pools by this label instead of by size.")
     ] = "",
-    output: Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")] = Format.TEXT,
+    output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = Format.TEXT,
 ) -> None:
-    """Show how many more of a shape fit now and with preemption, the largest gang of each domain, and stranded room.
+    """Show how many more pods or gangs of a shape would fit.
 
-    With changes, such as --drain, it is the cluster after them that is asked about.
+    Counts with and without preemption, and shows the largest gang for each domain and the stranded capacity. Changes
+    such as --drain are applied first.
     """
     from dataclasses import replace
 
     from kube_rules.objects import PriorityClass
     from reprieve.cli.options import read_options
-    from reprieve.client.reading import known_classes
+    from reprieve.client.cluster_reader import known_classes
     from reprieve.python.inputs import expand_workloads, read_manifests
     from reprieve.questions.capacity import capacity
 
@@ -77,23 +78,25 @@ def capacity_sections(found: "CapacityReport") -> "list[Section]":
         evicted = count(found.victims, "pod")
         notes.append(f"{found.with_preemption}{more['withPreemption']} with preemption, which would evict {evicted}.")
     elif not more["now"]:
-        notes.append("No more of them with preemption.")
+        notes.append("Preemption would not let more of them fit.")
     notes.append(f"The largest gang of such pods: {found.largest_gang}{more['largestGang']}.")
-    if found.at_least:
+    if found.untried:
         notes.append("No more were tried.")
+    elif found.at_least:
+        notes.append('"Or more": in other places more may fit. All other figures are exact.')
     if found.refusal:
-        notes.append(f"No more by admission: {found.refusal}.")
+        notes.append(f"Admission refuses more: {found.refusal}.")
     tone = Tone.GOOD if found.now else Tone.WAITING
     now = f"{found.now}{more['now'] or ' more'} of {found.shape} {'fits' if found.now == 1 else 'fit'} now."
     sections = [Section(now, notes=tuple(notes), tone=tone)]
     if found.domains:
-        rows = tuple(Row((one.name, str(one.nodes), str(one.pods))) for one in found.domains)
+        rows = tuple(Row((item.name, str(item.nodes), str(item.pods))) for item in found.domains)
         sections.append(Section(f"By {found.topology_key}", ("domain", "nodes", "largest gang"), rows))
     pools = [
-        (one.name, str(one.nodes), str(one.pods), one.free, one.stranded or "unknown", ", ".join(one.by))
-        for one in found.pools
+        (item.name, str(item.nodes), str(item.pods), item.free, item.stranded or "unknown", ", ".join(item.by))
+        for item in found.pools
     ]
-    columns = ("pool", "nodes", "pods that fit", f"{found.resource} free", "stranded", "most of the rest there has")
+    columns = ("pool", "nodes", "pods that fit", f"{found.resource} free", "stranded", "most common sizes of the rest")
     shown = len(columns) if any(by for *_, by in pools) else len(columns) - 1
     sections.append(Section("Nodes", columns[:shown], tuple(Row(cells[:shown]) for cells in pools)))
     return sections

@@ -1,9 +1,9 @@
 """`python -m reprieve.cli.child_process ARGUMENTS`: the command `reprieve`, ending when its standard input does.
 
-For programs that start it and must not leave it behind (`live.supervising`).
+For programs that start it and must not leave it behind (`live.supervisor`).
 """
 
-from reprieve.live.supervising import tie
+from reprieve.live.supervisor import tie
 
 if __name__ == "__main__":
     tie()

@@ -37,8 +37,8 @@ from reprieve.cli.source import SourceCommand
 
 app = typer.Typer(
     name="reprieve",
-    help="A Kubernetes scheduler that thinks in workloads: gangs all-or-nothing, preemption of as few workloads as "
-    "possible, and an answer to why.",
+    help="A Kubernetes scheduler for gangs. It places a gang as a whole or not at all, preempts as few workloads as "
+    "possible, and explains each decision.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -46,7 +46,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 imports = typer.Typer(
-    cls=trace_import.Import, help="Make job lists for replay of public traces; openb: manifests.", rich_markup_mode=None
+    cls=trace_import.Import, help="Convert public traces to job lists or, for openb, manifests.", rich_markup_mode=None
 )
 
 
@@ -90,7 +90,7 @@ def root(
 
 def with_only(name: str) -> typer.Typer:
     """The program with one command, where that is known: the options of the others are not made for nothing."""
-    named = [each for each in app.registered_commands if each.name == name]
+    named = [registered_command for registered_command in app.registered_commands if registered_command.name == name]
     if not named or name == "help":
         return app
     only = copy(app)

@@ -45,7 +45,7 @@ def compare_plans(
     if len(configurations) + len(additions) > MOST_VARIANTS:
         refuse(f"at most {MOST_VARIANTS} plans can be compared")
     if len(configurations) > 1 and own:
-        refuse(f"{own}: with more than one --compare only these are compared; give it as one of them")
+        refuse(f"{own}: more than one --compare replaces it; add it as a further --compare")
     if [*source.files, *additions].count("-") > 1:
         refuse("-: standard input can be read only once")
     if "-" in source.files and additions:  # each of them is read with all the rest
@@ -94,14 +94,14 @@ def comparison_sections(found: "PlanComparison", *, only_different: bool) -> "li
         for row in found.rows
     )
     title = "Where the plans differ" if only_different else "Side by side"
-    notes = () if rows else ("nowhere: what is asked about ends the same",)
+    notes = () if rows else ("no differences for the planned pods",)
     numbers = (
-        ("pods placed", [str(one.placed) for one in found.variants]),
-        ("pods waiting", [str(one.waiting) for one in found.variants]),
-        ("pods evicted", [str(one.evicted) for one in found.variants]),
-        ("GPU-hours lost", [f"{one.lost_gpu_hours:g}" for one in found.variants]),
-        ("CPU-hours lost", [f"{one.lost_cpu_hours:g}" for one in found.variants]),
-        ("against budgets", [str(one.pdb_violations) for one in found.variants]),
+        ("pods placed", [str(item.placed) for item in found.variants]),
+        ("pods waiting", [str(item.waiting) for item in found.variants]),
+        ("pods evicted", [str(item.evicted) for item in found.variants]),
+        ("GPU-hours lost", [f"{item.lost_gpu_hours:g}" for item in found.variants]),
+        ("CPU-hours lost", [f"{item.lost_cpu_hours:g}" for item in found.variants]),
+        ("against budgets", [str(item.pdb_violations) for item in found.variants]),
     )
     changes = changes_section(found.changes)
     return [

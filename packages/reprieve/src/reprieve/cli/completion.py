@@ -28,9 +28,12 @@ class Shell(StrEnum):
 
 
 def command(
-    shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="For which shell.", show_default=False)],
+    shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="The shell.", show_default=False)],
 ) -> None:
-    """Print the completion of a shell; `source <(reprieve completion bash)` in its start-up file switches it on."""
+    """Print the completion script of a shell.
+
+    To enable it, add `source <(reprieve completion bash)` to ~/.bashrc.
+    """
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     show(get_completion_script(prog_name="reprieve", complete_var=VARIABLE, shell=shell.value) + "\n")

@@ -25,9 +25,10 @@ _STOP_SECONDS = 30.0
 
 
 def command() -> None:
-    """Run a cluster for half a minute: a gang gets its room in it, another cannot fit, two gangs come as one.
+    """Play a worked example on a small cluster.
 
-    Ends by itself, after five minutes at the latest; exit code 0 only if what must happen happened.
+    Takes half a minute, at most five: a gang preempts, another cannot fit, and two gangs are scheduled together. The
+    exit code is 0 only if the results are as expected.
     """
     from asyncio import CancelledError
     from tempfile import TemporaryFile
@@ -98,7 +99,7 @@ async def _play(log: int) -> list[str]:
     from reprieve.client.transport import ApiClient, Limits
     from reprieve.live.demo_cluster import LateError, demo_cluster
     from reprieve.live.local import LocalOptions, local_cluster
-    from reprieve.live.supervising import ChildRefusedError
+    from reprieve.live.supervisor import ChildRefusedError
     from reprieve.simulation.demo import ACTS, nodes
 
     fleet = KubeletOptions(manifests=nodes(), start_seconds=0.1)
@@ -163,10 +164,11 @@ def _path_to_program() -> str:
 
 _IN_WORDS = {
     "Insufficient": "Insufficient: no node has as many GPUs free as one of its pods asks for.",
-    "no new claims to deallocate": "no new claims to deallocate: no ResourceClaim holds devices that it could get.",
+    "no new claims to "
+    "deallocate": "no new claims to deallocate: no ResourceClaim holds devices that the gang could use.",
     "not eligible due to workload aware preemption enabled": "not eligible due to workload aware preemption enabled: "
-    "its pods do not preempt one by one, the gang does as a whole. Here that does not help: without everything that is "
-    "less important there is no room for all of it either.",
+    "its pods do not preempt one by one, the gang does as a whole. Here that does not help: even with all less "
+    "important pods evicted, the gang does not fit as a whole.",
 }
 """What parts of kube-scheduler's message mean."""
 
@@ -185,8 +187,8 @@ async def _fill(scene: "DemoCluster") -> Section:
     gpus = sum(int(pod.spec.containers[0].resources.requests[_GPU]) for pod in scene.running())
     there = sum(int(node["status"]["allocatable"][_GPU]) for node in nodes())
     notes = (
-        f"{len(nodes())} nodes with {there} GPUs, {len(wanted)} pods running on {gpus} of them: every GPU is taken.",
-        "Its API is Kubernetes', its kubelets are simulated, its scheduler is reprieve.",
+        f"{len(nodes())} nodes with {there} GPUs, {len(wanted)} pods running on {gpus} of them: every GPU is in use.",
+        "It has a Kubernetes API, simulated kubelets, and reprieve as its scheduler.",
     )
     return Section("A cluster on this machine", notes=notes)
 
@@ -258,8 +260,8 @@ async def _recorded(act: "Act", scheduler_url: str) -> "tuple[int, PreemptionRec
 
 async def _foreseen(act: "Act", client: "ApiClient") -> "tuple[int, PreemptionRecord] | None":
     """What `reprieve plan` predicts for the cluster as it is if the gang came: what happens then must be the same."""
-    from reprieve.client.reading import add_new, known_classes, manifests_of, read_cluster
-    from reprieve.inputs.loading import load
+    from reprieve.client.cluster_reader import add_new, known_classes, manifests_of, read_cluster
+    from reprieve.inputs.loader import load
     from reprieve.simulation.demo import DIRECTORY
     from reprieve.simulation.plan import PlanOptions, plan
 

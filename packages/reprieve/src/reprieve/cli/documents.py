@@ -64,4 +64,4 @@ def json_text(text: str) -> str:
 
     if printable(text) == text:
         return text
-    return "".join(one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in text)
+    return "".join(item if item.isprintable() or item == "\n" else json.dumps(item)[1:-1] for item in text)

@@ -7,11 +7,14 @@ from reprieve.cli.outcome import note, reason_of, refuse
 
 
 def command(data_dir: DataDir = None) -> None:
-    """Remove everything that `reprieve up` has put into its data directory. A cluster that runs is not touched."""
+    """Delete the data of `reprieve up`.
+
+    Removes only files that `reprieve up` created in its data directory. Fails while the cluster is running.
+    """
     directory = Path(data_dir) if data_dir is not None else default_data_dir("reprieve/up")
     if str(directory) == ":memory:":
-        refuse("--data-dir :memory: keeps nothing that could be removed")
-    from kube_standin.storage.clearing import clear
+        refuse("--data-dir :memory: has no data to delete")
+    from kube_standin.storage.cleanup import clear
     from kube_standin.storage.log import StorageError
 
     try:

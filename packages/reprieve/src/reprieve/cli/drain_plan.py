@@ -17,19 +17,20 @@ if TYPE_CHECKING:
 
 def command(
     context: typer.Context,
-    nodes: Annotated[list[str], typer.Argument(metavar="NODE|SELECTOR...", help="Which nodes are to be drained.")],
-    output: Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")] = Format.TEXT,
+    nodes: Annotated[list[str], typer.Argument(metavar="NODE|SELECTOR...", help="Nodes to drain.")],
+    output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = Format.TEXT,
     fail_on_pending: Annotated[
         bool,
         typer.Option(
-            "--fail-on-pending", help="Exit 1 if a pod would wait or be lost, or a budget does not allow an eviction."
+            "--fail-on-pending",
+            help="Exit 1 if a pod would stay pending or be lost, or if a disruption budget blocks an eviction.",
         ),
     ] = False,
     fail_on_preemption: Annotated[
-        bool, typer.Option("--fail-on-preemption", help="Exit 1 if anything would be preempted.")
+        bool, typer.Option("--fail-on-preemption", help="Exit 1 if a pod would be preempted.")
     ] = False,
 ) -> None:
-    """Plan the drain of nodes, one after the other, in the order that breaks least."""
+    """Find the least disruptive order in which to drain nodes."""
     from reprieve.cli.options import read_options
     from reprieve.questions.drain_order import drain_plan, nodes_named
 
@@ -58,7 +59,7 @@ def drain_sections(found: "DrainPlan") -> "list[Section]":
     steps: dict[int, list[DrainedNode]] = {}
     for node in found.nodes:
         steps.setdefault(node.step, []).append(node)
-    back = any(one.to == one.node_name for node in found.nodes for one in node.displaced)  # it tolerates the cordon
+    back = any(item.to == item.node_name for node in found.nodes for item in node.displaced)  # it tolerates the cordon
     if found.clean:
         verdict = f"Every pod finds {'a place, but not all another one' if back else 'another place'}."
     else:
@@ -66,12 +67,20 @@ def drain_sections(found: "DrainPlan") -> "list[Section]":
     notes = []
     evicted = sum(len(node.evicted) for node in found.nodes)
     if evicted:
-        notes.append(f"{count(evicted, 'pod')} {'is' if evicted == 1 else 'are'} preempted to make room for others.")
+        notes.append(
+            f"{count(evicted, 'pod')} {'is' if evicted == 1 else 'are'} preempted to free capacity for others."
+        )
     sections = [Section(verdict, notes=tuple(notes), tone=Tone.GOOD if found.clean else Tone.WAITING)]
     if found.gangs:
         rows = tuple(
-            Row((f"gang {one.namespace}/{one.name}", "once" if one.times == 1 else f"{one.times} times", _steps(one)))
-            for one in found.gangs
+            Row(
+                (
+                    f"gang {item.namespace}/{item.name}",
+                    "once" if item.times == 1 else f"{item.times} times",
+                    _steps(item),
+                )
+            )
+            for item in found.gangs
         )
         sections.append(Section("Gangs that fall below their minimum", ("", "", ""), rows, tone=Tone.WAITING))
     return sections + [_step(number, nodes) for number, nodes in steps.items()]
@@ -97,7 +106,10 @@ def _step(number: int, nodes: "list[DrainedNode]") -> "Section":
     from reprieve.cli.sections import Section, Tone
 
     first = nodes[0]
-    rows = (*displaced_rows((one for node in nodes for one in node.displaced), why=True), *evicted_rows(first.evicted))
+    rows = (
+        *displaced_rows((item for node in nodes for item in node.displaced), why=True),
+        *evicted_rows(first.evicted),
+    )
     notes = [] if rows else ["no pods are evicted"]
     if len(nodes) > 1:
         notes.append("together, so that a gang on several of them is evicted once")
@@ -107,16 +119,16 @@ def _step(number: int, nodes: "list[DrainedNode]") -> "Section":
     if first.overruled:
         notes.append(f"overruled by preemption: {', '.join(first.overruled)}")
     notes += [
-        f"budget {one.budget}: {one.allowed} allowed, {one.evicted} evicted, {one.allowed_after} allowed after it"
-        for one in first.budget_use
+        f"budget {item.budget}: {item.allowed} allowed, {item.evicted} evicted, {item.allowed_after} allowed after it"
+        for item in first.budget_use
     ]
     for node in nodes:
         needs = kubectl_needs(node.kubectl_needs)
         notes += [f"{needs} for {node.name}" if len(nodes) > 1 else needs] if needs else []
     notes += [
-        f"breaks gang {one.namespace}/{one.name}: {one.left} of {one.before} left, minCount {one.min_count}, "
-        f"{one.after} placed at the end"
-        for one in first.broken_gangs
+        f"breaks gang {item.namespace}/{item.name}: {item.left} of {item.before} left, minCount {item.min_count}, "
+        f"{item.after} placed at the end"
+        for item in first.broken_gangs
     ]
     waits, lost = any(node.waiting for node in nodes), any(node.lost for node in nodes)
     tone = Tone.BAD if budgets or lost else Tone.WAITING if waits else Tone.PLAIN

@@ -27,12 +27,12 @@ from kube_rules.group_sources import pod_group_name
 from kube_rules.json import Json
 from kube_rules.manifests import Manifests
 from reprieve.cli.whatif import Answered, ask
+from reprieve.client.cluster_reader import manifests_of, read_cluster
 from reprieve.client.connection import Connection, Identity, TlsSettings
 from reprieve.client.decoding import stored
 from reprieve.client.discovery import Resource, Served, discover
 from reprieve.client.errors import ApiError, ClientError, ConfigError
 from reprieve.client.listing import list_objects
-from reprieve.client.reading import manifests_of, read_cluster
 from reprieve.client.transport import ApiClient, Limits
 from reprieve.decisions.records import DecisionRecord, UnitRecord
 from reprieve.observability.store import evictions_in_file, find_in_file
@@ -203,7 +203,7 @@ async def evictions(connection: Connection, since: float, records: str | None) -
             if evidence.refusal is not None:
                 raise evidence.refusal
             why = evidence.warnings[0] if evidence.warnings else "no scheduler that keeps decision records was found"
-            raise ConfigError(f"{why} (--records URL|FILE says where they are)")
+            raise ConfigError(f"{why} (set their location with --records URL|FILE)")
     return evidence.records, evidence.source
 
 
@@ -313,9 +313,9 @@ async def _read_objects(client: ApiClient, served: Served, evidence: Evidence) -
 
 async def _composite(client: ApiClient, served: Served, namespace: str, name: str) -> objects.CompositePodGroup | None:
     for resource in served.readable("CompositePodGroup"):
-        found = await _get(client, resource, objects.CompositePodGroup, Asked("CompositePodGroup", namespace, name))
-        if found is not None:
-            return found
+        result = await _get(client, resource, objects.CompositePodGroup, Asked("CompositePodGroup", namespace, name))
+        if result is not None:
+            return result
     return None
 
 
@@ -363,11 +363,11 @@ def read_above(evidence: Evidence, parent: str, composites: Mapping[str, objects
 
 async def _every(client: ApiClient, served: Served, kind: type[T], namespace: str) -> dict[str, T]:
     """All objects of a kind in a namespace by name, of two of one name the one that counts."""
-    found: dict[str, T] = {}
+    result: dict[str, T] = {}
     for resource in reversed(served.readable(kind.KIND)):
         listed = await list_objects(client, resource, kind, namespace=namespace)
-        found |= {item.name: item for item in listed.objects}
-    return found
+        result |= {item.name: item for item in listed.objects}
+    return result
 
 
 async def _get(client: ApiClient, resource: Resource, kind: type[T], asked: Asked) -> T | None:
@@ -488,7 +488,7 @@ async def _from(
     except ValueError:
         raise ConfigError(f"{where}: not a URL") from None
     if url.scheme not in ("http", "https") or not host:
-        raise ConfigError(f"{where}: want http://HOST:PORT, https://HOST:PORT or a file")
+        raise ConfigError(f"{where}: expected http://HOST:PORT, https://HOST:PORT or a file")
     trusted = url.scheme == "https" or host in ("localhost", "127.0.0.1", "::1")
     there = Connection(
         server=where.rstrip("/"),
@@ -501,23 +501,23 @@ async def _from(
 
 
 def _from_file(file: Path, names: Sequence[Asked | PreemptionsSince]) -> list[DecisionRecord]:
-    found = []
+    result = []
     try:
         for asked in names:
             if isinstance(asked, PreemptionsSince):
-                found += evictions_in_file(file, asked.seconds)
+                result += evictions_in_file(file, asked.seconds)
             else:
-                found += find_in_file(file, asked.kind, asked.namespace, asked.name)
+                result += find_in_file(file, asked.kind, asked.namespace, asked.name)
     except (sqlite3.Error, ValueError) as error:
-        raise ConfigError(f"{file}: no file of decision records: {error}") from None
-    return found
+        raise ConfigError(f"{file}: not a file of decision records: {error}") from None
+    return result
 
 
 async def _explain(client: ApiClient, path: str, names: Sequence[Asked | PreemptionsSince]) -> list[DecisionRecord]:
-    found: list[DecisionRecord] = []
+    result: list[DecisionRecord] = []
     for asked in names:
-        found += (await client.get(path, asked.query)).read(_List).items
-    return found
+        result += (await client.get(path, asked.query)).read(_List).items
+    return result
 
 
 def _ca(extension: Mapping[str, object]) -> bytes | None:
@@ -582,4 +582,4 @@ async def _compute(client: ApiClient, evidence: Evidence, *, suggest: bool) -> N
     try:
         evidence.computed = ask(manifests, asked.kind, asked.namespace, asked.name, now=time.time(), suggest=suggest)
     except InputError as error:
-        evidence.warnings.append(f"the answer could not be worked out: {error}")
+        evidence.warnings.append(f"the answer could not be computed: {error}")

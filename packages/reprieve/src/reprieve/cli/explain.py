@@ -27,13 +27,13 @@ def command(
         str | None,
         typer.Argument(
             metavar="[NAMESPACE/]TYPE[/NAME]",
-            help="What it is: pod, podgroup, compositepodgroup, or an owner such as job or deployment.",
+            help="A pod, podgroup, compositepodgroup, or an owner such as a job or deployment.",
             show_default=False,
         ),
     ] = None,
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Its name.", show_default=False)] = None,
     all_waiting: Annotated[
-        bool, typer.Option("--all-waiting", help="Explain all pending workloads, with what would help each.")
+        bool, typer.Option("--all-waiting", help="Explain all pending workloads and what would help each of them.")
     ] = False,
     namespace: Annotated[
         str | None,
@@ -41,34 +41,35 @@ def command(
             "-n",
             "--namespace",
             metavar="NS",
-            help="Its namespace (default: the context's). With --all-waiting: explain only workloads of this "
-            "namespace; with --redact too: show only names of this namespace.",
+            help="Namespace of the object. Default: that of the context. With --all-waiting: explain only workloads "
+            "of this namespace; with --redact as well: show only names of this namespace.",
         ),
     ] = None,
     records: RecordsOption = None,
     redact: Annotated[
-        bool, typer.Option("--redact", help="Show of other people's objects only the kind and the priority.")
+        bool, typer.Option("--redact", help="For objects of other namespaces, show only kind and priority.")
     ] = False,
     suggest: SuggestOption = True,
-    output: Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")] = Format.TEXT,
+    output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = Format.TEXT,
 ) -> None:  # long: one parameter for each option, as typer wants them
-    """Explain why a pod, a pod group or a tree of groups waits, why it was preempted, and what would help. Reads only.
+    """Explain why a workload is pending or was preempted.
 
-    Of manifests, of a cluster with changes, and where no decision record can be read, the answer is worked out.
+    Also shows what would help. Changes nothing. The answer comes from the scheduler's decision records. For manifests,
+    with changes such as --drain, or without records it is computed.
     """
     source = source_of(context)
     if all_waiting:
         if kind is not None:
-            refuse("--all-waiting explains all pending workloads: do not give a TYPE or NAME")
+            refuse("--all-waiting cannot be combined with TYPE or NAME")
         _explain_all(source, namespace, output, redact=redact, suggest=suggest)
         return
     if kind is None:
-        refuse("what? TYPE NAME or TYPE/NAME, or --all-waiting")
+        refuse("name the object to explain: TYPE NAME or TYPE/NAME, or --all-waiting")
     kind, name, namespace = _named(kind, name, namespace)
     if source.files or source.changes or source.run:
         if records is not None:
-            what = "-f explains manifests" if source.files else "changes and --run explain what would be"
-            refuse(f"{what}: --records are of a cluster as it is")
+            what = "-f" if source.files else "changes or --run"
+            refuse(f"--records cannot be combined with {what}")
         evidence = _worked_out(source, kind, name, namespace, suggest=suggest)
     else:
         evidence = _of_cluster(source, kind, name, namespace, records, suggest=suggest)
@@ -104,17 +105,17 @@ def _named(kind: str, name: str | None, namespace: str | None) -> tuple[str, str
     given = kind if name is None else f"{kind}/{name}"
     parts = given.split("/")
     if len(parts) == 1:
-        refuse(f"which {kind}? TYPE NAME or TYPE/NAME, or --all-waiting")
+        refuse(f"name the {kind} to explain: TYPE NAME or TYPE/NAME, or --all-waiting")
     if not parts[-1]:
         refuse("the name is empty")
     if len(parts) > 3 or not all(parts):
-        refuse(f"{given}: want TYPE NAME, TYPE/NAME or NAMESPACE/TYPE/NAME")
+        refuse(f"{given}: expected TYPE NAME, TYPE/NAME or NAMESPACE/TYPE/NAME")
     if len(parts) == 2:
         return parts[0], parts[1], namespace
     # `job NAMESPACE/NAME` is how answers name it.
     space, kind = (parts[0], parts[1]) if name is None or "/" in kind else (parts[1], parts[0])
     if namespace not in (None, space):
-        refuse(f"{given}: its namespace is {space}, and -n is {namespace}")
+        refuse(f"{given}: the namespace differs from -n {namespace}")
     return kind, parts[2], space
 
 
@@ -166,12 +167,12 @@ def _owner(source: "InputSource", kind: str, name: str, namespace: str) -> "tupl
     from kube_rules.errors import FieldError
     from reprieve.cli.evidence import Asked, Owned
     from reprieve.cli.explain_files import NoPodsError, owned
-    from reprieve.client.reading import manifests_of
+    from reprieve.client.cluster_reader import manifests_of
     from reprieve.python.inputs import read_live
     from reprieve.simulation.workloads.scaling import NotThereError, makers_named, makes_pods_by_name
 
     if not makes_pods_by_name(kind, source.rows):
-        refuse(f"{kind!r}: want pod, podgroup or compositepodgroup")
+        refuse(f"{kind!r}: expected pod, podgroup or compositepodgroup")
     makers = makers_named(f"{namespace}/{kind}/{name}")
     reading, server = read_live(source.kubeconfig, source.context, source.strictness, warn, owners=True, makers=makers)
     try:

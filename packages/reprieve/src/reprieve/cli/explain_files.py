@@ -22,7 +22,7 @@ from reprieve.cli.evidence import CHANGED, MANIFESTS, Asked, Evidence, Owned, le
 from reprieve.cli.outcome import refuse
 from reprieve.cli.whatif import Expanding, ask
 from reprieve.decisions.outcomes import Help
-from reprieve.python.waiting_records import WaitingRecords
+from reprieve.python.pending_records import WaitingRecords
 from reprieve.questions.suggestions import helped
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.plan_inputs import starts_at
@@ -87,7 +87,12 @@ def owned(manifests: Manifests, kind: str, name: str, namespace: str, rows: Rows
     workloads = Workloads(manifests, rows or TABLE)
     found = workloads.named(f"{namespace}/{kind}/{name}")
     created = next(
-        (_created(one.manifest) for one in manifests.pod_makers if key_of(one.manifest) == found.owner), None
+        (
+            _created(pod_maker.manifest)
+            for pod_maker in manifests.pod_makers
+            if key_of(pod_maker.manifest) == found.owner
+        ),
+        None,
     )
     pods = sorted(
         (loaded.object for loaded in workloads.pods_of(found)), key=lambda pod: (bool(pod.spec.node_name), pod.name)
@@ -95,7 +100,7 @@ def owned(manifests: Manifests, kind: str, name: str, namespace: str, rows: Rows
     waiting = sum(not pod.spec.node_name for pod in pods)
     owner = Owned(found.kind, namespace, found.name, len(pods), waiting, created=created)
     if not pods:
-        text = f"{found} has no pods: it calls for none, or its controller has not made them yet"
+        text = f"{found} has no pods: it has no replicas, or its controller has not created its pods yet"
         raise NoPodsError(text, owner)
     group = pod_group_name(pods[0])
     asked = Asked("PodGroup", namespace, group) if group is not None else Asked("Pod", namespace, pods[0].name)
@@ -107,12 +112,16 @@ def evidence_of(gathered: PreparedInput, asked: Asked, source: InputSource, *, s
     manifests = gathered.manifests
     evidence = Evidence(asked, worked_out_on=CHANGED if source.live else MANIFESTS, changes=gathered.changed.made)
     evidence.pod = next(
-        (one.object for one in manifests.pods if asked.kind == "Pod" and _is(one.object, asked.namespace, asked.name)),
+        (
+            item.object
+            for item in manifests.pods
+            if asked.kind == "Pod" and _is(item.object, asked.namespace, asked.name)
+        ),
         None,
     )
     composites = _by_name(manifests, objects.CompositePodGroup, asked.namespace)
     groups = _by_name(manifests, objects.PodGroup, asked.namespace)
-    there = [one.object for one in manifests.pods if one.object.namespace == asked.namespace]
+    there = [item.object for item in manifests.pods if item.object.namespace == asked.namespace]
     if asked.kind == "CompositePodGroup":
         evidence.composite = composites.get(asked.name)
         leaves = leaves_below(asked.name, composites, groups)
@@ -151,7 +160,7 @@ def _note_refusals(evidence: Evidence, refused: Plan) -> None:
             refused,
             pods=tuple(pod for pod in refused.pods if pod.namespace == asked.namespace and pod.name in gone),
             refused=tuple(
-                one for one in refused.refused if one.namespace == asked.namespace and gone.intersection(one.pods)
+                item for item in refused.refused if item.namespace == asked.namespace and gone.intersection(item.pods)
             ),
         )
         evidence.refusals = refusal_sentences(of_members)
@@ -160,10 +169,10 @@ def _note_refusals(evidence: Evidence, refused: Plan) -> None:
 def without_refused(owner: Owned, gathered: PreparedInput) -> Owned:
     """The owner without the pods that admission refuses, which are named instead (whatif.md 14)."""
     key = (owner.kind.lower(), owner.namespace, owner.name)
-    for one in refusals_of(gathered.manifests, _now(gathered)).refused:
-        if (one.kind.lower(), one.namespace, one.name) == key:
-            (text,) = refusal_sentences(Plan(refused=(one,)))
-            lacking = len(one.pods)
+    for item in refusals_of(gathered.manifests, _now(gathered)).refused:
+        if (item.kind.lower(), item.namespace, item.name) == key:
+            (text,) = refusal_sentences(Plan(refused=(item,)))
+            lacking = len(item.pods)
             return replace(owner, pods=owner.pods - lacking, waiting=owner.waiting - lacking, refused=text)
     return owner
 
@@ -206,9 +215,9 @@ def of_namespace(document: Plan, namespace: str) -> Plan:
     """Return the document with only the pods and groups to schedule of one namespace."""
     return with_fields(
         document,
-        pods=tuple(one for one in document.pods if one.namespace == namespace),
-        pod_groups=tuple(one for one in document.pod_groups if one.namespace == namespace),
-        composite_pod_groups=tuple(one for one in document.composite_pod_groups if one.namespace == namespace),
+        pods=tuple(item for item in document.pods if item.namespace == namespace),
+        pod_groups=tuple(item for item in document.pod_groups if item.namespace == namespace),
+        composite_pod_groups=tuple(item for item in document.composite_pod_groups if item.namespace == namespace),
     )
 
 
@@ -238,7 +247,7 @@ def _item(kind: str, one: PodOutcome | PodGroupOutcome | CompositeOutcome) -> Wa
 
 
 def _by_name(manifests: Manifests, kind: type[T], namespace: str) -> dict[str, T]:
-    return {one.object.name: one.object for one in manifests.of(kind) if one.object.namespace == namespace}
+    return {item.object.name: item.object for item in manifests.of(kind) if item.object.namespace == namespace}
 
 
 def _is(item: objects.KubernetesObject, namespace: str, name: str) -> bool:

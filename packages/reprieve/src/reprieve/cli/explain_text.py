@@ -44,7 +44,7 @@ _GROUPS: Final = ("PodGroup", "CompositePodGroup")
 def document(evidence: Evidence) -> dict[str, Any]:
     """The JSON document of `-o json`."""
     asked = evidence.asked
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "apiVersion": API_VERSION,
         "kind": "Explanation",
         "object": {
@@ -60,7 +60,7 @@ def document(evidence: Evidence) -> dict[str, Any]:
             for c in _conditions(evidence)
         ],
         "whatWouldHelp": helps(evidence),
-        "help": [msgspec.to_builtins(one) for one in tried(evidence)],
+        "help": [msgspec.to_builtins(item) for item in tried(evidence)],
         "events": [
             {
                 "time": _stamp(event.at),
@@ -76,7 +76,7 @@ def document(evidence: Evidence) -> dict[str, Any]:
     }
     if evidence.owner is not None:
         owner = evidence.owner
-        found["owner"] = {
+        result["owner"] = {
             "kind": owner.kind,
             "namespace": owner.namespace,
             "name": owner.name,
@@ -84,16 +84,16 @@ def document(evidence: Evidence) -> dict[str, Any]:
             "waiting": owner.waiting,
         }
     if evidence.changes:
-        found["changes"] = [msgspec.to_builtins(made) for made in evidence.changes]
+        result["changes"] = [msgspec.to_builtins(made) for made in evidence.changes]
     computed = evidence.computed
     if computed is not None:
-        found["computed"] = {
+        result["computed"] = {
             "fits": computed.fits,
             "gated": computed.gated or None,
             "priorityThatHelps": computed.priority_that_helps,
             "record": msgspec.to_builtins(computed.record) if computed.record is not None else None,
         }
-    return found
+    return result
 
 
 def _object_details(evidence: Evidence) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def explanation_of(evidence: Evidence) -> list[Section]:
     sections = [*_owner_section(evidence.owner), _state_section(evidence)]
     own = own_record(evidence)
     if _is_waiting(evidence) and own is not None:
-        sections += _why(own, {one.kind for one in tried(evidence)})
+        sections += _why(own, {item.kind for item in tried(evidence)})
         sections += _levels(own)
         if own.in_vain is not None:
             sections.append(_potential_victims(own.in_vain, own.entity.priority))
@@ -334,7 +334,7 @@ def _state_section(evidence: Evidence) -> Section:
         if pod.spec.scheduler_name != DEFAULT_SCHEDULER and not pod.spec.node_name:
             notes.append(f"The scheduler {pod.spec.scheduler_name} places it, by its schedulerName.")
         if name and group is None:
-            notes.append(f"There is no podgroup {name}: its pods wait until it appears.")
+            notes.append(f"There is no podgroup {name}: its pods stay pending until it exists.")
     elif group is not None:
         minimum = f", minCount {group.min_count}" if group.min_count is not None else ""
         notes.append(f"Priority {_group_priority(group, evidence.members)}{minimum}.")
@@ -347,7 +347,7 @@ def _state_section(evidence: Evidence) -> Section:
     if evidence.above:
         notes.append(f"It is scheduled as part of compositepodgroup {evidence.above[-1]}, with the whole tree.")
     if evidence.missing:
-        notes.append(f"There is no compositepodgroup {evidence.missing}: the tree waits until it appears.")
+        notes.append(f"There is no compositepodgroup {evidence.missing}: the tree stays pending until it exists.")
     notes += [
         f"{condition.type}: {condition.reason}: {condition.message}"
         for condition in _conditions(evidence)
@@ -366,7 +366,10 @@ def _schedulers(members: Sequence[objects.Pod]) -> list[str]:
     """Return which scheduler places members that have no node; none places a group of two (preemption.md 8.5)."""
     names = sorted({pod.spec.scheduler_name for pod in members if not pod.spec.node_name})
     if len(names) > 1:
-        return [f"Its pods ask for different schedulers, {' and '.join(names)}: none is placed until they ask for one."]
+        return [
+            f"Its pods have different schedulerNames, {' and '.join(names)}: they are not placed until they all have "
+            "the same one."
+        ]
     if names and names[0] != DEFAULT_SCHEDULER:
         return [f"The scheduler {names[0]} places it, by the schedulerName of its pods."]
     return []
@@ -400,7 +403,7 @@ def _why(record: DecisionRecord, suggested: Container[str]) -> list[Section]:
     title = f"Why: it fits none of {count(record.nodes, 'node')}" if rows else "Why"
     if record.order is not None:
         notes.append(order_sentence(record.order))
-    again = f" {record.repeated + 1} attempts ended like that." if record.repeated else ""
+    again = f" {record.repeated + 1} attempts had this result." if record.repeated else ""
     if again:
         notes.append(again.strip())
     return [Section(title, ("nodes", "reason") if rows else (), tuple(rows), tuple(notes), tone=Tone.WAITING)]
@@ -485,19 +488,19 @@ def _preempted(evidence: Evidence, record: DecisionRecord) -> Section:
 
 def helps(evidence: Evidence) -> list[str]:
     """Sentences about what would change the outcome; none where nothing is sure."""
-    found: list[str] = []
+    result: list[str] = []
     for record in _preemptions_of(evidence):
         priority = record.entity.priority
-        found.append(f"With a priority of {priority} or more it would not have been a potential victim.")
+        result.append(f"With a priority of {priority} or more it would not have been a potential victim.")
         break
     own = own_record(evidence)
     if own is None or not _is_waiting(evidence):
-        return found
+        return result
     computed = evidence.computed
     if computed is not None and computed.helps is not None:
-        return found + [help.sentence for help in computed.helps]
+        return result + [help.sentence for help in computed.helps]
     priority_that_helps = computed.priority_that_helps if computed is not None else None
-    return found + [help.sentence for help in helps_of(own, priority_that_helps)]
+    return result + [help.sentence for help in helps_of(own, priority_that_helps)]
 
 
 def tried(evidence: Evidence) -> Sequence[Help]:

@@ -21,21 +21,22 @@ DEFAULT_SINCE = "24h"
 
 def command(
     since: Annotated[
-        str, typer.Option(metavar="DURATION|TIME", help="How far back: 6h, 30m, 7d, or a time (RFC 3339).")
+        str,
+        typer.Option(metavar="DURATION|TIME", help="Show preemptions since then: 6h, 30m, 7d, or a time (RFC 3339)."),
     ] = DEFAULT_SINCE,
     namespace: NamespaceOption = None,
     everywhere: EverywhereOption = False,
     kubeconfig: ClusterOption = None,
     context: ContextOption = None,
     records: RecordsOption = None,
-    output: Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")] = Format.TEXT,
+    output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = Format.TEXT,
 ) -> None:
-    """Show preemptions, newest first: preemptor, victims, time, reason and cost. Reads only.
+    """List past preemptions, newest first.
 
-    A file of --records is read without a cluster.
+    Shows preemptor, victims, time, reason and cost. Changes nothing. With a file as --records no cluster is needed.
     """
     if namespace is not None and everywhere:
-        refuse("-n and -A exclude each other")
+        refuse("-n and -A cannot be combined")
     start = _read_since(since)
     found, default = _records(kubeconfig, context, records, start)
     from reprieve.decisions.history import history_of
@@ -60,7 +61,7 @@ def _read_since(text: str) -> float:
         unit = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}[match[2]]
         return time.time() - float(match[1]) * unit
     if not text[:1].isdecimal() or "T" not in text:
-        refuse(f"--since {text}: want a duration such as 6h, 30m or 7d, or a time (RFC 3339)")
+        refuse(f"--since {text}: expected a duration such as 6h, 30m or 7d, or a time (RFC 3339)")
     return read_time("--since", text)
 
 
@@ -82,7 +83,7 @@ def _records(
             with working("reading the records"):
                 return evictions_in_file(Path(records), since), None
         except (sqlite3.Error, ValueError) as error:
-            refuse(f"{records}: no file of decision records: {error}")
+            refuse(f"{records}: not a file of decision records: {error}")
     try:
         connection = connect(kubeconfig, context)
         with working("reading the records"):
@@ -90,7 +91,7 @@ def _records(
     except ConfigError as error:
         refuse(str(error))
     except ClientError as error:
-        raise CommandError(f"{error} (--records URL|FILE says where else they are)", Exit.UNREACHABLE) from None
+        raise CommandError(f"{error} (set another location with --records URL|FILE)", Exit.UNREACHABLE) from None
     note(f"records of {source}")
     return found, connection.namespace
 

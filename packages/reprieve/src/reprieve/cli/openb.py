@@ -12,22 +12,24 @@ _FORMATS = (".json", ".yaml", ".yml")
 
 
 def command(
-    nodes: Annotated[Path, typer.Option(metavar="CSV", help="The trace's list of nodes.")],
-    pods: Annotated[Path, typer.Option(metavar="CSV", help="The trace's list of pods.")],
+    nodes: Annotated[Path, typer.Option(metavar="CSV", help="The node list of the trace.")],
+    pods: Annotated[Path, typer.Option(metavar="CSV", help="The pod list of the trace.")],
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="FILE", help="Manifests to write: .json (fastest), .yaml or .yml.")
     ],
-    max_input_bytes: Annotated[str, typer.Option(metavar="SIZE", help="Refuse a CSV file larger than this.")] = "64Mi",
+    max_input_bytes: Annotated[str, typer.Option(metavar="SIZE", help="Maximum size of a CSV file.")] = "64Mi",
 ) -> None:
-    """Fill the trace's nodes with its tasks and write the cluster for `reprieve plan -f`.
+    """Convert the openb trace to manifests of a full cluster.
 
-    Tasks arrive in order of creation and none leaves; tasks that do not fit are left out and counted on stderr.
+    The nodes of the trace are filled with its tasks, in order of creation; no task ends. Tasks that do not fit are
+    skipped and counted on stderr. Use the file with `reprieve plan -f`.
     """
     from reprieve.cli.options import read_size
+    from reprieve.decisions.phrases import count
     from reprieve.simulation.openb import TraceError, fill, read_nodes, read_tasks, write
 
     if output.suffix not in _FORMATS:
-        refuse(f"-o {output}: want a name ending in {', '.join(_FORMATS)}")
+        refuse(f"-o {output}: expected a name ending in {', '.join(_FORMATS)}")
     limit = read_size("--max-input-bytes", max_input_bytes)
     try:
         with working("filling the nodes"):
@@ -38,7 +40,7 @@ def command(
         refuse(str(error))
     except OSError as error:
         refuse(reason_of(error))
-    note(f"{output}: {len(machines)} nodes, {filled.placed} running pods")
+    note(f"{output}: {count(len(machines), 'node')}, {count(filled.placed, 'running pod')}")
     if filled.left_out:
         shown = ", ".join(filled.left_out[:3]) + (", ..." if len(filled.left_out) > 3 else "")
-        note(f"{len(filled.left_out)} tasks did not fit when they arrived and are left out: {shown}")
+        note(f"{count(len(filled.left_out), 'task')} skipped, no node had enough capacity: {shown}")

@@ -35,7 +35,8 @@ CompatibleOption = Annotated[
     bool,
     typer.Option(
         "--compatible",
-        help="Preempt for groups exactly where kube-scheduler would, instead of where the fewest pods are evicted.",
+        help="Preempt for groups on the nodes that kube-scheduler would choose, instead of where the fewest pods are "
+        "evicted.",
     ),
 ]
 NOT_ASKED = (
@@ -141,12 +142,12 @@ def read_seconds(option: str, text: str) -> float:
     from reprieve.framework.configuration import duration
 
     try:
-        found = duration(text)
+        result = duration(text)
     except ValueError as error:
         refuse(f"{option}: {error}")
-    if found <= 0:
-        refuse(f"{option}: want more than 0, found {text!r}")
-    return found
+    if result <= 0:
+        refuse(f"{option}: expected more than 0, found {text!r}")
+    return result
 
 
 def read_gates(text: str) -> "FeatureGates":
@@ -157,8 +158,8 @@ def read_gates(text: str) -> "FeatureGates":
         gates, notes = FeatureGates.read(text)
     except GateError as error:
         refuse(f"--feature-gates: {error}")
-    for each in notes:
-        note(f"warning: --feature-gates: {each}")
+    for item in notes:
+        note(f"warning: --feature-gates: {item}")
     return gates
 
 
@@ -171,7 +172,7 @@ def read_size(option: str, text: str) -> int:
     except QuantityError as error:
         refuse(f"{option}: {error}")
     if size <= 0:
-        refuse(f"{option}: want a size above 0, found {text!r}")
+        refuse(f"{option}: expected a size above 0, found {text!r}")
     return size
 
 

@@ -43,9 +43,9 @@ FAILED_WHEN: Final = {
     "drain-plan": "--fail-on-preemption or --fail-on-pending is given, and its condition holds",
     "explain": "the object does not exist and no decision record names it",
     "up": "the scheduler does not become ready",
-    "scheduler": "the scheduler lost the lease of the leader: start it again",
+    "scheduler": "the scheduler lost the leader lease; restart it",
     "demo": "the demo ended with a result other than the expected one",
-    "bench": "a scenario did not reach its end",
+    "bench": "a scenario did not finish",
     "replay": "a policy could not be replayed to the end",
 }
 """When a command ends with exit code 1, by its name."""
@@ -103,7 +103,7 @@ def warn(lines: Sequence[str]) -> None:
     for line in lines[:MOST_LINES]:
         note(f"warning: {line}")
     if len(lines) > MOST_LINES:
-        note(f"warning: ... and {len(lines) - MOST_LINES} more of this sort")
+        note(f"warning: ... and {len(lines) - MOST_LINES} more like this")
 
 
 def _bounded(line: str) -> str:

@@ -19,7 +19,7 @@ from reprieve.cli.source import SuggestOption, answering_for_all, gather, source
 
 if TYPE_CHECKING:
     from reprieve.python.inputs import InputSource
-    from reprieve.python.waiting_records import WaitingRecords
+    from reprieve.python.pending_records import WaitingRecords
     from reprieve.simulation.plan import PlanOptions
     from reprieve.simulation.report import Answer
 
@@ -30,41 +30,50 @@ def command(
         bool,
         typer.Option(
             "--first-decision/--settle",
-            help="Stop at the first decision to preempt, victims still running, or simulate until nothing changes.",
+            help="Stop at the first decision to preempt, while its victims still run, or simulate until nothing "
+            "changes.",
         ),
     ] = False,
-    output: Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")] = Format.TEXT,
+    output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = Format.TEXT,
     config: Annotated[str | None, typer.Option(metavar="FILE", help="A KubeSchedulerConfiguration.")] = None,
     feature_gates: Annotated[
-        str, typer.Option(metavar="A=true,B=false", help="Feature gates, as kube-scheduler spells them.")
+        str, typer.Option(metavar="A=true,B=false", help="Feature gates, named as in kube-scheduler.")
     ] = "",
     seed: Annotated[
-        int | None, typer.Option(help="Choose among equally good nodes by this seed instead of by name.")
+        int | None, typer.Option(help="Break ties between nodes at random with this seed instead of by name.")
     ] = None,
     now: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Plan for this time (RFC 3339) instead of right after the newest object, or on a live cluster now.",
+            help="Plan for this time (RFC 3339). Default: just after the newest object; for a live cluster, now.",
         ),
     ] = None,
     fail_on_preemption: Annotated[
-        bool, typer.Option("--fail-on-preemption", help="Exit 1 if anything would be preempted for a planned pod.")
+        bool, typer.Option("--fail-on-preemption", help="Exit 1 if a planned pod would preempt anything.")
     ] = False,
     fail_on_pending: Annotated[
         bool,
-        typer.Option("--fail-on-pending", help="Exit 1 if a planned pod would stay pending, or is lost with its node."),
+        typer.Option("--fail-on-pending", help="Exit 1 if a planned pod would stay pending or be lost with its node."),
     ] = False,
     compare: Annotated[
         list[str] | None,
-        typer.Option("--compare", metavar="FILE", help="Plan under this configuration too, side by side. Repeatable."),
+        typer.Option(
+            "--compare",
+            metavar="FILE",
+            help="Also plan with this configuration and show both side by side. Repeatable.",
+        ),
     ] = None,
     compare_to: Annotated[
         list[str] | None,
-        typer.Option("--compare-to", metavar="FILE", help="Plan with these manifests too, side by side. Repeatable."),
+        typer.Option(
+            "--compare-to",
+            metavar="FILE",
+            help="Also plan with these manifests and show both side by side. Repeatable.",
+        ),
     ] = None,
     only_different: Annotated[
-        bool, typer.Option("--diff", help="Show only the differences of plans side by side.")
+        bool, typer.Option("--diff", help="Show only the differences between compared plans.")
     ] = False,
     suggest: SuggestOption = True,
     compatible: CompatibleOption = False,
@@ -72,12 +81,15 @@ def command(
     plugin_timeout: PluginTimeoutOption = DEFAULT_PLUGIN_TIMEOUT,
     call_extenders: Annotated[
         bool,
-        typer.Option("--call-extenders", help="Call the HTTP extenders of the configuration; else they are left out."),
+        typer.Option(
+            "--call-extenders", help="Call the HTTP extenders of the configuration; by default they are ignored."
+        ),
     ] = False,
 ) -> None:  # long: one parameter for each option, as typer wants them
-    """Show what the scheduler would do, and why, without changing anything.
+    """Show what the scheduler would do, and why.
 
-    Pods with a nodeName run; pods without one are pending. Without -f the live cluster that kubectl finds is planned.
+    Nothing is changed. Pods with a nodeName are running, pods without one are pending. Without -f, plan reads the live
+    cluster that kubectl uses.
     """
     codes = [("--fail-on-preemption", fail_on_preemption), ("--fail-on-pending", fail_on_pending)]
     source = answering_for_all(source_of(context), codes)
@@ -116,12 +128,12 @@ def command(
             show_sections(comparison_sections(sides, only_different=only_different))
         else:
             show(document(sides, output))
-        waits = fail_on_pending and any(each.waiting for each in sides.variants)
-        evicts = fail_on_preemption and any(each.evicted for each in sides.variants)
+        waits = fail_on_pending and any(variant.waiting for variant in sides.variants)
+        evicts = fail_on_preemption and any(variant.evicted for variant in sides.variants)
         raise typer.Exit(Exit.NOT_SO if waits or evicts else Exit.DONE)
     if only_different:
-        refuse("--diff: nothing to compare: want --compare CONFIGURATION or --compare-to MANIFESTS")
-    from reprieve.python.waiting_records import WaitingRecords
+        refuse("--diff: nothing to compare: expected --compare CONFIGURATION or --compare-to MANIFESTS")
+    from reprieve.python.pending_records import WaitingRecords
 
     records = WaitingRecords()
     options = replace(options, observer=records, now=read_time("--now", now) if now is not None else None)

@@ -151,7 +151,7 @@ def _failed(record: DecisionRecord, made: PreemptionRecord) -> Section:
     if cost.pods:
         notes.append(f"Before that {count(cost.pods, 'pod')} of {count(cost.units, 'workload')} had been evicted.")
         if cost.running_seconds_lost >= 1:
-            notes.append(f"{seconds_text(cost.running_seconds_lost)} of running time is lost by that.")
+            notes.append(f"{seconds_text(cost.running_seconds_lost)} of running time is lost.")
     else:
         notes.append("No pods were evicted.")
     notes.append("No capacity is reserved for it. It is tried again.")
@@ -176,9 +176,9 @@ def _held(made: PreemptionRecord) -> list[str]:
 def release_sentences(made: PreemptionRecord | None) -> list[str]:
     """Return a sentence for each time that capacity of a preemption was released."""
     return [
-        f"The capacity reserved on {names_text(one.nodes, MOST_NAMES, one.nodes_total)} was released "
-        f"{time_text(one.time)}: {one.message}."
-        for one in (made.released if made is not None else ())
+        f"The capacity reserved on {names_text(item.nodes, MOST_NAMES, item.nodes_total)} was released "
+        f"{time_text(item.time)}: {item.message}."
+        for item in (made.released if made is not None else ())
     ]
 
 

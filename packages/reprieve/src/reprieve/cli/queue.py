@@ -28,20 +28,19 @@ _HOPING = ("Priority", "Resources", "Constraints")
 
 def command(
     context: typer.Context,
-    output: Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")] = Format.TEXT,
-    watch: Annotated[
-        bool, typer.Option("-w", "--watch", help="Show it again every two seconds, until interrupted.")
-    ] = False,
+    output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = Format.TEXT,
+    watch: Annotated[bool, typer.Option("-w", "--watch", help="Refresh every 2 s until interrupted.")] = False,
     namespace: NamespaceOption = None,
     everywhere: Annotated[
-        bool, typer.Option("-A", "--all-namespaces", help="In all namespaces, as without -n.")
+        bool, typer.Option("-A", "--all-namespaces", help="Show all namespaces (the default).")
     ] = False,
     suggest: SuggestOption = True,
 ) -> None:
-    """Show pending workloads in the order of their attempts: since when, why in one word, and what they would evict.
+    """List pending workloads in the order of the queue.
 
-    Why: Ready (it has a place), Preempting, Priority (what runs is as important), Resources (no node is large enough),
-    Constraints (the nodes that are may not take it), Backoff or Gated.
+    Shows how long each is pending, the reason in one word, and what it would evict. Reasons: Ready (it fits now),
+    Preempting, Priority (a higher one helps), Resources (not enough capacity is free), Constraints (nodes with enough
+    capacity are excluded), Backoff, Gated.
     """
     source = source_of(context)
     if watch and not source.live:
@@ -49,7 +48,7 @@ def command(
     if watch and "-" in source.files:
         refuse("-w: standard input can be read only once: a file for -f")
     if namespace is not None and everywhere:
-        refuse("-n and -A exclude each other")
+        refuse("-n and -A cannot be combined")
     show_queue = functools.partial(_show_queue, source, output, namespace, suggest=suggest)
     show_queue(first=True)
     while watch:
@@ -92,7 +91,7 @@ def _with_suggestions(prepared: "PreparedInput", options: "PlanOptions") -> "Que
     """Return the queue and what would help pending pods, each suggestion tried."""
     from dataclasses import replace
 
-    from reprieve.python.waiting_records import WaitingRecords
+    from reprieve.python.pending_records import WaitingRecords
     from reprieve.questions.queue_order import queue_of
     from reprieve.questions.suggestions import helped
 
@@ -131,7 +130,7 @@ def queue_section(queue: "Queue") -> "Section":
     shown = [turn for turn, name in enumerate(columns) if name not in empty]
     rows = tuple(Row(tuple(row.cells[turn] for turn in shown), row.below, row.tone) for row in rows)
     undated = Counter(item.priority for item in queue.items if item.since is None)
-    order = "Of one priority those without a creation time are tried in the order of the input."
+    order = "Workloads of equal priority without a creation time are tried in the order of the input."
     notes = (order,) if any(number > 1 for number in undated.values()) else ()
     title = "1 pending workload" if len(rows) == 1 else f"{len(rows)} pending workloads, in the order they are tried"
     return Section(title, tuple(columns[turn] for turn in shown), rows, notes)

@@ -62,7 +62,9 @@ class Redaction:
     def text(self, text: str) -> str:
         """A text without names of others, nor UIDs."""
         if self._pattern is None:
-            spaces = "|".join(re.escape(each) for each in sorted(self.namespaces, key=lambda one: (-len(one), one)))
+            spaces = "|".join(
+                re.escape(namespace) for namespace in sorted(self.namespaces, key=lambda one: (-len(one), one))
+            )
             self._pattern = re.compile(rf"(?:\b({_KINDS}) )?(?<![\w./-])({spaces or '(?!)'}){_REST}")
         return _UID.sub("...", self._pattern.sub(self._named, text))
 
@@ -94,11 +96,11 @@ class Redaction:
             return [self.within(each) for each in value]
         if not isinstance(value, Mapping):
             return value
-        found = {key: self.within(each) for key, each in value.items()}
+        result = {key: self.within(each) for key, each in value.items()}
         if "unit" in value and "podNames" in value:
             names = value["podNames"]
-            found["podNames"] = [name for name in names if self.is_own(*_split(name))]
-        return found
+            result["podNames"] = [name for name in names if self.is_own(*_split(name))]
+        return result
 
 
 def redacted(evidence: Evidence) -> Evidence:
@@ -128,7 +130,7 @@ def redacted(evidence: Evidence) -> Evidence:
         events=[replace(event, note=redaction.text(event.note)) for event in evidence.events],
         records=[_record(record, redaction) for record in evidence.records],
         computed=_computed(computed, redaction),
-        warnings=[redaction.text(each) for each in evidence.warnings],
+        warnings=[redaction.text(warning) for warning in evidence.warnings],
     )
 
 
@@ -201,10 +203,10 @@ _NAMELESS: Final[Mapping[type, Mapping[str, Any]]] = {
 
 def _others_section(document: Plan, namespace: str) -> Section | None:
     """Count the pending objects of other namespaces."""
-    found = Counter((kind, one.priority, one.outcome) for kind, one in _others(document, namespace))
+    counter = Counter((kind, one.priority, one.outcome) for kind, one in _others(document, namespace))
     rows = tuple(
         Row((count(number, kind.lower()), f"of priority {priority}", outcome), tone=Tone.WAITING)
-        for (kind, priority, outcome), number in sorted(found.items(), key=lambda each: (-each[0][1], each[0]))
+        for (kind, priority, outcome), number in sorted(counter.items(), key=lambda each: (-each[0][1], each[0]))
     )
     return Section("Pending in other namespaces", ("", "", ""), rows, tone=Tone.WAITING) if rows else None
 
@@ -258,8 +260,8 @@ def _record(record: DecisionRecord, redaction: Redaction) -> DecisionRecord:
         found["entity"] = {"kind": entity.kind, "namespace": "", "name": "", "priority": entity.priority}
     else:
         found["entity"] = plain["entity"]
-    for each in found.get("pods", ()):
-        each["names"] = [] if not redaction.is_own(entity.namespace, entity.name) else each["names"]
+    for item in found.get("pods", ()):
+        item["names"] = [] if not redaction.is_own(entity.namespace, entity.name) else item["names"]
     return msgspec.convert(found, DecisionRecord)
 
 
@@ -275,5 +277,7 @@ def _with_conditions(item: Any, redaction: Redaction) -> Any:
     """A pod or group with redacted messages of its conditions."""
     if item is None or not item.status.conditions:
         return item
-    found: Sequence[Any] = [with_fields(each, message=redaction.text(each.message)) for each in item.status.conditions]
-    return with_fields(item, status=with_fields(item.status, conditions=type(item.status.conditions)(found)))
+    result: Sequence[Any] = [
+        with_fields(condition, message=redaction.text(condition.message)) for condition in item.status.conditions
+    ]
+    return with_fields(item, status=with_fields(item.status, conditions=type(item.status.conditions)(result)))

@@ -95,8 +95,8 @@ def _verdict(plan: Plan, account: Account) -> Section:
         elif waiting:
             parts.append(f"{waiting} pending")
         title, tone = f"{placed} of {asked} pods placed, {', '.join(parts)}.", Tone.WAITING
-    others = {f"pod {one.namespace}/{one.name}" for one in plan.pods if not one.asked}
-    others |= {f"podgroup {one.namespace}/{one.name}" for one in plan.pod_groups if not one.asked}
+    others = {f"pod {item.namespace}/{item.name}" for item in plan.pods if not item.asked}
+    others |= {f"podgroup {item.namespace}/{item.name}" for item in plan.pod_groups if not item.asked}
     evicted = _evicted_units(made for made in account.preemptions if str(made.outcome.preemptor) not in others)
     notes = [f"{evicted} evicted to free capacity." if evicted else "No pods are evicted."]
     if plan.lost:
@@ -133,7 +133,7 @@ def _beside(plan: Plan, evicted: str) -> list[str]:
     parts = [f"{placed} placed"] if placed else []
     parts += [f"{len(others) - placed} still pending"] if len(others) > placed else []
     parts += [f"{evicted} evicted for them"] if evicted else []
-    return [f"Not asked about: {count(len(others), 'pod')} already pending in the cluster, {', '.join(parts)}."]
+    return [f"Outside this plan: {count(len(others), 'pod')} already pending in the cluster, {', '.join(parts)}."]
 
 
 # -- changes -----------------------------------------------------------------------------------------------------------
@@ -176,33 +176,35 @@ def displaced_rows(displaced: Iterable[DisplacedPod], *, why: bool = False) -> t
 
 
 def _fate(one: DisplacedPod | EvictedPod) -> str:
-    """`to n2 as web-00000`, `waits`, `lost: no controller makes it again`."""
+    """`to n2 as web-00000`, `waits`, `lost: no controller recreates it`."""
     moved = f"back to {one.to}" if one.to == one.node_name else f"to {one.to}"
-    to = {"Moved": moved, "Waiting": "waits", "Lost": "lost: no controller makes it again"}[one.outcome]
+    to = {"Moved": moved, "Waiting": "waits", "Lost": "lost: no controller recreates it"}[one.outcome]
     return f"{to} as {one.successor}" if one.successor not in (None, one.name) else to
 
 
 def evicted_rows(evicted: Iterable[EvictedPod]) -> tuple[Row, ...]:
     """A row for each pod that is preempted for a displaced one, in the order of the decisions."""
     rows = []
-    for one in evicted:
-        made = one.preemptor
+    for item in evicted:
+        made = item.preemptor
         below = [f"preempted for {made} (priority {made.priority})"]
-        if one.why is not None:
-            below.append(f"why: {one.why.clause}")
-        below += [one.message] if one.message else []
-        against = f"against {', '.join(one.budgets)}" if one.budgets else ""
-        cells = (f"pod {one.namespace}/{one.name}", f"from {one.node_name}", _fate(one), against)
-        rows.append(Row(cells, tuple(below), tone=_FATES[one.outcome]))
+        if item.why is not None:
+            below.append(f"why: {item.why.clause}")
+        below += [item.message] if item.message else []
+        against = f"against {', '.join(item.budgets)}" if item.budgets else ""
+        cells = (f"pod {item.namespace}/{item.name}", f"from {item.node_name}", _fate(item), against)
+        rows.append(Row(cells, tuple(below), tone=_FATES[item.outcome]))
     return tuple(rows)
 
 
 def _broken_gangs(plan: Plan) -> Section | None:
     """Gangs of which the changes left fewer than their minimum."""
     rows = []
-    for one in plan.broken_gangs:
-        left = f"{one.left} of {one.before} left, minCount {one.min_count}"
-        rows.append(Row((f"gang {one.namespace}/{one.name}", left, f"{one.after} placed at the end")))
+    for broken_gang in plan.broken_gangs:
+        left = f"{broken_gang.left} of {broken_gang.before} left, minCount {broken_gang.min_count}"
+        rows.append(
+            Row((f"gang {broken_gang.namespace}/{broken_gang.name}", left, f"{broken_gang.after} placed at the end"))
+        )
     return Section("Gangs broken by the changes", ("", "", ""), *first_rows(rows), tone=Tone.BAD) if rows else None
 
 
@@ -243,13 +245,13 @@ def _deferred(plan: Plan) -> Section | None:
     rows = [
         Row(
             (
-                str(found.preemptor),
-                _reason_to_wait(found),
-                seconds_text(found.at),
-                seconds_text(found.until) if found.until is not None else "",
+                str(item.preemptor),
+                _reason_to_wait(item),
+                seconds_text(item.at),
+                seconds_text(item.until) if item.until is not None else "",
             )
         )
-        for found in plan.put_off
+        for item in plan.put_off
     ]
     shown, notes = first_rows(rows)
     columns = ("preemptor", "waits for", "from", "until at the latest")
@@ -271,8 +273,8 @@ def _released(plan: Plan) -> Section | None:
     if not plan.released:
         return None
     rows = [
-        Row((str(found.preemptor), nodes_text(found.nodes), seconds_text(found.at), found.message))
-        for found in plan.released
+        Row((str(item.preemptor), nodes_text(item.nodes), seconds_text(item.at), item.message))
+        for item in plan.released
     ]
     shown, notes = first_rows(rows)
     return Section(
@@ -323,16 +325,26 @@ def _below_minimum(plan: Plan) -> Section | None:
 def _trees(plan: Plan) -> Section | None:
     """The composites that are not scheduled, parents first: how far each came, and which children were short."""
     rows = []
-    for found in sorted(plan.composite_pod_groups, key=lambda one: (one.namespace, one.parent is not None, one.name)):
-        if found.outcome == "Scheduled":
+    for composite_pod_group in sorted(
+        plan.composite_pod_groups, key=lambda one: (one.namespace, one.parent is not None, one.name)
+    ):
+        if composite_pod_group.outcome == "Scheduled":
             continue
-        needed = found.min_group_count or 1
-        progress = f"{found.succeeded} of {count(needed, 'group')} needed" if found.succeeded is not None else ""
-        short = [f"short: {', '.join(found.short[:MOST_REASONS])}"] if found.short else []
-        if len(found.short) > MOST_REASONS:
-            short[0] += f" and {len(found.short) - MOST_REASONS} more"
-        below = tuple(text for text in (found.message, *short) if text)
-        cells = (f"compositepodgroup {found.namespace}/{found.name}", progress, found.outcome)
+        needed = composite_pod_group.min_group_count or 1
+        progress = (
+            f"{composite_pod_group.succeeded} of {count(needed, 'group')} needed"
+            if composite_pod_group.succeeded is not None
+            else ""
+        )
+        short = [f"short: {', '.join(composite_pod_group.short[:MOST_REASONS])}"] if composite_pod_group.short else []
+        if len(composite_pod_group.short) > MOST_REASONS:
+            short[0] += f" and {len(composite_pod_group.short) - MOST_REASONS} more"
+        below = tuple(text for text in (composite_pod_group.message, *short) if text)
+        cells = (
+            f"compositepodgroup {composite_pod_group.namespace}/{composite_pod_group.name}",
+            progress,
+            composite_pod_group.outcome,
+        )
         rows.append(Row(cells, below=below, tone=Tone.WAITING))
     if not rows:
         return None
@@ -425,7 +437,7 @@ def _helps(waiting: PodOutcome | PodGroupOutcome) -> tuple[str, ...]:
 def help_lines(helps: Iterable[Help], tried: str | None) -> tuple[str, ...]:
     """What would help, a line each; and a line where not everything was tried (whatif.md 5.7)."""
     stopped = {SOME: "not everything that may help was tried", NONE: "what may help was not tried"}.get(tried or "")
-    return (*(f"would help: {one.sentence}" for one in helps), *([f"({stopped})"] if stopped else []))
+    return (*(f"would help: {item.sentence}" for item in helps), *([f"({stopped})"] if stopped else []))
 
 
 def _messages(pods: Iterable[PodOutcome], group: str | None, most: int = 3) -> tuple[str, ...]:

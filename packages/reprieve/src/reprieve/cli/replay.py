@@ -40,63 +40,64 @@ def command(
         typer.Option(
             "--cluster",
             metavar="FILE|DIR",
-            help="Manifests of the cluster: nodes, and classes, budgets, quotas, running pods. Repeatable. Without, "
-            "nodes that fit the jobs.",
+            help="Manifests of the cluster: nodes, priority classes, budgets, quotas, running pods. Repeatable. "
+            "Default: nodes sized for the jobs.",
         ),
     ] = None,
     policy: Annotated[
         list[str] | None,
         typer.Option(
             metavar="[NAME=]FILE|NAME",
-            help="A policy: a KubeSchedulerConfiguration, named after its file without NAME=; NAME alone is the "
+            help="Policy to compare: a KubeSchedulerConfiguration, named NAME or after its file. NAME alone is the "
             "default configuration. Repeatable.",
         ),
     ] = None,
     begin: Annotated[
-        str, typer.Option("--from", metavar="TIME", help="Leave out jobs submitted before: RFC 3339, or e.g. 30d.")
+        str, typer.Option("--from", metavar="TIME", help="Skip jobs submitted before this time: RFC 3339, or e.g. 30d.")
     ] = "",
-    until: Annotated[str, typer.Option(metavar="TIME", help="Stop there, and leave out later jobs.")] = "",
-    load: Annotated[float, typer.Option(metavar="X", help="Let the jobs come X times as fast.")] = 1.0,
-    sample: Annotated[int | None, typer.Option(metavar="N", min=1, help="Keep N jobs, drawn at random.")] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="For whatever is drawn: samples, failures, ties between nodes.")
-    ] = None,
+    until: Annotated[str, typer.Option(metavar="TIME", help="Stop at this time and skip later jobs.")] = "",
+    load: Annotated[float, typer.Option(metavar="X", help="Submit the jobs X times as fast.")] = 1.0,
+    sample: Annotated[int | None, typer.Option(metavar="N", min=1, help="Keep a random sample of N jobs.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed for samples, failures and ties between nodes.")] = None,
     checkpoint: Annotated[
-        str, typer.Option(metavar="DURATION", help="Work between checkpoints, of jobs that set none.")
+        str, typer.Option(metavar="DURATION", help="Checkpoint interval of jobs that set none.")
     ] = "",
     restart: Annotated[
-        str, typer.Option(metavar="DURATION", help="What it takes a job to get going again after an eviction.")
+        str, typer.Option(metavar="DURATION", help="Time that a job needs to restart after an eviction.")
     ] = "0s",
     failures: Annotated[
         str,
-        typer.Option(metavar="mtbf=30d,repair=4h|FILE", help="Nodes that fail: drawn, or a CSV node,down,up."),
+        typer.Option(
+            metavar="mtbf=30d,repair=4h|FILE",
+            help="Node failures: drawn at random, or a CSV with columns node,down,up.",
+        ),
     ] = "",
     tolerate: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KEY[=VALUE][:EFFECT]",
-            help="A taint that jobs tolerate which list no tolerations; * for every taint. Repeatable.",
+            help="Taint that jobs without tolerations of their own tolerate; * for every taint. Repeatable.",
         ),
     ] = None,
-    output: Annotated[ReplayFormat, typer.Option("-o", "--output", help="What to write.")] = ReplayFormat.TEXT,
+    output: Annotated[ReplayFormat, typer.Option("-o", "--output", help="Output format.")] = ReplayFormat.TEXT,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Write into files there, and the table to stdout all the same."),
+        typer.Option("--out", metavar="DIR", help="Write files to this directory; the table still goes to stdout."),
     ] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out rows that make no sense.")] = False,
-    max_jobs: Annotated[int, typer.Option(min=1, help="Refuse job lists with more rows.")] = 1_000_000,
-    max_input_bytes: Annotated[str, typer.Option(metavar="SIZE", help="Refuse a larger cluster file.")] = "64Mi",
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip invalid rows.")] = False,
+    max_jobs: Annotated[int, typer.Option(min=1, help="Maximum number of rows in the job list.")] = 1_000_000,
+    max_input_bytes: Annotated[str, typer.Option(metavar="SIZE", help="Maximum size of the cluster file.")] = "64Mi",
     feature_gates: Annotated[
-        str, typer.Option(metavar="A=true,B=false", help="Feature gates, as kube-scheduler spells them.")
+        str, typer.Option(metavar="A=true,B=false", help="Feature gates, named as in kube-scheduler.")
     ] = "",
     plugin: PluginOption = None,
     plugin_timeout: PluginTimeoutOption = DEFAULT_PLUGIN_TIMEOUT,
 ) -> None:  # long: one parameter for each option, as typer wants them
-    """Run a list of jobs through the engine in simulated time, and compare policies."""
+    """Simulate a list of jobs and compare policies."""
     from reprieve.cli.replay_runs import Task, answer_of
 
     if not 0.001 <= load <= 1000:
-        refuse(f"--load: want a number from 0.001 to 1000, found {load}")
+        refuse(f"--load: expected a number from 0.001 to 1000, found {load}")
     task = Task(
         jobs=jobs,
         cluster=tuple(cluster or ()),
@@ -128,7 +129,7 @@ def command(
     answer = answer_of(task)
     _deliver(answer, task, output, out)
     if answer.interrupted:
-        ends = ", ".join(f"{one.report.name} at {_moment(one.report.ended)}" for one in answer.outcomes)
+        ends = ", ".join(f"{outcome.report.name} at {_moment(outcome.report.ended)}" for outcome in answer.outcomes)
         note(f"interrupted: this is what was simulated so far ({ends})")
         raise typer.Exit(Exit.INTERRUPTED)
     if answer.died:
@@ -139,18 +140,18 @@ def _policies(given: list[str]) -> tuple[tuple[str, str | None], ...]:
     if not given:
         return (("default", None),)
     if len(given) > MOST_POLICIES:
-        refuse(f"--policy: want at most {MOST_POLICIES}")
-    found: dict[str, str | None] = {}
+        refuse(f"--policy: expected at most {MOST_POLICIES}")
+    result: dict[str, str | None] = {}
     for text in given:
         name, equals, file = text.partition("=")
         if not equals and _names_file(text):
             name, file = Path(text).stem, text
         if not name or (equals and not file) or len(name) > 63 or not name.isprintable():
-            refuse(f"--policy {text!r}: want FILE, NAME=FILE, or NAME alone for the default configuration")
-        if name in found:
+            refuse(f"--policy {text!r}: expected FILE, NAME=FILE, or NAME alone for the default configuration")
+        if name in result:
             refuse(f"--policy: {name} is given twice: NAME=FILE names a policy")
-        found[name] = file or None
-    return tuple(found.items())
+        result[name] = file or None
+    return tuple(result.items())
 
 
 def _names_file(text: str) -> bool:
@@ -171,7 +172,7 @@ def _deliver(answer: "ReplayAnswer", task: "Task", output: ReplayFormat, out: Pa
     from reprieve.cli.terminal import show_sections
 
     if output is ReplayFormat.TEXT or out is not None:
-        show_sections(replay_sections([one.report for one in answer.outcomes]))
+        show_sections(replay_sections([outcome.report for outcome in answer.outcomes]))
     if output is ReplayFormat.TEXT:
         return
     text = _written(answer, output)

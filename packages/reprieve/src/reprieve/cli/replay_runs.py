@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from kube_rules import objects
     from reprieve.replay.job_list import JobList, Tolerated
+    from reprieve.replay.policy_run import PolicyOutcome, Stop
     from reprieve.replay.quotas import JobQuotas
-    from reprieve.replay.running import PolicyOutcome, Stop
     from reprieve.replay.selection import ChosenJobs
     from reprieve.replay.world import Policy, WorldSettings
 
@@ -83,7 +83,7 @@ class _Given:
     def quotas(self) -> "JobQuotas":
         """Their state is that of one run."""
         from kube_rules import objects
-        from reprieve.replay.objects_of import terms_for
+        from reprieve.replay.job_objects import terms_for
         from reprieve.replay.quotas import JobQuotaError, JobQuotas
 
         terms = terms_for(item for item, _ in self.cluster if isinstance(item, objects.Node))
@@ -115,28 +115,31 @@ def _answer_of(task: Task, interrupt: "_Interrupt") -> ReplayAnswer:
 
 
 def _read(task: Task) -> _Given:
+    from reprieve.decisions.phrases import count
     from reprieve.replay.job_list import JobListError, read_jobs
     from reprieve.replay.selection import JobSelection, chosen
 
     try:
-        found = read_jobs(task.jobs, skip_bad=task.skip_bad, max_jobs=task.max_jobs)
+        jobs = read_jobs(task.jobs, skip_bad=task.skip_bad, max_jobs=task.max_jobs)
     except JobListError as error:
         refuse(str(error))
     except OSError as error:
         refuse(reason_of(error))
     remarks = []
-    if found.skipped:
-        remarks.append(f"{found.skipped} rows make no sense and are left out; the first: {found.first_problem}")
-    begin = _time("--from", task.begin, found)
-    until = _time("--until", task.until, found)
-    picked = chosen(found, JobSelection(begin or 0, until, task.load, task.sample, task.seed or 0))
+    if jobs.skipped:
+        remarks.append(f"{count(jobs.skipped, 'invalid row')} skipped; the first: {jobs.first_problem}")
+    begin = _time("--from", task.begin, jobs)
+    until = _time("--until", task.until, jobs)
+    picked = chosen(jobs, JobSelection(begin or 0, until, task.load, task.sample, task.seed or 0))
     if not picked.jobs:
-        left_out = f"; {found.skipped} rows make no sense, the first: {found.first_problem}" if found.skipped else ""
-        refuse(f"{task.jobs}: no jobs to replay" + (" between --from and --until" if found.jobs else left_out))
-    settings = _settings(task, found, picked)
+        left_out = (
+            f"; {count(jobs.skipped, 'invalid row')} skipped; the first: {jobs.first_problem}" if jobs.skipped else ""
+        )
+        refuse(f"{task.jobs}: no jobs to replay" + (" between --from and --until" if jobs.jobs else left_out))
+    settings = _settings(task, jobs, picked)
     endless = next((job for job in picked.jobs if job.work is None), None)
     if endless is not None and settings.failures.mean_between and picked.until is None:
-        refuse(f'--failures: job "{endless.name}" never ends, and nodes would fail for ever: want --until')
+        refuse(f'--failures: job "{endless.name}" never ends, so nodes would fail forever: set --until')
     cluster, start, quotas, made = _cluster(task, picked)
     _check_failing_nodes(task, settings, {item.metadata.name for item, _ in cluster if type(item).KIND == "Node"})
     return _Given(picked, cluster, settings, start, quotas, remarks + made)
@@ -171,7 +174,7 @@ def _settings(task: Task, found: "JobList", picked: "ChosenJobs") -> "WorldSetti
 
     checkpoint = _long("--checkpoint", task.checkpoint) if task.checkpoint else None
     if checkpoint == 0:
-        refuse("--checkpoint: want more than 0")
+        refuse("--checkpoint: expected more than 0")
     return WorldSettings(
         checkpoint=checkpoint,
         restart=_long("--restart", task.restart),
@@ -186,7 +189,7 @@ def _tolerations(given: tuple[str, ...]) -> "tuple[Tolerated, ...]":
     from reprieve.replay.job_list import tolerations
 
     try:
-        return tuple(dict.fromkeys(one for text in given for one in tolerations(text)))
+        return tuple(dict.fromkeys(item for text in given for item in tolerations(text)))
     except ValueError as error:
         refuse(f"--tolerate: {error}")
 
@@ -215,10 +218,10 @@ def _failures(text: str, begin: int, *, dated: bool, faster: float) -> Any:
             refuse(f"--failures: {reason_of(error)}")
     parts = dict(part.partition("=")[::2] for part in text.split(","))
     if set(parts) != {"mtbf", "repair"}:
-        refuse(f"--failures {text!r}: want mtbf=DURATION,repair=DURATION, or a file")
+        refuse(f"--failures {text!r}: expected mtbf=DURATION,repair=DURATION, or a file")
     between, repair = (_long(f"--failures {name}", parts[name]) for name in ("mtbf", "repair"))
     if between < 60_000:
-        refuse("--failures: want an mtbf of at least 1m")
+        refuse("--failures: expected an mtbf of at least 1m")
     return Failures(between, max(1, repair))
 
 
@@ -229,9 +232,9 @@ def _cluster(
 
     from kube_rules import objects
     from kube_rules.errors import InputError
-    from reprieve.inputs.loading import read
+    from reprieve.inputs.loader import read
     from reprieve.python.inputs import Strictness, read_manifests
-    from reprieve.replay.fitting import class_documents, fitting_nodes
+    from reprieve.replay.cluster_sizing import class_documents, fitting_nodes
     from reprieve.simulation.plan_inputs import starts_at
 
     remarks = []
@@ -242,13 +245,13 @@ def _cluster(
             quotas = [msgspec.to_builtins(loaded.object) for loaded in manifests.of(objects.ResourceQuota)]
             pending = sum(1 for pod in manifests.pods if not pod.object.spec.node_name)
             if pending:
-                refuse(f"--cluster: {pending} pods that do not run; what is to be placed is in the job list")
+                refuse(f"--cluster: {pending} pending pods; a cluster file may only contain running pods")
         else:
             nodes = fitting_nodes(picked.jobs)
             manifests = read([(f"<node {at}>", node) for at, node in enumerate(nodes)])
             shape = nodes[0]["status"]["allocatable"]
             held = ", ".join(f"{name} {amount}" for name, amount in shape.items())
-            remarks.append(f"no --cluster: {len(nodes)} nodes that fit the jobs (the first: {held})")
+            remarks.append(f"no --cluster: using {len(nodes)} nodes sized for the jobs (the first: {held})")
         known = {loaded.object.metadata.name for loaded in manifests.of(objects.PriorityClass)}
         made = [doc for doc in class_documents(picked.jobs) if doc["metadata"]["name"] not in known]
         classes = read([(f"<class {at}>", doc) for at, doc in enumerate(made)])
@@ -258,7 +261,7 @@ def _cluster(
         refuse(reason_of(error))
     loaded = manifests.all()
     limits = (objects.ResourceQuota, objects.LimitRange)  # quotas hold for jobs (replay.md 3.8), not for their pods
-    items = [(one.object, one.created) for one in (*loaded, *classes.all()) if not isinstance(one.object, limits)]
+    items = [(item.object, item.created) for item in (*loaded, *classes.all()) if not isinstance(item.object, limits)]
     return items, float(round(starts_at(loaded))), quotas, remarks
 
 
@@ -282,7 +285,7 @@ def _policy(task: Task, config: str | None, *, warn: bool = False) -> "Policy":
 def _check(given: _Given) -> None:
     """Refuse jobs that the cluster can make nothing of before any process is started."""
     from kube_rules import objects
-    from reprieve.replay.objects_of import terms_for
+    from reprieve.replay.job_objects import terms_for
     from reprieve.replay.world import ReplayError, check
 
     nodes = [item for item, _ in given.cluster if isinstance(item, objects.Node)]
@@ -345,7 +348,7 @@ def _interrupts() -> Iterator[_Interrupt]:
 
 
 def _outcome(given: _Given, name: str, policy: "Policy", stop: "Stop", progress: Progress) -> "PolicyOutcome":
-    from reprieve.replay.running import simulate
+    from reprieve.replay.policy_run import simulate
     from reprieve.replay.world import ReplayError
 
     try:
@@ -365,7 +368,7 @@ def _outcome(given: _Given, name: str, policy: "Policy", stop: "Stop", progress:
 
 
 def _run_here(given: _Given, name: str, policy: "Policy", interrupt: _Interrupt) -> ReplayAnswer:
-    from reprieve.replay.running import Stop
+    from reprieve.replay.policy_run import Stop
 
     stop = Stop()
     line = _ReplayLine(1, len(given.chosen.jobs))
@@ -466,7 +469,7 @@ def _how(code: int | None) -> str:
 def _apart(task: Task, name: str, config: str | None, pipe: "Connection") -> None:
     """One policy, in its process."""
     with _interrupts() as interrupt:
-        from reprieve.replay.running import Stop
+        from reprieve.replay.policy_run import Stop
 
         stop = Stop()
         interrupt.then(stop.now)

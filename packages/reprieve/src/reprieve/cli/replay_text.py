@@ -15,7 +15,7 @@ def replay_sections(reports: Sequence[PolicyReport]) -> list[Section]:
     columns = ("", *(report.name for report in reports))
     rows = [Row((label, *cells)) for label, cells in table(reports)]
     several = len(reports) > 1
-    notes = (f"{BEST} the best of a row; percent: against {reports[0].name}",) if several else ()
+    notes = (f"{BEST} the best of a row; percentages are relative to {reports[0].name}",) if several else ()
     sections = [Section("Replay", columns, tuple(rows), notes)]
     why = _never_started(reports)
     if why is not None:
@@ -37,7 +37,7 @@ def _never_started(reports: Sequence[PolicyReport]) -> Section | None:
     for report in reports:
         shown = report.never_started[:MOST_REASONS]
         more += len(report.never_started) - len(shown)
-        rows += [Row((report.name, count_text(one.jobs), one.first, one.message)) for one in shown]
+        rows += [Row((report.name, count_text(item.jobs), item.first, item.message)) for item in shown]
     if not rows:
         return None
     notes = [f"... and {more} more reasons (-o json lists them)"] if more else []
@@ -58,7 +58,7 @@ def _by(
     if len(names) > MOST_TENANTS:
         size = {name: max(of_one[name].jobs for of_one in groups if name in of_one) for name in names}
         kept = set(sorted(names, key=lambda name: (-size[name], name))[:MOST_TENANTS])
-        notes = (f"the {MOST_TENANTS} with the most jobs, of {len(names)}; -o json has them all",)
+        notes = (f"the {MOST_TENANTS} with the most jobs, of {len(names)}; -o json lists them all",)
         names = [name for name in names if name in kept]
     measure = Measure("", lambda r: None, time_text, min)
     rows = []

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class LogFormat(StrEnum):
-    """The format of log lines."""
+    """Log format."""
 
     TEXT = "text"
     JSON = "json"
@@ -30,71 +30,85 @@ class LogFormat(StrEnum):
 def command(
     kubeconfig: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="The API server (default: as kubectl finds it, or the service account)."),
+        typer.Option(
+            metavar="FILE", help="Kubeconfig of the cluster. Default: as kubectl finds it, or the service account."
+        ),
     ] = None,
     context: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The context of the kubeconfig, if not the current one.")
+        str | None, typer.Option(metavar="NAME", help="Kubeconfig context. Default: the current context.")
     ] = None,
     config: Annotated[str | None, typer.Option(metavar="FILE", help="A KubeSchedulerConfiguration.")] = None,
     feature_gates: Annotated[
-        str, typer.Option(metavar="A=true,B=false", help="Feature gates, as kube-scheduler spells them.")
+        str, typer.Option(metavar="A=true,B=false", help="Feature gates, named as in kube-scheduler.")
     ] = "",
     scheduler_name: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="The schedulerName of the pods to schedule (default: reprieve-scheduler, or --config).",
+            help="Schedule pods with this schedulerName. Default: from --config, else reprieve-scheduler.",
         ),
     ] = None,
     also_known_as: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A further schedulerName of pods to schedule, such as volcano. Repeatable."),
+        typer.Option(metavar="NAME", help="Also schedule pods with this schedulerName, e.g. volcano. Repeatable."),
     ] = None,
     leader_elect: Annotated[
         bool | None,
-        typer.Option("--leader-elect/--no-leader-elect", help="Act only while holding the lease (default: yes)."),
+        typer.Option(
+            "--leader-elect/--no-leader-elect",
+            help="Use leader election: act only while holding the lease. Default: yes.",
+        ),
     ] = None,
-    leader_elect_lease_duration: Annotated[str | None, typer.Option(metavar="15s", help="Its duration.")] = None,
+    leader_elect_lease_duration: Annotated[
+        str | None, typer.Option(metavar="15s", help="Duration of the lease.")
+    ] = None,
     leader_elect_renew_deadline: Annotated[
-        str | None, typer.Option(metavar="10s", help="Give up leadership after this long without a renewal.")
+        str | None, typer.Option(metavar="10s", help="Stop leading if the lease cannot be renewed for this long.")
     ] = None,
     leader_elect_retry_period: Annotated[
-        str | None, typer.Option(metavar="2s", help="The pause between attempts to acquire or renew the lease.")
+        str | None, typer.Option(metavar="2s", help="Time between attempts to acquire or renew the lease.")
     ] = None,
     leader_elect_resource_name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The lease's name (default: reprieve-scheduler).")
+        str | None, typer.Option(metavar="NAME", help="Name of the lease. Default: reprieve-scheduler.")
     ] = None,
     leader_elect_resource_namespace: Annotated[
-        str | None, typer.Option(metavar="NAMESPACE", help="The lease's namespace (default: kube-system).")
+        str | None, typer.Option(metavar="NAMESPACE", help="Namespace of the lease. Default: kube-system.")
     ] = None,
     bind_address: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="The address on which metrics and health are served.")
+        str, typer.Option(metavar="ADDRESS", help="Address for metrics and health checks.")
     ] = "127.0.0.1",
     port: Annotated[
         int,
-        typer.Option("--secure-port", "--port", min=0, max=65535, help="Its port; 0: do not serve them."),
+        typer.Option(
+            "--secure-port", "--port", min=0, max=65535, help="Port for metrics and health checks; 0 disables them."
+        ),
     ] = 10259,
-    tls_cert_file: Annotated[str | None, typer.Option(metavar="FILE", help="The certificate to serve with.")] = None,
-    tls_private_key_file: Annotated[str | None, typer.Option(metavar="FILE", help="Its key.")] = None,
+    tls_cert_file: Annotated[str | None, typer.Option(metavar="FILE", help="TLS certificate of the endpoint.")] = None,
+    tls_private_key_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Private key of the TLS certificate.")
+    ] = None,
     records: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Keep decision records in this file, over restarts (default: in memory)."),
+        typer.Option(
+            metavar="FILE",
+            help="Store decision records in this file, so that they survive restarts. Default: in memory.",
+        ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Choose among equally good nodes by this seed instead of by name.")
+        int | None, typer.Option(help="Break ties between nodes at random with this seed instead of by name.")
     ] = None,
     verbosity: Annotated[
-        int, typer.Option("-v", "--v", min=0, max=10, help="How much to log: 0 problems, 2 every decision, 4 details.")
+        int, typer.Option("-v", "--v", min=0, max=10, help="Log verbosity: 0 problems, 2 every decision, 4 details.")
     ] = 2,
-    log_format: Annotated[LogFormat, typer.Option(help="The format of log lines.")] = LogFormat.TEXT,
+    log_format: Annotated[LogFormat, typer.Option(help="Log format.")] = LogFormat.TEXT,
     compatible: CompatibleOption = False,
     plugin: PluginOption = None,
     plugin_timeout: PluginTimeoutOption = DEFAULT_PLUGIN_TIMEOUT,
 ) -> None:  # long: one parameter for each option, as typer wants them
-    """Schedule the pods of a cluster until interrupted.
+    """Run the scheduler for a cluster.
 
-    Ctrl-C or SIGTERM stops it: running writes end and the lease is released. When it loses the lease it exits with
-    code 1; restart it.
+    Ctrl-C or SIGTERM stops it: it completes running writes and releases the lease. When it loses the lease, it exits
+    with code 1; restart it then.
     """
     from reprieve.client.errors import ConfigError
     from reprieve.framework.configuration import ConfigurationError
@@ -113,7 +127,7 @@ def command(
     try:
         chosen = read_configuration(config) if config is not None else None
         if chosen is not None and chosen.profiles and scheduler_name is not None:
-            refuse(f"--scheduler-name: the profiles of {config} have names already")
+            refuse(f"--scheduler-name: the profiles of {config} already have names")
         if chosen is not None and chosen.profiles and also_known_as:
             refuse(f"--also-known-as: set alsoKnownAs of a profile of {config}")
         wanted = named(chosen, scheduler_name or SCHEDULER_NAME, also_known_as or ())
@@ -157,7 +171,7 @@ def command(
 def run(settings: "Settings") -> None:
     """Schedule until SIGINT or SIGTERM. What ends it otherwise is one error with its exit code (interfaces.md)."""
     from reprieve.client.errors import ClientError, ConfigError
-    from reprieve.client.leading import LeadershipLostError
+    from reprieve.client.leader_election import LeadershipLostError
 
     log_to_stderr(False)  # what libraries log
     try:  # a loop that is twice as fast, where there is one

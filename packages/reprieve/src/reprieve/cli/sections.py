@@ -13,7 +13,7 @@ from typing import Final
 from kube_rules.printable import printable_line
 
 BUDGET_OVERRULED: Final = (
-    "although a PodDisruptionBudget forbids it: evicting what no budget protects is not enough on these nodes"
+    "although a PodDisruptionBudget forbids it: evicting only unprotected pods is not enough on these nodes"
 )
 """Of a victim. Protected units are tried for reprieve before all others (preemption.md 3.4), so that is known; what
 other nodes or placements would have asked for is not."""

@@ -15,24 +15,30 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 def command(
     output: Annotated[
         str,
-        typer.Option("-o", "--output", metavar="FILE", help="Where to: FILE.yaml, FILE.json, or - for YAML on stdout."),
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="File to write: FILE.yaml, FILE.json, or - for YAML on stdout."
+        ),
     ],
     kubeconfig: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="The cluster to read; default: as kubectl finds it ($KUBECONFIG, ~/.kube)."),
+        typer.Option(
+            metavar="FILE", help="Kubeconfig of the cluster. Default: as kubectl finds it ($KUBECONFIG, ~/.kube)."
+        ),
     ] = None,
-    context: Annotated[str | None, typer.Option(metavar="NAME", help="The context to use.")] = None,
+    context: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Kubeconfig context. Default: the current context.")
+    ] = None,
     anonymize: Annotated[
         bool,
         typer.Option(
             "--anonymize",
-            help="Replace every name, label and other text that users choose by a number, the same everywhere.",
+            help="Replace names, labels and other text chosen by users with numbers, consistently.",
         ),
     ] = False,
 ) -> None:
-    """Write down everything a plan needs, so that it can be planned elsewhere.
+    """Save what a plan needs from a live cluster to a file.
 
-    Only what a scheduler reads: no environment variables, image names or annotations of others.
+    The file holds only fields that the scheduler reads: no environment variables, image names or foreign annotations.
     """
     suffix = ".yaml" if output == "-" else Path(output).suffix
     if suffix not in _SUFFIXES:

@@ -22,25 +22,32 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_BYTES = "64Mi"
 ClusterOption = Annotated[
-    str | None, typer.Option(metavar="FILE", help="The cluster; default: as kubectl finds it ($KUBECONFIG, ~/.kube).")
+    str | None,
+    typer.Option(
+        metavar="FILE", help="Kubeconfig of the cluster. Default: as kubectl finds it ($KUBECONFIG, ~/.kube)."
+    ),
 ]
-ContextOption = Annotated[str | None, typer.Option(metavar="NAME", help="The context to use.")]
-MaxBytesOption = Annotated[str, typer.Option(metavar="SIZE", help="The largest input accepted in all, e.g. 256Mi.")]
+ContextOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Kubeconfig context. Default: the current context.")
+]
+MaxBytesOption = Annotated[str, typer.Option(metavar="SIZE", help="Maximum total size of the input, e.g. 256Mi.")]
 RecordsOption = Annotated[
     str | None,
     typer.Option(
         metavar="URL|FILE",
-        help="Decision records of the scheduler: its endpoint, or the file that it keeps them in (default: as in the "
-        "kubeconfig, else through the API server).",
+        help="Decision records: the scheduler's endpoint or its records file. Default: the endpoint in the "
+        "kubeconfig, else through the API server.",
     ),
 ]
 SuggestOption = Annotated[
     bool,
-    typer.Option("--suggest/--no-suggest", help="Try what would help pending pods, which takes some more plans."),
+    typer.Option("--suggest/--no-suggest", help="Find changes that would help pending pods; takes longer."),
 ]
-NamespaceOption = Annotated[str | None, typer.Option("-n", "--namespace", metavar="NS", help="Only this namespace.")]
+NamespaceOption = Annotated[
+    str | None, typer.Option("-n", "--namespace", metavar="NS", help="Limit the output to this namespace.")
+]
 EverywhereOption = Annotated[
-    bool, typer.Option("-A", "--all-namespaces", help="All namespaces, not only that of the context.")
+    bool, typer.Option("-A", "--all-namespaces", help="Show all namespaces, not only that of the context.")
 ]
 
 
@@ -79,46 +86,44 @@ _CLUSTER: Final = (
         "-f",
         "--filename",
         metavar="FILE|DIR|-",
-        meaning="Manifests of the cluster and of the pods to place: a file, a directory, or - for stdin.",
+        meaning="Manifests of the cluster and the pods to schedule: a file, a directory, or - for stdin.",
     ),
     _once(
         "--kubeconfig",
         metavar="FILE",
-        meaning="Ask about a live cluster; without -f the one that kubectl finds ($KUBECONFIG, ~/.kube).",
+        meaning="Read a live cluster. Default without -f: the cluster that kubectl uses ($KUBECONFIG, ~/.kube).",
     ),
-    _once("--context", metavar="NAME", meaning="The context of the kubeconfig, if not the current one."),
+    _once("--context", metavar="NAME", meaning="Kubeconfig context. Default: the current context."),
 )
 _CHANGES: Final = {
-    "cordon": (_NODES, "Place no new pods on these nodes."),
-    "uncordon": (_NODES, "Allow new pods on these nodes again."),
-    "drain": (_NODES, "Cordon and evict, as kubectl drain does."),
-    "remove-node": (_NODES, "Remove nodes with their pods."),
-    "fail": (_NODES, "Let nodes fail: their pods are lost."),
-    "taint": ('"NODE|SELECTOR KEY=VALUE:EFFECT"', "Taint nodes; KEY- removes a taint."),
-    "label": ('"NODE|SELECTOR KEY=VALUE"', "Label nodes; KEY- removes a label."),
-    "add-nodes": ("N", "Add this many nodes, with the shape of --like."),
-    "like": ("NODE", "The node that --add-nodes copies."),
-    "scale": ("KIND/NAME=N", "Change the number of pods; of a podgroup its minCount."),
+    "cordon": (_NODES, "Mark nodes as unschedulable."),
+    "uncordon": (_NODES, "Mark nodes as schedulable again."),
+    "drain": (_NODES, "Cordon nodes and evict their pods, as kubectl drain does."),
+    "remove-node": (_NODES, "Remove nodes and their pods."),
+    "fail": (_NODES, "Simulate the failure of nodes: their pods are lost."),
+    "taint": ('"NODE|SELECTOR KEY=VALUE:EFFECT"', "Add a taint to nodes; KEY- removes it."),
+    "label": ('"NODE|SELECTOR KEY=VALUE"', "Add a label to nodes; KEY- removes it."),
+    "add-nodes": ("N", "Add this many copies of the node of --like, which follows."),
+    "like": ("NODE", "The node that the preceding --add-nodes copies."),
+    "scale": ("KIND/NAME=N", "Change the number of replicas; for a podgroup, its minCount."),
     "set-priority": ("KIND/NAME=CLASS|N", "Change the priority of a whole workload."),
-    "without": ("KIND/NAME", "Leave out an object and everything that it owns."),
+    "without": ("KIND/NAME", "Remove an object and everything that it owns."),
 }
 """Flags that change the input, with the form of their value (whatif.md 4)."""
 _READING: Final = (
-    _option("--run", metavar="cronjob/NAME", meaning="Plan one run of a CronJob of the input."),
+    _option("--run", metavar="cronjob/NAME", meaning="Add one run of a CronJob of the input."),
     _option(
         "--workload-kinds",
         metavar="FILE",
-        meaning="More kinds that make pods: where their templates and counts are.",
+        meaning="Additional kinds that create pods, with the paths of their pod templates and replica counts.",
     ),
-    _flag(
-        "--strict", "Exit 2 for unknown fields, annotations that cannot be read, and workloads and kinds not planned."
-    ),
+    _flag("--strict", "Exit 2 for unknown fields, invalid annotations, and workloads or kinds that cannot be planned."),
     _flag("--ignore-unknown", "Do not warn about unknown fields."),
-    _flag("--lenient", "Only warn about workloads and kinds that are not planned."),
+    _flag("--lenient", "Warn about workloads and kinds that cannot be planned, instead of failing."),
     _once(
         "--max-input-bytes",
         metavar="SIZE",
-        meaning="The largest input accepted in all, e.g. 256Mi.",
+        meaning="Maximum total size of the input, e.g. 256Mi.",
         default=DEFAULT_MAX_BYTES,
         show_default=True,
     ),
@@ -145,9 +150,9 @@ def source_of(context: typer.Context) -> "InputSource":
     values = context.meta[_VALUES]
     files, lenient, unknown = values["filename"] or (), values["lenient"], not values["ignore_unknown"]
     if files and values["kubeconfig"] is None and values["context"] is not None:
-        refuse("--context: only a --kubeconfig has contexts")
+        refuse("--context requires --kubeconfig when -f is given")
     if values["strict"] and (lenient or not unknown):
-        refuse(f"--strict and {'--lenient' if unknown else '--ignore-unknown'} exclude each other")
+        refuse(f"--strict and {'--lenient' if unknown else '--ignore-unknown'} cannot be combined")
     strict = "--strict" if values["strict"] else ""
     return InputSource(
         strictness=Strictness(unknown, strict, strict, lenient),
@@ -163,13 +168,13 @@ def source_of(context: typer.Context) -> "InputSource":
 
 def read_runs(run: Sequence[str] | None) -> list[str]:
     """Return the CronJobs of `--run` as `NAMESPACE/NAME`."""
-    from reprieve.simulation.workloads.expanding import run_of
+    from reprieve.simulation.workloads.expansion import run_of
 
     names = []
     for text in run or ():
         name = run_of(text)
         if name is None:
-            refuse(f"--run {text}: want cronjob/NAME or NAMESPACE/cronjob/NAME")
+            refuse(f"--run {text}: expected cronjob/NAME or NAMESPACE/cronjob/NAME")
         names.append(name)
     return names
 
@@ -193,10 +198,10 @@ def read_changes(order: Sequence[str | None], values: dict[str, Any]) -> "list[I
         elif changes and changes[-1].flag == "add-nodes" and not changes[-1].like:
             changes[-1] = replace(changes[-1], like=value)
         else:
-            refuse(f"--like {value}: want it right after --add-nodes N")
+            refuse(f"--like {value}: must directly follow --add-nodes N")
     bare = next((change for change in changes if change.flag == "add-nodes" and not change.like), None)
     if bare is not None:
-        refuse(f"{bare}: want --like NODE after it, the node that the new nodes copy")
+        refuse(f"{bare} requires --like NODE after it: the node to copy")
     return changes
 
 

@@ -43,10 +43,15 @@ def command(
     context: typer.Context,
     topic: Annotated[
         str | None,
-        typer.Argument(metavar="TOPIC|COMMAND", help="What to explain.", show_default=False, autocompletion=_completed),
+        typer.Argument(
+            metavar="TOPIC|COMMAND", help="The topic or command.", show_default=False, autocompletion=_completed
+        ),
     ] = None,
 ) -> None:
-    """Show a page of the documentation, or the options of a command; without a topic, which there are."""
+    """Show a documentation page or the options of a command.
+
+    Without a topic, list all topics.
+    """
     if topic is None:
         show(_listed())
         return
@@ -64,14 +69,14 @@ def command(
 
     meant = nearest(name, (*TOPICS, *commands))
     hint = f', did you mean "{meant}"?' if meant else ""
-    refuse(f'no topic "{topic[:64]}"{hint or ": reprieve help lists them"}')
+    refuse(f'unknown topic or command "{topic[:64]}"{hint or "; reprieve help lists all topics"}')
 
 
 def _listed() -> str:
     width = max(map(len, TOPICS))
     lines = [f"  {name.ljust(width)}  {_title(_page(name))}" for name in TOPICS]
-    return "\n".join(["Topics, each shown by: reprieve help TOPIC", *lines, ""]) + (
-        "\nThe options of a command: reprieve help COMMAND. All commands: reprieve --help.\n"
+    return "\n".join(["Topics (show one with: reprieve help TOPIC)", *lines, ""]) + (
+        "\nOptions of a command: reprieve help COMMAND. All commands: reprieve --help.\n"
     )
 
 
@@ -80,8 +85,14 @@ def _title(page: str) -> str:
 
 
 def _page(name: str) -> str:
-    """Return the page as it came with the program; in a checkout `pages` is a link to docs/."""
-    file = Path(__file__).parent / "pages" / f"{name}.md"
+    """Return the page as installed, with the place of the example files that it names.
+
+    In a checkout `pages` and `examples` are links to docs/ and examples/.
+    """
+    folder = Path(__file__).parent
+    file = folder / "pages" / f"{name}.md"
     if file.is_file():
-        return file.read_text(encoding="utf-8")
-    refuse(f"the page {name}.md did not come with this installation")
+        page = file.read_text(encoding="utf-8")
+        examples = (folder / "examples").resolve()
+        return f"{page}\nFiles of examples/ are in {examples}\n" if "examples/" in page else page
+    refuse(f"the page {name}.md is missing from this installation")

@@ -22,54 +22,55 @@ class Import(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-_RULES = """What a trace lacks is filled in by rules, which the import prints:
+_RULES = """The import fills in data that a trace lacks by these rules, and prints them:
 
 \b
-openb       a task works from creation to deletion; BE is a lower class than the other qos
-philly      more than 8 GPUs: a gang of equal workers of at most 8; the cluster is the tenant
-philly-log  the time of all attempts; workers are the hosts of the last one; vc is the tenant
+openb       a task runs from creation to deletion; BE is a lower class than the other qos values
+philly      more than 8 GPUs: a gang of equal workers with at most 8; the cluster is the tenant
+philly-log  duration of all attempts; the hosts of the last one are the workers; vc is the tenant
 spot-gpu    HP is a higher class than Spot; the organization is the tenant
 helios      node_num workers, or as many more as make them equal; vc is the tenant
-acme        the same; the user is the tenant
-gavel       scale_factor workers of one GPU; seconds from a last column or --durations
+acme        as helios; the user is the tenant
+gavel       scale_factor workers with one GPU; seconds from the last column or --durations
 
-Formats of other packages come from the entry point group reprieve.importers.
-`reprieve import openb --nodes CSV --pods CSV -o FILE` fills nodes with tasks, for `plan`."""
+Other packages add formats with the entry point group reprieve.importers.
+`reprieve import openb --nodes CSV --pods CSV -o FILE` writes manifests for `plan`."""
 
 
 def command(
-    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="The trace's list of jobs.")],
+    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="The job list of the trace.")],
     format: Annotated[str, typer.Option("--format", metavar="FORMAT", help=f"One of {', '.join(BUILT_IN)}.")],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The job list to write (CSV).")],
     cluster_out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Nodes to write: those of --nodes, or as many as fit the jobs."),
+        typer.Option(metavar="FILE", help="Also write the nodes: those of --nodes, or as many as the jobs need."),
     ] = None,
-    nodes: Annotated[Path | None, typer.Option(metavar="CSV", help="The trace's list of nodes.")] = None,
+    nodes: Annotated[Path | None, typer.Option(metavar="CSV", help="The node list of the trace.")] = None,
     priorities: Annotated[
         str,
         typer.Option(
             metavar="RULES",
-            help="Classes by rule, the first that holds: gpus>=8:high,else:low. Compared are gpus, workers, duration "
-            "(seconds), tenant and job, by >=, <=, >, < and =. Later classes are lower, 100 each; high=5000 says "
-            "otherwise.",
+            help="Priority class by the first rule that matches, e.g. gpus>=8:high,else:low. Rules compare gpus, "
+            "workers, duration (seconds), tenant or job by >=, <=, >, < or =. Each class is 100 lower than the one "
+            "before; high=5000 sets a value.",
         ),
     ] = "",
     only: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Keep jobs of this cluster of the trace. Repeatable.")
+        list[str] | None, typer.Option(metavar="NAME", help="Keep only jobs of this cluster of the trace. Repeatable.")
     ] = None,
     durations: Annotated[
-        Path | None, typer.Option(metavar="CSV", help="gavel: type,steps_per_second and scale_factor.")
+        Path | None, typer.Option(metavar="CSV", help="For gavel: CSV with type, steps_per_second and scale_factor.")
     ] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out rows that make no sense.")] = False,
-    max_jobs: Annotated[int, typer.Option(min=1, help="Refuse traces with more jobs.")] = 1_000_000,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip invalid rows.")] = False,
+    max_jobs: Annotated[int, typer.Option(min=1, help="Maximum number of jobs in the trace.")] = 1_000_000,
 ) -> None:  # long: one parameter for each option, as typer wants them
-    """Make a job list for `reprieve replay` of a public trace."""
+    """Convert a public trace to a job list for `reprieve replay`."""
+    from reprieve.decisions.phrases import count
     from reprieve.replay.job_list import JobListError
     from reprieve.replay.traces.importer import ImportOptions
     from reprieve.replay.traces.priorities import read_priorities
-    from reprieve.replay.traces.reading import read_durations, read_machines, read_trace
     from reprieve.replay.traces.registry import UnknownFormatError, importer_of
+    from reprieve.replay.traces.trace_reader import read_durations, read_machines, read_trace
 
     try:
         importer = importer_of(format)
@@ -80,7 +81,7 @@ def command(
     except ValueError as error:
         refuse(f"--priorities: {error}")
     if nodes is not None and cluster_out is None:
-        refuse("--nodes: there is nothing to make of them without --cluster-out")
+        refuse("--nodes requires --cluster-out")
     try:
         rates = read_durations(durations) if durations is not None else {}
         options = ImportOptions(only=tuple(only or ()), durations=rates)
@@ -107,10 +108,10 @@ def command(
                 _write_cluster(cluster_out, found.jobs, machines)
     except OSError as error:
         refuse(reason_of(error))
-    for reason, count in sorted(found.left_out.items()):
-        note(f"left out: {count} rows ({reason})")
+    for reason, rows in sorted(found.left_out.items()):
+        note(f"skipped: {count(rows, 'row')} ({reason})")
     if found.skipped:
-        note(f"left out: {found.skipped} rows that make no sense; the first: {found.first_problem}")
+        note(f"skipped: {count(found.skipped, 'invalid row')}; the first: {found.first_problem}")
 
 
 command.__doc__ = f"{command.__doc__}\n\n{_RULES}"
@@ -124,8 +125,8 @@ def _write_jobs(path: Path, jobs: Any, *, dated: bool) -> None:
 
 
 def _write_cluster(path: Path, jobs: Any, machines: Any) -> None:
-    from reprieve.replay.fitting import class_documents, fitting_nodes
-    from reprieve.replay.traces.reading import machine_documents
+    from reprieve.replay.cluster_sizing import class_documents, fitting_nodes
+    from reprieve.replay.traces.trace_reader import machine_documents
     from reprieve.simulation.openb import write
 
     shared = any(job.shape.gpu % 1000 for job in jobs)

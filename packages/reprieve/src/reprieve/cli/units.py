@@ -54,12 +54,12 @@ def nodes_text(nodes: Sequence[str], total: int = 0) -> str:
 
 def _alike(units: Iterable[UnitSummary]) -> Iterable[Sequence[UnitSummary]]:
     """Units in order, those that are alike with the first of them."""
-    found: dict[object, list[UnitSummary]] = {}
+    result: dict[object, list[UnitSummary]] = {}
     for unit in units:
         alone = unit.kind != "pod" or unit.pods > 1
         key = (unit.kind, unit.name) if alone else (unit.nodes, unit.priority, unit.below)
-        found.setdefault(key, []).append(unit)
-    return found.values()
+        result.setdefault(key, []).append(unit)
+    return result.values()
 
 
 def _row(alike: Sequence[UnitSummary]) -> Row:

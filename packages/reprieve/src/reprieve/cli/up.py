@@ -36,29 +36,34 @@ def command(
     kubelets: standin.Kubelets = True,
     controllers: standin.Controllers = "*",
     anonymous: standin.Anonymous = False,
+    webhook_hosts: standin.WebhookHosts = None,
+    webhook_service: standin.WebhookServices = None,
     config: Annotated[
         str | None, typer.Option(metavar="FILE", help="A KubeSchedulerConfiguration for the scheduler.")
     ] = None,
     feature_gates: Annotated[
         str,
         typer.Option(
-            metavar="A=true,B=false", help="Feature gates of the scheduler, and of the API where it has them."
+            metavar="A=true,B=false", help="Feature gates of the scheduler and, where they exist, of the API server."
         ),
     ] = "",
     compatible: CompatibleOption = False,
     metrics_port: Annotated[
         int,
-        typer.Option(min=0, max=65535, help="Where the scheduler serves /metrics and health; 0 takes a free port."),
+        typer.Option(
+            min=0, max=65535, help="Port on which the scheduler serves /metrics and health checks; 0 picks a free port."
+        ),
     ] = 0,
     accept_loss: standin.AcceptLoss = False,
     reset: Annotated[
-        bool, typer.Option("--reset", help="Start empty: what an earlier run left in the data directory is removed.")
+        bool, typer.Option("--reset", help="Start empty: delete the state of earlier runs from the data directory.")
     ] = False,
     verbose: standin.Verbose = False,
 ) -> None:  # long: one parameter for each option, as typer wants them
-    """Run a cluster on this machine until interrupted: Kubernetes API, simulated nodes, controllers and scheduler.
+    """Run a whole cluster on this machine.
 
-    Prints how to use kubectl once everything is ready. Ctrl-C or SIGTERM stops it; nothing acknowledged is lost.
+    Runs a Kubernetes API server, simulated nodes, controllers and the scheduler until Ctrl-C or SIGTERM. Prints how to
+    use kubectl when everything is ready. No acknowledged write is lost.
     """
     from kube_standin.server.serving import ServeOptions
     from reprieve.cli.options import read_options
@@ -89,6 +94,7 @@ def command(
         lenient=lenient,
         reset=reset,
         features=features_of(gates),
+        webhooks=standin.read_webhook_reach(webhook_hosts, webhook_service, CONSOLE),
     )
     CONSOLE.log(verbose)
     options = LocalOptions(serve=serve, metrics_port=metrics_port, arguments=tuple(arguments), report=note)
@@ -131,7 +137,7 @@ async def _run(options: "LocalOptions", read_only_kubeconfig: "Path | None") -> 
     from contextlib import AsyncExitStack
 
     from reprieve.live.local import local_cluster
-    from reprieve.live.supervising import ChildRefusedError
+    from reprieve.live.supervisor import ChildRefusedError
 
     async def cluster_runs() -> None:
         async with AsyncExitStack() as stack:
@@ -139,10 +145,10 @@ async def _run(options: "LocalOptions", read_only_kubeconfig: "Path | None") -> 
                 cluster = await stack.enter_async_context(local_cluster(options))
             found = _found(cluster.server.control_plane.found)
             if found:
-                note(f"goes on with what was there: {found}; --reset starts empty")
+                note(f"continuing with existing data: {found}; --reset starts empty")
             standin.report_loaded(cluster.server.control_plane.loaded, CONSOLE)
             standin.announce(cluster.server, read_only_kubeconfig, CONSOLE)
-            note(f"the scheduler answers on {cluster.scheduler_url}")
+            note(f"the scheduler listens on {cluster.scheduler_url}")
             await cluster.failed
 
     running = asyncio.create_task(cluster_runs())

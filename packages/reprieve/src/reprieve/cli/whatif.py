@@ -111,7 +111,7 @@ def ask(
         helps = what_helps((kind, namespace, name), options, trials)
     except InputError:  # not all of it can be planned
         return Answered(record=turn.record, priority_that_helps=_priority(items, kind, namespace, name, now))
-    priority = next((one.priority for one in helps if one.kind == "Priority"), None)
+    priority = next((item.priority for item in helps if item.kind == "Priority"), None)
     if priority is None and trials.spent:
         priority = _priority(items, kind, namespace, name, now)
     return Answered(record=turn.record, priority_that_helps=priority, helps=helps)
@@ -219,13 +219,13 @@ def _one_tree(items: Sequence[Timed], kind: str, namespace: str, name: str) -> s
                 one, above = (item.KIND, item.metadata.name), ("CompositePodGroup", parent)
                 joined.setdefault(one, set()).add(above)
                 joined.setdefault(above, set()).add(one)
-    found: set[tuple[str, str | None]] = {(kind, name)}
-    pending = list(found)
+    result: set[tuple[str, str | None]] = {(kind, name)}
+    pending = list(result)
     while pending:
-        for other in joined.get(pending.pop(), set()) - found:
-            found.add(other)
+        for other in joined.get(pending.pop(), set()) - result:
+            result.add(other)
             pending.append(other)
-    return found
+    return result
 
 
 def _at(item: _Prioritized, priority: int) -> _Prioritized:

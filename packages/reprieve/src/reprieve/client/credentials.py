@@ -144,7 +144,7 @@ class ExecCredentials(Credentials):
             raise CredentialError(f"{where} did not print an ExecCredential in JSON") from None
         if found.kind != "ExecCredential" or found.api_version != self._plugin.api_version:
             raise CredentialError(
-                f"{where} printed {found.kind!r} {found.api_version!r}, want an ExecCredential of "
+                f"{where} printed {found.kind!r} {found.api_version!r}, expected an ExecCredential of "
                 f"{self._plugin.api_version}"
             )
         status = found.status

@@ -45,14 +45,14 @@ METADATA_ONLY = msgspec.json.Decoder(MetadataOnly)
 def stored(kind: type[T], raw: msgspec.Raw | bytes, resource: Resource) -> T:
     """The typed object of one JSON object of a resource. Raises InputError."""
     origin = Origin(resource.plural)
-    found = finish(
+    result = finish(
         from_json(kind, raw, TypeMeta(api_version=resource.api_version, kind=resource.kind), origin),
         origin,
         stored=True,
     )
-    if not found.metadata.name:
+    if not result.metadata.name:
         raise InputError(origin, "Required value: a stored object has a name", path="metadata.name")
-    return found
+    return result
 
 
 def called(raw: msgspec.Raw | bytes) -> Metadata | None:

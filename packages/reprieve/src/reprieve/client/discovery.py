@@ -61,7 +61,7 @@ class Served:
     """The resources of a server."""
 
     def __init__(self, resources: Iterable[Resource], unavailable: Iterable[str] = ()) -> None:
-        self._by_kind = {(found.api_version, found.kind): found for found in resources}
+        self._by_kind = {(resource.api_version, resource.kind): resource for resource in resources}
         self.unavailable = tuple(unavailable)
         """Group versions that could not be asked for (an aggregated API that is down), with the reason."""
 
@@ -83,7 +83,7 @@ class Served:
         for version in READABLE_VERSIONS.get(kind, KINDS[kind][1]):
             by_group.setdefault(version.rpartition("/")[0], []).append(version)
         best = (self.find(kind, versions) for versions in by_group.values())
-        return tuple(found for found in best if found is not None)
+        return tuple(item for item in best if item is not None)
 
 
 class _ServedKind(msgspec.Struct, frozen=True):
@@ -154,13 +154,11 @@ async def discover(client: ApiClient) -> Served:
         return await _one_by_one(client, groups)
     core = (await client.get("/api", accept=_AGGREGATED)).read(_Document)
     return Served(
-        Resource(
-            group.metadata.name, version.version, found.resource, found.response_kind.kind, found.scope != "Cluster"
-        )
+        Resource(group.metadata.name, version.version, item.resource, item.response_kind.kind, item.scope != "Cluster")
         for group in (*(core.items or ()), *groups.items)
         for version in group.versions or ()
-        for found in version.resources or ()
-        if found.response_kind is not None
+        for item in version.resources or ()
+        if item.response_kind is not None
     )
 
 

@@ -29,9 +29,9 @@ from reprieve.client.decoding import Metadata, called, stored
 from reprieve.client.discovery import Resource
 from reprieve.client.errors import ApiError, ClientError, UnreachableError
 from reprieve.client.listing import list_objects
-from reprieve.client.pacing import Backoff, BackoffPolicy
+from reprieve.client.rate_limits import Backoff, BackoffPolicy
 from reprieve.client.transport import ApiClient
-from reprieve.client.watching import BOOKMARK, DELETED, Event, GarbledError, IdleTimeoutError, watch
+from reprieve.client.watch import BOOKMARK, DELETED, Event, GarbledError, IdleTimeoutError, watch
 
 log = logging.getLogger("reprieve.client")
 

@@ -170,7 +170,7 @@ class Kubeconfig:
             impersonation=_impersonation(user.value, at_user),
             proxy=proxies.checked(cluster.value.proxy_url, at_cluster) if cluster.value.proxy_url else None,
             compression=not cluster.value.disable_compression,
-            extensions={each.name: each.extension for each in chosen.value.extensions or () if each.name},
+            extensions={item.name: item.extension for item in chosen.value.extensions or () if item.name},
         )
 
 
@@ -282,7 +282,7 @@ def _read(file: Path, explicit: bool, unknown_fields: list[UnknownField] | None 
         raise ConfigError(f"{file}: not a kubeconfig: kind {read.kind!r}, apiVersion {read.api_version!r}")
     if unknown_fields is not None:
         origin = Origin(str(file), 1, 1)
-        found = [UnknownField(origin, "", *each) for each in misnamed_in(_File, documents[0])]
+        found = [UnknownField(origin, "", *item) for item in misnamed_in(_File, documents[0])]
         unknown_fields += located(found, text)
     return read
 

@@ -93,7 +93,7 @@ def drivers(value: str, names: Names) -> str:
 
 def namespaces(value: str, names: Names) -> str:
     """Name namespaces, separated by commas."""
-    return ",".join(names.name(NAMESPACE, one.strip()) for one in value.split(","))
+    return ",".join(names.name(NAMESPACE, item.strip()) for item in value.split(","))
 
 
 def features(value: Sequence[str], names: Names) -> list[str]:
@@ -158,7 +158,7 @@ def label_key(value: str, names: Names) -> str:
 
 def requirements(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]:
     """matchExpressions: values belong to their key."""
-    found = []
+    result = []
     for item in value:
         key, operator = item.get("key", ""), item.get("operator", "")
         if operator in ("Gt", "Lt"):
@@ -166,8 +166,8 @@ def requirements(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]
         made: Json = {"key": names.key(key), "operator": keep(operator, names)}
         if item.get("values"):
             made["values"] = [names.value(key, text) for text in item["values"]]
-        found.append(made)
-    return found
+        result.append(made)
+    return result
 
 
 def field_requirements(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]:
@@ -184,7 +184,7 @@ def tainting(*more: str) -> Leaf:
     """Taints and tolerations: a value belongs to its key."""
 
     def shaped(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]:
-        found = []
+        result = []
         for item in value:
             key = item.get("key", "")
             if item.get("operator") in ("Gt", "Lt"):
@@ -194,15 +194,15 @@ def tainting(*more: str) -> Leaf:
                 made["key"] = names.key(key)
             if item.get("value"):
                 made["value"] = names.value(key, item["value"])
-            found.append(made)
-        return found
+            result.append(made)
+        return result
 
     return shaped
 
 
 def owners(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]:
     """Owners by kind and name; a kind that is not public is just an owner."""
-    found = []
+    result = []
     for item in value:
         version, kind = item.get("apiVersion", ""), item.get("kind", "")
         if names.anonymize and not is_public_owner(version, kind):
@@ -212,8 +212,8 @@ def owners(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]:
         made["uid"] = names.name(UID, item.get("uid", ""))
         if item.get("controller"):
             made["controller"] = True
-        found.append(made)
-    return found
+        result.append(made)
+    return result
 
 
 def conditions(*types: str) -> Leaf:
@@ -233,12 +233,12 @@ def image(value: str, names: Names) -> str:
 
 def images(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]:
     """A node's images, by number, as far as a pod uses them."""
-    found = []
+    result = []
     for item in value:
         used = [name for name in item.get("names", ()) if with_tag(name) in names.images]
         if used:
-            found.append({"names": [image(name, names) for name in used], "sizeBytes": item.get("sizeBytes", 0)})
-    return found
+            result.append({"names": [image(name, names) for name in used], "sizeBytes": item.get("sizeBytes", 0)})
+    return result
 
 
 def with_tag(image: str) -> str:
@@ -280,12 +280,12 @@ def _quota_name(name: str, names: Names) -> str:
 
 def scope_requirements(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]:
     """scopeSelector.matchExpressions: the values of the scope PriorityClass are names of classes."""
-    found = []
+    result = []
     for item in value:
         made: Json = {key: keep(item[key], names) for key in ("scopeName", "operator") if key in item}
         of_classes = item.get("scopeName") == "PriorityClass"
         if item.get("values"):
             leaf = priority_class if of_classes else keep
             made["values"] = [leaf(text, names) for text in item["values"]]
-        found.append(made)
-    return found
+        result.append(made)
+    return result

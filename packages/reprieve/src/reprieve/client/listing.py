@@ -65,9 +65,9 @@ async def list_objects(
     query = {name: text for name, text in (("labelSelector", labels), ("fieldSelector", fields)) if text}
     for turn in range(RESTARTS + 1):
         paged = {**query, "limit": str(page)} if turn < RESTARTS else query
-        found = await _pages(client, resource, kind, namespace, paged)
-        if found is not None:
-            return found
+        result = await _pages(client, resource, kind, namespace, paged)
+        if result is not None:
+            return result
     raise UnreachableError(f"{resource}: the list expired {RESTARTS} times before it was complete")
 
 
@@ -75,7 +75,7 @@ async def _pages(
     client: ApiClient, resource: Resource, kind: type[T], namespace: str | None, query: dict[str, str]
 ) -> Listed[T] | None:
     """One go through all pages; None if the server forgot the beginning."""
-    found: Listed[T] = Listed("")
+    listed: Listed[T] = Listed("")
     token = ""
     seen: set[str] = set()
     while True:
@@ -86,15 +86,15 @@ async def _pages(
                 return None
             raise
         page = answer.read(_Page)
-        found.revision = found.revision or page.metadata.resource_version
+        listed.revision = listed.revision or page.metadata.resource_version
         for raw in page.items or ():
             try:
-                found.objects.append(stored(kind, raw, resource))
+                listed.objects.append(stored(kind, raw, resource))
             except InputError as error:
-                found.unreadable.append(Unreadable(called(raw), error))
+                listed.unreadable.append(Unreadable(called(raw), error))
         token = page.metadata.continue_
         if not token:
-            return found
+            return listed
         if token in seen:
             raise UnreachableError(f"{resource}: the list goes in circles: the same continue token twice", lasting=True)
         seen.add(token)

@@ -121,9 +121,9 @@ def field_names() -> frozenset[str]:
     """Return the names that fields of objects have."""
 
     def all_below(kind: type[msgspec.Struct]) -> Iterable[type[msgspec.Struct]]:
-        for each in kind.__subclasses__():
-            yield each
-            yield from all_below(each)
+        for item in kind.__subclasses__():
+            yield item
+            yield from all_below(item)
 
     return frozenset(
         field.encode_name

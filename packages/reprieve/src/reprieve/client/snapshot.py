@@ -17,10 +17,10 @@ from kube_rules.foreign_groups import FOREIGN, manifest_of
 from kube_rules.json import Json
 from kube_rules.meta import KubernetesObject
 from kube_rules.versions import SCHEDULING_GROUP, from_internal
+from reprieve.client.cluster_reader import without_void_classes
 from reprieve.client.leaves import shaped_by, with_tag
-from reprieve.client.plainyaml import yaml_of
+from reprieve.client.plain_yaml import yaml_of
 from reprieve.client.pseudonyms import CLAIM, NAMESPACE, POD, UID, Names
-from reprieve.client.reading import without_void_classes
 from reprieve.client.shapes import METADATA, SHAPES, name_of
 
 _OF_DEVICES: Final = (o.ResourceClaim, o.ResourceSlice, o.DeviceClass, o.DeviceTaintRule)
@@ -79,7 +79,7 @@ def _mount(spec: Json) -> None:
     """Let mounts with options for the node be mounts of a volume, as the API demands; ephemeral containers are none
     of a new pod, so theirs become the first container's.
     """
-    temporary = [mount for one in spec.pop("ephemeralContainers", ()) for mount in one.get("volumeMounts", ())]
+    temporary = [mount for item in spec.pop("ephemeralContainers", ()) for mount in item.get("volumeMounts", ())]
     if temporary:
         spec["containers"][0].setdefault("volumeMounts", []).extend(temporary)
     number = 0

@@ -46,16 +46,16 @@ class TlsContexts:
         return self._made
 
     def _stamps(self) -> _Stamp:
-        found = []
+        result = []
         for file in (self._settings.ca_file, self._settings.certificate_file, self._settings.key_file):
             if file is None:
                 continue
             try:
                 status = file.stat()
-                found.append((status.st_mtime_ns, status.st_size, status.st_ino))
+                result.append((status.st_mtime_ns, status.st_size, status.st_ino))
             except OSError:
-                found.append((0, 0, 0))
-        return tuple(found)
+                result.append((0, 0, 0))
+        return tuple(result)
 
     def _make(self, certificate: Pem | None) -> ssl.SSLContext:
         settings = self._settings

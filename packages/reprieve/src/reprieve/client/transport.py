@@ -37,7 +37,7 @@ from reprieve.client.clock import REAL_CLOCK, Clock
 from reprieve.client.connection import Connection, Impersonation
 from reprieve.client.credentials import Credential, credentials_for
 from reprieve.client.errors import ApiError, ClientError, UnreachableError, api_error
-from reprieve.client.pacing import Backoff, BackoffPolicy, TokenBucket
+from reprieve.client.rate_limits import Backoff, BackoffPolicy, TokenBucket
 from reprieve.client.tls import TlsContexts
 
 USER_AGENT: Final = "reprieve"
@@ -372,12 +372,12 @@ def _fixed_headers(connection: Connection) -> CIMultiDict[str]:
 def _impersonation(asked: Impersonation) -> list[tuple[str, str]]:
     if not asked.user:
         return []
-    found = [("Impersonate-User", asked.user)]
+    result = [("Impersonate-User", asked.user)]
     if asked.uid:
-        found.append(("Impersonate-Uid", asked.uid))
-    found += [("Impersonate-Group", group) for group in asked.groups]
-    found += [(f"Impersonate-Extra-{quote(key, safe='')}", value) for key, values in asked.extra for value in values]
-    return found
+        result.append(("Impersonate-Uid", asked.uid))
+    result += [("Impersonate-Group", group) for group in asked.groups]
+    result += [(f"Impersonate-Extra-{quote(key, safe='')}", value) for key, values in asked.extra for value in values]
+    return result
 
 
 def _unreachable(error: BaseException, where: str) -> UnreachableError:

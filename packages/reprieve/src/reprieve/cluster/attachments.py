@@ -99,9 +99,9 @@ class AttachedVolumes:
     def without_driver(self, pod: PodRecord, rows: npt.NDArray[np.int64], *, overlaid: bool) -> dict[str, Mask]:
         """Driver of the pod's volumes that has to be installed (KEP-5030) -> `bool[len(rows)]`: where it is not."""
         required = [name for name, one in self._store.drivers.items() if one.spec.prevent_pod_scheduling_if_missing]
-        found: dict[str, Mask] = {}
+        result: dict[str, Mask] = {}
         if not required:
-            return found
+            return result
         if overlaid:
             for index, row in enumerate(rows.tolist()):
                 csi_node = self._store.csi_nodes.get(self._nodes.names[row])
@@ -109,8 +109,8 @@ class AttachedVolumes:
                 wanted = by_driver(attached_by(self._store, pod, migrated_plugins(csi_node)))
                 for driver in required:
                     if driver in wanted and driver not in listed:
-                        found.setdefault(driver, np.zeros(len(rows), dtype=np.bool_))[index] = True
-            return found
+                        result.setdefault(driver, np.zeros(len(rows), dtype=np.bool_))[index] = True
+            return result
         self._refresh()
         kinds = self._migration[rows]
         for kind in np.unique(kinds).tolist():
@@ -120,8 +120,8 @@ class AttachedVolumes:
                     lacks = kinds == kind
                     if driver in self._installed:
                         lacks &= ~self._installed[driver][rows]
-                    found[driver] = found[driver] | lacks if driver in found else lacks
-        return {driver: mask for driver, mask in found.items() if mask.any()}
+                    result[driver] = result[driver] | lacks if driver in result else lacks
+        return {driver: mask for driver, mask in result.items() if mask.any()}
 
     # -- keeping up ---------------------------------------------------------------------------------------------------
 
@@ -237,10 +237,10 @@ def migrated_plugins(csi_node: CSINode | None) -> frozenset[str]:
 
 def by_driver(volumes: Iterator[Attached]) -> dict[str, set[Attached]]:
     """The volumes of each driver, each once."""
-    found: dict[str, set[Attached]] = {}
+    result: dict[str, set[Attached]] = {}
     for volume in volumes:
-        found.setdefault(volume[0], set()).add(volume)
-    return found
+        result.setdefault(volume[0], set()).add(volume)
+    return result
 
 
 def attached_by(store: VolumeObjects, pod: PodRecord, migrated: frozenset[str]) -> Iterator[Attached]:

@@ -47,7 +47,7 @@ class ByLabel:
         """By namespace, key and value."""
         self._others: dict[str, list[int]] = {}
         for number, namespace, selector in selectors:
-            asked = next((one for one in selector.requirements if one.operator == IN), None)
+            asked = next((requirement for requirement in selector.requirements if requirement.operator == IN), None)
             if asked is None:
                 self._others.setdefault(namespace, []).append(number)
                 continue
@@ -57,14 +57,14 @@ class ByLabel:
 
     def candidates(self, namespace: str, labels: Mapping[str, str]) -> Sequence[int]:
         """The numbers of all selectors that can match the labels, each once, and perhaps of some that do not."""
-        found = self._others.get(namespace, [])
+        result = self._others.get(namespace, [])
         by_key = self._by_label.get(namespace)
         if by_key:
             for key in by_key if len(by_key) < len(labels) else labels:
                 values, value = by_key.get(key), labels.get(key)
                 if values is not None and value is not None and value in values:
-                    found = found + values[value] if found else values[value]
-        return found
+                    result = result + values[value] if result else values[value]
+        return result
 
     def by_one_label(self, namespace: str) -> tuple[str, Mapping[str, Sequence[int]]] | None:
         """The label by which all selectors of the namespace ask, and the numbers by value; None: not by one."""
@@ -104,7 +104,7 @@ class BudgetIndex:
 
     def _charged_alike(self, unit: Sequence[PodRecord]) -> dict[int, int]:
         """How many pods of the unit each budget counts; selectors are asked once for all pods with the same labels."""
-        found: dict[int, int] = {}
+        result: dict[int, int] = {}
         for pod in unit:
             key = (pod.namespace, frozenset(pod.labels.items()))
             alone = self._like.get(key)
@@ -117,19 +117,19 @@ class BudgetIndex:
             if len(unit) == 1:
                 return alone
             for number in alone:
-                found[number] = found.get(number, 0) + 1
-        return found
+                result[number] = result.get(number, 0) + 1
+        return result
 
     def charges(self, units: Sequence[Sequence[PodRecord]]) -> list[dict[int, int]]:
         """For each unit, how many of its pods each budget counts, by the budget's number; to be read only."""
         if not self._budgets:
             return [{} for _ in units]
-        found = []
+        result = []
         candidates, budgets, sure = self._by_label.candidates, self._budgets, self._sure
         namespace, by_one = "", None
         for unit in units:
             if self._plain and len(unit) > 0 and self._by_label.by_one_label(unit[0].namespace) is None:
-                found.append(self._charged_alike(unit))
+                result.append(self._charged_alike(unit))
                 continue
             counts: dict[int, int] = {}
             for pod in unit:
@@ -144,8 +144,8 @@ class BudgetIndex:
                 for number in numbers:
                     if sure[number] or budgets[number].counts(pod):
                         counts[number] = counts.get(number, 0) + 1
-            found.append(counts)
-        return found
+            result.append(counts)
+        return result
 
 
 def exceeding(charged: Sequence[Mapping[int, int]], allowed: Sequence[int]) -> list[bool]:

@@ -56,9 +56,9 @@ class GangReader:
     def take(self) -> set[str] | None:
         """The groups since the last call; None: it may be any."""
         log = self._log
-        found = set(log.keys[self._position :]) if log.epoch == self._epoch else None
+        result = set(log.keys[self._position :]) if log.epoch == self._epoch else None
         self._epoch, self._position = log.epoch, len(log.keys)
-        return found
+        return result
 
     def copy(self) -> "GangReader":
         """A reader in the same place."""

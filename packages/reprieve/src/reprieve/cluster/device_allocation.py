@@ -131,7 +131,11 @@ class _Search:
         self._classes = classes
         self._matcher = matcher
         self._slots = [
-            _Slot(pool, one, device) for pool in pools if pool.usable for one in pool.slices for device in one.devices
+            _Slot(pool, device_slice, device)
+            for pool in pools
+            if pool.usable
+            for device_slice in pool.slices
+            for device in device_slice.devices
         ]
         self.chosen: list[list[Chosen]] = [[] for _ in pending]
         self._taking: dict[DeviceId, set[int]] = {}
@@ -277,12 +281,12 @@ class _Search:
         """Whether class and request select the device, and it is for this node."""
         device = slot.device
         key = (number, option.name, device.id)
-        found = self._selectable.get(key)
-        if found is None:
-            found = self._selectable[key] = self._selected(number, option, device) and (
+        result = self._selectable.get(key)
+        if result is None:
+            result = self._selectable[key] = self._selected(number, option, device) and (
                 not slot.origin.per_device or device.reach.includes(self._node, self._labels)
             )
-        return found
+        return result
 
     def _hopeless(self) -> bool:
         """Whether a request has too few devices whatever the others take. A fault is left for the search to find."""
@@ -399,8 +403,8 @@ class _Search:
         left = self._counters_left.get(pool.id)
         if left is None:
             left = {name: dict(amounts) for name, amounts in pool.counters.items()}
-            for one in (*pool.slices, *pool.elsewhere):
-                for other in one.devices:
+            for item in (*pool.slices, *pool.elsewhere):
+                for other in item.devices:
                     if other.consumes and self._in_use.any(other.id):
                         _subtract(left, other.consumes, 1)
             self._counters_left[pool.id] = left
@@ -425,7 +429,7 @@ class _Search:
             takes = rounded(wanted.get(name), capacity)
             if takes is None:
                 return None
-            if used.get(name, 0) + sum(one.get(name, 0) for one in taking) + takes > capacity.value:
+            if used.get(name, 0) + sum(item.get(name, 0) for item in taking) + takes > capacity.value:
                 return None
             consumed[name] = takes
         return consumed

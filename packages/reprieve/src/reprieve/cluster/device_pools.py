@@ -99,12 +99,12 @@ class Device:
 
     def attribute(self, name: str) -> Mapping[str, Any] | None:
         """An attribute by its fully qualified name; the driver is the domain of names without one."""
-        found = self.attributes.get(name)
-        if found is None:
+        result = self.attributes.get(name)
+        if result is None:
             domain, identifier = split_name(name, "")
             if domain == self.id[0]:
-                found = self.attributes.get(identifier)
-        return found
+                result = self.attributes.get(identifier)
+        return result
 
     def capacity_name(self, wanted: str) -> str | None:
         """The published name of a capacity that is asked for with or without the driver as its domain."""
@@ -157,7 +157,7 @@ class Pool:
     @property
     def waits_for_devices(self) -> bool:
         """Whether binding to some device takes a while: such pools come last."""
-        return any(device.binding_conditions for one in self.slices for device in one.devices)
+        return any(device.binding_conditions for device_slice in self.slices for device in device_slice.devices)
 
 
 def read_slice(item: ResourceSlice, rules: Iterable[DeviceTaintRule] = ()) -> Slice:
@@ -252,40 +252,40 @@ class SliceIndex:
         self._anywhere: list[Slice] = []
         self._counting: dict[PoolId, list[Slice]] = {}
         """Those of one node that have the counters of their pool: they matter wherever its devices are."""
-        for one in slices:
-            self._of_pool.setdefault(one.pool, []).append(one)
-            if one.counters and one.reach.node:
-                self._counting.setdefault(one.pool, []).append(one)
-            if one.reach.node:
-                self._of_node.setdefault(one.reach.node, []).append(one)
+        for device_slice in slices:
+            self._of_pool.setdefault(device_slice.pool, []).append(device_slice)
+            if device_slice.counters and device_slice.reach.node:
+                self._counting.setdefault(device_slice.pool, []).append(device_slice)
+            if device_slice.reach.node:
+                self._of_node.setdefault(device_slice.reach.node, []).append(device_slice)
             else:
-                self._anywhere.append(one)
+                self._anywhere.append(device_slice)
 
     @property
     def local(self) -> bool:
         """Whether every device belongs to one node."""
-        return not any(one.devices for one in self._anywhere)
+        return not any(item.devices for item in self._anywhere)
 
     def home(self, pool: PoolId) -> str | None:
         """The only node that can reach a pool, None if there may be several."""
         there = self._of_pool.get(pool, [])
-        names = {one.reach.node for one in there}
+        names = {item.reach.node for item in there}
         return names.pop() if len(names) == 1 and "" not in names else None
 
     def pools(self, name: str, labels: Mapping[str, str]) -> tuple[Pool, ...]:
         """The pools of one node in the order they are tried."""
         newest: dict[PoolId, list[Slice]] = {}
-        here = [one for one in (*self._of_node.get(name, ()), *self._anywhere) if one.relevant(name, labels)]
-        pools = dict.fromkeys(one.pool for one in here) if self._counting else ()
-        here += [one for pool in pools for one in self._counting.get(pool, ()) if one.reach.node != name]
-        for one in here:
-            there = newest.get(one.pool)
-            if there is None or one.generation > there[0].generation:
-                newest[one.pool] = [one]
-            elif one.generation == there[0].generation:
-                there.append(one)
-        found = [pool for key, there in newest.items() if (pool := self._pool(key, there)) is not None]
-        return tuple(sorted(found, key=lambda pool: (pool.waits_for_devices, pool.id)))
+        here = [item for item in (*self._of_node.get(name, ()), *self._anywhere) if item.relevant(name, labels)]
+        pools = dict.fromkeys(item.pool for item in here) if self._counting else ()
+        here += [item for pool in pools for item in self._counting.get(pool, ()) if item.reach.node != name]
+        for item in here:
+            there = newest.get(item.pool)
+            if there is None or item.generation > there[0].generation:
+                newest[item.pool] = [item]
+            elif item.generation == there[0].generation:
+                there.append(item)
+        result = [pool for key, there in newest.items() if (pool := self._pool(key, there)) is not None]
+        return tuple(sorted(result, key=lambda pool: (pool.waits_for_devices, pool.id)))
 
     def _pool(self, key: PoolId, there: list[Slice]) -> Pool | None:
         everything = there
@@ -310,26 +310,26 @@ class SliceIndex:
 
 def _refuse_twins(slices: Sequence[Slice]) -> None:
     seen: set[str] = set()
-    for one in slices:
-        for device in one.devices:
+    for device_slice in slices:
+        for device in device_slice.devices:
             if device.id[2] in seen:
                 raise ValueError(f"duplicate device name {device.id[2]}")
             seen.add(device.id[2])
 
 
 def _counter_sets(slices: Sequence[Slice]) -> dict[str, Mapping[str, int]]:
-    found: dict[str, Mapping[str, int]] = {}
-    for one in slices:
-        for name, amounts in one.counters:
-            if name in found:
+    result: dict[str, Mapping[str, int]] = {}
+    for device_slice in slices:
+        for name, amounts in device_slice.counters:
+            if name in result:
                 raise ValueError(f"duplicate counter set name {name}")
-            found[name] = amounts
-    return found
+            result[name] = amounts
+    return result
 
 
 def _refuse_unknown_counters(counters: Mapping[str, Mapping[str, int]], slices: Sequence[Slice]) -> None:
-    for one in slices:
-        for device in one.devices:
+    for device_slice in slices:
+        for device in device_slice.devices:
             for name, amounts in device.consumes.items():
                 if name not in counters:
                     raise ValueError(f"counter set {name} not found")
@@ -352,22 +352,22 @@ class DeviceMatcher:
 
     def matches(self, device: Device, expression: str) -> bool:
         """Whether the device satisfies it. Raises DeviceSelectorError, the same each time."""
-        found = device.answers.get(expression)
-        if found is None:
+        result = device.answers.get(expression)
+        if result is None:
             from reprieve.cluster.device_selectors import compiled  # most clusters have none, and CEL takes 15 ms
 
             selector = compiled(expression)
             key = (expression, *_values_read(device, selector.reads))
-            found = self._answers.get(key)
-            if found is None:
+            result = self._answers.get(key)
+            if result is None:
                 if len(self._answers) >= _KEPT:
                     self._answers.clear()
-                found = self._answers[key] = _answer(device, selector.matches)
+                result = self._answers[key] = _answer(device, selector.matches)
             if len(device.answers) < _KEPT_OF_DEVICE:
-                device.answers[expression] = found
-        if isinstance(found, str):
-            raise DeviceSelectorError(found)
-        return found
+                device.answers[expression] = result
+        if isinstance(result, str):
+            raise DeviceSelectorError(result)
+        return result
 
 
 def _answer(device: Device, ask: Callable[[Any], bool]) -> bool | str:

@@ -110,15 +110,15 @@ class Shapes:
     def of(self, devices: Mapping[str, Any]) -> ClaimShape:
         """The shape of a claim. Raises QuantityError for a capacity that does not parse."""
         key = _encode(devices)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = ClaimShape(
+        result = self._known.get(key)
+        if result is None:
+            result = self._known[key] = ClaimShape(
                 id=len(self._known),
-                requests=tuple(_request(one) for one in devices.get("requests") or ()),
-                constraints=tuple(_constraint(one) for one in devices.get("constraints") or ()),
+                requests=tuple(_request(item) for item in devices.get("requests") or ()),
+                constraints=tuple(_constraint(item) for item in devices.get("constraints") or ()),
                 config=tuple(devices.get("config") or ()),
             )
-        return found
+        return result
 
 
 def _request(one: Mapping[str, Any]) -> Request:
@@ -147,7 +147,7 @@ def _option(name: str, request: str, given: Mapping[str, Any], *, admin: bool = 
 
 def expressions(selectors: Sequence[Mapping[str, Any]]) -> tuple[str | None, ...]:
     """The CEL texts of selectors of a request or a class."""
-    return tuple((one.get("cel") or {}).get("expression") for one in selectors)
+    return tuple((selector.get("cel") or {}).get("expression") for selector in selectors)
 
 
 def _constraint(one: Mapping[str, Any]) -> Constraint:
@@ -200,24 +200,24 @@ def _selector(text: bytes) -> CompiledNodeSelector:
 
 def _plain(item: AllocationResult | NodeSelector) -> dict[str, Any]:
     """As JSON has it."""
-    found: dict[str, Any] = msgspec.json.decode(_encode(item))
-    return found
+    result: dict[str, Any] = msgspec.json.decode(_encode(item))
+    return result
 
 
 def read_allocation(result: AllocationResult) -> Allocation:
     """The allocation of a claim's status. Raises QuantityError or SelectorError for what does not parse."""
     grants = tuple(
         DeviceGrant(
-            option=str(one.get("request", "")),
-            device=(str(one.get("driver", "")), str(one.get("pool", "")), str(one.get("device", ""))),
-            admin=bool(one.get("adminAccess")),
-            share=str(one.get("shareID") or ""),
-            consumed={name: parse(text).nano for name, text in (one.get("consumedCapacity") or {}).items()},
-            binding_conditions=tuple(one.get("bindingConditions") or ()),
-            failure_conditions=tuple(one.get("bindingFailureConditions") or ()),
-            tolerations=tuple(one.get("tolerations") or ()),
+            option=str(item.get("request", "")),
+            device=(str(item.get("driver", "")), str(item.get("pool", "")), str(item.get("device", ""))),
+            admin=bool(item.get("adminAccess")),
+            share=str(item.get("shareID") or ""),
+            consumed={name: parse(text).nano for name, text in (item.get("consumedCapacity") or {}).items()},
+            binding_conditions=tuple(item.get("bindingConditions") or ()),
+            failure_conditions=tuple(item.get("bindingFailureConditions") or ()),
+            tolerations=tuple(item.get("tolerations") or ()),
         )
-        for one in result.devices.get("results") or ()
+        for item in result.devices.get("results") or ()
     )
     selector = _selector(_encode(result.node_selector)) if result.node_selector is not None else None
     return Allocation(grants, selector, _plain(result))
@@ -292,9 +292,9 @@ def _nodes(chosen: Sequence[Chosen], node: str) -> NodeSelector | None:
     """Where all chosen devices can be used: one node if any is local to it, else what their selectors ask for."""
     fields: list[NodeSelectorRequirement] = []
     labels: list[NodeSelectorRequirement] = []
-    for one in chosen:
-        reach = one.device.reach if one.origin.per_device else one.origin.reach
-        if reach.node or one.device.binds_to_node:
+    for item in chosen:
+        reach = item.device.reach if item.origin.per_device else item.origin.reach
+        if reach.node or item.device.binds_to_node:
             only = NodeSelectorRequirement(key="metadata.name", operator="In", values=(node,))
             return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(only,)),))
         if reach.stated is not None and not reach.everywhere:
@@ -309,8 +309,8 @@ def _nodes(chosen: Sequence[Chosen], node: str) -> NodeSelector | None:
 
 def _config(shape: ClaimShape, chosen: Sequence[Chosen], classes: Mapping[str, DeviceClass]) -> list[dict[str, Any]]:
     """Parameters for the drivers: those of the classes in use, then the claim's own."""
-    used = {one.option.request: one.option for one in chosen}
-    found: list[dict[str, Any]] = []
+    used = {item.option.request: item.option for item in chosen}
+    result: list[dict[str, Any]] = []
     of_class: dict[str, list[dict[str, Any]]] = {}
     for request in shape.requests:
         option = used.get(request.name)
@@ -325,21 +325,21 @@ def _config(shape: ClaimShape, chosen: Sequence[Chosen], classes: Mapping[str, D
         held = classes.get(option.class_name)
         configs = held.spec.config if held is not None else ()
         entries += [{"source": "FromClass", "requests": [option.name], **config} for config in configs]
-        found += entries
+        result += entries
     for given in shape.config:
         requests = given.get("requests") or []
         names = {name for option in used.values() for name in (option.name, option.request)}
         if not requests or any(name in names for name in requests):
-            found.append({"source": "FromClaim", **given, "requests": list(requests)})
-    for entry in found:
+            result.append({"source": "FromClaim", **given, "requests": list(requests)})
+    for entry in result:
         if not entry["requests"] or len(entry["requests"]) == len(shape.requests):
             del entry["requests"]
-    return found
+    return result
 
 
 def preference(shape: ClaimShape, chosen: Sequence[Chosen]) -> int:
     """How well a prioritized list was served: its first option counts most (upstream's computeScore)."""
-    used = {one.option.name for one in chosen}
+    used = {item.option.name for item in chosen}
     return sum(
         MOST_OPTIONS - number
         for request in shape.requests

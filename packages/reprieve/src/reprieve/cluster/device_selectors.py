@@ -37,22 +37,22 @@ class CompiledSelector:
     def matches(self, device: Any) -> bool:
         """Whether a device (`device_value`) satisfies it. Raises DeviceSelectorError."""
         try:
-            found = self._program.evaluate({"device": device}, cel.Meter(MAX_COST))
+            result = self._program.evaluate({"device": device}, cel.Meter(MAX_COST))
         except (cel.CelError, cel.CostExceededError) as error:
             raise DeviceSelectorError(str(error)) from None
-        if not isinstance(found, bool):
-            raise DeviceSelectorError(f"CEL result of type {cel.type_name(found)} could not be converted to bool")
-        return found
+        if not isinstance(result, bool):
+            raise DeviceSelectorError(f"CEL result of type {cel.type_name(result)} could not be converted to bool")
+        return result
 
 
 def compiled(expression: str) -> CompiledSelector:
     """The selector of a text. Raises DeviceSelectorError if it does not compile."""
     if len(expression.encode("utf-8", "replace")) > LONGEST:  # not kept: it may be of any length
         raise DeviceSelectorError(f"may not be more than {LONGEST} bytes")
-    found = _compiled(expression)
-    if isinstance(found, str):
-        raise DeviceSelectorError(found)
-    return found
+    result = _compiled(expression)
+    if isinstance(result, str):
+        raise DeviceSelectorError(result)
+    return result
 
 
 @lru_cache(maxsize=1024)

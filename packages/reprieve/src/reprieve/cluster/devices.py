@@ -146,13 +146,13 @@ class DeviceBook:
             return rule
         table: dict[str, DeviceClass] | dict[str, ResourceSlice]
         table = self.classes if kind == "DeviceClass" else self.slices
-        found = table.pop(name, None)
-        if found is not None:
+        result = table.pop(name, None)
+        if result is not None:
             self._version += 1
             if kind == "ResourceSlice":
                 self._read.pop(name, None)
                 self._index = self._executing = None
-        return found
+        return result
 
     def join(self, pod: PodRecord) -> None:
         """A pod with claims is known."""
@@ -243,8 +243,10 @@ class DeviceBook:
         """The PodGroup a claim is reserved for on behalf of the pod, None: it is reserved for the pod."""
         if pod.group is None:
             return None
-        entries = (one for one in pod.claims if one.claim is not None and f"{pod.namespace}/{one.claim}" == claim.key)
-        return next((group for one in entries if (group := self.sharing(pod, one)) is not None), None)
+        entries = (
+            item for item in pod.claims if item.claim is not None and f"{pod.namespace}/{item.claim}" == claim.key
+        )
+        return next((group for item in entries if (group := self.sharing(pod, item)) is not None), None)
 
     @staticmethod
     def lacking(claims: Iterable[ClaimState]) -> list[ClaimState]:
@@ -311,7 +313,7 @@ class DeviceBook:
         """Claims of a pod with one for what it asks of device classes as an extended resource, if it does."""
         if not pod.signature.extended:
             return claims
-        plain = tuple(one for one in claims if not one.extended)
+        plain = tuple(claim for claim in claims if not claim.extended)
         made = self._special.get(pod.uid)
         if made is None and not any(
             name in self.served for ask in pod.signature.extended for name, _, _ in ask.amounts
@@ -322,9 +324,9 @@ class DeviceBook:
 
     def special(self, pod: PodRecord) -> ClaimState | None:
         """The claim for a known pod's extended resources; without `object` it is not made yet."""
-        for one in pod.claims:
-            if one.extended:
-                return self.claims.get(f"{pod.namespace}/{one.claim}")
+        for claim in pod.claims:
+            if claim.extended:
+                return self.claims.get(f"{pod.namespace}/{claim.claim}")
         return None
 
     def special_shape(self, pod: PodRecord, row: int) -> tuple[ClaimShape, tuple[Mapped, ...]] | None:
@@ -337,13 +339,13 @@ class DeviceBook:
         if not wanted:
             return None
         key = (pod.signature.extended, wanted)
-        found = self._special_shapes.get(key)
-        if found is None:
+        result = self._special_shapes.get(key)
+        if result is None:
             if len(self._special_shapes) >= _MOST_SHAPES:
                 self._special_shapes.clear()
             requests, mapped = requests_of(pod.signature.extended, self.served, wanted)
-            found = self._special_shapes[key] = (self._shapes.of({"requests": requests}), tuple(mapped))
-        return found
+            result = self._special_shapes[key] = (self._shapes.of({"requests": requests}), tuple(mapped))
+        return result
 
     # -- taints -------------------------------------------------------------------------------------------------------
 
@@ -362,15 +364,15 @@ class DeviceBook:
 
     def _tainted(self) -> dict[DeviceId, tuple[EffectiveTaint, ...]]:
         newest: dict[PoolId, int] = {}
-        for one in self._read.values():
-            newest[one.pool] = max(newest.get(one.pool, one.generation), one.generation)
-        found = {}
-        for one in self._read.values():
-            for device in one.devices if one.generation == newest[one.pool] else ():
+        for item in self._read.values():
+            newest[item.pool] = max(newest.get(item.pool, item.generation), item.generation)
+        result = {}
+        for item in self._read.values():
+            for device in item.devices if item.generation == newest[item.pool] else ():
                 taints = tuple(taint for taint in device.taints if taint.effect == NO_EXECUTE)
                 if taints:
-                    found[device.id] = taints
-        return found
+                    result[device.id] = taints
+        return result
 
     def _taint(self, before: DeviceTaintRule | None, after: DeviceTaintRule | None) -> None:
         """A rule came, changed or went: read the slices again in which it selects devices."""
@@ -399,10 +401,10 @@ class DeviceBook:
         if stamp != self._pools_stamp:
             self._pools.clear()
             self._pools_stamp = stamp
-        found = self._pools.get(row)
-        if found is None:
-            found = self._pools[row] = self.index.pools(nodes.names[row], nodes.labels[row])
-        return found
+        result = self._pools.get(row)
+        if result is None:
+            result = self._pools[row] = self.index.pools(nodes.names[row], nodes.labels[row])
+        return result
 
     def verdicts(self, claims: Sequence[ClaimState], rows: npt.NDArray[np.int64]) -> DeviceVerdicts:
         """Where the claims can be allocated: the codes of `rows` are filled in. Raises DeviceError."""
@@ -422,7 +424,7 @@ class DeviceBook:
         rows = alive[self.verdicts(claims, alive).codes[alive] == 0].tolist()
         if self.index.local:
             return [(row,) for row in rows]
-        found: dict[tuple[int, ...], None] = {}
+        result: dict[tuple[int, ...], None] = {}
         for row in rows[:MOST_REACHES]:
             there = alive.tolist()
             for claim, chosen in zip(claims, self._search(claims, row, self.in_use) or (), strict=False):
@@ -430,8 +432,8 @@ class DeviceBook:
                 selector = write_allocation(claim.key, claim.shape, chosen, nodes.names[row], self.classes).selector
                 if selector is not None:
                     there = [other for other in there if selector.matches(nodes.labels[other], nodes.names[other])]
-            found[tuple(there)] = None
-        return [there for there in found if there]
+            result[tuple(there)] = None
+        return [there for there in result if there]
 
     def _view(self, key: tuple[int, ...]) -> DeviceVerdicts:
         view = self._verdicts.get(key)
@@ -525,10 +527,10 @@ class DeviceBook:
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _state(self, key: str) -> ClaimState:
-        found = self.claims.get(key)
-        if found is None:
-            found = self.claims[key] = ClaimState(key)
-        return found
+        result = self.claims.get(key)
+        if result is None:
+            result = self.claims[key] = ClaimState(key)
+        return result
 
     def _set_claim(self, item: ResourceClaim) -> ResourceClaim | None:
         meta, status = item.metadata, item.status

@@ -48,7 +48,7 @@ def may_be_served(name: str) -> bool:
 
 def asks_of(spec: objects.PodSpec) -> tuple[ContainerAsk, ...]:
     """The containers that ask for what device classes can serve; () for most pods."""
-    found = []
+    result = []
     first = len(spec.init_containers)
     for index, container in enumerate((*spec.init_containers, *spec.containers)):
         requests = container.resources.requests
@@ -61,25 +61,25 @@ def asks_of(spec: objects.PodSpec) -> tuple[ContainerAsk, ...]:
         )
         if amounts:
             lasting = index >= first or container.restart_policy == "Always"
-            found.append(ContainerAsk(index, container.name, lasting, amounts))
-    return tuple(found)
+            result.append(ContainerAsk(index, container.name, lasting, amounts))
+    return tuple(result)
 
 
 def served_by(classes: Iterable[objects.DeviceClass]) -> dict[str, str]:
     """Resource -> the class that serves it: of several that name one the youngest, then the first by name."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     ranks: dict[str, tuple[float, str]] = {}
-    for one in classes:
-        name = one.metadata.name
-        found.setdefault(IMPLICIT + name, name)
-        resource, created = one.spec.extended_resource_name, one.metadata.creation_timestamp
+    for priority_class in classes:
+        name = priority_class.metadata.name
+        result.setdefault(IMPLICIT + name, name)
+        resource, created = priority_class.spec.extended_resource_name, priority_class.metadata.creation_timestamp
         if not resource:
             continue
         rank = (-created.timestamp() if created is not None else 0.0, name)
         if resource not in ranks or rank < ranks[resource]:
             ranks[resource] = rank
-            found[resource] = name
-    return found
+            result[resource] = name
+    return result
 
 
 def requests_of(
@@ -142,5 +142,5 @@ def owner_of(claim: objects.ResourceClaim) -> str | None:
     """UID of the pod that a claim was made for as one for extended resources, None for any other claim."""
     if claim.metadata.annotations.get(ANNOTATION) != "true":
         return None
-    owners = (one for one in claim.metadata.owner_references if one.controller and one.kind == "Pod")
-    return next((one.uid for one in owners), None)
+    owners = (item for item in claim.metadata.owner_references if item.controller and item.kind == "Pod")
+    return next((item.uid for item in owners), None)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, cast
 
 from kube_rules import objects
-from kube_rules.standing import preemption_priority
+from kube_rules.grants import preemption_priority
 from kube_rules.work_annotations import NO_WORK_TERMS, WorkTerms, work_terms
 from reprieve.cluster.pods import Owner, PodRecord
 
@@ -263,16 +263,16 @@ def all_below(group: Group, wanted: Callable[[Group], bool] = lambda _: True) ->
 
     Nothing below one that is not wanted is visited.
     """
-    found: list[Group] = []
+    result: list[Group] = []
     waiting = [group]
     while waiting:
         one = waiting.pop()
         if one is not group and not wanted(one):
             continue
-        found.append(one)
+        result.append(one)
         # Each has one parent: in a cycle only the first is met again.
         waiting.extend(child for child in reversed(one.children) if child is not group)
-    return found
+    return result
 
 
 def disrupted_with(unit: Group) -> list[Group]:
@@ -341,7 +341,8 @@ def spec_of(group: objects.PodGroup, *, trees: bool = True) -> GroupSpec:
         victim_priority=max(spec.priority or 0, named) if named is not None else spec.priority or 0,
         names_victim_class=named is not None,
         claims=frozenset(
-            (one.name, one.resource_claim_name, one.resource_claim_template_name) for one in spec.resource_claims
+            (resource_claim.name, resource_claim.resource_claim_name, resource_claim.resource_claim_template_name)
+            for resource_claim in spec.resource_claims
         ),
         parent=_parent(group.metadata.namespace, spec.parent_composite_pod_group_name) if trees else None,
         workload=spec.workload_ref.workload_name if spec.workload_ref is not None else "",

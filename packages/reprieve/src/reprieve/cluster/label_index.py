@@ -70,7 +70,7 @@ class SelectorIndex(Generic[T]):
 
     def _crowd(self, places: Iterable[str | None], key: str | None, values: Sequence[str | None]) -> int:
         shelves = (self._shelves.get(place, {}).get(key, {}) for place in places)
-        return sum(count(there.get(value)) for there in shelves for value in values)
+        return sum(count(shelf.get(value)) for shelf in shelves for value in values)
 
 
 class LabelIndex(Generic[T]):

@@ -175,8 +175,8 @@ class NodeColumns:
             del self.row_of[self.names[row]]
             self._free.append(row)
             self.allocatable[:, row] = 0
-            for there in self._by_devices.values():
-                there[row] = False
+            for by_device in self._by_devices.values():
+                by_device[row] = False
             self._set_unasked(row, {})
 
     def row_for_pod(self, name: str) -> int:
@@ -324,8 +324,8 @@ class NodeColumns:
         return self.feature_sets.index(features)
 
     def _intern_taints(self, taints: tuple[Taint, ...]) -> int:
-        found = self._taint_set_id.get(taints)
-        if found is None:
-            found = self._taint_set_id[taints] = len(self.taint_sets)
+        result = self._taint_set_id.get(taints)
+        if result is None:
+            result = self._taint_set_id[taints] = len(self.taint_sets)
             self.taint_sets.append(taints)
-        return found
+        return result

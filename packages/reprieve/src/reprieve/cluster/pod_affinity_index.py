@@ -113,13 +113,13 @@ class PodAffinityIndex:
                     if self._accepts((matcher,), label_class):
                         times[label_class] += spec.weight or 1
             known = self._matched_classes[key] = (self._classes_version, matched)
-        found = {}
+        result = {}
         for topology, classes in known[1].items():
-            counts = found[topology] = np.zeros(len(self._nodes), dtype=np.int64)
+            counts = result[topology] = np.zeros(len(self._nodes), dtype=np.int64)
             for label_class, number in classes.items():
                 for row, pods in label_class.rows.items():
                     counts[row] += number * pods
-        return found
+        return result
 
     def stated(self, term: ExistingTerm) -> Counts | None:
         """`int64[rows]`: placed pods that state a term, by row; None where `term.rows` is the shorter way to tell."""
@@ -150,10 +150,10 @@ class PodAffinityIndex:
         if version != self._domains_version:
             self._domains = {}
             self._domains_version = version
-        found = self._domains.get(key)
-        if found is None:
-            found = self._domains[key] = _domains(nodes, key)
-        return found
+        result = self._domains.get(key)
+        if result is None:
+            result = self._domains[key] = _domains(nodes, key)
+        return result
 
     def by_domain(self, key: str, by_row: Counts) -> Counts:
         """Sum counts by row up by domain of a topology label: `int64[highest domain + 1]`; entry 0 is 0."""
@@ -285,20 +285,20 @@ class PodAffinityIndex:
 
     def _intern(self, pod: PodRecord) -> LabelClass:
         key = _key(pod.namespace, pod.labels, terminating=pod.terminating)
-        found = self._label_classes.get(key)
+        result = self._label_classes.get(key)
         known = self._pods.get(pod.uid) is pod
-        if found is None:
-            found = LabelClass(self._next, pod.namespace, pod.labels, terminating=pod.terminating)
+        if result is None:
+            result = LabelClass(self._next, pod.namespace, pod.labels, terminating=pod.terminating)
             self._next += 1
-            self._match_all(found, lasting=known)
+            self._match_all(result, lasting=known)
             if known:
-                self._label_classes[key] = found
+                self._label_classes[key] = result
                 self._classes_version += 1
-                self._class_index.add(found, found.namespace, found.labels)
+                self._class_index.add(result, result.namespace, result.labels)
         if known:  # one that has left is asked about for a moment, by hints: nothing is kept for it
-            pod.label_class = found
-            found.known += 1
-        return found
+            pod.label_class = result
+            result.known += 1
+        return result
 
     def _match_all(self, label_class: LabelClass, *, lasting: bool) -> None:
         for matched in self._counting_index.may_match(label_class.namespace, label_class.labels):
@@ -319,21 +319,21 @@ class PodAffinityIndex:
             existing.label_classes = left(existing.label_classes, label_class)
 
     def _terms(self, label_class: LabelClass, signature: PodSpecSignature) -> AffinityTerms:
-        found = label_class.terms(signature.constraints.id)
-        if found is None:
-            found = affinity_terms(signature.affinity, label_class.namespace, label_class.labels)
-            label_class.keep_terms(signature.constraints.id, found)
-        return found
+        result = label_class.terms(signature.constraints.id)
+        if result is None:
+            result = affinity_terms(signature.affinity, label_class.namespace, label_class.labels)
+            label_class.keep_terms(signature.constraints.id, result)
+        return result
 
     def _existing_term(self, spec: TermSpec) -> ExistingTerm:
-        found = self._existing.get(spec)
-        if found is None:
-            found = self._existing[spec] = ExistingTerm(spec)
+        result = self._existing.get(spec)
+        if result is None:
+            result = self._existing[spec] = ExistingTerm(spec)
             namespaces = _namespaces(spec.matcher)
-            self._existing_index.add(found, spec.matcher.selector, namespaces)
+            self._existing_index.add(result, spec.matcher.selector, namespaces)
             for label_class in self._class_index.may_match(spec.matcher.selector, namespaces):
-                self._match(label_class, found)
-        return found
+                self._match(label_class, result)
+        return result
 
     def _match(self, label_class: LabelClass, existing: ExistingTerm, *, lasting: bool = True) -> None:
         if self._accepts((existing.spec.matcher,), label_class):

@@ -160,7 +160,9 @@ class PodRecord:
     @property
     def claim_keys(self) -> list[str]:
         """`namespace/name` of the device claims it names, in their order, each once."""
-        return list(dict.fromkeys(f"{self.namespace}/{one.claim}" for one in self.claims if one.claim is not None))
+        return list(
+            dict.fromkeys(f"{self.namespace}/{claim.claim}" for claim in self.claims if claim.claim is not None)
+        )
 
     @property
     def scheduled(self) -> bool:
@@ -202,9 +204,7 @@ def record_of(
         scheduler_name=scheduler_name or spec.scheduler_name or "default-scheduler",
         never_preempts=spec.preemption_policy == "Never",
         gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
-        grace=float(spec.termination_grace_period_seconds)
-        if spec.termination_grace_period_seconds is not None
-        else 30.0,
+        grace=float(spec.termination_grace_period_seconds),
         terminating=meta.deletion_timestamp is not None,
         preempted=was_preempted(pod),
         generation=meta.generation,
@@ -232,19 +232,19 @@ def claims_of(pod: objects.Pod) -> tuple[PodClaim, ...]:
     """The device claims of a pod, those from templates as far as its status names them (resourceclaim.Name)."""
     if not pod.spec.resource_claims:
         return ()
-    made = {one.name: one.resource_claim_name for one in pod.status.resource_claim_statuses}
-    found = []
-    for one in pod.spec.resource_claims:
-        if one.resource_claim_name is not None:
-            found.append(PodClaim(one.name, one.resource_claim_name, generated=False, made=True))
-        elif one.resource_claim_template_name is not None:
-            template = one.resource_claim_template_name
-            found.append(
-                PodClaim(one.name, made.get(one.name), generated=True, made=one.name in made, template=template)
+    made = {item.name: item.resource_claim_name for item in pod.status.resource_claim_statuses}
+    result = []
+    for item in pod.spec.resource_claims:
+        if item.resource_claim_name is not None:
+            result.append(PodClaim(item.name, item.resource_claim_name, generated=False, made=True))
+        elif item.resource_claim_template_name is not None:
+            template = item.resource_claim_template_name
+            result.append(
+                PodClaim(item.name, made.get(item.name), generated=True, made=item.name in made, template=template)
             )
         else:
-            found.append(PodClaim(one.name, None, generated=False, made=False, known=False))
-    return tuple(found)
+            result.append(PodClaim(item.name, None, generated=False, made=False, known=False))
+    return tuple(result)
 
 
 def was_preempted(pod: objects.Pod) -> bool:

@@ -58,13 +58,13 @@ class ResourceTable:
 
     def column(self, name: str) -> int:
         """The column of a resource; an unknown name gets the next free one."""
-        found = self._column.get(name)
-        if found is None:
-            found = self._column[name] = len(self.names)
+        result = self._column.get(name)
+        if result is None:
+            result = self._column[name] = len(self.names)
             self.names.append(name)
-            if found >= self.capacity:
+            if result >= self.capacity:
                 self.capacity += _STEP
-        return found
+        return result
 
     def register(self, names: Iterable[str]) -> None:
         """Give every name a column."""

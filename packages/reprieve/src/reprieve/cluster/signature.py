@@ -145,13 +145,13 @@ class SignatureTable:
         extended = asks_of(spec)
         read = (sorted(amounts.items()), nonzero, images)
         key = _key((*read, extended) if extended else read, constraining)
-        found = self._signatures.get(key)
-        if found is None:
+        result = self._signatures.get(key)
+        if result is None:
             constraints = self._constraints.get(constraining)
             if constraints is None:
                 constraints = self._constraints[constraining] = self._make_constraints(spec, ports, features)
-            found = self._signatures[key] = self._make(constraints, amounts, nonzero, images, extended)
-        return found
+            result = self._signatures[key] = self._make(constraints, amounts, nonzero, images, extended)
+        return result
 
     def fit(self, capacity: int) -> None:
         """Pad every delta to `int64[capacity]` if the columns have grown."""

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from kube_rules import objects
-from kube_rules.standing import bounded
+from kube_rules.grants import bounded
 from kube_rules.work_annotations import (
     NO_CLASS_TERMS,
     NO_WORK_TERMS,
@@ -291,10 +291,10 @@ class ClusterState(Placements):
 
     def group(self, key: str) -> GroupState:
         """The state of a group, made when first named."""
-        found = self.groups.get(key)
-        if found is None:
-            found = self.groups[key] = GroupState(key)
-        return found
+        result = self.groups.get(key)
+        if result is None:
+            result = self.groups[key] = GroupState(key)
+        return result
 
     def set_group(self, group: objects.PodGroup, *, created: float = 0.0, trees: bool = True) -> GroupState:
         """Learn of a PodGroup object or its change; without `trees` it stands alone, whatever parent it names."""

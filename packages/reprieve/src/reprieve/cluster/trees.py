@@ -10,7 +10,7 @@ Invariant: `refresh` of a group and all below it is what makes `root`, `fault`, 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from kube_rules.standing import bounded_priority
+from kube_rules.grants import bounded_priority
 from kube_rules.work_annotations import NO_CLASS_TERMS, ClassTerms
 from reprieve.cluster.groups import CompositeState, Fault, Group, GroupState, is_ready, turn_of
 
@@ -156,7 +156,7 @@ class GroupTrees:
     def _settle(self, group: Group) -> None:
         chain, fault = self._chain(group)
         group.top = chain[-1]
-        group.unit = next((one for one in reversed(chain) if one.spec is not None and one.spec.disrupt_all), None)
+        group.unit = next((item for item in reversed(chain) if item.spec is not None and item.spec.disrupt_all), None)
         above = chain if group.unit is None else chain[_index(chain, group.unit) :]
         if group.unit is not None and fault is not None:  # all of a unit have one priority, whatever the cycle
             above = self._chain(group.unit)[0]
@@ -185,13 +185,13 @@ class GroupTrees:
 
     def grant_changed(self, class_name: str) -> list[GroupState]:
         """Settle what the groups of a class count as when it grants another value; returns those it may concern."""
-        found: list[GroupState] = []
+        result: list[GroupState] = []
         every: list[Group] = [*self._groups.values(), *self.composites.values()]
         for group in every:
             spec = group.spec
             if spec is not None and spec.names_victim_class and spec.class_name == class_name:
-                found += self._refresh(group)
-        return found
+                result += self._refresh(group)
+        return result
 
     def _chain(self, group: Group) -> tuple[list[Group], Fault | None]:
         """The group and its ancestors as far as they exist, and what is wrong with it."""
@@ -203,7 +203,7 @@ class GroupTrees:
                 name = spec.parent.partition("/")[2]
                 return chain, Fault(waiting_for_object(name), name)
             if above.ref in refs:
-                around = " -> ".join(one.name for one in chain[_index(chain, above) :])
+                around = " -> ".join(item.name for item in chain[_index(chain, above) :])
                 return chain, Fault(f"composite pod groups form a cycle: {around} -> {above.name}")
             if len(chain) == _LONGEST_CHAIN:
                 break
@@ -211,7 +211,7 @@ class GroupTrees:
             refs.add(above.ref)
         # A composite at the lowest level could only have children that are too deep.
         if len(chain) + isinstance(group, CompositeState) > MAX_DEPTH:
-            names = " -> ".join(one.name for one in reversed(chain[-MAX_DEPTH - 1 :]))
+            names = " -> ".join(item.name for item in reversed(chain[-MAX_DEPTH - 1 :]))
             return chain, Fault(f"maximum depth of composite pod groups is {MAX_DEPTH}: {names}")
         return chain, None
 
@@ -226,8 +226,8 @@ class GroupTrees:
         for key, composite in self.composites.items():
             assert composite.children == tuple(sorted(self._children.get(key, {}).values(), key=turn_of)), composite
             if composite.counted and composite.root is composite:
-                for one in composite.below():
-                    assert one.ready == is_ready(one, lambda leaf: leaf.existing), f"{one} is miscounted"
+                for item in composite.below():
+                    assert item.ready == is_ready(item, lambda leaf: leaf.existing), f"{item} is miscounted"
 
 
 def _count(group: Group) -> bool:

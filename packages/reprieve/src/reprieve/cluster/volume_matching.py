@@ -62,8 +62,8 @@ class Matching:
     def rejected(self, rows: int) -> Mask:
         """`bool[rows]`: rows where something is missing."""
         mask = np.zeros(rows, dtype=np.bool_)
-        for there in self.reasons.values():
-            mask |= there
+        for reason in self.reasons.values():
+            mask |= reason
         return mask
 
     def on_row(self, row: int) -> tuple[dict[str, PersistentVolume], list[PersistentVolumeClaim]]:

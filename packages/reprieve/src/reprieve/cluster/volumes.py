@@ -184,17 +184,17 @@ class VolumeObjects:
     def remove(self, kind: str, namespace: str, name: str) -> VolumeObject | None:
         """An object is gone; returns what was known of it."""
         key = f"{namespace or 'default'}/{name}" if kind in _NAMESPACED else name
-        found: VolumeObject | None = self._table(kind).pop(key, None)
-        if found is None:
+        result: VolumeObject | None = self._table(kind).pop(key, None)
+        if result is None:
             return None
         self.version += 1
-        self._note(key, found, None)
-        if isinstance(found, PersistentVolume):
-            self._unlist(found)
+        self._note(key, result, None)
+        if isinstance(result, PersistentVolume):
+            self._unlist(result)
             self.kept.pop(key, None)
-        elif isinstance(found, PersistentVolumeClaim):
+        elif isinstance(result, PersistentVolumeClaim):
             self.selected.pop(key, None)
-        return found
+        return result
 
     # -- pods --------------------------------------------------------------------------------------------------------
 

@@ -30,7 +30,9 @@ from reprieve.decisions.records import (
     Timings,
 )
 from reprieve.decisions.shortages import lack_of
+from reprieve.framework.plugin import CycleState
 from reprieve.plugins.gang_scheduling import GREEDY, RETRY
+from reprieve.preemption.free_resources import only_resources
 from reprieve.preemption.outcome import Deferral, Preemption
 from reprieve.scheduling.decision import WAITING_FOR_QUORUM, Decision, Rejection, Result
 from reprieve.scheduling.engine import Engine
@@ -117,7 +119,12 @@ class RecordBuilder:
         as_before = self._changes.take() == []
         if as_before and members is None and self._lack is not None and self._lack[0] == key:
             return self._lack[1]
-        lack = lack_of(cluster, pod, diagnosis, placed=placed, more=more)
+        group = cluster.groups.get(pod.group) if members is not None and pod.group is not None else None
+        spec = group.spec if group is not None else None
+        constrained = spec is not None and (spec.topology_key or spec.claims or spec.parent)
+        profile = self._engine.running[decision.profile].profile
+        only_amounts = not constrained and only_resources(profile, [CycleState(cluster, pod)])
+        lack = lack_of(cluster, pod, diagnosis, placed=placed, more=more, only_amounts=only_amounts)
         self._lack = (key, lack)
         return lack
 

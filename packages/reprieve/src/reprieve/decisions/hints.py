@@ -30,14 +30,17 @@ _HINTS: Final = {
 """The kind of change that a reason suggests, and its sentence, by the reason's text."""
 
 
-def helps_of(record: DecisionRecord, priority_that_helps: int | None = None) -> list[Help]:
+def helps_of(
+    record: DecisionRecord, priority_that_helps: int | None = None, *, to_be_tried: bool = False
+) -> list[Help]:
     """Return what would change the outcome; nothing where that is uncertain, or while a preemption frees capacity.
 
     `priority_that_helps`: the lowest priority with which it would be placed or could preempt, if that is known.
+    `to_be_tried`: each is tried before it is shown, so that amounts are exact where it is; else they may be "at least".
     """
     if record.preemption is not None:
         return []
-    found = _room(record)
+    found = _room(record, to_be_tried=to_be_tried)
     members = record.members
     if members is not None and record.result == "Unschedulable":
         ready = members.placed + members.already_scheduled
@@ -52,39 +55,45 @@ def helps_of(record: DecisionRecord, priority_that_helps: int | None = None) -> 
     return found + _by_priority(record, priority_that_helps)
 
 
-def _room(record: DecisionRecord) -> list[Help]:
+def _room(record: DecisionRecord, *, to_be_tried: bool) -> list[Help]:
     lack = record.lack
     if lack is None:
         return []
+    result: list[Help] = []
     # For an amount too large to count no node is known to be large enough.
-    countable = not any(big.or_more for big in lack.too_big)
-    found = [
-        Help(
-            kind="Node",
-            resource=big.resource,
-            amount=big.asked,
-            nodes=1,
-            sentence=f"Add a node with {big.asked} {big.resource}: a pod requests that much, and the largest node has "
-            f"{big.largest}.",
+    if lack.too_big and not any(big.or_more for big in lack.too_big):
+        asked = " and ".join(f"{big.asked} {big.resource}" for big in lack.too_big)
+        largest = f"the largest node has {lack.too_big[0].largest}"
+        if len(lack.too_big) > 1:
+            amounts = " and ".join(f"{big.largest} {big.resource}" for big in lack.too_big)
+            largest = f"no node has more than {amounts}"
+        result.append(
+            Help(
+                kind="Node",
+                resource=lack.too_big[0].resource,
+                amount=lack.too_big[0].asked,
+                missing={big.resource: big.asked for big in lack.too_big} if len(lack.too_big) > 1 else {},
+                nodes=1,
+                sentence=f"Add a node with {asked}: a pod requests that much, but {largest}.",
+            )
         )
-        for big in lack.too_big
-        if countable
-    ]
     closest = lack.closest
     if closest is None:
-        return found
+        return result
     missing = " and ".join(f"{amount} more {resource}" for resource, amount in closest.missing.items())
+    if closest.at_least and not to_be_tried:
+        missing = f"at least {missing}"
     where = _where(closest.names, closest.nodes)
     if record.members is None:
         sentence = f"Free {missing} on {where}, where the least is missing."
-        return [*found, _free(closest, 1, sentence)]
+        return [*result, _free(closest, 1, sentence)]
     if closest.nodes >= lack.more:
         places = "one more pod" if lack.more == 1 else f"{lack.more} more pods"
         on = where if lack.more == closest.nodes else f"any {lack.more} of {where}"
         sentence = f"Free {missing} on {on}, where the least is missing: {places} must be placed."
     else:
         sentence = f"Free capacity for {lack.more} more pods; the least is missing on {where}: {missing} for each."
-    return [*found, _free(closest, lack.more, sentence)]
+    return [*result, _free(closest, lack.more, sentence)]
 
 
 def _free(closest: Shortage, nodes: int, sentence: str) -> Help:

@@ -53,7 +53,7 @@ def history_of(records: Iterable[DecisionRecord], namespace: str | None) -> Pree
         items = [
             item
             for item in items
-            if item.namespace == namespace or any(one.unit.startswith(f"{namespace}/") for one in item.victims)
+            if item.namespace == namespace or any(victim.unit.startswith(f"{namespace}/") for victim in item.victims)
         ]
     return PreemptionHistory(items=tuple(sorted(items, key=lambda item: item.time, reverse=True)))
 

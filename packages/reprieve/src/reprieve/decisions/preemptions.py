@@ -183,7 +183,7 @@ def _eviction_reason(names: Sequence[str], reason: Reason) -> EvictionReason:
         text=reason.text,
         resource=reason.resource,
         short=readable(reason.resource, reason.short) if reason.short else "",
-        missing={one.resource: readable(one.resource, one.short) for one in reason.missing},
+        missing={item.resource: readable(item.resource, item.short) for item in reason.missing},
     )
 
 
@@ -318,7 +318,7 @@ def preemption_amounts(cluster: ClusterState, preemption: Preemption) -> list[tu
     have = {column: int(nodes.stated(column)[nodes.alive[:n]].sum()) for column in columns}
     parts = scarcest_first(Missing(names[column], needed[column], max(1, have[column])) for column in columns)
     by_name = {names[column]: column for column in columns}
-    return [(one.resource, needed[by_name[one.resource]], freed[by_name[one.resource]]) for one in parts]
+    return [(part.resource, needed[by_name[part.resource]], freed[by_name[part.resource]]) for part in parts]
 
 
 def _by_score(cluster: ClusterState, preemption: Preemption) -> PlacingByScore | None:

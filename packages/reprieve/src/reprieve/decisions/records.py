@@ -99,6 +99,8 @@ class Shortage(RecordPart, frozen=True):
     missing: dict[str, str]
     nodes: int
     names: tuple[str, ...]
+    at_least: bool = False
+    """More than amounts may be in the way there, so that more may have to be freed."""
 
 
 class OversizedRequest(RecordPart, frozen=True):
@@ -112,9 +114,9 @@ class OversizedRequest(RecordPart, frozen=True):
 
     @property
     def clause(self) -> str:
-        """`it asks for 16 cpu, and the largest node has 8`."""
+        """`it asks for 16 cpu, but the largest node has 8`."""
         asked = f"{self.asked} {self.resource}"
-        return f"it asks for {asked}{' or more' if self.or_more else ''}, and the largest node has {self.largest}"
+        return f"it asks for {asked}{' or more' if self.or_more else ''}, but the largest node has {self.largest}"
 
 
 class Shortfall(RecordPart, frozen=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -22,8 +23,12 @@ _MOST_NAMES = 3
 Amounts = npt.NDArray[np.int64]
 
 
-def lack_of(cluster: ClusterState, pod: PodRecord, diagnosis: Diagnosis, *, placed: int, more: int) -> Shortfall:
+def lack_of(
+    cluster: ClusterState, pod: PodRecord, diagnosis: Diagnosis, *, placed: int, more: int, only_amounts: bool
+) -> Shortfall:
     """What `pod` lacks. For a group of identical pods: after `placed` of them, for each of `more` further ones.
+
+    `only_amounts`: what else its filters check depends on nodes alone, so that it fits once nothing is missing.
 
     The closest nodes are left out where the members placed are not as many as the amounts alone would allow:
     then something else than amounts decides. Nodes that could not hold one more if nothing else ran there do not count.
@@ -53,18 +58,20 @@ def lack_of(cluster: ClusterState, pod: PodRecord, diagnosis: Diagnosis, *, plac
         if not len(rows):
             return lack
     closest = _closest(cluster, columns, rows, np.maximum(asked - free, 0), asked)
+    if closest is not None and not (only_amounts and closest.nodes >= more):
+        closest = msgspec.structs.replace(closest, at_least=True)
     return Shortfall(more=more, too_big=too_big, closest=closest)
 
 
 def _of_fellows(cluster: ClusterState, pod: PodRecord, columns: Sequence[int], rows: npt.NDArray[np.int64]) -> Amounts:
     """int64[columns, rows]: what running members of its group have."""
-    found = np.zeros((len(columns), len(rows)), dtype=np.int64)
+    result = np.zeros((len(columns), len(rows)), dtype=np.int64)
     group = cluster.groups.get(pod.group) if pod.group is not None else None
     at = {row: turn for turn, row in enumerate(rows.tolist())}
     for fellow in group.running() if group is not None else ():
         if fellow.row in at:
-            found[:, at[fellow.row]] += fellow.signature.delta[columns]
-    return found
+            result[:, at[fellow.row]] += fellow.signature.delta[columns]
+    return result
 
 
 def _too_big(cluster: ClusterState, wanted: Sequence[tuple[int, int]], have: Amounts) -> tuple[OversizedRequest, ...]:
@@ -118,7 +125,7 @@ def _closest(
         if amount
     )
     return Shortage(
-        missing={one.resource: readable(one.resource, one.short) for one in missing_there},
+        missing={item.resource: readable(item.resource, item.short) for item in missing_there},
         nodes=len(same),
         names=tuple(nodes.names[row] for row in first.tolist()),
     )

@@ -50,7 +50,8 @@ def without_success(failed: FailedPreemption, priority: int) -> list[str]:
 def order_sentence(order: OrderRecord) -> str:
     """Return why a gang may fit in another order of its pods (scheduling.md 3.9)."""
     text = (
-        "A placement may exist: pods are tried one after another, and an early one may have taken a later one's place"
+        "A placement may exist: pods are tried one after another, and an earlier pod may have taken the node of a "
+        "later one"
     )
     if order.search == RETRY:
         return f"{text}. A few other orders were tried as well, without success."

@@ -76,7 +76,9 @@ def creation(cluster: ClusterState, pod: PodRecord, row: int, allocation: Alloca
     """
     shaped = cluster.devices.special_shape(pod, row)
     assert shaped is not None
-    requests, mapped = requests_of(pod.signature.extended, cluster.devices.served, {one.resource for one in shaped[1]})
+    requests, mapped = requests_of(
+        pod.signature.extended, cluster.devices.served, {item.resource for item in shaped[1]}
+    )
     name = claim_name(pod.name, pod.uid)
     owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
     metadata = {
@@ -95,7 +97,7 @@ def creation(cluster: ClusterState, pod: PodRecord, row: int, allocation: Alloca
     consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
     status = {"allocation": dict(allocation.body), "reservedFor": [consumer]}
     mappings = [
-        {"containerName": one.container, "resourceName": one.resource, "requestName": one.request} for one in mapped
+        {"containerName": item.container, "resourceName": item.resource, "requestName": item.request} for item in mapped
     ]
     pod_status = {"extendedResourceClaimStatus": {"requestMappings": mappings, "resourceClaimName": name}}
     return [
@@ -129,13 +131,13 @@ def give_back(claim: ClaimState) -> PatchObject:
     patch = {"status": status}
     known = claim.claim.status
     results = known.allocation.devices.get("results") if known.allocation is not None else None
-    users = {(one.resource, one.uid) for one in known.reserved_for}
+    users = {(item.resource, item.uid) for item in known.reserved_for}
 
     def again(found: Mapping[str, Any]) -> bool:
         """Another client has written meanwhile: the devices are the same, and they have no new consumers."""
         there = found.get("status") or {}
         same = results is not None and ((there.get("allocation") or {}).get("devices") or {}).get("results") == results
-        return same and {(one.get("resource"), one.get("uid")) for one in there.get("reservedFor") or ()} <= users
+        return same and {(item.get("resource"), item.get("uid")) for item in there.get("reservedFor") or ()} <= users
 
     return PatchObject(
         "ResourceClaim",

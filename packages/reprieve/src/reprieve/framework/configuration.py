@@ -1,6 +1,6 @@
 """`KubeSchedulerConfiguration` (`kubescheduler.config.k8s.io/v1`), read as it is (scheduling.md 6).
 
-This module knows the form; a file becomes one in `configuration_reading`, what values are allowed is in
+This module knows the form; a file becomes one in `configuration_reader`, what values are allowed is in
 `configuration_rules`, which plugins there are and what their args mean is the business of `reprieve.scheduling`.
 Unknown fields are errors that name their path in the file.
 """

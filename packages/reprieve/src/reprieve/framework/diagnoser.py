@@ -39,14 +39,14 @@ def nominated_pods(cluster: ClusterState, priority: int, rows: Rows) -> list[tup
         wanted = np.zeros(len(cluster.nodes), dtype=np.bool_)
         wanted[rows] = True
         numbers = [row for row in sorted(nominated) if wanted[row]]
-    found = []
+    result = []
     for row in numbers:
         there = nominated.get(row)
         if there:
             pods = [pod for pod in there.values() if pod.row < 0 and pod.priority >= priority]
             if pods:
-                found.append((row, pods))
-    return found
+                result.append((row, pods))
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +142,10 @@ class Diagnoser:
             return Diagnosis(nodes=0, codes=np.zeros(len(nodes), dtype=np.int8), plugins=names)
         elsewhere = self.ruled(state)
         if identity is None or elsewhere or not self._share:
-            found = RowReasons(len(nodes))
-            self._inspect(state, alive, found, apart=elsewhere)
-            self._ask_extenders(state, alive, found)
-            return found.summary(len(alive))
+            row_reasons = RowReasons(len(nodes))
+            self._inspect(state, alive, row_reasons, apart=elsewhere)
+            self._ask_extenders(state, alive, row_reasons)
+            return row_reasons.summary(len(alive))
         known, changes = self._kept.pop(identity, (None, self._cluster.changes()))
         recent = changes.take()
         if known is None or recent is None:
@@ -162,19 +162,19 @@ class Diagnoser:
 
     def diagnose_rows(self, state: CycleState, rows: npt.NDArray[np.int64]) -> Diagnosis:
         """The outcome on these live rows alone, as if there were no others; nothing is kept."""
-        found = RowReasons(len(self._cluster.nodes))
-        self._inspect(state, rows, found, apart=self.ruled(state))
-        self._ask_extenders(state, rows, found)
-        return found.summary(len(rows))
+        row_reasons = RowReasons(len(self._cluster.nodes))
+        self._inspect(state, rows, row_reasons, apart=self.ruled(state))
+        self._ask_extenders(state, rows, row_reasons)
+        return row_reasons.summary(len(rows))
 
     def why_not(self, state: CycleState, row: int, *, rules: bool = True) -> tuple[str, tuple[str, ...]]:
         """The plugin that rejects the pod on one row, and its reasons; ("", ()) if none does.
 
         Without `rules` the CLUSTER-scope filters are left out.
         """
-        found = RowReasons(len(self._cluster.nodes))
-        self._inspect(state, np.array([row], dtype=np.int64), found, apart=False, rules=rules)
-        return next(iter(found.plugins), ""), tuple(sorted(found.texts))
+        row_reasons = RowReasons(len(self._cluster.nodes))
+        self._inspect(state, np.array([row], dtype=np.int64), row_reasons, apart=False, rules=rules)
+        return next(iter(row_reasons.plugins), ""), tuple(sorted(row_reasons.texts))
 
     def _inspect(
         self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons, *, apart: bool, rules: bool = True
@@ -259,7 +259,7 @@ class Diagnoser:
         for plugin in plugins:
             if not len(left):
                 break
-            left = call_plugin(plugin.name, "Filter", self._ask, plugin, state, left, found)
+            left = self._ask(plugin, state, left, found)
         return left
 
     @staticmethod
@@ -280,7 +280,7 @@ class Diagnoser:
         if not rejected.any():
             return left
         bad = left[rejected]
-        for text, mask in plugin.reasons(state, bad):
+        for text, mask in call_plugin(plugin.name, "Filter", plugin.reasons, state, bad):
             if mask.any():
                 found.mark(found.texts, text, bad[mask])
         found.mark(found.plugins, plugin.name, bad)

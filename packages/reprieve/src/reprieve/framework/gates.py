@@ -56,10 +56,12 @@ class FeatureGates:
     def _settled(cls, values: Mapping[str, bool]) -> "tuple[FeatureGates, list[str]]":
         """`AllAlpha` and `AllBeta` speak for gates of their stage that are not named; of two values the last counts."""
         if not isinstance(values, Mapping):
-            raise GateError(f"{values!r:.100}: want feature gates as text, A=true,B=false, or as a dict of booleans")
+            raise GateError(
+                f"{values!r:.100}: expected feature gates as text, A=true,B=false, or as a dict of booleans"
+            )
         for name, value in values.items():
             if not isinstance(value, bool):
-                raise GateError(f"feature gate {name!r}: want True or False, not {value!r:.100}")
+                raise GateError(f"feature gate {name!r}: expected True or False, not {value!r:.100}")
         chosen: dict[str, bool] = {}
         notes = []
         for group, members in _GROUPS.items():
@@ -145,7 +147,7 @@ def _pairs(text: str) -> dict[str, bool]:
         name, equals, value = part.partition("=")
         chosen = _BOOLEANS.get(value.strip())
         if not equals or chosen is None:
-            raise GateError(f"feature gate {part!r}: want NAME=true or NAME=false")
+            raise GateError(f"feature gate {part!r}: expected NAME=true or NAME=false")
         pairs[name.strip()] = chosen
     return pairs
 

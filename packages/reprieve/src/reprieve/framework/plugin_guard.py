@@ -178,7 +178,7 @@ class PluginGuard(Plugin):
             raise PluginError(self.name, point, error) from error
 
     def _wrong(self, point: str, wanted: str, found: object) -> PluginError:
-        return PluginError(self.name, point, TypeError(f"want {wanted}, found {_described(found)}"))
+        return PluginError(self.name, point, TypeError(f"expected {wanted}, found {_described(found)}"))
 
     def _want(self, point: str, kind: type[R], function: Callable[[], Any], *, in_cycle: bool = True) -> R:
         answer = self._ask(point, function, in_cycle=in_cycle)
@@ -190,26 +190,28 @@ class PluginGuard(Plugin):
         """What a PostFilter gives, with copies of the nominations and victims that it names."""
 
         def copied() -> Any:
-            found = function()
-            if not isinstance(found, PostFilterResult):
-                return found
-            if not isinstance(found.nominations, Mapping):
-                raise TypeError(f"want nominations as a mapping of pod to node, found {_described(found.nominations)}")
-            if isinstance(found.victims, str) or not isinstance(found.victims, Sequence):
-                raise TypeError(f"want victims as a sequence of pods, found {_described(found.victims)}")
-            nominations, victims = dict(found.nominations), tuple(found.victims)
-            for one in (*nominations, *nominations.values(), *victims):
-                if type(one) is not str:
-                    raise TypeError(f"want names of pods and nodes as text, found {_described(one)}")
-            return replace(found, nominations=nominations, victims=victims)
+            result = function()
+            if not isinstance(result, PostFilterResult):
+                return result
+            if not isinstance(result.nominations, Mapping):
+                raise TypeError(
+                    f"expected nominations as a mapping of pod to node, found {_described(result.nominations)}"
+                )
+            if isinstance(result.victims, str) or not isinstance(result.victims, Sequence):
+                raise TypeError(f"expected victims as a sequence of pods, found {_described(result.victims)}")
+            nominations, victims = dict(result.nominations), tuple(result.victims)
+            for item in (*nominations, *nominations.values(), *victims):
+                if type(item) is not str:
+                    raise TypeError(f"expected names of pods and nodes as text, found {_described(item)}")
+            return replace(result, nominations=nominations, victims=victims)
 
         return self._want(point, PostFilterResult, copied)
 
     def _instructions(self, point: str, function: Callable[[], Any], *, in_cycle: bool = True) -> Sequence[Instruction]:
         found = self._ask(point, function, in_cycle=in_cycle)
-        if not isinstance(found, Sequence) or not all(isinstance(one, get_args(Instruction)) for one in found):
+        if not isinstance(found, Sequence) or not all(isinstance(item, get_args(Instruction)) for item in found):
             raise self._wrong(point, "a sequence of instructions", found)
-        return [self._held(point, one) for one in found]
+        return [self._held(point, item) for item in found]
 
     def _held(self, point: str, instruction: Instruction) -> Instruction:
         """An instruction with questions that are asked as the plugin's calls are, but by the driver."""
@@ -409,7 +411,7 @@ class _Score(PluginGuard, ScorePlugin):
         bad = np.flatnonzero((scores < 0) | (scores > MAX_NODE_SCORE))
         if len(bad):
             index = int(bad[0])
-            text = f"returns an invalid score {scores[index]} for {name(index)}, want 0 to {MAX_NODE_SCORE}"
+            text = f"returns an invalid score {scores[index]} for {name(index)}, expected 0 to {MAX_NODE_SCORE}"
             raise PluginError(self.name, point, ValueError(text))
 
 
@@ -451,12 +453,12 @@ class _PostBind(PluginGuard, PostBindPlugin):
 
 class _PlacementGenerate(PluginGuard, PlacementGeneratePlugin):
     def generate(self, cluster: ClusterState, group: Group) -> Sequence[Placement] | None:
-        found = self._ask("PlacementGenerate", lambda: self.inner.generate(cluster, group))
-        if found is None:
+        result = self._ask("PlacementGenerate", lambda: self.inner.generate(cluster, group))
+        if result is None:
             return None
-        if not isinstance(found, Sequence) or not all(_is_placement(one, cluster) for one in found):
-            raise self._wrong("PlacementGenerate", "placements of live rows, or None", found)
-        return found
+        if not isinstance(result, Sequence) or not all(_is_placement(item, cluster) for item in result):
+            raise self._wrong("PlacementGenerate", "placements of live rows, or None", result)
+        return result
 
 
 class _PlacementScore(PluginGuard, PlacementScorePlugin):
@@ -467,7 +469,7 @@ class _PlacementScore(PluginGuard, PlacementScorePlugin):
     def normalize_placements(self, scores: Sequence[int]) -> Sequence[int]:
         found = self._ask("NormalizePlacementScore", lambda: self.inner.normalize_placements(scores))
         numbers = isinstance(found, Sequence) and len(found) == len(scores)
-        if not numbers or not all(isinstance(one, int) and 0 <= one <= MAX_NODE_SCORE for one in found):
+        if not numbers or not all(isinstance(item, int) and 0 <= item <= MAX_NODE_SCORE for item in found):
             raise self._wrong("NormalizePlacementScore", f"{len(scores)} numbers of 0 to {MAX_NODE_SCORE}", found)
         return cast(Sequence[int], found)
 
@@ -480,10 +482,10 @@ class _PlacementFeasible(PluginGuard, PlacementFeasiblePlugin):
 
 class _Sign(PluginGuard, SignPlugin):
     def sign(self, pod: PodRecord) -> bytes | None:
-        found = self._ask("Sign", lambda: self.inner.sign(pod))
-        if found is not None and not isinstance(found, bytes):
-            raise self._wrong("Sign", "bytes or None", found)
-        return found
+        result = self._ask("Sign", lambda: self.inner.sign(pod))
+        if result is not None and not isinstance(result, bytes):
+            raise self._wrong("Sign", "bytes or None", result)
+        return result
 
 
 class _PreemptionCost(PluginGuard, PreemptionCost):
@@ -491,10 +493,10 @@ class _PreemptionCost(PluginGuard, PreemptionCost):
         costs = self._ask("PreemptionCost", lambda: self.inner.of_units(units))
         if not _is_array(costs, "fiub", len(units)):
             raise self._wrong("PreemptionCost", f"a number for each of {len(units)} units", costs)
-        found: Costs = costs.astype(np.float64)
-        if not np.isfinite(found).all():
+        result: Costs = costs.astype(np.float64)
+        if not np.isfinite(result).all():
             raise self._wrong("PreemptionCost", "finite numbers", costs)
-        return found
+        return result
 
     def total(self, victims: EvictionUnits) -> float:
         if self.additive:

@@ -94,11 +94,11 @@ class Profile:
         return known
 
     def _resolved(self, point: type[P]) -> list[P]:
-        found = [p for p in self.plugins if isinstance(p, point) and (point.__name__, p.name) not in self.disabled]
+        result = [p for p in self.plugins if isinstance(p, point) and (point.__name__, p.name) not in self.disabled]
         names = self.order.get(point.__name__)
         if names is None:
-            return found
-        return sorted((p for p in found if p.name in names), key=lambda p: names.index(p.name))
+            return result
+        return sorted((p for p in result if p.name in names), key=lambda p: names.index(p.name))
 
     @property
     def blocking(self) -> bool:

@@ -24,20 +24,20 @@ from kube_rules.versions import INTERNAL_VERSION
 from reprieve.client.discovery import Served, discover
 from reprieve.client.errors import ConfigError
 from reprieve.client.kubeconfig import connect
-from reprieve.client.leading import Election, LeadershipLostError
+from reprieve.client.leader_election import Election, LeadershipLostError
 from reprieve.client.transport import ApiClient, Limits
-from reprieve.client.writing import WriterPool
+from reprieve.client.write_queue import WriterPool
 from reprieve.live.decision_executor import DecisionExecutor
 from reprieve.live.event_handlers import ClusterFeed
+from reprieve.live.http_endpoint import DelegatedAuth, Health, Server, ServingOptions
 from reprieve.live.loop import SchedulingLoop
 from reprieve.live.outages import Outages
-from reprieve.live.serving import DelegatedAuth, Health, Server, ServingOptions
 from reprieve.live.settings import Settings, environment_of
 from reprieve.live.writes import Writes
 from reprieve.observability.logs import Log
 from reprieve.observability.metrics import Metrics
 from reprieve.observability.observer import Observer
-from reprieve.observability.recording import RecordKeeper
+from reprieve.observability.recorder import RecordKeeper
 from reprieve.observability.runtime_metrics import RuntimeMetrics
 from reprieve.observability.store import FileStore, MemoryStore, open_store
 from reprieve.scheduling.engine import Engine

@@ -25,8 +25,8 @@ from kube_rules.meta import KubernetesObject
 from reprieve.client.decoding import stored
 from reprieve.client.discovery import Served
 from reprieve.client.errors import ApiError, ClientError, UnreachableError
-from reprieve.client.leading import LeadershipLostError
-from reprieve.client.pacing import Backoff, BackoffPolicy
+from reprieve.client.leader_election import LeadershipLostError
+from reprieve.client.rate_limits import Backoff, BackoffPolicy
 from reprieve.client.transport import ApiClient
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.instructions import (

@@ -30,7 +30,7 @@ from kube_rules.foreign_groups import ForeignGroup, accepted, has_message, made_
 from reprieve.client.clock import Clock
 from reprieve.client.discovery import Resource
 from reprieve.client.errors import ApiError, ClientError
-from reprieve.client.leading import LeadershipLostError
+from reprieve.client.leader_election import LeadershipLostError
 from reprieve.cluster.groups import CompositeState, Fault, Group, disrupted_with
 from reprieve.cluster.pods import PREEMPTION_BY_SCHEDULER, PodRecord
 from reprieve.live.writes import Writes, superseded
@@ -359,8 +359,8 @@ class Conditions:
 
     async def group_disrupted(self, group: Group, preemptor: PodRecord, *, by: str) -> None:
         """DisruptionTarget on every group of an `all` unit; one that is gone needs none. Raises as the call fails."""
-        for one in disrupted_with(group):
-            await self._group_disrupted(one, preemptor, by=by)
+        for item in disrupted_with(group):
+            await self._group_disrupted(item, preemptor, by=by)
 
     async def _group_disrupted(self, group: Group, preemptor: PodRecord, *, by: str) -> None:
         subject = self._groups.get(group.ref)
@@ -413,7 +413,7 @@ class Conditions:
 
     def group_spared(self, group: Group) -> list[asyncio.Future[None]]:
         """DisruptionTarget=False on the groups of an `all` unit that stays, but those that are gone."""
-        found = (self._group_spared(one) for one in disrupted_with(group))
+        found = (self._group_spared(item) for item in disrupted_with(group))
         return [write for write in found if write is not None]
 
     def _group_spared(self, group: Group) -> asyncio.Future[None] | None:

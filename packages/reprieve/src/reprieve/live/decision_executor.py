@@ -29,7 +29,7 @@ from reprieve.live.conditions import KEPT_BACK, Conditions, ref_of
 from reprieve.live.extenders import ExtenderCalls
 from reprieve.live.loop import EngineCall, SchedulingLoop
 from reprieve.live.outages import Outages
-from reprieve.live.preempting import PreemptionExecutor
+from reprieve.live.preemption_executor import PreemptionExecutor
 from reprieve.live.writes import Writes
 from reprieve.observability.observer import Observer
 from reprieve.plugins.extender import Extenders
@@ -102,7 +102,7 @@ class DecisionExecutor:
         """Act on a decision: start what it asks for, without waiting."""
         for condition in decision.conditions:
             if condition.scheduled and not condition.composite and not self.conditions.was_scheduled(condition.ref):
-                placed = (found.pod for found in (*decision.bindings, *decision.waiting))
+                placed = (item.pod for item in (*decision.bindings, *decision.waiting))
                 first = {pod.uid for pod in placed if pod.group == condition.group}
                 if first:
                     self._first_bindings[condition.group] = first

@@ -87,12 +87,12 @@ class DemoCluster:
 
     def units(self) -> set[str]:
         """Return the names of the evicted units: the group, where it is evicted as a whole, or else the pod."""
-        found = set()
+        result = set()
         for pod in self.preempted.values():
             key = f"{pod.namespace}/{pod_group_name(pod)}"
             group = self._groups.objects.get(key)
-            found.add(key if group is not None and group.disrupts_all else pod.key)
-        return found
+            result.add(key if group is not None and group.disrupts_all else pod.key)
+        return result
 
     def latest_start(self) -> datetime | None:
         """When the pod that started last started."""
@@ -144,7 +144,7 @@ class DemoCluster:
 
     async def synced(self) -> None:
         """Return when everything that is there is known."""
-        await asyncio.gather(*(one.wait_synced() for one in (self._pods, self._groups, self._trees)))
+        await asyncio.gather(*(item.wait_synced() for item in (self._pods, self._groups, self._trees)))
 
 
 def _is_preempted(pod: o.Pod) -> bool:

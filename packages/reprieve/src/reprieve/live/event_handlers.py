@@ -38,11 +38,11 @@ from kube_rules.group_owners import GroupOwner, owner_kinds
 from kube_rules.group_sources import OWNERS, SOURCES
 from kube_rules.meta import KubernetesObject, ObjectMeta
 from reprieve.client.clock import Clock
+from reprieve.client.cluster_reader import OPTIONAL, REQUIRED
 from reprieve.client.decoding import Metadata
 from reprieve.client.discovery import Resource, Served, discover
 from reprieve.client.errors import ApiError, ClientError
 from reprieve.client.informer import Change, ChangeKind, Informer, InformerOptions
-from reprieve.client.reading import OPTIONAL, REQUIRED
 from reprieve.client.transport import ApiClient
 from reprieve.live.classes import VictimClasses
 from reprieve.live.composites import Composites

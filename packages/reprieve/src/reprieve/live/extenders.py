@@ -266,20 +266,20 @@ class ExtenderCalls:
 def _error_of(answer: Any) -> str:
     """`Error` of an ExtenderBindingResult, whatever the case of its letters."""
     if not isinstance(answer, Mapping):
-        return "" if answer is None else f"want an object, found {type(answer).__name__}"
+        return "" if answer is None else f"expected an object, found {type(answer).__name__}"
     return next((str(text) for key, text in answer.items() if str(key).lower() == "error" and text), "")
 
 
 def _target(settings: Extender, where: str) -> SplitResult:
     path = f"{where}.urlPrefix" if where else "urlPrefix"
     try:
-        found = urlsplit(settings.url_prefix)
-        port = found.port
+        result = urlsplit(settings.url_prefix)
+        port = result.port
     except ValueError as error:
         raise ConfigurationError(path, str(error)) from None
-    if found.scheme not in ("http", "https") or not found.hostname or port == 0:
-        raise ConfigurationError(path, f"{settings.url_prefix!r}: want http://HOST[:PORT][/PATH], or https")
-    return found
+    if result.scheme not in ("http", "https") or not result.hostname or port == 0:
+        raise ConfigurationError(path, f"{settings.url_prefix!r}: expected http://HOST[:PORT][/PATH], or https")
+    return result
 
 
 def _tls(settings: Extender, where: str) -> TlsContexts:
@@ -287,7 +287,7 @@ def _tls(settings: Extender, where: str) -> TlsContexts:
     authority = tls is not None and bool(tls.ca_data or tls.ca_file)
     if tls is not None and bool(tls.cert_data or tls.cert_file) != bool(tls.key_data or tls.key_file):
         raise ConfigurationError(f"{where}.tlsConfig", "a client certificate and its key go together")
-    found = TlsSettings(
+    tls_settings = TlsSettings(
         ca_file=Path(tls.ca_file) if tls and tls.ca_file else None,
         ca_data=(tls.ca_data if tls else b"") or None,
         certificate_file=Path(tls.cert_file) if tls and tls.cert_file else None,
@@ -296,7 +296,7 @@ def _tls(settings: Extender, where: str) -> TlsContexts:
         key_data=(tls.key_data if tls else b"") or None,
         insecure=(tls.insecure if tls else False) or (settings.enable_https and not authority),
     )
-    contexts = TlsContexts(found, REAL_CLOCK, f"{where}.tlsConfig" if where else "tlsConfig")
+    contexts = TlsContexts(tls_settings, REAL_CLOCK, f"{where}.tlsConfig" if where else "tlsConfig")
     try:
         contexts.context()
     except ConfigError as error:

@@ -19,7 +19,7 @@ import aiohttp
 
 from kube_standin.security import write_kubeconfig
 from kube_standin.server.serving import MEMORY, ServeOptions, Serving, serving
-from reprieve.live.supervising import ChildRefusedError, Restarts, Supervisor
+from reprieve.live.supervisor import ChildRefusedError, Restarts, Supervisor
 
 EXTENSION: Final = "reprieve.dev/scheduler"
 """The extension of the kubeconfig's context that says where the scheduler answers (`reprieve explain`)."""

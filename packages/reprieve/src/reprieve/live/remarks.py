@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from kube_rules.grants import RAISING, standing_problems
 from kube_rules.group_sources import GroupSources, group_problems
 from kube_rules.meta import KubernetesObject
-from kube_rules.standing import RAISING, standing_problems
 from kube_rules.work_annotations import ClassTerms, annotation_problems
 
 

@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from kube_rules.group_sources import DEFAULT_SOURCES, GroupSources
-from reprieve.client.leading import LeaseOptions
+from reprieve.client.leader_election import LeaseOptions
 from reprieve.framework.configuration import (
     ConfigurationError,
     LeaderElection,
@@ -31,8 +31,8 @@ from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
 from reprieve.live.event_handlers import ClusterFeedOptions
 from reprieve.live.extenders import ExtenderCalls
+from reprieve.live.http_endpoint import ServingOptions
 from reprieve.live.loop import Pace
-from reprieve.live.serving import ServingOptions
 from reprieve.queueing.queue import Timing
 
 SCHEDULER_NAME: Final = "reprieve-scheduler"
@@ -79,19 +79,19 @@ def named(
     configuration: SchedulerConfiguration | None, scheduler_name: str, also_known_as: Sequence[str] = ()
 ) -> SchedulerConfiguration:
     """The configuration with a profile of that name, and of those besides, where it has none of its own."""
-    found = configuration or SchedulerConfiguration()
-    if found.profiles:
-        return found
+    result = configuration or SchedulerConfiguration()
+    if result.profiles:
+        return result
     further = tuple(dict.fromkeys(name for name in also_known_as if name != scheduler_name))
     only = ProfileConfiguration(scheduler_name=scheduler_name, also_known_as=further)
-    return msgspec.structs.replace(found, profiles=(only,))
+    return msgspec.structs.replace(result, profiles=(only,))
 
 
 def seconds(text: str) -> float:
     """A duration as Go writes it (`15s`, `1m30s`, `500ms`). Raises ValueError."""
     found = _DURATION.fullmatch(text.strip())
     if found is None or not any(found.groups()):
-        raise ValueError(f"{text!r}: want a duration like 15s or 1m30s")
+        raise ValueError(f"{text!r}: expected a duration like 15s or 1m30s")
     hours, minutes, whole, milli = (float(part or 0) for part in found.groups())
     return hours * 3600 + minutes * 60 + whole + milli / 1000
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from reprieve.client.clock import Clock
 from reprieve.client.errors import ApiError, ClientError
-from reprieve.client.leading import LeadershipLostError
+from reprieve.client.leader_election import LeadershipLostError
 from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 from reprieve.live.conditions import Conditions, observed
@@ -120,7 +120,7 @@ class VictimCalls:
             self._unmarked[pod.uid] = pod
             status = {"conditions": [self._conditions.spared(pod.generation)]}
             written.append(self._writes.patch_pod_status(pod.namespace, pod.name, pod.uid, status))
-        return staying, [found for found in written if found is not None]
+        return staying, [item for item in written if item is not None]
 
 
 class UnitRepairs:
@@ -223,11 +223,11 @@ class UnitRepairs:
     async def _spared(self, group: Group | None, pods: list[PodRecord], written: list[asyncio.Future[None]]) -> None:
         results = await asyncio.gather(*written, return_exceptions=True)
         errors = [
-            found
-            for found in results
-            if isinstance(found, Exception) and not (isinstance(found, ApiError) and superseded(found))
+            item
+            for item in results
+            if isinstance(item, Exception) and not (isinstance(item, ApiError) and superseded(item))
         ]
-        if not errors or any(isinstance(found, LeadershipLostError) for found in errors):
+        if not errors or any(isinstance(item, LeadershipLostError) for item in errors):
             return
         self._listener.trouble("preemption", f"DisruptionTarget not taken back, trying again: {errors[0]}")
         await self._clock.sleep(_REPAIR_EVERY)
@@ -244,6 +244,6 @@ def unit_key(group: Group) -> str:
 
 
 def _keys(units: Iterable[PreemptionUnit]) -> list[str]:
-    found = list(units)
-    keys = [pod.uid for unit in found for pod in unit.pods]
-    return keys + [unit_key(unit.group) for unit in found if unit.group is not None]
+    result = list(units)
+    keys = [pod.uid for unit in result for pod in unit.pods]
+    return keys + [unit_key(unit.group) for unit in result if unit.group is not None]

@@ -31,7 +31,7 @@ from kube_rules.versions import SCHEDULING_GROUP, from_internal
 from reprieve.client.discovery import Resource, Served
 from reprieve.client.errors import ApiError, ClientError, UnreachableError
 from reprieve.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient
-from reprieve.client.writing import WriterPool
+from reprieve.client.write_queue import WriterPool
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.instructions import CreateObject, DeleteObject, PatchObject
 
@@ -196,7 +196,7 @@ class Writes:
         key = f"{kind}.{where.group} {namespace}/{name}"
         if where.api_version in FOREIGN_VERSIONS:
             parts = [status_of(where.api_version, condition) for condition in conditions]
-            status = {key: found for each in parts for key, found in each.items()}
+            status = {key: found for part in parts for key, found in part.items()}
             return self.patch_foreign_status(namespace, name, uid, status, resource=where)
         path = where.path(namespace, name, "status")
         status = {"conditions": [dict(condition) for condition in conditions]}

@@ -54,7 +54,7 @@ _MOST_NODES: Final = 6
 
 
 class Recorder(Protocol):
-    """Keeps decision records (`reprieve.observability.recording.RecordKeeper`)."""
+    """Keeps decision records (`reprieve.observability.recorder.RecordKeeper`)."""
 
     def attach(self, engine: Engine) -> None:
         """Set the engine that makes these decisions."""

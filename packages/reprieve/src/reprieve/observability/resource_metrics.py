@@ -37,7 +37,7 @@ def pod_resources(engine: Engine) -> tuple[list[PodResources], list[str]]:
     """What all pods ask for, and the names of the columns; to be read while no cycle runs."""
     cluster = engine.cluster
     names = cluster.nodes.names
-    found = [
+    result = [
         PodResources(
             pod.namespace,
             pod.name,
@@ -48,7 +48,7 @@ def pod_resources(engine: Engine) -> tuple[list[PodResources], list[str]]:
         )
         for pod in cluster.pods.values()
     ]
-    return found, list(cluster.resources.names)
+    return result, list(cluster.resources.names)
 
 
 def rendered(pods: list[PodResources], columns: list[str]) -> bytes:

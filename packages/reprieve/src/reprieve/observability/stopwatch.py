@@ -130,10 +130,10 @@ _UNTIMED: Final = nullcontext()
 
 
 def _child(known: dict[tuple[str, str, str], Histogram], of: Histogram, labels: tuple[str, str, str]) -> Histogram:
-    found = known.get(labels)
-    if found is None:
-        found = known[labels] = of.labels(*labels)
-    return found
+    result = known.get(labels)
+    if result is None:
+        result = known[labels] = of.labels(*labels)
+    return result
 
 
 def _status(answer: Any) -> str:

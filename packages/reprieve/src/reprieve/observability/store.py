@@ -136,13 +136,13 @@ class MemoryStore:
     async def evictions(self, since: float) -> list[DecisionRecord]:
         """Records of preemptions from then on (seconds since 1970), newest first; no more than `MOST_EVICTIONS`."""
         ids = sorted((*self._last, *self._superseded), reverse=True)
-        bodies = [(self._last.get(each) or self._superseded[each]).body for each in ids]
+        bodies = [(self._last.get(item) or self._superseded[item]).body for item in ids]
         return await asyncio.to_thread(_evictions, bodies, since)  # they may be as many bytes as there is room for
 
     async def find(self, kind: str, namespace: str, name: str) -> list[DecisionRecord]:
         """See `RecordStore`."""
         ids = sorted(self._by_name.get((kind, namespace, name), ()), reverse=True)[:MOST_FOUND]
-        return [decode((self._last.get(each) or self._superseded[each]).body) for each in ids]
+        return [decode((self._last.get(item) or self._superseded[item]).body) for item in ids]
 
     def close(self) -> None:
         """Nothing is left to do."""
@@ -416,13 +416,13 @@ def evictions_in_file(path: Path, since: float) -> list[DecisionRecord]:
 
 def _evictions(bodies: Iterable[bytes], since: float) -> list[DecisionRecord]:
     """Of records, newest first, those that preempt."""
-    found = []
+    result = []
     for body in bodies:
         if b'"preemption":{' not in body:
             continue  # most attempts evict no pods: they are not worth reading
         record = decode(body)
         if record.preemption is not None and datetime.fromisoformat(record.time).timestamp() >= since:
-            found.append(record)
-            if len(found) == MOST_EVICTIONS:
+            result.append(record)
+            if len(result) == MOST_EVICTIONS:
                 break
-    return found
+    return result

@@ -237,7 +237,7 @@ class DynamicResources(
                 yield here, book.verdicts(claims, numbers[here])
 
     def _missing(self, cluster: ClusterState, pod: PodRecord) -> str:
-        shared = (group for one in pod.claims if (group := cluster.devices.sharing(pod, one)) is not None)
+        shared = (group for claim in pod.claims if (group := cluster.devices.sharing(pod, claim)) is not None)
         if not self._group_claims and (group := next(shared, None)) is not None:
             return f"PodGroup {group.key}, spec.resourceClaims: the feature gate {GATE} is off"
         return missing(cluster, pod)
@@ -253,9 +253,9 @@ class DynamicResources(
         return mask
 
     def _asked(self, state: CycleState) -> _Asked:
-        found = state.data[self.name]
-        assert isinstance(found, _Asked)
-        return found
+        result = state.data[self.name]
+        assert isinstance(result, _Asked)
+        return result
 
     # -- when nothing fits --------------------------------------------------------------------------------------------
 
@@ -289,7 +289,7 @@ class DynamicResources(
         found = [claim for claim in claims.values() if _in_the_way(cluster, claim, waiting, alive, group.uid)]
         deferred_writes: tuple[Instruction, ...] = tuple(give_back(claim) for claim in found)
         left_over = (leftover_deletion(cluster.devices.special(pod)) for pod in attempt.pods)
-        deferred_writes += tuple(one for one in left_over if one is not None)
+        deferred_writes += tuple(item for item in left_over if item is not None)
         message = DEALLOCATED if deferred_writes else ""
         return PostFilterResult(Status(Code.UNSCHEDULABLE, message, self.name), deferred_writes=deferred_writes)
 
@@ -335,30 +335,30 @@ class DynamicResources(
 
     def give_up(self, state: CycleState, row: int) -> Sequence[Instruction]:
         """What the API may have of a pod that is not bound after all: its reservations, and what only it reserved."""
-        found: list[Instruction] = []
+        result: list[Instruction] = []
         book, pod = state.cluster.devices, state.pod
         special = book.special(pod)
         if special is not None and not pod.bound and (special.object is not None or book.special_shape(pod, row)):
-            found.append(removal(pod.namespace, claim_name(pod.name, pod.uid), special.object))
+            result.append(removal(pod.namespace, claim_name(pod.name, pod.uid), special.object))
         for claim in book.of(pod) if pod.claims else ():
             if claim is special:
                 continue
             if claim.object is None or claim.held.holders - {state.pod.uid}:
                 continue
             if claim.consumers <= {state.pod.uid} and claim.pods_only:
-                found.append(give_back(claim))
-        return found
+                result.append(give_back(claim))
+        return result
 
     def pre_bind(self, state: CycleState, row: int) -> Sequence[Instruction]:
         """Write what was decided: finalizer, allocation and reservation; then wait for devices to be ready."""
         pod = state.pod
-        found: list[Instruction] = []
+        result: list[Instruction] = []
         waits: list[Instruction] = []
         special = state.cluster.devices.special(pod)
         for claim in state.cluster.devices.of(pod) if pod.claims else ():
             allocation = claim.allocation
             if claim is special and claim.object is None and allocation is not None:
-                found += creation(state.cluster, pod, row, allocation)
+                result += creation(state.cluster, pod, row, allocation)
                 if any(grant.binding_conditions for grant in allocation.grants):
                     name = claim_name(pod.name, pod.uid)
                     waits.append(self._wait(pod.namespace, name, allocation))
@@ -366,11 +366,11 @@ class DynamicResources(
                 continue
             group = state.cluster.devices.reserver(pod, claim)
             if pod.uid not in claim.consumers if group is None else group.uid not in claim.groups:
-                found += reservation(claim, allocation, pod, group)
+                result += reservation(claim, allocation, pod, group)
             if any(grant.binding_conditions for grant in allocation.grants):
                 meta = claim.claim.metadata
                 waits.append(self._wait(meta.namespace or "default", meta.name, allocation))
-        return [*found, *waits]
+        return [*result, *waits]
 
     def _wait(self, namespace: str, name: str, allocation: Allocation) -> AwaitObject:
         key = f"{namespace}/{name}"
@@ -388,24 +388,24 @@ class DynamicResources(
 
 def missing(cluster: ClusterState, pod: PodRecord) -> str:
     """Why the pod's claims cannot be used yet; "" if they are all there (upstream's messages)."""
-    for one in pod.claims:
-        if one.extended:
+    for claim in pod.claims:
+        if claim.extended:
             continue  # it is made when the pod is bound
-        if not one.known:
-            return f"Pod {pod.key}, spec.resourceClaim {one.name}: none of the supported fields are set"
-        if not one.made:
+        if not claim.known:
+            return f"Pod {pod.key}, spec.resourceClaim {claim.name}: none of the supported fields are set"
+        if not claim.made:
             return f"Pod {pod.key}: ResourceClaim not created yet"
-        if one.claim is None:
+        if claim.claim is None:
             continue
-        state = cluster.devices.claims.get(f"{pod.namespace}/{one.claim}")
+        state = cluster.devices.claims.get(f"{pod.namespace}/{claim.claim}")
         if state is None or state.object is None:
-            return f'resourceclaim.resource.k8s.io "{one.claim}" not found'
+            return f'resourceclaim.resource.k8s.io "{claim.claim}" not found'
         meta = state.object.metadata
         if meta.deletion_timestamp is not None:
-            return f'resourceclaim "{one.claim}" is being deleted'
-        group = cluster.devices.sharing(pod, one)
+            return f'resourceclaim "{claim.claim}" is being deleted'
+        group = cluster.devices.sharing(pod, claim)
         kind, key, uid = ("Pod", pod.key, pod.uid) if group is None else ("PodGroup", group.key, group.uid)
-        if one.generated and not any(o.controller and o.uid == uid for o in meta.owner_references):
+        if claim.generated and not any(o.controller and o.uid == uid for o in meta.owner_references):
             return f"ResourceClaim {state.key} was not created for {kind} {key} ({kind} is not owner)"
         if state.fault:
             return state.fault

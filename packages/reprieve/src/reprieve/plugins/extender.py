@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.configuration import Extender
-from reprieve.framework.extending import CandidatePlugin, VictimsOn
+from reprieve.framework.extenders import CandidatePlugin, VictimsOn
 from reprieve.framework.instructions import CallExtender
 from reprieve.framework.plugin import (
     MAX_NODE_SCORE,
@@ -154,18 +154,18 @@ class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
             raise ExtenderError(f"claims a filtered node {stray[0]!r} which is not found in the input node list")
         failed = _texts(answer.get("failednodes"), "FailedNodes")
         for_good = _texts(answer.get("failedandunresolvablenodes"), "FailedAndUnresolvableNodes")
-        found = {}
+        result = {}
         for row in rows:
             name = names[row]
             if name in listed:
-                found[row] = (FITS, "")
+                result[row] = (FITS, "")
             elif name in for_good:
-                found[row] = (UNRESOLVABLE, for_good[name] or NOT_LISTED)
+                result[row] = (UNRESOLVABLE, for_good[name] or NOT_LISTED)
             elif name in failed:
-                found[row] = (UNSCHEDULABLE, failed[name] or NOT_LISTED)
+                result[row] = (UNSCHEDULABLE, failed[name] or NOT_LISTED)
             else:
-                found[row] = (UNRESOLVABLE, NOT_LISTED)
-        return found
+                result[row] = (UNRESOLVABLE, NOT_LISTED)
+        return result
 
     def _args(self, extender: HttpExtender, state: CycleState, rows: Sequence[int]) -> dict[str, Any]:
         names = [state.cluster.nodes.names[row] for row in rows]
@@ -213,18 +213,18 @@ class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
 
     def _priorities(self, extender: HttpExtender, state: CycleState, rows: Sequence[int]) -> dict[str, int]:
         answer = extender.transport.call(extender.settings.prioritize_verb, self._args(extender, state, rows))
-        found: dict[str, int] = {}
+        result: dict[str, int] = {}
         for item in _list(answer if answer is not None else [], "HostPriorityList"):
             entry = _object(item)
             score = entry.get("score") or 0
             if not isinstance(score, int) or isinstance(score, bool):
-                raise ExtenderError(f"Score {score!r}: want a whole number")
+                raise ExtenderError(f"Score {score!r}: expected a whole number")
             amount = score * extender.settings.weight * _SCALE
             if abs(amount) > _LARGEST:
                 raise ExtenderError(f"Score {score} is too large")
             host = str(entry.get("host"))
-            found[host] = found.get(host, 0) + amount
-        return found
+            result[host] = result.get(host, 0) + amount
+        return result
 
     # -- bind ------------------------------------------------------------------------------------------
 
@@ -283,8 +283,8 @@ class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
         answer = _object(extender.transport.call(extender.settings.preempt_verb, body))
         kept = answer.get("nodenametometavictims") or {}
         if not isinstance(kept, Mapping):
-            raise ExtenderError("NodeNameToMetaVictims: want an object")
-        found = {}
+            raise ExtenderError("NodeNameToMetaVictims: expected an object")
+        result = {}
         for name, chosen in kept.items():
             row = state.cluster.nodes.row_of.get(name)
             if row is None or row not in candidates:
@@ -300,10 +300,10 @@ class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
                 pods.append(there[uid])
             if pods:
                 violations = _object(chosen).get("numpdbviolations") or 0
-                found[row] = VictimsOn(tuple(pods), int(violations))
+                result[row] = VictimsOn(tuple(pods), int(violations))
             elif not extender.settings.ignorable:
                 raise ExtenderError(f"expected at least one victim pod on node {name!r}")
-        return found
+        return result
 
     # -- trouble ---------------------------------------------------------------------------------------
 
@@ -329,13 +329,13 @@ def address(settings: Extender, verb: str) -> str:
 def _object(value: Any) -> dict[str, Any]:
     """A JSON object by lower-case keys: Go reads them without regard to case, and extenders may write them so."""
     if not isinstance(value, Mapping):
-        raise ExtenderError(f"want an object, found {type(value).__name__}")
+        raise ExtenderError(f"expected an object, found {type(value).__name__}")
     return {str(key).lower(): item for key, item in value.items()}
 
 
 def _list(value: Any, where: str) -> list[Any]:
     if not isinstance(value, list):
-        raise ExtenderError(f"{where}: want a list, found {type(value).__name__}")
+        raise ExtenderError(f"{where}: expected a list, found {type(value).__name__}")
     return value
 
 
@@ -343,5 +343,5 @@ def _texts(value: Any, where: str) -> dict[str, str]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ExtenderError(f"{where}: want an object, found {type(value).__name__}")
+        raise ExtenderError(f"{where}: expected an object, found {type(value).__name__}")
     return {str(name): str(text) for name, text in value.items()}

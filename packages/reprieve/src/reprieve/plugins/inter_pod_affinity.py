@@ -284,22 +284,22 @@ def _add_by_domain(
 def _existing_by_domain(index: PodAffinityIndex, terms: Iterable[ExistingTerm]) -> dict[str, Counts]:
     """By topology label: how many pods state a term, a pod once for each, by domain. Arrays are made once per label."""
     by_key: dict[str, Counter[int]] = {}
-    found: dict[str, Counts] = {}
+    result: dict[str, Counts] = {}
     for existing in terms:
         key, counted = existing.spec.topology_key, index.stated(existing)
         if counted is None:
             by_key.setdefault(key, Counter()).update(existing.rows)
         else:
             sums = index.by_domain(key, counted)
-            found[key] = found[key] + sums if key in found else sums
+            result[key] = result[key] + sums if key in result else sums
     for key, rows in by_key.items():
         domains, highest = index.domains(key)
         there = np.fromiter(rows, dtype=np.int64, count=len(rows))
         pods = np.fromiter(rows.values(), dtype=np.int64, count=len(rows))
         counts: Counts = np.bincount(domains[there], weights=pods, minlength=highest + 1).astype(np.int64)
         counts[0] = 0
-        found[key] = found[key] + counts if key in found else counts
-    return found
+        result[key] = result[key] + counts if key in result else counts
+    return result
 
 
 def _nothing(index: PodAffinityIndex, key: str) -> Counts:
@@ -309,17 +309,17 @@ def _nothing(index: PodAffinityIndex, key: str) -> Counts:
 def _effects(state: CycleState, counted: _Counted, pod: PodRecord) -> list[tuple[int, str]]:
     """(table, topology label) for everything that counts the pod, as often as it does."""
     index = state.cluster.pod_affinity
-    found: list[tuple[int, str]] = []
+    result: list[tuple[int, str]] = []
     matchers = tuple(spec.matcher for spec in counted.affinity_terms)
     if matchers and index.accepted(matchers, pod):
-        found += [(_AFFINITY, key) for key in counted.affinity]
+        result += [(_AFFINITY, key) for key in counted.affinity]
     for spec in counted.anti_terms:
         if index.accepted((spec.matcher,), pod):
-            found.append((_ANTI, spec.topology_key))
+            result.append((_ANTI, spec.topology_key))
     for spec in index.terms(pod).of(TermKind.REQUIRED_ANTI_AFFINITY):
         if index.accepted((spec.matcher,), state.pod):
-            found.append((_EXISTING, spec.topology_key))
-    return found
+            result.append((_EXISTING, spec.topology_key))
+    return result
 
 
 class _Incremental(IncrementalFilter):
@@ -362,15 +362,15 @@ class _Incremental(IncrementalFilter):
 
     def suspects(self) -> Collection[int]:
         """Return the pods that now share a domain with pods they must not, or lack others that now exist elsewhere."""
-        found: set[int] = set()
+        result: set[int] = set()
         for effect, touched in self._touched.items():
             here = self._pod_affinity.domains(effect[1])[0][self._rows]
             there = self._first_counts(effect, here) + self._since[effect][here]
             lacking = effect[0] == _AFFINITY
             failing = there <= 0 if lacking else (there > 0) & np.isin(here, list(touched))
-            found.update(np.flatnonzero(failing).tolist())
+            result.update(np.flatnonzero(failing).tolist())
         self._touched = {}
-        return found
+        return result
 
     def update_state(self, position: int) -> None:
         """See `IncrementalFilter.update_state`."""
@@ -385,13 +385,13 @@ class _Incremental(IncrementalFilter):
         self._states[position].data[self._name] = found
 
     def _first_counts(self, effect: tuple[int, str], here: Counts) -> Counts:
-        found = self._own.get(effect)
-        if found is None:
+        result = self._own.get(effect)
+        if result is None:
             table, key = effect
             counts = [counted.tables[table].get(key) for counted in self._first]
             own = [0 if c is None else int(c[domain]) for c, domain in zip(counts, here.tolist(), strict=True)]
-            found = self._own[effect] = np.array(own, dtype=np.int64)
-        return found
+            result = self._own[effect] = np.array(own, dtype=np.int64)
+        return result
 
 
 def _sum_into(table: dict[str, Counts], spec: TermSpec, counts: Counts) -> None:

@@ -82,12 +82,12 @@ class NodeAffinityPlugin(FilterPlugin, ScorePlugin):
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
         """Upstream's texts; the profile's own affinity is asked first."""
         rejected = self.filter(state, rows) != 0
-        found = []
+        result = []
         if self._added is not None:
             enforced = affinity_mask(state.cluster.nodes, self._added)[rows]
-            found.append((NOT_ENFORCED, rejected & ~enforced))
+            result.append((NOT_ENFORCED, rejected & ~enforced))
             rejected = rejected & enforced
-        return [(NOT_MATCHED, rejected), *found]
+        return [(NOT_MATCHED, rejected), *result]
 
     def pre_score(self, state: CycleState) -> bool:
         """Only preferred terms score."""

@@ -112,7 +112,7 @@ class _Now:
 
     def only(self, rows: Rows) -> "_Now":
         """Those of some rows."""
-        return _Now(self.balance[rows], [one[rows] for one in self.divisors], [one[rows] for one in self.present])
+        return _Now(self.balance[rows], [item[rows] for item in self.divisors], [item[rows] for item in self.present])
 
     def replace(self, rows: npt.NDArray[np.int64], others: "_Now") -> None:
         """Other nodes on some rows."""

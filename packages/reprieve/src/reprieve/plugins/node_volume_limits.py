@@ -63,14 +63,14 @@ class NodeVolumeLimits(FilterPlugin):
         """What is wrong, with where; a node that lacks a driver has no further reason."""
         attached, overlaid = state.cluster.attached, state.cluster.overlaid
         numbers = np.arange(len(state.cluster.nodes), dtype=np.int64)[rows]
-        found: list[tuple[str, Mask]] = []
+        result: list[tuple[str, Mask]] = []
         left: Mask = np.ones(len(numbers), dtype=np.bool_)
         lacking = attached.without_driver(state.pod, numbers, overlaid=overlaid) if self._scaling else {}
         for driver, mask in sorted(lacking.items()):
-            found.append((f"{driver} CSI driver is not installed on the node", mask & left))
+            result.append((f"{driver} CSI driver is not installed on the node", mask & left))
             left &= ~mask
-        found.append((TOO_MANY, attached.exceeding(state.pod, numbers, overlaid=overlaid) & left))
-        return found
+        result.append((TOO_MANY, attached.exceeding(state.pod, numbers, overlaid=overlaid) & left))
+        return result
 
     def events(self) -> Hints:
         """Pods with volumes leave, volumes are detached, a CSINode comes or allows more, the claim comes."""

@@ -253,20 +253,20 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         key = (self.name, pod.signature.constraints.id if stated else id(self), action, None if stated else pod.owner)
         known = label_class.memo.get(key)
         if known is not None and isinstance(known, tuple) and known[0] == version:
-            found: tuple[SpreadConstraint, ...] = known[1]
-            return found
+            result: tuple[SpreadConstraint, ...] = known[1]
+            return result
         if stated:
-            found = tuple(_compiled(c, pod, None) for c in stated if c.when_unsatisfiable == action)
+            result = tuple(_compiled(c, pod, None) for c in stated if c.when_unsatisfiable == action)
         else:
-            found = ()
+            result = ()
             wanted = [c for c in self._defaults if c.when_unsatisfiable == action]
             selector = (
                 cluster.default_selectors.default_selector(pod.namespace, pod.labels, pod.owner) if wanted else None
             )
             if selector is not None:
-                found = tuple(_compiled(c, pod, selector) for c in wanted)
-        label_class.memo[key] = (version, found)
-        return found
+                result = tuple(_compiled(c, pod, selector) for c in wanted)
+        label_class.memo[key] = (version, result)
+        return result
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -342,7 +342,7 @@ class _IncrementalSpread(IncrementalFilter):
 
     def suspects(self) -> Collection[int]:
         """Those in a domain that got more, if it now has too many: with more elsewhere no pod is worse off."""
-        found: set[int] = set()
+        result: set[int] = set()
         for turn, (constraint, touched) in enumerate(zip(self._constraints, self._touched, strict=True)):
             if not touched:
                 continue
@@ -356,9 +356,9 @@ class _IncrementalSpread(IncrementalFilter):
                     least: Counts | int = 0
                 else:
                     least = counts[:, counted.there].min(axis=1)
-                found.update(there[own - least > constraint.max_skew].tolist())
+                result.update(there[own - least > constraint.max_skew].tolist())
             self._touched[turn] = set()
-        return found
+        return result
 
     def update_state(self, position: int) -> None:
         """See `IncrementalFilter.update_state`."""

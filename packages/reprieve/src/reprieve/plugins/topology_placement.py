@@ -59,17 +59,17 @@ def _domain_of_members(cluster: ClusterState, group: Group, key: str) -> str | N
     Raises PlacementError where they run in several domains or in none.
     """
     nodes = cluster.nodes
-    found: dict[str, PodRecord] = {}
+    result: dict[str, PodRecord] = {}
     for pod in sorted(group.running(), key=_key):
         if pod.terminating:
             continue
         domain = nodes.labels[pod.row].get(key) if nodes.alive[pod.row] else None
         if domain is None:
             raise _undetermined(f"no topology domain found for pod {pod.key}")
-        found[domain] = pod
-    if len(found) > 1:
-        raise _undetermined(f"more than 1 domain found for pod group: {', '.join(sorted(found))}")
-    return next(iter(found), None)
+        result[domain] = pod
+    if len(result) > 1:
+        raise _undetermined(f"more than 1 domain found for pod group: {', '.join(sorted(result))}")
+    return next(iter(result), None)
 
 
 def _undetermined(why: str) -> PlacementError:
@@ -89,5 +89,5 @@ def _in_a_domain(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> 
     if group is None:
         return False
     labels = cluster.nodes.labels[event.row]
-    specs = (one.spec for one in (group.root or group).below())
+    specs = (item.spec for item in (group.root or group).below())
     return any(spec is not None and spec.topology_key in labels for spec in specs)

@@ -109,9 +109,9 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin):
     def _claims(self, state: CycleState) -> _Claims | str:
         if self.name not in state.data:
             self.pre_filter(state)
-        found = state.data.get(self.name, "")
-        assert isinstance(found, _Claims | str)
-        return found
+        result = state.data.get(self.name, "")
+        assert isinstance(result, _Claims | str)
+        return result
 
     def _matching(self, state: CycleState) -> Matching:
         found = self._claims(state)

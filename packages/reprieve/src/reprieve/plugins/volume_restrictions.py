@@ -80,10 +80,10 @@ class VolumeRestrictions(FilterPlugin):
         if isinstance(status, Status) and status != SUCCESS:
             return [(status.reason, np.ones(row_count(state.cluster, rows), dtype=np.bool_))]
         disks = self._disk_conflicts(state, rows)
-        found = [(DISK_CONFLICT, disks)]
+        result = [(DISK_CONFLICT, disks)]
         if self._claimed(state):
-            found.append((ONCE_POD_CONFLICT, ~disks))
-        return found
+            result.append((ONCE_POD_CONFLICT, ~disks))
+        return result
 
     def _claimed(self, state: CycleState) -> bool:
         store, pod = state.cluster.volumes, state.pod

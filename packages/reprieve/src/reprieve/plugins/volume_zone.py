@@ -85,9 +85,9 @@ class VolumeZone(FilterPlugin):
     def _found(self, state: CycleState) -> "tuple[_Wanted, ...] | str":
         if self.name not in state.data:
             self.pre_filter(state)
-        found = state.data.get(self.name, ())
-        assert isinstance(found, tuple | str)
-        return found
+        result = state.data.get(self.name, ())
+        assert isinstance(result, tuple | str)
+        return result
 
     def events(self) -> Hints:
         """Nodes come or change labels, classes that wait for pods come, the claims and volumes with labels change."""
@@ -131,14 +131,14 @@ def _wanted(cluster: ClusterState, pod: PodRecord) -> tuple[_Wanted, ...] | str:
 
 
 def _zones(volume: PersistentVolume) -> list[_Wanted]:
-    found = []
+    result = []
     for key in LABELS:
         text = volume.metadata.labels.get(key)
         if text is not None:
             values = [part.strip() for part in text.split("__")]
             if all(values):  # a value that does not parse is ignored
-                found.append(_Wanted(key, frozenset(values)))
-    return found
+                result.append(_Wanted(key, frozenset(values)))
+    return result
 
 
 def _mismatch(nodes: NodeColumns, wanted: tuple[_Wanted, ...]) -> Mask:
@@ -147,13 +147,13 @@ def _mismatch(nodes: NodeColumns, wanted: tuple[_Wanted, ...]) -> Mask:
     for key in LABELS:
         zoned |= nodes.label_column(key)[0] != ABSENT
     wrong = np.zeros(n, dtype=np.bool_)
-    for one in wanted:
-        column, numbers = nodes.label_column(one.key)
-        good = _among(column, numbers, one.values)
-        today = _NOW.get(one.key)
+    for item in wanted:
+        column, numbers = nodes.label_column(item.key)
+        good = _among(column, numbers, item.values)
+        today = _NOW.get(item.key)
         if today is not None:
             newer, names = nodes.label_column(today)
-            good |= (column == ABSENT) & _among(newer, names, one.values)
+            good |= (column == ABSENT) & _among(newer, names, item.values)
         wrong |= ~good
     return zoned & wrong
 

@@ -17,14 +17,14 @@ import numpy as np
 from reprieve.cluster.budgets import violating
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin import Assigned, CycleState
-from reprieve.framework.running import RunningProfile
+from reprieve.framework.running_profile import RunningProfile
 from reprieve.preemption.cost import Criteria
 from reprieve.preemption.criteria import Cascade
 from reprieve.preemption.free_resources import FreeResources, only_resources
 from reprieve.preemption.order import by_importance
 from reprieve.preemption.outcome import CascadeStep, Cost, Verdict
-from reprieve.preemption.protection import potential_victims
-from reprieve.preemption.reprieving import judge_by_numbers
+from reprieve.preemption.protected_units import potential_victims
+from reprieve.preemption.reprieved_units import judge_by_numbers
 from reprieve.preemption.units import PreemptionUnit
 
 DEEPEST: Final = 3

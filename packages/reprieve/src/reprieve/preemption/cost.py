@@ -59,7 +59,7 @@ class Criteria:
     @cached_property
     def described(self) -> tuple[Criterion, ...]:
         """The criteria as a decision keeps them."""
-        return tuple(Criterion(*each) for each in zip(self.names, self.texts, self._measures, strict=True))
+        return tuple(Criterion(*item) for item in zip(self.names, self.texts, self._measures, strict=True))
 
     @property
     def _measures(self) -> tuple[str, ...]:
@@ -238,7 +238,7 @@ def criteria_of(
     own = {plugin.name: plugin for plugin in plugins if isinstance(plugin, PreemptionCost)}
     if not names:
         raise ConfigurationError(where, "at least one criterion is needed")
-    found: list[PreemptionCost] = []
+    result: list[PreemptionCost] = []
     for index, name in enumerate(names):
         at = f"{where}[{index}]"
         if name in names[:index]:
@@ -247,14 +247,14 @@ def criteria_of(
             if name == Cascade.name and not depth:
                 raise ConfigurationError(at, f"{name!r} needs a cascadeDepth of at least 1")
             lost = name == LostWorkCost.name and GangsBroken.name in names
-            found.append(LostWorkCost(with_gangs=True) if lost else IN_TREE[name]())
+            result.append(LostWorkCost(with_gangs=True) if lost else IN_TREE[name]())
         elif name in own:
-            found.append(own[name])
+            result.append(own[name])
         else:
             meant = nearest(name, (*IN_TREE, *own))
             hint = f', did you mean "{meant}"?' if meant else ""
             raise ConfigurationError(at, f"{name!r}: no such criterion{hint}; known: {', '.join((*IN_TREE, *own))}")
-    return Criteria(tuple(found))
+    return Criteria(tuple(result))
 
 
 DEFAULT: Final = criteria_of(STANDARD)

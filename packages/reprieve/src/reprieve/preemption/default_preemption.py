@@ -17,24 +17,24 @@ from reprieve.framework.plugin import (
     PostFilterPlugin,
     PostFilterResult,
 )
-from reprieve.framework.running import RunningProfile
+from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.status import Code, Status
 from reprieve.preemption.cascade import Cascades
 from reprieve.preemption.cost import criteria_of
-from reprieve.preemption.eligibility import group_never_preempts, ineligible
-from reprieve.preemption.for_group import preempt_for_group
-from reprieve.preemption.for_pod import PodPreemption
-from reprieve.preemption.gangs import with_remains
-from reprieve.preemption.options import EvictionOptions, PreemptionOptions
-from reprieve.preemption.outcome import GROUP_MEMBER, Deferral, Preemption
-from reprieve.preemption.units import scheduled_pods
-from reprieve.preemption.waiting import (
+from reprieve.preemption.deferred_preemption import (
     owners_of,
     predecessors,
     until_completions,
     until_delay_is_over,
     until_predecessors_leave,
 )
+from reprieve.preemption.eligibility import group_never_preempts, ineligible
+from reprieve.preemption.gangs import with_remains
+from reprieve.preemption.group_preemption import preempt_for_group
+from reprieve.preemption.options import EvictionOptions, PreemptionOptions
+from reprieve.preemption.outcome import GROUP_MEMBER, Deferral, Preemption
+from reprieve.preemption.pod_preemption import PodPreemption
+from reprieve.preemption.units import scheduled_pods
 
 
 class _Attached(NamedTuple):

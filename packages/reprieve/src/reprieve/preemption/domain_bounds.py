@@ -21,7 +21,7 @@ from reprieve.cluster.groups import Group, GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.plugin import Placement, PlacementFeasiblePlugin, PodGroupAttempt
-from reprieve.framework.running import RunningProfile
+from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.status import call_plugin
 from reprieve.preemption.criteria import PRIORITY_OFFSET
 from reprieve.preemption.free_resources import RESOURCES_PLUGIN
@@ -155,12 +155,12 @@ def bounds_of(
     victims = _victims(units, _breaks(ranking), rows, columns)
     prices = _prices(_DomainFreeResources(asked, left, holds, starts, domain_of, placed), victims)
     alike = exact and _are_alike(units) and all(weighted.plugin.by_count for weighted in profile.placement_scores)
-    there: dict[int, list[PodRecord]] = {}
+    result: dict[int, list[PodRecord]] = {}
     if alike:
         for unit in units:
-            there.setdefault(unit.rows[0], []).append(unit.pods[0])
+            result.setdefault(unit.rows[0], []).append(unit.pods[0])
     ordered = sorted((price, index) for index, price in enumerate(prices))
-    return DomainBounds(attempt, cluster, domains, ordered, placed.tolist(), alike, there)
+    return DomainBounds(attempt, cluster, domains, ordered, placed.tolist(), alike, result)
 
 
 def _feasible(plugin: PlacementFeasiblePlugin, group: Group, count: int) -> bool:
@@ -176,7 +176,7 @@ def _least_asked(pods: Iterable[PodRecord]) -> list[tuple[int, int]]:
     signatures = {id(pod.signature): pod.signature for pod in pods}.values()
     amounts = [dict(signature.requests) for signature in signatures]
     columns = set(amounts[0]).intersection(*amounts[1:]) if amounts else set()
-    return [(column, min(one[column] for one in amounts)) for column in sorted(columns)]
+    return [(column, min(amount[column] for amount in amounts)) for column in sorted(columns)]
 
 
 def _are_alike(units: Sequence[PreemptionUnit]) -> bool:
@@ -202,7 +202,7 @@ def _victims(
     kinds: dict[int, int] = {}
     deltas: list[Counts] = []
     which: list[int] = []
-    there: list[int] = []
+    result: list[int] = []
     priorities: list[int] = []
     begun: list[float] = []
     breaking: list[int] = []
@@ -217,14 +217,14 @@ def _victims(
             if kind == len(deltas):
                 deltas.append(signature.delta[columns])
             which.append(kind)
-            there.append(index)
+            result.append(index)
             priorities.append(priority)
             begun.append(start)
             if breaks is not None:
                 breaking.append(breaks[turn])
     amounts = np.array(deltas, dtype=np.int64).reshape(len(deltas), len(columns))[which]
     return _Victims(
-        np.array(there, dtype=np.int64),
+        np.array(result, dtype=np.int64),
         np.array(priorities, dtype=np.int64),
         np.ascontiguousarray(amounts.T),
         np.array(begun, dtype=np.float64),
@@ -245,10 +245,10 @@ def _prices(rooms: _DomainFreeResources, victims: _Victims) -> list[Price]:
     of_domain = domain_of[victims.rows]
     order = np.argsort(of_domain, kind="stable")
     edges = np.searchsorted(of_domain[order], np.arange(len(starts) + 1))
-    found: list[Price] = []
+    result: list[Price] = []
     for domain, short in enumerate(lacking.tolist()):
         if short <= 0:
-            found.append(FREE)
+            result.append(FREE)
             continue
         there = order[edges[domain] : edges[domain + 1]]
         top = int(highest[domain])
@@ -259,8 +259,8 @@ def _prices(rooms: _DomainFreeResources, victims: _Victims) -> list[Price]:
         latest = float(same[-min(among, len(same))]) if len(same) else _NOT_STARTED
         # Every victim breaks its gang: so at least one does.
         gangs = () if victims.breaks is None else (int(victims.breaks[there].min(initial=_IMPOSSIBLE)),)
-        found.append((True, (0, top, *gangs, total[domain], number[domain], -latest)))
-    return found
+        result.append((True, (0, top, *gangs, total[domain], number[domain], -latest)))
+    return result
 
 
 def _sums(like: Counts, victims: _Victims, which: slice | npt.NDArray[np.bool_]) -> Counts:

@@ -4,7 +4,7 @@ Where only resources are in play (every other filter depends on the node's own o
 "every assigned pod still passes, the k-th seeing those before it" is the same as: on each node, for each resource that
 an assigned pod asks for, everything placed fits - a pod that asks for nothing of a resource neither checks it nor adds
 to it.  So a unit can be judged by subtracting its amounts from what is left.  The plain path in
-`reprieve.preemption.reprieving` asks the filters themselves; property tests hold the two equal.
+`reprieve.preemption.reprieved_units` asks the filters themselves; property tests hold the two equal.
 """
 
 from collections import Counter
@@ -94,11 +94,11 @@ class FreeResources:
     def _amounts(self, pod: PodRecord, columns: tuple[int, ...]) -> list[int]:
         """What a pod takes of each column; not to be changed."""
         signature = pod.signature
-        found = self._known.get((signature.id, columns))
-        if found is None:
+        result = self._known.get((signature.id, columns))
+        if result is None:
             delta = signature.delta
-            found = self._known[signature.id, columns] = [int(delta[column]) for column in columns]
-        return found
+            result = self._known[signature.id, columns] = [int(delta[column]) for column in columns]
+        return result
 
     def short_columns(self) -> list[int]:
         """Columns that are short somewhere; none: everything assigned fits."""
@@ -140,15 +140,23 @@ class FreeResources:
         left = self.left
         wanted = self._by_row(pods, rows)
         for row in sorted(wanted) if len(wanted) > 1 else wanted:
-            short = tuple(
-                [
-                    (column, want - have)
-                    for have, want, column in zip(left[row], wanted[row], self.columns[row], strict=True)
-                    if want > have and want > 0
-                ]
-            )
+            short = self._short(row, wanted[row])
             if short:
                 return row, short
         for row, sums in wanted.items():
             left[row] = [have - want for have, want in zip(left[row], sums, strict=True)]
         return None
+
+    def shortage_on(self, row: int, pods: Sequence[PodRecord], rows: Sequence[int]) -> tuple[tuple[int, int], ...]:
+        """(column, missing amount) of everything that is short on one row with the pods back; nothing changes."""
+        wanted = self._by_row(pods, rows).get(row)
+        return self._short(row, wanted) if wanted is not None else ()
+
+    def _short(self, row: int, wanted: Sequence[int]) -> tuple[tuple[int, int], ...]:
+        return tuple(
+            [
+                (column, want - have)
+                for have, want, column in zip(self.left[row], wanted, self.columns[row], strict=True)
+                if want > have and want > 0
+            ]
+        )

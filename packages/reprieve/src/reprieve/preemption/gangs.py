@@ -19,22 +19,22 @@ def slack_of(cluster: ClusterState, units: Iterable[PreemptionUnit]) -> dict[str
 
     Call it before any pod is displaced for a trial.
     """
-    found = {}
+    result = {}
     for key in {pod.group for unit in units for pod in unit.pods}:
         group = cluster.groups.get(key) if key is not None else None
         if group is not None and group.scheduled >= group.min_count > 0:
-            found[group.key] = group.scheduled - group.min_count
-    return found
+            result[group.key] = group.scheduled - group.min_count
+    return result
 
 
 def losses(pods: Iterable[PodRecord], slack: Mapping[str, int]) -> dict[str, int]:
     """Return how many pods each gang with slack loses with these; pods that are on their way out are lost already."""
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for pod in pods if slack else ():
         key = pod.group
         if key is not None and key in slack and not pod.terminating:
-            found[key] = found.get(key, 0) + 1
-    return found
+            result[key] = result.get(key, 0) + 1
+    return result
 
 
 def broken(pods: Iterable[PodRecord], slack: Mapping[str, int]) -> list[str]:
@@ -59,7 +59,9 @@ def with_remains(cluster: ClusterState, preemption: Preemption) -> Preemption:
 
     def is_remains(unit: PreemptionUnit) -> bool:
         groups = {cluster.groups.get(pod.group) if pod.group is not None else None for pod in unit.pods}
-        return all(one is not None and (one.key in breaking or one.scheduled < one.min_count) for one in groups)
+        return all(
+            group is not None and (group.key in breaking or group.scheduled < group.min_count) for group in groups
+        )
 
     spared = [verdict.unit for verdict in preemption.verdicts if not verdict.evicted and verdict.unit.in_group]
     remains = tuple(unit for unit in spared if is_remains(unit))
@@ -84,7 +86,7 @@ def standing(lost: Sequence[Mapping[str, int]], slack: Mapping[str, int]) -> lis
     for each in lost:
         left.update(each)
     first: dict[str, int] = {}
-    found = []
+    result = []
     for turn, each in enumerate(lost):
         place = turn
         needed = False
@@ -93,5 +95,5 @@ def standing(lost: Sequence[Mapping[str, int]], slack: Mapping[str, int]) -> lis
                 needed = True
                 place = min(place, first.setdefault(key, turn))
             left[key] -= count
-        found.append((not needed, place))
-    return found
+        result.append((not needed, place))
+    return result

@@ -6,7 +6,7 @@ from dataclasses import replace
 from reprieve.preemption.group_choice import cheapest_of
 from reprieve.preemption.group_view import GroupCandidate, GroupCandidates, GroupRequest, price_of
 from reprieve.preemption.outcome import CascadeAvoided
-from reprieve.preemption.protection import potential_victims
+from reprieve.preemption.protected_units import potential_victims
 from reprieve.preemption.units import PreemptionUnit, scheduled_pods
 
 _MOST_CASCADES = 8

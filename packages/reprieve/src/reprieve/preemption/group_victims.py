@@ -2,8 +2,8 @@
 
 Where only resources are in play they are searched for by numbers (`reprieve.preemption.victim_search`), and the group
 is placed where it scores best with only those victims gone.  Otherwise what the numbers propose is tried by the group's
-algorithm with all its filters, and so are a few evictions of the least important units; fewer are tried then, and none
-that does not work is taken.
+algorithm with all its filters, and so are a few evictions of the least important units; then the group is placed anew
+while units are put back (`reprieve.preemption.replaced_group`).  None that does not work is taken.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from reprieve.preemption.cost import Cost
 from reprieve.preemption.group_view import GroupCandidate, GroupView, price_of
 from reprieve.preemption.order import Ranking
 from reprieve.preemption.outcome import Reason, Verdict
+from reprieve.preemption.replaced_group import PlacingWork, ReplacedGroup
 from reprieve.preemption.victim_search.problem import Numbers, numbers_of
 from reprieve.preemption.victim_search.search import Found, as_cheap, cheapest_eviction
 
@@ -29,9 +30,10 @@ def all_cheaper(view: GroupView, candidates: Sequence[GroupCandidate], wide: Num
     """
     cheaper: dict[int, GroupCandidate] = {}
     best: list[tuple[bool, Cost]] = []
+    work = PlacingWork.of(view)
     for index, candidate in sorted(enumerate(candidates), key=lambda item: item[1].at_least):
         if len(best) < 2 or candidate.at_least <= best[1]:
-            candidate = _cheaper(view, candidate, wide)
+            candidate = _cheaper(view, candidate, wide, work)
             best = sorted([*best, candidate.price])[:2]
         cheaper[index] = candidate
     return [cheaper[index] for index in range(len(candidates))]
@@ -49,7 +51,7 @@ def numbers_for(view: GroupView, candidate: GroupCandidate, within: Ranking) -> 
     return numbers_of(request.running, pods, request.priority, within, candidate.placement)
 
 
-def _cheaper(view: GroupView, candidate: GroupCandidate, numbers: Numbers | None) -> GroupCandidate:
+def _cheaper(view: GroupView, candidate: GroupCandidate, numbers: Numbers | None, work: PlacingWork) -> GroupCandidate:
     """The candidate with the cheapest victims that make room for as many members in the same placement."""
     if candidate.cost is None:
         return candidate
@@ -60,11 +62,15 @@ def _cheaper(view: GroupView, candidate: GroupCandidate, numbers: Numbers | None
     if candidate.placement is not None or ranking is not view.ranking:
         with view.of(within, range(len(inside))):
             numbers = numbers_for(view, candidate, within)
+    least = LeastImportant(view, candidate)
+    if numbers is not None and numbers.exact:
+        return ExactSearch(view, candidate, numbers, inside).cheaper() or least.cheaper()
     if numbers is not None:
-        cheaper = (ExactSearch if numbers.exact else ProposeAndTry)(view, candidate, numbers, inside).cheaper()
-        if cheaper is not None:
-            return cheaper
-    return LeastImportant(view, candidate).cheaper()
+        proposed = ProposeAndTry(view, candidate, numbers, inside).cheaper()
+        if proposed is not None and len(candidate.assignment.placed) == 1:
+            return proposed
+        least = LeastImportant(view, proposed or candidate)
+    return ReplacedGroup(view, least.cheaper(), work).cheaper(least.by_node())
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +134,7 @@ class ExactSearch:
         request = self.view.request
         cluster, evaluator = request.running.cluster, request.running.evaluator
         scores = []
-        with self.view.of(self.candidate.ranking, {index for each in candidates for index in each.reasons}):
+        with self.view.of(self.candidate.ranking, {index for item in candidates for index in item.reasons}):
             for candidate in candidates:
                 score = 0
                 with cluster.trial():
@@ -166,7 +172,7 @@ class LeastImportant:
     def cheaper(self) -> GroupCandidate:
         """The cheapest of these and the candidate."""
         best = candidate = self.candidate
-        for order in (list(reversed(candidate.ranking.order)), self._by_node()):
+        for order in (list(reversed(candidate.ranking.order)), self.by_node()):
             low, high = 1, len(order)
             while low < high:
                 middle = (low + high) // 2
@@ -176,7 +182,7 @@ class LeastImportant:
             best = min(best, self.view.with_gone(candidate, set(order[:low])), key=price_of)
         return best
 
-    def _by_node(self) -> list[int]:
+    def by_node(self) -> list[int]:
         """Indices of units: all that have a pod on the cheapest node to clear, then those of the next."""
         ranking, request = self.candidate.ranking, self.view.request
         on_node: dict[int, list[int]] = {}

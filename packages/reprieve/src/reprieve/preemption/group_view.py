@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 from kube_rules.work_annotations import ClassTerms
 from reprieve.framework.plugin import Placement, PodGroupAssignment, PodGroupAttempt
-from reprieve.framework.running import RunningProfile
+from reprieve.framework.running_profile import RunningProfile
 from reprieve.preemption.cost import Cost
 from reprieve.preemption.domain_bounds import FREE
 from reprieve.preemption.options import EvictionOptions
 from reprieve.preemption.order import Ranking
 from reprieve.preemption.outcome import MINIMIZE_VICTIMS, CascadeStep, Reason, UnhelpfulPreemption, Verdict
-from reprieve.preemption.reprieving import reasons_to_go, verdicts_of
+from reprieve.preemption.reprieved_units import reasons_to_go, verdicts_of
 from reprieve.preemption.units import PreemptionUnit
 
 

@@ -2,7 +2,7 @@
 
 The k-th assigned pod's rules are counted once in a view with the assigned pods before it and not those after.  What
 happens afterwards - a unit put back, or taken away again - is the same for all of them, and the filters are notified
-pod by pod, so nothing is counted again; the plain path in `reprieve.preemption.reprieving` does count everything
+pod by pod, so nothing is counted again; the plain path in `reprieve.preemption.reprieved_units` does count everything
 again, and property tests hold the two equal.
 
 Filters that can keep many like pods up together name those that may be affected (`IncrementalFilter`); only those are
@@ -15,7 +15,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnoser import nominated_pods
 from reprieve.framework.plugin import CycleState, FilterPlugin, IncrementalFilter
-from reprieve.framework.running import RunningProfile
+from reprieve.framework.running_profile import RunningProfile
 from reprieve.preemption.units import PreemptionUnit
 
 

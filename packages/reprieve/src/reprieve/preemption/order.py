@@ -66,10 +66,10 @@ class Ranking:
     def only(self, indices: Iterable[int]) -> "Ranking":
         """The ranking of some of the units; budgets are counted over them alone."""
         kept = sorted(indices)
-        found = Ranking.__new__(Ranking)
-        found.criteria, found.costing = self.criteria, self.costing
-        found._take([self.ordered[i] for i in kept], [self.charged[i] for i in kept], self.allowed)
-        return found
+        result = Ranking.__new__(Ranking)
+        result.criteria, result.costing = self.criteria, self.costing
+        result._take([self.ordered[i] for i in kept], [self.charged[i] for i in kept], self.allowed)
+        return result
 
     def violating(self, indices: Iterable[int]) -> list[bool]:
         """Which of the units, given by ascending index, violate a budget if they and no others are evicted."""

@@ -20,7 +20,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnoser import nominated_rows
 from reprieve.framework.plugin import CycleState, Mask, Placement, TieBreaker
-from reprieve.framework.running import RunningProfile
+from reprieve.framework.running_profile import RunningProfile
 from reprieve.preemption.free_resources import only_resources
 from reprieve.preemption.order import Ranking
 from reprieve.preemption.units import PreemptionUnit

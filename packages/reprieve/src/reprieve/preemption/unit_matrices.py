@@ -151,8 +151,8 @@ def _distinct(depths: Counts) -> list[int]:
 def _depths(counts: Counts) -> Counts:
     """int64[...]: the depth of the block for so many units, 0 for none."""
     powers = 1 << np.ceil(np.log2(np.maximum(counts, 1))).astype(np.int64)
-    found: Counts = np.where(counts > 0, np.maximum(powers, _LEAST), 0)
-    return found
+    result: Counts = np.where(counts > 0, np.maximum(powers, _LEAST), 0)
+    return result
 
 
 class UnitColumns:

@@ -104,8 +104,8 @@ def units_below(
 
 def scheduled_pods(cluster: ClusterState) -> Iterable[PodRecord]:
     """Every bound or assumed pod."""
-    for there in cluster.nodes.pods:
-        yield from there.values()
+    for pod in cluster.nodes.pods:
+        yield from pod.values()
 
 
 def _uid(pod: PodRecord) -> str:

@@ -3,10 +3,10 @@
 Single preemptors that all ask for something else have to look at every node anew.  What stays the same between them is
 kept: for each row its units, the most important first, in matrices (`reprieve.preemption.unit_matrices`) that are
 written again only for rows that have changed.  A preemptor is then judged on all rows together
-(`reprieve.preemption.judged_units`).
+(`reprieve.preemption.unit_costs`).
 
-Only resources are known here; victims and reasons are found by `reprieve.preemption.reprieving`, which is asked about
-the one row that is chosen.  Property tests hold the two equal.
+Only resources are known here; `reprieve.preemption.reprieved_units` finds victims and reasons on the one row that is
+chosen.  Property tests hold the two equal.
 
 Invariant: of units that are disrupted as a whole every row has what they hold there, so all their rows are read again
 when one of them changes.
@@ -27,7 +27,7 @@ from reprieve.framework.diagnoser import nominated_rows
 from reprieve.framework.plugin import Mask
 from reprieve.preemption.criteria import PRIORITY_OFFSET
 from reprieve.preemption.gangs import losses, slack_of, standing
-from reprieve.preemption.judged_units import HIGHEST, PODS, WEIGHT, Costs, JudgedUnits
+from reprieve.preemption.unit_costs import HIGHEST, PODS, WEIGHT, Costs, JudgedUnits
 from reprieve.preemption.unit_matrices import ABOVE_ALL, Counts, UnitColumns, UnitMatrices
 from reprieve.preemption.units import PreemptionUnit, units_below
 
@@ -280,23 +280,23 @@ class VictimColumns:
         keys, groups = resized.take(), self._cluster.groups
         if keys is None or touched is None:
             return None
-        there = {pod.row for key in keys if key in groups for pod in groups[key].members.values() if pod.row >= 0}
-        return [*touched, *there.difference(touched)] if there else touched
+        result = {pod.row for key in keys if key in groups for pod in groups[key].members.values() if pod.row >= 0}
+        return [*touched, *result.difference(touched)] if result else touched
 
     def _concerned(self, touched: set[int]) -> set[int]:
         """The rows, and those of every group that is, or was, on one of them and is disrupted as a whole."""
-        found = set(touched)
+        result = set(touched)
         seen: set[str] = set()
         for row in touched:
             for key in self._whole_on.pop(row, ()):
-                found |= self._rows_of.pop(key, set())
+                result |= self._rows_of.pop(key, set())
             for pod in self._cluster.nodes.pods[row].values():
                 group = self._cluster.groups.get(pod.group) if pod.group is not None else None
                 unit = group.unit if group is not None else None
                 if unit is not None and unit.ref not in seen:
                     seen.add(unit.ref)
-                    found.update(member.row for member in running_below(disrupted_with(unit)))
-        return found
+                    result.update(member.row for member in running_below(disrupted_with(unit)))
+        return result
 
     def _read(self, rows: Collection[int], *, everything: bool) -> None:
         units: list[PreemptionUnit] = []
@@ -379,13 +379,13 @@ def _gangs(cluster: ClusterState, units: Sequence[PreemptionUnit]) -> list[tuple
     order = sorted(range(len(units)), key=lambda turn: (-units[turn].priority, *places[turn]))
     turns = dict(zip(order, range(len(units)), strict=True))
     first: dict[str, int] = {}
-    found = []
+    result = []
     for turn, (unit, each) in enumerate(zip(units, lost, strict=True)):
         breaks = sum(count > slack[key] for key, count in each.items())
         key = next(iter(each), None) if unit.group is None else None
         gang = -1 if key is None else first.setdefault(key, turn)
-        found.append((turns[turn], gang, slack[key] if key is not None else 0, breaks))
-    return found
+        result.append((turns[turn], gang, slack[key] if key is not None else 0, breaks))
+    return result
 
 
 def _importance(unit: PreemptionUnit) -> tuple[int, int, int, float, str]:

@@ -9,7 +9,7 @@ from msgspec.structs import replace as with_fields
 
 from reprieve.decisions.outcomes import Help
 from reprieve.python.inputs import Name, PreparedInput
-from reprieve.python.waiting_records import WaitingRecords
+from reprieve.python.pending_records import WaitingRecords
 from reprieve.questions.changes import with_changes
 from reprieve.questions.suggestions import helped
 from reprieve.questions.trials import Trials, Waiting

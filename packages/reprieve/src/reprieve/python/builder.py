@@ -14,7 +14,7 @@ Everything becomes manifests and goes through the same reading, defaulting and v
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reprieve.inputs.loading import read
+from reprieve.inputs.loader import read
 from reprieve.python.cluster import Cluster
 from reprieve.python.plans import PlanResult, plan
 from reprieve.simulation.plan import PlanOptions

@@ -19,7 +19,7 @@ from kube_rules import objects
 from kube_rules.documents import Document
 from kube_rules.manifests import Manifests
 from reprieve.decisions.phrases import count
-from reprieve.inputs.loading import MAX_INPUT_BYTES
+from reprieve.inputs.loader import MAX_INPUT_BYTES
 from reprieve.python.inputs import (
     InputSettings,
     PreparedInput,
@@ -32,7 +32,7 @@ from reprieve.python.inputs import (
 )
 from reprieve.python.tables import Table, data_frame, html
 from reprieve.questions.changes import Changed, InputChange
-from reprieve.simulation.workloads.expanding import run_of
+from reprieve.simulation.workloads.expansion import run_of
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
 
@@ -64,7 +64,7 @@ def load(
     workload that cannot be expanded.  Raises InputError.
     """
     if strict and lenient:
-        raise ValueError("strict and lenient exclude each other")
+        raise ValueError("strict and lenient cannot be combined")
     rows = read_workload_kinds([] if workload_kinds is None else [workload_kinds])
     runs = tuple(run_of(name) or name for name in ((run,) if isinstance(run, str) else run))
     noted: list[str] = []
@@ -194,7 +194,7 @@ class Cluster:
 
         Raises InputError for an object that exists already, and for a pod on an unknown node.
         """
-        from reprieve.client.reading import add_new, known_classes
+        from reprieve.client.cluster_reader import add_new, known_classes
 
         kept = self._kept
         base = _copied(self._changed.manifests)
@@ -220,11 +220,11 @@ class Cluster:
         return self._with(InputChange("remove-node", name) for name in nodes)
 
     def cordon(self, *nodes: str) -> Cluster:
-        """Place no new pods on these nodes."""
+        """Mark nodes as unschedulable."""
         return self._with(InputChange("cordon", name) for name in nodes)
 
     def uncordon(self, *nodes: str) -> Cluster:
-        """Allow new pods on these nodes again."""
+        """Mark nodes as schedulable again."""
         return self._with(InputChange("uncordon", name) for name in nodes)
 
     def drain(self, *nodes: str) -> Cluster:
@@ -232,7 +232,7 @@ class Cluster:
         return self._with(InputChange("drain", name) for name in nodes)
 
     def fail(self, *nodes: str) -> Cluster:
-        """Let nodes fail: their pods are lost."""
+        """Simulate the failure of nodes: their pods are lost."""
         return self._with(InputChange("fail", name) for name in nodes)
 
     def taint(self, nodes: str, taint: str) -> Cluster:
@@ -269,7 +269,7 @@ class Cluster:
             raise ValueError(f"{path}: the name must end in .yaml, .yml or .json")
         found = self._changed.manifests
         objects_of, _ = snapshot([loaded.object for loaded in found.all()])
-        others = [dict(each.manifest) for each in found.pod_makers] + [dict(each.manifest) for each in found.unknown]
+        others = [dict(item.manifest) for item in found.pod_makers] + [dict(item.manifest) for item in found.unknown]
         path.write_text(text_of([*objects_of, *others], json=path.suffix == ".json"), encoding="utf-8")
 
     def plan(self, **how: Any) -> PlanResult:
@@ -295,7 +295,7 @@ class Cluster:
             ]
             return Table(("node", "running_pods", "unschedulable", *names), rows)
         if what != "pods":
-            raise ValueError(f'"{what}": want pods or nodes')
+            raise ValueError(f'"{what}": expected pods or nodes')
         pods = sorted((loaded.object for loaded in self._whole.pods), key=lambda pod: pod.key)
         return Table(
             ("namespace", "name", "node", "priority", "phase"),
@@ -348,10 +348,12 @@ def _take(source: Any, found: list[str | Path | Document]) -> None:
     elif isinstance(source, str | Path):
         found.append(source)
     elif isinstance(source, Iterable):
-        for each in source:
-            _take(each, found)
+        for item in source:
+            _take(item, found)
     else:
-        raise TypeError(f"want a path, YAML or JSON text, or an object as plain data, found {type(source).__name__}")
+        raise TypeError(
+            f"expected a path, YAML or JSON text, or an object as plain data, found {type(source).__name__}"
+        )
 
 
 def _copied(manifests: Manifests) -> Manifests:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kube_rules.errors import InputError, Origin
 from kube_rules.yamltext import YamlError, read_documents
 from reprieve.framework.configuration import ConfigurationError, SchedulerConfiguration
-from reprieve.framework.configuration_reading import configuration_of
+from reprieve.framework.configuration_reader import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import Plugin
 from reprieve.framework.profile import Profile
@@ -50,7 +50,7 @@ def read_configuration(file: str | Path) -> SchedulerConfiguration:
     except YamlError as error:
         raise InputError(origin, (f"line {error.line}: " if error.line is not None else "") + str(error)) from None
     if len(documents) != 1:
-        raise InputError(origin, f"want one document, found {len(documents)}")
+        raise InputError(origin, f"expected one document, found {len(documents)}")
     return configuration_of(documents[0].data)
 
 

@@ -20,18 +20,18 @@ from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Manifests, PodMaker
 from kube_rules.objects import PriorityClass
 from kube_rules.unknown_fields import UnknownField
-from reprieve.inputs.loading import MAX_INPUT_BYTES, load
+from reprieve.inputs.loader import MAX_INPUT_BYTES, load
 from reprieve.questions.changes import Changed, InputChange, asks_about_pods, changed_and_expanded, pod_name
 from reprieve.questions.trials import Trials
 from reprieve.simulation.plan import PlanOptions
 from reprieve.simulation.plan_inputs import misread_annotations, not_before, starts_at
-from reprieve.simulation.workloads.expanding import Expansion, expand
+from reprieve.simulation.workloads.expansion import Expansion, expand
 from reprieve.simulation.workloads.rows import MOST_BYTES, Rows, read_rows
 from reprieve.simulation.workloads.scaling import makers_named
 from reprieve.simulation.workloads.table import TABLE
 
 if TYPE_CHECKING:
-    from reprieve.client.reading import Reading
+    from reprieve.client.cluster_reader import Reading
 
 Warn = Callable[[Sequence[str]], None]
 """Takes the warnings of one kind, one line each."""
@@ -144,7 +144,7 @@ def read_manifests(
     classes: Sequence[PriorityClass] = (),
     stdin: bytes | None = None,
 ) -> Manifests:
-    """Load manifests (see `inputs.loading.load`) and warn about unknown fields. Raises InputError.
+    """Load manifests (see `inputs.loader.load`) and warn about unknown fields. Raises InputError.
 
     `stdin`: the content of standard input where it was read before.
     """
@@ -184,8 +184,8 @@ def read_live(
     """
     import asyncio
 
+    from reprieve.client.cluster_reader import read_cluster
     from reprieve.client.kubeconfig import connect
-    from reprieve.client.reading import read_cluster
     from reprieve.client.transport import ApiClient, Limits
 
     unknown: list[UnknownField] = []
@@ -344,8 +344,8 @@ def _read_files(
 
 def _live(source: InputSource, warn: Warn, now: float | None) -> tuple[Manifests, float, Set[Name]]:
     """Return a live cluster with the manifests added, when a plan of it begins, and which of its pods were pending."""
+    from reprieve.client.cluster_reader import add_new, known_classes, manifests_of
     from reprieve.client.kubeconfig import is_configured
-    from reprieve.client.reading import add_new, known_classes, manifests_of
 
     if source.kubeconfig is None and source.context is None and not is_configured():
         raise InputError(Origin(""), NOTHING)

@@ -21,10 +21,10 @@ from reprieve.framework.plugin import Plugin
 from reprieve.python.answers import answered
 from reprieve.python.cluster import Cluster
 from reprieve.python.configuration import plan_options
+from reprieve.python.pending_records import WaitingRecords
 from reprieve.python.tables import Table, data_frame, html
-from reprieve.python.waiting_records import WaitingRecords
 from reprieve.scheduling.third_party_plugins import PluginLoadError
-from reprieve.simulation.afterwards import afterwards
+from reprieve.simulation.final_state import afterwards
 from reprieve.simulation.plan import EngineKeeper, PlanOptions
 from reprieve.simulation.plan_inputs import starts_at
 from reprieve.simulation.report import Answer
@@ -63,12 +63,12 @@ def plan(
     """
     if not isinstance(cluster, Cluster | Manifests):
         found = type(cluster).__name__
-        raise TypeError(f"plan: want a Cluster, not a {found}: reprieve.load reads files, directories and objects")
+        raise TypeError(f"plan: expected a Cluster, not a {found}: reprieve.load reads files, directories and objects")
     cluster = cluster if isinstance(cluster, Cluster) else Cluster(cluster)
     given = config, plugins, feature_gates, compatible, first_decision, seed, now
     if options is None:
         options = _options(config, plugins, feature_gates, compatible, first_decision, seed, now)
-    elif any(each not in (None, False, "", (), []) for each in given):
+    elif any(item not in (None, False, "", (), []) for item in given):
         raise TypeError("plan: give options, or what they are made of, not both")
     prepared = cluster._prepared.starting_at(options.now)
     records = WaitingRecords()
@@ -174,7 +174,7 @@ class PlanResult(Answer):
                 for victim in made.victims
             ]
         else:
-            raise ValueError(f'"{what}": want pods, victims or groups')
+            raise ValueError(f'"{what}": expected pods, victims or groups')
         return Table(columns, rows)
 
     def to_dataframe(self, what: What = "pods") -> pandas.DataFrame:
@@ -245,7 +245,7 @@ def _options(
             raise InputError(Origin("feature_gates"), str(error)) from None
     if isinstance(now, datetime):
         if now.tzinfo is None:
-            raise ValueError("now: want a datetime with a time zone")
+            raise ValueError("now: expected a datetime with a time zone")
         now = now.timestamp()
     try:
         found = plan_options(

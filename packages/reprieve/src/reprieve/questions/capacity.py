@@ -75,8 +75,9 @@ class NodePool(Document, frozen=True, kw_only=True):
 class CapacityReport(Document, frozen=True, kw_only=True):
     """The document. `now`: copies that fit beside all that runs; `with_preemption`: if they evict `victims` pods.
 
-    `at_least`: the figures (`now`, `withPreemption`, `largestGang`) that are as many as were tried: more may fit.
-    Where `largestGang` is one of them, the stranded capacity and its workloads are unknown.
+    `largest_gang` is within one domain where the shape has a topology constraint.
+    `at_least`: the figures (`now`, `withPreemption`, `largestGang`) that may be higher: in other places more may fit,
+    or they are as many as were tried (`untried`). All others are exact.
     """
 
     api_version: str = "reprieve.dev/v1alpha1"
@@ -90,6 +91,8 @@ class CapacityReport(Document, frozen=True, kw_only=True):
     victims: int
     largest_gang: int
     at_least: tuple[str, ...] = ()
+    untried: bool = False
+    """Some figure is as many as were tried. Of single pods, stranded capacity and its workloads are then unknown."""
     refusal: str | None = None
     """What admission answers to the first copy that does not fit for a quota or a limit range."""
     topology_key: str | None = None
@@ -100,7 +103,7 @@ class CapacityReport(Document, frozen=True, kw_only=True):
 
 def capacity(
     manifests: Manifests, shape: Manifests, options: PlanOptions, *, topology: str = "", pool: str = ""
-) -> CapacityReport:
+) -> CapacityReport:  # long: every figure of the document, with when it is exact
     """Return how many more of the shape the cluster takes. Both inputs are expanded.
 
     Pending pods of the cluster are left out.
@@ -132,14 +135,24 @@ def capacity(
     if limited := any(limit.object.namespace == pods[0].namespace for limit in _limits(cluster)):
         admitted, refusal = _singles(cluster, pods[0], options, number)
         singles = sum(admitted.values())
-    alike = _only_amounts_count(pods, groups) and not by_claim & one.keys()
+    adds_up = _places_add_up(pods[0]) and not by_claim & one.keys()
+    alike = adds_up and _only_amounts_count(pods, groups)
     known = not limited and ((alike and singles < MOST_SINGLES) or (len(pods) == 1 and not groups))
     counting = _Counting(cluster, pods, groups, options, most, by_claim, alike)
     copies = counting.counts(free, min(singles // len(pods), most) if known else None)
-    counted = {"now": (copies.now, most), "withPreemption": (copies.with_preemption, copies.tried)}
-    counted["largestGang"] = (singles, MOST_SINGLES)
-    at_least = tuple(name for name, (number, tried) in counted.items() if number >= tried)
-    topology = topology or next((key.key for group in groups for key in _topology(group)), "")
+    own = next((key.key for group in groups for key in _topology(group)), "")
+    topology = topology or own
+    in_domains = _domains(cluster, on_nodes, own) if own else ()
+    largest = max((domain.pods for domain in in_domains), default=0) if own and not limited else singles
+    at_most = most  # copies that single pods have places for
+    if adds_up and singles < MOST_SINGLES and _are_alike(pods) and len(groups) <= 1:
+        at_most = sum(domain.pods // len(pods) for domain in in_domains) if own else singles // len(pods)
+    exact = {
+        "now": copies.now < most and (copies.refused or copies.now >= min(at_most, _most(free, pods, most, by_claim))),
+        "withPreemption": copies.exact and copies.with_preemption < copies.tried,
+        "largestGang": singles < MOST_SINGLES and (adds_up or refusal is not None or singles == number),
+    }
+    untried = copies.now >= most or copies.with_preemption >= copies.tried or singles >= MOST_SINGLES
     allocatable = sum(map(Counter, whole), Counter[str]())
     scarce = max(one, key=lambda name: one[name] / max(1, allocatable[name]), default="")
     return CapacityReport(
@@ -149,21 +162,36 @@ def capacity(
         now=copies.now,
         with_preemption=copies.with_preemption,
         victims=copies.victims,
-        largest_gang=singles,
-        at_least=at_least,
+        largest_gang=largest,
+        at_least=tuple(figure for figure, is_exact in exact.items() if not is_exact),
+        untried=untried,
         refusal=refusal,
         topology_key=topology or None,
         domains=_domains(cluster, on_nodes, topology) if topology else (),
         resource=scarce or None,
-        pools=_pools(cluster, on_nodes, one, scarce, pool, known="largestGang" not in at_least),
+        pools=_pools(cluster, on_nodes, one, scarce, pool, known=singles < MOST_SINGLES),
     )
+
+
+def _places_add_up(pod: objects.Pod) -> bool:
+    """Whether a node takes as many of such pods as it has places for, whatever is on other nodes."""
+    spec = pod.spec
+    between_pods = spec.affinity is not None and (
+        spec.affinity.pod_affinity is not None or spec.affinity.pod_anti_affinity is not None
+    )
+    return not (between_pods or spec.topology_spread_constraints or spec.resource_claims or spec.volumes)
+
+
+def _are_alike(pods: Sequence[objects.Pod]) -> bool:
+    spec, labels = pods[0].spec, pods[0].metadata.labels
+    return all((pod.spec, pod.metadata.labels) == (spec, labels) for pod in pods)
 
 
 def _only_amounts_count(pods: Sequence[objects.Pod], groups: Sequence[objects.PodGroup]) -> bool:
     """Whether as many copies fit as there are places for their pods: gangs of pods that are alike and do not care where
     others are. However they are placed, each node takes as many as it has room for.
     """
-    spec, labels = pods[0].spec, pods[0].metadata.labels
+    spec = pods[0].spec
     if len(groups) != 1 or groups[0].min_count != len(pods) or groups[0].spec.resource_claims:
         return False
     if _topology(groups[0]) or groups[0].spec.parent_composite_pod_group_name:
@@ -174,7 +202,7 @@ def _only_amounts_count(pods: Sequence[objects.Pod], groups: Sequence[objects.Po
         return False
     if any(port.host_port for container in spec.containers for port in container.ports) or spec.scheduling_gates:
         return False
-    return all((pod.spec, pod.metadata.labels) == (spec, labels) for pod in pods)
+    return _are_alike(pods)
 
 
 def _check_label(manifests: Manifests, option: str, label: str) -> None:
@@ -188,16 +216,16 @@ def _check_label(manifests: Manifests, option: str, label: str) -> None:
 
 def _settled(manifests: Manifests, shape: Manifests) -> Manifests:
     """What runs, the nodes and everything else; the shape's classes are there too."""
-    found: dict[Any, list[Any]] = {kind: list(each) for kind, each in manifests.objects.items()}
-    found[objects.Pod] = [one for one in manifests.pods if one.object.spec.node_name]
-    known = {(type(one.object), one.object.key) for one in manifests.all()}
-    for one in shape.all():
-        if not isinstance(one.object, objects.Pod | objects.PodGroup | objects.Node) and (
-            (type(one.object), one.object.key) not in known
+    result: dict[Any, list[Any]] = {kind: list(each) for kind, each in manifests.objects.items()}
+    result[objects.Pod] = [item for item in manifests.pods if item.object.spec.node_name]
+    known = {(type(item.object), item.object.key) for item in manifests.all()}
+    for item in shape.all():
+        if not isinstance(item.object, objects.Pod | objects.PodGroup | objects.Node) and (
+            (type(item.object), item.object.key) not in known
         ):
-            found.setdefault(type(one.object), []).append(one)
-    counted = [one for one in manifests.pods if not one.object.spec.node_name and exists(one.object)]
-    return Manifests(objects=found, counted=[*manifests.counted, *counted])
+            result.setdefault(type(item.object), []).append(item)
+    counted = [item for item in manifests.pods if not item.object.spec.node_name and exists(item.object)]
+    return Manifests(objects=result, counted=[*manifests.counted, *counted])
 
 
 def _limits(manifests: Manifests) -> Sequence[Loaded[Any]]:
@@ -236,25 +264,29 @@ def _most(nodes: Sequence[Mapping[str, int]], pods: Sequence[objects.Pod], most:
     """
     requests = [pod_requests(pod) for pod in pods]
     asked: Counter[str] = Counter()
-    for each in requests:
-        asked.update(each)
+    for request in requests:
+        asked.update(request)
     asked = Counter({name: amount for name, amount in asked.items() if amount and name not in by_claim})
-    least = {name: found for name in asked if (found := min(each.get(name, 0) for each in requests))}
+    least = {name: found for name in asked if (found := min(request.get(name, 0) for request in requests))}
     fits, free = 0, Counter[str]()
-    for there in nodes:
-        free.update({name: max(0, there.get(name, 0)) for name in asked})
-        room = [max(0, there.get(name, 0)) // amount for name, amount in least.items()]
-        fits += max(0, min([there.get("pods", MOST_PODS), *room]))
+    for node in nodes:
+        free.update({name: max(0, node.get(name, 0)) for name in asked})
+        room = [max(0, node.get(name, 0)) // amount for name, amount in least.items()]
+        fits += max(0, min([node.get("pods", MOST_PODS), *room]))
     return min([most, fits // len(pods), *(free[name] // amount for name, amount in asked.items())])
 
 
 class _CopyCount(NamedTuple):
-    """Copies that fit now and with preemption, the pods that go for them, and with how many copies that was tried."""
+    """Copies that fit now and with preemption, the pods evicted for them, and with how many copies that was tried."""
 
     now: int
     with_preemption: int
     victims: int
     tried: int
+    exact: bool
+    """No more fit with preemption, however they are placed."""
+    refused: bool
+    """Admission refused all copies that do not fit now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,18 +310,26 @@ class _Counting:
         room, _ = _amounts(emptied.nodes, emptied.pods)
         number = self._at_most(room)
         searched = len(self.cluster.nodes) + len(self.cluster.pods)
+        refused = False
         if now is None:
-            now, _ = self._placed(self.cluster, self._at_most(free), never=True)
+            now, _, refused = self._placed(self.cluster, self._at_most(free), never=True)
         if now >= number:
-            return _CopyCount(now, now, 0, self.most)
+            return _CopyCount(now, now, 0, self.most, exact=True, refused=refused)
         if not self.groups or (number - now) * searched <= MOST_SEARCHED:
-            return _CopyCount(now, *self._one_after_the_other(number), self.most)
+            placed, victims, all_refused = self._one_after_the_other(number)
+            exact = all_refused or placed >= number
+            if not exact and (self.alike or (len(self.pods) == 1 and _places_add_up(self.pods[0]))):
+                exact = placed >= self._placed(emptied, number, never=True)[0]
+            return _CopyCount(now, placed, victims, self.most, exact=exact, refused=refused)
         without = self._placed(emptied, number, never=True)[0]
-        victims = self._together(without) if without > now else None
-        if victims is not None:  # of pods that differ more may fit where others of them are put on each node
-            return _CopyCount(now, without, victims, self.most if self.alike else without)
+        together = self._together(without) if without > now else None
+        if together is not None:  # of pods that differ more may fit where others of them are put on each node
+            tried = self.most if self.alike else without
+            return _CopyCount(now, without, together, tried, exact=self.alike, refused=refused)
         few = min(number, now + max(1, MOST_SEARCHED // searched))
-        return _CopyCount(now, *self._one_after_the_other(few), few if few < number else self.most)
+        placed, victims, all_refused = self._one_after_the_other(few)
+        exact = all_refused or placed >= number
+        return _CopyCount(now, placed, victims, few if few < number else self.most, exact=exact, refused=refused)
 
     def _at_most(self, nodes: Sequence[Mapping[str, int]]) -> int:
         return _most(nodes, self.pods, self.most, self.by_claim)
@@ -301,10 +341,10 @@ class _Counting:
     def _emptied(self) -> Manifests:
         """Return the cluster without the pods that a copy might evict."""
         if waits_for_completions(self.options.profiles):
-            found = dict(self.cluster.objects)
-            found[objects.Pod] = []
-            return with_fields(self.cluster, objects=found)
-        top = max(one.spec.priority or 0 for one in self._asking)
+            result = dict(self.cluster.objects)
+            result[objects.Pod] = []
+            return with_fields(self.cluster, objects=result)
+        top = max(item.spec.priority or 0 for item in self._asking)
         groups = {
             loaded.object.key: loaded.object.spec.priority or 0
             for loaded in self.cluster.pod_groups
@@ -320,23 +360,29 @@ class _Counting:
                     return False
             return priority >= top and pod.metadata.deletion_timestamp is None
 
-        found = dict(self.cluster.objects)
-        found[objects.Pod] = [loaded for loaded in self.cluster.pods if stays(loaded.object)]
-        return with_fields(self.cluster, objects=found)
+        result = dict(self.cluster.objects)
+        result[objects.Pod] = [loaded for loaded in self.cluster.pods if stays(loaded.object)]
+        return with_fields(self.cluster, objects=result)
 
-    def _one_after_the_other(self, number: int) -> tuple[int, int]:
-        """Return how many of so many copies, one after the other, are placed whole, and the number of their victims."""
-        placed, victims = self._placed(self.cluster, number)
+    def _one_after_the_other(self, number: int) -> tuple[int, int, bool]:
+        """Return how many of so many copies, one after the other, are placed whole, and the number of their victims.
+
+        And whether admission refused all others.
+        """
+        placed, victims, refused = self._placed(self.cluster, number)
         parts = any(group.min_count != len(self.pods) for group in self.groups) if self.groups else len(self.pods) > 1
         if placed < number and victims and parts:  # parts of copies that are not placed whole evict pods too
             again = self._placed(self.cluster, placed)
             victims = again[1] if again[0] == placed else victims
-        return placed, victims
+        return placed, victims, refused
 
-    def _placed(self, cluster: Manifests, number: int, *, never: bool = False) -> tuple[int, int]:
-        """Return how many of so many copies are placed whole, and their victims; `never`: without preemption."""
+    def _placed(self, cluster: Manifests, number: int, *, never: bool = False) -> tuple[int, int, bool]:
+        """Return how many of so many copies are placed whole, their victims, and whether admission refused all others.
+
+        `never`: without preemption.
+        """
         if not number:
-            return 0, 0
+            return 0, 0, False
         policy = {"preemption_policy": "Never"} if never else {}
         items: list[Any] = []
         for copy in range(number):
@@ -347,7 +393,8 @@ class _Counting:
             items += self._pods(ending, ending, policy)
         document = _planned(cluster, items, self.options)
         waiting = {_copy_of(pod.name) for pod in document.pods if pod.outcome != "Scheduled"}
-        return number - len(waiting), _victims(document)
+        refused = {_copy_of(pod.name) for pod in document.pods if pod.outcome == REFUSED}
+        return number - len(waiting), _victims(document), bool(waiting) and waiting == refused
 
     def _together(self, number: int) -> int | None:
         """How many pods go for so many copies if all come at once, as one gang; None if they cannot."""
@@ -386,7 +433,7 @@ def _copy_of(pod: str) -> str:
 
 
 def _victims(document: Plan) -> int:
-    return len({f"{one.namespace}/{one.name}" for made in document.preemptions for one in made.victims})
+    return len({f"{victim.namespace}/{victim.name}" for made in document.preemptions for victim in made.victims})
 
 
 def _singles(
@@ -399,8 +446,8 @@ def _singles(
         for copy in range(number)
     ]
     document = _planned(cluster, items, options) if items else Plan()
-    refusal = next((one.message for one in document.pods if one.outcome == REFUSED), None)
-    return Counter(one.node_name for one in document.pods if one.node_name is not None), refusal
+    refusal = next((item.message for item in document.pods if item.outcome == REFUSED), None)
+    return Counter(item.node_name for item in document.pods if item.node_name is not None), refusal
 
 
 def _planned(cluster: Manifests, items: list[Any], options: PlanOptions) -> Plan:

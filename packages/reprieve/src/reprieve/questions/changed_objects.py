@@ -53,17 +53,17 @@ def copies_of_node(
     taints = tuple(taint for taint in model.spec.taints if not taint.key.startswith(_LIFECYCLE))
     meta = replace(model.metadata, name=name, uid="", resource_version="", labels=labels, creation_timestamp=None)
     spec = replace(model.spec, unschedulable=False, taints=taints, provider_id="")
-    ready = tuple(each for each in model.status.conditions if each.type != "Ready")
+    ready = tuple(condition for condition in model.status.conditions if condition.type != "Ready")
     made: list[KubernetesObject] = [
         replace(model, metadata=meta, spec=spec, status=replace(model.status, conditions=ready))
     ]
     drivers = (loaded.object for loaded in manifests.of(objects.CSINode) if loaded.object.name == model.name)
     made += [replace(csi, metadata=replace(csi.metadata, name=name, uid="")) for csi in drivers]
-    for one in (loaded.object for loaded in manifests.of(objects.ResourceSlice)):
-        if one.spec.node_name == model.name:
-            pool = replace(one.spec.pool, name=f"{one.spec.pool.name}-{name}")
-            renamed = replace(one.metadata, name=f"{one.name}-{name}"[:253], uid="")
-            made.append(replace(one, metadata=renamed, spec=replace(one.spec, node_name=name, pool=pool)))
+    for item in (loaded.object for loaded in manifests.of(objects.ResourceSlice)):
+        if item.spec.node_name == model.name:
+            pool = replace(item.spec.pool, name=f"{item.spec.pool.name}-{name}")
+            renamed = replace(item.metadata, name=f"{item.name}-{name}"[:253], uid="")
+            made.append(replace(item, metadata=renamed, spec=replace(item.spec, node_name=name, pool=pool)))
     for pod in (loaded.object for loaded in manifests.pods if loaded.object.spec.node_name == model.name):
         if _is_daemon(pod) and is_active(pod) and not makes_daemons(pod):
             renamed = replace(pod.metadata, name=f"{pod.name[:200]}-{name}"[:253], uid="", creation_timestamp=None)
@@ -87,7 +87,7 @@ def cordoned(node: objects.Node) -> objects.Node:
     """Return the node as `kubectl cordon` leaves it."""
     taint = Taint(key=_UNSCHEDULABLE, effect="NoSchedule")
     taints = (
-        node.spec.taints if any(one.key == _UNSCHEDULABLE for one in node.spec.taints) else (*node.spec.taints, taint)
+        node.spec.taints if any(item.key == _UNSCHEDULABLE for item in node.spec.taints) else (*node.spec.taints, taint)
     )
     return replace(node, spec=replace(node.spec, unschedulable=True, taints=taints))
 
@@ -100,7 +100,7 @@ def uncordoned(node: objects.Node) -> objects.Node:
 
 def failed(node: objects.Node) -> objects.Node:
     """Return the node as the node lifecycle controller marks it when its kubelet stops reporting."""
-    others = tuple(each for each in node.status.conditions if each.type != "Ready")
+    others = tuple(condition for condition in node.status.conditions if condition.type != "Ready")
     ready = objects.NodeCondition(type="Ready", status="Unknown", reason="NodeStatusUnknown")
     taints = tuple(taint for taint in node.spec.taints if taint.key != _UNREACHABLE)
     return replace(
@@ -150,10 +150,10 @@ def gang_sizes(manifests: Manifests) -> dict[tuple[str, str], tuple[int, int]]:
         if name is not None and pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed"):
             key = (pod.namespace, name)
             bound[key] = bound.get(key, 0) + 1
-    found = {}
+    result = {}
     for group in (loaded.object for loaded in manifests.pod_groups):
         gang = group.spec.scheduling_policy.gang
         if gang is not None:
             key = (group.namespace, group.name)
-            found[key] = (gang.min_count, bound.get(key, 0))
-    return found
+            result[key] = (gang.min_count, bound.get(key, 0))
+    return result

@@ -194,7 +194,7 @@ class _Changer:
             if now is not None and before >= minimum > now[1] and minimum == now[0]:
                 namespace, name = key
                 back = sum(
-                    (one.namespace, one.pod_group) == key and one.successor is not None for one in self._displaced
+                    (item.namespace, item.pod_group) == key and item.successor is not None for item in self._displaced
                 )
                 broken.append(
                     BrokenGang(
@@ -251,13 +251,13 @@ class _Changer:
         whole = match is not None and (not match[1].endswith("-") or match[1] == text)
         if match is None or not whole or ((match[3] or not gone) and match[3] not in EFFECTS):
             raise self._error(
-                f'"{text}": want KEY[=VALUE]:EFFECT with {", ".join(EFFECTS)}, or KEY[:EFFECT]- to remove it'
+                f'"{text}": expected KEY[=VALUE]:EFFECT with {", ".join(EFFECTS)}, or KEY[:EFFECT]- to remove it'
             )
         # The dash at the end of `KEY-` is in the key, as keys may have dashes; none ends in one.
         key, content, effect = match[1].removesuffix("-"), match[2] or "", match[3] or ""
 
         def taint(node: objects.Node) -> objects.Node:
-            kept = tuple(one for one in node.spec.taints if one.key != key or (effect and one.effect != effect))
+            kept = tuple(item for item in node.spec.taints if item.key != key or (effect and item.effect != effect))
             if gone and len(kept) == len(node.spec.taints):
                 raise self._error(f'node "{node.name}" has no taint "{text.removesuffix("-")}"')
             more = () if gone else (Taint(key=key, value=content, effect=effect),)
@@ -270,10 +270,14 @@ class _Changer:
 
     def _driven_off(self, taint: tuple[str, str, str]) -> list[str]:
         """Evict pods that do not tolerate a taint of the nodes just touched; return their outcome in words."""
-        there = self._pods_on(set(self._touched))
-        going = [one for one in there if not any(tolerates(each, taint) for each in one.object.spec.tolerations)]
-        daemons = [one for one in going if stays(one.object)]
-        others = [one for one in going if not stays(one.object)]
+        pods = self._pods_on(set(self._touched))
+        going = [
+            item
+            for item in pods
+            if not any(tolerates(toleration, taint) for toleration in item.object.spec.tolerations)
+        ]
+        daemons = [item for item in going if stays(item.object)]
+        others = [item for item in going if not stays(item.object)]
         for loaded in daemons:
             self._list(objects.Pod).remove(loaded)
         back, lost, _ = self._displace(others, None)
@@ -286,7 +290,7 @@ class _Changer:
         key, equals, content = text.partition("=")
         gone = not equals and text.endswith("-")
         if not key or not (equals or gone):
-            raise self._error(f'"{text}": want KEY=VALUE, or KEY- to remove it')
+            raise self._error(f'"{text}": expected KEY=VALUE, or KEY- to remove it')
         key = key.removesuffix("-") if gone else key
 
         def label(node: objects.Node) -> objects.Node:
@@ -305,7 +309,7 @@ class _Changer:
             names = [loaded.object.name for loaded in self._list(objects.Node)]
             fitting = [name for name in names if value.startswith((f"{name}=", f"{name}:"))]
             if not fitting:
-                raise self._error('want "NODE|SELECTOR CHANGE", or NODE=CHANGE with a node that exists')
+                raise self._error('expected "NODE|SELECTOR CHANGE", or NODE=CHANGE with a node that exists')
             target = max(fitting, key=len)
             text = value[len(target) + 1 :]
         return target, text.strip()
@@ -346,7 +350,7 @@ class _Changer:
             else:
                 self._list(objects.Node).remove(loaded)
         slices = self._list(objects.ResourceSlice)
-        slices[:] = [one for one in slices if one.object.spec.node_name not in names]
+        slices[:] = [device_slice for device_slice in slices if device_slice.object.spec.node_name not in names]
         return ", ".join(
             [f"{_count(len(nodes), 'node')} {what} with {_count(back + lost, 'pod')}", *_fates(back, lost)]
         )
@@ -397,7 +401,7 @@ class _Changer:
                 )
             )
         there = self._list(objects.PodDisruptionBudget)
-        for loaded_budget, budget in zip(list(there), followed((one.object for one in there), evicted), strict=True):
+        for loaded_budget, budget in zip(list(there), followed((item.object for item in there), evicted), strict=True):
             self._put(loaded_budget, budget)
         return back, lost, against
 
@@ -417,12 +421,12 @@ class _Changer:
     def _add_nodes(self, value: str) -> str:
         number_of_nodes = whole_number(value, MOST_ADDED)
         if not number_of_nodes:
-            raise self._error(f'"{value}": want a number of nodes from 1 to {MOST_ADDED}')
+            raise self._error(f'"{value}": expected a number of nodes from 1 to {MOST_ADDED}')
         if not self._change.like:
             raise self._error("--like NODE says what the new nodes are like")
         (model, *more) = self._nodes(self._change.like)
         if more:
-            raise self._error(f'"{self._change.like}" matches {len(more) + 1} nodes: want one')
+            raise self._error(f'"{self._change.like}" matches {len(more) + 1} nodes: expected one')
         taken = {loaded.object.name for loaded in self._list(objects.Node)}
         names: list[str] = []
         number = 1
@@ -442,7 +446,7 @@ class _Changer:
     def _assigned(self, value: str, what: str) -> tuple[Named, str]:
         name, equals, text = value.rpartition("=")
         if not equals or not text:
-            raise self._error(f'"{value}": want KIND/NAME={what}')
+            raise self._error(f'"{value}": expected KIND/NAME={what}')
         return self._found(name), text
 
     def _found(self, name: str) -> Named:
@@ -456,9 +460,9 @@ class _Changer:
         self._concerned.update(pod_name(loaded) for loaded in self._workloads.members(found)[0])
         number = whole_number(text, MOST_REPLICAS)
         if number is None:
-            raise self._error(f'"{text}": want a number from 0 to {MOST_REPLICAS}')
+            raise self._error(f'"{text}": expected a number from 0 to {MOST_REPLICAS}')
         if found.kind == "PodGroup":
-            (loaded,) = [one for one in self._list(objects.PodGroup) if one.object.key == found.key]
+            (loaded,) = [item for item in self._list(objects.PodGroup) if item.object.key == found.key]
             gang = loaded.object.spec.scheduling_policy.gang
             if gang is None:
                 raise self._error("a group without a gang has no minimum")
@@ -492,7 +496,7 @@ class _Changer:
             most = 2**31 if text.startswith("-") else HIGHEST_USER_PRIORITY
             amount = whole_number(text.removeprefix("-"), most)
             if amount is None:
-                raise self._error(f'"{text}": want a class, or a number up to {HIGHEST_USER_PRIORITY}')
+                raise self._error(f'"{text}": expected a class, or a number up to {HIGHEST_USER_PRIORITY}')
             number = -amount if text.startswith("-") else amount
         policy = classes[name].preemption_policy if name in classes else None
         pods, groups = self._workloads.members(found)

@@ -59,12 +59,12 @@ def compared(plans: Sequence[tuple[str, Plan]], *, only_different: bool = False)
         rows.append(ComparisonRow(kind=key[0], namespace=key[1], name=key[2], outcomes=found))
     kept = tuple(row for row in rows if row.differs or not only_different)
     changes = plans[0][1].changes if plans else ()
-    return PlanComparison(changes=changes, variants=tuple(_variant(*each) for each in plans), rows=kept)
+    return PlanComparison(changes=changes, variants=tuple(_variant(*plan) for plan in plans), rows=kept)
 
 
 def _variant(name: str, document: Plan) -> Variant:
     outcomes = Counter(pod.outcome for pod in document.asked_pods)
-    victims = {(one.namespace, one.name) for made in document.asked_preemptions for one in made.victims}
+    victims = {(victim.namespace, victim.name) for made in document.asked_preemptions for victim in made.victims}
     costs = [made.cost for made in document.asked_preemptions if made.cost is not None]
     return Variant(
         name=name,
@@ -80,10 +80,10 @@ def _variant(name: str, document: Plan) -> Variant:
 def _outcomes(document: Plan) -> dict[tuple[str, str, str], str]:
     """Return the outcomes of pods and gangs that were pending, and of those that are evicted."""
     members: dict[tuple[str, str], list[PodOutcome]] = {}
-    found: dict[tuple[str, str, str], str] = {}
+    result: dict[tuple[str, str, str], str] = {}
     for pod in document.asked_pods:
         if pod.pod_group is None:
-            found["Pod", pod.namespace, pod.name] = f"{pod.outcome} {pod.node_name or ''}".strip()
+            result["Pod", pod.namespace, pod.name] = f"{pod.outcome} {pod.node_name or ''}".strip()
         else:
             members.setdefault((pod.namespace, pod.pod_group), []).append(pod)
     for (namespace, name), pods in members.items():
@@ -91,10 +91,10 @@ def _outcomes(document: Plan) -> dict[tuple[str, str, str], str]:
         placed = sum(nodes.values())
         where = f" on {', '.join(sorted(nodes)[:3])}{' ...' if len(nodes) > 3 else ''}" if placed else ""
         outcome = "Scheduled" if placed == len(pods) else next(pod.outcome for pod in pods if pod.node_name is None)
-        found["PodGroup", namespace, name] = f"{outcome} {placed}/{len(pods)}{where}"
+        result["PodGroup", namespace, name] = f"{outcome} {placed}/{len(pods)}{where}"
     for made in document.asked_preemptions:
         for victim in made.victims:
             namespace, _, name = victim.unit.partition("/")
             kind = "Pod" if name == victim.name and victim.pod_group != name else "PodGroup"
-            found.setdefault((kind, namespace, name), EVICTED)
-    return found
+            result.setdefault((kind, namespace, name), EVICTED)
+    return result

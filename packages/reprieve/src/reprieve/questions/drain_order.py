@@ -15,7 +15,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace as with_fields
 
@@ -32,12 +32,13 @@ from kube_rules.objects import (
 from reprieve.decisions.outcomes import Document
 from reprieve.questions.changes import InputChange, changed
 from reprieve.questions.drain_steps import steps_of
+from reprieve.questions.order_search import least_harm, width_for
 from reprieve.questions.reinstatement import Rounds
 from reprieve.simulation.controllers.disruption import allowances, allowed_now, covers, followed, is_healthy
 from reprieve.simulation.plan import PlanOptions
 from reprieve.simulation.plan_inputs import refuse_unsized, refuse_unsupported
 from reprieve.simulation.report import BrokenGang, ChangeMade, DisplacedPod, EvictedPod
-from reprieve.simulation.workloads.expanding import expand
+from reprieve.simulation.workloads.expansion import expand
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
 
@@ -45,6 +46,10 @@ MOST_NODES: Final = 64
 """That one drain plan may name."""
 MOST_TRIED: Final = 8
 """Of so many steps the order is tried; of more it is by what each drain alone would break."""
+MOST_SEARCHED: Final = 20_000
+"""Objects that a search for a better order may plan in all."""
+LEAST_SEARCHED: Final = 50
+"""A drain counts as so many at least."""
 
 Nodes = tuple[str, ...]
 """Names of nodes that are drained together."""
@@ -137,16 +142,16 @@ class _Step:
     @property
     def harm(self) -> _Harm:
         """What it does, the worst first."""
-        outcomes = Counter(one.outcome for one in self.pods)
+        outcomes = Counter(pod.outcome for pod in self.pods)
         return len(self.broken), len(_budgets(self.pods)), outcomes["Lost"], outcomes["Waiting"], len(self.pods)
 
     def documents(self, number: int, use: Sequence[BudgetUse]) -> Iterator[DrainedNode]:
         """Its nodes in the document."""
         for turn, name in enumerate(self.nodes):
-            displaced = tuple(one for one in self.displaced if one.node_name == name)
+            displaced = tuple(item for item in self.displaced if item.node_name == name)
             evicted = () if turn else self.evicted
             of_node: tuple[DisplacedPod | EvictedPod, ...] = (*displaced, *evicted)
-            outcomes = Counter(one.outcome for one in of_node)
+            outcomes = Counter(item.outcome for item in of_node)
             yield DrainedNode(
                 name=name,
                 step=number,
@@ -161,12 +166,12 @@ class _Step:
             )
 
 
-_Harm = tuple[int, int, int, int, int]
+_Harm = tuple[int, ...]
 
 
 def _budgets(pods: Sequence[DisplacedPod | EvictedPod]) -> tuple[str, ...]:
     """Those in the way of these pods."""
-    return tuple(sorted({budget for one in pods for budget in one.budgets}))
+    return tuple(sorted({budget for pod in pods for budget in pod.budgets}))
 
 
 @dataclass(slots=True)
@@ -190,24 +195,73 @@ def drain_plan(
         refuse_unsupported(loaded.object, loaded.origin, options.gates)
         refuse_unsized(loaded.object, loaded.origin, options.sources)
     options = replace(options, first_decision=False, rows=rows)
-    left = steps_of(there, names)
-    found: list[DrainedNode] = []
+    order = _best_order(there, names, options)
+    result: list[DrainedNode] = []
     broken: dict[tuple[str, str], list[int]] = {}
-    alone = _by_harm(there, left, options) if len(left) > MOST_TRIED else []
-    for number in range(1, len(left) + 1):
-        next_alone = _Drain(there, alone.pop(0)) if alone else None
-        best = next(_least_first(there, left, options)) if next_alone is None else _planned(next_alone, options)
-        left.remove(best.step.nodes)
-        after = _after(there, best)
-        found += best.step.documents(number, _use_of_budgets(best.step, there, after))
-        for gang in best.step.broken:
+    for number, (step, before, after) in enumerate(order, 1):
+        result += step.documents(number, _use_of_budgets(step, before, after))
+        for gang in step.broken:
             broken.setdefault((gang.namespace, gang.name), []).append(number)
-        there = after
     gangs = (
         GangCount(namespace=space, name=name, times=len(steps), steps=tuple(steps))
         for (space, name), steps in sorted(broken.items())
     )
-    return DrainPlan(nodes=tuple(found), gangs=tuple(gangs))
+    return DrainPlan(nodes=tuple(result), gangs=tuple(gangs))
+
+
+class _Taken(NamedTuple):
+    """A step of an order, and the input before and after it."""
+
+    step: _Step
+    before: Manifests
+    after: Manifests
+
+
+def _best_order(there: Manifests, names: Sequence[str], options: PlanOptions) -> list[_Taken]:
+    """The order that breaks least: the one that takes the least harm next, or a better one that a search finds.
+
+    Nodes are drained one by one as well where they may be drained together.
+    """
+    together = steps_of(there, names)
+    order = _least_next(there, together, options)
+    harm = _total(order)
+    if not any(harm[:-1]):
+        return order  # no order does less than evicting all of these pods
+    objects_planned = sum(map(len, there.objects.values()))
+    most = MOST_SEARCHED // max(LEAST_SEARCHED, objects_planned)
+
+    def then(before: Manifests, step: Nodes) -> tuple[_Harm, _Taken, Manifests]:
+        drained = _planned(_Drain(before, step), options)
+        after = _after(before, drained)
+        return drained.step.harm, _Taken(drained.step, before, after), after
+
+    one_by_one = [(name,) for name in names]
+    for steps in (together, one_by_one) if together != one_by_one else (together,):
+        width = width_for(len(steps), most)
+        if width and len(steps) > 1:
+            found, taken = least_harm(there, steps, then, width)
+            if found < harm:
+                harm, order = found, taken
+    return order
+
+
+def _total(order: Sequence[_Taken]) -> _Harm:
+    gangs, budgets, lost, waiting, pods = (sum(part) for part in zip(*(item.step.harm for item in order), strict=True))
+    return gangs, budgets, lost, waiting, pods
+
+
+def _least_next(there: Manifests, steps: Sequence[Nodes], options: PlanOptions) -> list[_Taken]:
+    """The order in which the step with the least harm comes next; of many steps with the least harm alone."""
+    left, order = list(steps), []
+    alone = _by_harm(there, left, options) if len(left) > MOST_TRIED else []
+    while left:
+        next_alone = _Drain(there, alone.pop(0)) if alone else None
+        best = next(_least_first(there, left, options)) if next_alone is None else _planned(next_alone, options)
+        left.remove(best.step.nodes)
+        after = _after(there, best)
+        order.append(_Taken(best.step, there, after))
+        there = after
+    return order
 
 
 def _by_harm(there: Manifests, steps: Sequence[Nodes], options: PlanOptions) -> list[Nodes]:
@@ -236,7 +290,7 @@ class _Drain:
     def __init__(self, there: Manifests, names: Nodes) -> None:
         self.there, self.names = there, names
         self.made = changed(there, [InputChange("drain", name) for name in names])
-        moved = [one if one.successor is None else with_fields(one, outcome="Moved") for one in self.made.displaced]
+        moved = [item if item.successor is None else with_fields(item, outcome="Moved") for item in self.made.displaced]
         self.step = self.step_with(moved, self.made.broken)
 
     def step_with(
@@ -253,23 +307,23 @@ class _Drain:
 
     def _in_turn(self, displaced: Sequence[DisplacedPod]) -> Sequence[DisplacedPod]:
         """The pods with the budgets that stop each, node after node: what found a place counts again."""
-        if len(self.names) == 1 or not any(one.budgets for one in displaced):
+        if len(self.names) == 1 or not any(item.budgets for item in displaced):
             return displaced
         pods = {pod.object.key: pod.object for pod in self.there.pods}
         budgets = [loaded.object for loaded in self.there.of(PodDisruptionBudget)]
-        found = []
+        result = []
         for name in self.names:
             over = allowed_now(budgets, list(pods.values()))
             gone, back = [], []
-            for one in (one for one in displaced if one.node_name == name):
-                pod = pods.pop(f"{one.namespace}/{one.name}")
-                found.append(with_fields(one, budgets=over(pod)))
+            for item in (item for item in displaced if item.node_name == name):
+                pod = pods.pop(f"{item.namespace}/{item.name}")
+                result.append(with_fields(item, budgets=over(pod)))
                 gone.append(pod)
-                if one.outcome == "Moved" and one.successor is not None:
-                    back.append(with_fields(pod, metadata=with_fields(pod.metadata, name=one.successor)))
+                if item.outcome == "Moved" and item.successor is not None:
+                    back.append(with_fields(pod, metadata=with_fields(pod.metadata, name=item.successor)))
             pods.update((pod.key, pod) for pod in back)
             budgets = followed(budgets, filter(is_healthy, gone), filter(is_healthy, back))
-        return found
+        return result
 
     @property
     def decides_nothing(self) -> bool:
@@ -290,7 +344,7 @@ def _stays_there(pod: Pod, nodes: Set[str]) -> bool:
     if pod.status.phase in ("Succeeded", "Failed"):
         return True
     moving = pod.metadata.deletion_timestamp is not None or pod.spec.resource_claims
-    of_volumes = any(each.persistent_volume_claim or each.ephemeral for each in pod.spec.volumes)
+    of_volumes = any(volume.persistent_volume_claim or volume.ephemeral for volume in pod.spec.volumes)
     return pod.spec.node_name in nodes and not moving and not of_volumes
 
 
@@ -359,13 +413,13 @@ def _use_of_budgets(step: _Step, there: Manifests, after: Manifests) -> list[Bud
 def nodes_named(manifests: Manifests, given: Sequence[str]) -> list[str]:
     """The nodes of names and selectors. Raises InputError for one that meets nothing, and for too many."""
     there = {loaded.object.name for loaded in manifests.nodes}
-    found: dict[str, None] = {}
+    result: dict[str, None] = {}
     for text in given:
         try:
             names = (text,) if text in there else changed(manifests, [InputChange("drain", text)]).made[0].nodes
         except InputError as error:
             raise InputError(Origin("drain-plan"), error.message) from None
-        found.update(dict.fromkeys(names))
-    if len(found) > MOST_NODES:
-        raise InputError(Origin("drain-plan"), f"{len(found)} nodes: at most {MOST_NODES} can be planned at once")
-    return list(found)
+        result.update(dict.fromkeys(names))
+    if len(result) > MOST_NODES:
+        raise InputError(Origin("drain-plan"), f"{len(result)} nodes: at most {MOST_NODES} can be planned at once")
+    return list(result)

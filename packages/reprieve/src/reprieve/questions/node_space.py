@@ -15,11 +15,11 @@ Amounts = dict[str, "Counter[str]"]
 
 def requested(pods: Iterable[objects.Pod], counts: Callable[[objects.Pod], bool] = lambda _: True) -> Amounts:
     """What the pods on each node ask for, of those that count and have not ended."""
-    found: Amounts = defaultdict(Counter)
+    result: Amounts = defaultdict(Counter)
     for pod in pods:
         if pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed") and counts(pod):
-            found[pod.spec.node_name].update(pod_requests(pod))
-    return found
+            result[pod.spec.node_name].update(pod_requests(pod))
+    return result
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def pairs(finder: PairSource) -> Iterator[Help]:
         def works(
             choices: Sequence[Sequence[tuple[str, InputChange]]], parts: tuple[ChangePart, ChangePart] = parts
         ) -> bool:
-            changes = [change for each in choices for _, change in each]
+            changes = [change for choice in choices for _, change in choice]
             return finder.works_with(changes, [part.apply for part in parts])
 
         if not works(chosen):

@@ -27,10 +27,10 @@ ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
 def edited(manifests: Manifests, kind: type[ObjectT], edit: Callable[[ObjectT], ObjectT]) -> Manifests:
     """The input with other objects of a kind."""
-    found = dict(manifests.objects)
+    result = dict(manifests.objects)
     listed = manifests.of(kind)
-    found[kind] = [Loaded(edit(one.object), one.origin, one.order, one.created) for one in listed]
-    return with_fields(manifests, objects=found, pod_makers=[])
+    result[kind] = [Loaded(edit(item.object), item.origin, item.order, item.created) for item in listed]
+    return with_fields(manifests, objects=result, pod_makers=[])
 
 
 def workload_of_pod(pod: objects.Pod) -> str | None:
@@ -91,7 +91,8 @@ def without_selectors(pod: objects.Pod) -> objects.Pod:
 def without_ports(pod: objects.Pod) -> objects.Pod:
     """The pod without host ports."""
     containers = tuple(
-        replace(one, ports=tuple(replace(port, host_port=0) for port in one.ports)) for one in pod.spec.containers
+        replace(container, ports=tuple(replace(port, host_port=0) for port in container.ports))
+        for container in pod.spec.containers
     )
     return replace(pod, spec=replace(pod.spec, containers=containers))
 

@@ -6,7 +6,7 @@ would evict.  A pod that is not tried at all is gated, and comes last.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Final
 
@@ -18,6 +18,7 @@ from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Manifests
 from kube_rules.requests import pod_requests
 from reprieve.decisions.outcomes import Document, Help
+from reprieve.questions.suggestions import HIGHEST_PRIORITY
 from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.simulation.plan import EngineKeeper, PlanObserver, PlanOptions, plan
@@ -32,6 +33,11 @@ RESOURCES: Final = "Resources"
 CONSTRAINTS: Final = "Constraints"
 GATED: Final = "Gated"
 
+MOST_SEARCHED: Final = 25_000
+"""Nodes and pods that all trials of priorities may search in one answer."""
+LEAST_SEARCHED: Final = 200
+"""A trial counts as so many at least."""
+
 Key = tuple[str, str, str]
 """(Pod or PodGroup, namespace, name)."""
 
@@ -41,9 +47,9 @@ class QueueItem(Document, frozen=True, kw_only=True):
 
     `since`: RFC 3339; None where nothing says when it was created, and its turn in the input decides.
 
-    `why`: Ready (it has a place), Preempting, Priority (on a node that may take it and is large enough what runs is as
-    important), Resources (no node is large enough), Constraints (nodes that are large enough may not take it: selector,
-    affinity, taints, cordon, ports, volumes), Backoff (it waits for its next try) or Gated.
+    `why`: Ready (it has a place), Preempting, Priority (with a higher one it would have a place, which was tried),
+    Resources (what it requests is not free, and no priority is known to help), Constraints (nodes that are large enough
+    may not take it: selector, affinity, taints, cordon, ports, volumes), Backoff (it waits for its next try) or Gated.
     """
 
     position: int
@@ -114,7 +120,8 @@ def queue_of(
         for loaded in manifests.pods
         if not loaded.object.spec.node_name
     }
-    groups = {(one.namespace, one.name): one for one in document.pod_groups}
+    groups = {(pod_group.namespace, pod_group.name): pod_group for pod_group in document.pod_groups}
+    trials = _PriorityTrials(first.engine) if first.engine is not None else None
     items = []
     for position, key in enumerate(turned, 1):
         pods, decision = waiting[key], first.found.get(keys.get(key, ""))
@@ -131,7 +138,7 @@ def queue_of(
                 priority=pods[0].priority,
                 pods=len(pods),
                 since=readable_time(created[key][0]) if created.get(key, _NEVER)[1] else None,
-                why=_why(decision, pods[0].priority, requests, strongest, first.engine),
+                why=_why(decision, pods[0].priority, requests, strongest, trials),
                 message=_message(group, pods),
                 evicts=evicts,
                 help=group.help if group is not None else pods[0].help,
@@ -146,18 +153,22 @@ def _why(
     priority: int,
     requests: list[dict[str, int]],
     strongest: int | None,
-    engine: Engine | None,
+    trials: _PriorityTrials | None,
 ) -> str:
     """In one word. `requests`: of each of the pods; `strongest`: the highest priority of what runs."""
-    if decision is None or engine is None:
+    if decision is None or trials is None:
         return GATED
+    engine = trials.engine
     if decision.result is Result.SCHEDULED:
         return READY
     if decision.preemption is not None and decision.preemption.victims:
         return PREEMPTING
     if decision.put_off is not None or decision.result is Result.ERROR:
         return BACKOFF
-    large = [_large_enough(engine, one) for one in {tuple(sorted(each.items())): each for each in requests}.values()]
+    large = [
+        _large_enough(engine, item)
+        for item in {tuple(sorted(request.items())): request for request in requests}.values()
+    ]
     if not all(rows.any() for rows in large):
         return RESOURCES
     diagnosis = decision.diagnosis
@@ -166,7 +177,40 @@ def _why(
         cured[[row for row in diagnosis.resolvable_rows() if row < len(cured)]] = True
         if not any((rows & cured).any() for rows in large):
             return CONSTRAINTS
-    return PRIORITY if strongest is not None and strongest >= priority else RESOURCES
+    return PRIORITY if strongest is not None and strongest >= priority and trials.helps(decision.key) else RESOURCES
+
+
+class _PriorityTrials:
+    """Tries pending pods and groups with the highest priority on the cluster as the plan leaves it.
+
+    Identical pods are tried once; the work in all is bounded by `MOST_SEARCHED`.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._left = MOST_SEARCHED
+        self._known: dict[Hashable, bool] = {}
+
+    def helps(self, key: str) -> bool:
+        """Return whether the highest priority would give it a place; False too where that was not tried."""
+        like = self._like(key)
+        if like not in self._known:
+            cluster = self.engine.cluster
+            self._left -= max(LEAST_SEARCHED, len(cluster.nodes) + len(cluster.pods))
+            if self._left < 0:
+                return False
+            self._known[like] = self.engine.helped_by_priority(key, HIGHEST_PRIORITY)
+        return self._known[like]
+
+    def _like(self, key: str) -> Hashable:
+        """What pods have in common that get the same answer; the key of what has to be tried by itself."""
+        entity = self.engine.queue.get(key)
+        pod = next(iter(entity.ready.values()), None) if entity is not None and entity.group is None else None
+        if pod is None or pod.claims or pod.volumes or pod.nominated >= 0:
+            return key
+        labels = tuple(sorted(pod.labels.items()))
+        never = pod.never_preempts or pod.priority >= HIGHEST_PRIORITY
+        return pod.signature.id, pod.namespace, labels, pod.owner, pod.scheduler_name, pod.class_name, never
 
 
 def _large_enough(engine: Engine, requests: dict[str, int]) -> npt.NDArray[np.bool_]:
@@ -174,10 +218,10 @@ def _large_enough(engine: Engine, requests: dict[str, int]) -> npt.NDArray[np.bo
     nodes = engine.cluster.nodes
     amounts = [(engine.cluster.resources.column(name), amount) for name, amount in requests.items()]
     nodes.fit_columns()
-    found = nodes.alive[: len(nodes)].copy()
+    result = nodes.alive[: len(nodes)].copy()
     for column, amount in amounts:
-        found &= nodes.allocatable[column, : len(nodes)] >= amount
-    return found
+        result &= nodes.allocatable[column, : len(nodes)] >= amount
+    return result
 
 
 _NEVER: Final = (0.0, False)

@@ -17,8 +17,8 @@ from kube_rules.objects import Pod, PodDisruptionBudget
 from reprieve.decisions.outcomes import PreemptionOutcome, Victim
 from reprieve.questions.changed_objects import gang_sizes, waiting_like
 from reprieve.questions.changes import Changed, why_waits
-from reprieve.simulation.afterwards import afterwards
 from reprieve.simulation.controllers.disruption import covers
+from reprieve.simulation.final_state import afterwards
 from reprieve.simulation.plan import EngineKeeper, PlanOptions, plan
 from reprieve.simulation.plan_inputs import starts_at
 from reprieve.simulation.report import BrokenGang, DisplacedPod, EvictedPod, Plan
@@ -51,9 +51,10 @@ class Rounds:
         self._names = {(loaded.object.namespace, loaded.object.name) for loaded in made.manifests.pods}
         self._tried: dict[Name, int] = {}
         self._fates = [
-            _Fate(one, (one.namespace, one.successor) if one.successor is not None else None) for one in made.displaced
+            _Fate(item, (item.namespace, item.successor) if item.successor is not None else None)
+            for item in made.displaced
         ]
-        self._broken = {(one.namespace, one.name): one for one in made.broken}
+        self._broken = {(item.namespace, item.name): item for item in made.broken}
         self._at, self._order = 0.0, 0
         self._document = Plan()
         for _ in range(MOST_ROUNDS):
@@ -115,7 +116,11 @@ class Rounds:
             why=victim.why,
             successor=successor,
             budgets=tuple(
-                sorted(f"{one.namespace or 'default'}/{one.name}" for one in budgets if covers(one)(loaded.object))
+                sorted(
+                    f"{budget.namespace or 'default'}/{budget.name}"
+                    for budget in budgets
+                    if covers(budget)(loaded.object)
+                )
             )
             if victim.violates_pdb
             else (),

@@ -122,7 +122,11 @@ class Finder:
             if loaded.object.namespace == namespace
             and (loaded.object.name == name if kind == "Pod" else pod_group_name(loaded.object) == name)
         ]
-        groups = (one.object for one in manifests.pod_groups if (one.object.namespace, one.object.name) == pending[1:])
+        groups = (
+            pod_group.object
+            for pod_group in manifests.pod_groups
+            if (pod_group.object.namespace, pod_group.object.name) == pending[1:]
+        )
         self._group = next(groups, None) if kind == "PodGroup" else None
         self._nodes = [loaded.object for loaded in manifests.nodes]
         self._of_workload: Mapping[str, Sequence[objects.Pod]] = {}
@@ -167,33 +171,33 @@ class Finder:
 
     def parts(self) -> list[ChangePart]:
         """The changes that are combined, those of its own first."""
-        found = []
+        result = []
         if any(pod != without_selectors(pod) for pod in self._pods):
             edit = self._editor(without_selectors)
-            found.append(
+            result.append(
                 ChangePart("Selector", lambda _: "a node selector or affinity that lets it on more nodes", edit=edit)
             )
         for (key, value, effect), names in self._taints():
             text = f"{key}{f'={value}' if value else ''}:{effect}"
             choices = tuple((name, InputChange("taint", f"{name} {key}:{effect}-")) for name in names[:MOST_NODES])
-            found.append(ChangePart("Toleration", partial(_tolerated, text), choices))
+            result.append(ChangePart("Toleration", partial(_tolerated, text), choices))
         cordoned = sorted(node.name for node in self._nodes if node.spec.unschedulable)[:MOST_NODES]
         if cordoned:
             choices = tuple((name, InputChange("uncordon", name)) for name in cordoned)
-            found.append(ChangePart("Uncordon", lambda chosen: f"uncordoning {named(chosen)}", choices))
+            result.append(ChangePart("Uncordon", lambda chosen: f"uncordoning {named(chosen)}", choices))
         if any(pod != without_ports(pod) for pod in self._pods):
-            found.append(ChangePart("Ports", lambda _: "freeing its host ports", edit=self._editor(without_ports)))
+            result.append(ChangePart("Ports", lambda _: "freeing its host ports", edit=self._editor(without_ports)))
         if any(pod.spec.preemption_policy == "Never" for pod in self._pods):
             edit = self._editor(preempting)
-            found.append(ChangePart("Policy", lambda _: "a preemptionPolicy other than Never", edit=edit))
+            result.append(ChangePart("Policy", lambda _: "a preemptionPolicy other than Never", edit=edit))
         steps = self._priorities()
         if steps:
             change = InputChange("set-priority", f"{self._called}={steps[-1]}")
-            found.append(ChangePart("Priority", lambda _: f"a priority of {steps[-1]}", ((self._called, change),)))
+            result.append(ChangePart("Priority", lambda _: f"a priority of {steps[-1]}", ((self._called, change),)))
         for name in self._workloads()[:MOST_ENDING]:
             choices = ((name, InputChange("without", name)),)
-            found.append(ChangePart("Workload", lambda chosen: f"the end or removal of {chosen[0]}", choices))
-        return found
+            result.append(ChangePart("Workload", lambda chosen: f"the end or removal of {chosen[0]}", choices))
+        return result
 
     @property
     def _called(self) -> str:
@@ -358,7 +362,7 @@ class Finder:
                 low = middle
         kept = list(choices[:high])
         for choice in list(kept):
-            rest = [one for one in kept if one is not choice]
+            rest = [item for item in kept if item is not choice]
             if rest and self._works(*(change for _, change in rest)):
                 kept = rest
         return [name for name, _ in kept]
@@ -374,7 +378,14 @@ class Finder:
             return self._works(InputChange("scale", f"{self._called}={number}"))
 
         low, high = 1, minimum  # the highest that works is at least low, below high
-        placed = next((one.scheduled for one in self._document.pod_groups if self._is(one.namespace, one.name)), 0)
+        placed = next(
+            (
+                pod_group.scheduled
+                for pod_group in self._document.pod_groups
+                if self._is(pod_group.namespace, pod_group.name)
+            ),
+            0,
+        )
         first = min(max(1, placed), minimum - 1)
         if works(first):
             low = first
@@ -399,7 +410,9 @@ class Finder:
     def _priority(self) -> int:
         """Its own, as admission has left it."""
         outcomes = self._document.pods if self._pending[0] == "Pod" else self._document.pod_groups
-        return next((one.priority for one in outcomes if (one.namespace, one.name) == self._pending[1:]), 0)
+        return next(
+            (outcome.priority for outcome in outcomes if (outcome.namespace, outcome.name) == self._pending[1:]), 0
+        )
 
     def _priorities(self) -> list[int]:
         """Just above each priority that there is, not below its own."""

@@ -14,7 +14,7 @@ from reprieve.questions.changes import InputChange, changed
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.plan_inputs import starts_at
 from reprieve.simulation.report import Plan
-from reprieve.simulation.workloads.expanding import expand
+from reprieve.simulation.workloads.expansion import expand
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
 
@@ -53,15 +53,27 @@ class Trials:
     _known: dict[tuple[Waiting, tuple[str, ...]], bool] = field(default_factory=dict)
 
     def runs(self, pending: Waiting, changes: Sequence[InputChange]) -> bool:
-        """Whether it runs after these changes. Raises _Spent when there have been trials enough."""
+        """Whether it runs after these changes, which may be impossible here.
+
+        Raises SpentError when there have been trials enough.
+        """
         key = (pending, tuple(map(str, changes)))
         if key not in self._known:
-            self._known[key] = self.runs_in(pending, self._changed(changes))
+            try:
+                self._known[key] = self.runs_in(pending, self.after(changes))
+            except InputError:
+                self._known[key] = False
         return self._known[key]
 
     def after(self, changes: Sequence[InputChange]) -> Manifests:
-        """The input after these changes. Raises InputError."""
-        return self._changed(changes)
+        """The input after these changes, expanded as it was before. Raises InputError."""
+        base = self.base
+        if base is not None and base.pod_makers:
+            try:
+                return expand(changed(base, changes, rows=self.rows).manifests, rows=self.rows, run=self.run).manifests
+            except InputError:
+                pass
+        return changed(self.manifests, changes, rows=self.rows).manifests
 
     def runs_in(self, pending: Waiting, manifests: Manifests) -> bool:
         """Whether it runs in another input."""
@@ -92,16 +104,6 @@ class Trials:
     def _cost(manifests: Manifests, attempts: int) -> int:
         objects_planned = sum(map(len, manifests.objects.values())) + sum(map(_rules, manifests.pods))
         return max(LEAST_WORK, objects_planned + attempts * len(manifests.nodes) // NODES_AN_OBJECT)
-
-    def _changed(self, changes: Sequence[InputChange]) -> Manifests:
-        """The input as it is when the flags are given too; groups that were made are there only when it is expanded."""
-        base = self.base
-        if base is not None and base.pod_makers:
-            try:
-                return expand(changed(base, changes, rows=self.rows).manifests, rows=self.rows, run=self.run).manifests
-            except InputError:
-                pass
-        return changed(self.manifests, changes, rows=self.rows).manifests
 
 
 def _rules(loaded: Loaded[objects.Pod]) -> int:

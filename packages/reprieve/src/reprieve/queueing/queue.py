@@ -22,10 +22,10 @@ from reprieve.framework.events import ClusterEvent, EventKind, tree_of
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.queueing.entity import Entity, QueueState
+from reprieve.queueing.futile_attempts import ReachBound, ReachFilter
 from reprieve.queueing.gates import PreEnqueueGates
 from reprieve.queueing.hints import QueueingHints, QueueWatch
-from reprieve.queueing.reach import ReachBound, ReachFilter
-from reprieve.queueing.sharing import SeparateAttempts, SharedAttempts
+from reprieve.queueing.shared_attempts import SeparateAttempts, SharedAttempts
 from reprieve.queueing.timers import Timers
 from reprieve.queueing.unschedulable import UnschedulableEntities
 
@@ -354,9 +354,10 @@ class SchedulingQueue:
         for entity in self._listening.values():
             if entity.key != but:
                 entity.events.append(event)
-        asked = False
+        asked, shares = False, self._sharing.shares
         for plugin in self._hints.interested[event.kind]:
-            self._sharing.on_event(plugin, event, now, but, cache)
+            if shares:
+                self._sharing.on_event(plugin, event, now, but, cache)
             concerned = self._concerned(plugin, tree)
             if not concerned:
                 continue

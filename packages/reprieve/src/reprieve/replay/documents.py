@@ -9,7 +9,7 @@ import msgspec
 
 from kube_rules.printable import printable_line
 from reprieve.replay.csv_cells import guarded
-from reprieve.replay.running import PolicyOutcome
+from reprieve.replay.policy_run import PolicyOutcome
 from reprieve.replay.statistics import JobRow
 
 

@@ -44,14 +44,16 @@ def read_failures(path: Path, *, begin: int, dated: bool, faster: float = 1.0) -
     (replay.md 1.4), but are down as long.
     """
     file = str(path)
-    found: defaultdict[str, list[Outage]] = defaultdict(list)
+    result: defaultdict[str, list[Outage]] = defaultdict(list)
     read = SubmitTimes(dated)
     header: list[str] | None = None
     for line, row in csv_rows(path):
         if header is None:
             header = [name.strip() for name in row]
             if header != ["node", "down", "up"]:
-                raise JobListError(file, line, "", f"want the columns node,down,up, found {shown(','.join(header))}")
+                raise JobListError(
+                    file, line, "", f"expected the columns node,down,up, found {shown(','.join(header))}"
+                )
             continue
         if len(row) != 3:
             raise JobListError(file, line, "", f"{len(row)} fields, the first line has 3")
@@ -65,14 +67,16 @@ def read_failures(path: Path, *, begin: int, dated: bool, faster: float = 1.0) -
         down, up = times
         assert down is not None
         if up is not None and up <= down:
-            raise JobListError(file, line, "up", "want a time after down")
-        before = found[node][-1:]
+            raise JobListError(file, line, "up", "expected a time after down")
+        before = result[node][-1:]
         if before and (before[0][1] is None or before[0][1] > down):
-            raise JobListError(file, line, "down", f"{shown(node)} is down already then: want them in order of time")
-        found[node].append((down, up))
+            raise JobListError(
+                file, line, "down", f"{shown(node)} is down already then: expected them in order of time"
+            )
+        result[node].append((down, up))
     if header is None:
-        raise JobListError(file, 1, "", "empty: want the columns node,down,up")
-    return Failures(listed={node: _moved(outages, faster) for node, outages in found.items()})
+        raise JobListError(file, 1, "", "empty: expected the columns node,down,up")
+    return Failures(listed={node: _moved(outages, faster) for node, outages in result.items()})
 
 
 def _moved(outages: Sequence[Outage], faster: float) -> list[Outage]:
@@ -80,15 +84,15 @@ def _moved(outages: Sequence[Outage], faster: float) -> list[Outage]:
 
     What was over before is no more; what lasts until then begins with it; what comes to overlap is one.
     """
-    found: list[Outage] = []
+    result: list[Outage] = []
     for was_down, was_up in outages:
         if was_up is not None and was_up <= 0:
             continue
         down = max(0, round(was_down / faster))
         up = None if was_up is None else down + was_up - max(0, was_down)
-        if found and (found[-1][1] is None or found[-1][1] >= down):
-            before, last = found[-1]
-            found[-1] = (before, None if last is None or up is None else max(last, up))
+        if result and (result[-1][1] is None or result[-1][1] >= down):
+            before, last = result[-1]
+            result[-1] = (before, None if last is None or up is None else max(last, up))
         else:
-            found.append((down, up))
-    return found
+            result.append((down, up))
+    return result

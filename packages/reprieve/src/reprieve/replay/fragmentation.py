@@ -17,9 +17,9 @@ import numpy.typing as npt
 from reprieve.cluster.resources import CPU, MEMORY, PODS
 from reprieve.cluster.state import ClusterState
 from reprieve.cluster.taints import untolerated
-from reprieve.replay.gpu_room import GPU, Ints
+from reprieve.replay.gpu_capacity import GPU, Ints
 from reprieve.replay.job_list import ReplayJob, Shape, Tolerated
-from reprieve.replay.objects_of import Terms, tolerations_from
+from reprieve.replay.job_objects import Terms, tolerations_from
 
 MOST = 512
 POPULAR, MOST_KINDS = 0.95, 64
@@ -69,13 +69,13 @@ class Fragmentation:
     def sample(self, now: int, waiting: Iterable[tuple[Shape, int]]) -> None:
         """Return the fragmentation until now; `waiting`: how many workers of each shape are pending."""
         mix = _by_kind(((shape, n) for shape, n in waiting if shape.gpu and n), self._terms)[:MOST_KINDS]
-        found = Sample(now, *self._shares((mix, self._workload)))
-        for sums, share in zip(self._sums, (found.by_waiting, found.by_workload), strict=True):
+        sample = Sample(now, *self._shares((mix, self._workload)))
+        for sums, share in zip(self._sums, (sample.by_waiting, sample.by_workload), strict=True):
             if share is not None:
                 sums[0] += share * (now - self._last)
                 sums[1] += now - self._last
         self._last = now
-        self.samples.append(found)
+        self.samples.append(sample)
         if len(self.samples) > MOST:
             self.samples = self.samples[::2]
             self._every *= 2
@@ -110,19 +110,19 @@ class Fragmentation:
         else:
             room = _SharedGpus(np.where(alive[:, None], self._free_per_gpu(self._cluster)[:n], 0))
         total = int(room.total.sum())
-        found: list[float | None] = []
+        result: list[float | None] = []
         for mix in mixes:
             workers = sum(count for _, count in mix)
             if not total or not workers:
-                found.append(None)
+                result.append(None)
                 continue
             unusable = 0
             for (gpu, cpu, memory, models, tolerated), count in mix:
                 fits = (free[CPU] >= cpu) & (free[MEMORY] >= memory) & (free[PODS] >= 1)
                 fits &= self._of_model(models, n) & self._tolerated(tolerated, n)
                 unusable += count * room.unusable(gpu, fits)
-            found.append(unusable / (workers * total))
-        return found
+            result.append(unusable / (workers * total))
+        return result
 
     def _of_model(self, models: Sequence[str], n: int) -> Mask:
         if not models:
@@ -178,18 +178,18 @@ def popular(jobs: Iterable[ReplayJob], terms: Terms) -> Mix:
         shapes[id(job.shape)] = job.shape
     kinds = _by_kind(((shape, shape.workers * by_shape[key]) for key, shape in shapes.items()), terms)
     total, counted = sum(count for _, count in kinds), 0
-    found: list[tuple[_Kind, int]] = []
+    result: list[tuple[_Kind, int]] = []
     for kind, count in kinds:
-        if counted >= POPULAR * total or len(found) == MOST_KINDS:
+        if counted >= POPULAR * total or len(result) == MOST_KINDS:
             break
-        found.append((kind, count))
+        result.append((kind, count))
         counted += count
-    return found
+    return result
 
 
 def _by_kind(workers: Iterable[tuple[Shape, int]], terms: Terms) -> Mix:
     """The most frequent first."""
-    found: Counter[_Kind] = Counter()
+    counter: Counter[_Kind] = Counter()
     for shape, count in workers:
-        found[shape.gpu, shape.cpu, shape.memory, shape.models, terms.tolerations_of(shape)] += count
-    return sorted(found.items(), key=lambda item: (-item[1], item[0]))
+        counter[shape.gpu, shape.cpu, shape.memory, shape.models, terms.tolerations_of(shape)] += count
+    return sorted(counter.items(), key=lambda item: (-item[1], item[0]))

@@ -121,77 +121,77 @@ class JobList:
 
 def _decimal(text: str, want: str) -> Decimal:
     try:
-        found = Decimal(text) if len(text) <= 40 and "_" not in text else None
+        result = Decimal(text) if len(text) <= 40 and "_" not in text else None
     except InvalidOperation:
-        found = None
-    if found is None or not found.is_finite() or abs(found.adjusted()) > 15:
-        raise ValueError(f"want {want}")
-    return found
+        result = None
+    if result is None or not result.is_finite() or abs(result.adjusted()) > 15:
+        raise ValueError(f"expected {want}")
+    return result
 
 
 def _thousandths(text: str, want: str) -> int:
     number = _decimal(text, want)
     if number < 0:
-        raise ValueError(f"want {want}, not below 0")
+        raise ValueError(f"expected {want}, not below 0")
     return int((number * 1000).to_integral_value())
 
 
 def seconds(text: str) -> int:
     """Milliseconds of a number of seconds."""
-    found = _thousandths(text, "seconds")
-    if found > LONGEST * 1000:
-        raise ValueError("want at most ten years")
-    return found
+    result = _thousandths(text, "seconds")
+    if result > LONGEST * 1000:
+        raise ValueError("expected at most ten years")
+    return result
 
 
 def _interval(text: str) -> int:
-    found = seconds(text)
-    if found == 0:
-        raise ValueError("want more than 0 seconds")
-    return found
+    result = seconds(text)
+    if result == 0:
+        raise ValueError("expected more than 0 seconds")
+    return result
 
 
 def _whole(low: int, high: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         digits = text[1:] if text[:1] in "+-" else text
         if not (digits.isascii() and digits.isdigit() and len(digits) <= 19 and low <= int(text) <= high):
-            raise ValueError(f"want a whole number from {low} to {high}")
+            raise ValueError(f"expected a whole number from {low} to {high}")
         return int(text)
 
     return read
 
 
 def _gpus(text: str) -> int:
-    found = _thousandths(text, "a number of GPUs")
-    if found > 1_000_000:
-        raise ValueError("want at most 1000 GPUs a worker")
-    whole, part = divmod(found, 1000)
+    result = _thousandths(text, "a number of GPUs")
+    if result > 1_000_000:
+        raise ValueError("expected at most 1000 GPUs a worker")
+    whole, part = divmod(result, 1000)
     if whole and part:
-        raise ValueError("want whole GPUs above one: only a single GPU is shared")
-    return found
+        raise ValueError("expected whole GPUs above one: only a single GPU is shared")
+    return result
 
 
 def _cores(text: str) -> int:
-    found = _thousandths(text, "a number of cores")
-    if found > 10**9:
-        raise ValueError("want at most a million cores a worker")
-    return found
+    result = _thousandths(text, "a number of cores")
+    if result > 10**9:
+        raise ValueError("expected at most a million cores a worker")
+    return result
 
 
 def _bytes(text: str) -> int:
     try:
-        found = value(parse(text))
+        result = value(parse(text))
     except QuantityError:
-        raise ValueError("want a quantity such as 64Gi") from None
-    if not 0 <= found <= 1 << 60:
-        raise ValueError("want a quantity from 0 to 1Ei")
-    return found
+        raise ValueError("expected a quantity such as 64Gi") from None
+    if not 0 <= result <= 1 << 60:
+        raise ValueError("expected a quantity from 0 to 1Ei")
+    return result
 
 
 def _one_of(**known: bool) -> Callable[[str], bool]:
     def read(text: str) -> bool:
         if text not in known:
-            raise ValueError(f"want {' or '.join(known)}")
+            raise ValueError(f"expected {' or '.join(known)}")
         return known[text]
 
     return read
@@ -200,7 +200,7 @@ def _one_of(**known: bool) -> Callable[[str], bool]:
 def _matching(pattern: re.Pattern[str], want: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         if pattern.fullmatch(text) is None:
-            raise ValueError(f"want {want}")
+            raise ValueError(f"expected {want}")
         return text
 
     return read
@@ -210,34 +210,36 @@ def _models(text: str) -> tuple[str, ...]:
     parts = tuple(dict.fromkeys(part.strip() for part in text.split("|") if part.strip()))
     for part in parts:
         if _LABEL_VALUE.fullmatch(part) is None:
-            raise ValueError("want models that can be values of a label, separated by |")
+            raise ValueError("expected models that can be values of a label, separated by |")
     return parts
 
 
 def _labels(text: str) -> tuple[tuple[str, str], ...]:
-    found = {}
+    result = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
         key, equals, content = part.partition("=")
         if not equals or _LABEL_KEY.fullmatch(key) is None or _LABEL_VALUE.fullmatch(content) is None:
-            raise ValueError("want labels such as team=nlp;stage=train")
-        found[key] = content
-    return tuple(sorted(found.items()))
+            raise ValueError("expected labels such as team=nlp;stage=train")
+        result[key] = content
+    return tuple(sorted(result.items()))
 
 
 def tolerations(text: str) -> tuple[Tolerated, ...]:
     """Tolerations `KEY[=VALUE][:EFFECT]` separated by semicolons; `*` tolerates every taint. Raises ValueError."""
-    found: dict[Tolerated, None] = {}
+    result: dict[Tolerated, None] = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
         name, colon, effect = part.partition(":")
         key, equals, content = name.partition("=")
         known = effect in EFFECTS if colon else True
         if key == "*" and not equals and known:
-            found["", "Exists", "", effect] = None
+            result["", "Exists", "", effect] = None
         elif known and _LABEL_KEY.fullmatch(key) and _LABEL_VALUE.fullmatch(content):
-            found[key, "Equal" if equals else "Exists", content, effect] = None
+            result[key, "Equal" if equals else "Exists", content, effect] = None
         else:
-            raise ValueError(f"want tolerations such as nvidia.com/gpu;team=a:NoSchedule, with {', '.join(EFFECTS)}")
-    return tuple(found)
+            raise ValueError(
+                f"expected tolerations such as nvidia.com/gpu;team=a:NoSchedule, with {', '.join(EFFECTS)}"
+            )
+    return tuple(result)
 
 
 job_name = _matching(_NAME, "a name of at most 253 characters without spaces, / and ~")
@@ -278,11 +280,13 @@ class SubmitTimes:
         if self.dated is None:
             self.dated = dated
         if dated != self.dated:
-            raise ValueError(f"want {'RFC 3339' if self.dated else 'seconds'} as in the rows before")
-        found = round(moment(text) * 1000) if dated else _thousandths(text, "seconds, or a time as RFC 3339 has it")
-        if not 0 <= found <= _LATEST_MS:
-            raise ValueError("want a time since 1970" if dated else f"want at most {_LATEST_MS // 1000} seconds")
-        return found
+            raise ValueError(f"expected {'RFC 3339' if self.dated else 'seconds'} as in the rows before")
+        result = round(moment(text) * 1000) if dated else _thousandths(text, "seconds, or a time as RFC 3339 has it")
+        if not 0 <= result <= _LATEST_MS:
+            raise ValueError(
+                "expected a time since 1970" if dated else f"expected at most {_LATEST_MS // 1000} seconds"
+            )
+        return result
 
 
 class JobShapes:
@@ -296,7 +300,7 @@ class JobShapes:
         workers = content.get("workers", 1)
         least = content.setdefault("min_workers", workers)
         if least > workers:
-            raise _ColumnError("min_workers", f"want at most workers, {workers}, found {least}")
+            raise _ColumnError("min_workers", f"expected at most workers, {workers}, found {least}")
         shape = Shape(**content)
         return self._known.setdefault(shape, shape)
 
@@ -346,7 +350,7 @@ def read_jobs(path: Path, *, skip_bad: bool = False, max_jobs: int = MAX_JOBS) -
             continue
         jobs.append(job)
     if header is None:
-        raise JobListError(file, 1, "", "empty: want a first line with the names of the columns")
+        raise JobListError(file, 1, "", "empty: expected a first line with the names of the columns")
     jobs.sort(key=lambda job: job.submit)
     return JobList(jobs, bool(submits.dated), skipped, first_problem)
 
@@ -416,7 +420,7 @@ def _unpacked(file: str, stream: BinaryIO) -> BinaryIO:
     stream.seek(0)
     for magic, name in _PACKED.items():
         if begin.startswith(magic):
-            raise JobListError(file, 0, "", f"packed with {name}; want it plain, or packed with gzip")
+            raise JobListError(file, 0, "", f"packed with {name}; expected it plain, or packed with gzip")
     if not begin.startswith(b"\x1f\x8b"):
         return stream
     import gzip
@@ -477,7 +481,7 @@ def _parquet_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
             for batch in file.iter_batches(batch_size=10_000):
                 for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                     line += 1
-                    yield line, [_text(one) for one in values]
+                    yield line, [_text(item) for item in values]
     except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError) as error:
         raise JobListError(str(path), 0, "", f"not a Parquet file: {str(error).splitlines()[0]}") from None
 

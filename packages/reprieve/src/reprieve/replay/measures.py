@@ -82,12 +82,12 @@ ALWAYS = {"jobs", "done", "waiting, mean", "GPUs allocated", "goodput", "lost GP
 
 def table(reports: Sequence[PolicyReport]) -> list[tuple[str, list[str]]]:
     """(label, a cell per policy) of the rows that have a value."""
-    found = []
+    result = []
     for measure in MEASURES:
         values = [measure.value(report) for report in reports]
         if measure.label in ALWAYS or any(values):
-            found.append((measure.label, compared(values, measure)))
-    return found
+            result.append((measure.label, compared(values, measure)))
+    return result
 
 
 def compared(values: Sequence[float | None], measure: Measure) -> list[str]:

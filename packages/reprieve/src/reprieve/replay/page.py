@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from reprieve.replay.measures import table, time_text
-from reprieve.replay.running import PolicyOutcome
+from reprieve.replay.policy_run import PolicyOutcome
 from reprieve.replay.statistics import JobGroup, PolicyReport
 
 _INK, _LINE, _QUIET = "#010203", "#040506", "#070809"
@@ -160,7 +160,7 @@ def _text(content: str) -> str:
 
 def _pictures(outcomes: Sequence[PolicyOutcome]) -> list[Picture]:
     reports = [outcome.report for outcome in outcomes]
-    found: list[Picture] = [
+    result: list[Picture] = [
         ("GPUs allocated", "GPUs that jobs hold, over time.", _allocation(reports), _HIGH),
         ("Jobs that wait", "Jobs that have come and do not run.", _queue(reports), _HIGH),
         (
@@ -175,8 +175,8 @@ def _pictures(outcomes: Sequence[PolicyOutcome]) -> list[Picture]:
     for outcome in outcomes:
         if outcome.timeline is not None and outcome.timeline.node:
             strip = _Strip(outcome)
-            found.append((f"Jobs over time: {outcome.report.name}", strip.text, strip.draw, strip.height))
-    return found
+            result.append((f"Jobs over time: {outcome.report.name}", strip.text, strip.draw, strip.height))
+    return result
 
 
 def _curve(axes: Any, report: PolicyReport, at: int, amounts: Sequence[float]) -> None:
@@ -270,7 +270,7 @@ def slots(spans: Iterable[tuple[int, int, int, int]]) -> dict[int, list[int]]:
     """(begin, end, what, how many) -> so many slots of each, the lowest free ones; none is taken twice at a time."""
     busy: list[tuple[int, int, list[int]]] = []
     free: list[int] = []
-    found: dict[int, list[int]] = {}
+    result: dict[int, list[int]] = {}
     used = 0
     for begin, end, what, count in sorted(spans):
         while busy and busy[0][0] <= begin:
@@ -279,9 +279,9 @@ def slots(spans: Iterable[tuple[int, int, int, int]]) -> dict[int, list[int]]:
         taken = [heapq.heappop(free) for _ in range(min(count, len(free)))]
         taken += range(used, used + count - len(taken))
         used = max(used, *(slot + 1 for slot in taken))
-        found[what] = taken
+        result[what] = taken
         heapq.heappush(busy, (max(end, begin), what, taken))
-    return found
+    return result
 
 
 class _Strip:
@@ -400,13 +400,13 @@ def _filled(boxes: Sequence[_Box], colour: str) -> Any:
 
 def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
     """(first, how many) of numbers that follow each other."""
-    found: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     for number in numbers:
-        if found and found[-1][0] + found[-1][1] == number:
-            found[-1] = (found[-1][0], found[-1][1] + 1)
+        if result and result[-1][0] + result[-1][1] == number:
+            result[-1] = (result[-1][0], result[-1][1] + 1)
         else:
-            found.append((number, 1))
-    return found
+            result.append((number, 1))
+    return result
 
 
 def _figure(number: int, title: str, text: str, draw: Draw, height: float) -> str:

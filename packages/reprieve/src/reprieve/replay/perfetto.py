@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from reprieve.replay.accounts import Timeline
-from reprieve.replay.running import PolicyOutcome
+from reprieve.replay.policy_run import PolicyOutcome
 
 Event = dict[str, Any]
 _DECISION = 1000
@@ -35,7 +35,7 @@ def lanes(spans: Iterable[tuple[int, int, int]]) -> dict[int, int]:
     """(begin, end, what) -> lane of each, so that none of a lane overlap; as few as there can be."""
     busy: list[tuple[int, int]] = []
     free: list[int] = []
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
     used = 0
     for begin, end, what in sorted(spans):
         while busy and busy[0][0] <= begin:
@@ -44,9 +44,9 @@ def lanes(spans: Iterable[tuple[int, int, int]]) -> dict[int, int]:
             lane = heapq.heappop(free)
         else:
             lane, used = used, used + 1
-        found[what] = lane
+        result[what] = lane
         heapq.heappush(busy, (max(end, begin), lane))
-    return found
+    return result
 
 
 def _policy(events: list[Event], prefix: str, timeline: Timeline, names: Sequence[str], first: int) -> int:

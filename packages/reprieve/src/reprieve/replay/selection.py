@@ -22,9 +22,9 @@ def long_duration(text: str) -> int:
     try:
         found = duration(rest) if len(text) <= 64 else -1.0
     except ValueError:
-        raise ValueError(f"{text!r}: want a duration like 90s, 12h or 30d") from None
+        raise ValueError(f"{text!r}: expected a duration like 90s, 12h or 30d") from None
     if found < 0 or days + found / 86400 > _LONGEST_DAYS:
-        raise ValueError(f"{text[:64]!r}: want a duration from 0 to {_LONGEST_DAYS}d")
+        raise ValueError(f"{text[:64]!r}: expected a duration from 0 to {_LONGEST_DAYS}d")
     return round((days * 86400 + found) * 1000)
 
 
@@ -55,7 +55,9 @@ def time_of(text: str, found: JobList) -> int:
     """Milliseconds since the first job of a time of the trace: RFC 3339, or a duration. Raises ValueError."""
     if re.match(r"\d{4}-", text):
         if not found.dated:
-            raise ValueError(f"{text!r}: the job list has no dates; want a duration since its first job, such as 12h")
+            raise ValueError(
+                f"{text!r}: the job list has no dates; expected a duration since its first job, such as 12h"
+            )
         return round(moment(text) * 1000) - found.begin
     return long_duration(text)
 

@@ -7,7 +7,7 @@ import msgspec
 
 from reprieve.replay.accounts import DONE, ReplayAccount, Series
 from reprieve.replay.fragmentation import Sample
-from reprieve.replay.never_started import NeverStarted, never_started
+from reprieve.replay.unstarted_jobs import NeverStarted, never_started
 from reprieve.replay.world import Replay
 
 GPU_HOUR = 3_600_000_000
@@ -197,11 +197,11 @@ def report(name: str, replay: Replay, *, interrupted: bool = False) -> PolicyRep
 def rows(replay: Replay) -> list[JobRow]:
     """A row per job that came, in order of submit."""
     now = replay.series.at
-    found = []
+    result = []
     for account in _arrived(replay):
         job = account.job
         completion = None if account.end is None else account.end - job.submit
-        found.append(
+        result.append(
             JobRow(
                 job=job.name,
                 tenant=job.shape.tenant,
@@ -223,7 +223,7 @@ def rows(replay: Replay) -> list[JobRow]:
                 restart_gpu_hours=_hours(account.restart),
             )
         )
-    return found
+    return result
 
 
 def _arrived(replay: Replay) -> list[ReplayAccount]:

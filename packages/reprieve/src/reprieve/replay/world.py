@@ -24,9 +24,9 @@ from reprieve.queueing.queue import Timing
 from reprieve.replay.accounts import DONE, RUNNING, WAITING, ReplayAccount, Series, Timeline
 from reprieve.replay.failures import Failures
 from reprieve.replay.fragmentation import Fragmentation
-from reprieve.replay.gpu_room import GPU, FreeGpus, Ints, TracksFreeGpus
+from reprieve.replay.gpu_capacity import GPU, FreeGpus, Ints, TracksFreeGpus
 from reprieve.replay.job_list import ReplayJob, Shape, Tolerated
-from reprieve.replay.objects_of import Makers, terms_for
+from reprieve.replay.job_objects import Makers, terms_for
 from reprieve.replay.quotas import JobQuotas
 from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.engine import Engine
@@ -147,6 +147,8 @@ class Replay:
         self.unfinished = len(jobs)
         self._leaving = 0
         """Pods of jobs that are on their way out."""
+        self._foreign_leaving: set[str] = set()
+        """UIDs of evicted pods of the cluster file that have not left."""
         self._back: set[str] = set()
         """Names of nodes that are down and come back."""
         self.holding = 0
@@ -291,7 +293,7 @@ class Replay:
         if not account.round:
             return "", True
         rejected = (self._world.rejections.get(uid) for uid in account.pods)
-        messages = [one.message for one in rejected if one is not None and one.message]
+        messages = [item.message for item in rejected if item is not None and item.message]
         condition = self._world.conditions.get(f"group/{account.group}")
         of_nodes = next((text for text in messages if "nodes are available: " in text), None)
         if of_nodes is None and condition is not None:
@@ -323,13 +325,19 @@ class Replay:
     def preempted(self, made: Preempted) -> None:
         """Victims are on their way out: their jobs lose what is not saved, and queue again."""
         preemption, now = made.preemption, self.now
-        victims = [pod for verdict in preemption.victims for pod in verdict.unit.pods]
-        self.counts.units += len(preemption.victims)
-        self.counts.pods += len(victims)
-        self.counts.budget_violations += preemption.pdb_violations
+        staying = {pod.uid: self._stays(pod.uid) for verdict in preemption.victims for pod in verdict.unit.pods}
+        evicted = [verdict for verdict in preemption.victims if any(staying[pod.uid] for pod in verdict.unit.pods)]
+        self.counts.units += len(evicted)
+        self.counts.pods += sum(staying.values())
+        self.counts.budget_violations += sum(verdict.violates_pdb for verdict in evicted)
         if self.timeline is not None:
-            self.timeline.preempted(now, self._preemptor(made), [pod.uid for pod in victims])
-        self._taken((pod.uid for pod in victims), now, by_eviction=True)
+            self.timeline.preempted(now, self._preemptor(made), list(staying))
+        self._taken((uid for uid, stays in staying.items() if stays), now, by_eviction=True)
+
+    def _stays(self, uid: str) -> bool:
+        """Whether a victim was not leaving before: what two preemptors wait for is evicted once (replay.md 4.3)."""
+        account = self._of.get(uid)
+        return uid in account.counted if account is not None else uid not in self._foreign_leaving
 
     def _preemptor(self, made: Preempted) -> int:
         preemption = made.preemption
@@ -346,6 +354,7 @@ class Replay:
             self._free_gpus.give_back(pod.uid)
         if self.timeline is not None:
             self.timeline.gone(pod.uid, now)
+        self._foreign_leaving.discard(pod.uid)
         account = self._of.pop(pod.uid, None)
         if account is None:
             return
@@ -422,6 +431,7 @@ class Replay:
             if account is not None:
                 by_job.setdefault(account.index, []).append(uid)
             elif by_eviction:
+                self._foreign_leaving.add(uid)
                 self.counts.foreign_pods += 1
         for index, taken in sorted(by_job.items()):
             self._lose_workers(self.accounts[index], taken, now, by_eviction=by_eviction)
@@ -531,7 +541,7 @@ def _checked_room(plugin: TracksFreeGpus) -> Callable[[ClusterState], Ints]:
             raise ReplayError(f"plugin {name}, free_per_gpu: {type(error).__name__}: {error}") from error
         if found.ndim != 2 or len(found) < len(cluster.nodes) or found.dtype.kind not in "iu":
             raise ReplayError(
-                f"plugin {name}, free_per_gpu: want int64[{len(cluster.nodes)}, GPUs of a node], "
+                f"plugin {name}, free_per_gpu: expected int64[{len(cluster.nodes)}, GPUs of a node], "
                 f"found {found.dtype}{list(found.shape)}"
             )
         return np.maximum(found.astype(np.int64), 0)

@@ -16,19 +16,20 @@ def in_order(items: Iterable[tuple[objects.KubernetesObject, float]]) -> list[tu
     then by the resource version, then as given.  Pending pods created at one time are set microseconds apart, as the
     API has seconds only.  The decisions do not depend on the order but for the first-come order of pending pods.
     """
-    found = []
+    result = []
     latest = float("-inf")
     for item, created in sorted(items, key=lambda entry: (_turn(entry[0]), entry[1], entry[0].metadata.revision)):
         if _turn(item) == _PENDING:
             created = latest = max(created, latest + _APART)
-        found.append((item, created))
-    return found
+        result.append((item, created))
+    return result
 
 
 _PENDING: Final = 5
 
 
 _TURNS = {
+    "RuntimeClass": -1,
     "ResourceQuota": -1,
     "LimitRange": -1,
     "Node": 0,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.instructions import Instruction
 from reprieve.framework.plugin import CycleState
-from reprieve.framework.running import RunningProfile
+from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.status import SUCCESS, Code, PluginError, Status, call_plugin
 from reprieve.scheduling.decision import SCHEDULER_ERROR, UNSCHEDULABLE, Binding, Decision, Rejection, instead
 
@@ -116,13 +116,13 @@ def run_post_bind(running: RunningProfile, pod: PodRecord, row: int) -> None:
 def given_up(running: RunningProfile, binding: Binding) -> list[Instruction]:
     """What the Reserve plugins want taken back of a binding that failed."""
     state = CycleState(running.cluster, binding.pod)
-    found: list[Instruction] = []
+    result: list[Instruction] = []
     for plugin in running.profile.reserves:
         try:
-            found += call_plugin(plugin.name, "Unreserve", plugin.give_up, state, binding.row)
+            result += call_plugin(plugin.name, "Unreserve", plugin.give_up, state, binding.row)
         except PluginError as error:
             running.report(error)
-    return found
+    return result
 
 
 def unreserve(running: RunningProfile, binding: Binding) -> None:

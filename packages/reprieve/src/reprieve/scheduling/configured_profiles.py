@@ -213,14 +213,14 @@ def _multi_point(plugins: Plugins, registry: Registry, where: str) -> dict[str, 
 
 
 def _by_name(chosen: PluginSet, registry: Registry, where: str) -> dict[str, PluginRef]:
-    found: dict[str, PluginRef] = {}
+    result: dict[str, PluginRef] = {}
     for index, ref in enumerate(chosen.enabled):
         at = f"{where}.enabled[{index}].name"
         registry.check(ref.name, at)
-        if ref.name in found:
+        if ref.name in result:
             raise ConfigurationError(at, f"plugin {ref.name!r} is enabled twice")
-        found[ref.name] = ref
-    return found
+        result[ref.name] = ref
+    return result
 
 
 def _check_set(plugins: Plugins, point: str, chosen: PluginSet, registry: Registry, where: str) -> None:
@@ -277,12 +277,12 @@ def _weights(
 
 
 def _args(configuration: ProfileConfiguration, registry: Registry, path: str) -> dict[str, tuple[Args, str]]:
-    found: dict[str, tuple[Args, str]] = {}
+    result: dict[str, tuple[Args, str]] = {}
     for index, config in enumerate(configuration.plugin_config):
         where = f"{path}.pluginConfig[{index}]"
         registry.check(config.name, f"{where}.name", wildcard=True)
-        found[config.name] = (config.args, f"{where}.args")
-    return found
+        result[config.name] = (config.args, f"{where}.args")
+    return result
 
 
 def _build(name: str, gates: FeatureGates, registry: Registry, args: Args, where: str) -> Plugin:
@@ -292,7 +292,7 @@ def _build(name: str, gates: FeatureGates, registry: Registry, args: Args, where
             args = {**args, "ignoredResources": [*(args.get("ignoredResources") or ()), *registry.ignored_resources]}
         kind = args.get("kind", f"{name}Args")
         if kind != f"{name}Args" or args.get("apiVersion", API_VERSION) != API_VERSION:
-            raise ConfigurationError(f"{where}.kind", f"{kind!r}: want {name}Args of {API_VERSION}")
+            raise ConfigurationError(f"{where}.kind", f"{kind!r}: expected {name}Args of {API_VERSION}")
         return _made(registry.in_tree[name], gates, args, where)
     own = {key: value for key, value in args.items() if key not in ("apiVersion", "kind")}
     try:

@@ -12,10 +12,10 @@ def conflict_of(group: Group, pods: Sequence[PodRecord], *, group_policy: bool) 
     if isinstance(group, GroupState):
         error = divergence(group, pods, group_policy=group_policy)
         return None if error is None else (error, SCHEDULER_ERROR)
-    workloads = [one for one in group.below() if one.spec is not None and one.spec.workload]
-    for one in workloads:
-        if _workload(one) != _workload(workloads[0]):
-            mixed = f'"{_workload(one)}" ("{one.name}") and "{_workload(workloads[0])}" ("{workloads[0].name}")'
+    workloads = [item for item in group.below() if item.spec is not None and item.spec.workload]
+    for item in workloads:
+        if _workload(item) != _workload(workloads[0]):
+            mixed = f'"{_workload(item)}" ("{item.name}") and "{_workload(workloads[0])}" ("{workloads[0].name}")'
             return f"all pod groups in a hierarchy should be of the same Workload, got {mixed}", INVALID
     error = _tree_divergence(group, pods, group_policy=group_policy)
     return None if error is None else (error, SCHEDULER_ERROR)

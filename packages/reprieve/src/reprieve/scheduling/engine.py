@@ -35,12 +35,13 @@ from reprieve.scheduling.effects import Effects, EffectsInProgress
 from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.scheduling.group_changes import GroupChanges
 from reprieve.scheduling.group_cycle import failed_group, schedule_group
+from reprieve.scheduling.member_capacity import RoomBound
 from reprieve.scheduling.nominations import Nominations
 from reprieve.scheduling.object_handlers import OtherChanges, handlers
 from reprieve.scheduling.pod_changes import PodChanges
 from reprieve.scheduling.pod_cycle import failed_pod, schedule_pod
+from reprieve.scheduling.priority_trials import gets_a_place, with_priority
 from reprieve.scheduling.reservations import Released, hold_seconds, waits_for_completions
-from reprieve.scheduling.room_bound import RoomBound
 from reprieve.scheduling.running_profiles import RunningProfiles
 from reprieve.scheduling.storage_and_device_events import StorageAndDeviceEvents
 
@@ -211,6 +212,16 @@ class Engine:
                 return failed_pod(entity.key, pods[0], str(error))
             decision = failed_group(entity.key, entity.group, pods, str(error))
             return replace(decision, rejected_by=frozenset())  # trouble, not lack of room: tried again after backoff
+
+    def helped_by_priority(self, key: str, priority: int) -> bool:
+        """Return whether an entity would be placed or preempt now with that priority, or is placed; nothing changes."""
+        entity = self.queue.get(key)
+        if entity is None:
+            return True
+        if not entity.ready or entity.priority >= priority:
+            return False
+        with with_priority(entity, priority):
+            return gets_a_place(self._decide(entity))
 
     def _apply(self, entity: Entity, decision: Decision, now: float) -> Decision:
         """Assume the outcome; returns the decision with what Reserve, Permit and displaced nominations changed."""

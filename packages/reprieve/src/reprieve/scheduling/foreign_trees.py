@@ -39,14 +39,14 @@ class _Policy:
 def _policies(foreign: ForeignGroup) -> list[_Policy]:
     return [
         _Policy(
-            each.name,
-            each.match_label_keys,
-            each.sub_group_size,
-            each.min_sub_groups,
-            compile_label_selector(each.label_selector) if each.label_selector is not None else None,
+            item.name,
+            item.match_label_keys,
+            item.sub_group_size,
+            item.min_sub_groups,
+            compile_label_selector(item.label_selector) if item.label_selector is not None else None,
         )
-        for each in foreign.sub_group_policy
-        if each.sub_group_size and each.min_sub_groups
+        for item in foreign.sub_group_policy
+        if item.sub_group_size and item.min_sub_groups
     ]
 
 
@@ -85,13 +85,13 @@ class ForeignTree:
         """The tree while pods are in these leaves: the root first, then what is below it, in order."""
         root = below(self._name)
         if not self._policies:
-            found = [(below(self._name, task), least) for task, least in self._tasks.items() if least]
+            result = [(below(self._name, task), least) for task, least in self._tasks.items() if least]
             rest = below(self._name, _REST, "")
             if rest in leaves:
-                found.append((rest, self._rest))
+                result.append((rest, self._rest))
             return [
-                (0, self._composite(root, len(found), "", priority)),
-                *((place, self._leaf(name, least, root, priority)) for place, (name, least) in enumerate(found, 1)),
+                (0, self._composite(root, len(result), "", priority)),
+                *((place, self._leaf(name, least, root, priority)) for place, (name, least) in enumerate(result, 1)),
             ]
         made: Tree = []
         if len(self._policies) > 1:

@@ -18,7 +18,7 @@ from reprieve.cluster.pods import NO_ROW, PodRecord, queue_order
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.plugin import CycleState, Placement, TieBreaker
 from reprieve.framework.profile import Profile
-from reprieve.framework.running import RunningProfile
+from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.status import SUCCESS, Code, Status, call_plugin
 
 

@@ -17,7 +17,7 @@ from reprieve.framework.plugin import (
     TieBreaker,
 )
 from reprieve.framework.profile import Profile
-from reprieve.framework.running import RunningProfile
+from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.status import PlacementError, PluginError, call_plugin
 from reprieve.plugins.dynamic_resources import NO_CLAIMS, NOT_SCHEDULABLE, DynamicResources
 from reprieve.preemption.default_preemption import DefaultPreemption
@@ -102,10 +102,10 @@ class _Attempt(PodGroupAttempt):
         diagnose: bool,
     ) -> GroupAssignment:
         """The same for a tree."""
-        found = place(self._cycle, diagnose=diagnose, ties=ties, within=within, chosen=chosen)
-        if not found.feasible and retries(self._cycle.running):
-            found = in_another_way(self._cycle, found, within) or found
-        return found
+        result = place(self._cycle, diagnose=diagnose, ties=ties, within=within, chosen=chosen)
+        if not result.feasible and retries(self._cycle.running):
+            result = in_another_way(self._cycle, result, within) or result
+        return result
 
     def hopeful(self) -> Sequence[Placement]:
         """See `PodGroupAttempt.hopeful`."""
@@ -146,8 +146,8 @@ def _where(cycle: GroupCycle) -> tuple[Sequence[Placement] | None, bool]:
         children = [child for child in anchor.children if child.fault is None]
         anchor = children[0] if len(children) == 1 else None
         found = proposed(running, anchor) if anchor is not None else None
-    others = (one for one in group.below() if one is not anchor)
-    return found, any(proposed(running, one) is not None for one in others)
+    others = (item for item in group.below() if item is not anchor)
+    return found, any(proposed(running, item) is not None for item in others)
 
 
 def schedule_group(
@@ -375,7 +375,7 @@ def _condition(group: Group, scheduled: bool, reason: str, message: str) -> Grou
 
 def _all_of(group: Group, reason: str, message: str) -> tuple[GroupCondition, ...]:
     """The same of all groups of a tree."""
-    return tuple(_condition(one, False, reason, message) for one in group.below())
+    return tuple(_condition(item, False, reason, message) for item in group.below())
 
 
 def _scheduled(group: Group, found: GroupAssignment) -> tuple[GroupCondition, ...]:
@@ -384,27 +384,27 @@ def _scheduled(group: Group, found: GroupAssignment) -> tuple[GroupCondition, ..
         return (_condition(group, True, SCHEDULED, ""),)
     conditions = []
     succeeded = set()
-    for one in group.below():
-        level = found.levels.get(one.ref)
-        above = one is group or (one.spec is not None and one.spec.parent in succeeded)
+    for item in group.below():
+        level = found.levels.get(item.ref)
+        above = item is group or (item.spec is not None and item.spec.parent in succeeded)
         if level is not None and level.ok and above:
-            if not isinstance(one, GroupState):
-                succeeded.add(one.key)
-            conditions.append(_condition(one, True, SCHEDULED, ""))
+            if not isinstance(item, GroupState):
+                succeeded.add(item.key)
+            conditions.append(_condition(item, True, SCHEDULED, ""))
         else:
             why = level.why if level is not None and level.why else GROUP_UNSCHEDULABLE
-            conditions.append(_condition(one, False, UNSCHEDULABLE, why))
+            conditions.append(_condition(item, False, UNSCHEDULABLE, why))
     return tuple(conditions)
 
 
 def _unschedulable(group: Group, found: GroupAssignment, message: str) -> tuple[GroupCondition, ...]:
     """Of a tree that failed: each group says what it failed for, or that those above it did."""
     conditions = [_condition(group, False, UNSCHEDULABLE, message)]
-    for one in group.below():
-        if one is not group:
-            level = found.levels.get(one.ref)
+    for item in group.below():
+        if item is not group:
+            level = found.levels.get(item.ref)
             why = level.why if level is not None and level.why else below_unschedulable(group.name)
-            conditions.append(_condition(one, False, UNSCHEDULABLE, why))
+            conditions.append(_condition(item, False, UNSCHEDULABLE, why))
     return tuple(conditions)
 
 
@@ -414,17 +414,17 @@ def _levels(group: Group, found: GroupAssignment) -> tuple[TreeLevel, ...]:
         return ()
     return tuple(
         TreeLevel(
-            kind=one.kind,
-            group=one.key,
+            kind=item.kind,
+            group=item.key,
             ok=level.ok,
-            needed=max(1, one.min_count),
+            needed=max(1, item.min_count),
             succeeded=level.succeeded,
             of=level.of,
             why=level.why,
             short=level.short,
         )
-        for one in group.below()
-        if (level := found.levels.get(one.ref)) is not None
+        for item in group.below()
+        if (level := found.levels.get(item.ref)) is not None
     )
 
 
@@ -433,8 +433,8 @@ def failed_group(
 ) -> Decision:
     """SchedulerError for every member and the groups (scheduling.md 3.7); `composites`: the reason of those."""
     conditions = tuple(
-        _condition(one, False, SCHEDULER_ERROR if isinstance(one, GroupState) else composites, error)
-        for one in group.below()
+        _condition(item, False, SCHEDULER_ERROR if isinstance(item, GroupState) else composites, error)
+        for item in group.below()
     )
     return Decision(
         key=key,

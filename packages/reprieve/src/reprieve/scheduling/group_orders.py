@@ -22,7 +22,7 @@ from reprieve.cluster.affinity_terms import TermKind
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin import CycleState, Placement
-from reprieve.framework.running import RunningProfile
+from reprieve.framework.running_profile import RunningProfile
 from reprieve.scheduling.decision import OrderMatters
 from reprieve.scheduling.group_algorithm import GroupAssignment, GroupCycle
 from reprieve.scheduling.group_placements import holds_at_most, hopeful
@@ -48,13 +48,13 @@ def in_another_order(
     """
     if not cycle.group.is_gang:
         return None
-    found = _other_order(cycle.running, cycle.pods, failed, assign)
-    if found is not None or not anywhere:
-        return found
+    result = _other_order(cycle.running, cycle.pods, failed, assign)
+    if result is not None or not anywhere:
+        return result
     for domain in hopeful(cycle, _domains(cycle.running, cycle.pods))[:_DOMAINS]:
-        found = assign(cycle.pods, domain)
-        if found.feasible:
-            return found
+        result = assign(cycle.pods, domain)
+        if result.feasible:
+            return result
     return None
 
 
@@ -76,9 +76,9 @@ def _other_order(
             return last
     for order in _fixed_orders(running, pods):
         if _is_new(order, kind_of, seen):
-            found = assign(order, None)
-            if found.feasible:
-                return found
+            result = assign(order, None)
+            if result.feasible:
+                return result
     return None
 
 
@@ -145,13 +145,13 @@ def _domains(running: RunningProfile, pods: Sequence[PodRecord]) -> list[Placeme
     cluster = running.cluster
     terms = (term for pod in pods for term in cluster.pod_affinity.terms(pod).of(TermKind.REQUIRED_AFFINITY))
     keys = sorted({term.topology_key for term in terms})
-    found: dict[tuple[str, str], list[int]] = {}
+    result: dict[tuple[str, str], list[int]] = {}
     for key in keys:
         for row in np.flatnonzero(cluster.nodes.alive[: len(cluster.nodes)]).tolist():
             value = cluster.nodes.labels[row].get(key)
             if value is not None:
-                found.setdefault((key, value), []).append(row)
-    return [Placement(f"{key}={value}", np.array(rows)) for (key, value), rows in sorted(found.items())]
+                result.setdefault((key, value), []).append(row)
+    return [Placement(f"{key}={value}", np.array(rows)) for (key, value), rows in sorted(result.items())]
 
 
 def _has_the_sum(running: RunningProfile, pods: Sequence[PodRecord], need: int, domain: Placement) -> bool:

@@ -20,7 +20,7 @@ from reprieve.framework.diagnoser import any_concerned, nominated_rows
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import Assigned, CycleState, Placement
 from reprieve.framework.profile import Profile
-from reprieve.framework.running import RunningProfile
+from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.status import Code, Status, call_plugin
 from reprieve.preemption.free_resources import RESOURCES_PLUGIN, only_resources
 from reprieve.scheduling.decision import GROUP_UNSCHEDULABLE
@@ -49,22 +49,22 @@ def proposed(running: RunningProfile, group: Group, within: Placement | None = N
 
 def _parts(placements: Sequence[Placement], within: Placement) -> list[Placement]:
     """What each has in common with the one above, under its own name; those that have nothing are left out."""
-    found = []
+    result = []
     for placement in placements:
         rows = np.intersect1d(placement.rows, within.rows)
         if len(rows):
-            found.append(Placement(placement.name, rows))
-    return found
+            result.append(Placement(placement.name, rows))
+    return result
 
 
 def _intersected(these: Sequence[Placement], those: Sequence[Placement]) -> list[Placement]:
-    found = []
-    for one in these:
+    result = []
+    for item in these:
         for other in those:
-            rows = np.intersect1d(one.rows, other.rows)
+            rows = np.intersect1d(item.rows, other.rows)
             if len(rows):
-                found.append(Placement(f"{one.name}/{other.name}", rows))
-    return found
+                result.append(Placement(f"{item.name}/{other.name}", rows))
+    return result
 
 
 def place_in_one(cycle: GroupCycle, placements: Sequence[Placement]) -> GroupAssignment:
@@ -132,13 +132,13 @@ def _hopeful(cycle: GroupCycle, placements: Sequence[Placement]) -> list[tuple[P
         return [(placement, len(pods)) for placement in placements]
     most = holds_at_most(running, pods, placements)
     enough: dict[int, bool] = {}
-    found = []
+    result = []
     for placement, count in zip(placements, most.tolist(), strict=True):
         if count not in enough:
             enough[count] = count > 0 and _may_do(running.profile, group, count)
         if enough[count]:
-            found.append((placement, count))
-    return found
+            result.append((placement, count))
+    return result
 
 
 def fewest(profile: Profile, group: Group) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.plugin import CycleState
-from reprieve.framework.running import RunningProfile
+from reprieve.framework.running_profile import RunningProfile
 from reprieve.preemption.eligibility import ineligible
 from reprieve.preemption.units import effective_priority
 

@@ -181,7 +181,7 @@ def _strategy(chosen: _ScoringStrategy) -> Strategy:
         return MOST_ALLOCATED
     if not ratio:
         known = "LeastAllocated, MostAllocated or RequestedToCapacityRatio"
-        raise ConfigurationError("scoringStrategy.type", f"{chosen.type!r}: want {known}")
+        raise ConfigurationError("scoringStrategy.type", f"{chosen.type!r}: expected {known}")
     if chosen.requested_to_capacity_ratio is None:
         where = "scoringStrategy.requestedToCapacityRatio"
         raise ConfigurationError(where, "must be specified when type is RequestedToCapacityRatio")
@@ -201,15 +201,15 @@ def _strategy(chosen: _ScoringStrategy) -> Strategy:
 
 def _weighted(resources: Sequence[_ResourceSpec], where: str) -> tuple[tuple[str, int], ...]:
     """(name, weight) pairs; none given means cpu and memory, a weight of 0 means 1."""
-    found = []
+    result = []
     for index, resource in enumerate(resources or _CPU_AND_MEMORY):
         weight = resource.weight or 1
         if not 1 <= weight <= 100:
             raise ConfigurationError(
                 f"{where}[{index}].weight", f"resource weight of {resource.name} not in valid range [1, 100]"
             )
-        found.append((resource.name, weight))
-    return tuple(found)
+        result.append((resource.name, weight))
+    return tuple(result)
 
 
 def node_resources_balanced(_gates: FeatureGates, args: Args) -> Plugin:
@@ -255,7 +255,7 @@ def pod_topology_spread(_gates: FeatureGates, args: Args) -> Plugin:
     """PodTopologySpreadArgs."""
     found = msgspec.convert(args, _SpreadArgs)
     if found.defaulting_type not in ("System", "List"):
-        raise ConfigurationError("defaultingType", f"{found.defaulting_type!r}: want System or List")
+        raise ConfigurationError("defaultingType", f"{found.defaulting_type!r}: expected System or List")
     if found.defaulting_type == "System":
         if found.default_constraints:
             raise ConfigurationError("defaultConstraints", "when .defaultingType is System, must be empty")
@@ -280,7 +280,7 @@ def _default(found: _DefaultConstraint, where: str) -> objects.TopologySpreadCon
         raise ConfigurationError(f"{where}.topologyKey", "can not be empty")
     _label_name(f"{where}.topologyKey", found.topology_key)
     if found.when_unsatisfiable not in (DO_NOT_SCHEDULE, SCHEDULE_ANYWAY):
-        known = f"want {DO_NOT_SCHEDULE} or {SCHEDULE_ANYWAY}"
+        known = f"expected {DO_NOT_SCHEDULE} or {SCHEDULE_ANYWAY}"
         raise ConfigurationError(f"{where}.whenUnsatisfiable", f"{found.when_unsatisfiable!r}: {known}")
     if found.label_selector is not None:
         message = "constraint must not define a selector, as they deduced for each pod"
@@ -376,7 +376,7 @@ def _label_name(path: str, name: str) -> None:
 
 def _one_of(path: str, value: str, known: Sequence[str]) -> None:
     if value not in known:
-        raise ConfigurationError(path, f"{value!r}: want {' or '.join(known)}")
+        raise ConfigurationError(path, f"{value!r}: expected {' or '.join(known)}")
 
 
 # -- volumes --------------------------------------------------------------------------------------------------------

@@ -11,16 +11,21 @@ from reprieve.cluster.groups import Group, GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.plugin import Assigned, CycleState, PodGroupAttempt, PostFilterResult
-from reprieve.framework.running import RunningProfile
+from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.status import Code, PlacementError, PluginError, Status
+from reprieve.preemption.deferred_preemption import until_delay_is_over
 from reprieve.preemption.eligibility import group_never_preempts, ineligible
 from reprieve.preemption.group_candidates import holds_all
 from reprieve.preemption.order import Ranking
 from reprieve.preemption.outcome import CLUSTER_DOMAIN, Deferral, Nominated, Preemption, Reason
-from reprieve.preemption.protection import BUDGET_RESPECTED, RespectedBudgets, left_below_minimum, potential_victims
-from reprieve.preemption.reprieving import reasons_to_go, verdicts_of
+from reprieve.preemption.protected_units import (
+    BUDGET_RESPECTED,
+    RespectedBudgets,
+    left_below_minimum,
+    potential_victims,
+)
+from reprieve.preemption.reprieved_units import reasons_to_go, verdicts_of
 from reprieve.preemption.units import PreemptionUnit, effective_priority, scheduled_pods
-from reprieve.preemption.waiting import until_delay_is_over
 from reprieve.scheduling.group_algorithm import progress
 from reprieve.scheduling.group_placements import proposed
 
@@ -159,7 +164,9 @@ def _units(cluster: ClusterState, preemptor: Preemptor, victims: Sequence[str]) 
     pods = [pod for pod in scheduled_pods(cluster) if pod.key in wanted]
     unknown = wanted - {pod.key for pod in pods}
     if unknown:
-        raise _RefusedError(f"names victim {_listed(unknown)}, no scheduled pod has that name (want namespace/name)")
+        raise _RefusedError(
+            f"names victim {_listed(unknown)}, no scheduled pod has that name (expected namespace/name)"
+        )
     priority = preemptor.priority
     above = {pod.key for pod in pods if effective_priority(cluster, pod) >= priority}
     if above:
@@ -196,7 +203,7 @@ def _check_levels(running: RunningProfile, group: Group, by_leaf: _Rows) -> None
         placements = proposed(running, group)
     except PlacementError as error:
         raise _RefusedError(str(error)) from None
-    if placements is not None and not any(holds_all(one, rows) for one in placements):
+    if placements is not None and not any(holds_all(placement, rows) for placement in placements):
         raise _RefusedError(f"nominates the pods of {group.kind} {group.key} outside of each of its placements")
     if isinstance(group, GroupState):
         reached = group.scheduled + len(rows)

@@ -3,7 +3,7 @@
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.plugin import CycleState, PostFilterResult
-from reprieve.framework.running import RunningProfile
+from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.status import call_plugin
 from reprieve.preemption.eligibility import pod_is_ineligible
 from reprieve.preemption.outcome import Deferral, Preemption

@@ -26,14 +26,14 @@ def remarks_on(profile: Profile, gates: FeatureGates) -> list[ProfileRemark]:
     """What to say of a profile before it decides anything."""
     if not gates.generic_workload:
         return []
-    found = []
+    result = []
     for plugin in map(unguarded, profile.post_filters):
         if not isinstance(plugin, PodGroupPostFilterPlugin):
             text = (
                 f"profile {profile.name!r}: plugin {plugin.name} extends PostFilter but not PodGroupPostFilter: it is "
                 "never asked for pods of a PodGroup"
             )
-            found.append(ProfileRemark(error=True, text=text))
+            result.append(ProfileRemark(error=True, text=text))
     points: dict[str, Sequence[Plugin]] = {
         "preEnqueue": profile.at(PreEnqueuePlugin),
         "placementFeasible": profile.at(PlacementFeasiblePlugin),
@@ -45,5 +45,5 @@ def remarks_on(profile: Profile, gates: FeatureGates) -> list[ProfileRemark]:
             f"profile {profile.name!r}: plugin {GangScheduling.name} is not enabled{where}: nothing holds the pods "
             "of a gang back until minCount of them can run, unless another plugin does"
         )
-        found.append(ProfileRemark(error=False, text=text))
-    return found
+        result.append(ProfileRemark(error=False, text=text))
+    return result

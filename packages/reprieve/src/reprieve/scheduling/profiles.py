@@ -164,23 +164,23 @@ def profiles_of(
     wanted = configuration.profiles or (ProfileConfiguration(scheduler_name=DEFAULT_SCHEDULER),)
     if compatible:
         wanted = tuple(map(_placing_by_score, wanted))
-    found = tuple(profile_of(p, gates, registry, f"profiles[{i}]") for i, p in enumerate(wanted))
-    first = found[0].queue_sort.name
-    for index, profile in enumerate(found):
+    result = tuple(profile_of(p, gates, registry, f"profiles[{i}]") for i, p in enumerate(wanted))
+    first = result[0].queue_sort.name
+    for index, profile in enumerate(result):
         if profile.queue_sort.name != first or _args_of(wanted[index], first) != _args_of(wanted[0], first):
             raise ConfigurationError(f"profiles[{index}].plugins.queueSort", "must be the same in all profiles")
-    return found
+    return result
 
 
 def _placing_by_score(profile: ProfileConfiguration) -> ProfileConfiguration:
-    found = list(profile.plugin_config)
+    result = list(profile.plugin_config)
     for plugin, args in _PLACED_BY_SCORE.items():
-        given = next((turn for turn, config in enumerate(found) if config.name == plugin), None)
+        given = next((turn for turn, config in enumerate(result) if config.name == plugin), None)
         if given is None:
-            found.append(PluginConfig(name=plugin, args=dict(args)))
+            result.append(PluginConfig(name=plugin, args=dict(args)))
         else:
-            found[given] = replace(found[given], args={**found[given].args, **args})
-    return replace(profile, plugin_config=tuple(found))
+            result[given] = replace(result[given], args={**result[given].args, **args})
+    return replace(profile, plugin_config=tuple(result))
 
 
 def _args_of(configuration: ProfileConfiguration, name: str) -> Args:

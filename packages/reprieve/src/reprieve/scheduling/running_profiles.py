@@ -8,7 +8,7 @@ from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin_guard import PluginIncident, unguarded
 from reprieve.framework.profile import Profile
-from reprieve.framework.running import RunningProfile
+from reprieve.framework.running_profile import RunningProfile
 from reprieve.preemption.default_preemption import DefaultPreemption
 
 
@@ -60,8 +60,4 @@ class RunningProfiles(dict[str, RunningProfile]):
 
     def incidents(self) -> list[PluginIncident]:
         """Return what went wrong in plugins since the last call, with tracebacks."""
-        incidents: list[PluginIncident] = []
-        for policy in self._policies:
-            if policy.noted:
-                incidents += policy.take()
-        return incidents
+        return [incident for policy in self._policies if policy.noted for incident in policy.take()]

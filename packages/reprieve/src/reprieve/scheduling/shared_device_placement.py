@@ -31,8 +31,8 @@ def within_reach(cycle: GroupCycle) -> GroupAssignment | None:
         sets = [Placement("", np.array(rows, dtype=np.int64)) for rows in book.reaches(claims)]
     except DeviceError:
         return None
-    for one in hopeful(cycle, sets)[:MOST_TRIED]:
-        found = place_group(cycle, diagnose=False, within=one)
-        if found.feasible:
-            return found
+    for item in hopeful(cycle, sets)[:MOST_TRIED]:
+        result = place_group(cycle, diagnose=False, within=item)
+        if result.feasible:
+            return result
     return None

@@ -166,7 +166,7 @@ def _class_of(reference: str) -> type[Plugin]:
     module, colon, name = reference.partition(":")
     module, name = module.strip(), name.strip()
     if not colon or not module or not name:
-        raise PluginLoadError(f"{reference!r}: want MODULE:CLASS")
+        raise PluginLoadError(f"{reference!r}: expected MODULE:CLASS")
     imported = _guarded(reference, f"importing {module}", lambda: import_module(module))
     found: object = imported
     for part in name.split("."):

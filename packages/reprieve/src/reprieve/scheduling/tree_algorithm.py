@@ -44,10 +44,10 @@ def order_of(group: Group, pods: Iterable[PodRecord]) -> list[PodRecord]:
 
 
 def _by_leaf(pods: Iterable[PodRecord]) -> dict[str | None, list[PodRecord]]:
-    found: dict[str | None, list[PodRecord]] = {}
+    result: dict[str | None, list[PodRecord]] = {}
     for pod in pods:
-        found.setdefault(pod.group, []).append(pod)
-    return found
+        result.setdefault(pod.group, []).append(pod)
+    return result
 
 
 def place(
@@ -80,9 +80,9 @@ def in_another_way(
     if any(_beyond(level) for level in failed.levels.values()):
         ways = [_WalkOrder(least_first=True), _WalkOrder(least_first=True, other_orders=True), *ways]
     for way in ways:
-        found = _Walk(cycle, diagnose=False, way=way).run(within)
-        if found.feasible:
-            return found
+        result = _Walk(cycle, diagnose=False, way=way).run(within)
+        if result.feasible:
+            return result
     return None
 
 
@@ -116,22 +116,22 @@ class _Walk:
         cycle = self.cycle
         self._pods = _by_leaf(cycle.pods)
         with cycle.running.cluster.trial():
-            found = self._below(cycle.group, within) if within is not None else self._level(cycle.group, None)
-            if self.way.least_first and found.status.ok:
+            result = self._below(cycle.group, within) if within is not None else self._level(cycle.group, None)
+            if self.way.least_first and result.status.ok:
                 self._filling = True
-                self._fill(cycle.group, within, found)
-        if found.status.ok and not found.placed:
-            found.status = Status(Code.UNSCHEDULABLE, NOTHING_PLACED)
-            found.why = self._failed(1, NOTHING_PLACED)
-            level = found.levels[cycle.group.ref]
-            found.levels[cycle.group.ref] = replace(level, ok=False, why=found.why)
-        return found
+                self._fill(cycle.group, within, result)
+        if result.status.ok and not result.placed:
+            result.status = Status(Code.UNSCHEDULABLE, NOTHING_PLACED)
+            result.why = self._failed(1, NOTHING_PLACED)
+            level = result.levels[cycle.group.ref]
+            result.levels[cycle.group.ref] = replace(level, ok=False, why=result.why)
+        return result
 
     def _level(self, group: Group, within: Placement | None) -> GroupAssignment:
         """Place one group of the tree among the nodes of the one above it."""
         placements = proposed(self.cycle.running, group, within)
         if placements is not None and group.ref in self.chosen:
-            placements = [one for one in placements if one.name == self.chosen[group.ref].name]
+            placements = [placement for placement in placements if placement.name == self.chosen[group.ref].name]
         return self._one_of(group, within, placements)
 
     def _one_of(self, group: Group, within: Placement | None, placements: list[Placement] | None) -> GroupAssignment:
@@ -193,10 +193,10 @@ class _Walk:
 
     def _anywhere(self, cycle: GroupCycle, within: Placement | None) -> GroupAssignment:
         keep = not self.way.other_orders
-        found = place_group(cycle, diagnose=self.diagnose, ties=self.ties, within=within, keep=keep)
-        if found.feasible or within is not None or not cycle.pods:
-            return found
-        return within_reach(cycle) or found
+        result = place_group(cycle, diagnose=self.diagnose, ties=self.ties, within=within, keep=keep)
+        if result.feasible or within is not None or not cycle.pods:
+            return result
+        return within_reach(cycle) or result
 
     # -- pods ----------------------------------------------------------------------------------------------------------
 

@@ -23,12 +23,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-from msgspec.structs import replace
+import msgspec
 
 from kube_rules import objects
-from kube_rules.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectRef
+from kube_rules.meta import ObjectRef
 from reprieve.scheduling.engine import Engine
 
 GPU_MILLI = "alibabacloud.com/gpu-milli"
@@ -107,7 +107,7 @@ class Filled:
 
 def _whole(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or int(text[:20]) > _MOST:
-        raise ValueError(f"want a whole number from 0 to {_MOST}")
+        raise ValueError(f"expected a whole number from 0 to {_MOST}")
     return int(text)
 
 
@@ -117,13 +117,13 @@ def _whole_or_empty(text: str) -> int | None:
 
 def _name(text: str) -> str:
     if _NAME.fullmatch(text) is None:
-        raise ValueError("want a name of lower-case letters, digits, '-' and '.'")
+        raise ValueError("expected a name of lower-case letters, digits, '-' and '.'")
     return text
 
 
 def _model(text: str) -> str:
     if text and _LABEL_VALUE.fullmatch(text) is None:
-        raise ValueError("want a value that can be a label, or nothing")
+        raise ValueError("expected a value that can be a label, or nothing")
     return text
 
 
@@ -133,7 +133,7 @@ def _models(text: str) -> tuple[str, ...]:
 
 def _qos(text: str) -> str:
     if text not in CLASS_OF_QOS:
-        raise ValueError(f"want one of {', '.join(CLASS_OF_QOS)}")
+        raise ValueError(f"expected one of {', '.join(CLASS_OF_QOS)}")
     return CLASS_OF_QOS[text]
 
 
@@ -227,49 +227,28 @@ def _shown(text: str) -> str:
 def fill(nodes: Sequence[TraceNode], tasks: Sequence[TraceTask]) -> Filled:
     """Let the tasks arrive, in the order given, in an empty cluster of these nodes; see the module docstring."""
     engine = Engine()
-    for node in nodes:
-        engine.set(_node_object(node), 0.0)
-    shape = _Shared(_spec_object)
+    machines = [_node_document(node) for node in nodes]
+    for machine in machines:
+        engine.set(msgspec.convert(machine, objects.Node), 0.0)
+    shared: dict[_Shape, tuple[Document, objects.PodSpec]] = {}
     running, left_out = [], []
     for task in tasks:
-        where = _place(engine, task, shape(_demand(task)))
+        shape = (task.cpu, task.memory, task.gpu_milli, task.models, task.priority_class)
+        if shape not in shared:
+            spec = _pod_spec(shape)
+            shared[shape] = spec, msgspec.convert(spec, objects.PodSpec)
+        spec, typed = shared[shape]
+        where = _place(engine, task, typed)
         if where is None:
             left_out.append(task.name)
         else:
-            running.append((task, where))
-    spec = _Shared(_pod_spec)
-    documents = [
-        *(_priority_class(name) for name in PRIORITY),
-        *(_node_document(node) for node in nodes),
-        *(
-            _pod_document(task, {**spec((_demand(task), task.priority_class)), "nodeName": where})
-            for task, where in running
-        ),
-    ]
+            running.append(_pod_document(task, {**spec, "nodeName": where}))
+    documents = [*(_priority_class(name) for name in PRIORITY), *machines, *running]
     return Filled(documents, len(running), tuple(left_out))
 
 
-_Demand = tuple[int, int, int, tuple[str, ...]]
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-class _Shared(Generic[K, V]):
-    """One value per distinct key: thousands of tasks have a few hundred shapes."""
-
-    def __init__(self, make: Callable[[K], V]) -> None:
-        self._make = make
-        self._made: dict[K, V] = {}
-
-    def __call__(self, key: K) -> V:
-        found = self._made.get(key)
-        if found is None:
-            found = self._made[key] = self._make(key)
-        return found
-
-
-def _demand(task: TraceTask) -> _Demand:
-    return task.cpu, task.memory, task.gpu_milli, task.models
+_Shape = tuple[int, int, int, tuple[str, ...], str]
+"""What tasks that are alike request, on which models, and their class: thousands of tasks have a few hundred."""
 
 
 def _place(engine: Engine, task: TraceTask, spec: objects.PodSpec) -> str | None:
@@ -295,29 +274,6 @@ def _amounts(cpu: int, memory: int, gpu_milli: int) -> dict[str, str]:
     return amounts
 
 
-def _node_amounts(node: TraceNode) -> dict[str, str]:
-    return {**_amounts(node.cpu, node.memory, node.gpus * 1000), "pods": PODS_PER_NODE}
-
-
-def _node_object(node: TraceNode) -> objects.Node:
-    labels = {GPU_MODEL: node.model} if node.model else {}
-    status = objects.NodeStatus(allocatable=dict(_node_amounts(node)))
-    return objects.Node(metadata=objects.ObjectMeta(name=node.name, labels=labels), status=status)
-
-
-def _spec_object(demand: _Demand) -> objects.PodSpec:
-    cpu, memory, gpu_milli, models = demand
-    resources = objects.ResourceRequirements(requests=dict(_amounts(cpu, memory, gpu_milli)))
-    spec = objects.PodSpec(containers=(objects.Container(name="task", resources=resources),))
-    if not models:
-        return spec
-    term = NodeSelectorTerm(match_expressions=(NodeSelectorRequirement(key=GPU_MODEL, operator="In", values=models),))
-    required = objects.NodeAffinity(
-        required_during_scheduling_ignored_during_execution=NodeSelector(node_selector_terms=(term,))
-    )
-    return replace(spec, affinity=objects.Affinity(node_affinity=required))
-
-
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
@@ -338,7 +294,7 @@ def _node_document(node: TraceNode) -> Document:
     metadata: Document = {"name": node.name, "creationTimestamp": _when(0)}
     if node.model:
         metadata["labels"] = {GPU_MODEL: node.model}
-    amounts = _node_amounts(node)
+    amounts = {**_amounts(node.cpu, node.memory, node.gpus * 1000), "pods": PODS_PER_NODE}
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -347,8 +303,8 @@ def _node_document(node: TraceNode) -> Document:
     }
 
 
-def _pod_spec(key: tuple[_Demand, str]) -> Document:
-    (cpu, memory, gpu_milli, models), priority_class = key
+def _pod_spec(shape: _Shape) -> Document:
+    cpu, memory, gpu_milli, models, priority_class = shape
     resources: Document = {"requests": _amounts(cpu, memory, gpu_milli)}
     if gpu_milli:
         # An API server wants a limit for an extended resource, equal to the request.
@@ -381,8 +337,6 @@ def write(documents: Sequence[Document], path: Path) -> None:
 
 def as_json(documents: Sequence[Document]) -> bytes:
     """A `List` in JSON, one object per line."""
-    import msgspec
-
     encode = msgspec.json.Encoder().encode
     return b'{"apiVersion":"v1","kind":"List","items":[\n' + b",\n".join(map(encode, documents)) + b"\n]}\n"
 

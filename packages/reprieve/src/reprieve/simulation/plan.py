@@ -38,7 +38,7 @@ from reprieve.simulation.report_refusals import refused_pods, refused_workloads
 from reprieve.simulation.report_trees import composite_outcomes
 from reprieve.simulation.scenario import ScenarioScript, read_scenarios
 from reprieve.simulation.virtual import VirtualCluster
-from reprieve.simulation.workloads.expanding import expand
+from reprieve.simulation.workloads.expansion import expand
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
 
@@ -104,7 +104,9 @@ class PlanOptions:
     def __post_init__(self) -> None:
         if not isinstance(self.gates, FeatureGates):
             found = type(self.gates).__name__
-            raise TypeError(f"PlanOptions: gates: want FeatureGates, not a {found}: FeatureGates.of makes them by name")
+            raise TypeError(
+                f"PlanOptions: gates: expected FeatureGates, not a {found}: FeatureGates.of makes them by name"
+            )
 
 
 def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:

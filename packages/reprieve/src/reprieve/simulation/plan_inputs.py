@@ -11,12 +11,12 @@ from kube_rules.decoding import name_of
 from kube_rules.durations import readable_time
 from kube_rules.errors import InputError, Origin
 from kube_rules.foreign_groups import FOREIGN_VERSIONS
+from kube_rules.grants import standing_problems
 from kube_rules.group_sources import DEFAULT_SOURCES, GroupSources, group_problems, size_problem
 from kube_rules.manifests import Loaded, Manifests, Remark
-from kube_rules.standing import standing_problems
 from kube_rules.work_annotations import annotation_problems, class_terms
 from reprieve.framework.gates import FeatureGates
-from reprieve.simulation.workloads.making import is_unknown_kind
+from reprieve.simulation.workloads.expansion_order import is_unknown_kind
 
 _OFF = "the feature gate {gate} is off: the claims of the group would be ignored and the answer could be wrong"
 _MOST_REMARKS = 20
@@ -48,7 +48,7 @@ def not_before(now: float, loaded: Iterable[Loaded[objects.KubernetesObject]]) -
         started = entry.object.status.start_time if isinstance(entry.object, objects.Pod) else None
         if entry.dated or not stated or (started is not None and started.timestamp() > now):
             late, asked = readable_time(latest), readable_time(now)
-            message = f"made or started at {late}, after the time that is planned for, {asked}"
+            message = f"created or started at {late}, after the planned time {asked}"
             raise InputError(entry.origin, message, subject=name_of(entry.object))
         begun = max(begun, latest)
     return begun
@@ -74,7 +74,10 @@ def beyond_grants(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> list[st
     for entry in loaded:
         item = entry.object
         for problem in standing_problems(item, classes):
-            owner = next((one for one in item.metadata.owner_references if one.controller), None)
+            owner = next(
+                (owner_reference for owner_reference in item.metadata.owner_references if owner_reference.controller),
+                None,
+            )
             maker = f"{owner.kind} {item.namespace}/{owner.name}" if owner is not None else item.key
             names_by_problem.setdefault((maker, problem), []).append(f"{item.KIND} {item.key}")
     return [
@@ -98,12 +101,12 @@ def refuse_unsized(item: objects.KubernetesObject, origin: Origin, sources: Grou
 
 def group_remarks(loaded: Sequence[Loaded[objects.KubernetesObject]], sources: GroupSources) -> list[str]:
     """Return what of groups is ignored: unread fields, further groups of a pod, weaker objects of one name, sizes."""
-    found: list[str] = []
+    result: list[str] = []
     versions: dict[str, set[str]] = {}
     sizes: dict[tuple[str, str], set[int]] = {}
     for entry in loaded:
         item = entry.object
-        found += [f"{item.KIND} {item.key}: {problem}" for problem in group_problems(item, sources)]
+        result += [f"{item.KIND} {item.key}: {problem}" for problem in group_problems(item, sources)]
         if isinstance(item, objects.PodGroup) and sources.read(item):
             version = item.foreign.api_version if item.foreign is not None else item.API_VERSION
             versions.setdefault(item.key, set()).add(version)
@@ -113,20 +116,20 @@ def group_remarks(loaded: Sequence[Loaded[objects.KubernetesObject]], sources: G
                 sizes.setdefault((item.namespace, membership.name), set()).add(membership.size)
     for key, several in versions.items():
         strong, *weak = sorted(several, key=(objects.PodGroup.API_VERSION, *FOREIGN_VERSIONS).index)
-        found += [f"PodGroup {key} is there as {strong}, which counts, and as {other}" for other in weak]
+        result += [f"PodGroup {key} exists as {strong} and as {other}; {strong} is used" for other in weak]
     for (namespace, name), counts in sizes.items():
         if len(counts) > 1:
             most, *others = sorted(counts, reverse=True)
             rest = ", ".join(map(str, others))
-            found.append(f"group {namespace}/{name}: its pods say it has {most} pods, which counts, and {rest}")
-    found += _members_above_their_groups(loaded)
-    return first_remarks(found)
+            result.append(f"group {namespace}/{name}: its pods state different sizes; {most} is used, not {rest}")
+    result += _members_above_their_groups(loaded)
+    return first_remarks(result)
 
 
 def first_remarks(found: Sequence[str]) -> list[str]:
     """Return the first remarks of one sort, and how many more there are."""
     more = len(found) - _MOST_REMARKS
-    return [*found[:_MOST_REMARKS], *([f"and {more} more of this sort"] if more > 0 else [])]
+    return [*found[:_MOST_REMARKS], *([f"and {more} more like this"] if more > 0 else [])]
 
 
 def _members_above_their_groups(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> list[str]:
@@ -155,7 +158,7 @@ def _members_above_their_groups(loaded: Sequence[Loaded[objects.KubernetesObject
 
 def workload_remarks(remarks: Iterable[Remark], sources: GroupSources) -> list[str]:
     """What of workloads is not read, or is read by a scheduler with another configuration alone."""
-    return [str(each) for each in remarks if not each.unless or each.unless not in sources]
+    return [str(remark) for remark in remarks if not remark.unless or remark.unless not in sources]
 
 
 def input_remarks(
@@ -174,7 +177,7 @@ def input_remarks(
 
 def left_aside(manifests: Manifests) -> list[str]:
     """Kinds that do not matter for a plan, and how many objects there are of each."""
-    counts = Counter(f"{each.api_version}/{each.kind}" for each in manifests.unknown if not is_unknown_kind(each))
+    counts = Counter(f"{item.api_version}/{item.kind}" for item in manifests.unknown if not is_unknown_kind(item))
     return [f"{count} × {kind}: not read" for kind, count in sorted(counts.items())]
 
 

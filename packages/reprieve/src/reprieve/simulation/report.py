@@ -240,7 +240,7 @@ class Plan(Document, frozen=True, kw_only=True):
         name = (preemptor.namespace, preemptor.name)
         of_kind: dict[str, Sequence[PodOutcome | PodGroupOutcome]] = {"Pod": self.pods, "PodGroup": self.pod_groups}
         outcomes = of_kind.get(preemptor.kind, ())
-        return next((one.asked for one in outcomes if (one.namespace, one.name) == name), True)
+        return next((outcome.asked for outcome in outcomes if (outcome.namespace, outcome.name) == name), True)
 
     @property
     def asked_preemptions(self) -> tuple[PreemptionOutcome, ...]:

@@ -15,7 +15,7 @@ from reprieve.simulation.virtual import VirtualCluster
 
 def suspended_workloads(idle: Iterable[Suspended]) -> tuple[SuspendedWorkload, ...]:
     """What calls for no pods as long as it is suspended, sorted (whatif.md 1.5)."""
-    found = sorted({(*each[1:], each.message) for each in idle})
+    found = sorted({(*item[1:], item.message) for item in idle})
     return tuple(
         SuspendedWorkload(api_version=version, kind=kind, namespace=namespace, name=name, message=message)
         for version, kind, namespace, name, _, message in found
@@ -83,7 +83,7 @@ def gone_by_group(world: VirtualCluster) -> defaultdict[str, tuple[int, int]]:
 
 def lost_pods(world: VirtualCluster) -> list[LostPod]:
     """Pods that went with their node, by namespace and name."""
-    found = [
+    result = [
         LostPod(
             namespace=pod.namespace,
             name=pod.name,
@@ -94,7 +94,7 @@ def lost_pods(world: VirtualCluster) -> list[LostPod]:
         for uid, node in world.lost.items()
         if (pod := world.records.get(uid)) is not None
     ]
-    return sorted(found, key=lambda pod: (pod.namespace, pod.name))
+    return sorted(result, key=lambda pod: (pod.namespace, pod.name))
 
 
 def group_outcome(world: VirtualCluster, key: str, evicted: int, lost: int) -> PodGroupOutcome:

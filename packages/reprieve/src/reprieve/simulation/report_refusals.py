@@ -20,7 +20,7 @@ REFUSED = "Refused"
 
 def refused_pods(admission: Admission, sources: GroupSources) -> list[PodOutcome]:
     """Return an outcome for each pod that does not exist because it is refused."""
-    return [_outcome(each.pod, each.message, sources) for each in admission.refused]
+    return [_outcome(item.pod, item.message, sources) for item in admission.refused]
 
 
 def _outcome(pod: objects.Pod, message: str, sources: GroupSources) -> PodOutcome:
@@ -39,12 +39,12 @@ def _outcome(pod: objects.Pod, message: str, sources: GroupSources) -> PodOutcom
 def refusal_sentences(document: Plan) -> list[str]:
     """Return a sentence for each controller with refused pods, and for each other refused pod."""
     sentences = [
-        f"{one.kind} {one.namespace}/{one.name} wants {one.wanted} pod{'s' if one.wanted != 1 else ''}, "
-        f"{one.exist} exist{'s' if one.exist == 1 else ''}: {one.message}"
-        for one in document.refused
+        f"{item.kind} {item.namespace}/{item.name} wants {item.wanted} pod{'s' if item.wanted != 1 else ''}, "
+        f"{item.exist} exist{'s' if item.exist == 1 else ''}: {item.message}"
+        for item in document.refused
     ]
-    wanted = {(one.namespace, name) for one in document.refused for name in one.pods}
-    alone = (one for one in document.pods if one.outcome == REFUSED and (one.namespace, one.name) not in wanted)
+    wanted = {(item.namespace, name) for item in document.refused for name in item.pods}
+    alone = (item for item in document.pods if item.outcome == REFUSED and (item.namespace, item.name) not in wanted)
     return [*sentences, *(f"pod {pod.namespace}/{pod.name}: {pod.message}" for pod in alone)]
 
 
@@ -54,7 +54,9 @@ def refusals_of(manifests: Manifests, now: float, sources: GroupSources = DEFAUL
     The document has nothing but refused pods and the controllers that want them.
     """
     everything = [loaded.object for loaded in manifests.all()]
-    if not any(isinstance(item, objects.ResourceQuota | objects.LimitRange) for item in everything):
+    if not any(
+        isinstance(item, objects.ResourceQuota | objects.LimitRange | objects.RuntimeClass) for item in everything
+    ):
         return Plan()
     admission = Admission()
     admission.begin([*everything, *(loaded.object for loaded in manifests.counted)], manifests.expanded, now)
@@ -70,17 +72,17 @@ def refused_workloads(admission: Admission, makers: Sequence[PodMaker]) -> tuple
 
     ``makers`` are the objects that make pods, by which a pod has its owners.
     """
-    refused = [each for each in admission.refused if each.owner is not None]
+    refused = [item for item in admission.refused if item.owner is not None]
     if not refused:
         return ()
     top_of = _Tops(makers)
     reasons: dict[Owner, str] = {}
     lacking: defaultdict[Owner, list[str]] = defaultdict(list)
-    for each in refused:
-        assert each.owner is not None
-        top = top_of(each.owner)
-        lacking[top].append(each.pod.name)
-        reasons.setdefault(top, each.error.why)
+    for item in refused:
+        assert item.owner is not None
+        top = top_of(item.owner)
+        lacking[top].append(item.pod.name)
+        reasons.setdefault(top, item.error.why)
     existing: Counter[Owner] = Counter()
     for owner, number in admission.pods_of.items():
         existing[top_of(owner)] += number

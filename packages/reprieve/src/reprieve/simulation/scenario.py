@@ -22,17 +22,17 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from kube_rules import objects
-from kube_rules.decoding import decode_object, name_of
+from kube_rules.decoding import KINDS, decode_object, name_of
 from kube_rules.errors import FieldError, InputError, Origin
 from kube_rules.group_owners import Job
 from kube_rules.manifests import Loaded, Manifests, PodMaker, Remark, Suspended
 from kube_rules.references import check_groups
 from kube_rules.unknown_fields import nearest
 from kube_rules.workloads import makes_pods
-from reprieve.simulation.workloads.expanding import by_rule, jobs_among
-from reprieve.simulation.workloads.making import Maker
+from reprieve.simulation.workloads.expansion import by_rule, jobs_among
+from reprieve.simulation.workloads.expansion_context import Surroundings
+from reprieve.simulation.workloads.expansion_order import Maker
 from reprieve.simulation.workloads.rows import Rows
-from reprieve.simulation.workloads.surroundings import Surroundings
 from reprieve.simulation.workloads.table import TABLE
 
 _STEP_FIELDS = ("create", "together", "delete", "wait")
@@ -70,8 +70,8 @@ def read_scenarios(manifests: Manifests, rows: Rows = TABLE) -> list[ScenarioScr
     """The Scenario documents of an expanded input. Raises InputError naming document and field for anything unknown."""
     if not manifests.scenarios:
         return []
-    there = Surroundings(manifests, manifests.pod_makers, manifests.unknown)
-    return [_Reader(there, rows, origin).scenario(document) for document, origin in manifests.scenarios]
+    surroundings = Surroundings(manifests, manifests.pod_makers, manifests.unknown)
+    return [_Reader(surroundings, rows, origin).scenario(document) for document, origin in manifests.scenarios]
 
 
 class _Reader:
@@ -111,6 +111,8 @@ class _Reader:
                 maker = self._expanded(manifest, at)
                 with _at(at, origin):
                     new = [_unborn(loaded.object) for loaded in maker.additions()]
+                if manifest["kind"] in KINDS:  # pods of a set are spread by its selector
+                    new.insert(0, self._decoded(manifest, at))
                 jobs += jobs_among(maker.makers)
                 suspended += maker.suspended
                 remarks += maker.remarks
@@ -152,7 +154,7 @@ class _Reader:
         with _at(path, self._origin):
             maker.make()
         for problem in maker.problems:
-            clock = "it runs by the clock, which a scenario does not follow: create the Job of its jobTemplate"
+            clock = "a scenario does not follow its schedule: create the Job of its jobTemplate"
             reason = problem.reason if problem.certain else clock
             raise InputError(self._origin, reason, path=path, subject=problem.subject)
         return maker
@@ -194,7 +196,7 @@ def _deletion(item: object, path: str, origin: Origin) -> tuple[str, str, str]:
     _only(item, ("kind", "namespace", "name"), path, origin)
     kind, name = item.get("kind"), item.get("name")
     if not isinstance(kind, str) or kind not in _DELETABLE:
-        raise _error(origin, f"{path}.kind", f"{kind!r}: want {', '.join(_DELETABLE[:-1])} or {_DELETABLE[-1]}")
+        raise _error(origin, f"{path}.kind", f"{kind!r}: expected {', '.join(_DELETABLE[:-1])} or {_DELETABLE[-1]}")
     if not isinstance(name, str) or not name:
         raise _error(origin, f"{path}.name", "is required")
     return kind, str(item.get("namespace") or "default"), name
@@ -207,7 +209,7 @@ def _wait(value: object, path: str, origin: Origin) -> str | float | None:
         seconds = value["seconds"]
         if isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds <= 1e9:
             return float(seconds)
-    raise _error(origin, path, f"{value!r}: want settled, victims-gone or {{seconds: N}}")
+    raise _error(origin, path, f"{value!r}: expected settled, victims-gone or {{seconds: N}}")
 
 
 def _items(step: Mapping[str, Any], name: str, path: str, origin: Origin) -> list[object]:

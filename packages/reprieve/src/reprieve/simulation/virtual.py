@@ -34,8 +34,8 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.volumes import VOLUME_KINDS
 from reprieve.framework.instructions import Instruction
 from reprieve.framework.plugin_guard import PluginIncident
+from reprieve.preemption.deferred_preemption import expected_end
 from reprieve.preemption.outcome import Deferral, Preemption
-from reprieve.preemption.waiting import expected_end
 from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Rejection, Result, TreeLevel
 from reprieve.scheduling.effects import Effects
@@ -188,6 +188,8 @@ class VirtualCluster:
             return self._add_pod(item, created)
         if isinstance(item, objects.ResourceQuota | objects.LimitRange):
             self.admission.set(item, now)
+        elif isinstance(item, objects.RuntimeClass):
+            self.admission.set_class(item)
         elif self.admission.take(item, now) is None:
             return None
         elif isinstance(item, objects.PodDisruptionBudget) and item.status is None:
@@ -249,9 +251,9 @@ class VirtualCluster:
         if kind != "Pod" and self.admission.release(kind, namespace, name):
             self.at(self.now, self._make_refused)
         if kind in ("ResourceQuota", "LimitRange"):
-            found = self.admission.remove(kind, namespace, name)
+            result = self.admission.remove(kind, namespace, name)
             self.at(self.now, self._make_refused)
-            return found
+            return result
         if kind == "Pod":
             pod = next((p for p in self.engine.cluster.pods.values() if p.key == key), None)
             if pod is None:

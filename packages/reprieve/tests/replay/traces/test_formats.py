@@ -11,8 +11,8 @@ import pytest
 
 from reprieve.replay.job_list import JobListError, ReplayJob, Shape
 from reprieve.replay.traces.importer import ImportOptions, Machine
-from reprieve.replay.traces.reading import Imported, read_machines, read_trace
 from reprieve.replay.traces.registry import importer_of
+from reprieve.replay.traces.trace_reader import Imported, read_machines, read_trace
 
 GIB = 1 << 30
 DAY = "2017-10-09"
@@ -103,16 +103,20 @@ BECOMES: list[tuple[str, dict[str, str], ReplayJob | str]] = [
             shape(gpu=1000, **{**OPENB, "priority_class": "openb-best-effort", "priority": 100}),
         ),
     ),
-    ("openb", {"qos": "XX"}, "line 2, column qos: want one of LS, Guaranteed, Burstable, BE, found "),
+    ("openb", {"qos": "XX"}, "line 2, column qos: expected one of LS, Guaranteed, Burstable, BE, found "),
     ("openb", {"deletion_time": ""}, ReplayJob("t", 10_000, None, shape(gpu=1000, **OPENB))),
     ("openb", {"creation_time": ""}, ReplayJob("t", 0, 110_000, shape(gpu=1000, **OPENB))),
     ("openb", {"deletion_time": "10"}, "ran no time at all"),
     ("openb", {"deletion_time": "9"}, "line 2: is deleted before it is created"),
-    ("openb", {"gpu_milli": "1001"}, "line 2: want gpu_milli of 1000, or at most that of a single GPU"),
-    ("openb", {"num_gpu": "2", "gpu_milli": "999"}, "line 2: want gpu_milli of 1000, or at most that of a single GPU"),
-    ("openb", {"num_gpu": "1001"}, "line 2, column gpu: want at most 1000 GPUs a worker"),
-    ("openb", {"cpu_milli": "1000000001"}, "line 2, column cpu: want at most a million cores a worker"),
-    ("openb", {"memory_mib": "1099511627777"}, "line 2, column memory: want a quantity from 0 to 1Ei"),
+    ("openb", {"gpu_milli": "1001"}, "line 2: expected gpu_milli of 1000, or at most that of a single GPU"),
+    (
+        "openb",
+        {"num_gpu": "2", "gpu_milli": "999"},
+        "line 2: expected gpu_milli of 1000, or at most that of a single GPU",
+    ),
+    ("openb", {"num_gpu": "1001"}, "line 2, column gpu: expected at most 1000 GPUs a worker"),
+    ("openb", {"cpu_milli": "1000000001"}, "line 2, column cpu: expected at most a million cores a worker"),
+    ("openb", {"memory_mib": "1099511627777"}, "line 2, column memory: expected a quantity from 0 to 1Ei"),
     ("philly", {}, ReplayJob("philly-2", MIDNIGHT + 1000, 60_000, shape(gpu=1000, tenant="abc"))),
     ("philly", {"num_gpus": "0"}, ReplayJob("philly-2", MIDNIGHT + 1000, 60_000, shape(tenant="abc"))),
     ("philly", {"num_gpus": "12"}, ReplayJob("philly-2", MIDNIGHT + 1000, 60_000, shape(2, gpu=6000, tenant="abc"))),
@@ -122,8 +126,8 @@ BECOMES: list[tuple[str, dict[str, str], ReplayJob | str]] = [
         {"num_gpus": "8000"},
         ReplayJob("philly-2", MIDNIGHT + 1000, 60_000, shape(1000, gpu=8000, tenant="abc")),
     ),
-    ("philly", {"num_gpus": "8008"}, "line 2, column workers: want a whole number from 1 to 1000"),
-    ("philly", {"num_gpus": "999999999999989"}, "line 2, column workers: want a whole number from 1 to 1000"),
+    ("philly", {"num_gpus": "8008"}, "line 2, column workers: expected a whole number from 1 to 1000"),
+    ("philly", {"num_gpus": "999999999999989"}, "line 2, column workers: expected a whole number from 1 to 1000"),
     ("philly", {"duration": "0"}, "ran no time at all"),
     ("philly", {"duration": "0.001"}, ReplayJob("philly-2", MIDNIGHT + 1000, 1, shape(gpu=1000, tenant="abc"))),
     ("spot-gpu", {}, ReplayJob("j", 5000, 50_000, shape(cpu=4000, gpu=1000, **SPOT))),
@@ -136,11 +140,11 @@ BECOMES: list[tuple[str, dict[str, str], ReplayJob | str]] = [
         {"job_type": "Spot"},
         ReplayJob("j", 5000, 50_000, shape(cpu=4000, gpu=1000, **{**SPOT, "priority_class": "spot", "priority": 100})),
     ),
-    ("spot-gpu", {"job_type": "spot"}, "line 2, column job_type: want one of HP, Spot, found "),
+    ("spot-gpu", {"job_type": "spot"}, "line 2, column job_type: expected one of HP, Spot, found "),
     ("spot-gpu", {"duration": "0"}, "ran no time at all"),
     ("spot-gpu", {"worker_num": "0"}, "has no workers"),
-    ("spot-gpu", {"worker_num": "1001"}, "line 2, column workers: want a whole number from 1 to 1000"),
-    ("spot-gpu", {"gpu_request": "1.5"}, "line 2, column gpu: want whole GPUs above one"),
+    ("spot-gpu", {"worker_num": "1001"}, "line 2, column workers: expected a whole number from 1 to 1000"),
+    ("spot-gpu", {"gpu_request": "1.5"}, "line 2, column gpu: expected whole GPUs above one"),
     ("helios", {}, ReplayJob("j", MIDNIGHT + 1000, 60_000, shape(cpu=4000, gpu=1000, tenant="vc-a"))),
     ("helios", {"gpu_num": "0"}, ReplayJob("j", MIDNIGHT + 1000, 60_000, shape(cpu=4000, tenant="vc-a"))),
     (
@@ -160,17 +164,21 @@ BECOMES: list[tuple[str, dict[str, str], ReplayJob | str]] = [
     ("helios", {"duration": "", "end_time": ""}, "never ran"),
     ("helios", {"duration": "0"}, "ran no time at all"),
     ("helios", {"duration": "", "end_time": f"{DAY} 00:00:01"}, "line 2: ends before it starts"),
-    ("helios", {"gpu_num": "0", "node_num": "1001"}, "line 2, column workers: want a whole number from 1 to 1000"),
+    ("helios", {"gpu_num": "0", "node_num": "1001"}, "line 2, column workers: expected a whole number from 1 to 1000"),
     ("acme", {}, ReplayJob("j", MIDNIGHT + 1000, 60_000, shape(cpu=4000, gpu=1000, tenant="user-a"))),
     ("acme", {"duration": ""}, ReplayJob("j", MIDNIGHT + 1000, 60_000, shape(cpu=4000, gpu=1000, tenant="user-a"))),
-    ("acme", {"job_id": "a/b"}, "line 2, column job: want a name of at most 253 characters without spaces, / and ~"),
+    (
+        "acme",
+        {"job_id": "a/b"},
+        "line 2, column job: expected a name of at most 253 characters without spaces, / and ~",
+    ),
 ]
 
 
 @pytest.mark.parametrize(
     ("format", "content", "wanted"), BECOMES, ids=[f"{at}-{format}" for at, (format, _, _) in enumerate(BECOMES)]
 )
-def test_what_becomes_of_a_row(tmp_path: Path, format: str, content: dict[str, str], wanted: ReplayJob | str) -> None:
+def test_row_becomes(tmp_path: Path, format: str, content: dict[str, str], wanted: ReplayJob | str) -> None:
     """A job that no list holds (replay.md 2.1-2.4) is refused where it is imported, not where it is replayed."""
     found = outcome(tmp_path, format, row(format, **content))
     assert is_so(found, wanted)
@@ -227,15 +235,13 @@ def logged(work: int, workers: int, gpu: int) -> ReplayJob:
         ([attempt(61, 60, 1)], "line 2: ends before it starts"),
         (
             [{**attempt(0, 60, 1), "end_time": "soon"}],
-            f'line 2, column attempts: want a time such as 2017-10-09 07:01:55, found "{DAY} 00:00:00 to soon"',
+            f'line 2, column attempts: expected a time such as 2017-10-09 07:01:55, found "{DAY} 00:00:00 to soon"',
         ),
-        ([attempt(0, 60, 8008)], "line 2, column workers: want a whole number from 1 to 1000"),
+        ([attempt(0, 60, 8008)], "line 2, column workers: expected a whole number from 1 to 1000"),
         ([attempt(0, 60, *[8] * 1000)], logged(60, 1000, 8)),
     ],
 )
-def test_what_becomes_of_an_entry_of_the_job_log(
-    tmp_path: Path, attempts: list[dict[str, Any]], wanted: ReplayJob | str
-) -> None:
+def test_job_log_entry_becomes(tmp_path: Path, attempts: list[dict[str, Any]], wanted: ReplayJob | str) -> None:
     found = outcome(tmp_path, "philly-log", json.dumps([entry(attempts=attempts)]))
     assert is_so(found, wanted)
 
@@ -253,7 +259,7 @@ def test_entries_of_the_job_log_that_make_no_sense_are_left_out_one_by_one(tmp_p
 
 
 @pytest.mark.parametrize(("text", "fits"), [("[]   ", True), ("[]    ", False)])
-def test_a_job_log_has_at_most_as_many_bytes_as_a_list(
+def test_job_log_has_at_most_as_many_bytes_as_a_list(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, fits: bool
 ) -> None:
     monkeypatch.setattr("reprieve.replay.traces.philly_log.MAX_BYTES", 5)
@@ -265,12 +271,12 @@ def test_a_job_log_has_at_most_as_many_bytes_as_a_list(
 
 
 @pytest.mark.parametrize("text", ["{}", "", "[" * 100_000], ids=["an object", "nothing", "without end"])
-def test_a_job_log_is_a_json_array(tmp_path: Path, text: str) -> None:
+def test_job_log_is_a_json_array(tmp_path: Path, text: str) -> None:
     with pytest.raises(JobListError, match="trace: not a JSON array of jobs: "):
         imported(tmp_path, "philly-log", text)
 
 
-def test_a_job_log_is_utf_8(tmp_path: Path) -> None:
+def test_job_log_is_utf_8(tmp_path: Path) -> None:
     file = tmp_path / "log.json"
     file.write_bytes(b'[{"jobid": "\xff"}]')
     with pytest.raises(JobListError, match=r"log\.json, line 2: not a job \(counted from 2\): 'utf-8' codec"):
@@ -298,14 +304,14 @@ RATES = {("LM", 0): 40.0, ("LM", 2): 100.0}
         ),
         (("LM", "c", "-s", "0", "7", "1"), "ran no time at all"),
         (("LM", "c", "-s", "4000", "7", "1", "0"), "ran no time at all"),
-        (("LM", "c", "-s", "4000", "7", "0"), "line 1: want a scale factor from 1"),
+        (("LM", "c", "-s", "4000", "7", "0"), "line 1: expected a scale factor from 1"),
         (
             ("RL", "c", "-s", "4000", "7", "4"),
             'line 1: no duration, and --durations has no "RL" of scale factor 4',
         ),
-        (("LM", "c", "-s", "4000", "7"), "line 1: 5 fields, want 6, 7, 9, 10"),
-        (("LM", "c", "-s", "0", "4000", "2", "1", "-1"), "line 1: 8 fields, want 6, 7, 9, 10"),
-        (("LM", "c", "-s", "4000", "7", "1001", "1"), "line 1, column workers: want a whole number from 1 to 1000"),
+        (("LM", "c", "-s", "4000", "7"), "line 1: 5 fields, expected 6, 7, 9, 10"),
+        (("LM", "c", "-s", "0", "4000", "2", "1", "-1"), "line 1: 8 fields, expected 6, 7, 9, 10"),
+        (("LM", "c", "-s", "4000", "7", "1001", "1"), "line 1, column workers: expected a whole number from 1 to 1000"),
         (("LM", "c", "-s", "12648960000", "7", "1"), ReplayJob("gavel-1", 7000, 316_224_000_000, shape(gpu=1000))),
         (
             ("LM", "c", "-s", "12648960001", "7", "1"),
@@ -313,7 +319,7 @@ RATES = {("LM", 0): 40.0, ("LM", 2): 100.0}
         ),
     ],
 )
-def test_what_becomes_of_a_line_of_gavel(tmp_path: Path, fields: tuple[str, ...], wanted: ReplayJob | str) -> None:
+def test_gavel_line_becomes(tmp_path: Path, fields: tuple[str, ...], wanted: ReplayJob | str) -> None:
     found = outcome(tmp_path, "gavel", "\t".join(fields) + "\n", durations=RATES)
     assert is_so(found, wanted)
 
@@ -328,7 +334,7 @@ def test_lines_of_gavel_that_make_no_sense_are_left_out_one_by_one(tmp_path: Pat
     file.write_text("LM\tc\t-s\t1\t0\t1\t5\nLM\n\nLM\tc\t-s\t1\tx\t1\t5\nLM\tc\t-s\t1\t0\t1\t5\n")
     found = read_trace(importer_of("gavel"), file, skip_bad=True)
     assert ([job.name for job in found.jobs], found.skipped) == (["gavel-1", "gavel-5"], 2)
-    assert found.first_problem == f"{file}, line 2: 1 fields, want 6, 7, 9, 10"
+    assert found.first_problem == f"{file}, line 2: 1 fields, expected 6, 7, 9, 10"
 
 
 # -- nodes, clusters, packed files ---------------------------------------------------------------------------------
@@ -349,7 +355,7 @@ def test_lines_of_gavel_that_make_no_sense_are_left_out_one_by_one(tmp_path: Pat
         ),
     ],
 )
-def test_the_nodes_of_a_trace(tmp_path: Path, format: str, text: str, machines: list[Machine]) -> None:
+def test_nodes_of_a_trace(tmp_path: Path, format: str, text: str, machines: list[Machine]) -> None:
     file = tmp_path / "nodes"
     file.write_text(text)
     assert read_machines(importer_of(format), file) == machines
@@ -377,11 +383,11 @@ def test_jobs_of_some_clusters_alone(tmp_path: Path, format: str, column: str, c
     assert outcome(tmp_path, format, text, only=("other",)) == "not in --only"
 
 
-def test_a_trace_without_clusters_is_kept_whole(tmp_path: Path) -> None:
+def test_trace_without_clusters_is_kept_whole(tmp_path: Path) -> None:
     assert isinstance(outcome(tmp_path, "openb", row("openb"), only=("any",)), ReplayJob)
 
 
-def test_a_packed_trace_is_read(tmp_path: Path) -> None:
+def test_packed_trace_is_read(tmp_path: Path) -> None:
     file = tmp_path / "trace.gz"
     file.write_bytes(gzip.compress(row("philly").encode(), mtime=0))
     assert [job.name for job in read_trace(importer_of("philly"), file).jobs] == ["philly-2"]

@@ -14,7 +14,7 @@ import pytest
 from reprieve.replay.job_list import JobListError, JobShapes, ReplayJob
 from reprieve.replay.traces.importer import Importer, ImportOptions, Machine, Values, text, whole
 from reprieve.replay.traces.priorities import read_priorities
-from reprieve.replay.traces.reading import (
+from reprieve.replay.traces.trace_reader import (
     Imported,
     machine_documents,
     read_durations,
@@ -72,7 +72,7 @@ def test_columns_are_found_by_name_and_others_are_ignored(tmp_path: Path) -> Non
     assert names(read(tmp_path, "more, at ,name", "x, 1 , a ")) == ["a"]
 
 
-def test_what_is_no_job_is_counted_by_why(tmp_path: Path) -> None:
+def test_rows_that_are_no_jobs_are_counted_by_reason(tmp_path: Path) -> None:
     found = read(tmp_path, "name,at,kind", "a,1,none", "b,2,", "c,3,none", "d,4,")
     assert (names(found), found.left_out, found.skipped) == (["b", "d"], {"is none": 2}, 0)
 
@@ -80,18 +80,21 @@ def test_what_is_no_job_is_counted_by_why(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ((), ", line 1: empty: want a first line with the names of the columns"),
+        ((), ", line 1: empty: expected a first line with the names of the columns"),
         (("name,when", "a,1"), ', line 1, column at: no such column; the first line has "name,when"'),
         (("name,at", "a"), ", line 2: 1 fields, the first line has 2"),
         (("name,at", "a,1,2"), ", line 2: 3 fields, the first line has 2"),
-        (("name,at", "a,x"), ', line 2, column at: want a whole number, found "x"'),
+        (("name,at", "a,x"), ', line 2, column at: expected a whole number, found "x"'),
         (("name,at,kind", "a,1,bad"), ", line 2: is bad"),
         (("name,at", "a,1", "b,1", "a,2"), ', line 4: "a" is on line 2 already'),
-        (("name,at", "a b,1"), ", line 2, column job: want a name of at most 253 characters without spaces, / and ~"),
+        (
+            ("name,at", "a b,1"),
+            ", line 2, column job: expected a name of at most 253 characters without spaces, / and ~",
+        ),
         (("name,at", '"a,1'), ", line 2: broken CSV: unexpected end of data"),
     ],
 )
-def test_a_trace_that_makes_no_sense(tmp_path: Path, rows: tuple[str, ...], message: str) -> None:
+def test_trace_that_makes_no_sense(tmp_path: Path, rows: tuple[str, ...], message: str) -> None:
     assert problem(tmp_path, *rows).startswith(message)
 
 
@@ -100,7 +103,7 @@ def test_rows_that_make_no_sense_are_left_out_and_counted_and_the_first_is_repor
     rows = ("name,at,kind", "a,1,", "b,x,", "c,2,bad", "d,3,", "a,4,", "e,5", "f g,6,", "h,7,")
     found = read(tmp_path, *rows, skip_bad=True)
     assert (names(found), found.skipped) == (["a", "d", "h"], 5)
-    assert found.first_problem == f'{tmp_path / "trace"}, line 3, column at: want a whole number, found "x"'
+    assert found.first_problem == f'{tmp_path / "trace"}, line 3, column at: expected a whole number, found "x"'
     with pytest.raises(JobListError, match="no such column"):
         read(tmp_path, "name", "a", skip_bad=True)
 
@@ -126,7 +129,7 @@ def test_jobs_of_one_content_share_it_with_a_class_by_rule_too(tmp_path: Path) -
     assert read(tmp_path, "name,at", "a,1").jobs[0].shape.priority is None
 
 
-def test_what_an_import_has_by_default() -> None:
+def test_import_defaults() -> None:
     options, found = ImportOptions(), Imported([], {})
     assert (options.only, options.durations, found.skipped, found.first_problem) == ((), {}, 0, "")
 
@@ -134,7 +137,7 @@ def test_what_an_import_has_by_default() -> None:
 # -- nodes ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_node_is_once_in_a_list_of_nodes(tmp_path: Path) -> None:
+def test_node_is_once_in_a_list_of_nodes(tmp_path: Path) -> None:
     file = tmp_path / "nodes"
     file.write_text("name,gpus\na,1\nb,2\n")
     assert [(machine.name, machine.gpus) for machine in read_machines(SIMPLE, file)] == [("a", 1), ("b", 2)]
@@ -145,7 +148,7 @@ def test_a_node_is_once_in_a_list_of_nodes(tmp_path: Path) -> None:
         with pytest.raises(JobListError, match="nodes: traces of the format simple have no list of nodes"):
             read_machines(less, file)
     file.write_text("name,gpus\na,x\n")
-    with pytest.raises(JobListError, match="nodes, line 2, column gpus: want a whole number"):
+    with pytest.raises(JobListError, match="nodes, line 2, column gpus: expected a whole number"):
         read_machines(SIMPLE, file)
 
 
@@ -170,7 +173,7 @@ def test_a_node_is_once_in_a_list_of_nodes(tmp_path: Path) -> None:
         (Machine("n", 1001, 0, 0), True, {"cpu": "1001m", "memory": f"{16 << 20}Mi", "pods": "110"}, None),
     ],
 )
-def test_a_node_of_a_trace_as_a_manifest(
+def test_node_of_a_trace_as_a_manifest(
     machine: Machine, shared: bool, amounts: dict[str, str], labels: dict[str, str] | None
 ) -> None:
     """replay.md 1.8, 3.2."""
@@ -203,12 +206,15 @@ def test_steps_a_second_by_type_and_scale_factor(
     ("rows", "message"),
     [
         ("type\nLM\n", "line 1, column steps_per_second: no such column"),
-        ("type,steps_per_second\nLM,0\n", 'line 2, column steps_per_second: want a number above 0, found "0"'),
-        ("type,steps_per_second\nLM,-1\n", "line 2, column steps_per_second: want a number above 0"),
-        ("type,steps_per_second\nLM,many\n", "line 2, column steps_per_second: want a number above 0"),
-        ("type,steps_per_second\nLM,nan\n", "line 2, column steps_per_second: want a number above 0"),
-        ("type,steps_per_second\nLM,1e12\n", "line 2, column steps_per_second: want a number above 0"),
-        ("type,steps_per_second,scale_factor\nLM,1,x\n", 'line 2, column scale_factor: want a whole number, found "x"'),
+        ("type,steps_per_second\nLM,0\n", 'line 2, column steps_per_second: expected a number above 0, found "0"'),
+        ("type,steps_per_second\nLM,-1\n", "line 2, column steps_per_second: expected a number above 0"),
+        ("type,steps_per_second\nLM,many\n", "line 2, column steps_per_second: expected a number above 0"),
+        ("type,steps_per_second\nLM,nan\n", "line 2, column steps_per_second: expected a number above 0"),
+        ("type,steps_per_second\nLM,1e12\n", "line 2, column steps_per_second: expected a number above 0"),
+        (
+            "type,steps_per_second,scale_factor\nLM,1,x\n",
+            'line 2, column scale_factor: expected a whole number, found "x"',
+        ),
     ],
 )
 def test_rates_that_make_no_sense(tmp_path: Path, rows: str, message: str) -> None:

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from reprieve.preemption.criteria import PRIORITY_OFFSET
 from reprieve.preemption.outcome import Cost
 from reprieve.preemption.victim_search.charges import BROKEN_BUDGET, BudgetCharges, GangLosses
-from reprieve.preemption.victim_search.like_pods import LikePods
+from reprieve.preemption.victim_search.mixed_pods import UnlikePods
 from reprieve.preemption.victim_search.problem import Amounts, Numbers
-from reprieve.preemption.victim_search.unlike_pods import UnlikePods
+from reprieve.preemption.victim_search.similar_pods import LikePods
 
 Price = tuple[int, int, Cost]
 """Violations and highest priority as far as they decide before all else, and what it costs by each criterion."""
@@ -47,7 +47,7 @@ class UnitWeights:
         return cls(
             pricing.weight if pricing else [(unit.priority + PRIORITY_OFFSET) * len(unit.pods) for unit in units],
             start,
-            [turns[each] / (4.0 * len(turns)) for each in start],
+            [turns[item] / (4.0 * len(turns)) for item in start],
             [
                 sum(amount / whole[r] for _, amounts in takes for r, amount in enumerate(amounts) if amount > 0)
                 for takes in numbers.takes
@@ -94,9 +94,9 @@ class Eviction:
     def shares(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """What units hold where, by node: units and nodes, `int64[shares]`, and `int64[shares, resources]`."""
         takes = self.numbers.takes
-        units = np.repeat(np.arange(len(takes)), [len(each) for each in takes])
-        nodes = np.array([node for each in takes for node, _ in each], dtype=np.int64)
-        amounts = np.array([amounts for each in takes for _, amounts in each], dtype=np.int64)
+        units = np.repeat(np.arange(len(takes)), [len(take) for take in takes])
+        nodes = np.array([node for take in takes for node, _ in take], dtype=np.int64)
+        amounts = np.array([amounts for take in takes for _, amounts in take], dtype=np.int64)
         order = np.argsort(nodes, kind="stable")
         return units[order], nodes[order], amounts.reshape(len(nodes), len(self.numbers.kinds[0].wants))[order]
 

@@ -57,10 +57,10 @@ class _FewUnits:
         return (numbers.takes[unit], numbers.charged[unit], gangs, made.priority, len(made.pods), made.start, own)
 
     def _without(self, left: Sequence[Amounts], unit: int) -> list[Amounts]:
-        found = list(left)
+        result = list(left)
         for node, amounts in self._state.numbers.takes[unit]:
-            found[node] = tuple(map(add, found[node], amounts))
-        return found
+            result[node] = tuple(map(add, result[node], amounts))
+        return result
 
     def _try(self, turn: int, chosen: tuple[int, ...], left: list[Amounts], skipped: object) -> None:
         """All sets of those chosen and units from `turn` on, but those that are like the `skipped` one."""
@@ -77,7 +77,7 @@ class _FewUnits:
         beside = self._with_all_from[turn]
         free = self._with_all_from[-1]
         every = [
-            tuple([a + b - c for a, b, c in zip(*each, strict=True)]) for each in zip(left, beside, free, strict=True)
+            tuple([a + b - c for a, b, c in zip(*item, strict=True)]) for item in zip(left, beside, free, strict=True)
         ]
         if not self._enough(every):
             return

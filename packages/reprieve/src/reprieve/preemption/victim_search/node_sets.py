@@ -113,7 +113,7 @@ class NodeSets:
                 if everything in chosen:
                     continue  # beside any of them none can stay
                 beside = [h + a for h, a in zip(have, shares[unit], strict=True)]
-                cover = cheapest_cover(self._lack(beside, now + most), [each for each in units if each[2] != unit])
+                cover = cheapest_cover(self._lack(beside, now + most), [item for item in units if item[2] != unit])
                 if cover is not None:
                     chosen[tuple(sorted([unit, *cover]))] = None
         sets: list[UnitSet] = []

@@ -18,7 +18,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.framework.diagnoser import any_concerned, nominated_rows
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import CycleState, Placement
-from reprieve.framework.running import RunningProfile
+from reprieve.framework.running_profile import RunningProfile
 from reprieve.preemption.cost import Pricing, pricing_of
 from reprieve.preemption.free_resources import only_resources
 from reprieve.preemption.order import Ranking
@@ -205,25 +205,25 @@ def shares_of(
 def budgets_that_matter(ranking: Ranking) -> tuple[tuple[tuple[tuple[int, int], ...], ...], tuple[int, ...]]:
     """`charged` and `allowed` without the budgets that could spare all of their units at once."""
     left = dict(enumerate(ranking.allowed))
-    for each in ranking.charged:
+    for item in ranking.charged:
         if not left:
             break
-        for budget in left.keys() & each.keys():
-            left[budget] -= each[budget]
+        for budget in left.keys() & item.keys():
+            left[budget] -= item[budget]
             if left[budget] < 0:
                 del left[budget]
     if not left:
         ones = [(budget, 1) for budget in range(len(ranking.allowed))]
         # Most units are charged with one pod of each: they share these.
         charged = tuple(
-            [tuple([ones[one[0]] if one[1] == 1 else one for one in each.items()]) for each in ranking.charged]
+            [tuple([ones[one[0]] if one[1] == 1 else one for one in item.items()]) for item in ranking.charged]
         )
         return charged, tuple(ranking.allowed)
     short = [budget for budget in range(len(ranking.allowed)) if budget not in left]
     number = {budget: turn for turn, budget in enumerate(short)}
     charged = tuple(
-        tuple(sorted([(number[budget], count) for budget, count in each.items() if budget in number]))
-        for each in ranking.charged
+        tuple(sorted([(number[budget], count) for budget, count in item.items() if budget in number]))
+        for item in ranking.charged
     )
     return charged, tuple([ranking.allowed[budget] for budget in short])
 
@@ -235,11 +235,11 @@ def gangs_of(ranking: Ranking) -> Gangs | None:
         return None
     lost = costing.losses(ranking.ordered)
     total = Counter[str]()
-    for each in lost:
-        total.update(each)
+    for item in lost:
+        total.update(item)
     number = {key: turn for turn, key in enumerate(key for key in total if total[key] > costing.slack[key])}
     return Gangs(
-        lost=tuple(tuple([(number[key], count) for key, count in each.items() if key in number]) for each in lost),
+        lost=tuple(tuple([(number[key], count) for key, count in item.items() if key in number]) for item in lost),
         slack=tuple([costing.slack[key] for key in number]),
     )
 

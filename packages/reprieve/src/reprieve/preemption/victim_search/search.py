@@ -18,8 +18,8 @@ from reprieve.preemption.victim_search.bounds import all_necessary, fewest_gangs
 from reprieve.preemption.victim_search.bundles import Bundles
 from reprieve.preemption.victim_search.eviction import Eviction, Mark, Price
 from reprieve.preemption.victim_search.few_units import cheapest_of_few
-from reprieve.preemption.victim_search.for_one import cheapest_for_one
 from reprieve.preemption.victim_search.problem import Numbers, Place
+from reprieve.preemption.victim_search.single_pod_search import cheapest_for_one
 
 Change = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 """Units that may not be evicted, units that come back, units that go."""

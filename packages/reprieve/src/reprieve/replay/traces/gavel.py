@@ -28,7 +28,7 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str] | JobListError]]:
         layout = _LAYOUTS.get(len(row))
         if layout is None:
             want = ", ".join(map(str, sorted(_LAYOUTS)))
-            yield line, JobListError(str(path), line, "", f"{len(row)} fields, want {want}")
+            yield line, JobListError(str(path), line, "", f"{len(row)} fields, expected {want}")
             continue
         values = dict(zip(layout, row, strict=True))
         yield line, [values.get(name, "") for name in _WANTED]
@@ -41,7 +41,7 @@ def _duration(content: str) -> int | None:
 def _job(line: int, row: Values, options: ImportOptions, shapes: JobShapes) -> ReplayJob | str:
     scale = row["scale_factor"]
     if scale == 0:
-        raise ValueError("want a scale factor from 1")
+        raise ValueError("expected a scale factor from 1")
     work: Any = row["duration"]
     if work is None:
         rate = options.durations.get((row["type"], scale)) or options.durations.get((row["type"], 0))

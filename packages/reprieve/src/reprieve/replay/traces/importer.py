@@ -76,7 +76,7 @@ def whole(content: str) -> int:
     """A whole number from 0, also written as `8.0`."""
     number = content[:-2] if content.endswith(".0") else content
     if not (number.isascii() and number.isdigit() and len(number) <= 15):
-        raise ValueError("want a whole number")
+        raise ValueError("expected a whole number")
     return int(number)
 
 
@@ -102,11 +102,11 @@ def when(content: str) -> int:
     try:
         found = datetime.fromisoformat(content)
     except ValueError:
-        raise ValueError("want a time such as 2017-10-09 07:01:55") from None
+        raise ValueError("expected a time such as 2017-10-09 07:01:55") from None
     found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
     milliseconds = round(found.timestamp() * 1000)
     if milliseconds < 0:
-        raise ValueError("want a time since 1970")
+        raise ValueError("expected a time since 1970")
     return milliseconds
 
 

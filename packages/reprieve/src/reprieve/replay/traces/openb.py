@@ -14,7 +14,7 @@ def _models(content: str) -> tuple[str, ...]:
 
 def _qos(content: str) -> str:
     if content and content not in CLASS_OF_QOS:
-        raise ValueError(f"want one of {', '.join(CLASS_OF_QOS)}")
+        raise ValueError(f"expected one of {', '.join(CLASS_OF_QOS)}")
     return CLASS_OF_QOS.get(content, LATENCY_SENSITIVE)
 
 
@@ -25,7 +25,7 @@ def _time(content: str) -> int | None:
 def _job(line: int, row: Values, options: ImportOptions, shapes: JobShapes) -> ReplayJob | str:
     count, milli = row["num_gpu"], row["gpu_milli"]
     if milli > 1000 or (count > 1 and milli != 1000):
-        raise ValueError("want gpu_milli of 1000, or at most that of a single GPU")
+        raise ValueError("expected gpu_milli of 1000, or at most that of a single GPU")
     begun, ended = row["creation_time"], row["deletion_time"]
     if ended is not None and begun is not None and ended < begun:
         raise ValueError("is deleted before it is created")

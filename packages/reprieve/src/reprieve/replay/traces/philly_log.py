@@ -67,8 +67,8 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str] | JobListError]]:
 
 def _known(attempts: list[_PhillyAttempt]) -> str:
     """The attempts that have a beginning and an end, `BEGIN to END` each, separated by commas."""
-    known = (each for each in attempts if each.start_time not in _NO_TIME and each.end_time not in _NO_TIME)
-    return ", ".join(f"{each.start_time} to {each.end_time}" for each in known)
+    known = (item for item in attempts if item.start_time not in _NO_TIME and item.end_time not in _NO_TIME)
+    return ", ".join(f"{item.start_time} to {item.end_time}" for item in known)
 
 
 def _work(content: str) -> int | None:

@@ -56,21 +56,21 @@ def read_priorities(text: str) -> PriorityRules:
     """Raises ValueError that names the part and what is wanted."""
     parts = [part.strip() for part in text.split(",")]
     if len(parts) > _MOST:
-        raise ValueError(f"want at most {_MOST} rules")
-    found: list[tuple[Callable[[ReplayJob], bool], str, int | None]] = []
+        raise ValueError(f"expected at most {_MOST} rules")
+    result: list[tuple[Callable[[ReplayJob], bool], str, int | None]] = []
     for part in parts:
         condition, colon, name = part.rpartition(":")
         match = _CLASS.fullmatch(name.strip())
         if not colon or match is None:
-            raise ValueError(f'"{part}": want CONDITION:CLASS, such as gpus>=8:high or else:low=100')
-        found.append((_condition(condition.strip(), part), match[1], int(match[2]) if match[2] else None))
-    names = list(dict.fromkeys(name for _, name, _ in found))
-    explicit = {name: value for _, name, value in found if value is not None}
+            raise ValueError(f'"{part}": expected CONDITION:CLASS, such as gpus>=8:high or else:low=100')
+        result.append((_condition(condition.strip(), part), match[1], int(match[2]) if match[2] else None))
+    names = list(dict.fromkeys(name for _, name, _ in result))
+    explicit = {name: value for _, name, value in result if value is not None}
     values = {name: explicit.get(name, (len(names) - at) * _STEP) for at, name in enumerate(names)}
     for name, value in values.items():
         if not -(2**31) <= value <= MAX_PRIORITY:
             raise ValueError(f'"{name}={value}": a priority is from {-(2**31)} to {MAX_PRIORITY}')
-    return PriorityRules([(holds, name, values[name]) for holds, name, _ in found])
+    return PriorityRules([(holds, name, values[name]) for holds, name, _ in result])
 
 
 def _condition(text: str, part: str) -> Callable[[ReplayJob], bool]:
@@ -79,7 +79,7 @@ def _condition(text: str, part: str) -> Callable[[ReplayJob], bool]:
     match = _CONDITION.fullmatch(text)
     known = (*_NUMBERS, *_TEXTS)
     if match is None or match[1] not in known:
-        raise ValueError(f'"{part}": want else, or one of {", ".join(known)} compared by {", ".join(_COMPARED)}')
+        raise ValueError(f'"{part}": expected else, or one of {", ".join(known)} compared by {", ".join(_COMPARED)}')
     name, sign, content = match.groups()
     if name in _TEXTS:
         if sign != "=":
@@ -91,6 +91,6 @@ def _condition(text: str, part: str) -> Callable[[ReplayJob], bool]:
     except ValueError:
         number = math.nan
     if math.isnan(number):
-        raise ValueError(f'"{part}": want a number after {sign}')
+        raise ValueError(f'"{part}": expected a number after {sign}')
     compare, measure = _COMPARED[sign], _NUMBERS[name]
     return lambda job: compare(measure(job), number)

@@ -26,18 +26,18 @@ def importer_of(name: str) -> Importer:
     """The importer of a format. Raises UnknownFormatError."""
     module = BUILT_IN.get(name)
     if module is not None:
-        found = import_module(f"reprieve.replay.traces.{module}").IMPORTER
-        assert isinstance(found, Importer)
-        return found
+        result = import_module(f"reprieve.replay.traces.{module}").IMPORTER
+        assert isinstance(result, Importer)
+        return result
     from importlib.metadata import entry_points
 
     points = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
     if name not in points:
         raise UnknownFormatError(f'"{name}" is no known format; known: {", ".join((*BUILT_IN, *sorted(points)))}')
     try:
-        found = points[name].load()
+        result = points[name].load()
     except Exception as error:
         raise UnknownFormatError(f'"{name}" of {points[name].value} cannot be loaded: {error}') from None
-    if not isinstance(found, Importer):
+    if not isinstance(result, Importer):
         raise UnknownFormatError(f'"{name}" of {points[name].value} is no Importer')
-    return found
+    return result

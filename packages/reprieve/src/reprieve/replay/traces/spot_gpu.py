@@ -21,7 +21,7 @@ _CLASSES: Final = {"HP": ("high-priority", 1000), "Spot": ("spot", 100)}
 
 def _type(content: str) -> tuple[str, int]:
     if content not in _CLASSES:
-        raise ValueError(f"want one of {', '.join(_CLASSES)}")
+        raise ValueError(f"expected one of {', '.join(_CLASSES)}")
     return _CLASSES[content]
 
 

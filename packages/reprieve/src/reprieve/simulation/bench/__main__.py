@@ -9,7 +9,7 @@ from cProfile import Profile
 import msgspec
 
 from reprieve.cluster.garbage_collection import collect_seldom
-from reprieve.simulation.bench.running import NotBoundError, run
+from reprieve.simulation.bench.scenario_run import NotBoundError, run
 from reprieve.simulation.bench.scenarios import named
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The families of the benchmarks: kinds of cluster and work, each at any size, as data.
 
 A family has a function of the number of nodes and of pods to place.  Of `steady`, `churn` and `take-in` the pods come
-while time passes (`bench.over_time`): there is no work among what is built.
+while time passes (`bench.arrivals`): there is no work among what is built.
 """
 
 import dataclasses
@@ -13,8 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from kube_rules import objects, owners
-from reprieve.simulation.bench import unlike
-from reprieve.simulation.bench.building import (
+from reprieve.simulation.bench import distinct_pods
+from reprieve.simulation.bench.cluster_builder import (
     GPU,
     GPUS_PER_NODE,
     HIGH,
@@ -192,14 +192,14 @@ def _steady(nodes: int, _work: int) -> BenchCluster:
 
 
 def _unlike(nodes: int, pods: int) -> BenchCluster:
-    """Pods that all differ, arriving beside four running ones for each node that do so too (`bench.unlike`)."""
-    machines = unlike.nodes(nodes)
+    """Pods that all differ, arriving beside four running ones for each node that do so too (`bench.distinct_pods`)."""
+    machines = distinct_pods.nodes(nodes)
     here = _UNLIKE_PER_NODE * nodes
     return BenchCluster(
         machines,
-        tuple(unlike.pods(here, pods, priority=HIGH)),
-        running=tuple(unlike.pods(0, here, priority=LOW, on=machines)),
-        services=tuple(unlike.services(here + pods)),
+        tuple(distinct_pods.pods(here, pods, priority=HIGH)),
+        running=tuple(distinct_pods.pods(0, here, priority=LOW, on=machines)),
+        services=tuple(distinct_pods.services(here + pods)),
     )
 
 
@@ -281,11 +281,11 @@ def _racks(nodes: int, pods: int) -> BenchCluster:
 
 
 def _big(nodes: int, pods: int) -> BenchCluster:
-    """Pods that all differ (`bench.unlike`), ten running ones for each node; no services."""
-    machines = unlike.nodes(nodes)
+    """Pods that all differ (`bench.distinct_pods`), ten running ones for each node; no services."""
+    machines = distinct_pods.nodes(nodes)
     here = RUNNING_PER_NODE * nodes
-    running = tuple(unlike.pods(0, here, priority=LOW, on=machines))
-    return BenchCluster(machines, tuple(unlike.pods(here, pods, priority=HIGH)), running=running)
+    running = tuple(distinct_pods.pods(0, here, priority=LOW, on=machines))
+    return BenchCluster(machines, tuple(distinct_pods.pods(here, pods, priority=HIGH)), running=running)
 
 
 def _apart(nodes: int, pods: int) -> BenchCluster:
@@ -307,15 +307,15 @@ def _apart(nodes: int, pods: int) -> BenchCluster:
 
 def _churn(nodes: int, _work: int) -> BenchCluster:
     """As `_big`; the work comes over time (`churn_work`)."""
-    machines = unlike.nodes(nodes)
+    machines = distinct_pods.nodes(nodes)
     return BenchCluster(
-        machines, (), running=tuple(unlike.pods(0, RUNNING_PER_NODE * nodes, priority=LOW, on=machines))
+        machines, (), running=tuple(distinct_pods.pods(0, RUNNING_PER_NODE * nodes, priority=LOW, on=machines))
     )
 
 
 def _take_in(nodes: int, pods: int) -> BenchCluster:
     """Nodes and services alone; the pods come from `running_elsewhere`, so that no process has to hold them."""
-    return BenchCluster(unlike.nodes(nodes), (), services=tuple(unlike.services(pods)))
+    return BenchCluster(distinct_pods.nodes(nodes), (), services=tuple(distinct_pods.services(pods)))
 
 
 def _services(nodes: int, pods: int) -> BenchCluster:

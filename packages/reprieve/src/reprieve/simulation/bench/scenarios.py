@@ -2,14 +2,14 @@
 
 Terms: a *family* is a kind of cluster and work (`bench.families`); a *scenario* is a family at one size.  Running pods
 are there from the start; the work arrives at once, but for `steady` and `churn`, where it comes over time while
-as many pods end (`bench.over_time`).
+as many pods end (`bench.arrivals`).
 
 Invariant: a scenario is the same, object by object, on every machine and in every run.
 """
 
 from dataclasses import dataclass
 
-from reprieve.simulation.bench.building import BenchCluster
+from reprieve.simulation.bench.cluster_builder import BenchCluster
 from reprieve.simulation.bench.families import FAMILY_TABLE
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from reprieve.simulation.bench.running import BenchMeasurement
+from reprieve.simulation.bench.scenario_run import BenchMeasurement
 from reprieve.simulation.bench.scenarios import BenchScenario, at_size
 
 GROWTH_SIZES = (500, 1_000, 2_000, 5_000)

@@ -24,6 +24,7 @@ from kube_rules.admission.amounts import ZERO, Amounts, added, amounts, subtract
 from kube_rules.admission.limit_ranges import complete_item, fill_containers, refusal
 from kube_rules.admission.quotas import QuotaError, charge_for, counted
 from kube_rules.admission.refusals import forbidden_message, resource_of
+from kube_rules.admission.runtime_classes import RuntimeClassError, apply_runtime_class, missing_class
 from kube_rules.admission.usage import classes_of_groups, usage_of
 from kube_rules.errors import FieldError
 from kube_rules.json import Json
@@ -38,6 +39,7 @@ Owner = tuple[str, str, str, str]
 """(apiVersion, kind, namespace, name) of a controller."""
 
 _CONTAINERS: Final = tuple[objects.Container, ...]
+_TOLERATIONS: Final = tuple[objects.Toleration, ...]
 _NOT_COUNTED: Final = ("services.", "configmaps", "secrets", "resourcequotas", "replicationcontrollers")
 """What a quota counts of kinds of which an input need not have all objects: its status says what is used."""
 
@@ -114,6 +116,8 @@ class Admission:
 
     def __init__(self) -> None:
         self._namespaces: defaultdict[str, _Namespace] = defaultdict(_Namespace)
+        self._classes: dict[str, Json] = {}
+        """RuntimeClasses by name; an input without any states nothing of the classes that its pods name."""
         self._refused_claims: dict[tuple[str, str], AdmissionError] = {}
         self._refused_makers: dict[Owner, AdmissionError] = {}
         """Controllers that are refused themselves: they make no pods."""
@@ -124,6 +128,7 @@ class Admission:
         self.pods_of: Counter[Owner] = Counter()
         """How many pods each controller has."""
         self._spec: tuple[objects.PodSpec, Json] | None = None
+        self._classed: tuple[objects.PodSpec, objects.PodSpec] | None = None
         self._filled: tuple[objects.PodSpec, str, objects.PodSpec] | None = None
 
     @property
@@ -139,6 +144,10 @@ class Admission:
 
         `makers` are the objects that make pods, new ones and existing ones, owners before what they own.
         """
+        items = list(items)
+        for item in items:
+            if isinstance(item, objects.RuntimeClass):
+                self.set_class(item)
         namespaced = [item for item in items if item.NAMESPACED]
         for item in namespaced:
             if isinstance(item, objects.ResourceQuota | objects.LimitRange):
@@ -170,6 +179,10 @@ class Admission:
             for _, charge in more:
                 quota.used = added(quota.used, charge)
             self._charge(space, key, [*charges, *more])
+
+    def set_class(self, item: objects.RuntimeClass) -> None:
+        """A RuntimeClass is created or changed: it applies to the pods that are created from now on."""
+        self._classes[item.name] = msgspec.to_builtins(item)
 
     def remove(self, kind: str, namespace: str, name: str) -> bool:
         """A quota or a limit range is deleted; returns whether it was there."""
@@ -203,8 +216,8 @@ class Admission:
             if not space.quotas:
                 continue
             references = meta.get("ownerReferences")
-            listed = [each for each in references if isinstance(each, Mapping)] if isinstance(references, list) else []
-            above: Json = next((dict(each) for each in listed if each.get("controller") is True), {})
+            listed = [item for item in references if isinstance(item, Mapping)] if isinstance(references, list) else []
+            above: Json = next((dict(item) for item in listed if item.get("controller") is True), {})
             version, kind, name = (str(above.get(part) or "") for part in ("apiVersion", "kind", "name"))
             error = self._refused_makers.get((version, kind, owner[2], name))
             try:
@@ -249,8 +262,11 @@ class Admission:
 
     def completed(self, pod: objects.Pod) -> objects.Pod:
         """A pod that was admitted, with the requests and limits that limit ranges gave it."""
-        items = [each for found in self._namespaces[pod.namespace].items.values() for each in found]
-        return pod if exists(pod) or not items else replace(pod, spec=self._with_defaults(pod, items))
+        if exists(pod):
+            return pod
+        pod = self._with_class(pod)
+        items = [each for item in self._namespaces[pod.namespace].items.values() for each in item]
+        return replace(pod, spec=self._with_defaults(pod, items)) if items else pod
 
     def release(self, kind: str, namespace: str, name: str) -> bool:
         """An object is gone (`name`: its UID, or its name); returns whether pods wait for what it used."""
@@ -277,8 +293,8 @@ class Admission:
                     try:
                         made.append(self._admitted(pods[0].pod, now))
                     except AdmissionError as error:
-                        for each in pods:
-                            each.error = error
+                        for pod in pods:
+                            pod.error = error
                         break
                     pods.popleft()
                 if not pods:
@@ -292,6 +308,7 @@ class Admission:
         space = self._namespaces[item.namespace]
         if isinstance(item, objects.Pod):
             self._refuse_for_owner(item)
+            item = replace(item, spec=self._with_class(item).spec)
         if space.items:
             item = self._within_limits(space, item)
         charges = []
@@ -327,6 +344,30 @@ class Admission:
             raise AdmissionError(why, forbidden_message(resource, "{name}", ""))
         return item
 
+    def _with_class(self, pod: objects.Pod) -> objects.Pod:
+        """The pod with what its RuntimeClass adds; pods alike share one spec. Raises AdmissionError."""
+        name, spec = pod.spec.runtime_class_name, pod.spec
+        if not self._classes or (name is None and not spec.overhead):
+            return pod
+        if self._classed is None or self._classed[0] is not spec:
+            plain = msgspec.to_builtins(spec)
+            if not plain.get("overhead"):
+                plain.pop("overhead", None)
+            try:
+                if name is not None and name not in self._classes:
+                    raise missing_class(name)
+                apply_runtime_class(plain, None if name is None else self._classes[name])
+            except RuntimeClassError as error:
+                raise AdmissionError(str(error), forbidden_message("pods", "{name}", "")) from None
+            changed = replace(
+                spec,
+                overhead=plain.get("overhead", {}),
+                node_selector=plain.get("nodeSelector", {}),
+                tolerations=msgspec.convert(plain.get("tolerations", ()), _TOLERATIONS),
+            )
+            self._classed = (spec, changed)
+        return replace(pod, spec=self._classed[1])
+
     def _with_defaults(self, pod: objects.Pod, items: list[Json]) -> objects.PodSpec:
         """The spec with the requests and limits that containers lack; pods alike share one."""
         spec = pod.spec
@@ -353,16 +394,16 @@ class Admission:
         growth = usage_of(resource, plain, _moment(now))
         classes = space.classes(resource, plain)
         charges = []
-        for each in sorted(space.quotas):
-            quota = space.quotas[each]
+        for item in sorted(space.quotas):
+            quota = space.quotas[item]
             try:
                 charge = charge_for(
-                    each, quota.manifest, quota.hard, quota.used, resource, plain, growth, created=True, classes=classes
+                    item, quota.manifest, quota.hard, quota.used, resource, plain, growth, created=True, classes=classes
                 )
             except QuotaError as error:
                 raise AdmissionError(str(error), forbidden_message(resource, "{name}", "")) from None
             if charge:
-                charges.append((each, charge))
+                charges.append((item, charge))
         return charges
 
     def _counted(
@@ -384,8 +425,8 @@ class Admission:
     def _manifest(self, item: KubernetesObject) -> Json:
         """The object as plain data; pods alike share their spec."""
         if not isinstance(item, objects.Pod):
-            found: Json = msgspec.to_builtins(item)
-            return found
+            result: Json = msgspec.to_builtins(item)
+            return result
         if self._spec is None or self._spec[0] is not item.spec:
             self._spec = (item.spec, msgspec.to_builtins(item.spec))
         meta = item.metadata

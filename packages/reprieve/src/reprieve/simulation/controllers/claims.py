@@ -15,16 +15,15 @@ import msgspec
 from msgspec.structs import replace
 
 from kube_rules import objects
+from kube_rules.controllers.claims import POD_CLAIM, device_claim, shared_entries
 from kube_rules.devices import AllocationResult, ResourceClaimConsumerReference, ResourceClaimStatus
 from kube_rules.group_sources import pod_group_name
+from kube_rules.json import Json
 from kube_rules.meta import ObjectRef
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.instructions import CreateObject, DeleteObject, Instruction, PatchObject
 from reprieve.scheduling.effects import Effects
 from reprieve.scheduling.engine import Engine
-
-POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
-"""Annotation of a generated claim: for which entry of its owner it was made."""
 
 
 class Claims:
@@ -63,9 +62,9 @@ class Claims:
 
     def _retry(self, now: float) -> None:
         for group in self._groups.values():
-            for one in group.spec.resource_claims:
-                if one.resource_claim_template_name is not None:
-                    self._of_group(group, one.name, one.resource_claim_template_name, now)
+            for resource_claim in group.spec.resource_claims:
+                if resource_claim.resource_claim_template_name is not None:
+                    self._of_group(group, resource_claim.name, resource_claim.resource_claim_template_name, now)
         for uid, pod in list(self._waiting.items()):
             if uid in self._engine.cluster.pods:
                 self._effects(self._engine.set(self.prepared(pod, now), now))
@@ -85,27 +84,26 @@ class Claims:
     def prepared(self, pod: objects.Pod, now: float) -> objects.Pod:
         """The pod with its claims from templates made and named in its status."""
         made = list(pod.status.resource_claim_statuses)
-        named = {one.name for one in made}
+        named = {item.name for item in made}
         uid, namespace = _uid(pod), pod.metadata.namespace or "default"
         self._waiting.pop(uid, None)
         group_name = pod_group_name(pod) if self._engine.gates.generic_workload else None
         group = self._groups.get(f"{namespace}/{group_name}")
-        shared = _references(group.spec.resource_claims) if group is not None else set()
-        for one in pod.spec.resource_claims:
-            if one.resource_claim_template_name is None or one.name in named:
+        of_group = group.spec.resource_claims if group is not None else ()
+        shared = shared_entries(msgspec.to_builtins(pod.spec.resource_claims), msgspec.to_builtins(of_group))
+        for item in pod.spec.resource_claims:
+            if item.resource_claim_template_name is None or item.name in named:
                 continue
             chosen = None
-            if group is not None and _references((one,)) <= shared:
-                chosen = self._of_group(group, one.name, one.resource_claim_template_name, now)
+            if group is not None and item.name in shared:
+                chosen = self._of_group(group, item.name, item.resource_claim_template_name, now)
             elif group is not None or group_name is None:
-                owner = objects.OwnerReference(
-                    api_version="v1", kind="Pod", name=pod.metadata.name, uid=uid, controller=True
-                )
-                chosen = self._make(namespace, owner, one.name, one.resource_claim_template_name, now)
+                owner = pod_owner(pod.metadata.name, uid)
+                chosen = self._make(namespace, owner, item.name, item.resource_claim_template_name, now)
             if chosen is None:
                 self._waiting[uid] = pod
             else:
-                made.append(objects.PodResourceClaimStatus(name=one.name, resource_claim_name=chosen))
+                made.append(objects.PodResourceClaimStatus(name=item.name, resource_claim_name=chosen))
         if len(made) == len(named):
             return pod
         pod = replace(pod, status=replace(pod.status, resource_claim_statuses=tuple(made)))
@@ -115,7 +113,10 @@ class Claims:
 
     def _of_group(self, group: objects.PodGroup, name: str, template: str, now: float) -> str | None:
         """The claim made for a group's entry: found by its status or its owner, or made now."""
-        stated = {one.name: one.resource_claim_name for one in group.status.resource_claim_statuses}
+        stated = {
+            resource_claim_status.name: resource_claim_status.resource_claim_name
+            for resource_claim_status in group.status.resource_claim_statuses
+        }
         if stated.get(name) is not None:
             return stated[name]
         namespace = group.metadata.namespace or "default"
@@ -125,32 +126,23 @@ class Claims:
             owned = any(owner.controller and owner.uid == uid for owner in meta.owner_references)
             if owned and meta.annotations.get(POD_CLAIM) == name:
                 return meta.name
-        owner = objects.OwnerReference(
-            api_version=group.API_VERSION, kind="PodGroup", name=group.metadata.name, uid=uid, controller=True
-        )
+        owner = {**pod_owner(group.metadata.name, uid), "apiVersion": group.API_VERSION, "kind": "PodGroup"}
         return self._make(namespace, owner, name, template, now)
 
-    def _make(
-        self, namespace: str, owner: objects.OwnerReference, name: str, template_name: str, now: float
-    ) -> str | None:
+    def _make(self, namespace: str, owner: Json, name: str, template_name: str, now: float) -> str | None:
         """Make a claim; returns its name, None without the template."""
         template = self._templates.get(f"{namespace}/{template_name}")
         if template is None:
             return None
-        base = chosen = f"{owner.name}-{name}"
+        claim = device_claim(msgspec.to_builtins(template.spec), owner, name)
+        base: str = claim["metadata"].pop("generateName").removesuffix("-")
+        chosen = base
         number = 1
         while f"{namespace}/{chosen}" in self._claims:
             number += 1
             chosen = f"{base}-{number}"
-        meta = replace(
-            template.spec.metadata,
-            name=chosen,
-            namespace=namespace,
-            uid=f"claim/{namespace}/{chosen}",
-            annotations={**template.spec.metadata.annotations, POD_CLAIM: name},
-            owner_references=(owner,),
-        )
-        self.set_claim(objects.ResourceClaim(metadata=meta, spec=template.spec.spec), now)
+        claim["metadata"] |= {"name": chosen, "namespace": namespace, "uid": f"claim/{namespace}/{chosen}"}
+        self.set_claim(msgspec.convert(claim, objects.ResourceClaim), now)
         return chosen
 
     def carry_out(self, instructions: Iterable[Instruction], now: float) -> None:
@@ -183,8 +175,8 @@ class Claims:
     def ended(self, pod: objects.Pod, now: float) -> None:
         """A pod of the input has ended before the world began."""
         uid, namespace = _uid(pod), pod.metadata.namespace or "default"
-        names = [one.resource_claim_name for one in pod.spec.resource_claims]
-        names += [one.resource_claim_name for one in pod.status.resource_claim_statuses]
+        names = [item.resource_claim_name for item in pod.spec.resource_claims]
+        names += [item.resource_claim_name for item in pod.status.resource_claim_statuses]
         for name in names:
             if name is not None:
                 self._release(f"{namespace}/{name}", uid, "pods", now)
@@ -200,7 +192,7 @@ class Claims:
             self.remove("ResourceClaim", namespace, name, now)
             return
         gone = (resource, uid)
-        left = tuple(one for one in claim.status.reserved_for if (one.resource, one.uid) != gone)
+        left = tuple(item for item in claim.status.reserved_for if (item.resource, item.uid) != gone)
         if len(left) < len(claim.status.reserved_for):
             status = replace(claim.status, reserved_for=left) if left else ResourceClaimStatus()
             self.set_claim(replace(claim, status=status), now)
@@ -217,19 +209,18 @@ def _patched(claim: objects.ResourceClaim, patch: Mapping[str, Any]) -> objects.
         given = wanted["allocation"]
         status = replace(status, allocation=msgspec.convert(given, AllocationResult) if given is not None else None)
     if "reservedFor" in wanted:
-        consumers = tuple(msgspec.convert(one, ResourceClaimConsumerReference) for one in wanted["reservedFor"] or ())
-        known = {(one.resource, one.uid) for one in status.reserved_for}
-        more = tuple(one for one in consumers if (one.resource, one.uid) not in known)
+        consumers = tuple(msgspec.convert(item, ResourceClaimConsumerReference) for item in wanted["reservedFor"] or ())
+        known = {(item.resource, item.uid) for item in status.reserved_for}
+        more = tuple(item for item in consumers if (item.resource, item.uid) not in known)
         status = replace(status, reserved_for=(*status.reserved_for, *more) if consumers else ())
     if wanted.get("devices", ()) is None:
         status = replace(status, devices=())
     return replace(claim, metadata=meta, status=status)
 
 
-def _references(
-    entries: Iterable[objects.PodResourceClaim | objects.PodGroupResourceClaim],
-) -> set[tuple[str, str | None, str | None]]:
-    return {(one.name, one.resource_claim_name, one.resource_claim_template_name) for one in entries}
+def pod_owner(name: str, uid: str) -> Json:
+    """Return the reference to the pod that controls a claim."""
+    return {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": True}
 
 
 def _uid(pod: objects.Pod) -> str:

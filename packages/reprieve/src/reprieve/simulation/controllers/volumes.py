@@ -20,6 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kube_rules import objects
+from kube_rules.controllers.claims import volume_claim
 from kube_rules.controllers.volumes import (
     WAIT_FOR_CONSUMER,
     best_volume,
@@ -55,6 +56,7 @@ from reprieve.framework.instructions import AwaitObject, Instruction, PatchObjec
 from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.scheduling.effects import Effects
 from reprieve.scheduling.engine import Engine
+from reprieve.simulation.controllers.claims import pod_owner
 
 _NANO = 1_000_000_000
 T = TypeVar("T", PersistentVolume, PersistentVolumeClaim)
@@ -96,22 +98,11 @@ class Storage:
         for volume in pod.spec.volumes:
             if volume.ephemeral is None or f"{namespace}/{meta.name}-{volume.name}" in self._store.claims:
                 continue
-            template = volume.ephemeral.volume_claim_template
-            owner = objects.OwnerReference(
-                api_version="v1",
-                kind="Pod",
-                name=meta.name,
-                uid=meta.uid or f"{namespace}/{meta.name}",
-                controller=True,
-            )
-            named = replace(
-                template.metadata,
-                name=f"{meta.name}-{volume.name}",
-                namespace=namespace,
-                uid="",
-                owner_references=(owner,),
-            )
-            self.set(PersistentVolumeClaim(metadata=named, spec=template.spec), now)
+            template = msgspec.to_builtins(volume.ephemeral.volume_claim_template)
+            owner = pod_owner(meta.name, meta.uid or f"{namespace}/{meta.name}")
+            claim = volume_claim(template, owner, volume.name)
+            claim["metadata"]["namespace"] = namespace
+            self.set(msgspec.convert(claim, PersistentVolumeClaim), now)
 
     def gone(self, pod: PodRecord, node: str, now: float) -> None:
         """The pod has ended or is gone from `node`: its volumes are detached, and the claims made for it are gone."""

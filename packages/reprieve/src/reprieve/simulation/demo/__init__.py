@@ -112,20 +112,20 @@ ACTS = (
 def differences(act: Act, *, scheduled: int, evicted: Iterable[str]) -> list[str]:
     """What came out other than expected, one line each; empty when all is as it must be."""
     gone = tuple(sorted(evicted))
-    found = []
+    result = []
     if scheduled != act.scheduled:
-        found.append(f"{scheduled} pods placed, expected {act.scheduled}")
+        result.append(f"{scheduled} pods placed, expected {act.scheduled}")
     if gone != act.evicted:
-        found.append(f"evicted: {', '.join(gone) or 'no pods'}; expected: {', '.join(act.evicted) or 'no pods'}")
-    return found
+        result.append(f"evicted: {', '.join(gone) or 'no pods'}; expected: {', '.join(act.evicted) or 'no pods'}")
+    return result
 
 
 def check_plan(act: Act, plan: Plan) -> list[str]:
     """The same of a plan with `cluster.yaml`, the files the act builds on and its own."""
     arriving = [pod for pod in plan.pods if f"{pod.namespace}/{pod.pod_group}" in act.groups]
     placed = sum(1 for pod in arriving if pod.outcome == "Scheduled")
-    made = [one for one in plan.preemptions if f"{one.preemptor.namespace}/{one.preemptor.name}" == act.group]
-    evicted = {victim.unit for one in made for victim in one.victims}
+    made = [item for item in plan.preemptions if f"{item.preemptor.namespace}/{item.preemptor.name}" == act.group]
+    evicted = {victim.unit for item in made for victim in item.victims}
     return differences(act, scheduled=placed, evicted=evicted)
 
 

@@ -161,7 +161,7 @@ class PodNames:
         """A name for one more pod; one that ends in `-` is completed. Raises InputError for one pod too many."""
         self._made += 1
         if self._made > MOST_PODS:
-            raise InputError(workload.origin, f"more than {MOST_PODS} pods would be made", subject=workload.subject)
+            raise InputError(workload.origin, f"more than {MOST_PODS} pods would be created", subject=workload.subject)
         namespace = workload.namespace
         if name.endswith("-"):
             base = name[:LONGEST_BASE]

@@ -23,7 +23,7 @@ from reprieve.simulation.workloads.rows import value_at
 
 if TYPE_CHECKING:
     from reprieve.simulation.workloads.batches import PodWorkload
-    from reprieve.simulation.workloads.making import Maker
+    from reprieve.simulation.workloads.expansion_order import Maker
 
 _ANCESTOR: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
 _CLASS_OF_JOB: Final = "template.spec.template.spec.priorityClassName"
@@ -71,7 +71,7 @@ def cron_job(workload: PodWorkload, maker: Maker) -> None:
         maker.child(workload, made, "spec.jobTemplate")
     elif not workload.uid:
         maker.problem(
-            workload, f"it runs by the clock: --run cronjob/{workload.name} plans a run of it", scheduled=True
+            workload, f"its schedule is not simulated: --run cronjob/{workload.name} plans one run", scheduled=True
         )
 
 
@@ -164,12 +164,12 @@ def train_job(workload: PodWorkload, maker: Maker) -> None:
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
         "metadata": {"name": workload.name, "labels": mapping(spec.get("labels"))},
-        "spec": {"replicatedJobs": [_trained(each, trainer, nodes) for each in jobs] if isinstance(jobs, list) else []},
+        "spec": {"replicatedJobs": [_trained(item, trainer, nodes) for item in jobs] if isinstance(jobs, list) else []},
     }
     policy = mapping(value_at(runtime_spec, "podGroupPolicy"))
     if policy:
-        templates = [text(value_at(each, _CLASS_OF_JOB)) for each in jobs] if isinstance(jobs, list) else []
-        named = [each for each in templates if each] if "volcano" in policy else []
+        templates = [text(value_at(item, _CLASS_OF_JOB)) for item in jobs] if isinstance(jobs, list) else []
+        named = [item for item in templates if item] if "volcano" in policy else []
         maker.gangs.always(workload, named[-1] if named else "")  # the last counts, as its plugin has it
         if value_at(policy, "volcano.networkTopology") is not None:
             maker.remark(workload, f"{kind} {name[:253]}: spec.podGroupPolicy.volcano.networkTopology is not read")
@@ -191,8 +191,10 @@ def _trained(entry: Any, trainer: Mapping[str, Any], nodes: int) -> Any:
     if isinstance(containers, list) and isinstance(asked, Mapping):
         one = len(containers) == 1
         containers = [
-            {**each, "resources": asked} if isinstance(each, Mapping) and (one or each.get("name") == "node") else each
-            for each in containers
+            {**container, "resources": asked}
+            if isinstance(container, Mapping) and (one or container.get("name") == "node")
+            else container
+            for container in containers
         ]
         pod = {**pod, "spec": {**pod_spec, "containers": containers}}
     side_by_side = {} if launched else {"parallelism": nodes, "completions": nodes}

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from kube_rules import objects
 from kube_rules.admission import PriorityAdmission
+from kube_rules.controllers.job_groups import GROUP_FIELDS, group_of_job
 from kube_rules.decoding import finish, from_data
 from kube_rules.errors import FieldError, InputError
 from kube_rules.foreign_groups import VOLCANO_VERSION
@@ -30,9 +31,6 @@ from reprieve.simulation.workloads.rows import WorkloadKind, entries_of, filled,
 from reprieve.simulation.workloads.scheduling_fields import PATH, Asked, GroupAsked, groups_asked
 
 GANG: Final = "scheduling.reprieve.dev/gang"
-POD_GROUP: Final = "reprieve.dev/pod-group"
-DISRUPTION_MODE: Final = "reprieve.dev/disruption-mode"
-TOPOLOGY_KEY: Final = "reprieve.dev/topology-key"
 _RAY: Final = "ray.io"
 _OF_PODS: Final = ("priorityClassName", "priority", "preemptionPolicy")
 """Fields that a group has of the template of its pods."""
@@ -141,7 +139,7 @@ class WorkloadGangs:
         return self._add(_Gang(workload, name, missing, by_scheduler=True))
 
     def _unread(self, workload: PodWorkload, path: str) -> None:
-        self._remark(workload, f"{path} is not read: it is no field of {PATH}", "", strict=True)
+        self._remark(workload, f"{path} is ignored: not a field of {PATH}", "", strict=True)
 
     def _by_field(self, workload: PodWorkload, asked: GroupAsked) -> str:
         """A group that `spec.scheduling` asks for (workloads.md 6)."""
@@ -149,7 +147,7 @@ class WorkloadGangs:
         number = 0 if asked.basic else asked.min_count
         if number:
             labels = [pod.metadata.labels for pod in self._there(workload)]
-            number -= sum(asked.labels.items() <= each.items() for each in labels)
+            number -= sum(asked.labels.items() <= label.items() for label in labels)
         return self._add(_Gang(workload, name, number, asked.more, basic=asked.basic, place=asked.path))
 
     def _operated(self, workload: PodWorkload, row: WorkloadKind) -> str:
@@ -166,20 +164,21 @@ class WorkloadGangs:
             number -= len(self._outside(workload, name))
         parts = self._parts(workload, row, name) if row.min_count_of_part else {}
         classes = ((text(value_at(workload.manifest, path)), path) for path in row.priority_class)
-        given = next((each for each in classes if each[0]), ("", ""))
+        given = next((priority_class for priority_class in classes if priority_class[0]), ("", ""))
         return self._add(_Gang(workload, name, number, operated=True, priority_class=given, parts=parts))
 
     def _remark_on(self, workload: PodWorkload) -> None:
         """A gang by an annotation that a scheduler may not read (workloads.md 2.10)."""
         kind = workload.key[1]
-        if any(kind == one.KIND for one in OWNER_KINDS):
+        if any(kind == item.KIND for item in OWNER_KINDS):
             why = (
-                "a scheduler reads it with groupSources: {owners: true} in its configuration; else its pods are no gang"
+                "the scheduler reads it only with groupSources: {owners: true} in its configuration; otherwise its "
+                "pods are not a gang"
             )
             self._remark(workload, f"metadata.annotations[{GANG}]: planned as a gang: {why}", OWNERS)
         else:
-            known = ", ".join(one.KIND for one in OWNER_KINDS)
-            why = f"a scheduler reads it of {known} alone"
+            known = ", ".join(item.KIND for item in OWNER_KINDS)
+            why = f"the scheduler reads it only on {known}"
             self._remark(workload, f"metadata.annotations[{GANG}]: planned as a gang: {why}", "")
 
     def _missing(self, workload: PodWorkload, part: str) -> int | None:
@@ -199,46 +198,40 @@ class WorkloadGangs:
         """What each part needs beyond the pods of it that run; empty where no part states a minimum."""
         pods, field = row.sets[0], row.min_count_of_part
         running = Counter(pod.metadata.annotations.get(TASK_ANNOTATION, "") for pod in self._outside(workload, name))
-        found: dict[str, int] = {}
+        result: dict[str, int] = {}
         stated = False
         for at, part, entry in entries_of(workload.manifest, pods):
             value = value_at(entry, field)
             stated = stated or value is not None
             replicas = pods.replicas if isinstance(pods.replicas, int) else value_at(entry, pods.replicas)
             every = self._count(workload, f"{at}.{pods.replicas}", replicas, pods.default)
-            found[part] = max(self._count(workload, f"{at}.{field}", value, every) - running[part], 0)
-        return {part: least for part, least in found.items() if least} if stated else {}
+            result[part] = max(self._count(workload, f"{at}.{field}", value, every) - running[part], 0)
+        return {part: least for part, least in result.items() if least} if stated else {}
 
     def of_job(
         self, workload: PodWorkload, template: Mapping[str, Any], wanted: int, there: Sequence[objects.Pod]
     ) -> str:
-        """The same for a Job, which may also say so in its spec or by the annotation that `reprieve up` knows."""
+        """The same for a Job, which may also ask for its group as an API server reads it (`job_groups`).
+
+        Once it has started, or where it has no pods, it needs no more together than it still makes.
+        """
         if workload.group:
             return workload.group
-        annotations = mapping(workload.meta.get("annotations"))
-        scheduling = workload.spec.get("scheduling")
         if names_group(mapping(template.get("spec"))):
             return ""
-        more: dict[str, Any] = {}
-        if isinstance(scheduling, Mapping):
-            policy = mapping(scheduling.get("schedulingPolicy"))
-            more = {
-                name: scheduling[name] for name in ("schedulingConstraints", "disruptionMode") if name in scheduling
-            }
-            place = "spec.scheduling"
-            if "basic" in policy:
-                return self._add(_Gang(workload, workload.name, 0, more, basic=True, place=place))
-            number = value_at(policy, "gang.minCount")
-            least = wanted if number is None else self._count(workload, place, number, 1)
-            return self._add(_Gang(workload, workload.name, least - len(there), more, place=place))
-        if annotations.get(POD_GROUP) == "true":
-            mode, topology = annotations.get(DISRUPTION_MODE), annotations.get(TOPOLOGY_KEY)
-            if mode in ("all", "single"):
-                more["disruptionMode"] = {mode: {}}
-            if topology:
-                more["schedulingConstraints"] = {"topology": [{"key": topology}]}
-            return self._add(_Gang(workload, workload.name, wanted - len(there), more))
-        return self.of(workload)
+        asked = group_of_job(workload.manifest)
+        if asked is None:
+            return self.of(workload)
+        name = asked.name if workload.uid else workload.name
+        more = {field: asked.spec[field] for field in GROUP_FIELDS[1:] if field in asked.spec}
+        place = "metadata.annotations" if asked.annotated else "spec.scheduling"
+        gang = asked.spec["schedulingPolicy"].get("gang")
+        if gang is None:
+            return self._add(_Gang(workload, name, 0, more, basic=True, place=place))
+        least = self._count(workload, place, gang["minCount"], 1)
+        if there or not wanted or workload.status.get("startTime"):
+            least = min(least, wanted) - len(there)
+        return self._add(_Gang(workload, name, least, more, place=place))
 
     def _add(self, gang: _Gang) -> str:
         self._gangs.setdefault((gang.workload.namespace, gang.name), gang)

@@ -41,7 +41,7 @@ class Owners:
         """Deployment -> a ReplicaSet of it that is not in the input, by the name in a pod's reference."""
         for maker in makers:
             self._makers.setdefault(key_of(maker.manifest), maker)
-        for manifest in (*(each.manifest for each in self._makers.values()), *(each.manifest for each in unknown)):
+        for manifest in (*(item.manifest for item in self._makers.values()), *(item.manifest for item in unknown)):
             self._learn(manifest)
         for pod in pods:
             self.add_pod(pod)
@@ -64,8 +64,8 @@ class Owners:
             above, uid = (owner[0], "Deployment", owner[2], deployment), ""
             self._deployments_sets[above] = owner
             self._list(self._direct, above, pod)
-        for each in self._chain((above, uid)):
-            self._list(self._all, each, pod)
+        for item in self._chain((above, uid)):
+            self._list(self._all, item, pod)
 
     def remove_pod(self, namespace: str, name: str) -> None:
         """A pod that is there no more."""
@@ -87,7 +87,7 @@ class Owners:
         if known:
             return
         self._learn(maker.manifest)
-        below = (pod for each in self.owned(key) for pod in self.pods(each))
+        below = (pod for item in self.owned(key) for pod in self.pods(item))
         found = [*self.direct(key, self._uids[key]), *below]
         for owner in self._chain((key, "")):
             for pod in found:
@@ -179,15 +179,15 @@ def runtime_of(manifest: Mapping[str, Any], among: Iterable[UnknownObject]) -> U
     reference = mapping(mapping(manifest.get("spec")).get("runtimeRef"))
     kind, name = text(reference.get("kind")) or "ClusterTrainingRuntime", text(reference.get("name"))
     namespace = namespace_of(mapping(manifest.get("metadata")))
-    for found in among:
-        meta = mapping(found.manifest.get("metadata"))
+    for item in among:
+        meta = mapping(item.manifest.get("metadata"))
         if (
-            found.kind == kind
+            item.kind == kind
             and meta.get("name") == name
-            and group_of(found.api_version) == "trainer.kubeflow.org"
+            and group_of(item.api_version) == "trainer.kubeflow.org"
             and (kind != "TrainingRuntime" or namespace_of(meta) == namespace)
         ):
-            return found
+            return item
     return None
 
 

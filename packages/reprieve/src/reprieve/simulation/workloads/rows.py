@@ -159,17 +159,17 @@ class Rows:
         """The same with rows that count before these."""
         if not rows:
             return self
-        return Rows([*(row for found in self._rows.values() for row in reversed(found)), *rows])
+        return Rows([*(row for item in self._rows.values() for row in reversed(item)), *rows])
 
     def makers_among(self, unknown: Sequence[UnknownObject]) -> tuple[list[PodMaker], list[UnknownObject]]:
         """Of kinds without a built-in type: those that a row says how to expand, and the others, each in its order."""
         makers: list[PodMaker] = []
         others: list[UnknownObject] = []
-        for each in unknown:
-            if self.of(each.api_version, each.kind) is None:
-                others.append(each)
+        for item in unknown:
+            if self.of(item.api_version, item.kind) is None:
+                others.append(item)
             else:
-                makers.append(PodMaker(each.manifest, each.origin, each.created, each.dated))
+                makers.append(PodMaker(item.manifest, item.origin, item.created, item.dated))
         return makers, others
 
     def kinds(self) -> Iterator[tuple[str, str]]:
@@ -191,7 +191,7 @@ def read_rows(name: str, text: str) -> list[WorkloadKind]:
     except YamlError as error:
         raise InputError(Origin(name, number + 1, error.line), f"invalid YAML: {error}") from None
     if not number:
-        raise InputError(Origin(name), "no kinds in it")
+        raise InputError(Origin(name), "it lists no kinds")
     return rows
 
 
@@ -245,7 +245,7 @@ def _check(row: WorkloadKind, path: str, origin: Origin) -> None:
             try:
                 pattern.format_map(dict.fromkeys(_PLACEHOLDERS, ""))
             except (ValueError, LookupError, AttributeError, TypeError):
-                known = ", ".join(f"{{{each}}}" for each in _PLACEHOLDERS)
+                known = ", ".join(f"{{{item}}}" for item in _PLACEHOLDERS)
                 message = f'Invalid value: "{pattern[:128]}": only {known} can be filled in'
                 raise InputError(origin, message, path=f"{at}.{field}") from None
 

@@ -18,7 +18,6 @@ from kube_rules.json import mapping, text
 from kube_rules.manifests import Loaded, Manifests
 from kube_rules.unknown_fields import Path, nearest
 from kube_rules.workloads import POD_MAKERS, group_of, templates_in
-from reprieve.simulation.workloads.by_row import steps_of, varies
 from reprieve.simulation.workloads.owners import (
     Owner,
     Owners,
@@ -29,6 +28,7 @@ from reprieve.simulation.workloads.owners import (
     runtime_of,
     whole_number,
 )
+from reprieve.simulation.workloads.row_expansion import steps_of, varies
 from reprieve.simulation.workloads.rows import PodSet, Rows, WorkloadKind, entries_of, filled, value_at
 
 _SHORT: Final = {
@@ -101,7 +101,7 @@ class Workloads:
         """What `[NAMESPACE/]KIND/NAME[/PART]` names. Raises FieldError if there is no such thing, or more than one."""
         parts = given.strip().split("/")
         if not 2 <= len(parts) <= 4 or not all(parts):
-            raise FieldError("", f'"{given}": want KIND/NAME or NAMESPACE/KIND/NAME')
+            raise FieldError("", f'"{given}": expected KIND/NAME or NAMESPACE/KIND/NAME')
         known = self._kinds()
         if len(parts) > 2 and _singular(parts[0], known) is None:
             namespace, kind, name, *rest = parts
@@ -113,26 +113,26 @@ class Workloads:
             raise FieldError("", f'no kind "{kind}"' + (f', did you mean "{meant}"?' if meant else ""))
         kind, _, group = singular.partition(".")
         found = {
-            each
-            for each in self._all()
-            if each.kind.lower() == kind
-            and (not group or each.group == group)
-            and each.name == name
-            and each.namespace in (namespace, "")
+            item
+            for item in self._all()
+            if item.kind.lower() == kind
+            and (not group or item.group == group)
+            and item.name == name
+            and item.namespace in (namespace, "")
         }
         if not found:
             meant = self._meant(kind, namespace, name)
             where = f"{kind} {namespace}/{name}"
             raise NotThereError("", f"no {where} is in the input" + (f', did you mean "{meant}"?' if meant else ""))
         if len(found) > 1:
-            groups = " or ".join(f"{kind}.{each.group}/{name}" for each in sorted(found))
-            raise FieldError("", f"{given} names {len(found)} objects: say {groups}")
+            groups = " or ".join(f"{kind}.{item.group}/{name}" for item in sorted(found))
+            raise FieldError("", f"{given} names {len(found)} objects: specify one of {groups}")
         (one,) = found
         return one._replace(part=rest[0] if rest else "")
 
     def _meant(self, kind: str, namespace: str, name: str) -> str:
         """What may be meant, as `named` takes it: the name in another namespace, else a similar one; empty: nothing."""
-        there = sorted({(one.namespace, one.name) for one in self._all() if one.kind.lower() == kind})
+        there = sorted({(item.namespace, item.name) for item in self._all() if item.kind.lower() == kind})
         similar = name if any(found == name for _, found in there) else ""
         similar = similar or nearest(name, [found for space, found in there if space in (namespace, "")])
         similar = similar or nearest(name, [found for _, found in there])
@@ -145,8 +145,8 @@ class Workloads:
     def _all(self) -> Iterator[Named]:
         for maker in self._manifests.pod_makers:
             yield Named(*key_of(maker.manifest))
-        for each in self._manifests.unknown:
-            yield Named(*key_of(each.manifest))
+        for item in self._manifests.unknown:
+            yield Named(*key_of(item.manifest))
         for kind, found in self._manifests.objects.items():
             group = kind.API_VERSION.rpartition("/")[0]
             for loaded in found:
@@ -165,7 +165,7 @@ class Workloads:
                     yield Named(group, "Deployment", namespace, deployment)
 
     def _kinds(self) -> set[str]:
-        return {each.kind.lower() for each in self._all()} | {
+        return {item.kind.lower() for item in self._all()} | {
             kind.lower() for kinds in (KINDS, *POD_MAKERS.values()) for kind in kinds
         }
 
@@ -183,7 +183,7 @@ class Workloads:
             ]
         owners = Owners.of(self._manifests)
         above = [found.owner, *self._makes(found)]
-        names = {(pod.namespace, pod.name) for one in above for pod in (*owners.pods(one), *owners.direct(one))}
+        names = {(pod.namespace, pod.name) for item in above for pod in (*owners.pods(item), *owners.direct(item))}
         return [
             loaded
             for loaded in self._manifests.pods
@@ -196,23 +196,23 @@ class Workloads:
         index = self._maker(found)
         manifest = self._manifests.pod_makers[index].manifest if index is not None else {}
         row = self._rows.of(text(manifest.get("apiVersion")), found.kind)
-        for each in _counts(row, manifest) if row is not None else ():
-            number = _number(value_at(each.entry, str(each.pods.replicas)), each.pods.default)
-            between = {f"{each.pods.makes} {name}" for name in _names(each, found, number)}
-            if each.pods.makes == "v1 Pod":
-                values = _values(each, found, number)
-                between = {filled(each.pods.owner, {**values, "replica": turn}) for turn in range(number)} - {""}
+        for item in _counts(row, manifest) if row is not None else ():
+            number = _number(value_at(item.entry, str(item.pods.replicas)), item.pods.default)
+            between = {f"{item.pods.makes} {name}" for name in _names(item, found, number)}
+            if item.pods.makes == "v1 Pod":
+                values = _values(item, found, number)
+                between = {filled(item.pods.owner, {**values, "replica": turn}) for turn in range(number)} - {""}
             for version, kind, name in map(str.split, between):
                 yield group_of(version), kind, found.namespace, name
 
     def members(self, found: Named) -> tuple[list[Loaded[objects.Pod]], list[Loaded[objects.PodGroup]]]:
         """The pods of a workload and the groups they name, each with all its members: they share one priority."""
         pods = self.pods_of(found)
-        named = {(one.object.namespace, name) for one in pods if (name := pod_group_name(one.object)) is not None}
+        named = {(item.object.namespace, name) for item in pods if (name := pod_group_name(item.object)) is not None}
         if found.kind == "PodGroup":
             named.add((found.namespace, found.name))
-        groups = [one for one in self._manifests.pod_groups if (one.object.namespace, one.object.name) in named]
-        names = {(one.object.namespace, one.object.name) for one in pods}
+        groups = [item for item in self._manifests.pod_groups if (item.object.namespace, item.object.name) in named]
+        names = {(item.object.namespace, item.object.name) for item in pods}
         for loaded in self._manifests.pods:
             group = pod_group_name(loaded.object)
             key = (loaded.object.namespace, loaded.object.name)
@@ -251,15 +251,15 @@ class Workloads:
         counts = list(_counts(row, manifest))
         scaled: Path | None = tuple(row.scale.split(".")) if row.scale and not found.part else None
         if scaled is None:
-            places = {each.path: each.part for each in counts if found.part.lower() in ("", each.part.lower())}
+            places = {item.path: item.part for item in counts if found.part.lower() in ("", item.part.lower())}
             if len(places) != 1:
-                raise FieldError("", _which(found, sorted({each.part for each in counts})))
+                raise FieldError("", _which(found, sorted({item.part for item in counts})))
             (scaled,) = places
-        meant = [each for each in counts if each.path == scaled]
-        for each in meant:
-            most = value_at(each.entry, each.pods.most) if each.pods.most else None
+        meant = [item for item in counts if item.path == scaled]
+        for item in meant:
+            most = value_at(item.entry, item.pods.most) if item.pods.most else None
             if isinstance(most, int) and number > most:
-                raise FieldError("", f"{found}: no more than its {each.pods.most}, {most}")
+                raise FieldError("", f"{found}: no more than its {item.pods.most}, {most}")
         before = _number(_at(manifest, scaled), meant[0].pods.default if meant else self._nodes_of_runtime(manifest))
         self._replace(index, _with(manifest, scaled, number))
         if found.kind == "StatefulSet":
@@ -325,7 +325,7 @@ class Workloads:
         makers = self._manifests.pod_makers
         makers[:] = [maker for maker in makers if key_of(maker.manifest) not in gone]
         unknown = self._manifests.unknown
-        unknown[:] = [each for each in unknown if key_of(each.manifest) not in gone]
+        unknown[:] = [item for item in unknown if key_of(item.manifest) not in gone]
         for kind, listed in self._manifests.objects.items():
             if kind not in (objects.Pod, objects.PodGroup):
                 group = kind.API_VERSION.rpartition("/")[0]
@@ -372,14 +372,14 @@ def makers_named(given: str) -> list[tuple[str, str, str, str]]:
     """What makes pods and is named: kind, API group if one was typed, namespace, name. Empty if nothing of the sort."""
     makers = {kind.lower(): kind for kinds in POD_MAKERS.values() for kind in kinds}
     parts = given.strip().split("/")
-    found = []
+    result = []
     for namespace, (kind, *rest) in (("default", parts), (parts[0], parts[1:] or [""])):
         singular = _singular(kind, makers)
         if singular is not None and rest and all(parts):
             plain, _, group = singular.partition(".")
             if not group or makers[plain] in POD_MAKERS.get(group, ()):
-                found.append((makers[plain], group, namespace, rest[0]))
-    return found[:1]
+                result.append((makers[plain], group, namespace, rest[0]))
+    return result[:1]
 
 
 def _is_of_deployment(pod: objects.Pod, found: Named) -> bool:
@@ -441,10 +441,8 @@ def _which(found: Named, parts: Sequence[str]) -> str:
     if found.part:
         meant = nearest(found.part.lower(), parts)
         hint = f', did you mean "{meant}"?' if meant else ""
-        return (
-            f"{found}: no such part{hint} There is {choices}" if hint else f"{found}: no such part: there is {choices}"
-        )
-    return f"{found} has several counts: say {choices}"
+        return f"{found}: no such part{hint} It has {choices}" if hint else f"{found}: no such part; it has {choices}"
+    return f"{found} has several counts: specify {choices}"
 
 
 def _beyond(
@@ -470,11 +468,11 @@ def _of_set(there: list[Loaded[objects.Pod]], count: _Count, found: Named, numbe
     pods, values = count.pods, _values(count, found, number)
     labels = {**pods.labels, **pods.labels_of.get(str(values["part"]), {})}
     labels = {key: filled(each, values) for key, each in labels.items() if not varies(each)}
-    same = [one for one in there if all(one.object.metadata.labels.get(key) == each for key, each in labels.items())]
+    same = [item for item in there if all(item.object.metadata.labels.get(key) == each for key, each in labels.items())]
     if same or pods.name.endswith("-"):
         return same
     prefix = filled(pods.name, {**values, "index": "", "replica": "", "member": ""}).rstrip("-")
-    return [one for one in there if _name_in_set(one.object, count).startswith(f"{prefix}-")]
+    return [item for item in there if _name_in_set(item.object, count).startswith(f"{prefix}-")]
 
 
 def _names(count: _Count, found: Named, number: int) -> set[str]:

@@ -147,7 +147,7 @@ def _by_entries(
     both = next((name for name in _LEVEL if scheduling.get(name) is not None), "")
     if both:
         raise workload.error(f"{PATH}.{both}", f"Forbidden: may not be set with {at}")
-    found: dict[str, Callable[[str], GroupAsked]] = {}
+    result: dict[str, Callable[[str], GroupAsked]] = {}
     taken: set[str] = set()
     number = 0
     for index, entry in enumerate(entries):
@@ -163,18 +163,18 @@ def _by_entries(
             inner = reader.object_at(value["job"], f"{path}.job", (*_LEVEL, _CLAIMS))
             replicas = max(1, _whole(jobs[targets[0]].get("replicas"), 1))
             each = reader.level(inner, f"{path}.job", gang=True)
-            found[targets[0]] = _each_job(reader.bounded(each, sizes.get(targets[0], 0) // replicas), targets[0])
+            result[targets[0]] = _each_job(reader.bounded(each, sizes.get(targets[0], 0) // replicas), targets[0])
             number += replicas
             continue
-        shared = reader.bounded(reader.level(value, path, gang=True), sum(sizes.get(one, 0) for one in targets))
+        shared = reader.bounded(reader.level(value, path, gang=True), sum(sizes.get(item, 0) for item in targets))
         shared = _of_job(shared, targets[0]) if len(targets) == 1 else shared._replace(name="-".join(targets))
-        found.update(dict.fromkeys(targets, _always(shared)))
+        result.update(dict.fromkeys(targets, _always(shared)))
         number += 1
     missing = next((name for name in jobs if name not in taken), None)
     if missing is not None:
         raise workload.error(at, f'Required value: no entry names the replicated job "{missing[:128]}"')
     _check_number(reader, number)
-    return lambda part, replica: found[part](replica)
+    return lambda part, replica: result[part](replica)
 
 
 def _targets(
@@ -231,14 +231,14 @@ def _leader_worker_set(reader: Reader) -> Asked:
     active = [
         name
         for name, value, fields in (("", scheduling, _LEVEL), ("replica", replica, _LEVEL))
-        if any(value.get(each) is not None for each in fields)
+        if any(value.get(item) is not None for item in fields)
     ]
     roles = [role for role in ("leader", "worker") if replica.get(role) is not None]
     if len(active) + bool(roles) > 1:
         raise workload.error(PATH, "Forbidden: may be set at one level: of the object, replica, or leader and worker")
     templates = mapping(workload.spec.get("leaderWorkerTemplate"))
     given = [templates[name] for name in ("leaderTemplate", "workerTemplate") if templates.get(name) is not None]
-    _check_classes(reader, PATH, [text(value_at(each, _CLASS)) for each in given])
+    _check_classes(reader, PATH, [text(value_at(item, _CLASS)) for item in given])
     if roles:
         return _by_role(reader, replica, size)
     of_replica = active != [""]
@@ -260,15 +260,15 @@ def _by_role(reader: Reader, replica: Mapping[str, Any], size: int) -> Asked:
     at = f"{PATH}.replica"
     if size < 2:
         raise reader.workload.error("spec.leaderWorkerTemplate.size", f"Invalid value: {size}: must be at least 2")
-    found: dict[str, GroupAsked] = {}
+    result: dict[str, GroupAsked] = {}
     for role, pods in (("leader", 1), ("worker", size - 1)):
         path = f"{at}.{role}"
         value = reader.object_at(replica.get(role), path, (*_LEVEL, _CLAIMS))
-        found[role] = reader.level(value, path, gang=False)
-        if found[role].min_count not in (None, pods):
-            message = f"Invalid value: {found[role].min_count}: must be the number of its pods, {pods}"
+        result[role] = reader.level(value, path, gang=False)
+        if result[role].min_count not in (None, pods):
+            message = f"Invalid value: {result[role].min_count}: must be the number of its pods, {pods}"
             raise reader.workload.error(f"{path}.{_POLICY}.gang.minCount", message)
-    return lambda role, index: found[role]._replace(
+    return lambda role, index: result[role]._replace(
         name=f"{index}-{role}",
         min_count=None,
         labels={f"{_LWS}/group-index": index, **({f"{_LWS}/worker-index": "0"} if role == "leader" else {})},
@@ -282,7 +282,7 @@ def _check_classes(reader: Reader, path: str, classes: Sequence[str]) -> None:
     """Pods of one group have one class, as it has."""
     several = sorted(set(classes))
     if len(several) > 1:
-        names = ", ".join(f'"{each[:64]}"' for each in several)
+        names = ", ".join(f'"{item[:64]}"' for item in several)
         raise reader.workload.error(path, f"Invalid value: {names}: its pod templates must have one priorityClassName")
 
 

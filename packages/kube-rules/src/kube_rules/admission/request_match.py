@@ -1,0 +1,132 @@
+"""Which requests a webhook or a policy is for: rules, selectors, and versions that stand for the same resource.
+
+Rules: k8s.io/apiserver, admission/plugin/webhook/predicates and generic (ShouldCallHook); interfaces.md 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kube_rules.json import Json
+from kube_rules.selectors import compile_selector
+
+EXEMPT_GROUP = "admissionregistration.k8s.io"
+"""Requests for objects of this group are sent to no webhook and held to no policy."""
+ANY = "*"
+_NO_LABELS: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True)
+class ApiResource:
+    """A resource in one version, and the kind of what is sent to it or to its subresource."""
+
+    group: str
+    version: str
+    plural: str
+    subresource: str = ""
+    kind_group: str = ""
+    kind_version: str = ""
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class AdmittedRequest:
+    """What rules and selectors look at. ``namespace`` of a Namespace is its own name.
+
+    ``equivalents`` are the other versions of the resource. ``namespace_labels`` gives those of the namespace, None
+    where there is none of that name.
+    """
+
+    operation: str
+    resource: ApiResource
+    equivalents: Sequence[ApiResource]
+    namespace: str
+    name: str
+    object: Json | None
+    old: Json | None
+    namespace_labels: Callable[[], Mapping[str, str] | None]
+
+    @property
+    def of_namespace(self) -> bool:
+        """Whether the request is for a Namespace itself."""
+        return self.resource.plural == "namespaces" and not self.resource.group
+
+
+class NoNamespaceError(Exception):
+    """The namespace of a request does not exist, and a selector asks for its labels."""
+
+
+def matched_resource(match: Json, request: AdmittedRequest, rules: Iterable[Json]) -> ApiResource | None:
+    """Return the form of the resource that the rules of a webhook ask for, None if the webhook is not concerned.
+
+    `match` has ``matchPolicy``, ``namespaceSelector`` and ``objectSelector``. Raises NoNamespaceError.
+    """
+    rules = list(rules)
+    found = request.resource if any(_fits(rule, request, request.resource) for rule in rules) else None
+    if found is None and match.get("matchPolicy", "Equivalent") == "Equivalent":
+        pairs = ((rule, other) for rule in rules for other in request.equivalents)
+        found = next((other for rule, other in pairs if _fits(rule, request, other)), None)
+    if found is None or not _object_fits(match.get("objectSelector"), request):
+        return None
+    return found if _namespace_fits(match.get("namespaceSelector"), request) else None
+
+
+def concerns(rules: Iterable[Json], resources: Sequence[ApiResource]) -> bool:
+    """Whether any rule is for a resource in one of its versions, whatever the operation and the subresource."""
+    return any(
+        one.group in _listed(rule, "apiGroups", one.group)
+        and one.version in _listed(rule, "apiVersions", one.version)
+        and any(name.partition("/")[0] in (ANY, one.plural) for name in rule.get("resources") or ())
+        for rule in rules
+        for one in resources
+    )
+
+
+def _listed(rule: Json, field: str, value: str) -> Sequence[str]:
+    items: Sequence[str] = rule.get(field) or ()
+    return (value,) if ANY in items else items
+
+
+def _fits(rule: Json, request: AdmittedRequest, resource: ApiResource) -> bool:
+    clustered = request.of_namespace or not request.namespace
+    scope = rule.get("scope") or ANY
+    if (scope == "Namespaced" and clustered) or (scope == "Cluster" and not clustered):
+        return False
+    named = rule.get("resourceNames")
+    if named and request.name not in named:
+        return False
+    return (
+        request.operation in _listed(rule, "operations", request.operation)
+        and resource.group in _listed(rule, "apiGroups", resource.group)
+        and resource.version in _listed(rule, "apiVersions", resource.version)
+        and any(_resource_fits(name, resource) for name in rule.get("resources") or ())
+    )
+
+
+def _resource_fits(name: str, resource: ApiResource) -> bool:
+    plural, _, subresource = name.partition("/")
+    return plural in (ANY, resource.plural) and subresource in (ANY, resource.subresource)
+
+
+def _labels(obj: Json) -> Mapping[str, str]:
+    return (obj.get("metadata") or {}).get("labels") or _NO_LABELS
+
+
+def _object_fits(selector: Json | None, request: AdmittedRequest) -> bool:
+    if not selector:
+        return True
+    compiled = compile_selector(selector)
+    return any(compiled.matches(_labels(one)) for one in (request.object, request.old) if one is not None)
+
+
+def _namespace_fits(selector: Json | None, request: AdmittedRequest) -> bool:
+    if not selector or (not request.namespace and not request.of_namespace):
+        return True
+    if request.of_namespace and not request.resource.subresource and request.object is not None:
+        labels: Mapping[str, str] | None = _labels(request.object)
+    else:
+        labels = request.namespace_labels()
+    if labels is None:
+        raise NoNamespaceError
+    return compile_selector(selector).matches(labels)

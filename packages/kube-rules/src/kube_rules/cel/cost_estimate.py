@@ -1,0 +1,283 @@
+"""What evaluating an expression costs at most, before there is a value: cel-go's estimate (checker/cost.go).
+
+Each node has a highest cost, a largest size and a form. A macro costs what its body costs, as often as what it goes
+over has items at most. Nothing is evaluated, and the estimate takes time linear in the expression. Where cel-go
+knows a type from its checker and there is none here (a field the schema does not have), anything is assumed that
+fits into a request. Costs are capped at 2^64 - 1, as upstream's integers are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kube_rules.cel.declarations import UNKNOWN, Declared
+from kube_rules.cel.evaluator import LIST_COST, MADE, MAP_COST, TURN, unescaped
+from kube_rules.cel.functions import Function, traversed
+from kube_rules.cel.library import LIBRARY
+from kube_rules.cel.syntax import (
+    ENTRY,
+    OPTIONAL_FIELD,
+    Bind,
+    Call,
+    Fold,
+    Ident,
+    Literal,
+    MakeList,
+    MakeMap,
+    Node,
+    Select,
+)
+
+MOST = 2**64 - 1
+_BOOL, _INT, _STRING = Declared("bool"), Declared("int"), Declared("string")
+_SIZED = frozenset({"list", "map", "string", "bytes", "dyn", "optional", "kubernetes.URL"})
+"""Forms with a size; that of an optional is the size of what is in it."""
+_OVER_ITEMS = frozenset({"isSorted", "sum", "min", "max", "indexOf", "lastIndexOf"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Estimate:
+    """Of one node: highest cost, largest size, form of the value."""
+
+    cost: float
+    size: float
+    form: Declared
+
+
+def estimated_cost(
+    node: Node, variables: Mapping[str, Declared], functions: Mapping[str, Function] | None = None
+) -> int:
+    """Return the highest possible cost of an expression with variables of these forms."""
+    known = {**LIBRARY, **functions} if functions else LIBRARY
+    found = _Estimator(known, {name: [_of(form)] for name, form in variables.items()}).of(node)
+    return int(min(found.cost, MOST))
+
+
+def _of(form: Declared, cost: float = 1) -> _Estimate:
+    return _Estimate(cost, form.largest if form.kind in _SIZED else 1, form)
+
+
+class _Estimator:
+    def __init__(self, functions: Mapping[str, Function], scope: dict[str, list[_Estimate]]) -> None:
+        self._functions = functions
+        self._scope = scope
+
+    def of(self, node: Node) -> _Estimate:
+        match node:
+            case Literal(value):
+                if isinstance(value, str | bytes):
+                    return _Estimate(0, len(value), _STRING)
+                form = _BOOL if isinstance(value, bool) else Declared("double" if isinstance(value, float) else "int")
+                return _Estimate(0, 1, form)
+            case Ident(name):
+                known = self._scope.get(name)
+                return _Estimate(1, known[-1].size, known[-1].form) if known else _Estimate(1, 1, Declared("type"))
+            case Select(operand, field, test):
+                inner = self.of(operand)
+                if test:
+                    return _Estimate(inner.cost, 1, _BOOL)  # PresenceTestHasCost(false)
+                return _of(_field(inner.form, field), inner.cost + 1)
+            case MakeList(items):
+                result = [self.of(item) for item in items]
+                return _Estimate(
+                    LIST_COST + sum(one.cost for one in result),
+                    len(result),
+                    Declared("list", len(result), inner=_any(result)),
+                )
+            case MakeMap(entries):
+                result = [self.of(value) for _, value in entries]
+                cost = MAP_COST + sum(self.of(key).cost for key, _ in entries) + sum(one.cost for one in result)
+                return _Estimate(cost, len(result), Declared("map", len(result), inner=_any(result)))
+            case Bind(name, value, body):
+                given = self.of(value)
+                inner = self._within({name: given}, body)
+                return _Estimate(given.cost + inner.cost + LIST_COST, inner.size, inner.form)
+            case Fold():
+                return self._fold(node)
+            case Call():
+                return self._call(node)
+
+    def _within(self, variables: Mapping[str, _Estimate], body: Node) -> _Estimate:
+        for name, given in variables.items():
+            self._scope.setdefault(name, []).append(given)
+        result = self.of(body)
+        for name in variables:
+            self._scope[name].pop()
+        return result
+
+    def _optional_map(self, node: Fold, over: _Estimate) -> _Estimate:
+        """Upstream's macro asks twice: whether there is a value, and for it."""
+        body = self._within({node.variables[0]: _of(_content(over.form))}, node.body)
+        form = body.form if node.macro == "optFlatMap" else _maybe(_resized(body))
+        return _Estimate(2 * over.cost + body.cost + LIST_COST + 3, body.size, form)
+
+    def _fold(self, node: Fold) -> _Estimate:
+        over = self.of(node.over)
+        if node.macro in ("optMap", "optFlatMap"):
+            return self._optional_map(node, over)
+        item = _item(over.form, keys=False)
+        first = item if over.form.kind == "list" else _item(over.form, keys=True)
+        variables = {node.variables[0]: first}
+        if len(node.variables) > 1:
+            key = _Estimate(1, 1, _INT) if over.form.kind == "list" else _item(over.form, keys=True)
+            variables = {node.variables[0]: key, node.variables[1]: item}
+        body = self._within(variables, node.body)
+        each = TURN[node.macro] + body.cost
+        if node.condition is not None:
+            each += self._within(variables, node.condition).cost
+        cost = over.cost + MADE.get(node.macro, 1) + 1 + _times(over.size, each)
+        if node.macro == "sortBy":
+            kind = Declared("list", int(min(over.size, MOST)), inner=first.form)
+            return _Estimate(cost + 2.1 * over.size * over.size + 1 + LIST_COST, over.size, kind)
+        if node.macro == "transformMapEntry":
+            size = _times(over.size, max(body.size, 1))
+            kind = Declared("map", int(min(size, MOST)), inner=body.form.inner or UNKNOWN)
+            return _Estimate(cost, size, kind)
+        if node.macro == "filter":
+            kind = Declared("list", int(min(over.size, MOST)), inner=first.form)
+            return _Estimate(cost, over.size, kind)
+        if node.macro in ("map", "transformList", "transformMap"):
+            inner = _resized(body)
+            kind = Declared("map" if node.macro == "transformMap" else "list", int(min(over.size, MOST)), inner=inner)
+            return _Estimate(cost, over.size, kind)
+        return _Estimate(cost, 1, _BOOL)
+
+    def _call(self, node: Call) -> _Estimate:
+        target = (node.target,) if node.target is not None else ()
+        args = [self.of(arg) for arg in (*target, *node.args)]
+        spent = sum(arg.cost for arg in args)
+        sizes = [arg.size for arg in args]
+        match node.function:
+            case "_&&_" | "_||_":
+                return _Estimate(spent, 1, _BOOL)
+            case "_?_:_":
+                cost = args[0].cost + max(args[1].cost, args[2].cost)
+                return _Estimate(cost, max(sizes[1:]), _any(args[1:]))
+            case "_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_":
+                return _Estimate(spent + traversed(min(sizes)), 1, _BOOL)
+            case "@in":
+                return _Estimate(spent + (1 if args[1].form.kind == "map" else sizes[1]), 1, _BOOL)
+            case "_[_]":
+                if args[0].form.kind == "optional":
+                    return _of(_maybe(_content(args[0].form).inner or UNKNOWN), spent + 1)
+                return _of(args[0].form.inner or UNKNOWN, spent + 1)
+            case "_[?_]":
+                return _of(_maybe(_content(args[0].form).inner or UNKNOWN), spent + 1)
+            case _ if node.function == OPTIONAL_FIELD:
+                name = node.args[1].value if isinstance(node.args[1], Literal) else ""
+                return _of(_maybe(_content(_field(args[0].form, name))), spent + 1)
+            case _ if node.function == ENTRY:
+                return _Estimate(spent, args[0].size, _content(args[0].form))
+            case "optional.of" | "optional.ofNonZeroValue":
+                return _Estimate(spent + 1, args[0].size, _maybe(_resized(args[0])))
+            case "value":
+                return _of(_content(args[0].form), spent + 1)
+            case "or":
+                return _Estimate(spent + 1, max(sizes), _any(args))
+            case "orValue":
+                return _Estimate(spent + 1, max(sizes), _any([_of(_content(args[0].form)), args[1]]))
+            case "lists.range":
+                given = node.args[0]
+                count = float(given.value) if isinstance(given, Literal) and type(given.value) is int else float(MOST)
+                count = max(count, 0)
+                return _Estimate(spent + count + 1 + LIST_COST, count, Declared("list", int(count), inner=_INT))
+            case "_+_":
+                return _sum(args, spent)
+            case "_-_" | "_*_" | "_/_" | "_%_" | "!_" | "-_":
+                return _Estimate(spent + 1, 1, args[0].form)
+        function = self._functions.get(node.function)
+        if function is None:
+            return _of(UNKNOWN, spent + 1)
+        return _called(node.function, function, args, spent)
+
+
+def _called(name: str, function: Function, args: list[_Estimate], spent: float) -> _Estimate:
+    sizes = [arg.size for arg in args] + [0.0] * 4
+    form = args[0].form if args else UNKNOWN
+    if name in _OVER_ITEMS:
+        inner = form.inner
+        texts = form.kind == "list" and inner is not None and inner.kind in ("string", "bytes", "dyn")
+        each = 1 + traversed(inner.largest) if texts and inner is not None else 1
+        cost = traversed(sizes[0]) if form.kind == "string" else _times(sizes[0], each)
+        return _of((inner or UNKNOWN) if function.items else Declared(function.kind), spent + cost)
+    if name == "join":
+        each = (form.inner or UNKNOWN).largest
+        total = _times(sizes[0], each) + _times(max(sizes[0] - 1, 0), sizes[1])
+        return _Estimate(spent + traversed(total), total, _STRING)
+    cost = spent + function.cost(sizes)
+    if function.items:
+        if function.kind == "optional":
+            return _of(_maybe(form.inner or UNKNOWN), cost)
+        return _Estimate(cost, sizes[0], form)
+    if name == "flatten":
+        lists = form.inner is not None and form.inner.kind == "list"
+        piece = form.inner if lists and form.inner is not None else Declared("list", UNKNOWN.largest)
+        total = _times(sizes[0], piece.largest) if lists else float(piece.largest)
+        flat = Declared("list", int(min(total, MOST)), inner=piece.inner or UNKNOWN)
+        return _Estimate(spent + total + 1 + LIST_COST, total, flat)
+    if function.kind == "optional":
+        messages = Declared("list", 4, inner=Declared("string", 512))
+        return _of(_maybe(messages if name == "validate" else Declared("kubernetes.NamedFormat")), cost)
+    if function.kind not in _SIZED:
+        return _Estimate(cost, 1, Declared(function.kind))
+    size = min(function.result(sizes), float(MOST))
+    inner = Declared("string", int(min(sizes[0], MOST))) if function.kind == "list" else None
+    return _Estimate(cost, size, Declared(function.kind, int(size), inner=inner))
+
+
+def _sum(args: list[_Estimate], spent: float) -> _Estimate:
+    one, other = args[0], args[1]
+    size = one.size + other.size
+    if one.form.kind == "list" or other.form.kind == "list":
+        inner = _any([_of(arg.form.inner or UNKNOWN) for arg in args])
+        return _Estimate(spent + 1, size, Declared("list", int(min(size, MOST)), inner=inner))
+    if one.form.kind in _SIZED and other.form.kind in _SIZED:
+        kind = "string" if "string" in (one.form.kind, other.form.kind) else one.form.kind
+        return _Estimate(spent + traversed(size), size, Declared(kind, int(min(size, MOST))))
+    return _Estimate(spent + 1, 1, one.form if one.form.kind not in _SIZED else other.form)
+
+
+def _times(count: float, each: float) -> float:
+    return 0 if not count or not each else min(count * each, math.inf)
+
+
+def _field(form: Declared, name: str) -> Declared:
+    if form.kind == "optional":
+        return _maybe(_field(form.inner or UNKNOWN, name))
+    result = form.fields.get(name) or form.fields.get(unescaped(name))
+    if result is not None:
+        return result
+    return form.inner if form.kind == "map" and form.inner is not None else UNKNOWN
+
+
+def _content(form: Declared) -> Declared:
+    """What is in an optional, or the form itself."""
+    return (form.inner or UNKNOWN) if form.kind == "optional" else form
+
+
+def _maybe(form: Declared) -> Declared:
+    return form if form.kind == "optional" else Declared("optional", form.largest, inner=form)
+
+
+def _item(form: Declared, *, keys: bool) -> _Estimate:
+    if keys:
+        return _of(UNKNOWN if form.kind != "map" else Declared("string", UNKNOWN.largest))
+    return _of(form.inner or UNKNOWN)
+
+
+def _resized(found: _Estimate) -> Declared:
+    form = found.form
+    return Declared(form.kind, int(min(found.size, MOST)), form.smallest, form.inner, form.fields)
+
+
+def _any(found: list[_Estimate]) -> Declared:
+    """A form that is none of several in particular, and as large as the largest."""
+    if not found:
+        return Declared("dyn", 0)
+    first = _resized(found[0])
+    if all(one.form.kind == first.kind and one.form.fields == first.fields for one in found):
+        largest = max(found, key=lambda one: one.size)
+        return _resized(largest)
+    return Declared("dyn", int(min(max(one.size for one in found), MOST)))

@@ -1,0 +1,533 @@
+"""From a tree to a program: closures that compute, and count what they do.
+
+Costs are those of cel-go's interpreter (runtimecost.go): 1 for a variable or a field, the functions' own, a few units
+for each turn of a macro. What a straight line of the expression costs is known when it is compiled and taken off the
+meter at once, where the line begins; what depends on sizes is taken off where it happens.
+
+Errors: `a || b` and `a && b` are true or false as soon as one side decides, even if the other fails; so are `exists`
+and `all`. Running out of budget is no error of the expression: nothing inside it takes that in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from kube_rules.cel.collection_functions import ordered, sort_cost
+from kube_rules.cel.functions import NO_OVERLOAD, Function
+from kube_rules.cel.library import LIBRARY
+from kube_rules.cel.operators import BINARY, UNARY, Env, Run, key_of, maybe_field, truth
+from kube_rules.cel.syntax import (
+    ENTRY,
+    OPTIONAL_FIELD,
+    RESERVED,
+    Bind,
+    Call,
+    CelSyntaxError,
+    Fold,
+    Ident,
+    Literal,
+    MakeList,
+    MakeMap,
+    Node,
+    Select,
+)
+from kube_rules.cel.values import NONE, CelError, Meter, Optional, TypeName, type_name
+
+LIST_COST = 10
+MAP_COST = 30
+TURN = {"all": 3, "exists": 4, "exists_one": 2, "existsOne": 2, "map": 12, "filter": 13, "transformList": 12,
+        "transformMap": 14, "transformMapEntry": 14, "sortBy": 12}  # fmt: skip
+"""Cost of one turn of a macro beside its body: the condition of the loop and the step of the accumulator."""
+MADE = {"map": LIST_COST, "filter": LIST_COST, "transformList": LIST_COST, "transformMap": MAP_COST,
+        "transformMapEntry": MAP_COST, "sortBy": LIST_COST}  # fmt: skip
+"""Cost of what a macro begins with."""
+TYPE_NAMES = frozenset(["bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type", "dyn"])
+"""Names that stand for types."""
+
+
+class Program:
+    """A compiled expression; running it changes nothing but the meter."""
+
+    __slots__ = ("_cost", "_run", "_slots", "names")
+
+    def __init__(self, names: tuple[str, ...], run: Run, cost: int, slots: int) -> None:
+        self.names = names
+        self._run = run
+        self._cost = cost
+        self._slots = slots
+
+    def evaluate(self, values: Mapping[str, Any], meter: Meter) -> Any:
+        """The value of the expression.
+
+        Raises CelError (also for a name without a value), CostExceededError.
+        """
+        env: Env = [values.get(name, _UNBOUND) for name in self.names]
+        env.extend([_UNBOUND] * (self._slots - len(env)))
+        meter.spend(self._cost)
+        try:
+            return self._run(env, meter)
+        except CelError:
+            raise
+        except RecursionError:
+            raise CelError("evaluation nested too deeply") from None
+        except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
+            # What a value outside of CEL's ranges does to a function, such as an integer of a thousand digits.
+            raise CelError(f"{type(error).__name__}: {error}") from None
+
+
+class _Unbound:
+    """The value of a name that has none."""
+
+
+_UNBOUND = _Unbound()
+
+
+def compiled(node: Node, names: Iterable[str], functions: Mapping[str, Function] | None = None) -> Program:
+    """The program of a tree in which `names` are bound; `functions` come beside the standard ones.
+
+    Raises CelSyntaxError for a name or a function that is nowhere declared.
+    """
+    known = {**LIBRARY, **functions} if functions else LIBRARY
+    compiler = _Compiler(tuple(names), known)
+    run, cost = compiler.line(node)
+    return Program(compiler.names, run, cost, compiler.slots)
+
+
+class _Compiler:
+    """Turns nodes into closures; `line` gives a closure and what the caller has to spend before it runs it."""
+
+    def __init__(self, names: tuple[str, ...], functions: Mapping[str, Function]) -> None:
+        self.names = names
+        self.slots = len(names)
+        self._functions = functions
+        self._scope: dict[str, list[int]] = {name: [slot] for slot, name in enumerate(names)}
+
+    def line(self, node: Node) -> tuple[Run, int]:
+        match node:
+            case Literal(value):
+                return (lambda env, meter: value), 0
+            case Ident(name):
+                return self._ident(name)
+            case Select(operand, name, test):
+                return self._select(operand, name, test)
+            case Call():
+                return self._call(node)
+            case MakeList(items):
+                return self._list(items)
+            case MakeMap(entries):
+                return self._map(entries)
+            case Bind(name, value, body):
+                given, cost = self.line(value)
+                slot = self._push(name)
+                inner, more = self.line(body)
+                self._scope[name].pop()
+
+                def bind(env: Env, meter: Meter) -> Any:
+                    env[slot] = given(env, meter)
+                    return inner(env, meter)
+
+                return bind, cost + more + LIST_COST
+            case Fold():
+                return self._fold(node)
+        raise CelSyntaxError("no expression")
+
+    def _push(self, name: str) -> int:
+        slot = self.slots
+        self.slots += 1
+        self._scope.setdefault(name, []).append(slot)
+        return slot
+
+    def _ident(self, name: str) -> tuple[Run, int]:
+        slots = self._scope.get(name)
+        if not slots:
+            if name in TYPE_NAMES:
+                kind = TypeName(name)
+                return (lambda env, meter: kind), 1
+            raise CelSyntaxError(f"undeclared reference to '{name}' (in container '')")
+        slot = slots[-1]
+        if slot >= len(self.names):
+            return (lambda env, meter: env[slot]), 1
+
+        def outer(env: Env, meter: Meter) -> Any:
+            value = env[slot]
+            if value is _UNBOUND:
+                raise CelError(f"no such attribute(s): {name}")
+            return value
+
+        return outer, 1
+
+    def _select(self, operand: Node, name: str, test: bool) -> tuple[Run, int]:
+        inner, cost = self.line(operand)
+        other = unescaped(name)
+        if test:
+
+            def has(env: Env, meter: Meter) -> bool:
+                value = inner(env, meter)
+                if isinstance(value, Optional):
+                    value = value.value if value.present else {}
+                if not isinstance(value, dict):
+                    raise CelError(NO_OVERLOAD)
+                return name in value or other in value
+
+            return has, cost
+
+        def select(env: Env, meter: Meter) -> Any:
+            value = inner(env, meter)
+            try:
+                return value[name]
+            except KeyError:
+                if other in value:
+                    return value[other]
+                raise CelError(f"no such key: {name}") from None
+            except (TypeError, IndexError):
+                if isinstance(value, Optional):
+                    return maybe_field(value, name, other)
+                raise CelError(f"type '{type_name(value)}' does not support field selection") from None
+
+        return select, cost + 1
+
+    def _list(self, items: tuple[Node, ...]) -> tuple[Run, int]:
+        lines = [self.line(item) for item in items]
+        runs = [run for run, _ in lines]
+        if any(_is_optional(item) for item in items):
+            return _list_with_optionals(items, runs), LIST_COST + sum(cost for _, cost in lines)
+        return (lambda env, meter: [run(env, meter) for run in runs]), LIST_COST + sum(cost for _, cost in lines)
+
+    def _map(self, entries: tuple[tuple[Node, Node], ...]) -> tuple[Run, int]:
+        lines = [(self.line(key), self.line(value)) for key, value in entries]
+        runs = [(key, value) for (key, _), (value, _) in lines]
+
+        def make(env: Env, meter: Meter) -> dict[Any, Any]:
+            made: dict[Any, Any] = {}
+            for key, value in runs:
+                name = key_of(key(env, meter))
+                if name in made:
+                    raise CelError(f"repeated key: {name}")
+                found = value(env, meter)
+                if found is not _LEFT_OUT:
+                    made[name] = found
+            return made
+
+        return make, MAP_COST + sum(one + other for (_, one), (_, other) in lines)
+
+    # -- calls
+
+    def _call(self, node: Call) -> tuple[Run, int]:
+        if node.function in ("_&&_", "_||_"):
+            return self._logic(node)
+        if node.function == OPTIONAL_FIELD:
+            return self._optional_field(node)
+        if node.function == ENTRY:
+            inner, spent = self.line(node.args[0])
+            return _entry(inner), spent
+        lines = [self.line(arg) for arg in ((node.target,) if node.target is not None else ()) + node.args]
+        runs = [run for run, _ in lines]
+        cost = sum(cost for _, cost in lines)
+        if node.function == "_?_:_":
+            return _choice(lines), lines[0][1]
+        if node.function in BINARY:
+            return BINARY[node.function](*runs), cost
+        if node.function in UNARY:
+            return UNARY[node.function](runs[0]), cost + 1
+        function = self._functions.get(node.function)
+        if function is None:
+            raise CelSyntaxError(f"undeclared reference to '{node.function}' (in container '')")
+        work = function.run
+        return (lambda env, meter: work(meter, [run(env, meter) for run in runs])), cost
+
+    def _optional_field(self, node: Call) -> tuple[Run, int]:
+        inner, cost = self.line(node.args[0])
+        name = node.args[1].value if isinstance(node.args[1], Literal) else ""
+        other = unescaped(name)
+        return (lambda env, meter: maybe_field(inner(env, meter), name, other)), cost + 1
+
+    def _logic(self, node: Call) -> tuple[Run, int]:
+        decides = node.function == "_||_"
+        (first, cost), *rest = [self.line(arg) for arg in node.args]
+
+        def logic(env: Env, meter: Meter) -> bool:
+            failed: CelError | None = None
+            run, spent = first, 0
+            index = 0
+            while True:
+                if spent:
+                    meter.spend(spent)
+                try:
+                    value = run(env, meter)
+                    if value is decides:
+                        return bool(decides)
+                    if value is not (not decides):
+                        raise CelError(NO_OVERLOAD)
+                except CelError as error:
+                    failed = failed or error
+                if index == len(rest):
+                    break
+                run, spent = rest[index]
+                index += 1
+            if failed is not None:
+                raise failed
+            return not decides
+
+        return logic, cost
+
+    # -- macros
+
+    def _fold(self, node: Fold) -> tuple[Run, int]:
+        over, cost = self.line(node.over)
+        if node.macro in ("optMap", "optFlatMap"):
+            return self._optional_map(node, over, cost)
+        slots = [self._push(name) for name in node.variables]
+        condition = self.line(node.condition) if node.condition is not None else None
+        body, each = self.line(node.body)
+        for name in node.variables:
+            self._scope[name].pop()
+        turn = TURN[node.macro] + (condition[1] if condition is not None else each)
+        slot, second = slots[0], slots[1] if len(slots) > 1 else -1
+
+        def items(env: Env, meter: Meter) -> Iterable[Any]:
+            value = over(env, meter)
+            if not isinstance(value, list | dict):
+                raise CelError(NO_OVERLOAD)
+            if second < 0:
+                return value if isinstance(value, list) else list(value)
+            return enumerate(value) if isinstance(value, list) else list(value.items())
+
+        if second < 0:
+
+            def set_item(env: Env, item: Any) -> None:
+                env[slot] = item
+        else:
+
+            def set_item(env: Env, item: Any) -> None:
+                env[slot], env[second] = item
+
+        cost += MADE.get(node.macro, 1) + 1
+        if node.macro in ("all", "exists"):
+            return _quantifier(node.macro == "exists", items, set_item, body, turn), cost
+        if node.macro in ("exists_one", "existsOne"):
+            return _exactly_one(items, set_item, body, turn), cost
+        if node.macro == "filter":
+            return _filter(items, set_item, body, turn), cost
+        if node.macro in ("transformMap", "transformMapEntry"):
+            entries = node.macro == "transformMapEntry"
+            return _transform_map(over, (slot, second), condition, body, each, turn, entries=entries), cost
+        if node.macro == "sortBy":
+            return _sort_by(over, set_item, body, turn), cost
+        return _transform(items, set_item, condition, body, each, turn), cost
+
+    def _optional_map(self, node: Fold, over: Run, cost: int) -> tuple[Run, int]:
+        slot = self._push(node.variables[0])
+        body, each = self.line(node.body)
+        self._scope[node.variables[0]].pop()
+        flat = node.macro == "optFlatMap"
+
+        def mapped(env: Env, meter: Meter) -> Optional:
+            given = over(env, meter)
+            if not isinstance(given, Optional):
+                raise CelError(NO_OVERLOAD)
+            if not given.present:
+                return NONE
+            meter.spend(each + LIST_COST)
+            env[slot] = given.value
+            result = body(env, meter)
+            if not flat:
+                return Optional(result)
+            if not isinstance(result, Optional):
+                raise CelError(NO_OVERLOAD)
+            return result
+
+        return mapped, cost + 2
+
+
+Items = Callable[[Env, Meter], Iterable[Any]]
+SetItem = Callable[[Env, Any], None]
+
+
+def _quantifier(decides: bool, items: Items, set_item: SetItem, body: Run, turn: int) -> Run:
+    def quantifier(env: Env, meter: Meter) -> bool:
+        failed: CelError | None = None
+        for item in items(env, meter):
+            meter.spend(turn)
+            set_item(env, item)
+            try:
+                value = body(env, meter)
+                if value is decides:
+                    return bool(decides)
+                if value is not (not decides):
+                    raise CelError(NO_OVERLOAD)
+            except CelError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+        return not decides
+
+    return quantifier
+
+
+def _exactly_one(items: Items, set_item: SetItem, body: Run, turn: int) -> Run:
+    def exactly_one(env: Env, meter: Meter) -> bool:
+        count = 0
+        for item in items(env, meter):
+            meter.spend(turn)
+            set_item(env, item)
+            count += truth(body(env, meter))
+        return count == 1
+
+    return exactly_one
+
+
+def _filter(items: Items, set_item: SetItem, body: Run, turn: int) -> Run:
+    def chosen(env: Env, meter: Meter) -> list[Any]:
+        result: list[Any] = []
+        for item in items(env, meter):
+            meter.spend(turn)
+            set_item(env, item)
+            if truth(body(env, meter)):
+                result.append(item)
+        return result
+
+    return chosen
+
+
+def _transform(
+    items: Items, set_item: SetItem, condition: tuple[Run, int] | None, body: Run, each: int, turn: int
+) -> Run:
+    test = condition[0] if condition is not None else None
+
+    def transformed(env: Env, meter: Meter) -> list[Any]:
+        made: list[Any] = []
+        for item in items(env, meter):
+            meter.spend(turn)
+            set_item(env, item)
+            if test is not None:
+                if not truth(test(env, meter)):
+                    continue
+                meter.spend(each)
+            made.append(body(env, meter))
+        return made
+
+    return transformed
+
+
+def _sort_by(over: Run, set_item: SetItem, body: Run, turn: int) -> Run:
+    def in_order(env: Env, meter: Meter) -> list[Any]:
+        given = over(env, meter)
+        if not isinstance(given, list):
+            raise CelError(NO_OVERLOAD)
+        keys: list[Any] = []
+        for item in given:
+            meter.spend(turn)
+            set_item(env, item)
+            keys.append(body(env, meter))
+        meter.spend(sort_cost(len(keys)))
+        return [given[at] for at in ordered(keys)]
+
+    return in_order
+
+
+def _transform_map(
+    over: Run,
+    slots: tuple[int, int],
+    condition: tuple[Run, int] | None,
+    body: Run,
+    each: int,
+    turn: int,
+    *,
+    entries: bool,
+) -> Run:
+    test = condition[0] if condition is not None else None
+    slot, second = slots
+
+    def transformed(env: Env, meter: Meter) -> dict[Any, Any]:
+        value = over(env, meter)
+        if not isinstance(value, list | dict):
+            raise CelError(NO_OVERLOAD)
+        made: dict[Any, Any] = {}
+        for key, item in list(value.items()) if isinstance(value, dict) else enumerate(value):
+            meter.spend(turn)
+            env[slot], env[second] = key, item
+            if test is not None:
+                if not truth(test(env, meter)):
+                    continue
+                meter.spend(each)
+            found = body(env, meter)
+            for name, inner in _pairs(found) if entries else ((key, found),):
+                if entries and name in made:
+                    raise CelError(f"insert failed: key '{name}' already exists")
+                made[name] = inner
+        return made
+
+    return transformed
+
+
+def _pairs(found: Any) -> Iterable[tuple[Any, Any]]:
+    if not isinstance(found, dict):
+        raise CelError(NO_OVERLOAD)
+    return found.items()
+
+
+# -- optionals --------------------------------------------------------------------------------------------------------
+
+_LEFT_OUT = object()
+
+
+def _is_optional(node: Node) -> bool:
+    return isinstance(node, Call) and node.function == ENTRY
+
+
+def _entry(inner: Run) -> Run:
+    def entry(env: Env, meter: Meter) -> Any:
+        found = inner(env, meter)
+        if not isinstance(found, Optional):
+            raise CelError(f"cannot initialize optional entry from non-optional value {type_name(found)}")
+        return found.value if found.present else _LEFT_OUT
+
+    return entry
+
+
+def _list_with_optionals(items: tuple[Node, ...], runs: list[Run]) -> Run:
+    def make(env: Env, meter: Meter) -> list[Any]:
+        return [found for run in runs if (found := run(env, meter)) is not _LEFT_OUT]
+
+    return make
+
+
+def _choice(lines: list[tuple[Run, int]]) -> Run:
+    (test, _), (yes, yes_cost), (no, no_cost) = lines
+
+    def choice(env: Env, meter: Meter) -> Any:
+        if truth(test(env, meter)):
+            meter.spend(yes_cost)
+            return yes(env, meter)
+        meter.spend(no_cost)
+        return no(env, meter)
+
+    return choice
+
+
+_ESCAPED = (("__dot__", "."), ("__dash__", "-"), ("__slash__", "/"), ("__underscores__", "__"))
+_KEYWORDS = RESERVED | {"true", "false", "null", "in"}
+
+
+def escaped(name: str) -> str:
+    """The field that stands for a property; the other way of `unescaped`."""
+    if name in _KEYWORDS:
+        return f"__{name}__"
+    for mark, sign in (("__underscores__", "__"), *_ESCAPED[:3]):
+        name = name.replace(sign, mark)
+    return name
+
+
+def unescaped(name: str) -> str:
+    """The property a field stands for: `__namespace__` is `namespace`, `a__dash__b` is `a-b`."""
+    if "__" not in name:
+        return name
+    if name[:2] == "__" == name[-2:] and name[2:-2] in _KEYWORDS:
+        return name[2:-2]
+    made, at = "", 0
+    while at < len(name):
+        found = next((pair for pair in _ESCAPED if name.startswith(pair[0], at)), None)
+        made += found[1] if found is not None else name[at]
+        at += len(found[0]) if found is not None else 1
+    return made

@@ -1,0 +1,94 @@
+"""What may change in a pod through /ephemeralcontainers and /resize (kube-apiserver 1.36, core validation)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kube_rules import field_errors as fe
+from kube_rules.defaults.pods import qos_class
+from kube_rules.json import Json
+from kube_rules.validation import containers
+from kube_rules.validation import rows as r
+
+_NOT_EPHEMERAL = (
+    "ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resources", "resizePolicy",
+    "restartPolicy",
+)  # fmt: skip
+_WITHOUT = "field not allowed in ephemeral containers"
+_MUTABLE = ("cpu", "memory")
+
+
+def ephemeral_containers(new: Json, old: Json) -> r.Found:
+    """Ephemeral containers are only added, with names of their own and without what probes, ports and resources are."""
+    after, before = new.get("spec", {}), old.get("spec", {})
+    given = after.get("ephemeralContainers", ())
+    volumes = {volume.get("name", "") for volume in after.get("volumes", ())}
+    own = {one.get("name", "") for part in ("containers", "initContainers") for one in after.get(part, ())}
+    yield from containers.ephemeral(given, "spec.ephemeralContainers", own, volumes)
+    for index, container in enumerate(given):
+        place = f"spec.ephemeralContainers[{index}]"
+        for field in _NOT_EPHEMERAL:
+            if container.get(field) not in (None, {}, []):
+                yield fe.forbidden(f"{place}.{field}", _WITHOUT)
+        target = container.get("targetContainerName", "")
+        if target and target not in own:
+            yield fe.not_found(f"{place}.targetContainerName", target)
+    now = {one.get("name", ""): one for one in given}
+    for container in before.get("ephemeralContainers", ()):
+        name = container.get("name", "")
+        if name not in now:
+            yield fe.forbidden(
+                "spec.ephemeralContainers", f'existing ephemeral containers "{name}" may not be removed\n'
+            )
+        elif now[name] != container:
+            yield fe.forbidden(
+                "spec.ephemeralContainers", f'existing ephemeral containers "{name}" may not be changed\n'
+            )
+
+
+def resize(new: Json, old: Json) -> r.Found:
+    """CPU and memory of containers change, within the class of service; nothing that was set is removed."""
+    after, before = new.get("spec", {}), old.get("spec", {})
+    volumes = {volume.get("name", "") for volume in after.get("volumes", ())}
+    yield from containers.containers(after, "spec", volumes)
+    if qos_class(new) != qos_class(old):
+        yield fe.invalid("spec", qos_class(new), "Pod QOS Class may not change as a result of resizing")
+    for part in ("containers", "initContainers"):
+        were = {one.get("name", ""): one for one in before.get(part, ())}
+        for index, container in enumerate(after.get(part, ())):
+            was = were.get(container.get("name", ""), {})
+            place = f"spec.{part}[{index}].resources"
+            if container.get("resources", {}) == was.get("resources", {}):
+                continue
+            if part == "initContainers" and container.get("restartPolicy") != "Always":
+                yield fe.forbidden(place, "resources for non-sidecar init containers are immutable")
+                continue
+            yield from _changed(was.get("resources", {}), container.get("resources", {}), place)
+
+
+def _changed(before: Mapping[str, Json], after: Mapping[str, Json], place: str) -> r.Found:
+    for field in ("limits", "requests"):
+        were, are = before.get(field, {}), after.get(field, {})
+        if any(name in were and name not in are for name in _MUTABLE):
+            yield fe.forbidden(f"{place}.{field}", f"resource {field} cannot be removed")
+        if any(were.get(name) != are.get(name) for name in {*were, *are} if name not in _MUTABLE):
+            yield fe.forbidden(f"{place}.{field}", "only cpu and memory resources are mutable")
+
+
+def name_of_container(spec: Json, asked: str) -> tuple[str, str]:
+    """Return the container that a request to a pod means, or why there is none.
+
+    Returns:
+        The name and ""; or "" and the words of the server.
+    """
+    lists = [spec.get(part) or () for part in ("containers", "initContainers", "ephemeralContainers")]
+    every = [one.get("name", "") for part in lists for one in part]
+    if asked:
+        return (asked, "") if asked in every else ("", f"container {asked} is not valid for pod {{pod}}")
+    own = [one.get("name", "") for one in lists[0]]
+    if len(own) == 1:
+        return own[0], ""
+    text = f"a container name must be specified for pod {{pod}}, choose one of: [{' '.join(own)}]"
+    if lists[1]:
+        text += f" or one of the init containers: [{' '.join(one.get('name', '') for one in lists[1])}]"
+    return "", text

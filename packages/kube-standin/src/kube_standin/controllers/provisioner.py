@@ -1,0 +1,219 @@
+"""A simulated provisioner, claims of generic ephemeral volumes, and the protection of what is in use.
+
+- The provisioner makes a volume for every claim that is handed to a driver, whatever the driver: there is no storage
+  behind it. The volume is in reach where the driver's topology keys (its CSINode) or the class's allowed topologies
+  say; it is named after the claim's UID, as external-provisioner does.
+- A pod's generic ephemeral volume gets the claim `POD-VOLUME`, owned by the pod.
+- A claim is not removed while an unfinished pod uses it, nor a volume while it is bound (upstream's protection
+  controllers). The finalizers are added here, so that without the controllers nothing waits for them.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from kube_rules.controllers.claims import volume_claim
+from kube_rules.controllers.volumes import WAIT_FOR_CONSUMER, class_of, topology_terms
+from kube_rules.json import Json
+from kube_rules.storage import SELECTED_NODE, CSINode, StorageClass
+from kube_standin.controllers.reconciler import Controller
+from kube_standin.controllers.sources import Source
+from kube_standin.controllers.views import Key, PodSeen, StorageClassSeen, VolumeClaimSeen, VolumeSeen
+from kube_standin.controllers.volumes import (
+    CLAIMS,
+    CLASSES,
+    PROVISIONER,
+    VOLUMES,
+    reference_of,
+)
+from kube_standin.errors import StatusError
+from kube_standin.metadata import controller_of, owner_reference
+
+CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
+VOLUME_PROTECTION = "kubernetes.io/pv-protection"
+_CSI_NODES = "storage.k8s.io/csinodes"
+
+
+class Provisioner(Controller):
+    """Keys are those of claims."""
+
+    name = "volume-provisioner"
+
+    def connect(self) -> None:
+        """Queue claims that are handed over and not bound."""
+        self._claims = self.context.sources.of(CLAIMS, VolumeClaimSeen)
+        self._classes = self.context.sources.of(CLASSES, StorageClassSeen)
+        self._claims.add_handler(self._changed)
+
+    def _changed(self, _old: VolumeClaimSeen | None, new: VolumeClaimSeen | None) -> None:
+        if new is not None and PROVISIONER in new.item.metadata.annotations and not new.item.spec.volume_name:
+            self.queue(new.metadata.key)
+
+    def reconcile(self, key: Key) -> None:
+        """Make the volume of a claim; the binder does the rest."""
+        claim = self._claims.items.get(key)
+        seen = self._classes.items.get(("", class_of(claim.item))) if claim is not None else None
+        if claim is None or seen is None or claim.item.spec.volume_name or claim.metadata.deletion_timestamp:
+            return
+        annotations, found = claim.item.metadata.annotations, seen.item
+        node = annotations.get(SELECTED_NODE)
+        if found.volume_binding_mode == WAIT_FOR_CONSUMER and node is None:
+            return
+        driver, meta, wanted = annotations[PROVISIONER], claim.metadata, claim.item.spec
+        kind = self.context.kind("v1", "PersistentVolume")
+        name = f"pvc-{meta.uid}"
+        if self.context.registry.head(kind, "", name) is not None:
+            return
+        spec: Json = {
+            "capacity": {"storage": wanted.resources.requests["storage"]},
+            "accessModes": list(wanted.access_modes) or ["ReadWriteOnce"],
+            "volumeMode": wanted.volume_mode,
+            "storageClassName": found.name,
+            "persistentVolumeReclaimPolicy": found.reclaim_policy,
+            "csi": {"driver": driver, "volumeHandle": name},
+            "claimRef": reference_of(claim),
+        }
+        affinity = self._affinity(found, driver, node)
+        if affinity:
+            spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": affinity}}
+        notes = {"pv.kubernetes.io/provisioned-by": driver}
+        self.context.create(kind, "", {"metadata": {"name": name, "annotations": notes}, "spec": spec}, driver)
+        about = self.context.find(self.context.kind("v1", "PersistentVolumeClaim"), key)
+        if about is not None:
+            self.context.event(about, "ProvisioningSucceeded", f"Successfully provisioned volume {name}", source=driver)
+
+    def _affinity(self, found: StorageClass, driver: str, node: str | None) -> list[Json]:
+        """Return the node selector terms of a volume."""
+        store = self.context.registry.store
+        csi_node = store.head(_CSI_NODES, "", node) if node is not None else None
+        state = store.head("nodes", "", node) if node is not None else None
+        drivers = msgspec.json.decode(csi_node.raw, type=CSINode).spec.drivers if csi_node is not None else ()
+        keys = next((one.topology_keys for one in drivers if one.name == driver), ())
+        terms = topology_terms(found, keys, state.labels if state is not None else {})
+        return [
+            {"matchExpressions": msgspec.json.decode(msgspec.json.encode(term.match_expressions))} for term in terms
+        ]
+
+
+class EphemeralVolumes(Controller):
+    """Makes the claims of pods' generic ephemeral volumes; keys are those of pods."""
+
+    name = "ephemeral-volume"
+
+    def connect(self) -> None:
+        """Queue every new pod."""
+        self.context.sources.pods.add_handler(self._changed)
+
+    def _changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
+        if old is None and new is not None and not new.finished and not new.terminating:
+            self.queue(new.key)
+
+    def reconcile(self, key: Key) -> None:
+        """Make what is missing; a claim of that name that is not the pod's is left alone, with an Event."""
+        state = self.context.registry.store.head("pods", *key)
+        if state is None or b'"ephemeral"' not in state.raw:
+            return
+        pod = state.decode()
+        meta = pod["metadata"]
+        if meta.get("deletionTimestamp"):
+            return
+        kind = self.context.kind("v1", "PersistentVolumeClaim")
+        for volume in pod["spec"].get("volumes") or ():
+            template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
+            if template is None:
+                continue
+            name = f"{meta['name']}-{volume['name']}"
+            there = self.context.find(kind, (key[0], name))
+            if there is not None:
+                if (controller_of(there) or {}).get("uid") != meta["uid"]:
+                    text = f"PVC {key[0]}/{name} was not created for pod {key[0]}/{key[1]} (pod is not owner)"
+                    self.context.event(pod, "FailedBinding", text, "Warning", "ephemeral_volume")
+                continue
+            owner = owner_reference({"apiVersion": "v1", "kind": "Pod", **pod})
+            self.context.create(kind, key[0], volume_claim(template, owner, volume["name"]))
+
+
+class StorageProtection(Controller):
+    """Keeps claims and volumes that are in use; keys are (resource, namespace, name)."""
+
+    name = "storage-protection"
+
+    def connect(self) -> None:
+        """Queue claims and volumes that come or are deleted, and again when a pod ends or a volume is free."""
+        sources = self.context.sources
+        self._kinds = {
+            CLAIMS: (self.context.kind("v1", "PersistentVolumeClaim"), CLAIM_PROTECTION),
+            VOLUMES: (self.context.kind("v1", "PersistentVolume"), VOLUME_PROTECTION),
+        }
+        self._held: dict[str, set[str]] = {}
+        """Namespace -> claims that are deleted and in use."""
+        self._seen: dict[str, Source[Any]] = {
+            CLAIMS: sources.of(CLAIMS, VolumeClaimSeen),
+            VOLUMES: sources.of(VOLUMES, VolumeSeen),
+        }
+        for resource, source in self._seen.items():
+            source.add_handler(partial(self._changed, resource))
+        sources.pods.add_handler(self._pod_changed)
+
+    def _changed(self, resource: str, old: VolumeSeen | None, new: VolumeSeen | None) -> None:
+        if new is None:
+            if old is not None:
+                self._held.get(old.metadata.namespace, set()).discard(old.metadata.name)
+            return
+        if old is None or new.metadata.deletion_timestamp:
+            self.queue((resource, *new.metadata.key))
+
+    def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
+        if old is not None and (new is None or (new.finished and not old.finished)):
+            for name in sorted(self._held.get(old.metadata.namespace, ())):
+                self.queue((CLAIMS, old.metadata.namespace, name))
+
+    def reconcile(self, key: tuple[str, str, str]) -> None:
+        """Add the finalizer, or take it off what is deleted and not in use."""
+        resource, namespace, name = key
+        kind, finalizer = self._kinds[resource]
+        found = self._seen[resource].items.get((namespace, name))
+        if found is None:
+            return
+        has = finalizer in (found.metadata.finalizers or ())
+        if not found.metadata.deletion_timestamp:
+            if not has:
+                self._write(kind, (namespace, name), lambda kept: [*kept, finalizer])
+            return
+        if not has:
+            return
+        if resource == CLAIMS and self._used(namespace, name):
+            self._held.setdefault(namespace, set()).add(name)
+        elif resource == CLAIMS or found.item.status.phase != "Bound":
+            self._held.get(namespace, set()).discard(name)
+            self._write(kind, (namespace, name), lambda kept: [one for one in kept if one != finalizer])
+
+    def _write(self, kind: Any, key: Key, make: Any) -> None:
+        def change(obj: Json) -> None:
+            obj["metadata"]["finalizers"] = make(obj["metadata"].get("finalizers") or [])
+
+        try:
+            self.context.modify(kind, key, change)
+        except StatusError as error:
+            if error.reason != "NotFound":
+                raise
+
+    def _used(self, namespace: str, name: str) -> bool:
+        """Whether an unfinished pod of the namespace uses the claim."""
+        store = self.context.registry.store
+        for pod in self.context.sources.pods.items.values():
+            if pod.metadata.namespace != namespace or pod.finished:
+                continue
+            state = store.head("pods", *pod.key)
+            if state is None or b'"volumes"' not in state.raw:
+                continue
+            for volume in state.decode()["spec"].get("volumes") or ():
+                claim = volume.get("persistentVolumeClaim")
+                if claim is not None and claim.get("claimName") == name:
+                    return True
+                if "ephemeral" in volume and f"{pod.metadata.name}-{volume['name']}" == name:
+                    return True
+        return False

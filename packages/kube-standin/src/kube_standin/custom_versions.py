@@ -1,0 +1,125 @@
+"""Stored custom resources in the versions of their definition.
+
+Rules: k8s.io/apiextensions-apiserver (customresource_handler). A stored object is read as its definition has it now: by
+the schema of the version it is stored in, unknown fields are pruned and defaults filled in; then it is converted, and
+pruned by the schema of the version it is read in. What is written is converted and pruned likewise.
+
+A state does not have to be read anew if it was written under the present definition: from revision ``since`` on. Its
+body names its apiVersion only if that is not ``unmarked``, the first version the definition stored objects in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kube_rules.json import Json
+from kube_standin.schema import Schema
+from kube_standin.schema.structural import DefaultsTooLargeError
+from kube_standin.storage import Stored
+from kube_standin.storage.model import as_object
+
+if TYPE_CHECKING:
+    from kube_standin.kinds import ServedKind
+    from kube_standin.webhooks.conversion import ConversionWebhook
+
+
+@dataclass(frozen=True, eq=False)
+class CustomVersions:
+    """The versions of one definition; ``rows`` has them by apiVersion, those that are not served, too."""
+
+    unmarked: str
+    since: int
+    rows: Mapping[str, ServedKind]
+    schema: Callable[[ServedKind], Schema]
+    webhook: ConversionWebhook | None = None
+    """What converts between versions; None: they differ in name only."""
+
+    def is_raw(self, kind: ServedKind, state: Stored) -> bool:
+        """Whether the bytes of a state are the object in the version of ``kind``."""
+        same = kind.api_version == kind.storage_version == self.unmarked
+        return same and state.revision >= self.since and not state.raw.startswith(b'{"apiVersion":')
+
+    def is_outdated(self, kind: ServedKind, state: Stored, stored_form: Json) -> bool:
+        """Whether a state is not what would be stored today for the same object (``stored_form``)."""
+        if state.revision >= self.since:
+            return False
+        return as_object(kind.kind, self.unmarked, state) != {"kind": kind.kind, **stored_form}
+
+    def read(self, kind: ServedKind, state: Stored) -> Json:
+        """Return a stored object in the version of ``kind``."""
+        return self.converted(self._stored(kind, state), kind.api_version)
+
+    def _stored(self, kind: ServedKind, state: Stored) -> Json:
+        """Return a stored object in the version it is stored in."""
+        obj = as_object(kind.kind, self.unmarked, state)
+        return self._renewed(kind, obj) if state.revision < self.since else obj
+
+    async def converted_states(self, kind: ServedKind, states: Sequence[Stored]) -> list[Stored]:
+        """Return states that have the objects in the version of ``kind``, converted by the webhook.
+
+        Raises StatusError (500).
+        """
+        objects = [self._stored(kind, state) for state in states]
+        others = [index for index, obj in enumerate(objects) if obj["apiVersion"] != kind.api_version]
+        if others and self.webhook is not None:
+            made = await self.webhook.convert([objects[index] for index in others], kind.api_version)
+            for index, obj in zip(others, made, strict=True):
+                objects[index] = self._pruned(obj)
+        return [
+            Stored(state.resource, state.namespace, state.name, state.revision, _body(obj))
+            for state, obj in zip(states, objects, strict=True)
+        ]
+
+    def _renewed(self, kind: ServedKind, obj: Json) -> Json:
+        """Return a stored object as the present schema of its version has it."""
+        structural = self.schema(self.rows.get(obj["apiVersion"], kind)).structural
+        if structural is None:
+            return obj
+        pruned = structural.decode(obj)[0]
+        # More defaults than an object may have are left out here; a write of the object is refused.
+        with suppress(DefaultsTooLargeError):
+            structural.default(pruned)
+        return pruned
+
+    def converted(self, obj: Json, api_version: str) -> Json:
+        """Return an object in another version (itself in its own).
+
+        With a webhook it may stay in its own (`webhooks.conversion`). Raises StatusError, NotYetDoneError.
+        """
+        if obj["apiVersion"] == api_version:
+            return obj
+        if self.webhook is None:
+            return self._pruned({**obj, "apiVersion": api_version})
+        made = self.webhook.converted_now(obj, api_version)
+        return obj if made is None else self._pruned(made)
+
+    def _pruned(self, obj: Json) -> Json:
+        structural = self.schema(self.rows[obj["apiVersion"]]).structural
+        return obj if structural is None else structural.decode(obj)[0]
+
+
+def _body(obj: Json) -> bytes:
+    return msgspec.json.encode({key: value for key, value in obj.items() if key not in ("apiVersion", "kind")})
+
+
+async def served(kind: ServedKind, states: Sequence[Stored]) -> tuple[ServedKind, Sequence[Stored]]:
+    """Return a kind and states of which the bytes are objects of it, if a webhook converts; else what is given.
+
+    Raises StatusError (500).
+    """
+    versions = kind.versions
+    if versions is None or versions.webhook is None:
+        return kind, states
+    return as_served(kind), await versions.converted_states(kind, states)
+
+
+def as_served(kind: ServedKind) -> ServedKind:
+    """Return the kind of the states that `served` makes."""
+    if kind.versions is None or kind.versions.webhook is None:
+        return kind
+    return replace(kind, versions=None, storage_version=kind.api_version)

@@ -1,0 +1,100 @@
+"""What nodes and pods use (metrics.k8s.io): simulated containers use what they request.
+
+`kubectl top` reads this. The objects are computed for each request and never stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from kube_rules.admission.amounts import Amounts, added, of_container, printed
+from kube_rules.json import Json
+from kube_standin import errors
+from kube_standin.clock import stamp
+from kube_standin.kinds import ServedKind
+from kube_standin.registry import ObjectRegistry
+from kube_standin.selectors import select
+from kube_standin.server.listing import selected
+from kube_standin.server.query import list_options
+from kube_standin.server.target import Target
+from kube_standin.storage import Stored
+from kube_standin.worker_thread import Turn
+
+_WINDOW = "10s"
+_MEASURED = ("cpu", "memory")
+_NOTHING = {"cpu": "0", "memory": "0"}
+
+
+class Usage:
+    """The metrics of one registry."""
+
+    def __init__(self, registry: ObjectRegistry) -> None:
+        self._registry = registry
+
+    async def one(self, kind: ServedKind, target: Target) -> Json:
+        """Return the metrics of one node or pod; raises 404 for one that does not exist or does not run."""
+        state = self._registry.store.get(kind.plural, target.namespace if kind.namespaced else "", target.name)
+        found = None if state is None else await self._of(kind, [state])
+        if not found:
+            raise errors.not_found(kind.plural, kind.group, target.name)
+        return {"kind": kind.kind, "apiVersion": kind.api_version, **found[0]}
+
+    async def many(self, kind: ServedKind, target: Target) -> list[Json]:
+        """Return the metrics of the nodes, or of the running pods, that selectors choose."""
+        names = ("labelSelector", "fieldSelector")
+        listing = list_options({name: value for name, value in target.query.items() if name in names})
+        selection = select(kind, listing.labels, listing.fields)
+        namespace = target.namespace if kind.namespaced and target.namespace else None
+        page = self._registry.store.page(kind.plural, namespace)
+        return await self._of(kind, await selected(page.states, selection.match))
+
+    async def _of(self, kind: ServedKind, states: Sequence[Stored]) -> list[Json]:
+        if kind.plural == "pods":
+            return await self._of_pods(states)
+        totals: dict[str, Amounts] = {}
+        turn = Turn()
+        for state in self._registry.store.page("pods").states:
+            node, containers = _running(state)
+            for one in containers:
+                totals[node] = added(totals.get(node, {}), one[1])
+            await turn.over()
+        return [{**self._head(state), "usage": _shown(totals.get(state.name, {}))} for state in states]
+
+    async def _of_pods(self, states: Sequence[Stored]) -> list[Json]:
+        found: list[Json] = []
+        turn = Turn()
+        for state in states:
+            containers = _running(state)[1]
+            if containers:
+                used = [{"name": name, "usage": _shown(amounts)} for name, amounts in containers]
+                found.append({**self._head(state), "containers": used})
+            await turn.over()
+        return found
+
+    def _head(self, state: Stored) -> Json:
+        now = self._registry.clock.now()
+        metadata: Json = {"name": state.name}
+        if state.namespace:
+            metadata["namespace"] = state.namespace
+        metadata["creationTimestamp"] = stamp(now)
+        if state.labels:
+            metadata["labels"] = dict(state.labels)
+        return {"metadata": metadata, "timestamp": stamp(now - timedelta(seconds=1)), "window": _WINDOW}
+
+
+def _shown(amounts: Amounts) -> Json:
+    return {**_NOTHING, **printed({name: amounts[name] for name in _MEASURED if name in amounts})}
+
+
+def _running(state: Stored) -> tuple[str, list[tuple[str, Amounts]]]:
+    """Return the node of a running pod, and what each of its containers uses; nothing of other pods."""
+    if b'"Running"' not in state.raw:
+        return "", []
+    pod = state.decode()
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    if status.get("phase") != "Running":
+        return "", []
+    sidecars = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
+    containers = [*(spec.get("containers") or ()), *sidecars]
+    return spec.get("nodeName", ""), [(one["name"], of_container(one, "requests")) for one in containers]

@@ -1,0 +1,148 @@
+"""Snapshots: all objects of a server at one moment, kept in memory or in a file, and put back later.
+
+A snapshot that is put back makes new revisions: objects that differ get new resource versions, uids and all other
+fields are those of the snapshot. What was derived from the objects before (watches, caches, controllers) is the
+caller's to end.
+
+The file has a line of JSON for the header and one for each object, and ends with a CRC-32 of all lines. It contains
+Secrets, so only its owner may read it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kube_rules.json import Json
+from kube_standin.clock import parse_stamp
+from kube_standin.storage import Store, Stored
+
+FORMAT: Final = 1
+MOST_BYTES: Final = 1024 * 1024 * 1024
+"""The largest file that is read."""
+
+
+class StateFileError(ValueError):
+    """A file is no state of a server, or damaged; the text names the file and what is wrong."""
+
+
+class _Header(msgspec.Struct):
+    format: int = msgspec.field(name="kubeStandinState")
+    revision: int
+    moment: str
+    objects: int
+
+
+class _ObjectLine(msgspec.Struct, array_like=True):
+    resource: str
+    namespace: str
+    name: str
+    body: msgspec.Raw
+
+
+@dataclass(frozen=True)
+class ServerSnapshot:
+    """The objects of a server at a revision, and the moment its clock showed."""
+
+    objects: tuple[Stored, ...]
+    revision: int
+    moment: datetime
+
+    def __repr__(self) -> str:
+        return f"ServerSnapshot({len(self.objects)} objects, revision {self.revision}, {self.moment.isoformat()})"
+
+    def save(self, path: str | Path) -> None:
+        """Write a file that only its owner can read, complete or not at all. Raises OSError."""
+        target = Path(path)
+        descriptor, draft = tempfile.mkstemp(prefix=target.name, dir=target.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                check = 0
+                for line in self._lines():
+                    check = zlib.crc32(line, check)
+                    file.write(line)
+                file.write(b"%08x\n" % check)
+            os.replace(draft, target)
+        except BaseException:
+            os.unlink(draft)
+            raise
+
+    def _lines(self) -> Iterator[bytes]:
+        encode = msgspec.json.encode
+        yield encode(_Header(FORMAT, self.revision, self.moment.isoformat(), len(self.objects))) + b"\n"
+        for state in self.objects:
+            yield encode(_ObjectLine(state.resource, state.namespace, state.name, msgspec.Raw(state.raw))) + b"\n"
+
+
+def read_state(path: str | Path) -> ServerSnapshot:
+    """Read a file that `ServerSnapshot.save` wrote. Raises StateFileError and OSError."""
+    with Path(path).open("rb") as file:
+        if os.fstat(file.fileno()).st_size > MOST_BYTES:
+            raise StateFileError(f"{path}: larger than {MOST_BYTES} bytes")
+        *lines, last = file.read().splitlines(keepends=True) or [b""]
+    try:
+        header = msgspec.json.decode(lines[0] if lines else last, type=_Header)
+        moment = parse_stamp(header.moment)
+    except ValueError as error:
+        raise StateFileError(f"{path}: not a state that kube-standin saved ({error})") from error
+    if header.format != FORMAT:
+        raise StateFileError(f"{path}: format {header.format}, this version reads {FORMAT}")
+    check = 0
+    for line in lines:
+        check = zlib.crc32(line, check)
+    if last != b"%08x\n" % check or len(lines) != header.objects + 1:
+        raise StateFileError(f"{path}: damaged or truncated")
+    decode = msgspec.json.Decoder(_ObjectLine).decode
+    states = []
+    for number, line in enumerate(lines[1:], 2):
+        try:
+            one = decode(line)
+        except ValueError as error:
+            raise StateFileError(f"{path}: line {number}: {error}") from error
+        states.append(Stored(one.resource, one.namespace, one.name, header.revision, bytes(one.body)))
+    return ServerSnapshot(tuple(states), header.revision, moment)
+
+
+def state_of_store(store: Store, moment: datetime) -> ServerSnapshot:
+    """Return everything that is stored, staged writes included."""
+    store.flush()
+    states = [state for resource in store.resources() for state in store.heads(resource)]
+    return ServerSnapshot(tuple(states), store.revision, moment)
+
+
+def restore_objects(store: Store, state: ServerSnapshot) -> None:
+    """Make the stored objects those of a snapshot, in one commit, and forget the history before.
+
+    Revisions go on after those of the store and of the snapshot. Raises StorageError, and then nothing was changed.
+    """
+    store.flush()
+    store.continue_after(state.revision)
+    wanted = {(one.resource, *one.key): one for one in state.objects}
+    for resource in store.resources():
+        for present in list(store.heads(resource)):
+            if (resource, *present.key) not in wanted:
+                store.delete(present)
+    for one in state.objects:
+        head = store.head(one.resource, *one.key)
+        body = one.decode()
+        if head is None or (head is not one and _content(head.decode()) != _content(body)):
+            store.put(one.resource, *one.key, body, head)
+    ticket = store.ticket
+    store.flush()
+    if ticket.error is not None:
+        raise ticket.error
+    store.compact(store.revision)
+
+
+def _content(body: Json) -> Json:
+    """Return an object without its resource version."""
+    metadata = {name: value for name, value in body["metadata"].items() if name != "resourceVersion"}
+    return {**body, "metadata": metadata}

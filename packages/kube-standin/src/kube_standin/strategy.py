@@ -1,0 +1,148 @@
+"""What the server itself decides about an object when it is created or updated, kind by kind.
+
+This is the strategy part of kube-apiserver's registries (PrepareForCreate, PrepareForUpdate): which part a
+write may touch, what counts as a new generation. It runs after mutating admission and before validation.
+Objects are in the version of the request; all functions change ``new`` in place.
+"""
+
+from __future__ import annotations
+
+import copy
+
+from kube_rules.defaults import prepare_create
+from kube_rules.json import Json
+from kube_standin.kinds import ServedKind
+
+_IDENTITY = ("kind", "apiVersion", "metadata")
+
+
+def before_create(kind: ServedKind, new: Json, stamp: str) -> None:
+    """Set the status and generation a new object starts with; a status that came with it has been dropped."""
+    prepare_create(kind, new, now=stamp)
+    date_taints(kind, new, None, stamp)
+    metadata = new["metadata"]
+    if kind.generation:
+        metadata["generation"] = 1
+    else:
+        metadata.pop("generation", None)
+
+
+def date_taints(kind: ServedKind, new: Json, old: Json | None, stamp: str) -> None:
+    """Set since when a device taint is there, where it is not set; of a rule a new effect begins now (KEP-5055)."""
+    spec = new.get("spec") or {}
+    if kind.resource == "devicetaintrules.resource.k8s.io":
+        taint, before = spec.get("taint") or {}, ((old or {}).get("spec") or {}).get("taint") or {}
+        same_time = taint.get("timeAdded") == before.get("timeAdded")
+        if old is not None and same_time and taint.get("effect") != before.get("effect"):
+            taint["timeAdded"] = stamp
+        if taint:
+            taint.setdefault("timeAdded", stamp)
+    elif kind.resource == "resourceslices.resource.k8s.io":
+        for device in spec.get("devices") or ():
+            for taint in device.get("taints") or ():
+                taint.setdefault("timeAdded", stamp)
+
+
+def drop_foreign_status(kind: ServedKind, new: Json) -> None:
+    """Drop a status that came with a create, for kinds with a status subresource."""
+    if "status" in kind.subresources and not kind.status_on_create:
+        new.pop("status", None)
+
+
+def restrict(kind: ServedKind, new: Json, old: Json, subresource: str) -> None:
+    """Keep of ``new`` only what a write through this door may change; the rest is taken from ``old``."""
+    if subresource == "status":
+        for key in [key for key in new if key not in _IDENTITY and key != "status"]:
+            del new[key]
+        for key, value in old.items():
+            if key not in _IDENTITY and key != "status":
+                new[key] = value
+        _restrict_metadata(kind, new["metadata"], old["metadata"])
+        return
+    if subresource in _PARTS_OF_PODS and kind.resource == "pods":
+        _restrict_pod(new, old, subresource)
+        return
+    if "status" in kind.subresources and subresource == "":
+        if "status" in old:
+            new["status"] = old["status"]
+        else:
+            new.pop("status", None)
+    if kind.resource == "namespaces":
+        _restrict_namespace(new, old, subresource)
+
+
+_PARTS_OF_PODS = ("ephemeralcontainers", "resize")
+_RESIZED = ("resources", "resizePolicy")
+
+
+def _restrict_pod(new: Json, old: Json, subresource: str) -> None:
+    """A subresource of pods changes its part of the spec alone."""
+    given = new.get("spec") or {}
+    spec = {**(old.get("spec") or {})}
+    if subresource == "ephemeralcontainers":
+        if given.get("ephemeralContainers"):
+            spec["ephemeralContainers"] = given["ephemeralContainers"]
+        else:
+            spec.pop("ephemeralContainers", None)
+    else:
+        for part in ("containers", "initContainers"):
+            by_name = {one.get("name"): one for one in given.get(part) or ()}
+            if part in spec:
+                spec[part] = [_resized(one, by_name.get(one.get("name"), one)) for one in spec[part]]
+    for key in [key for key in new if key not in _IDENTITY]:
+        del new[key]
+    new.update({key: value for key, value in old.items() if key not in _IDENTITY}, spec=spec)
+    managed = new["metadata"].get("managedFields")
+    new["metadata"] = {**old["metadata"], **({"managedFields": managed} if managed is not None else {})}
+
+
+def _resized(old: Json, new: Json) -> Json:
+    """A container with the resources of another."""
+    kept = {key: value for key, value in old.items() if key not in _RESIZED}
+    return {**kept, **{key: new[key] for key in _RESIZED if key in new}}
+
+
+def _restrict_namespace(new: Json, old: Json, subresource: str) -> None:
+    """``spec.finalizers`` change through /finalize, which changes nothing else."""
+    if subresource != "finalize":
+        new["spec"] = old.get("spec") or {}
+        return
+    finalizers = (new.get("spec") or {}).get("finalizers")
+    for key, value in old.items():
+        new[key] = copy.deepcopy(value)
+    if finalizers:
+        new["spec"]["finalizers"] = finalizers
+    else:
+        new["spec"].pop("finalizers", None)
+
+
+def _restrict_metadata(kind: ServedKind, new: Json, old: Json) -> None:
+    """Metadata of a write to /status, per ``ServedKind.status_metadata``."""
+    kept: tuple[str, ...]
+    match kind.status_metadata:
+        case "reset":
+            kept = ("labels", "annotations", "finalizers", "ownerReferences")
+        case "labels-kept":
+            kept = ("labels",)
+        case _:
+            kept = ("ownerReferences",) if kind.resource == "pods" else ()
+    for key in kept:
+        if key in old:
+            new[key] = old[key]
+        else:
+            new.pop(key, None)
+
+
+def count_generation(kind: ServedKind, new: Json, old: Json, subresource: str) -> None:
+    """Carry the generation over; a change outside metadata and status makes the next one."""
+    before = old["metadata"].get("generation")
+    if before is None and not kind.generation:
+        new["metadata"].pop("generation", None)
+        return
+    generation = before or 1
+    if kind.generation and subresource != "status" and kind.resource != "priorityclasses.scheduling.k8s.io":
+        status_apart = ("status",) if "status" in kind.subresources else ()
+        apart = (*_IDENTITY, *status_apart)
+        if any(new.get(key) != old.get(key) for key in {*new, *old} if key not in apart):
+            generation += 1
+    new["metadata"]["generation"] = generation

@@ -1,0 +1,47 @@
+"""Admission of what is sent to a subresource and is no object of its resource: a Scale, an Eviction, a Binding."""
+
+from __future__ import annotations
+
+from kube_rules.json import Json
+from kube_standin.admission_chain import AdmissionRequest, Operation
+from kube_standin.kinds import ServedKind, Subresource
+from kube_standin.registry import OPTIONS_KINDS, ObjectRegistry, WriteOptions
+
+
+def admit_body(
+    registry: ObjectRegistry,
+    operation: Operation,
+    kind: ServedKind,
+    namespace: str,
+    name: str,
+    subresource: Subresource,
+    bodies: tuple[Json, Json | None],
+    options: WriteOptions,
+) -> Json:
+    """Return what is sent to a subresource as webhooks leave it; raises StatusError.
+
+    `bodies`: the new one and the one before; they are no objects of ``kind``.
+    """
+    if not registry.chain.waits(kind):
+        return bodies[0]
+    heads = {"kind": subresource.kind, "apiVersion": subresource.api_version}
+    new, old = (None if one is None else {**heads, **one} for one in bodies)
+    request = AdmissionRequest(
+        operation,
+        kind,
+        namespace,
+        name,
+        subresource.name,
+        new,
+        old,
+        options.user,
+        options.dry_run,
+        registry,
+        options.warnings,
+        kind.api_version,
+        {"kind": OPTIONS_KINDS[operation], "apiVersion": "meta.k8s.io/v1", **options.sent},
+        options.off_loop_steps,
+        (subresource.group, subresource.version or "v1", subresource.kind),
+    )
+    registry.chain.admit_body(request)
+    return request.new

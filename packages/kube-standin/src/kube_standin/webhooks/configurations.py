@@ -1,0 +1,98 @@
+"""The webhooks of the configurations that are stored, in the order in which they are called.
+
+Kept as they stand in the store: a step of the chain sees every write of a configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kube_rules.admission.request_match import EXEMPT_GROUP, ApiResource, concerns
+from kube_standin.admission_chain import AdmissionRequest, Step
+from kube_standin.kinds import ServedKind
+from kube_standin.registry import ObjectRegistry
+
+_API = f"{EXEMPT_GROUP}/v1"
+KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+
+
+@dataclass(frozen=True)
+class ConfiguredWebhook:
+    """One webhook: its configuration by name, and its own entry."""
+
+    configuration: str
+    index: int
+    entry: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The name by which errors refer to it."""
+        return str(self.entry.get("name", ""))
+
+    @property
+    def key(self) -> str:
+        """A name that no other webhook of its kind has."""
+        return f"{self.configuration}/{self.index}/{self.name}"
+
+    @property
+    def ignores_failures(self) -> bool:
+        """Whether a request goes on where the webhook cannot be called."""
+        return self.entry.get("failurePolicy") == "Ignore"
+
+
+def api_resource(kind: ServedKind, subresource: str = "", body: tuple[str, str, str] | None = None) -> ApiResource:
+    """Return a row as rules see it; `body` is the kind of what is sent, where that is no object of the resource."""
+    return ApiResource(kind.group, kind.version, kind.plural, subresource, *(body or kind.gvk))
+
+
+class WebhookConfigurations(Step):
+    """The configured webhooks of a registry."""
+
+    kinds = frozenset(f"{kind.lower()}s.{EXEMPT_GROUP}" for kind in KINDS)
+
+    def __init__(self, registry: ObjectRegistry) -> None:
+        self._registry = registry
+        self._webhooks: dict[str, tuple[ConfiguredWebhook, ...]] = {}
+        self._concerned: dict[tuple[str, int, str, str], tuple[ConfiguredWebhook, ...]] = {}
+        registry.store.undone.append(self.load)
+        self.load()
+
+    def load(self) -> None:
+        """Read the configurations anew."""
+        self._concerned.clear()
+        for name in KINDS:
+            kind = self._registry.kind(_API, name)
+            states = sorted(self._registry.store.heads(kind.storage_key), key=lambda state: state.name)
+            self._webhooks[name] = tuple(
+                ConfiguredWebhook(state.name, index, entry)
+                for state in states
+                for index, entry in enumerate(state.decode().get("webhooks") or ())
+            )
+
+    def committed(self, request: AdmissionRequest) -> None:
+        """Follow a write of a configuration."""
+        self.load()
+
+    @property
+    def empty(self) -> bool:
+        """Whether no webhook is configured."""
+        return not any(self._webhooks.values())
+
+    def concerned(self, configuration: str, kind: ServedKind) -> tuple[ConfiguredWebhook, ...]:
+        """Return the webhooks of a kind of configurations that have a rule for a resource, in their order."""
+        if not self._webhooks.get(configuration) or kind.group == EXEMPT_GROUP:
+            return ()
+        key = configuration, self._registry.kinds.generation, kind.storage_key, kind.api_version
+        found = self._concerned.get(key)
+        if found is None:
+            resources = [api_resource(row) for row in self.versions(kind)]
+            found = self._concerned[key] = tuple(
+                one for one in self._webhooks[configuration] if concerns(one.entry.get("rules") or (), resources)
+            )
+        return found
+
+    def versions(self, kind: ServedKind) -> list[ServedKind]:
+        """Return all rows that share the stored objects of a row, that row first."""
+        return [kind, *(row for row in self._registry.kinds if row.storage_key == kind.storage_key and row is not kind)]

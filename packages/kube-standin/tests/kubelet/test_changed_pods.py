@@ -1,0 +1,197 @@
+"""What a simulated kubelet does about a pod whose spec changes while it runs (kubelet 1.36)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kube_standin.admission_chain import User
+from kube_standin.errors import StatusError
+from kube_standin.registry import WriteOptions
+from tests.admission.plane import pod
+from tests.controllers.world import Json, World
+
+REQUESTS = {"requests": {"cpu": "100m", "memory": "64Mi"}}
+
+
+@pytest.fixture
+def world() -> World:
+    return World((), nodes=1, resources={"cpu": "4", "memory": "8Gi", "pods": "110"})
+
+
+def running(world: World, name: str = "p", **spec: Any) -> Json:
+    containers = spec.pop("containers", [{"name": "c", "image": "i", "resources": REQUESTS}])
+    world.create(pod(name, containers=containers, nodeName="node-1", **spec))
+    world.forward(2)
+    return world.get("v1", "Pod", name)
+
+
+def resized(world: World, requests: Json, limits: Json | None = None) -> Json:
+    resources = {"requests": requests, **({"limits": limits} if limits else {})}
+    return patched(world, {"name": "c", "resources": resources}, "resize")
+
+
+def patched(world: World, container: Json, subresource: str = "") -> Json:
+    options = WriteOptions(user=User("client"), manager="client")
+    patch = {"spec": {"containers": [container]}}
+    world.registry.patch_now(world.kind("v1", "Pod"), "default", "p", "strategic", patch, options, subresource)
+    world.forward(1)
+    return world.get("v1", "Pod", "p")
+
+
+def status_of(made: Json) -> Json:
+    found: Json = made["status"]["containerStatuses"][0]
+    return found
+
+
+def test_the_status_follows_the_generation(world: World) -> None:
+    made = running(world)
+    assert made["status"]["observedGeneration"] == 1
+    world.patch("v1", "Pod", "p", {"spec": {"activeDeadlineSeconds": 1000}})
+    world.forward(1)
+    made = world.get("v1", "Pod", "p")
+    assert (made["metadata"]["generation"], made["status"]["observedGeneration"]) == (2, 2)
+    assert {one["observedGeneration"] for one in made["status"]["conditions"]} == {2}
+
+
+def test_a_deadline_set_later_holds(world: World) -> None:
+    running(world)
+    world.forward(10)
+    world.patch("v1", "Pod", "p", {"spec": {"activeDeadlineSeconds": 20}})
+    world.forward(5)
+    assert world.get("v1", "Pod", "p")["status"]["phase"] == "Running"
+    world.forward(10)
+    status = world.get("v1", "Pod", "p")["status"]
+    assert (status["phase"], status["reason"]) == ("Failed", "DeadlineExceeded")
+
+
+def test_a_hook_that_sleeps_delays_the_end(world: World) -> None:
+    hook = {"preStop": {"sleep": {"seconds": 5}}}
+    running(world, containers=[{"name": "c", "image": "i", "lifecycle": hook}])
+    world.delete("v1", "Pod", "p")
+    world.forward(4)
+    made = world.get("v1", "Pod", "p")
+    assert (made["status"]["phase"], made["status"]["observedGeneration"]) == ("Running", 2)
+    world.forward(2)
+    assert not world.has("v1", "Pod", "p")
+
+
+def test_another_image_restarts_the_container(world: World) -> None:
+    running(world)
+    status = status_of(patched(world, {"name": "c", "image": "j"}))
+    assert (status["image"], status["restartCount"], list(status["lastState"])) == ("j", 1, ["terminated"])
+
+
+def test_a_resize_that_fits(world: World) -> None:
+    assert status_of(running(world))["allocatedResources"] == REQUESTS["requests"]
+    status = status_of(resized(world, {"cpu": "200m"}))
+    wanted = {"cpu": "200m", "memory": "64Mi"}
+    assert (status["resources"], status["allocatedResources"]) == ({"requests": wanted}, wanted)
+    assert status["restartCount"] == 0
+
+
+def test_a_resize_that_restarts(world: World) -> None:
+    policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+    running(world, containers=[{"name": "c", "image": "i", "resources": REQUESTS, "resizePolicy": policy}])
+    assert status_of(resized(world, {"cpu": "200m"}))["restartCount"] == 0
+    assert status_of(resized(world, {"memory": "128Mi"}))["restartCount"] == 1
+
+
+def test_a_resize_that_never_fits(world: World) -> None:
+    running(world)
+    made = resized(world, {"cpu": "5"})
+    pending = world.condition(made, "PodResizePending")
+    text = "Node didn't have enough capacity: cpu, requested: 5, capacity: 4"
+    assert (pending["reason"], pending["message"]) == ("Infeasible", text)
+    assert status_of(made)["allocatedResources"] == REQUESTS["requests"]
+
+
+def test_a_resize_that_waits_for_another_pod(world: World) -> None:
+    running(world)
+    running(world, "q", containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "3"}}}])
+    assert world.condition(resized(world, {"cpu": "2"}), "PodResizePending")["reason"] == "Deferred"
+    world.delete("v1", "Pod", "q")
+    world.forward(15)
+    made = world.get("v1", "Pod", "p")
+    assert world.condition(made, "PodResizePending") == {}
+    assert status_of(made)["allocatedResources"]["cpu"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("requests", "limits", "why"),
+    [
+        ({"cpu": None}, None, "resource requests cannot be removed"),
+        ({"example.com/gpu": "1"}, {"example.com/gpu": "1"}, "only cpu and memory resources are mutable"),
+        (
+            {"cpu": "1", "memory": "1Gi"},
+            {"cpu": "1", "memory": "1Gi"},
+            "Pod QOS Class may not change as a result of resizing",
+        ),
+    ],
+)
+def test_refused_resizes(world: World, requests: Json, limits: Json | None, why: str) -> None:
+    running(world)
+    with pytest.raises(StatusError, match=why):
+        resized(world, requests, limits)
+
+
+def test_limits_of_the_namespace_hold_for_resizes() -> None:
+    world = World(("resourcequota",), nodes=1)
+    limits = {"limits": [{"type": "Container", "max": {"cpu": "2"}}]}
+    world.create({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": limits})
+    hard = {"hard": {"requests.cpu": "1"}}
+    world.create({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": hard})
+    world.settle()
+    resources = {"requests": {"cpu": "100m"}, "limits": {"cpu": "2"}}
+    running(world, containers=[{"name": "c", "image": "i", "resources": resources}])
+    with pytest.raises(StatusError, match=r"exceeded quota: q, requested: requests\.cpu=1900m"):
+        resized(world, {"cpu": "2"})
+    with pytest.raises(StatusError, match="maximum cpu usage per Container is 2, but limit is 3"):
+        resized(world, {"cpu": "200m"}, {"cpu": "3"})
+
+    def used() -> str:
+        found: str = world.get("v1", "ResourceQuota", "q")["status"]["used"]["requests.cpu"]
+        return found
+
+    resized(world, {"cpu": "900m"})
+    assert used() == "900m"
+    resized(world, {"cpu": "50m"})
+    assert used() == "50m"
+
+
+def ephemeral(world: World, *containers: Json) -> None:
+    patch = {"spec": {"ephemeralContainers": list(containers)}}
+    world.patch("v1", "Pod", "p", patch, "ephemeralcontainers")
+    world.forward(1)
+
+
+def test_ephemeral_containers_start(world: World) -> None:
+    running(world)
+    ephemeral(world, {"name": "d", "image": "i", "targetContainerName": "c"})
+    made = world.get("v1", "Pod", "p")
+    [status] = made["status"]["ephemeralContainerStatuses"]
+    assert (status["name"], list(status["state"])) == ("d", ["running"])
+    assert (made["metadata"]["generation"], made["status"]["observedGeneration"]) == (2, 2)
+    assert made["spec"]["containers"][0]["image"] == "i"
+
+
+@pytest.mark.parametrize(
+    ("containers", "why"),
+    [
+        ([], 'existing ephemeral containers "d" may not be removed'),
+        ([{"name": "d", "image": "other"}], 'existing ephemeral containers "d" may not be changed'),
+        ([{"name": "d", "image": "i"}, {"name": "c", "image": "i"}], "Duplicate value"),
+        ([{"name": "d", "image": "i"}, {"name": "e", "image": ""}], "Required value"),
+        (
+            [{"name": "d", "image": "i"}, {"name": "e", "image": "i", "ports": [{"containerPort": 80}]}],
+            "field not allowed in ephemeral containers",
+        ),
+        ([{"name": "d", "image": "i"}, {"name": "e", "image": "i", "targetContainerName": "x"}], "Not found"),
+    ],
+)
+def test_refused_ephemeral_containers(world: World, containers: list[Json], why: str) -> None:
+    running(world)
+    ephemeral(world, {"name": "d", "image": "i"})
+    with pytest.raises(StatusError, match=why):
+        ephemeral(world, *containers)

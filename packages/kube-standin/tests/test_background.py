@@ -1,0 +1,45 @@
+"""What runs beside the server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kube_standin.background import background
+from tests.admission.plane import pod
+from tests.server.inprocess import Plane as Served
+from tests.server.inprocess import running
+
+Json = dict[str, Any]
+
+
+def test_controllers_work_while_the_context_lasts() -> None:
+    def count(served: Served, kind: str) -> int:
+        return sum(1 for _ in served.store.heads(served.registry.kind("apps/v1", kind).storage_key))
+
+    def deployment(name: str) -> Json:
+        spec = {"selector": {"matchLabels": {"a": name}}, "template": {
+            "metadata": {"labels": {"a": name}}, "spec": pod()["spec"]}}  # fmt: skip
+        return {"metadata": {"name": name}, "spec": spec}
+
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    with running() as served:
+
+        async def work() -> None:
+            async with background(served.registry):
+                await served.asked(f"POST {path}", deployment("first"))
+                await asyncio.sleep(5)
+                assert count(served, "ReplicaSet") == 1
+            await served.asked(f"POST {path}", deployment("second"))
+            await asyncio.sleep(5)
+            assert count(served, "ReplicaSet") == 1
+            async with background(served.registry, controllers="none"):
+                await asyncio.sleep(5)
+            assert count(served, "ReplicaSet") == 1
+            with pytest.raises(ValueError, match="made-up"):
+                async with background(served.registry, controllers="made-up"):
+                    pass
+
+        served.run(work())

@@ -1,0 +1,332 @@
+"""Everything a plan needs from a live cluster, read once; only `list` and discovery are used.
+
+Terms: a kind is required if a plan without it would say nothing (nodes, pods); the others are optional: where the
+server does not serve them or does not let us read them the plan goes on and a warning says so.
+
+Invariants: pods are read first, so that every group, class and node that a pod refers to was there to be read after
+it; the same cluster gives the same objects in the same order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from msgspec.structs import replace
+
+from kube_rules import objects as o
+from kube_rules.admission import DEFAULT_PRIORITY, PREEMPT_LOWER, PREEMPTION_PRIORITY_CLASS, PriorityAdmission
+from kube_rules.decoding import name_of
+from kube_rules.errors import FieldError, InputError, Origin
+from kube_rules.grants import as_granted
+from kube_rules.group_owners import GroupOwner, owner_kinds
+from kube_rules.manifests import Loaded, Manifests, PodMaker, UnknownObject
+from kube_rules.meta import KubernetesObject
+from kube_rules.work_annotations import ClassTerms, class_terms
+from reprieve.client.discovery import Resource, Served, discover
+from reprieve.client.errors import ApiError
+from reprieve.client.listing import Listed, list_objects
+from reprieve.client.transport import ApiClient
+from reprieve.inputs.loader import FIRST_CREATION, created_seconds
+
+REQUIRED: Final[tuple[type[KubernetesObject], ...]] = (o.Pod, o.Node)
+OPTIONAL: Final[tuple[type[KubernetesObject], ...]] = (
+    o.Namespace,
+    o.PriorityClass,
+    o.PodGroup,
+    o.CompositePodGroup,
+    o.Workload,
+    o.PodDisruptionBudget,
+    o.Service,
+    o.ReplicationController,
+    o.ReplicaSet,
+    o.StatefulSet,
+    o.PersistentVolume,
+    o.PersistentVolumeClaim,
+    o.StorageClass,
+    o.CSINode,
+    o.CSIDriver,
+    o.VolumeAttachment,
+    o.CSIStorageCapacity,
+    o.ResourceClaim,
+    o.ResourceSlice,
+    o.DeviceClass,
+    o.DeviceTaintRule,
+)
+LIMITS: Final[tuple[type[KubernetesObject], ...]] = (o.ResourceQuota, o.LimitRange)
+"""What only admission reads: plans and snapshots need it, the live scheduler does not."""
+SIDE_BY_SIDE: Final = 4
+"""Lists asked for at the same time."""
+
+_REFUSED: Final = (401, 403, 404, 405)
+_ENDED: Final = ("Succeeded", "Failed")
+_PRIORITIZED: Final = (o.Pod, o.PodGroup, o.CompositePodGroup, o.Workload)
+T = TypeVar("T", bound=KubernetesObject)
+
+
+@dataclass(slots=True)
+class Reading:
+    """What was read: objects by kind in the server's order, and what could not be."""
+
+    objects: list[KubernetesObject] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    makers: list[dict[str, Any]] = field(default_factory=list)
+    """What makes pods and was asked for by name, with its template, as plain data."""
+
+
+_SCALABLE: Final = {
+    "Deployment": Resource("apps", "v1", "deployments", "Deployment", True),
+    "StatefulSet": Resource("apps", "v1", "statefulsets", "StatefulSet", True),
+    "ReplicaSet": Resource("apps", "v1", "replicasets", "ReplicaSet", True),
+    "Job": Resource("batch", "v1", "jobs", "Job", True),
+}
+"""Kinds of which templates are read of a live cluster."""
+
+
+async def read_makers(client: ApiClient, named: Iterable[tuple[str, str, str, str]]) -> list[dict[str, Any]]:
+    """What makes pods, by kind, API group or none, namespace and name, as plain data.
+
+    What is not there, or may not be read, is left out, and so are kinds of other APIs than the built-in ones.
+
+    Raises UnreachableError, CredentialError.
+    """
+    result: list[dict[str, Any]] = []
+    for kind, group, namespace, name in dict.fromkeys(named):
+        resource = _SCALABLE.get(kind)
+        if resource is None or group not in ("", resource.group):
+            continue
+        try:
+            answer = await client.request("GET", resource.path(namespace, name))
+        except ApiError:
+            continue
+        result.append({"apiVersion": resource.api_version, "kind": kind, **answer.read(dict)})
+    return result
+
+
+async def read_cluster(
+    client: ApiClient, *, owners: bool = False, jobs: bool = False, makers: Sequence[tuple[str, str, str, str]] = ()
+) -> Reading:
+    """Read a cluster; with `owners` the controllers of pods that may be gangs, too (workloads.md 2.10).
+
+    With `jobs` at least the Jobs: when they end counts (cost.md 6.4). `makers` (see `read_makers`) are
+    read with their templates.
+
+    Raises ApiError if nodes or pods may not be read, UnreachableError, CredentialError.
+    """
+    served = await discover(client)
+    gate = asyncio.Semaphore(SIDE_BY_SIDE)
+    reading = Reading(warnings=[f"not read: {reason}" for reason in served.unavailable])
+
+    async def read(kind: type[KubernetesObject]) -> _Read:
+        async with gate:
+            return await _read(client, kind, _resources(served, kind))
+
+    first = await read(o.Pod)
+    of_pods = [kind for kind in owner_kinds(gangs=owners, ends=jobs) if _resources(served, kind)]
+    kinds: tuple[type[KubernetesObject], ...] = (o.Node, *OPTIONAL, *LIMITS, *of_pods)
+    tasks = [asyncio.create_task(read(kind)) for kind in kinds]
+    try:
+        found: dict[type[KubernetesObject], _Read] = dict(zip(kinds, await asyncio.gather(*tasks), strict=True))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    found[o.Pod] = first
+    order: list[type[KubernetesObject]] = [*kinds, o.Pod]
+    # What was created in one second stays in the order in which it was written: versions leave no snapshot.
+    found[o.Pod].objects.sort(key=lambda pod: (created_seconds(pod.metadata, 0), pod.metadata.revision))
+    for kind in order:
+        reading.objects += found[kind].objects
+        reading.warnings += found[kind].warnings
+    absent = [found[kind].absent for kind in (*OPTIONAL, *LIMITS) if found[kind].absent]
+    if absent:
+        reading.warnings.append(f"not served by this API server: {', '.join(absent)}")
+    _leave_out_orphans(reading)
+    reading.makers = await read_makers(client, makers)
+    return reading
+
+
+@dataclass(slots=True)
+class _Read:
+    objects: list[KubernetesObject] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    absent: str = ""
+
+
+def _resources(served: Served, kind: type[KubernetesObject]) -> Sequence[Resource]:
+    """Where a kind is read from, the stronger first."""
+    if issubclass(kind, GroupOwner):
+        found = served.find(kind.KIND, (kind.API_VERSION,))
+        return () if found is None else (found,)
+    return served.readable(kind.KIND)
+
+
+async def _read(client: ApiClient, kind: type[KubernetesObject], resources: Sequence[Resource]) -> _Read:
+    """One kind, from all resources that hold it; of two objects with one name the stronger resource's counts."""
+    result = _Read()
+    if not resources:
+        if kind in REQUIRED:
+            raise ApiError(404, "NotFound", f"{client.connection.server}: serves no {kind.KIND}: is this a cluster?")
+        result.absent = kind.KIND
+    known: dict[str, str] = {}
+    for resource in resources:
+        try:
+            listed: Listed[KubernetesObject] = await list_objects(client, resource, kind)
+        except ApiError as error:
+            if kind in REQUIRED or error.code not in _REFUSED:
+                raise
+            result.warnings.append(f"{resource} not read: {error}")
+            continue
+        result.warnings += [f"left out: {found.error}" for found in listed.unreadable]
+        for item in listed.objects:
+            if item.key in known:
+                text = f"{name_of(item)} of {resource.api_version} left out: that of {known[item.key]} counts"
+                result.warnings.append(text)
+                continue
+            known[item.key] = resource.api_version
+            result.objects.append(item)
+    return result
+
+
+def _leave_out_orphans(reading: Reading) -> None:
+    """Drop pods bound to nodes that are gone: they hold no room anywhere, and are about to be collected."""
+    nodes = {item.name for item in reading.objects if isinstance(item, o.Node)}
+    kept: list[KubernetesObject] = []
+    orphans = 0
+    for item in reading.objects:
+        if isinstance(item, o.Pod) and item.spec.node_name and item.spec.node_name not in nodes:
+            orphans += item.status.phase not in _ENDED
+            continue
+        kept.append(item)
+    reading.objects = kept
+    if orphans:
+        reading.warnings.append(f"left out: {orphans} pod{'s' if orphans > 1 else ''} bound to nodes that are gone")
+
+
+def manifests_of(reading: Reading, source: str) -> Manifests:
+    """What was read as the input of a plan; priorities that the server left open become 0, with a warning."""
+    classes = [item for item in reading.objects if isinstance(item, o.PriorityClass)]
+    admission = PriorityAdmission(classes)
+    manifests = Manifests()
+    for order, item in enumerate(reading.objects):
+        if isinstance(item, _PRIORITIZED):
+            try:
+                item = admission.resolve(_without_void_class(item, admission, reading.warnings))
+            except FieldError as error:
+                reading.warnings.append(f"{name_of(item)}: {error.path}: {error.message}: priority 0 assumed")
+                item = _without_class(item)
+        created = created_seconds(item.metadata, order)
+        manifests.objects.setdefault(type(item), []).append(Loaded(item, Origin(source), order, created))
+    manifests.pod_makers += [PodMaker(maker, Origin(source)) for maker in reading.makers]
+    return manifests
+
+
+def without_void_classes(objects: Sequence[KubernetesObject]) -> list[KubernetesObject]:
+    """The objects of a cluster with the annotations that count for its scheduler, so that reading them again succeeds.
+
+    A class as victim that does not exist or is too low is left out; what exceeds its grant is bounded (cost.md 7.6).
+    """
+    admission = PriorityAdmission([item for item in objects if isinstance(item, o.PriorityClass)])
+    warnings: list[str] = []
+    classes = {
+        item.name: class_terms(item.metadata.annotations) for item in objects if isinstance(item, o.PriorityClass)
+    }
+    return [_as_granted(_without_void_class(item, admission, warnings), admission, classes) for item in objects]
+
+
+def _as_granted(found: T, admission: PriorityAdmission, classes: Mapping[str, ClassTerms]) -> T:
+    annotations = found.metadata.annotations
+    if not isinstance(found, o.PodGroup | o.CompositePodGroup) or PREEMPTION_PRIORITY_CLASS not in annotations:
+        return as_granted(found, classes)
+    resolved = admission.as_victim(annotations, found.spec.priority or DEFAULT_PRIORITY, stored=True)
+    granted = as_granted(replace(found, metadata=replace(found.metadata, annotations=resolved)), classes)
+    kept = {name: text for name, text in granted.metadata.annotations.items() if name in annotations}
+    return found if kept == annotations else replace(found, metadata=replace(found.metadata, annotations=kept))
+
+
+def _without_void_class(found: T, admission: PriorityAdmission, warnings: list[str]) -> T:
+    """A group without a preemption priority class that does not exist or lies below its priority: a scheduler
+    passes over such a class and says so (preemption.md 4, "Options").
+    """
+    if (
+        not isinstance(found, o.PodGroup | o.CompositePodGroup)
+        or PREEMPTION_PRIORITY_CLASS not in found.metadata.annotations
+    ):
+        return found
+    try:
+        admission.as_victim(found.metadata.annotations, found.spec.priority or DEFAULT_PRIORITY, stored=True)
+    except FieldError as error:
+        warnings.append(f"{name_of(found)}: {error}: passed over")
+        kept = {name: text for name, text in found.metadata.annotations.items() if name != PREEMPTION_PRIORITY_CLASS}
+        return replace(found, metadata=replace(found.metadata, annotations=kept))
+    return found
+
+
+_Prioritized = o.Pod | o.PodGroup | o.CompositePodGroup | o.Workload
+
+
+def _without_class(item: _Prioritized) -> _Prioritized:
+    if isinstance(item, o.Workload):
+        return item
+    changes = {"priority": DEFAULT_PRIORITY, "priority_class_name": "", "preemption_policy": PREEMPT_LOWER}
+    return replace(item, spec=replace(item.spec, **changes))
+
+
+def add_new(cluster: Manifests, more: Manifests, now: float = 0.0) -> None:
+    """Add manifests to a cluster, as created after everything in it and after `now`, unless they say when.
+
+    `now` is in seconds since the epoch.
+
+    Namespaces and priority classes that are there already are left as they are there. Raises InputError for any other
+    object that exists already, for a class of another value, and for a pod bound to a node that is nowhere.
+    """
+    existing = {(type(found.object), found.object.key): found.object for found in cluster.all()}
+    parts: Sequence[Sequence[Loaded[KubernetesObject] | PodMaker | UnknownObject]]
+    parts = (cluster.all(), cluster.pod_makers, cluster.unknown)
+    more.date_undated(max(now, FIRST_CREATION.timestamp(), *(each.created for found in parts for each in found)))
+    nodes = {found.object.name for found in (*cluster.nodes, *more.nodes)}
+    offset = len(existing)
+    for loaded in more.all():
+        item, origin = loaded.object, loaded.origin
+        there = existing.get((type(item), item.key))
+        if there is not None:
+            _refuse_other(item, there, origin)
+            continue
+        if isinstance(item, o.Pod) and item.spec.node_name and item.spec.node_name not in nodes:
+            raise InputError(
+                origin,
+                f'Invalid value: "{item.spec.node_name}": no Node with this name is in the cluster or the input',
+                path="spec.nodeName",
+                subject=name_of(item),
+            )
+        cluster.objects.setdefault(type(item), []).append(
+            Loaded(item, origin, offset + loaded.order, loaded.created, dated=loaded.dated)
+        )
+    cluster.scenarios += more.scenarios
+    cluster.pod_makers += more.pod_makers
+    cluster.unknown += more.unknown
+
+
+def _refuse_other(item: KubernetesObject, there: KubernetesObject, origin: Origin) -> None:
+    """Raise unless the object says the same as the one that is there."""
+    if isinstance(item, o.Namespace):
+        return
+    if isinstance(item, o.PriorityClass) and isinstance(there, o.PriorityClass):
+        same = (item.value, item.preemption_policy, item.global_default) == (
+            there.value,
+            there.preemption_policy,
+            there.global_default,
+        )
+        if same:
+            return
+        message = f"exists in the cluster with value {there.value} and another meaning"
+    else:
+        message = "exists in the cluster already: only new objects can be added to a plan"
+    raise InputError(origin, f'Duplicate value: "{item.name}": {message}', path="metadata.name", subject=name_of(item))
+
+
+def known_classes(manifests: Manifests) -> Sequence[o.PriorityClass]:
+    """The priority classes of a cluster, for reading manifests that use them."""
+    return [item.object for item in manifests.of(o.PriorityClass)]

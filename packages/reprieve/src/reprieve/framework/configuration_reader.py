@@ -1,0 +1,59 @@
+"""A `KubeSchedulerConfiguration` from a parsed file (scheduling.md 6)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from kube_rules.unknown_fields import misnamed_in, path_text
+from reprieve.framework.configuration import (
+    API_VERSION,
+    DEFAULT_SCHEDULER_NAME,
+    KIND,
+    ConfigurationError,
+    SchedulerConfiguration,
+)
+from reprieve.framework.configuration_rules import check
+
+
+def configuration_of(document: object) -> SchedulerConfiguration:
+    """The configuration in a parsed file. Raises ConfigurationError naming the path and what is wrong."""
+    if not isinstance(document, Mapping):
+        raise ConfigurationError("", f"expected a {KIND} object")
+    version, kind = document.get("apiVersion"), document.get("kind")
+    if kind != KIND:
+        raise ConfigurationError("kind", f"{kind!r}: expected {KIND}")
+    if version != API_VERSION:
+        raise ConfigurationError("apiVersion", f"{version!r}: expected {API_VERSION}")
+    try:
+        result = msgspec.convert(_without_nulls(document), SchedulerConfiguration)
+    except msgspec.ValidationError as error:
+        raise _located(str(error), document) from None
+    only = result.profiles[0] if len(result.profiles) == 1 else None
+    if only is not None and only.scheduler_name is None:
+        named = msgspec.structs.replace(only, scheduler_name=DEFAULT_SCHEDULER_NAME)
+        result = msgspec.structs.replace(result, profiles=(named,))
+    check(result)
+    return result
+
+
+def _without_nulls(value: Any) -> Any:
+    """An explicit null means absent, as in Go."""
+    if isinstance(value, Mapping):
+        return {str(key): _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value
+
+
+def _located(text: str, document: Mapping[str, Any]) -> ConfigurationError:
+    """msgspec's `... - at `$.profiles[0].x`` as path and message."""
+    message, _, where = text.partition(" - at ")
+    path = where.strip("`").removeprefix("$").removeprefix(".")
+    if message.startswith("Object contains unknown field "):
+        name = message.removeprefix("Object contains unknown field ").strip("`")
+        path = f"{path}.{name}" if path else name
+        found = (item for item in misnamed_in(SchedulerConfiguration, document) if path_text(item.path) == path)
+        meant = next((item.nearest for item in found), "")
+        return ConfigurationError(path, f'unknown field, did you mean "{meant}"?' if meant else "unknown field")
+    return ConfigurationError(path, message[0].lower() + message[1:])

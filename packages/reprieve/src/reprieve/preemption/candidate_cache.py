@@ -1,0 +1,255 @@
+"""What came out of every row for preemptors that are treated alike, as columns; and which row is the cheapest.
+
+Answers stay while their rows stay as they are: `catch_up` forgets those of rows that have changed.  Of a candidate only
+the cost is kept, so that what is kept grows with the rows and not with the victims.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.cluster.changes import ChangeReader, GangReader
+from reprieve.framework.plugin import Mask
+from reprieve.preemption.cheapest_victims import Cheapest
+from reprieve.preemption.cost import BY_NAME, UPSTREAM, Criteria
+from reprieve.preemption.outcome import NO_VICTIMS_POD, Cost, Verdict
+from reprieve.preemption.unit_costs import GANGS, PODS
+from reprieve.preemption.victim_columns import JudgedRows
+
+Rows = npt.NDArray[np.int64]
+Misfit = tuple[str, ...]
+"""Why a node is no candidate: the reasons that are counted in the pod's message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node on which the pod would fit, and what that costs. `cost` orders candidates, cheapest first."""
+
+    row: int
+    verdicts: tuple[Verdict, ...]
+    cost: Cost
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The cheapest of `candidates` rows; the second best (-1: none), its cost, and how the field narrowed."""
+
+    row: int
+    cost: Cost
+    candidates: int
+    second: int
+    second_cost: Cost | None
+    steps: tuple[tuple[str, int], ...]
+
+
+class RowAnswers:
+    """See the module docstring.
+
+    `known`: bool[rows], the row has an answer that holds; `good`: bool[rows], the answer is a candidate.
+    """
+
+    __slots__ = (
+        "_changes",
+        "_cost",
+        "_criteria",
+        "_high",
+        "_least",
+        "_low",
+        "_misfits",
+        "_open",
+        "_why",
+        "gangs",
+        "good",
+        "known",
+        "searched",
+    )
+
+    def __init__(
+        self, changes: ChangeReader, rows: int, criteria: Criteria = UPSTREAM, gangs: GangReader | None = None
+    ) -> None:
+        self._changes = changes
+        self.gangs = gangs
+        """What to ask which groups have grown or shrunk, where that counts."""
+        self._criteria = criteria
+        self._forget_all(rows)
+
+    def _forget_all(self, rows: int) -> None:
+        self.known: Mask = np.zeros(rows, dtype=np.bool_)
+        self.good: Mask = np.zeros(rows, dtype=np.bool_)
+        # By criterion.
+        self._cost: npt.NDArray[np.float64] = np.zeros((len(self._criteria.costs), rows), dtype=np.float64)
+        # The priorities of a preemptor from and to which the answer is the same.
+        self._low: Rows = np.zeros(rows, dtype=np.int64)
+        self._high: Rows = np.zeros(rows, dtype=np.int64)
+        # Why a row is no candidate, by number.
+        self._why: npt.NDArray[np.int32] = np.zeros(rows, dtype=np.int32)
+        self._misfits: dict[Misfit, int] = {}
+        # By criterion: what no eviction on the row costs less than; and where that leaves room for a cheaper one.
+        self._least: npt.NDArray[np.float64] = np.zeros((len(self._criteria.costs), rows), dtype=np.float64)
+        self._open: Mask = np.zeros(rows, dtype=np.bool_)
+        self.searched: dict[int, Cheapest | None] = {}
+        """By row: what a search found there, see `search`."""
+
+    def catch_up(self, rows: int, *versions: int) -> None:
+        """There are so many rows now: forget what is no longer sure. `versions`: of the budgets, and of what else."""
+        touched = self._changes.take(*versions)
+        if touched is None:
+            self._forget_all(rows)
+        elif touched:
+            self.forget(touched)
+
+    def forget(self, rows: Sequence[int]) -> None:
+        """What is known of these rows does not hold any more."""
+        self.known[rows] = False
+        for row in rows if self.searched else ():
+            self.searched.pop(row, None)
+
+    def for_priority(self, priority: int) -> "RowAnswers":
+        """A copy that knows what is the same for another priority."""
+        gangs = self.gangs.copy() if self.gangs is not None else None
+        copy = RowAnswers(self._changes.copy(), 0, self._criteria, gangs)
+        copy.known = self.known & (self._low <= priority) & (priority <= self._high)
+        for name in ("good", "_cost", "_low", "_high", "_why", "_misfits", "_least", "_open"):
+            setattr(copy, name, getattr(self, name).copy())
+        copy.searched = {row: found for row, found in self.searched.items() if copy.known[row]}
+        return copy
+
+    def put(self, row: int, answer: Candidate | Misfit, priorities: tuple[int, int], *, fragile: bool) -> None:
+        """Remember one row's answer, the same for preemptors of these priorities (from, to).
+
+        A `fragile` one depends on other rows too (a unit that spans nodes): it is worked out anew every time.
+        """
+        self._low[row], self._high[row] = priorities
+        self.known[row] = not fragile
+        self.good[row] = isinstance(answer, Candidate)
+        self.searched.pop(row, None)
+        if isinstance(answer, Candidate):
+            self._cost[:, row] = answer.cost
+            self._least[:, row] = -np.inf
+            self._open[row] = True
+        else:
+            self._why[row] = self._number(answer)
+
+    def search(self, row: int, found: Cheapest | None) -> None:
+        """Remember what a search came to on a row that is a candidate: nothing there costs less."""
+        if row not in self.searched and np.isneginf(self._least[0, row]):
+            least = self._cost_of(row) if found is None else min(found.cost, self._cost_of(row))
+            self._least[:, row] = least
+            self._open[row] = least < self._cost_of(row)
+        self.searched[row] = found
+
+    def put_all(self, rows: Rows, judged: JudgedRows, lacking: Misfit) -> None:
+        """Remember what became of many rows by a native list of criteria.
+
+        `lacking[i]` says that the i-th of the requests is short.
+        """
+        of: Rows | slice = slice(None) if len(rows) == len(self.known) else rows
+        self._low[of], self._high[of] = judged.low, judged.high
+        self.known[of] = ~judged.spans
+        short = np.logical_or.reduce(judged.short, axis=0)
+        self.good[of] = judged.units & ~short & (judged.cost[PODS] > 0)
+        cost, least = judged.cost, judged.least
+        if not self._criteria.counts_gangs:
+            cost, least = np.delete(cost, GANGS, axis=0), np.delete(least, GANGS, axis=0)
+        self._cost[:, of], self._least[:, of] = cost, least
+        self._open[of] = _below(least, cost)
+        if self.searched:
+            for row in rows.tolist():
+                self.searched.pop(row, None)
+        self._why[of] = self._number((NO_VICTIMS_POD,))
+        lacks = np.flatnonzero(judged.units & short)
+        if len(lacks):
+            for which, text in _kinds(judged.short[:, lacks], lacking):
+                self._why[rows[lacks[which]]] = self._number(text)
+
+    def _number(self, misfit: Misfit) -> int:
+        return self._misfits.setdefault(misfit, len(self._misfits))
+
+    def misfits(self, rows: Rows) -> dict[str, int]:
+        """Of those of the rows that are no candidates: how many give each reason."""
+        numbers = self._why[rows[~self.good[rows]]]
+        counts = np.bincount(numbers, minlength=len(self._misfits)).tolist()
+        result: dict[str, int] = {}
+        for misfit, count in zip(self._misfits, counts, strict=True):
+            for text in misfit if count else ():
+                result[text] = result.get(text, 0) + count
+        return result
+
+    def cheapest(self, rows: Rows, rank: Rows) -> Choice | None:
+        """The best candidate among the rows by cost, then by name; None if there is none."""
+        left = rows[self.good[rows]]
+        count = len(left)
+        if not count:
+            return None
+        rivals = left
+        steps = []
+        for criterion, row_costs in zip(self._criteria.texts, self._cost, strict=True):
+            if len(left) > 1:
+                costs = row_costs if len(left) == len(row_costs) else row_costs[left]
+                cheap = costs == costs.min()
+                if not cheap.all():
+                    rivals, left = left, left[cheap]
+                    steps.append((criterion, len(left)))
+        names = rank[left]
+        first = int(names.argmin())
+        best = int(left[first])
+        if len(left) > 1:
+            steps.append((BY_NAME, 1))
+            names[first] = np.iinfo(names.dtype).max
+            second = int(left[names.argmin()])
+        else:
+            second = self._first_of(rivals[rivals != best], rank)
+        second_cost = self._cost_of(second) if second >= 0 else None
+        return Choice(best, self._cost_of(best), count, second, second_cost, tuple(steps))
+
+    def cheapest_first(self, rows: Rows, rank: Rows) -> list[tuple[int, Cost]]:
+        """Those of the rows that are candidates with what they cost, by that and then by name."""
+        left = rows[self.good[rows]]
+        order = left[np.lexsort((rank[left], *self._cost[::-1, left]))]
+        return [(row, self._cost_of(row)) for row in order.tolist()]
+
+    def hopeful(self, rows: Rows, cost: Cost, rank: Rows) -> list[tuple[Cost, int]]:
+        """(least cost, row) of the rows on which a cheaper eviction is not ruled out, the most hopeful first.
+
+        By what every eviction there costs at least: cheaper than what is known of the row, not dearer than the cost.
+        """
+        open_ = self.good & self._open
+        if not open_.any():
+            return []
+        left = rows[open_[rows]]
+        if len(left):
+            left = left[~_below(np.array(cost)[:, None], self._least[:, left])]
+        order = left[np.lexsort((rank[left], *self._least[::-1, left]))]
+        return [(tuple(self._least[:, row].tolist()), row) for row in order.tolist()]
+
+    def _first_of(self, left: Rows, rank: Rows) -> int:
+        """The best of the rows, all of them candidates; -1 if there are none."""
+        for row_costs in self._cost:
+            if len(left) > 1:
+                costs = row_costs[left]
+                left = left[costs == costs.min()]
+        return int(left[rank[left].argmin()]) if len(left) else -1
+
+    def _cost_of(self, row: int) -> Cost:
+        return tuple(self._cost[:, row].tolist())
+
+
+def _kinds(short: npt.NDArray[np.bool_], lacking: Misfit) -> list[tuple[Rows, Misfit]]:
+    """The columns of bool[requests, columns] that say the same, and what of `lacking` that is."""
+    left, found = np.arange(short.shape[1]), []
+    while len(left):
+        first = short[:, left[0]]
+        alike = np.logical_and.reduce(short[:, left] == first[:, None], axis=0)
+        found.append((left[alike], tuple(text for text, out in zip(lacking, first.tolist(), strict=True) if out)))
+        left = left[~alike]
+    return found
+
+
+def _below(some: npt.NDArray[np.float64], others: npt.NDArray[np.float64]) -> Mask:
+    """bool[rows]: whether of two costs, float64[criteria, rows], the first comes first."""
+    result: Mask = some[-1] < others[-1]
+    for one, other in zip(some[-2::-1], others[-2::-1], strict=True):
+        result = (one < other) | ((one == other) & result)
+    return result

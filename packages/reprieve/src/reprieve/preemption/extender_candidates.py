@@ -1,0 +1,61 @@
+"""What extenders make of the candidates of a single preemptor: they drop nodes and change victims (scheduling.md 6).
+
+As upstream's `callExtenders`; for groups none is asked, as upstream.  Two rules of ours stand: only units of lower
+priority go, and they go whole.  So a victim that an extender names brings the rest of its unit with it, and one that
+may not be evicted is a failure of the plugin.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from reprieve.framework.extenders import CandidatePlugin, VictimsOn
+from reprieve.framework.plugin import CycleState
+from reprieve.framework.profile import Profile
+from reprieve.framework.status import PluginError, call_plugin
+from reprieve.preemption.outcome import Reason, Verdict
+
+NO_CANDIDATE = "no candidate node for preemption"
+ASKED_FOR = "an extender asked for it"
+
+
+def judges_of(profile: Profile, state: CycleState) -> list[CandidatePlugin]:
+    """Plugins that judge this pod's candidates: mostly none, and then candidates need not be listed."""
+    return [p for p in profile.plugins if isinstance(p, CandidatePlugin) and p.judges_candidates(state)]
+
+
+def judged(
+    judges: Sequence[CandidatePlugin], state: CycleState, candidates: Mapping[int, tuple[Verdict, ...]]
+) -> dict[int, tuple[Verdict, ...]]:
+    """The verdicts by row for rows that stay candidates. Raises PluginError."""
+    result = dict(candidates)
+    for judge in judges:
+        asked = {row: _victims(verdicts, row) for row, verdicts in result.items()}
+        if asked:
+            answer = call_plugin(judge.name, "PostFilter", judge.judge_candidates, state, asked)
+            result = {
+                row: _changed(result[row], set(answer[row]), Reason(state.pod, row, judge.name, ASKED_FOR))
+                for row in sorted(answer)
+            }
+    return result
+
+
+def _victims(verdicts: tuple[Verdict, ...], row: int) -> VictimsOn:
+    evicted = [verdict for verdict in verdicts if verdict.evicted]
+    pods = [pod for verdict in evicted for pod in verdict.unit.pods if pod.row == row]
+    return VictimsOn(tuple(pods), sum(1 for verdict in evicted if verdict.violates_pdb))
+
+
+def _changed(verdicts: tuple[Verdict, ...], uids: set[str], asked_for: Reason) -> tuple[Verdict, ...]:
+    left = set(uids)
+    result = []
+    for verdict in verdicts:
+        named = left & {member.uid for member in verdict.unit.pods}
+        left -= named
+        reason = None
+        if named:
+            reason = verdict.reason or asked_for
+        result.append(replace(verdict, reason=reason))
+    if left:
+        text = f"claims to preempt pod (UID: {min(left)}), which is not of lower priority"
+        raise PluginError(asked_for.plugin, "PostFilter", ValueError(text))
+    return tuple(result)

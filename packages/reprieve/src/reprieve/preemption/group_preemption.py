@@ -1,0 +1,123 @@
+"""A pod group as preemptor: its domain is the whole cluster, or one placement of several (preemption.md 4)."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from reprieve.framework.plugin import PodGroupAttempt, PostFilterResult
+from reprieve.framework.running_profile import RunningProfile
+from reprieve.framework.status import SUCCESS, Code, Status
+from reprieve.preemption.eligibility import group_never_preempts, ineligible
+from reprieve.preemption.group_candidates import candidates_among
+from reprieve.preemption.group_cascades import with_cascades
+from reprieve.preemption.group_choice import cheapest_of
+from reprieve.preemption.group_view import GroupCandidates, GroupRequest
+from reprieve.preemption.options import EvictionOptions
+from reprieve.preemption.outcome import CLUSTER_DOMAIN, NO_VICTIMS_GROUP, NoRoom, Preemption, UnhelpfulPreemption
+from reprieve.preemption.protected_units import (
+    BUDGET_RESPECTED,
+    EvictionTerms,
+    RespectedBudgets,
+    potential_victims,
+    until_runtimes_are_over,
+)
+from reprieve.preemption.reprieved_units import verdicts_of
+from reprieve.preemption.units import PreemptionUnit, effective_priority, scheduled_pods
+
+UNSCHEDULABLE = "pod group is unschedulable"
+
+
+def preempt_for_group(
+    running: RunningProfile, attempt: PodGroupAttempt, plugin: str, options: EvictionOptions
+) -> PostFilterResult:
+    """Find the victims that make room for the group, or why there are none. Leaves the cluster as it was.
+
+    It must place more members than without preemption, else no pods are evicted.  Of several placements the cheapest
+    eviction wins, then the placement that the group scores best beside the pods that stay, then the first in order
+    (preemption.md 4.6).  While capacity is reserved for it in one of them, no other is tried unless the group does not
+    fit there any more (cost.md 5.5).
+    """
+    cluster, group, spec = running.cluster, attempt.group, attempt.group.spec
+    if spec is None:
+        return PostFilterResult(Status(Code.UNSCHEDULABLE, NO_VICTIMS_GROUP, plugin))
+    # 1. May the group preempt at all?
+    never = group_never_preempts(group, group_policy=options.group_policy)
+    rows = () if attempt.overtaken else attempt.nominated_rows
+    why = ineligible(cluster, spec.priority, never, rows, under_way=attempt.preemption_under_way)
+    if why is not None:
+        unhelpful = UnhelpfulPreemption(group, NoRoom.POLICY_NEVER if never else NoRoom.UNDER_WAY)
+        return PostFilterResult(Status(Code.UNSCHEDULABLE, why, plugin), in_vain=unhelpful)
+    request = GroupRequest(running, attempt, spec.priority, cluster.class_terms_of(group), options)
+    # 2. Which units may be evicted for it?
+    units = potential_victims(cluster, spec.priority, scheduled_pods(cluster), request.terms)
+    if not units:
+        lowest = min((effective_priority(cluster, pod) for pod in scheduled_pods(cluster)), default=None)
+        unhelpful = UnhelpfulPreemption(group, NoRoom.NO_LOWER_PRIORITY, lowest=lowest)
+        return _no_preemption(request, Status(Code.UNRESOLVABLE, NO_VICTIMS_GROUP, plugin), unhelpful)
+    # 3. In which placements does it fit, and which units must be evicted there?
+    found = _candidates(request, units)
+    if not found.candidates:
+        status = Status(Code.UNSCHEDULABLE, found.refused or UNSCHEDULABLE, plugin)
+        return _no_preemption(request, status, found.in_vain)
+    # 4. What would the victims evict in turn?
+    avoided = None
+    if options.cascades is not None:
+        found, avoided = with_cascades(request, found, lambda units: _candidates(request, units))
+    # 5. Which placement is cheapest?
+    best, compared = cheapest_of(attempt, found.candidates, options.criteria)
+    by_score = found.by_score
+    preemption = Preemption(
+        pod=None,
+        group=group,
+        priority=spec.priority,
+        domain=CLUSTER_DOMAIN if best.placement is None else best.placement.name,
+        nominations=best.assignment.placed,
+        verdicts=best.verdicts() if by_score is not None else verdicts_of(best.ranking, best.reasons),
+        candidates=len(found.candidates) + found.passed_over,
+        compared=compared,
+        criteria=options.criteria.described,
+        cost=best.cost,
+        cascade=best.cascade,
+        avoided=avoided,
+        by_score=tuple(verdict.unit for verdict in by_score.evicted()) if by_score is not None else None,
+    )
+    return PostFilterResult(SUCCESS, preemption)
+
+
+def _no_preemption(request: GroupRequest, status: Status, why: UnhelpfulPreemption | None) -> PostFilterResult:
+    """No pods are evicted; units within a minimum runtime may be later."""
+    cluster = request.running.cluster
+    waits = until_runtimes_are_over(cluster, request.priority, scheduled_pods(cluster), request.terms)
+    if waits is not None:
+        status = replace(status, reason=f"{status.reason}: {waits.message}")
+    return PostFilterResult(status, clear_nomination=True, in_vain=why, put_off=waits)
+
+
+def _candidates(request: GroupRequest, units: Sequence[PreemptionUnit]) -> GroupCandidates:
+    """The candidates where only these units may be evicted, within the terms that users set for their work.
+
+    Where no candidate keeps to them, the search is repeated among units that may all be evicted together.
+    """
+    cluster, attempt = request.running.cluster, request.attempt
+    result = candidates_among(request, units)
+    if not cluster.rules_of_work or not result.candidates:
+        return result
+    budgets = RespectedBudgets(cluster) if request.terms.respects_budgets else None
+    terms = EvictionTerms(cluster, request.priority, list(scheduled_pods(cluster)), request.terms, budgets)
+    while result.candidates:
+        respecting = [candidate for candidate in result.candidates if not terms.violated_by(candidate.victims())]
+        if respecting:
+            result = replace(result, candidates=respecting)
+            below = terms.below_minimum(cheapest_of(attempt, respecting, request.options.criteria)[0].victims())
+            if not below:
+                return result
+            terms.whole |= below
+        elif terms.restricted:
+            break
+        else:
+            terms.restricted = True
+        result = candidates_among(request, terms.units())
+    why = result.in_vain
+    if terms.restricted or why is None:  # what was found among units that may go together does not hold for all others
+        why = UnhelpfulPreemption(attempt.group, NoRoom.BUDGETS)
+    refused = f"{UNSCHEDULABLE}: {BUDGET_RESPECTED}" if terms.restricted else ""
+    return GroupCandidates([], in_vain=why, refused=refused)

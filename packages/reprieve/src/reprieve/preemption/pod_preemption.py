@@ -1,0 +1,488 @@
+"""A single pod as preemptor: every node is a domain (preemption.md 3).
+
+What came out of every row is kept by signature and priority and only rows that changed are evaluated again, so a stream
+of identical preemptors costs a full pass once.  A preemptor that differs from an earlier one in priority alone takes
+over the answers of the rows on which both may evict the same units.  Where resources are all that an eviction changes,
+many rows are judged together (`reprieve.preemption.victim_columns`): that is what preemptors cost that all differ.
+
+Victims are worked out for the chosen row alone.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.resources import insufficient
+from reprieve.framework.diagnosis import Diagnosis, fit_error
+from reprieve.framework.plugin import CycleState, PostFilterResult
+from reprieve.framework.running_profile import RunningProfile
+from reprieve.framework.status import SUCCESS, Code, Status
+from reprieve.preemption.candidate_cache import Candidate, Choice, Misfit, RowAnswers
+from reprieve.preemption.cheapest_victims import Cheapest, cheapest_on_row, judged
+from reprieve.preemption.cost import BY_NAME, Costing
+from reprieve.preemption.eligibility import pod_is_ineligible
+from reprieve.preemption.extender_candidates import NO_CANDIDATE, judges_of
+from reprieve.preemption.extender_candidates import judged as judged_outside
+from reprieve.preemption.free_resources import FreeResources, only_resources
+from reprieve.preemption.options import EvictionOptions
+from reprieve.preemption.order import Ranking, by_importance
+from reprieve.preemption.outcome import (
+    MINIMIZE_VICTIMS,
+    NO_VICTIMS_POD,
+    NOT_HELPFUL,
+    CascadeAvoided,
+    CascadeStep,
+    Compared,
+    Cost,
+    Preemption,
+    Verdict,
+)
+from reprieve.preemption.protected_units import (
+    BUDGET_RESPECTED,
+    EvictionTerms,
+    RespectedBudgets,
+    potential_victims,
+    until_runtimes_are_over,
+)
+from reprieve.preemption.reprieved_units import judge, judge_by_numbers
+from reprieve.preemption.unit_matrices import ABOVE_ALL
+from reprieve.preemption.units import PreemptionUnit, effective_priority, units_below
+from reprieve.preemption.victim_columns import VictimColumns
+
+_SIGNATURES = 64
+_MOST_CASCADES = 64
+"""On so many rows evictions in turn are evaluated."""
+_MOST_SEARCHED = 64
+"""On so many rows the sets of units are compared."""
+_MOST_TRIED = 4
+"""On so many rows what resources propose is tried with all filters."""
+_FEW = 4
+"""So few rows are evaluated one by one."""
+_DEVICES = "DynamicResources"
+"""The plugin with rejections that kube-scheduler holds for unresolvable."""
+
+
+class PodPreemption:
+    """Finds the cheapest node to preempt on; `plugin` is the name in messages."""
+
+    def __init__(self, running: RunningProfile, plugin: str, options: EvictionOptions) -> None:
+        self._running = running
+        self._criteria = criteria = options.criteria
+        self._cascades = options.cascades
+        self._cluster, self._profile, self._evaluator = running.cluster, running.profile, running.evaluator
+        self._plugin = plugin
+        self._search = options.placement == MINIMIZE_VICTIMS and options.cascades is None
+        self._plain = options.plain
+        self._share = options.share
+        self._beyond: Hashable = ()
+        """What the criteria counted beyond the nodes when answers were remembered last."""
+        self._beyond_version = 0
+        self._columns = VictimColumns(running.cluster, by_gang=criteria.counts_gangs)
+        self._memory: dict[tuple[object, ...], RowAnswers] = {}
+        """By what is the same for identical preemptors, those used longest ago first."""
+        self._latest: dict[tuple[object, ...], tuple[object, ...]] = {}
+        """What pods share that differ in priority alone -> the key in `_memory` of the last of them."""
+
+    def preempt(self, state: CycleState, diagnosis: Diagnosis) -> PostFilterResult:
+        """The decision for a pod that fits nowhere. Leaves the cluster as it was.
+
+        The pod's own nomination has been lifted in the present view; `state.nominated` says where it was.
+        """
+        pod, cluster = state.pod, self._cluster
+        why = pod_is_ineligible(state, diagnosis)
+        if why is not None:
+            return PostFilterResult(Status(Code.UNSCHEDULABLE, f"preemption: {why}", self._plugin))
+        curable = diagnosis.resolvable_rows()
+        resources = only_resources(self._profile, [state])
+        numbers = not self._plain and resources
+        answers = self._answers(state, curable, numbers=numbers, searches=self._searches and resources)
+        found = answers.cheapest(curable, cluster.nodes.rank)
+        if found is None:
+            text = f"preemption: {self._refusal(diagnosis, curable, answers)}"
+            terms = cluster.class_terms_of(pod)
+            there = (other for row in curable.tolist() for other in cluster.nodes.pods[row].values())
+            waits = until_runtimes_are_over(cluster, pod.priority, there, terms)
+            if waits is not None:
+                text = f"{text} {waits.message}."
+            status = Status(Code.UNSCHEDULABLE, text, self._plugin)
+            return PostFilterResult(status, clear_nomination=True, put_off=waits)
+        judges = judges_of(self._profile, state)
+        if judges:
+            possible = curable[answers.good[curable]].tolist()
+            candidates = {row: self._verdicts(state, row, numbers=numbers) for row in possible}
+            candidates = judged_outside(judges, state, candidates)
+            found = self._cheapest_of(candidates)
+            if found is None:
+                return PostFilterResult(Status(Code.UNSCHEDULABLE, f"preemption: {NO_CANDIDATE}", self._plugin))
+            verdicts = candidates[found.row]
+        elif self._cascades is not None:
+            return PostFilterResult(SUCCESS, self._with_cascades(state, curable, answers, numbers=numbers))
+        else:
+            cheaper = None
+            if self._searches:
+                look = self._cheaper if resources else self._cheaper_by_filters
+                found, cheaper = look(state, curable, answers, found)
+            verdicts = cheaper or self._verdicts(state, found.row, numbers=numbers)
+        names = cluster.nodes.names
+        preemption = Preemption(
+            pod=pod,
+            group=None,
+            priority=pod.priority,
+            domain=names[found.row],
+            nominations=((pod, found.row),),
+            verdicts=verdicts,
+            candidates=found.candidates,
+            compared=Compared(names[found.second], found.second_cost, found.steps) if found.second >= 0 else None,
+            criteria=self._criteria.described,
+            cost=found.cost,
+        )
+        return PostFilterResult(SUCCESS, preemption)
+
+    @property
+    def _searches(self) -> bool:
+        """Whether sets of units are compared; annotations about work may forbid what is found by that."""
+        return self._search and not self._cluster.rules_of_work
+
+    def _cheaper(
+        self, state: CycleState, curable: npt.NDArray[np.int64], answers: RowAnswers, found: Choice
+    ) -> tuple[Choice, tuple[Verdict, ...] | None]:
+        """The choice after the sets of units of each row that may be cheaper were compared (cost.md 4.8).
+
+        With the verdicts there; None where it stays what the reprieve leaves.  Rows are searched in the order of what
+        an eviction there costs at least, until no other can be cheaper, at most so many that it stays bounded: which
+        ones does not depend on what was found before.
+        """
+        cluster, pod, rank = self._cluster, state.pod, self._cluster.nodes.rank
+        best, row = found.cost, found.row
+        cheapest_units: Cheapest | None = None
+        native = self._criteria.native
+        if native:
+            hopeful = answers.hopeful(curable, found.cost, rank)
+        else:  # without bounds those may be cheap on which the reprieve leaves little
+            hopeful = [(best, candidate) for candidate, _ in answers.cheapest_first(curable, rank)]
+        for least, candidate in hopeful[:_MOST_SEARCHED]:
+            if native and (least > best or (least == best and rank[candidate] > rank[row])):
+                break
+            if candidate not in answers.searched:
+                answers.search(candidate, cheapest_on_row(self._running, self._criteria, pod, candidate))
+            cheapest = answers.searched[candidate]
+            if cheapest is not None and (cheapest.cost, rank[candidate]) < (best, rank[row]):
+                best, row, cheapest_units = cheapest.cost, candidate, cheapest
+        if cheapest_units is None:
+            return found, None
+        verdicts = judged(cluster, pod, row, cheapest_units.units)
+        return self._instead(found, row, self._cost_of(verdicts) or best), verdicts
+
+    def _cost_of(self, verdicts: Sequence[Verdict]) -> Cost | None:
+        """What an eviction costs with no pods displaced."""
+        costing = self._criteria.costing(self._cluster, self._evaluator, [verdict.unit for verdict in verdicts])
+        return self._criteria.cost_of(verdicts, costing)
+
+    def _cheaper_by_filters(
+        self, state: CycleState, curable: npt.NDArray[np.int64], answers: RowAnswers, found: Choice
+    ) -> tuple[Choice, tuple[Verdict, ...] | None]:
+        """The same where more than resources is in play: on the cheapest rows what resources propose is tried.
+
+        It is taken if the pod passes every filter with only those gone.
+        """
+        cluster, pod = self._cluster, state.pod
+        best, row, verdicts = found.cost, found.row, None
+        for candidate, _ in answers.cheapest_first(curable, cluster.nodes.rank)[:_MOST_TRIED]:
+            proposed = cheapest_on_row(self._running, self._criteria, pod, candidate)
+            if proposed is None or proposed.cost >= best:
+                continue
+            gone = {victim.uid for unit in proposed.units for victim in unit.pods}
+            units = units_below(cluster, pod.priority, list(cluster.nodes.pods[candidate].values()))
+            costing = self._criteria.costing(cluster, self._evaluator, units)
+            ranking = Ranking(cluster, units, self._criteria, costing)
+            kept = {index for index, unit in enumerate(ranking.ordered) if unit.pods[0].uid not in gone}
+            with cluster.trial():
+                for unit in proposed.units:
+                    for victim in unit.pods:
+                        cluster.displace(victim)
+                if not self._evaluator.fits_row(state, candidate):
+                    continue
+                going = ranking.only(set(range(len(units))) - kept)
+                tried = iter(judge(self._running, going, [(pod, candidate)], pod.priority, plain=self._plain))
+            every = tuple(
+                Verdict(unit, ranking.violations[index], None) if index in kept else next(tried)
+                for index, unit in enumerate(ranking.ordered)
+            )
+            cost = self._cost_of(every)
+            if cost is not None and cost < best:
+                best, row, verdicts = cost, candidate, every
+        return (found if verdicts is None else self._instead(found, row, best)), verdicts
+
+    def _instead(self, found: Choice, row: int, cost: Cost) -> Choice:
+        """The choice with what is cheaper; where that is another row, the one left behind is the second."""
+        if row == found.row:
+            return replace(found, cost=cost)
+        apart = next((i for i, (a, b) in enumerate(zip(cost, found.cost, strict=True)) if a != b), None)
+        steps = ((BY_NAME if apart is None else self._criteria.texts[apart], 1),)
+        return replace(found, row=row, cost=cost, second=found.row, second_cost=found.cost, steps=steps)
+
+    def _with_cascades(
+        self, state: CycleState, curable: npt.NDArray[np.int64], answers: RowAnswers, *, numbers: bool
+    ) -> Preemption:
+        """The cheapest row by what its victims cost together with what they would evict in turn (cost.md 3).
+
+        Rows are evaluated in the order of what they cost without, until no other can be cheaper: to evict more never
+        costs less.  At most so many that it stays bounded.
+        """
+        cascades, pod, cluster = self._cascades, state.pod, self._cluster
+        assert cascades is not None
+        rank, names = cluster.nodes.rank, cluster.nodes.names
+        evaluated: list[tuple[Cost, int, int, tuple[Verdict, ...], tuple[CascadeStep, ...]]] = []
+        best: Cost | None = None
+        for row, own in answers.cheapest_first(curable, rank)[:_MOST_CASCADES]:
+            if best is not None and own > best:
+                break
+            verdicts = self._verdicts(state, row, numbers=numbers)
+            steps = cascades.after([verdict.unit for verdict in verdicts if verdict.evicted], ((pod, row),))
+            cost = cascades.cost(verdicts, steps, own)
+            best = cost if best is None else min(best, cost)
+            evaluated.append((cost, int(rank[row]), row, verdicts, steps))
+        first = evaluated[0]
+        cheapest, *others = sorted(evaluated, key=lambda each: each[:2])
+        compared = None
+        if others:
+            second = others[0]
+            steps_of = zip(self._criteria.texts, cheapest[0], second[0], strict=True)
+            text = next((text for text, one, other in steps_of if one != other), BY_NAME)
+            compared = Compared(names[second[2]], second[0], ((text, 1),))
+        avoided = None
+        if cheapest is not first:
+            avoided = CascadeAvoided(tuple(v.unit for v in first[3] if v.evicted), first[4])
+        return Preemption(
+            pod=pod,
+            group=None,
+            priority=pod.priority,
+            domain=names[cheapest[2]],
+            nominations=((pod, cheapest[2]),),
+            verdicts=cheapest[3],
+            candidates=int(answers.good[curable].sum()),
+            compared=compared,
+            criteria=self._criteria.described,
+            cost=cheapest[0],
+            cascade=cheapest[4],
+            avoided=avoided,
+        )
+
+    def _cheapest_of(self, changed: Mapping[int, tuple[Verdict, ...]]) -> Choice | None:
+        """The choice after extenders have had their say; nothing of what they say is remembered."""
+        answers = RowAnswers(self._cluster.changes(), len(self._cluster.nodes), self._criteria)
+        for row, verdicts in changed.items():
+            costing = self._criteria.costing(self._cluster, self._evaluator, [verdict.unit for verdict in verdicts])
+            answers.put(row, self._candidate(row, verdicts, costing), (0, 0), fragile=True)
+        return answers.cheapest(np.array(sorted(changed), dtype=np.int64), self._cluster.nodes.rank)
+
+    def _answers(
+        self, state: CycleState, curable: npt.NDArray[np.int64], *, numbers: bool, searches: bool
+    ) -> RowAnswers:
+        """An answer for every row with a curable failure: what it costs, or why it is no candidate.
+
+        `numbers`: only resources are in play. `searches`: the sets of units are compared on rows evaluated singly.
+        """
+        answers = self._recall(state)
+        unknown = curable[~answers.known[curable]]
+        together = numbers and self._share and self._criteria.native and not self._cluster.rules_of_work
+        if together and len(unknown) > _FEW:
+            answers.put_all(unknown, self._columns.judge(state.pod, unknown), self._lacking(state))
+            return answers
+        for row in unknown.tolist():
+            answer, depends = self._on_row(state, row, numbers=numbers)
+            answers.put(row, answer, self._same_for(state, row, numbers=numbers), fragile=depends)
+            if isinstance(answer, Candidate) and searches and self._criteria.native:
+                answers.search(row, cheapest_on_row(self._running, self._criteria, state.pod, row))
+        return answers
+
+    def _lacking(self, state: CycleState) -> Misfit:
+        """What to say of a row where each of the pod's requests is short."""
+        names = self._cluster.resources.names
+        return tuple(insufficient(names[column]) for column, _ in state.signature.requests)
+
+    def _verdicts(self, state: CycleState, row: int, *, numbers: bool) -> tuple[Verdict, ...]:
+        """Verdicts on the units of a row that is a candidate."""
+        found, _ = self._on_row(state, row, numbers=numbers)
+        assert isinstance(found, Candidate)
+        return found.verdicts
+
+    def _recall(self, state: CycleState) -> RowAnswers:
+        """What is known for pods like this one and still holds."""
+        cluster = self._cluster
+        beyond = self._criteria.beyond_the_node(cluster) if self._share else None
+        if beyond is not None and beyond != self._beyond:
+            self._beyond = beyond
+            self._beyond_version += 1
+        versions = cluster.budgets_version, self._beyond_version
+        shares = beyond is not None and not cluster.rules_of_work and not self._evaluator.ruled(state)
+        key = self._evaluator.identity(state.pod) if shares else None
+        if key is None:
+            answers = self._no_answers()
+        else:
+            like = (key[0], *key[2:])
+            known = self._memory.pop(key, None)
+            if known is None:
+                latest = self._memory.get(self._latest.get(like, ()))
+                if latest is not None:
+                    self._catch_up(latest, *versions)
+                    known = latest.for_priority(state.pod.priority)
+            answers = known or self._no_answers()
+            self._memory[key] = answers
+            self._latest.pop(like, None)
+            self._latest[like] = key
+            for kept in (self._memory, self._latest):
+                if len(kept) > _SIGNATURES:
+                    del kept[next(iter(kept))]
+        self._catch_up(answers, *versions)
+        return answers
+
+    def _no_answers(self) -> RowAnswers:
+        cluster = self._cluster
+        gangs = cluster.gang_changes() if self._criteria.by_gang else None
+        return RowAnswers(cluster.changes(), len(cluster.nodes), self._criteria, gangs)
+
+    def _catch_up(self, answers: RowAnswers, *versions: int) -> None:
+        """Forget what is no longer sure; `versions`: see `RowAnswers.catch_up`."""
+        cluster = self._cluster
+        answers.catch_up(len(cluster.nodes), *versions)
+        if answers.gangs is None:
+            return
+        resized = answers.gangs.take()
+        groups = cluster.groups if resized is None else resized & cluster.groups.keys()
+        rows = {pod.row for key in groups for pod in cluster.groups[key].members.values() if pod.row >= 0}
+        answers.forget(sorted(rows))
+
+    def _same_for(self, state: CycleState, row: int, *, numbers: bool) -> tuple[int, int]:
+        """The priorities (from, to) of a preemptor for which the row's answer is the same.
+
+        That is as long as the same units may go and the same nominated pods count.  `numbers`: only resources are in
+        play; else a filter may read the priority.
+        """
+        pod, cluster = state.pod, self._cluster
+        if not numbers:
+            return pod.priority, pod.priority
+        low, high = -ABOVE_ALL, ABOVE_ALL
+        there = [effective_priority(cluster, other) for other in cluster.nodes.pods[row].values()]
+        there += [other.priority for other in cluster.nodes.nominated.get(row, {}).values()]
+        for priority in there:
+            if priority < pod.priority:
+                low = max(low, priority + 1)
+            else:
+                high = min(high, priority)
+        return low, high
+
+    def _on_row(self, state: CycleState, row: int, *, numbers: bool) -> tuple[Candidate | Misfit, bool]:
+        """Steps 1-5 of preemption.md 3 on one node; the flag says whether other rows had a part in it."""
+        cluster, pod = self._cluster, state.pod
+        terms = cluster.class_terms_of(pod)
+        there = list(cluster.nodes.pods[row].values())
+        units = potential_victims(cluster, pod.priority, there, terms)
+        found, depends = self._with_units(state, row, units, numbers=numbers)
+        if not cluster.rules_of_work:
+            return found, depends
+        budgets = self._respected(state) if terms.respects_budgets else None
+        work = EvictionTerms(cluster, pod.priority, there, terms, budgets)
+        other = self._within_budgets(pod, row, units, work) if numbers and budgets is not None else None
+        while isinstance(found, Candidate):
+            victims = [verdict.unit for verdict in found.verdicts if verdict.evicted]
+            below, violated = work.below_minimum(victims), work.violated_by(victims)
+            if not below and not violated:
+                break
+            if not below and work.restricted:
+                return other or (BUDGET_RESPECTED,), True
+            work.whole |= below
+            work.restricted = work.restricted or violated
+            units = work.units()
+            if not units and work.restricted:
+                return other or (BUDGET_RESPECTED,), True
+            found, _ = self._with_units(state, row, units, numbers=numbers)
+        if other is not None and (not isinstance(found, Candidate) or other.cost < found.cost):
+            return other, True
+        return (found if isinstance(found, Candidate) or not work.restricted else (BUDGET_RESPECTED,)), True
+
+    def _within_budgets(
+        self, pod: PodRecord, row: int, units: Sequence[PreemptionUnit], work: EvictionTerms
+    ) -> Candidate | None:
+        """The cheapest units of the row by all sets of them, if they keep to every budget, counted over them alone."""
+        cluster = self._cluster
+        cheapest = cheapest_on_row(self._running, self._criteria, pod, row) if self._search else None
+        may = {unit.pods[0].uid for unit in units}
+        if cheapest is None or any(unit.pods[0].uid not in may for unit in cheapest.units):
+            return None
+        if work.violated_by(cheapest.units) or work.below_minimum(cheapest.units):
+            return None
+        verdicts = judged(cluster, pod, row, cheapest.units)
+        found = self._candidate(row, verdicts, self._criteria.costing(cluster, self._evaluator, units))
+        return found if isinstance(found, Candidate) else None
+
+    def _respected(self, state: CycleState) -> RespectedBudgets:
+        """What budgets allow a pod that violates none: the same on all rows, so worked out once for an attempt."""
+        result = state.data.get(self._plugin)
+        if not isinstance(result, RespectedBudgets):
+            result = state.data[self._plugin] = RespectedBudgets(self._cluster)
+        return result
+
+    def _with_units(
+        self, state: CycleState, row: int, units: list[PreemptionUnit], *, numbers: bool
+    ) -> tuple[Candidate | Misfit, bool]:
+        """The same where only these units may go."""
+        cluster, pod = self._cluster, state.pod
+        if not units:
+            return (NO_VICTIMS_POD,), False
+        # A unit that is a whole group may have members elsewhere, or get some, without this row being touched.
+        spans = any(unit.group is not None for unit in units)
+        costing = self._criteria.costing(cluster, self._evaluator, units)
+        if numbers:
+            return self._by_numbers(pod, row, units, costing), spans
+        with cluster.trial():
+            for unit in units:
+                for victim in unit.pods:
+                    cluster.displace(victim)
+            if not self._evaluator.fits_row(state, row):
+                return self._evaluator.why_not(state, row)[1], spans
+            verdicts = judge(
+                self._running,
+                Ranking(cluster, units, self._criteria, costing),
+                [(pod, row)],
+                pod.priority,
+                plain=self._plain,
+            )
+        return self._candidate(row, verdicts, costing), spans
+
+    def _by_numbers(
+        self, pod: PodRecord, row: int, units: list[PreemptionUnit], costing: Costing | None
+    ) -> Candidate | Misfit:
+        """The same where only resources are in play: nothing has to be moved to find out."""
+        cluster = self._cluster
+        room = FreeResources.after(cluster, [(pod, row)], priority=pod.priority)
+        for unit in units:
+            room.free(unit.pods, unit.rows)
+        short = room.short_columns()
+        if short:
+            # As the filters: a row with nominated pods is judged with them first, and that is all there is to say.
+            return tuple(insufficient(cluster.resources.names[column]) for column in short)
+        ordered = by_importance(cluster, units, self._criteria, costing)
+        verdicts = judge_by_numbers(cluster, ordered, [(pod, row)], room)
+        return self._candidate(row, verdicts, costing)
+
+    def _candidate(self, row: int, verdicts: tuple[Verdict, ...], costing: Costing | None) -> Candidate | Misfit:
+        """The cost of evicting on a row; a node where no pods are evicted is none (it failed for another reason)."""
+        cost = self._criteria.cost_of(verdicts, costing)
+        if cost is None:
+            return (NO_VICTIMS_POD,)
+        return Candidate(row, verdicts, cost)
+
+    def _refusal(self, diagnosis: Diagnosis, curable: npt.NDArray[np.int64], answers: RowAnswers) -> str:
+        # kube-scheduler evicts no pods for devices: where that is of no use here either, its message is used.
+        devices = diagnosis.rejected.get(_DEVICES)
+        if devices is not None:
+            curable = curable[~devices[curable]]
+        reasons = answers.misfits(curable)
+        hopeless = diagnosis.nodes - len(curable)
+        if hopeless:
+            reasons[NOT_HELPFUL] = reasons.get(NOT_HELPFUL, 0) + hopeless
+        return fit_error(diagnosis.nodes, reasons)

@@ -1,0 +1,147 @@
+"""Units spared because of annotations about work, and evictions that keep to every budget (cost.md 2.6 to 2.8).
+
+Rules: a unit within its minimum runtime is no potential victim; a gang that an eviction would leave below its minimum
+is evicted whole if it is annotated so; a preemptor with a class that respects budgets violates none, counted over all
+pods that would be evicted and over those that terminate already.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from kube_rules.durations import readable_time
+from kube_rules.work_annotations import ClassTerms
+from reprieve.cluster.budgets import BudgetIndex, exceeding
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.preemption.minimum_runtime import runtime_is_over
+from reprieve.preemption.outcome import Deferral, WaitsFor
+from reprieve.preemption.units import PreemptionUnit, units_below
+
+BUDGET_RESPECTED = "a PodDisruptionBudget would be violated"
+"""Why a node is no candidate for a preemptor of a class that respects budgets."""
+_SOONEST = 1.0
+"""Seconds after which a preemptor that waits for a minimum runtime is tried again at the earliest."""
+
+
+def potential_victims(
+    cluster: ClusterState, priority: int, pods: Iterable[PodRecord], terms: ClassTerms, whole: Collection[str] = ()
+) -> list[PreemptionUnit]:
+    """The units that a preemptor of that priority and class may evict (preemption.md 1), in no particular order.
+
+    `whole`: groups that go as one (2.7).
+    """
+    units = units_below(cluster, priority, pods, whole)
+    if not cluster.rules_of_work or terms.may_break_minimum_runtime:
+        return units
+    return [unit for unit in units if _runtime_is_over(cluster, unit) <= cluster.now]
+
+
+def until_runtimes_are_over(
+    cluster: ClusterState, priority: int, pods: Iterable[PodRecord], terms: ClassTerms
+) -> Deferral | None:
+    """Return what an unsuccessful preemptor waits for: the end of the first minimum runtime.
+
+    None where no unit is within one.
+    """
+    if not cluster.rules_of_work or terms.may_break_minimum_runtime:
+        return None
+    units = units_below(cluster, priority, pods)
+    within = sorted((over, unit.name) for unit in units if (over := _runtime_is_over(cluster, unit)) > cluster.now)
+    if not within:
+        return None
+    until = max(within[0][0], cluster.now + _SOONEST)
+    number = "1 workload is" if len(within) == 1 else f"{len(within)} workloads are"
+    text = f"{number} within their minimum-runtime, {within[0][1]} until {readable_time(until)}"
+    return Deferral(WaitsFor.MINIMUM_RUNTIME, text, until)
+
+
+def _runtime_is_over(cluster: ClusterState, unit: PreemptionUnit) -> float:
+    return runtime_is_over(cluster, unit.pods, unit.start)
+
+
+def left_below_minimum(cluster: ClusterState, victims: Iterable[PreemptionUnit]) -> set[str]:
+    """Gangs that the eviction would leave below their minimum, with pods that go on running, and that then go whole.
+
+    To be asked with no pods displaced.
+    """
+    gone: Counter[str] = Counter()
+    going_whole: set[str] = set()
+    for unit in victims:
+        for pod in unit.pods:
+            if pod.group is not None and not pod.terminating:
+                gone[pod.group] += 1
+                if cluster.terms_of(pod).below_minimum_whole:
+                    going_whole.add(pod.group)
+    result = set()
+    for key in going_whole:
+        group = cluster.groups[key]
+        left = group.scheduled - gone[key]
+        if group.is_gang and 0 < left < group.min_count:
+            result.add(key)
+    return result
+
+
+class RespectedBudgets:
+    """What every budget allows beside pods that are leaving, or are to leave, and may not be counted yet."""
+
+    def __init__(self, cluster: ClusterState) -> None:
+        leaving = {*cluster.departures, *cluster.doomed}
+        charged = Counter(
+            key for uid in leaving if uid in cluster.pods for key in cluster.budgets_counting(cluster.pods[uid])
+        )
+        self._index = BudgetIndex(
+            replace(budget, allowed=budget.allowed - charged[key] - cluster.unsettled_disruptions(key))
+            for key, budget in cluster.budgets.items()
+        )
+
+    def violated_by(self, victims: Sequence[PreemptionUnit]) -> bool:
+        """Whether evicting all of them violates a budget."""
+        charged = self._index.charges([unit.pods for unit in victims])
+        return any(exceeding(charged, self._index.allowed))
+
+    def affordable(self, units: Sequence[PreemptionUnit]) -> list[PreemptionUnit]:
+        """Units that may all go together, the least important first as long as no budget is violated."""
+        order = sorted(units, key=lambda unit: unit.importance, reverse=True)
+        charged = self._index.charges([unit.pods for unit in order])
+        left = list(self._index.allowed)
+        result = []
+        for unit, counts in zip(order, charged, strict=True):
+            if all(left[number] >= count for number, count in counts.items()):
+                for number, count in counts.items():
+                    left[number] -= count
+                result.append(unit)
+        return result
+
+
+class EvictionTerms:
+    """The terms that users set for their work, while victims are searched for until all terms are kept.
+
+    `pods`: those that may be victims; `whole`: gangs that are evicted whole; `restricted`: only units that may all be
+    evicted together are potential victims; `budgets`: those that the preemptor's class respects.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        priority: int,
+        pods: Sequence[PodRecord],
+        terms: ClassTerms,
+        budgets: RespectedBudgets | None,
+    ) -> None:
+        self._cluster, self._priority, self._pods, self._terms, self._budgets = cluster, priority, pods, terms, budgets
+        self.whole: set[str] = set()
+        self.restricted = False
+
+    def violated_by(self, victims: Sequence[PreemptionUnit]) -> bool:
+        """Whether evicting all of them violates a budget that counts."""
+        return self._budgets is not None and self._budgets.violated_by(victims)
+
+    def below_minimum(self, victims: Iterable[PreemptionUnit]) -> set[str]:
+        """Gangs that the eviction would leave below their minimum and that are not evicted whole so far."""
+        return left_below_minimum(self._cluster, victims) - self.whole
+
+    def units(self) -> list[PreemptionUnit]:
+        """The potential victims by these terms."""
+        units = potential_victims(self._cluster, self._priority, self._pods, self._terms, self.whole)
+        return self._budgets.affordable(units) if self._budgets is not None and self.restricted else units

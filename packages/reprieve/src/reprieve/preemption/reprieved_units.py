@@ -1,0 +1,274 @@
+"""Reprieve: spare every potential victim that can stay (preemption.md 3.3-3.5, 4.3).
+
+Called inside a trial in which all potential victims are displaced and the preemptor's pods are *not* placed.  Units
+are put back one by one - those that violate a budget first, each class from the most important down - and kept if every
+assigned pod still passes every filter on its row, in scheduling order, each seeing the assigned pods before it and
+none after.  A unit comes back whole or not at all.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.resources import insufficient
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.diagnoser import any_concerned, nominated_rows
+from reprieve.framework.plugin import CycleState, FilterPlugin
+from reprieve.framework.running_profile import RunningProfile
+from reprieve.framework.status import call_plugin
+from reprieve.preemption.free_resources import RESOURCES_PLUGIN, FreeResources, only_resources
+from reprieve.preemption.incremental_filters import IncrementalFilters
+from reprieve.preemption.order import Ordered, Ranking
+from reprieve.preemption.outcome import Missing, Reason, Verdict, scarcest_first
+from reprieve.preemption.units import PreemptionUnit
+
+
+def reasons_to_go(
+    running: RunningProfile,
+    ranking: Ranking,
+    assigned: Sequence[tuple[PodRecord, int]],
+    priority: int,
+    *,
+    plain: bool = False,
+) -> dict[int, Reason]:
+    """Decide every unit of a ranking: index -> why it is evicted, for those that are.
+
+    `plain` forces the path that asks the filters, which is also taken whenever more than resources is in play.
+    Afterwards the spared units' room is taken in the trial on the plain path only; callers leave the trial anyway.
+    """
+    cluster, order = running.cluster, ranking.order
+    seats = [(CycleState(cluster, pod), row) for pod, row in assigned]
+    if not plain and only_resources(running.profile, [state for state, _ in seats]):
+        # A unit with no pod on an assigned row takes no capacity from them.
+        room = FreeResources.after(cluster, assigned, priority=priority)
+        order = ranking.on(room.left)
+        reasons = _by_numbers(cluster, ranking.ordered, order, assigned, room)
+    else:
+        rules = None if plain else IncrementalFilters.counted(running, seats)
+        if rules is not None:
+            reasons = _by_rules(running, ranking, seats, rules)
+        else:
+            filters = running.profile.cluster_filters
+            everywhere = bool(filters) if plain else any(_reaches_far(filters, state) for state, _ in seats)
+            reasons = _by_filters(running, ranking, seats, everywhere=everywhere)
+        _count_what_is_missing(running, ranking, assigned, priority, reasons)
+    return {index: reason for index in order if (reason := reasons[index]) is not None}
+
+
+def _reaches_far(filters: Sequence[FilterPlugin], state: CycleState) -> bool:
+    """Whether what runs on one row may matter to the pod on another."""
+    far = (p for p in filters if any_concerned([p], state))
+    return any(not call_plugin(plugin.name, "PreFilter", plugin.local, state) for plugin in far)
+
+
+def verdicts_of(ranking: Ranking, reasons: Mapping[int, Reason]) -> tuple[Verdict, ...]:
+    """The verdict on every unit, in importance order."""
+    return tuple(
+        Verdict(unit, violates, reasons.get(index))
+        for index, (unit, violates) in enumerate(zip(ranking.ordered, ranking.violations, strict=True))
+    )
+
+
+def judge(
+    running: RunningProfile,
+    ranking: Ranking,
+    assigned: Sequence[tuple[PodRecord, int]],
+    priority: int,
+    *,
+    plain: bool = False,
+) -> tuple[Verdict, ...]:
+    """Decide every unit; the verdicts come back in importance order. See `reasons_to_go`."""
+    return verdicts_of(ranking, reasons_to_go(running, ranking, assigned, priority, plain=plain))
+
+
+def judge_by_numbers(
+    cluster: ClusterState, ordered: Ordered, assigned: Sequence[tuple[PodRecord, int]], room: FreeResources
+) -> tuple[Verdict, ...]:
+    """`judge` where only resources are in play; `room` is what is left with all units gone and all assigned placed."""
+    units, violations, order = ordered
+    return _verdicts(units, violations, _by_numbers(cluster, units, order, assigned, room))
+
+
+def _verdicts(
+    units: Sequence[PreemptionUnit], violations: Sequence[bool], reasons: Sequence[Reason | None]
+) -> tuple[Verdict, ...]:
+    return tuple(Verdict(*item) for item in zip(units, violations, reasons, strict=True))
+
+
+def _by_numbers(
+    cluster: ClusterState,
+    units: Sequence[PreemptionUnit],
+    order: Sequence[int],
+    assigned: Sequence[tuple[PodRecord, int]],
+    room: FreeResources,
+) -> list[Reason | None]:
+    judged = [(index, room.shortage(units[index].pods, units[index].rows)) for index in order]
+    last_asking, asked_on = _last_asking(assigned), _asked(assigned)
+    reasons: list[Reason | None] = [None] * len(units)
+    texts: dict[tuple[tuple[int, int, int], ...], tuple[str, tuple[Missing, ...]]] = {}
+    for index, short in judged:
+        if short is not None:
+            row = short[0]
+            # Beside all units that stay, also those judged after it.
+            lacking = room.shortage_on(row, units[index].pods, units[index].rows)
+            asked = asked_on[row]
+            key = tuple([(column, amount, max(1, asked[column])) for column, amount in lacking])
+            if key not in texts:  # where pods are alike the same is missing on many rows
+                texts[key] = _shortage_text(cluster, key)
+            text, missing = texts[key]
+            pod = last_asking[row, cluster.resources.column(missing[0].resource)]
+            reasons[index] = Reason(pod, row, RESOURCES_PLUGIN, text, missing)
+    return reasons
+
+
+def _count_what_is_missing(
+    running: RunningProfile,
+    ranking: Ranking,
+    assigned: Sequence[tuple[PodRecord, int]],
+    priority: int,
+    reasons: list[Reason | None],
+) -> None:
+    """Count what evicted units lack beside all units that stay: one judged early saw fewer of them, and one pod alone.
+
+    In the view that the filters leave: the units that stay are placed, the assigned pods are not.
+    """
+    lacking = [index for index, reason in enumerate(reasons) if reason is not None and reason.missing]
+    fit = next((plugin for plugin in running.profile.node_filters if plugin.name == RESOURCES_PLUGIN), None)
+    if not lacking or fit is None or not fit.checks_everything:
+        return
+    room = FreeResources.after(running.cluster, assigned, priority=priority)
+    asked = _asked(assigned)
+    for index in lacking:
+        reason, unit = reasons[index], ranking.ordered[index]
+        short = room.shortage_on(reason.row, unit.pods, unit.rows) if reason is not None else ()
+        if reason is not None and short:
+            key = [(column, amount, max(1, asked[reason.row][column])) for column, amount in short]
+            reasons[index] = replace(reason, missing=_shortage_text(running.cluster, key)[1])
+
+
+def _shortage_text(cluster: ClusterState, lacking: Sequence[tuple[int, int, int]]) -> tuple[str, tuple[Missing, ...]]:
+    """The message for what is missing, given (column, amount, how much is asked for) of each, and the same as data."""
+    names = cluster.resources.names
+    missing = scarcest_first(Missing(names[column], amount, asked) for column, amount, asked in lacking)
+    return ", ".join(insufficient(item.resource) for item in missing), missing
+
+
+def _asked(assigned: Sequence[tuple[PodRecord, int]]) -> dict[int, Counter[int]]:
+    """By row: how much of each column the pods assigned there ask for."""
+    asked: dict[int, Counter[int]] = {}
+    for pod, row in assigned:
+        here = asked.setdefault(row, Counter())
+        for column, amount in pod.signature.requests:
+            here[column] += amount
+    return asked
+
+
+def _missing(cluster: ClusterState, plugin: str, pod: PodRecord, row: int) -> tuple[Missing, ...]:
+    """What one pod lacks on a row in the present view beside nominated pods, if it is the amounts that do not fit."""
+    if plugin != RESOURCES_PLUGIN:
+        return ()
+    nodes, names = cluster.nodes, cluster.resources.names
+    held = nominated_rows(cluster, pod.priority, np.array([row], dtype=np.int64)).amounts.sum(axis=1)
+    free = {
+        column: int(nodes.allocatable[column, row] - nodes.used[column, row] - held[column])
+        for column, _ in pod.signature.requests
+    }
+    return scarcest_first(
+        Missing(names[column], amount - free[column], amount)
+        for column, amount in pod.signature.requests
+        if amount > free[column]
+    )
+
+
+def _last_asking(assigned: Sequence[tuple[PodRecord, int]]) -> dict[tuple[int, int], PodRecord]:
+    """For each row and column the last assigned pod that asks for the resource: the one that would not fit."""
+    last = {}
+    for pod, row in assigned:
+        for column, _ in pod.signature.requests:
+            last[row, column] = pod
+    return last
+
+
+_Seat = tuple[CycleState, int]
+"""An assigned pod, and the row it is assigned to."""
+
+
+def _by_rules(
+    running: RunningProfile, ranking: Ranking, assigned: Sequence[_Seat], rules: IncrementalFilters
+) -> list[Reason | None]:
+    """Asks only about rows the unit is on and about pods with rules that it may break."""
+    cluster = running.cluster
+    reasons: list[Reason | None] = [None] * len(ranking.ordered)
+    by_row: dict[int, list[int]] = {}
+    for index, (_, row) in enumerate(assigned):
+        by_row.setdefault(row, []).append(index)
+    for index in ranking.order:
+        unit = ranking.ordered[index]
+        for pod, row in zip(unit.pods, unit.rows, strict=True):
+            cluster.place(pod, row)
+        suspects = rules.add(unit)
+        affected = {i for row in set(unit.rows) for i in by_row.get(row, ())}
+        with cluster.trial():
+            for i in sorted(suspects | affected):
+                active = rules.of(i) if i in suspects else ()
+                state, row = assigned[i]
+                reason = _misfit(running, (state, row), active, on_row=i in affected)
+                if reason is not None:
+                    reasons[index] = reason
+                    break
+                if i in affected:
+                    cluster.place(state.pod, row)
+        if reasons[index] is not None:
+            rules.remove(unit)
+            for pod in reversed(unit.pods):
+                cluster.displace(pod)
+    return reasons
+
+
+def _misfit(running: RunningProfile, seat: _Seat, active: Sequence[FilterPlugin], *, on_row: bool) -> Reason | None:
+    """Why one assigned pod no longer passes, with its rules counted beforehand; `on_row`: its row has changed."""
+    evaluator = running.evaluator
+    state, row = seat
+    pod = state.pod
+    if on_row and not evaluator.fits_node(state, row):
+        plugin, texts = evaluator.broken_by_node(state, row)
+        return Reason(pod, row, plugin, ", ".join(texts), _missing(running.cluster, plugin, pod, row))
+    broken = evaluator.broken_rule(state, row, active) if active else None
+    return None if broken is None else Reason(pod, row, broken[0], ", ".join(broken[1]))
+
+
+def _by_filters(
+    running: RunningProfile, ranking: Ranking, assigned: Sequence[_Seat], *, everywhere: bool
+) -> list[Reason | None]:
+    """The reference: every filter of every assigned pod is asked anew for every unit."""
+    cluster = running.cluster
+    reasons: list[Reason | None] = [None] * len(ranking.ordered)
+    for index in ranking.order:
+        unit = ranking.ordered[index]
+        for pod, row in zip(unit.pods, unit.rows, strict=True):
+            cluster.place(pod, row)
+        affected = None if everywhere else set(unit.rows)
+        reason = _first_misfit(running, assigned, affected)
+        if reason is not None:
+            reasons[index] = reason
+            for pod in reversed(unit.pods):
+                cluster.displace(pod)
+    return reasons
+
+
+def _first_misfit(running: RunningProfile, assigned: Sequence[_Seat], affected: set[int] | None) -> Reason | None:
+    """The first assigned pod, in scheduling order, that no longer passes; only rows in `affected` if given."""
+    cluster, evaluator = running.cluster, running.evaluator
+    with cluster.trial():
+        for state, row in assigned:
+            if affected is not None and row not in affected:
+                continue
+            pod = state.pod
+            if not evaluator.fits_row(state, row):
+                plugin, texts = evaluator.why_not(state, row)
+                return Reason(pod, row, plugin, ", ".join(texts), _missing(cluster, plugin, pod, row))
+            cluster.place(pod, row)
+    return None

@@ -1,0 +1,217 @@
+"""What an eviction costs on many rows at once, and what every eviction there costs at least, by the native criteria.
+
+Everything here is about `UnitColumns`: matrices with the units of a row in one column, [..., depth, rows].  Only
+resources are known.  A reprieve goes through them turn by turn, the first unit of all rows, then the second, each put
+back where it leaves enough room (preemption.md 3.4).
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.framework.plugin import Mask
+from reprieve.preemption.criteria import PRIORITY_OFFSET
+from reprieve.preemption.unit_matrices import ABOVE_ALL, Counts, UnitColumns
+
+Costs = npt.NDArray[np.float64]
+"""float64[6, rows]: the parts of a `Cost`, in the default order."""
+VIOLATIONS, HIGHEST, GANGS, WEIGHT, PODS, LATEST = range(6)
+
+
+class JudgedUnits:
+    """The units of some rows and which of them are evicted.
+
+    `lack`: int64[requests, rows], what the preemptor lacks with all units there.  `short`: bool[requests, rows], what
+    it lacks with all of them gone.  `there`: bool[rows], whether there are potential victims.
+    """
+
+    def __init__(self, units: UnitColumns, left: Counts) -> None:
+        self._units = units
+        self.there: Mask = np.logical_or.reduce(units.below, axis=0)
+        self.lack: Counts = np.maximum(-left, 0)
+        left = left + units.amounts.sum(axis=1)
+        self.short: Mask = left < 0
+        self._good = self.there & ~self.short.any(axis=0)
+        self._gone = self._reprieved(left)
+        self._one_priority, self._highest = self._priorities()
+        self._begun = bool(units.begun.min() < np.inf)
+        self.cost = self._costs()
+
+    def _reprieved(self, left: Counts) -> Mask:
+        """bool[depth, rows]: evicted units. Those that violate a budget are tried first, then the others."""
+        units = self._units
+        gone = _gone(units.amounts, left, units.violates)
+        if units.standing is not None:
+            order = np.argsort(units.standing, axis=0, kind="stable")
+            other = np.flatnonzero((order[1:] < order[:-1]).any(axis=0))
+            if len(other):
+                order = order[:, other]
+                amounts = np.take_along_axis(units.amounts[..., other], order[None], axis=1)
+                violates = np.take_along_axis(units.violates[:, other], order, axis=0)
+                there = _gone(amounts, left[:, other], violates)
+                moved = np.empty_like(there)
+                np.put_along_axis(moved, order, there, axis=0)
+                gone[:, other] = moved
+        gone &= self._good
+        return gone
+
+    def _priorities(self) -> tuple[Mask, Counts]:
+        """Whether all potential victims of a row are of one priority; the highest of each row."""
+        units = self._units
+        lowest = units.priority.min(axis=0)
+        highest = units.priority[0]
+        if not units.below[0].all():
+            highest = np.where(units.below, units.priority, -ABOVE_ALL).max(axis=0)
+        return (lowest == highest) | ~self.there, highest
+
+    def _costs(self) -> Costs:
+        """Of the evicted units, nothing but zeros where there are none."""
+        units, gone = self._units, self._gone
+        cost = np.zeros((6, gone.shape[1]), dtype=np.float64)
+        cost[PODS] = pods = (units.size * gone).sum(axis=0)
+        some = pods > 0
+        highest = self._highest
+        if not self._one_priority.all():
+            highest = np.where(gone, units.priority, -ABOVE_ALL).max(axis=0)
+        if units.violates.any():
+            cost[VIOLATIONS] = (units.violates & gone).sum(axis=0)
+        cost[HIGHEST] = np.where(some, highest, 0)
+        cost[WEIGHT] = (units.weight * gone).sum(axis=0)
+        if units.gang is not None and units.slack is not None and units.breaks is not None:
+            cost[GANGS] = _broken(units.gang, units.slack, gone & units.below)
+            cost[GANGS] += np.where(units.gang < 0, units.breaks * gone, 0).sum(axis=0)
+        if self._begun:
+            first = np.where(gone & (units.priority == highest), units.begun, np.inf).min(axis=0)
+            cost[LATEST] = np.where(some, -first, 0)
+        else:
+            cost[LATEST, some] = -np.inf
+        return cost
+
+    def least(self, highest_known: float, worth: float) -> Costs:
+        """What no set of the units costs less than that makes up for what is lacking, where any must be evicted.
+
+        So many units are needed as would be of the largest; one of them has the lowest priority that suffices, and the
+        others weigh what the lightest does.  Budgets count for nothing.  Where that is not above what is known to do
+        somewhere, of which `highest_known` is the lowest priority and `worth` the least weight with that, it is counted
+        how many of the largest it takes.
+        """
+        units, lack = self._units, self.lack
+        needed = np.ones(lack.shape[1], dtype=np.int64)
+        for held, wanted in zip(units.amounts, lack, strict=True):
+            if wanted.any():
+                np.maximum(needed, -(-wanted // np.maximum(held.max(axis=0), 1)), out=needed)
+        highest = self._highest
+        if not self._one_priority.all():
+            highest = highest.copy()
+            mixed = np.flatnonzero(~self._one_priority)
+            highest[mixed] = _lowest_that_suffices(units.priority[:, mixed], units.amounts[..., mixed], lack[:, mixed])
+        lightest = np.where(units.below, units.weight, np.iinfo(np.int64).max).min(axis=0)
+        weight = (needed - 1) * lightest + highest + PRIORITY_OFFSET
+        hopeful = (highest < highest_known) | ((highest == highest_known) & (weight <= worth))
+        doubtful = np.flatnonzero(hopeful & (needed < self.cost[PODS]))
+        if len(doubtful):
+            needed[doubtful] = np.maximum(_fewest(units.amounts[..., doubtful], lack[:, doubtful]), 1)
+            weight = (needed - 1) * lightest + highest + PRIORITY_OFFSET
+        least = np.zeros_like(self.cost)
+        least[HIGHEST], least[WEIGHT], least[PODS] = highest, weight, needed
+        if units.breaks is not None:
+            least[GANGS] = np.where(units.below, units.breaks, ABOVE_ALL).min(axis=0)
+        least[LATEST] = -self._latest_start(highest, needed)
+        return least
+
+    def _latest_start(self, highest: Counts, needed: Counts) -> npt.NDArray[np.float64]:
+        """float64[rows]: no set of so many units, the most important of that priority, has begun later."""
+        units = self._units
+        below, begun = units.below, units.begun
+        if not self._begun:
+            return np.full(begun.shape[1], np.inf)
+        number = below.sum(axis=0)
+        first = np.zeros_like(number) if below[0].all() else below.argmax(axis=0)
+        start: npt.NDArray[np.float64] = begun[
+            np.maximum(first + number - np.minimum(needed, number), first), np.arange(begun.shape[1])
+        ]
+        # Of like units, in order of their start, none but the last so many start later than the first evicted one.
+        same = (units.priority[1:] == units.priority[:-1]) & (units.size[1:] == units.size[:-1])
+        like = ((same & (begun[1:] >= begun[:-1])) | ~(below[1:] & below[:-1])).all(axis=0)
+        if not like.all():
+            newest = np.where(below & (units.priority == highest), begun, -np.inf).max(axis=0)
+            start = np.where(like, start, newest)
+        return start
+
+    def priorities_alike(self) -> tuple[Counts, Counts]:
+        """int64[rows] twice: from and to which priority of a preemptor the same units may go."""
+        units = self._units
+        low = np.where(self.there, self._highest + 1, -ABOVE_ALL)
+        high = np.where(units.below, ABOVE_ALL, units.priority).min(axis=0)
+        return low, high
+
+    @property
+    def spans(self) -> Mask:
+        """bool[rows]: whether a unit has pods on other rows, or may get some."""
+        result: Mask = np.logical_or.reduce(self._units.spans, axis=0)
+        return result
+
+
+def _gone(amounts: Counts, left: Counts, violates: Mask) -> Mask:
+    """bool[depth, rows]: evicted units, in the order of the units; those that violate a budget are tried first."""
+    gone = _to_go(amounts, left)
+    torn = np.flatnonzero(violates.any(axis=0))
+    if len(torn):
+        amounts, left, violates = amounts[..., torn], left[:, torn], violates[:, torn]
+        both = _to_go(amounts, left, violates)
+        left = left - (amounts * (violates & ~both)).sum(axis=1)
+        gone[:, torn] = np.where(violates, both, _to_go(amounts, left, ~violates))
+    return gone
+
+
+def _broken(gang: Counts, slack: Counts, gone: Mask) -> Counts:
+    """int64[rows]: how many gangs break with the evicted pods, of gangs that are evicted pod by pod.
+
+    `gang`: int64[depth, rows], the turn of the first pod of the unit's gang on the row, -1 for none; `slack`: of it.
+    """
+    lost = np.zeros(gang.shape, dtype=np.int64)
+    turns, rows = np.nonzero(gone & (gang >= 0))
+    np.add.at(lost, (gang[turns, rows], rows), 1)
+    first = gang == np.arange(len(gang))[:, None]
+    result: Counts = (first & (lost > slack)).sum(axis=0)
+    return result
+
+
+def _to_go(amounts: Counts, left: Counts, asked: Mask | None = None) -> Mask:
+    """bool[depth, rows]: which cannot be put back, one after the other; of those `asked` about alone if that is given.
+
+    `amounts`: int64[requests, depth, rows], `left`: int64[requests, rows] with all of them gone.
+    """
+    gone = np.empty(amounts.shape[1:], dtype=np.bool_)
+    left = left.copy()
+    for turn in range(len(gone)):
+        wanted = amounts[:, turn]
+        fits = (wanted <= left).all(axis=0)
+        gone[turn] = ~fits
+        if asked is not None:
+            gone[turn] &= asked[turn]
+            fits &= asked[turn]
+        left -= wanted * fits
+    return gone
+
+
+def _lowest_that_suffices(priority: Counts, amounts: Counts, lack: Counts) -> Counts:
+    """int64[rows]: the priority of the last unit from which down there is enough; of the most important if none."""
+    result: Counts = np.where(priority < ABOVE_ALL, priority, -ABOVE_ALL).max(axis=0)
+    open_ = np.ones(len(result), dtype=np.bool_)
+    held = np.zeros_like(lack)
+    for turn in range(len(priority) - 1, -1, -1):
+        held += amounts[:, turn]
+        now = open_ & (held >= lack).all(axis=0)
+        result[now] = priority[turn, now]
+        open_ &= ~now
+    return result
+
+
+def _fewest(amounts: Counts, lack: Counts) -> Counts:
+    """int64[rows]: at least so many of the units are needed for what is lacking, each resource by itself."""
+    needed = np.zeros(lack.shape[1], dtype=np.int64)
+    for held, wanted in zip(amounts, lack, strict=True):
+        if wanted.any():
+            sums = np.cumsum(-np.sort(-held, axis=0), axis=0)
+            needed = np.maximum(needed, (sums < wanted).sum(axis=0) + (wanted > 0))
+    return needed

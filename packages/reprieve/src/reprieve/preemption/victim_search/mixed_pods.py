@@ -1,0 +1,347 @@
+"""Places for a group with pods of several kinds.
+
+Pods are placed while evictions are tried, each kind where least is left for the others; pods without a place are
+counted in `missing`.  Where that order of placing does not fit all of them, others are tried (`repack`).
+
+Invariants: `left[node]` is what the node has beside the units that stay and the pods placed there; no pod is placed
+where a resource that it asks for is overdrawn; `spare[kind][node]` is how many more pods of the kind would fit.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from reprieve.preemption.victim_search.problem import Numbers, Place
+
+FEW_PODS = 64
+"""Groups of more pods are not placed anew as a whole where one of them does not fit."""
+
+
+class UnlikePods:
+    """See the module docstring. `open[kind]`: nodes with room for more, by when they got it; `put`: pods of each kind
+    by node.
+    """
+
+    def __init__(self, numbers: Numbers, left: list[list[int]], changed: set[int]) -> None:
+        self._numbers, self._changed = numbers, changed
+        self._wanted = [kind.wanted for kind in numbers.kinds]
+        self.left = left
+        self.missing = [len(kind.pods) for kind in numbers.kinds]
+        self.put: list[list[int] | None] = [None] * len(left)
+        self.spare: list[list[int]] = [[0] * len(left) for _ in numbers.kinds]
+        self.open: list[dict[int, None]] = [{} for _ in numbers.kinds]
+        self._packing = _Packing(numbers, [have.copy() for have in left])
+        self._log: list[tuple[int, list[int], list[int] | None, list[int]]] = []
+        """(node, left, put, missing) before each change."""
+        for node in range(len(left)):
+            self._recount(node)
+
+    @property
+    def counted(self) -> int:
+        """Steps taken here, as `search.STEPS` counts them."""
+        return self._packing.counted
+
+    @property
+    def unplaced(self) -> list[int]:
+        """How many pods of each kind have to fit into `left`."""
+        return self.missing
+
+    def room(self) -> int:
+        """Places for more pods, over all kinds."""
+        return sum(self.spare[kind][node] for kind, nodes in enumerate(self.open) for node in nodes)
+
+    def settle(self) -> bool:
+        """Place missing pods where they fit; returns whether none is left."""
+        done = True
+        for kind, count in enumerate(self.missing):
+            while count:
+                node = self._tightest(kind)
+                if node < 0:
+                    done = False
+                    break
+                more = min(count, self.spare[kind][node])  # with each of them it is the tightest all the more
+                self.place(kind, node, more)
+                count -= more
+        return done
+
+    def repack(self) -> bool:
+        """Place all pods anew, in another order, where `settle` leaves some missing; returns whether all fit."""
+        there = [node for node, put in enumerate(self.put) if put is not None and any(put)]
+        packed = self._packing.packed(lambda: sorted({*there, *(node for nodes in self.open for node in nodes)}))
+        if packed is None:
+            return False
+        for node in there:
+            self.take_off(node)
+        for place in packed:
+            self.place(*place)
+        return True
+
+    def arrange(self, places: Collection[Place]) -> None:
+        """Place pods like this; on nodes where nothing changes they stay."""
+        wanted: dict[int, list[int]] = {}
+        for kind, node, count in places:
+            wanted.setdefault(node, [0] * len(self.missing))[kind] += count
+        for node, put in enumerate(self.put):
+            if put is not None and any(put) and put != wanted.get(node):
+                self.take_off(node)
+        for node, counts in wanted.items():
+            if self.put[node] != counts:
+                for kind, count in enumerate(counts):
+                    if count:
+                        self.place(kind, node, count)
+
+    def places(self) -> tuple[Place, ...]:
+        """Where the pods are."""
+        return tuple(
+            (kind, node, count)
+            for node, put in enumerate(self.put)
+            if put is not None
+            for kind, count in enumerate(put)
+            if count
+        )
+
+    def place(self, kind: int, node: int, count: int) -> None:
+        """Place so many missing pods on a node where they fit."""
+        self._save(node)
+        self.missing[kind] -= count
+        put = self.put[node]
+        if put is None:
+            put = self.put[node] = [0] * len(self.missing)
+        put[kind] += count
+        have = self.left[node]
+        for resource, want in self._wanted[kind]:
+            have[resource] -= want * count
+        self._recount(node)
+
+    def take_off(self, node: int) -> None:
+        """Count all pods placed on the node as missing again."""
+        put = self.put[node]
+        if put is not None:
+            self._save(node)
+            for kind, count in enumerate(put):
+                self._lift(node, kind, count)
+            self._recount(node)
+
+    # -- units that are evicted and come back ----------------------------------------------------------------------
+
+    def free(self, unit: int) -> None:
+        """Free what the unit holds."""
+        self._packing.shift(unit, 1)
+        self._shift(unit, 1)
+
+    def hold(self, unit: int) -> None:
+        """Hold it again; pods that no longer fit beside the unit are missing."""
+        self._packing.shift(unit, -1)
+        self._shift(unit, -1)
+
+    def may_return(self, unit: int) -> bool:
+        """Return False where some pods are sure to be missing with the unit back."""
+        return self._packing.holds_without(unit)
+
+    def mark(self) -> int:
+        """Return the point to come back to."""
+        return len(self._log)
+
+    def take_back(self, mark: int, moved: Sequence[tuple[int, int]]) -> None:
+        """Go back to the mark; `moved`: the moves (unit, 1: free it, -1: hold it) that lead there."""
+        for unit, sign in moved:
+            self._packing.shift(unit, sign)
+        log = self._log
+        nodes: set[int] = set()
+        while len(log) > mark:
+            node, self.left[node], self.put[node], self.missing = log.pop()
+            nodes.add(node)
+        for node in sorted(nodes):
+            self._recount(node)
+
+    def keep(self) -> None:
+        """Forget how to go back."""
+        self._log.clear()
+
+    def touched(self, mark: int) -> set[int]:
+        """Nodes that have changed since."""
+        return {entry[0] for entry in self._log[mark:]}
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _shift(self, unit: int, sign: int) -> None:
+        for node, amounts in self._numbers.takes[unit]:
+            self._save(node)
+            have = self.left[node]
+            for resource, amount in enumerate(amounts):
+                have[resource] += sign * amount
+            if sign < 0 and self.put[node] is not None:
+                self._push_out(node)
+            self._recount(node)
+
+    def _tightest(self, kind: int) -> int:
+        """The node with room where least is left, -1: none."""
+        nodes = self.open[kind]
+        if len(nodes) < 2:
+            return next(iter(nodes), -1)
+        left, spare, kinds = self.left, self.spare, range(len(self.missing))
+        harder = [k for k in kinds if k != kind and self.missing[k]] or [k for k in kinds if k != kind]
+        return min(nodes, key=lambda node: ([spare[k][node] for k in harder], left[node], node))
+
+    def _push_out(self, node: int) -> None:
+        """Lift pods off an overdrawn node until those left on it fit: as few as will do, the smallest."""
+        put = self.put[node]
+        assert put is not None
+        asked = [kind.wants for kind in self._numbers.kinds]
+        while True:
+            have = self.left[node]
+            short = [
+                (resource, -amount)
+                for resource, amount in enumerate(have)
+                if amount < 0 and any(put[kind] and wants[resource] for kind, wants in enumerate(asked))
+            ]
+            if not short:
+                return
+            best = None
+            for kind, count in enumerate(put):
+                wants = asked[kind]
+                if not count or not any(wants[resource] for resource, _ in short):
+                    continue
+                needed = max(-(-lack // wants[resource]) if wants[resource] else count for resource, lack in short)
+                key = (min(needed, count), wants, kind)
+                if best is None or key < best:
+                    best = key
+            assert best is not None
+            self._lift(node, best[2], best[0])
+
+    def _lift(self, node: int, kind: int, count: int) -> None:
+        put = self.put[node]
+        assert put is not None
+        put[kind] -= count
+        have = self.left[node]
+        for resource, want in self._wanted[kind]:
+            have[resource] += want * count
+        self.missing[kind] += count
+
+    def _recount(self, node: int) -> None:
+        have = self.left[node]
+        self._changed.add(node)
+        for kind, wanted in enumerate(self._wanted):
+            room = 0
+            if self._numbers.kinds[kind].usable[node]:
+                room = 1 << 40
+                for resource, want in wanted:
+                    fits = have[resource] // want
+                    if fits < room:
+                        room = fits
+                        if room <= 0:
+                            room = 0
+                            break
+            self.spare[kind][node] = room
+            if room:
+                self.open[kind][node] = None
+            else:
+                self.open[kind].pop(node, None)
+
+    def _save(self, node: int) -> None:
+        put = self.put[node]
+        self._log.append((node, self.left[node].copy(), None if put is None else put.copy(), self.missing.copy()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Floor:
+    """So many pods ask for `size` of a resource or more: nodes have to hold that many of this size."""
+
+    resource: int
+    size: int
+    pods: int
+
+
+class _Packing:
+    """All pods placed at once on nodes as they are without any. `empty[node]`: what is left there then."""
+
+    def __init__(self, numbers: Numbers, empty: list[list[int]]) -> None:
+        self._numbers, self._empty = numbers, empty
+        kinds = numbers.kinds
+        self._pods = sum(len(kind.pods) for kind in kinds)
+        self._floors = [
+            _Floor(resource, size, sum(len(kind.pods) for kind in kinds if kind.wants[resource] >= size))
+            for resource in range(len(kinds[0].wants))
+            for size in sorted({kind.wants[resource] for kind in kinds} - {0})
+        ]
+        self._holds = [sum(max(0, have[floor.resource]) // floor.size for have in empty) for floor in self._floors]
+        top = [max(1, *column) for column in zip(*(kind.wants for kind in kinds), strict=True)]
+        self._shares = [1.0 / most for most in top]
+        """By resource: what one of it counts beside the others."""
+        sizes = [sum(want / most for want, most in zip(kind.wants, top, strict=True)) for kind in kinds]
+        numbered = range(len(kinds))
+        self._orders = [sorted(numbered, key=lambda kind: -sizes[kind])]
+        self._orders += [
+            sorted(numbered, key=lambda kind: (-kinds[kind].wants[r], -sizes[kind])) for r in range(len(top))
+        ]
+        self._gone: set[int] = set()
+        self._known: dict[frozenset[int], list[Place] | None] = {}
+        """By the evicted units: how all pods can be placed, None: not by any of the orders."""
+        self.counted = 0
+
+    def shift(self, unit: int, sign: int) -> None:
+        """Free what the unit holds (`sign` 1), or hold it again (-1)."""
+        self._gone ^= {unit}
+        for node, amounts in self._numbers.takes[unit]:
+            have = self._empty[node]
+            for turn, floor in enumerate(self._floors):
+                amount = amounts[floor.resource]
+                if amount:
+                    now = have[floor.resource]
+                    self._holds[turn] += max(0, now + sign * amount) // floor.size - max(0, now) // floor.size
+            for resource, amount in enumerate(amounts):
+                have[resource] += sign * amount
+
+    def holds_without(self, unit: int) -> bool:
+        """Whether the nodes hold enough of each size with the unit back, were no pods placed on them."""
+        for holds, floor in zip(self._holds, self._floors, strict=True):
+            for node, amounts in self._numbers.takes[unit]:
+                amount = amounts[floor.resource]
+                if amount:
+                    have = self._empty[node][floor.resource]
+                    holds += max(0, have - amount) // floor.size - max(0, have) // floor.size
+            if holds < floor.pods:
+                return False
+        return True
+
+    def packed(self, nodes: Callable[[], Sequence[int]]) -> Sequence[Place] | None:
+        """Places for all pods on these nodes, in one of several orders; None where none of them fits all pods."""
+        if self._pods > FEW_PODS:
+            return None
+        if any(holds < floor.pods for holds, floor in zip(self._holds, self._floors, strict=True)):
+            return None
+        gone = frozenset(self._gone)
+        if gone not in self._known:
+            among = nodes()
+            self._known[gone] = None
+            for order in self._orders:
+                self.counted += 1 + self._pods * len(among) // 64
+                places = self._in_order(order, among)
+                if places is not None:
+                    self._known[gone] = places
+                    break
+        return self._known[gone]
+
+    def _in_order(self, order: Sequence[int], among: Sequence[int]) -> list[Place] | None:
+        """Places for all pods, each where least is left; None where one does not fit."""
+        numbers, shares = self._numbers, self._shares
+        left = {node: self._empty[node].copy() for node in among}
+        places = []
+        for kind in order:
+            wanted, usable = numbers.kinds[kind].wanted, numbers.kinds[kind].usable
+            count = len(numbers.kinds[kind].pods)
+            while count:
+                best, least = -1, 0.0
+                for node, have in left.items():
+                    if usable[node] and all(have[resource] >= want for resource, want in wanted):
+                        rest = sum([share * amount for share, amount in zip(shares, have, strict=True)])
+                        if best < 0 or rest < least:
+                            best, least = node, rest
+                if best < 0:
+                    return None
+                have = left[best]
+                more = min(count, min([have[resource] // want for resource, want in wanted]))
+                for resource, want in wanted:
+                    have[resource] -= want * more
+                places.append((kind, best, more))
+                count -= more
+        return places

@@ -1,0 +1,119 @@
+"""Attempts that pods share: each pending entity is woken for itself, or the first of those that are alike for all."""
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import ClassVar
+
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.events import ClusterEvent
+from reprieve.queueing.entity import Entity, QueueState
+from reprieve.queueing.futile_attempts import ReachFilter
+from reprieve.queueing.hints import QueueingHints
+from reprieve.queueing.similar_entities import AlikeEntities, Order
+
+Kind = Hashable
+
+
+class SeparateAttempts:
+    """Every entity is woken for itself; it is tried when its turn comes."""
+
+    shares: ClassVar[bool] = False
+
+    def would_fail(self, entity: Entity) -> bool:
+        """Return whether an attempt at the entity that is next would be rejected as the one before was."""
+        return False
+
+    def tried_for(self, entity: Entity) -> Kind | None:
+        """Return the kind of an entity that does not wait: others of that kind wait for the outcome of its attempt."""
+        return None
+
+    def wake(self, kind: Kind | None, now: float) -> None:
+        """Wake the first of a kind, if any."""
+
+    def waits_on(self, entity: Entity, kind: Kind | None, now: float) -> None:
+        """An entity that was tried for that kind waits again; if it is of another kind now, wake another for them."""
+
+    def on_event(self, plugin: str, event: ClusterEvent, now: float, but: str, cache: dict[Hashable, bool]) -> None:
+        """Wake the kinds that the plugin rejected and that the event may help, but not for entity `but`."""
+
+    def add(self, entity: Entity, order: Order) -> bool:
+        """The entity waits now; return whether it is woken by way of its kind."""
+        return False
+
+    def add_plugins(self, entity: Entity, plugins: Iterable[str]) -> bool:
+        """Events of these plugins may help it too; return whether it is woken by way of its kind."""
+        return False
+
+    def forget(self, key: str) -> None:
+        """The entity is no longer pending."""
+
+
+class SharedAttempts(SeparateAttempts):
+    """Of pods that are alike the first is woken for all of them, while it is within reach (`AlikeEntities`)."""
+
+    shares = True
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        reach: ReachFilter,
+        hints: QueueingHints,
+        waiting: Callable[[str], Entity | None],
+        reactivate: Callable[[Entity, float], None],
+    ) -> None:
+        self.alike = AlikeEntities(cluster)
+        self._reach = reach
+        self._hints = hints
+        self._waiting = waiting
+        self._reactivate = reactivate
+
+    def would_fail(self, entity: Entity) -> bool:
+        """Those before it may have taken the capacity: see `SeparateAttempts.would_fail`."""
+        if not entity.attempts or not entity.rejected_by:
+            return False
+        self._reach.refresh()
+        plugins = self._reach.rejecting(entity)
+        entity.rejected_by |= plugins
+        return bool(plugins)
+
+    def tried_for(self, entity: Entity) -> Kind | None:
+        """See `SeparateAttempts.tried_for`."""
+        return None if entity.state is QueueState.UNSCHEDULABLE else self.alike.kind_of(entity.key)
+
+    def wake(self, kind: Kind | None, now: float) -> None:
+        """Wake those of a kind in turn until one of them may be tried now: others may be too soon after an attempt."""
+        entity = self.alike.first(kind, self._waiting) if kind is not None else None
+        if entity is None:
+            return
+        self._reach.refresh()
+        while entity is not None and not self._reach.leaves_out(entity):
+            self._reactivate(entity, now)
+            if entity.state is not QueueState.BACKOFF:
+                return
+            entity = self.alike.first(kind, self._waiting)
+
+    def waits_on(self, entity: Entity, kind: Kind | None, now: float) -> None:
+        """See `SeparateAttempts.waits_on`."""
+        if kind is not None and self.alike.kind_of(entity.key) != kind:
+            self.wake(kind, now)
+
+    def on_event(self, plugin: str, event: ClusterEvent, now: float, but: str, cache: dict[Hashable, bool]) -> None:
+        """Call the hint for the first of each kind: see `SeparateAttempts.on_event`."""
+        for kind in self.alike.rejected_by(plugin):
+            entity = self.alike.first(kind, self._waiting)
+            if entity is not None and entity.key != but and self._hints.help(entity, plugin, event, cache):
+                self.wake(kind, now)
+
+    def add(self, entity: Entity, order: Order) -> bool:
+        """See `SeparateAttempts.add`."""
+        return self.alike.add(entity, order)
+
+    def add_plugins(self, entity: Entity, plugins: Iterable[str]) -> bool:
+        """See `SeparateAttempts.add_plugins`."""
+        kind = self.alike.kind_of(entity.key)
+        if kind is not None:
+            self.alike.add_plugins(kind, plugins)
+        return kind is not None
+
+    def forget(self, key: str) -> None:
+        """See `SeparateAttempts.forget`."""
+        self.alike.forget(key)

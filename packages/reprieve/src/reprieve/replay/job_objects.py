@@ -1,0 +1,169 @@
+"""Jobs as objects of the API: a PodGroup and its pods, or a pod by itself (replay.md 3.2)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kube_rules import objects
+from kube_rules.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectMeta
+from kube_rules.work_annotations import CHECKPOINT_INTERVAL, RESTART_COST
+from reprieve.replay.job_list import ReplayJob, Shape, Tolerated
+
+GPU: Final = "nvidia.com/gpu"
+_THOUSANDTHS: Final = "/gpu-milli"
+_MODEL_LABELS: Final = ("gpu-model", "nvidia.com/gpu.product")
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How this cluster calls things, and what holds for all jobs. Times in milliseconds."""
+
+    gpu: str = GPU
+    """The resource by which GPUs are requested."""
+    per_gpu: int = 1
+    """How much of it a GPU is."""
+    model_label: str = _MODEL_LABELS[0]
+    checkpoint: int | None = None
+    """Of jobs that set none themselves."""
+    restart: int = 0
+    tolerations: tuple[Tolerated, ...] = ()
+    """Of jobs that list none themselves."""
+
+    def checkpoint_of(self, shape: Shape) -> int | None:
+        """Milliseconds of work between checkpoints; None: never."""
+        return self.checkpoint if shape.checkpoint is None else shape.checkpoint
+
+    def tolerations_of(self, shape: Shape) -> tuple[Tolerated, ...]:
+        """The taints that its pods tolerate."""
+        return shape.tolerations or self.tolerations
+
+
+def terms_for(
+    nodes: Iterable[objects.Node],
+    *,
+    checkpoint: int | None = None,
+    restart: int = 0,
+    tolerations: tuple[Tolerated, ...] = (),
+) -> Terms:
+    """How the nodes call GPUs and their models."""
+    resources: set[str] = set()
+    labels: set[str] = set()
+    for node in nodes:
+        resources.update(node.status.allocatable or {})
+        labels.update(node.metadata.labels or {})
+    shared = sorted(name for name in resources if name.endswith(_THOUSANDTHS))
+    label = next((label for label in _MODEL_LABELS if label in labels), _MODEL_LABELS[0])
+    if shared and GPU not in resources:
+        return Terms(shared[0], 1000, label, checkpoint, restart, tolerations)
+    return Terms(GPU, 1, label, checkpoint, restart, tolerations)
+
+
+def tolerations_from(given: Iterable[Tolerated]) -> tuple[objects.Toleration, ...]:
+    """Tolerations as a pod has them."""
+    return tuple(
+        objects.Toleration(key=key, operator=operator, value=value, effect=effect)
+        for key, operator, value, effect in given
+    )
+
+
+class Makers:
+    """Makes the objects; what jobs of one shape have in common is made once."""
+
+    def __init__(self, terms: Terms, classes: Mapping[str, int]) -> None:
+        self.terms = terms
+        self._classes = classes
+        # By identity: a shape is looked up with every pod, and to compare its fields takes longer than all the rest.
+        self._specs: dict[int, objects.PodSpec] = {}
+        self._group_specs: dict[int, objects.PodGroupSpec] = {}
+        self._annotations: dict[int, dict[str, str]] = {}
+        self._shapes: list[Shape] = []
+        """Those that identities are kept of: none may go, and leave its identity to another."""
+
+    def priority(self, shape: Shape) -> int:
+        """Its own, else that of its class, else 0."""
+        return shape.priority if shape.priority is not None else self._classes.get(shape.priority_class, 0)
+
+    def pod(self, job: ReplayJob, uid: str, name: str, group: str) -> objects.Pod:
+        """A worker; `group` is the name of the PodGroup, empty for a pod by itself."""
+        shape = job.shape
+        spec = self._specs.get(id(shape))
+        if spec is None:
+            spec = self._specs[id(shape)] = self._spec(shape)
+            self._shapes.append(shape)
+        if group:
+            reference = objects.PodSchedulingGroup(pod_group_name=group)
+            spec = objects.PodSpec(
+                containers=spec.containers,
+                affinity=spec.affinity,
+                tolerations=spec.tolerations,
+                priority=spec.priority,
+                priority_class_name=spec.priority_class_name,
+                scheduling_group=reference,
+            )
+        meta = ObjectMeta(
+            name=name,
+            namespace=shape.tenant,
+            uid=uid,
+            labels=dict(shape.labels),
+            annotations=self._annotations_of(shape),
+        )
+        return objects.Pod(metadata=meta, spec=spec)
+
+    def group(self, job: ReplayJob, name: str) -> objects.PodGroup:
+        """The PodGroup: a gang of `min_workers`."""
+        shape = job.shape
+        spec = self._group_specs.get(id(shape))
+        if spec is None:
+            topology = (objects.TopologyConstraint(key=shape.topology_key),) if shape.topology_key else ()
+            mode = (
+                objects.DisruptionMode(all=objects.Empty())
+                if shape.whole
+                else objects.DisruptionMode(single=objects.Empty())
+            )
+            gang = objects.GangSchedulingPolicy(min_count=shape.min_workers)
+            spec = self._group_specs[id(shape)] = objects.PodGroupSpec(
+                scheduling_policy=objects.PodGroupSchedulingPolicy(gang=gang),
+                scheduling_constraints=objects.PodGroupSchedulingConstraints(topology=topology),
+                disruption_mode=mode,
+                priority=self.priority(shape),
+                priority_class_name=shape.priority_class,
+            )
+            self._shapes.append(shape)
+        meta = ObjectMeta(name=name, namespace=shape.tenant, uid=f"{shape.tenant}/{name}")
+        return objects.PodGroup(metadata=meta, spec=spec)
+
+    def _spec(self, shape: Shape) -> objects.PodSpec:
+        requests: dict[str, str] = {}
+        if shape.cpu:
+            requests["cpu"] = f"{shape.cpu}m"
+        if shape.memory:
+            requests["memory"] = str(shape.memory)
+        if shape.gpu:
+            requests[self.terms.gpu] = str(shape.gpu * self.terms.per_gpu // 1000)
+        resources = objects.ResourceRequirements(requests=dict(requests))
+        return objects.PodSpec(
+            containers=(objects.Container(name="worker", resources=resources),),
+            affinity=self._affinity(shape.models) if shape.models else None,
+            tolerations=tolerations_from(self.terms.tolerations_of(shape)),
+            priority=self.priority(shape),
+            priority_class_name=shape.priority_class,
+        )
+
+    def _affinity(self, models: tuple[str, ...]) -> objects.Affinity:
+        wanted = NodeSelectorRequirement(key=self.terms.model_label, operator="In", values=models)
+        term = NodeSelectorTerm(match_expressions=(wanted,))
+        required = NodeSelector(node_selector_terms=(term,))
+        return objects.Affinity(
+            node_affinity=objects.NodeAffinity(required_during_scheduling_ignored_during_execution=required)
+        )
+
+    def _annotations_of(self, shape: Shape) -> dict[str, str]:
+        result = self._annotations.get(id(shape))
+        if result is None:
+            result = self._annotations[id(shape)] = {}
+            checkpoint = self.terms.checkpoint_of(shape)
+            if checkpoint is not None:
+                result[CHECKPOINT_INTERVAL] = f"{checkpoint}ms"
+            if self.terms.restart:
+                result[RESTART_COST] = f"{self.terms.restart}ms"
+        return result

@@ -1,0 +1,89 @@
+"""What comes and what ends while time passes: of the benchmarks in which the work is not there at once."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kube_rules import objects
+from reprieve.simulation.bench import distinct_pods
+from reprieve.simulation.bench.cluster_builder import (
+    GPU,
+    HIGH,
+    LOW,
+    POD_SIZES,
+    BenchCluster,
+    make_gang,
+    make_pods,
+    member_names,
+)
+from reprieve.simulation.bench.families import FILLING, RUNNING_PER_NODE, SPREADING_GANG, WAITING_GANG, ZONES
+from reprieve.simulation.bench.scenarios import BenchScenario
+
+_NODES_PER_ARRIVAL = 25
+_STEADY_GANG, _GANG_EVERY = 64, 10
+_NODES_PER_CHURN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What comes at one moment of simulated time (seconds): a single pod, or a gang with its group."""
+
+    at: float
+    pods: tuple[objects.Pod, ...]
+    group: objects.PodGroup | None = None
+
+
+def steady_work(nodes: int, pods: int) -> Iterator[Arrival]:
+    """So many pods: one for 25 nodes in a second, and every ten seconds a gang of 64 on 5,000 nodes."""
+    rate = max(1, round(nodes / _NODES_PER_ARRIVAL))
+    size = max(2, round(_STEADY_GANG * nodes / 5_000))
+    arrived = gangs = turn = 0
+    while arrived < pods:
+        if turn and turn % (_GANG_EVERY * rate) == 0 and turn // (_GANG_EVERY * rate) > gangs:
+            name = f"gang-{gangs:04d}"
+            members = member_names(name, min(size, pods - arrived))
+            asked = make_pods(members, HIGH, {"cpu": "1", "memory": "1Gi", GPU: "1"}, group=name)
+            yield Arrival(turn / rate, tuple(asked), make_gang(name, HIGH, len(members)))
+            gangs += 1
+            arrived += len(members)
+            continue
+        single = make_pods([f"new-{turn:06d}"], LOW, POD_SIZES[turn % len(POD_SIZES)])
+        yield Arrival(turn / rate, tuple(single))
+        turn += 1
+        arrived += 1
+
+
+def churn_work(nodes: int, pods: int) -> Iterator[Arrival]:
+    """So many pods that all differ, one for ten nodes in a second."""
+    rate = max(1, round(nodes / _NODES_PER_CHURN))
+    for turn, pod in enumerate(distinct_pods.pods(RUNNING_PER_NODE * nodes, pods, priority=LOW)):
+        yield Arrival(turn / rate, (pod,))
+
+
+@dataclass(frozen=True, slots=True)
+class WhileWaiting:
+    """What happens beside gangs of `size` that wait: of `ending` a pod each second, which helps none of them.
+
+    `changing`: nodes of which one each second gets another label, too. `helping`: pods that end last, so that one gang
+    can start.
+    """
+
+    size: int
+    ending: Sequence[objects.Pod]
+    helping: Sequence[objects.Pod]
+    changing: Sequence[objects.Node] = ()
+
+
+def while_waiting(scenario: BenchScenario, cluster: BenchCluster) -> WhileWaiting:
+    """See the class; of the families `waiting` and `waiting-spread`."""
+    if scenario.family == "waiting-spread":
+        apart = [pod for i, pod in enumerate(cluster.running) if i % (FILLING + ZONES - 1) >= FILLING]
+        elsewhere = [node for i, node in enumerate(cluster.nodes) if i % ZONES]
+        return WhileWaiting(SPREADING_GANG, apart, cluster.running[:1], elsewhere)
+    per_node = len(cluster.running) // max(1, len(cluster.nodes))
+    last = -WAITING_GANG * per_node
+    return WhileWaiting(WAITING_GANG, cluster.running[:last:per_node], cluster.running[last:])
+
+
+def running_elsewhere(machines: Sequence[objects.Node], pods: int) -> Iterator[objects.Pod]:
+    """So many running pods for `take-in`: all differ in requests, labels, images and, each by a term, in affinity."""
+    return distinct_pods.with_own_anti_affinity(distinct_pods.pods(0, pods, priority=LOW, on=machines))

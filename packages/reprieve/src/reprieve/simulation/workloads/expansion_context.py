@@ -1,0 +1,85 @@
+"""What there is where workloads are expanded, asked by name: pods by their owners, names that are taken, nodes.
+
+It is read off an input once; what comes and goes later is reported to it (`arrived`, `gone`), so that what is made in a
+step of a scenario costs what the step brings, not what the cluster holds (whatif.md 1.11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from kube_rules import objects
+from kube_rules.admission import PriorityAdmission
+from kube_rules.manifests import Manifests, PodMaker, UnknownObject
+from kube_rules.meta import KubernetesObject
+from reprieve.simulation.workloads.batches import PodNames
+from reprieve.simulation.workloads.owners import Owners
+
+Key = tuple[str, str]
+"""(namespace, name)."""
+
+
+class Surroundings:
+    """The objects of an input, by what an expansion asks of them."""
+
+    def __init__(self, manifests: Manifests, makers: Sequence[PodMaker], unknown: Sequence[UnknownObject]) -> None:
+        self.owners = Owners(makers, unknown)
+        self.unknown = unknown
+        self.names = PodNames()
+        self.order = 1 + max((loaded.order for loaded in manifests.all()), default=0)
+        self._kept: dict[tuple[type[KubernetesObject], str], KubernetesObject] = {}
+        self._nodes: dict[str, objects.Node] = {}
+        self.groups: set[Key] = set()
+        self._classes: list[objects.PriorityClass] = []
+        self._admission: PriorityAdmission | None = None
+        for item in manifests.objects.values():
+            self.arrived(loaded.object for loaded in item)
+
+    @property
+    def nodes(self) -> Iterable[objects.Node]:
+        """All nodes."""
+        return self._nodes.values()
+
+    @property
+    def node_names(self) -> Collection[str]:
+        """Their names."""
+        return self._nodes.keys()
+
+    @property
+    def admission(self) -> PriorityAdmission:
+        """By the priority classes that are there."""
+        if self._admission is None:
+            self._admission = PriorityAdmission(self._classes)
+        return self._admission
+
+    def has(self, item: KubernetesObject) -> bool:
+        """Whether there is one of this kind and name."""
+        return (type(item), item.key) in self._kept
+
+    def arrived(self, items: Iterable[KubernetesObject]) -> None:
+        """Objects that are there from now on."""
+        for item in items:
+            self._kept[type(item), item.key] = item
+            if isinstance(item, objects.Pod):
+                self.names.take(item.namespace, item.name)
+                self.owners.add_pod(item)
+            elif isinstance(item, objects.Node):
+                self._nodes[item.name] = item
+            elif isinstance(item, objects.PodGroup):
+                self.groups.add((item.namespace, item.name))
+            elif isinstance(item, objects.PriorityClass):
+                self._classes.append(item)
+                self._admission = None
+
+    def gone(self, kind: str, namespace: str, name: str) -> None:
+        """An object that is there no more."""
+        for known in (objects.Pod, objects.Node, objects.PodGroup):
+            if kind == known.KIND:
+                self._kept.pop((known, f"{namespace}/{name}" if known.NAMESPACED else name), None)
+        if kind == "Pod":
+            self.names.free(namespace, name)
+            self.owners.remove_pod(namespace, name)
+        elif kind == "Node":
+            self._nodes.pop(name, None)
+        elif kind == "PodGroup":
+            self.groups.discard((namespace, name))

@@ -1,0 +1,184 @@
+"""Random clusters in which a gang has a rule beside amounts: what victims are measured on where rules interact.
+
+The clusters are those of `instances.py`, smaller; each family adds one rule to the gang, to the objects and to the
+plain numbers of the exact solver.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as with_fields
+from typing import Any
+
+from msgspec.structs import replace
+
+from kube_rules import objects
+from tests.building import Item, composite, group, pod
+from tests.preemption.exact import Kind, Problem, Row
+from tests.preemption.instances import PREEMPTOR, Instance, instance
+
+HOST, RACK, BLOCK, ZONE = "kubernetes.io/hostname", "rack", "block", "topology.kubernetes.io/zone"
+NODES = (4, 10)
+
+
+@dataclass(frozen=True)
+class Ruled:
+    """One cluster: its objects, and the same for the solver."""
+
+    items: Sequence[Item]
+    problem: Problem
+
+
+def _domain(key: str, number: int) -> str:
+    return {HOST: f"n{number:02}", RACK: f"r{number // 2}", BLOCK: f"b{number // 4}", ZONE: f"z{number % 3}"}[key]
+
+
+def _built(
+    made: Instance, members: dict[str, Any], running: Callable[[str, int], dict[str, Any]], rows: Sequence[Row]
+) -> Ruled:
+    """`members`: fields of the gang's pods; `running`: (unit, node) -> fields of its pods there."""
+    at = {f"n{number:02}": number for number in range(len(made.machines))}
+    items: list[Item] = []
+    for item in made.items():
+        if isinstance(item, objects.Node):
+            labels = {key: _domain(key, at[item.metadata.name]) for key in (HOST, RACK, BLOCK, ZONE)}
+            item = replace(item, metadata=replace(item.metadata, labels=labels))
+        elif isinstance(item, objects.Pod) and item.metadata.name.startswith("crew-"):
+            item = _with(item, members)
+        elif isinstance(item, objects.Pod):
+            item = _with(item, running(item.metadata.name.partition("-")[0], at[item.spec.node_name]))
+        items.append(item)
+    return Ruled(items, with_fields(made.problem(), rows=tuple(rows)))
+
+
+def _with(item: objects.Pod, fields: dict[str, Any]) -> objects.Pod:
+    labels = {**item.metadata.labels, **fields.get("labels", {})}
+    spec = item.spec
+    if "ports" in fields:
+        ports = tuple(objects.ContainerPort(container_port=port, host_port=port) for port in fields["ports"])
+        spec = replace(spec, containers=(replace(spec.containers[0], ports=ports),))
+    rest = {name: value for name, value in fields.items() if name not in ("labels", "ports")}
+    return replace(item, metadata=replace(item.metadata, labels=labels), spec=replace(spec, **rest))
+
+
+def _nothing(_unit: str, _node: int) -> dict[str, Any]:
+    return {}
+
+
+def _apart(key: str, label: dict[str, str]) -> dict[str, Any]:
+    term = objects.PodAffinityTerm(topology_key=key, label_selector=objects.LabelSelector(match_labels=label))
+    anti = objects.PodAntiAffinity(required_during_scheduling_ignored_during_execution=(term,))
+    return {"affinity": objects.Affinity(pod_anti_affinity=anti)}
+
+
+def spread(seed: int) -> Ruled:
+    """Members are spread over zones, with a skew of one."""
+    made = instance(seed, nodes=NODES)
+    zones = sorted({_domain(ZONE, number) for number in range(len(made.machines))})
+    on = {zone: [number for number in range(len(made.machines)) if _domain(ZONE, number) == zone] for zone in zones}
+    rows: list[Row] = []
+    for one in zones:
+        for other in zones:
+            if one != other:
+                parts = [(1.0, ("on", number)) for number in on[one]] + [(-1.0, ("on", number)) for number in on[other]]
+                rows.append((tuple(parts), -1e9, 1.0))
+    constraint = objects.TopologySpreadConstraint(
+        max_skew=1,
+        topology_key=ZONE,
+        when_unsatisfiable="DoNotSchedule",
+        label_selector=objects.LabelSelector(match_labels={"app": "crew"}),
+    )
+    return _built(made, {"labels": {"app": "crew"}, "topology_spread_constraints": (constraint,)}, _nothing, rows)
+
+
+def _others(key: str) -> Callable[[int], Ruled]:
+    def made_of(seed: int) -> Ruled:
+        made, chance = instance(seed, nodes=NODES), random.Random(seed + 1)
+        noisy = {unit.name for unit in made.units if chance.random() < 0.3}
+        rows: list[Row] = []
+        for unit in made.units:
+            if unit.name in noisy:
+                for domain in {_domain(key, at) for at, _ in unit.pods}:
+                    inside = [number for number in range(len(made.machines)) if _domain(key, number) == domain]
+                    parts = [(1.0, ("on", number)) for number in inside] + [(-16.0, ("unit", f"default/{unit.name}"))]
+                    rows.append((tuple(parts), -1e9, 0.0))
+
+        def running(unit: str, _node: int) -> dict[str, Any]:
+            return {"labels": {"role": "noisy"}} if unit in noisy else {}
+
+        return _built(made, _apart(key, {"role": "noisy"}), running, rows)
+
+    return made_of
+
+
+def itself(seed: int) -> Ruled:
+    """No two members are on one node."""
+    made = instance(seed, nodes=NODES)
+    made.members = made.members[: max(1, len(made.machines) * 2 // 3)]
+    rows = [(((1.0, ("on", number)),), 0.0, 1.0) for number in range(len(made.machines))]
+    return _built(made, {"labels": {"app": "crew"}, **_apart(HOST, {"app": "crew"})}, _nothing, rows)
+
+
+def ports(seed: int) -> Ruled:
+    """Members and some running pods use one host port."""
+    made, chance = instance(seed, nodes=NODES), random.Random(seed + 1)
+    made.members = made.members[: max(1, len(made.machines) * 2 // 3)]
+    user: dict[int, str] = {}
+    for unit in made.units:
+        places = [at for at, _ in unit.pods]
+        if chance.random() < 0.3 and len(set(places)) == len(places) and not any(at in user for at in places):
+            user |= dict.fromkeys(places, unit.name)
+    rows: list[Row] = [(((1.0, ("on", number)),), 0.0, 1.0) for number in range(len(made.machines))]
+    rows += [(((1.0, ("on", at)), (-1.0, ("unit", f"default/{name}"))), -1e9, 0.0) for at, name in user.items()]
+
+    def running(unit: str, at: int) -> dict[str, Any]:
+        return {"ports": [8080]} if user.get(at) == unit else {}
+
+    return _built(made, {"ports": [8080]}, running, rows)
+
+
+def tree(seed: int) -> Ruled:
+    """Two or three gangs, each within a rack, all within one block."""
+    made, chance = instance(seed, nodes=(6, 12)), random.Random(seed + 1)
+    worker, children = made.members[-1], chance.randint(2, 3)
+    size = max(1, min(3, len(made.members) // children))
+    made.members = [worker]
+    items = [item for item in _built(made, {}, _nothing, ()).items if not _of_crew(item)]
+    items.append(composite("crew", min_groups=children, priority=PREEMPTOR, topology=BLOCK))
+    for child in range(children):
+        items.append(group(f"crew-{child}", min_count=size, priority=PREEMPTOR, topology=RACK, parent="crew"))
+        items += [
+            pod(f"crew-{child}-{turn}", cpu=worker[0] or None, gpu=worker[1], group=f"crew-{child}", priority=PREEMPTOR)
+            for turn in range(size)
+        ]
+    count = len(made.machines)
+    racks = {_domain(RACK, number): _domain(BLOCK, number) for number in range(count)}
+    rows: list[Row] = [(tuple((1.0, ("choice", block)) for block in sorted(set(racks.values()))), 1.0, 1.0)]
+    for child in range(children):
+        rows.append((tuple((1.0, ("choice", (child, rack))) for rack in racks), 1.0, 1.0))
+        rows += [
+            (((1.0, ("choice", (child, rack))), (-1.0, ("choice", block))), -1e9, 0.0) for rack, block in racks.items()
+        ]
+        rows += [
+            (((1.0, ("of", number, child)), (-float(size), ("choice", (child, _domain(RACK, number))))), -1e9, 0.0)
+            for number in range(count)
+        ]
+    everywhere = frozenset(range(count))
+    kinds = tuple(Kind(worker, size, everywhere) for _ in range(children))
+    return Ruled(items, with_fields(made.problem(), kinds=kinds, rows=tuple(rows)))
+
+
+def _of_crew(item: Any) -> bool:
+    return bool(item.metadata.name.startswith("crew"))
+
+
+FAMILIES: dict[str, Callable[[int], Ruled]] = {
+    "gang with topology spread": spread,
+    "anti-affinity to others, host": _others(HOST),
+    "anti-affinity to others, rack": _others(RACK),
+    "anti-affinity to itself": itself,
+    "host ports": ports,
+    "tree, racks inside one block": tree,
+}

@@ -1,0 +1,79 @@
+"""What a decision to preempt, or not to, states."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.preemption.outcome import (
+    Missing,
+    NoRoom,
+    Preemption,
+    Reason,
+    UnhelpfulPreemption,
+    Verdict,
+    scarcest_first,
+)
+from tests.building import World, gang, node, pod
+from tests.preemption.by_name import units_of
+
+
+def _outside() -> World:
+    return World(
+        node("n1", cpu=9),
+        node("n2", cpu=9),
+        *gang("w", 1, node="n1", whole=True),
+        pod("w-1", node="n2", group="w"),
+        pod("a", node="n1"),
+        pod("b", node="n2"),
+        pod("high", priority=100),
+    )
+
+
+def test_scarcest_resource_is_named_first() -> None:
+    """By the share of what is asked for; extended resources before those that all nodes have; by name."""
+    missing = [
+        Missing("cpu", 1, 2),
+        Missing("memory", 3, 4),
+        Missing("a.com/x", 1, 2),
+        Missing("z.com/y", 1, 2),
+        Missing("ephemeral-storage", 1, 2),
+        Missing("pods", 1, 2),
+    ]
+    assert [one.resource for one in scarcest_first(missing)] == [
+        "memory",
+        "a.com/x",
+        "z.com/y",
+        "cpu",
+        "ephemeral-storage",
+        "pods",
+    ]
+    record = cast("PodRecord", None)
+    reason = Reason(record, 0, "NodeResourcesFit", "", scarcest_first(missing))
+    assert (reason.resource, reason.short) == ("memory", 3)
+    assert (Reason(record, 0, "NodePorts", "").resource, Reason(record, 0, "NodePorts", "").short) == ("", 0)
+
+
+def test_decision_counts_who_goes_and_who_stays() -> None:
+    world = _outside()
+    high = world.record("high")
+    reason = Reason(high, 0, "NodeResourcesFit", "")
+    units = units_of(world)
+    verdicts = (Verdict(units["w"], True, reason), Verdict(units["a"], True, None), Verdict(units["b"], False, reason))
+    made = Preemption(high, None, 100, "n1", ((high, 0),), verdicts)
+    assert [verdict.unit.name for verdict in made.victims] == ["default/w", "default/b"]
+    assert (made.reprieved, made.pdb_violations) == (1, 1)
+    assert (made.kind, made.key, made.candidates, made.compared) == ("pod", "pod/uid-high", 1, None)
+    whole = world.engine.cluster.groups["default/w"]
+    of_group = Preemption(None, whole, 100, "cluster", (), verdicts)
+    assert (of_group.kind, of_group.key) == ("podgroup", whole.ref)
+    assert Preemption(None, None, 0, "", (), ()).key == ""
+
+
+@pytest.mark.parametrize("why", list(NoRoom))
+def test_victims_were_searched_for_unless_it_was_out_of_the_question(why: NoRoom) -> None:
+    world = _outside()
+    in_vain = UnhelpfulPreemption(world.engine.cluster.groups["default/w"], why)
+    assert in_vain.attempted is (why not in (NoRoom.POLICY_NEVER, NoRoom.UNDER_WAY))

@@ -1,0 +1,47 @@
+"""Victims of gangs with a rule beside amounts, against an exact solver (cost.md 4.2, 4.5).
+
+`tools/measure_victims.py --rules` measures how near the optimum they are.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.options import PreemptionOptions
+from reprieve.preemption.outcome import Preemption
+from tests.building import World, profile_with
+from tests.preemption.exact import cheapest
+from tests.preemption.ruled_instances import FAMILIES, Ruled
+
+pytest.importorskip("scipy", reason="the exact solver is scipy's")
+
+
+def _decided(made: Ruled, placement: str) -> Preemption | None:
+    profile = profile_with(DefaultPreemption(PreemptionOptions(placement=placement)))
+    return World(*made.items, profiles={profile.name: profile}).step().preemption
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_never_dearer_than_compatible_and_never_cheaper_than_possible(family: str) -> None:
+    """cost.md 4.2; that the solver is never beaten says that both mean the same rule."""
+    compared = 0
+    for seed in range(4):
+        made = FAMILIES[family](seed)
+        usual, found = _decided(made, "Compatible"), _decided(made, "MinimizeVictims")
+        assert (usual is None) is (found is None)
+        if usual is not None and found is not None and usual.victims:
+            prices = [made.problem.price([one.unit.name for one in each.victims]) for each in (found, usual)]
+            assert prices[0] <= prices[1]
+            assert cheapest(made.problem).price <= prices[0]
+            compared += 1
+    assert compared
+
+
+@pytest.mark.parametrize("seed", [2, 17])
+def test_a_gang_is_placed_anew_while_units_are_put_back(seed: int) -> None:
+    """cost.md 4.5: with the places held fixed a budget was broken here, or a higher priority evicted than needed."""
+    made = FAMILIES["gang with topology spread"](seed)
+    found = _decided(made, "MinimizeVictims")
+    assert found is not None
+    assert made.problem.price([one.unit.name for one in found.victims])[:2] == cheapest(made.problem).price[:2]

@@ -1,0 +1,71 @@
+"""Which of equally good nodes a preemptor takes (cost.md 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from reprieve.framework.plugin import Placement
+from reprieve.framework.running_profile import RunningProfile
+from reprieve.preemption.order import Ranking
+from reprieve.preemption.tie_breaking import VictimSparingTieBreaker, victim_sparing_tie_breaker
+from tests.building import World, node, pdb, pod
+from tests.preemption.by_name import units_of
+
+
+def _ties(world: World, pods: Sequence[str], within: Sequence[str] = ()) -> dict[str, int] | None:
+    """By node: places beside those worth keeping; None where there is no choice."""
+    cluster = world.engine.cluster
+    running = world.engine.running["default-scheduler"]
+    assert isinstance(running, RunningProfile)
+    units = list(units_of(world, 9).values())
+    domain = None
+    if within:
+        rows = np.array([world.row(name) for name in within], dtype=np.int64)
+        domain = Placement("rack", rows)
+    with cluster.trial():
+        cluster.displace_all([one for unit in units for one in unit.pods])
+        found = victim_sparing_tie_breaker(
+            running, [world.record(name) for name in pods], 9, Ranking(cluster, units), domain
+        )
+    if found is None:
+        return None
+    return {name: int(found._spare[world.row(name)]) for name in sorted(cluster.nodes.row_of)}
+
+
+def test_where_the_important_need_not_go() -> None:
+    """Walked as a reprieve does: each is kept that leaves enough places somewhere, the others are not."""
+    items = [
+        *[node(f"n{i}", cpu=2) for i in range(3)],
+        pod("p3", cpu=2, node="n0", priority=3),
+        pod("p2", cpu=1, node="n1", priority=2),
+        pod("p1", cpu=1, node="n1", priority=1),
+        pod("p0", cpu=2, node="n2", priority=0),
+        *[pod(f"new{i}", cpu=1, priority=9) for i in range(6)],
+    ]
+    assert _ties(World(*items), ["new0", "new1"]) == {"n0": 0, "n1": 0, "n2": 2}
+    assert _ties(World(*items), ["new0", "new1", "new2"]) == {"n0": 0, "n1": 1, "n2": 2}
+    assert _ties(World(*items), [f"new{i}" for i in range(4)]) == {"n0": 0, "n1": 2, "n2": 2}
+    assert _ties(World(*items), [f"new{i}" for i in range(6)]) is None, "all places are needed"
+    assert _ties(World(*items), [f"new{i}" for i in range(5)]) == {"n0": 2, "n1": 1, "n2": 2}
+    assert _ties(World(*items), ["new0", "new1"], ["n0", "n1"]) == {"n0": 0, "n1": 2, "n2": 0}
+    torn = [*items, pdb("b", {}, allowed=3)]
+    assert _ties(World(*torn), ["new0", "new1"]) == {"n0": 0, "n1": 2, "n2": 0}, "who violates a budget is kept first"
+
+
+def test_unlike_pods_have_no_ties_to_break() -> None:
+    items = [node("n0", cpu=4), pod("p", cpu=4, node="n0"), pod("a", cpu=1, priority=9), pod("b", cpu=2, priority=9)]
+    assert _ties(World(*items), ["a", "b"]) is None
+    assert _ties(World(*items), ["a"]) == {"n0": 4}
+
+
+def test_preferred_are_nodes_with_room_beside_those_worth_keeping() -> None:
+    """As long as there are any among the ties; each place counts once."""
+    ties = VictimSparingTieBreaker(np.array([0, 1, 2], dtype=np.int64))
+    assert ties.narrow(np.array([0, 1, 2])).tolist() == [1, 2]
+    ties.took(1)
+    assert ties.narrow(np.array([0, 1, 2])).tolist() == [2]
+    ties.took(2)
+    ties.took(2)
+    assert ties.narrow(np.array([0, 2])).tolist() == [0, 2]
