@@ -375,6 +375,23 @@ app = typer.Typer(
 app.command("serve")(serve_command(Console(), "kube-standin"))
 
 
+@app.command()
+def envtest_assets(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", callback=_named, help="Folder; made if it does not exist.")],
+) -> None:
+    """Write programs that envtest (controller-runtime) starts in place of etcd and kube-apiserver.
+
+    Prints the environment variable that envtest reads.
+    """
+    from kube_standin.envtest import write_assets
+
+    try:
+        write_assets(folder)
+    except OSError as error:
+        Console().refuse(_reason_of(error))
+    Console().show(f"export KUBEBUILDER_ASSETS={shlex.quote(str(folder.resolve()))}\n")
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version

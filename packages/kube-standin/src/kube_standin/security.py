@@ -77,13 +77,31 @@ class Certificates:
     certificate: Path
     key: Path
 
-    def context(self) -> ssl.SSLContext:
-        """Return the TLS context of the server."""
+    def context(self, client_ca: Path | None = None) -> ssl.SSLContext:
+        """Return the TLS context of the server, which accepts client certificates issued by ``client_ca``.
+
+        Raises ValueError that names a file which is no certificate, OSError.
+        """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(self.certificate, self.key)
+        try:
+            self.key.stat()  # names the file if it is absent
+            context.load_cert_chain(self.certificate, self.key)
+        except ssl.SSLError as error:
+            raise ValueError(f"{self.certificate}: not a certificate in PEM with the key {self.key}") from error
+        if client_ca is not None:
+            _trust_clients(context, client_ca)
         context.set_alpn_protocols(["http/1.1"])
         return context
+
+
+def _trust_clients(context: ssl.SSLContext, ca: Path) -> None:
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # any certificate of the file is trusted, as in Go
+    try:
+        context.load_verify_locations(cadata=ca.read_text())
+    except (ssl.SSLError, ValueError) as error:
+        raise ValueError(f"{ca}: not a certificate in PEM") from error
 
 
 def _pem_key(key: ec.EllipticCurvePrivateKey) -> bytes:

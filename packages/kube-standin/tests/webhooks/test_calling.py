@@ -64,6 +64,19 @@ def test_webhook_is_posted_json_and_its_json_comes_back(tmp_path: Path) -> None:
     assert "authorization" not in head
 
 
+@pytest.mark.parametrize(
+    ("path", "called"),
+    [("//a", "/a"), ("/a//b/", "/a/b"), ("", "/"), ("/", "/"), ("//", "/"), ("/a/./b/../c", "/a/c"), ("/../a", "/a")],
+)
+def test_path_is_cleaned_as_upstream(tmp_path: Path, path: str, called: str) -> None:
+    # interfaces.md 6.9: envtest registers its webhooks with two slashes, and Go servers redirect such a path
+    async def work(caller: WebhookCaller, running: Hooks) -> list[str]:
+        await caller.call("w", running.config(path), b"{}", 10)
+        return running.heads
+
+    assert run(tmp_path, work)[0].startswith(f"POST {called}?timeout=10s ")
+
+
 def test_connections_are_used_again(tmp_path: Path) -> None:
     async def work(caller: WebhookCaller, running: Hooks) -> int:
         for _ in range(5):

@@ -27,7 +27,7 @@ from kube_standin.registry import ObjectRegistry
 from kube_standin.security import Tokens
 from kube_standin.server.bodies import Disconnected, Receive, read_body
 from kube_standin.server.body_slots import BodySlots
-from kube_standin.server.connections import RESET
+from kube_standin.server.connections import CLIENT, RESET
 from kube_standin.server.controls import PREFIX, ControlEndpoints
 from kube_standin.server.discovery import VERSION_INFO, Discovery, wants_aggregated
 from kube_standin.server.metrics import CONTENT_TYPE, Measured, ServerMetrics, labels_of
@@ -180,7 +180,7 @@ class App:
     async def _answer(
         self, scope: Scope, target: Target, headers: Mapping[str, str], receive: Receive, send: Send
     ) -> Reply | None:
-        user = impersonated(self._authenticate(headers), scope["headers"], self.authorizer)
+        user = impersonated(self._authenticate(scope, headers), scope["headers"], self.authorizer)
         self.authorizer.check(user, target.attributes)
         if not target.resource:
             if target.path.startswith(PREFIX) and self.options.control_endpoints is not None:
@@ -248,7 +248,10 @@ class App:
 
     # -- users ----------------------------------------------------------------------------------------------
 
-    def _authenticate(self, headers: Mapping[str, str]) -> User:
+    def _authenticate(self, scope: Scope, headers: Mapping[str, str]) -> User:
+        client: User | None = scope.get("extensions", {}).get(CLIENT)
+        if client is not None:
+            return client
         header = headers.get("authorization", "")
         if not header:
             if self.options.anonymous:

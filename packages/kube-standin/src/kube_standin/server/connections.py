@@ -17,10 +17,16 @@ from typing import ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from kube_standin.admission_chain import User
+from kube_standin.client_certificates import user_of
+
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 RESET = "kube_standin.reset"
 """The extension of the scope of a request that resets its connection when called."""
+
+CLIENT = "kube_standin.client"
+"""The extension of the scope of a request that is the user of the client certificate, or None."""
 
 _UNSENT_BYTES = 64 * 1024
 """Bytes of answers that wait for a client to read before its answer waits."""
@@ -45,6 +51,7 @@ class BoundedConnection(HttpToolsProtocol):
     _unread: asyncio.TimerHandle | None = None
     _header_left: int = 0
     _in_header: bool = True
+    _client: User | None = None
 
     @property
     def idle(self) -> bool:
@@ -55,6 +62,9 @@ class BoundedConnection(HttpToolsProtocol):
         """Expect a header from now on."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(_UNSENT_BYTES)
+        encrypted = transport.get_extra_info("ssl_object")
+        certificate = encrypted.getpeercert(binary_form=True) if encrypted is not None else None
+        self._client = user_of(certificate) if certificate else None
         self._begin_header()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -83,7 +93,7 @@ class BoundedConnection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Let the application reset the connection (``extensions`` of the scope)."""
         super().on_message_begin()
-        self.scope["extensions"] = {RESET: self._reset}  # type: ignore[dict-item]
+        self.scope["extensions"] = {RESET: self._reset, CLIENT: self._client}  # type: ignore[dict-item]
 
     def on_headers_complete(self) -> None:
         """Expect the body."""

@@ -42,6 +42,7 @@ from kube_standin.registry import ObjectRegistry
 from kube_standin.reload import read_digests, write_digests
 from kube_standin.security import (
     PKI,
+    Certificates,
     Secrets,
     Tokens,
     certificates,
@@ -82,6 +83,8 @@ _NODE_PAUSE = timedelta(milliseconds=5)
 class ServeOptions:
     """Settings of ``serve``.
 
+    ``client_ca``: the authority of client certificates. ``certificates`` None makes them.
+
     ``data_dir`` ``:memory:`` keeps nothing; ``accept_loss`` starts from what can be read of damaged state.
     ``port`` 0 takes a free one. ``steps`` are further admission steps, made for the registry; ``event_ttl`` is
     how long Events are kept. ``controllers`` are switches as ``controllers.chosen`` reads them; ``kubelets`` None
@@ -97,6 +100,8 @@ class ServeOptions:
     kubeconfig: Path | None = None
     tls: bool = True
     anonymous: bool = False
+    client_ca: Path | None = None
+    certificates: Certificates | None = None
     power_safe: bool = False
     accept_loss: bool = False
     extra_names: tuple[str, ...] = ()
@@ -352,11 +357,14 @@ class Serving:
             timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         )
         if self.options.tls:
-            made = certificates(self.directory / PKI, (self.options.host, *self.options.extra_names))
+            made = self.options.certificates or certificates(
+                self.directory / PKI, (self.options.host, *self.options.extra_names)
+            )
             self.ca = made.ca
             config.ssl_certfile, config.ssl_keyfile = str(made.certificate), str(made.key)
+            context = made.context(self.options.client_ca)
             config.load()
-            config.ssl = made.context()
+            config.ssl = context
         return config
 
     @property

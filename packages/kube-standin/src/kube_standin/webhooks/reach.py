@@ -13,6 +13,7 @@ import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from posixpath import normpath
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -85,10 +86,10 @@ class WebhookReach:
         authority = f"{server_name}:{port}"
         mapped = self.services.get((namespace, name))
         if mapped is not None:
-            return Destination(*mapped, server_name, authority, path, chosen=True)
+            return Destination(*mapped, server_name, authority, _clean(path), chosen=True)
         if ports is None:
             raise WebhookCallError(f'no address is known for service "{namespace}/{name}"; use --webhook-service')
-        return Destination("127.0.0.1", ports.port_of(namespace, name, port), server_name, authority, path)
+        return Destination("127.0.0.1", ports.port_of(namespace, name, port), server_name, authority, _clean(path))
 
     async def addresses(self, destination: Destination) -> list[str]:
         """Return the addresses to try, each of them allowed; raises WebhookCallError."""
@@ -158,7 +159,12 @@ def _of_url(url: str) -> Destination:
         )
     if not _NAME.fullmatch(host) and _literal(host) is None:
         raise WebhookCallError(f"the host of the webhook is not valid: {excerpt(host)}")
-    return Destination(host, port, host, parts.netloc, parts.path or "/")
+    return Destination(host, port, host, parts.netloc, _clean(parts.path))
+
+
+def _clean(path: str) -> str:
+    """Return a path without empty and dot segments and without a slash at its end, as it is called upstream."""
+    return normpath(f"/{path.lstrip('/')}")
 
 
 def webhook_reach(hosts: Iterable[str] = (), services: Iterable[str] = ()) -> WebhookReach:
