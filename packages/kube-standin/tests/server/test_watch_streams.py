@@ -6,6 +6,7 @@ Rules: kube-apiserver 1.36 (resourceVersion and sendInitialEvents of a watch, bo
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from typing import Any
@@ -21,7 +22,7 @@ from kube_standin.server.watching import INITIAL_EVENTS_END, WatchTimes
 from kube_standin.storage import Store
 from kube_standin.storage.store import StoreLimits
 from tests.server.inprocess import Plane, running
-from tests.server.live import config_map
+from tests.server.live import config_map, pod
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 Json = dict[str, Any]
@@ -359,6 +360,38 @@ def test_events_that_come_together_go_out_together(plane: Plane) -> None:
     pieces = plane.run(run())
     assert sum(pieces) == 4
     assert len(pieces) < 4
+
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+def deletions(plane: Plane, count: int) -> list[list[str]]:
+    """Delete pods without nodes by one request, and watch from before; the types of events, piece by piece."""
+    for number in range(count):
+        assert plane.ask(f"POST {PODS}", pod(f"p{number:02}")).status == 201
+    since = plane.store.revision
+    assert plane.ask(f"DELETE {PODS}", {}).status == 200
+
+    async def run() -> list[list[str]]:
+        async with plane.watching(f"GET {PODS}?watch=1&resourceVersion={since}&timeoutSeconds=5") as watch:
+            await watch.start()
+            await watch.rest()
+            return [[json.loads(line)["type"] for line in piece.splitlines()] for piece in watch.pieces if piece]
+
+    return plane.run(run())
+
+
+def test_pod_that_terminates_is_seen_before_it_is_deleted(plane: Plane) -> None:
+    # interfaces.md 4.3
+    assert deletions(plane, 1) == [["MODIFIED"], ["DELETED"]]
+
+
+def test_a_few_pods_that_are_deleted_together_are_seen_in_order(plane: Plane) -> None:
+    assert deletions(plane, 3) == [["MODIFIED"], ["DELETED", "MODIFIED"], ["DELETED", "MODIFIED"], ["DELETED"]]
+
+
+def test_many_deletions_at_once_are_not_cut(plane: Plane) -> None:
+    assert deletions(plane, 20) == [["MODIFIED", "DELETED"] * 20]
 
 
 def test_many_events_go_out_in_pieces_of_some_size(plane: Plane) -> None:
