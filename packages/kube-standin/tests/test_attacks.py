@@ -59,6 +59,11 @@ def defined(name: str, spec: Json, **version: Any) -> Sent:
     return Sent("POST", CRDS, text(definition(name, spec, **version)))
 
 
+def column(path: str) -> Callable[[], Sequence[Sent]]:
+    columns = [{"name": "c", "type": "string", "jsonPath": path}]
+    return lambda: [defined("ck", ANYTHING, additionalPrinterColumns=columns)]
+
+
 def custom(name: str, spec: Any) -> Sent:
     path = f"/apis/attack.example.com/v1/namespaces/default/{name}s"
     kind = {"apiVersion": "attack.example.com/v1", "kind": name.capitalize(), "metadata": {"name": "a"}}
@@ -226,10 +231,12 @@ BOMBS = [
     Bomb("an enumeration of 100,000", lambda: [
         defined("ch", {"type": "array", "items": {"type": "string", "enum": [str(n) for n in range(100_000)]}}),
         custom("ch", ["99999"] * 100_000)], (422,)),
-    Bomb("columns with bad paths", lambda: [
+    *[Bomb(f"a column of a bad path: {path[:4]}", column(path), (422,))
+      for path in ("[?(@" + " " * 100_000 + ")]", "['" * 50_000)],
+    Bomb("columns with long paths", lambda: [
         defined("ci", ANYTHING, additionalPrinterColumns=[
             {"name": f"c{n}", "type": "string", "jsonPath": path} for n, path in enumerate(
-                ["[?(@" + " " * 100_000 + ")]", ".spec" + "[*]" * 10_000, "['" * 50_000, "." * 100_000,
+                [".spec" + "[*]" * 10_000, "." * 100_000,
                  ".spec[99999999999999999999999]", "." + "a" * 500_000, '.spec[?(@.x=="' + "y" * 100_000 + '")]'])]),
         custom("ci", {"a": [[[1] * 100] * 10] * 10}),
         Sent("GET", "/apis/attack.example.com/v1/namespaces/default/cis", headers=TABLE)], OK),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -52,14 +53,17 @@ def sent(reply: Reply, **how: bool) -> Answer:
     ("body", "sizes"),
     [
         (b"", [0]),
-        (b"x" * 256 * KB, [256 * KB]),
-        ([b"x" * 128 * KB] * 2, [256 * KB]),
-        (b"x" * (256 * KB + 1), [256 * KB + 1, 0]),
-        ([b"x" * 128 * KB] * 3, [256 * KB, 128 * KB, 0]),
+        (b"x" * 32 * KB, [32 * KB]),
+        ([b"x" * 16 * KB] * 2, [32 * KB]),
+        (b"x" * (32 * KB + 1), [32 * KB + 1, 0]),
+        ([b"x" * 16 * KB] * 3, [32 * KB, 16 * KB, 0]),
+        ([b"x" * 20 * KB] * 3, [40 * KB, 20 * KB, 0]),
+        ([b"x" * 64 * KB, b"y"], [64 * KB, 1, 0]),
+        ([b"x" * 100 * KB, b"y"], [32 * KB, 32 * KB, 32 * KB, 4 * KB, 1, 0]),
     ],
 )
 def test_large_answer_goes_out_in_pieces(body: bytes | list[bytes], sizes: list[int]) -> None:
-    """Its length is said before."""
+    """interfaces.md 5.7: of 64 KiB at most, of small objects and of a large one. Its length is said before."""
     answer = sent(Reply(201, body, "text/x"))
     assert [len(piece) for piece in answer.pieces] == sizes
     assert answer.status == 201
@@ -88,6 +92,20 @@ def test_large_answers_are_compressed_for_who_reads_that(size: int, packed: bool
     assert (answer.header("vary") == "Accept-Encoding") is packed
     assert (answer.header("content-length") is None) is packed
     assert (gzip.decompress(answer.body) if packed else answer.body) == b"".join(body)
+
+
+def test_compressed_answer_goes_out_in_pieces() -> None:
+    """interfaces.md 5.7: what cannot be made smaller, too."""
+    body = random.Random(1).randbytes(500 * KB)
+    answer = sent(Reply(200, body), gzip=True)
+    assert max(map(len, answer.pieces)) <= 64 * KB
+    assert gzip.decompress(answer.body) == body
+
+
+def test_slices_go_out_in_pieces() -> None:
+    """interfaces.md 5.7: an object in YAML is one slice."""
+    answer = sent(Reply(200, iter([b"x" * 65 * KB, b"y" * 10])))
+    assert [len(piece) for piece in answer.pieces] == [32 * KB, 32 * KB, KB, 10, 0]
 
 
 @pytest.mark.parametrize("size", [1, 300 * KB])

@@ -6,6 +6,8 @@ The deadlines are those of `connections`: of a header, of a body, of the reading
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -211,6 +213,25 @@ def test_little_waits_for_a_client_that_does_not_read() -> None:
         return Client().transport.buffered
 
     assert virtually(run) == 64 * 1024
+
+
+@pytest.mark.parametrize("error", [None, ConnectionResetError()])
+def test_nothing_is_kept_of_a_connection_that_is_lost(error: Exception | None) -> None:
+    """interfaces.md 5.7: its buffers go at once. No timer and no circle of references waits for a collection."""
+
+    async def run() -> weakref.ref[Any]:
+        client = Client()
+        client.sends(GET)
+        await client.waits(1)
+        client.protocol.connection_lost(error)
+        await client.waits(1)
+        return weakref.ref(client.protocol)
+
+    gc.disable()
+    try:
+        assert virtually(run)() is None
+    finally:
+        gc.enable()
 
 
 def test_limits_without_a_word() -> None:

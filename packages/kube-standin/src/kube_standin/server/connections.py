@@ -68,10 +68,13 @@ class BoundedConnection(HttpToolsProtocol):
         self._begin_header()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the deadlines."""
+        """Forget the deadlines, and what keeps the connection alive: its buffers go now, not at some collection."""
         self._until(None)
         self.resume_writing()
         super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+        self.cycle = None  # type: ignore[assignment]
+        self.scope = None  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
         """Take in a piece of a request."""

@@ -35,12 +35,15 @@ from kube_standin.server.slices import (
     yaml_bytes,
 )
 from kube_standin.storage import Stored
-from kube_standin.worker_thread import encoded
+from kube_standin.worker_thread import Turn, encoded
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _META = "meta.k8s.io"
 _CHUNK = 256 * 1024
+"""Bytes that are compressed at a time."""
+PIECE = 32 * 1024
+"""About how many bytes are written at a time. A connection keeps what is written, encrypted too, until it is read."""
 _WARNINGS, _WARNINGS_SIZE, _WARNING_SIZE = 64, 4096, 256
 _COMPRESS_FROM = 128 * 1024
 """Answers smaller than this are not compressed (as upstream)."""
@@ -115,14 +118,14 @@ async def send_reply(send: Send, reply: Reply, *, gzip: bool = False, head: bool
         headers.append((b"content-encoding", b"gzip"))
         headers.append((b"vary", b"Accept-Encoding"))
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-        await _send_chunks(send, _compressed(in_turns(chunks(pieces))))
+        await _send_chunks(send, _compressed(in_turns(chunks(pieces, _CHUNK))))
         return
     headers.append((b"content-length", str(size).encode()))
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    if head or size <= _CHUNK:
+    if head or size <= PIECE:
         await send({"type": "http.response.body", "body": b"" if head else b"".join(pieces)})
         return
-    await _send_chunks(send, in_turns(chunks(pieces)))
+    await _send_chunks(send, in_turns(chunks(pieces, PIECE)))
 
 
 async def _send_slices(
@@ -137,19 +140,27 @@ async def _send_slices(
 
 
 async def _send_chunks(send: Send, given: AsyncIterator[bytes]) -> None:
-    async for chunk in given:
-        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    await send_parts(send, given)
     await send({"type": "http.response.body", "body": b""})
+
+
+async def send_parts(send: Send, given: AsyncIterator[bytes]) -> None:
+    """Send parts of an answer that goes on, in pieces of at most twice `PIECE` (interfaces.md 5.7)."""
+    async for part in given:
+        step = len(part) if len(part) <= 2 * PIECE else PIECE
+        for start in range(0, len(part), step):
+            await send({"type": "http.response.body", "body": part[start : start + step], "more_body": True})
 
 
 async def in_turns(given: Iterable[bytes]) -> AsyncIterator[bytes]:
     """Give others a turn between two chunks: sending waits only where the client does not read."""
+    turn = Turn()
     for chunk in given:
         yield chunk
-        await asyncio.sleep(0)
+        await turn.over()
 
 
-def chunks(pieces: Iterable[bytes], least: int = _CHUNK) -> Iterable[bytes]:
+def chunks(pieces: Iterable[bytes], least: int) -> Iterable[bytes]:
     """Join small pieces so that each send is worth its while."""
     gathered: list[bytes] = []
     size = 0

@@ -20,22 +20,21 @@ from kube_standin.errors import StatusError, expired
 from kube_standin.kinds import ServedKind
 from kube_standin.registry import ObjectRegistry
 from kube_standin.selectors import select
-from kube_standin.server.listing import selected
+from kube_standin.server.listing import reach, selected
 from kube_standin.server.negotiation import AnswerForm
 from kube_standin.server.query import WatchOptions
-from kube_standin.server.rendering import Renderer, Send, chunks, in_turns
+from kube_standin.server.rendering import PIECE, Renderer, Send, chunks, in_turns, send_parts
 from kube_standin.server.slices import encode, is_large
 from kube_standin.storage import CompactedError, Stored, Subscription, WatchEvent
 from kube_standin.worker_thread import encoded
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-_CHUNK = 128 * 1024
+_TAKEN = 128 * 1024
+"""Bytes of events that are taken from the history at a time."""
 _AGES_SECONDS = 10
 """How long the ages in a shared line of a Table hold."""
 _FEW = 16
 """Events at once up to which a watcher counts as one that keeps up."""
-_SLICE = 32 * 1024
-"""Bytes of events that are encoded at a time where that takes long."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +67,7 @@ class WatchStream:
         times: WatchTimes,
         *,
         sent: Callable[[int], None] = lambda _: None,
+        future_wait: float = 3.0,
     ) -> None:
         self._registry = registry
         self._renderer = renderer
@@ -77,6 +77,7 @@ class WatchStream:
         self._query = query
         self._times = times
         self._sent = sent
+        self._future_wait = future_wait
         selection = select(kind, options.labels, options.fields)
         self._match = selection.match
         self._namespace = namespace if namespace is not None else selection.namespace
@@ -108,9 +109,14 @@ class WatchStream:
             await self._send_error(send, f"too old resource version: {self._options.since or 0} (fault)")
             return
         try:
+            if self._options.initial and self._options.since is not None:
+                await reach(self._registry, self._options.since, self._future_wait)
             subscription, initial = self._open()
         except CompactedError as error:
             await self._send_error(send, str(error))
+            return
+        except StatusError as error:  # a state to begin with that is not reached (interfaces.md 4.3)
+            await self._send_status(send, error)
             return
         self._subscription = subscription
         behind = asyncio.Event()
@@ -153,7 +159,7 @@ class WatchStream:
         if initial is not None:
             start = subscription.revision
             _, chosen = await served(self._defined_kind, await selected(initial, self._match))
-            await self._send_lines(send, self._initial_lines(chosen))
+            await send_parts(send, self._initial_lines(chosen))
             self._sent(len(chosen))
             if options.initial and options.bookmarks:
                 await self._send_line(send, self._bookmark(start, initial_end=True))
@@ -178,20 +184,21 @@ class WatchStream:
                 await self._send_pending(send, subscription)
             elif options.bookmarks and loop.time() >= next_bookmark:
                 next_bookmark = loop.time() + times.bookmark
-                await self._send_line(send, self._bookmark(self._registry.store.revision))
+                if self._registry.store.revision >= (self._options.since or 0):
+                    await self._send_line(send, self._bookmark(self._registry.store.revision))
         await self._send_pending(send, subscription)
         await send({"type": "http.response.body", "body": b""})
 
     async def _send_pending(self, send: Send, subscription: Subscription) -> None:
         """Send what there is to take, a chunk at a time: what a client does not read stays in the history."""
         while subscription.pending:
-            taken = subscription.take(_CHUNK)
+            taken = subscription.take(_TAKEN)
             _, states = await served(self._defined_kind, [event.state for event in taken])
             events = [WatchEvent(event.type, state) for event, state in zip(taken, states, strict=True)]
             for number, part in enumerate(_parts(events)):
                 if number:
                     await asyncio.sleep(self._times.apart)
-                await self._send_lines(send, self._lines(part))
+                await send_parts(send, self._lines(part))
                 self._sent(len(part))
             await asyncio.sleep(0)
 
@@ -199,18 +206,13 @@ class WatchStream:
         """The present state as ADDED events; Tables are made beside the event loop."""
         lines = (self._encoded(WatchEvent("ADDED", state)) for state in states)
         if self._answer.form == "object" or not is_large(states):
-            return in_turns(chunks(lines, _CHUNK))
-        return encoded(iter(chunks(lines, _SLICE)))
+            return in_turns(chunks(lines, PIECE))
+        return encoded(iter(chunks(lines, PIECE)))
 
     def _lines(self, events: Sequence[WatchEvent]) -> AsyncIterator[bytes]:
         if self._answer.form == "table" and is_large([event.state for event in events]):
-            return encoded(iter(chunks(map(self._encoded, events), _SLICE)))
-        return in_turns(chunks(map(self._line, events), _CHUNK))
-
-    @staticmethod
-    async def _send_lines(send: Send, given: AsyncIterator[bytes]) -> None:
-        async for chunk in given:
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            return encoded(iter(chunks(map(self._encoded, events), PIECE)))
+        return in_turns(chunks(map(self._line, events), PIECE))
 
     @staticmethod
     async def _send_line(send: Send, line: bytes) -> None:
