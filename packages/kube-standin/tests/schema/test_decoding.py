@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kube_rules.defaults import apply_defaults
+from kube_rules.schema.decoding import Thorough
 from kube_rules.schema.definitions import definition_names
 from kube_rules.validation import validate_create
 from kube_standin.patching import track_update
 from kube_standin.schema import Schema, schema_for
-from kube_standin.schema.decoding import Thorough
 from tests.recorded.oracle import Transcript, every, needs_transcripts
 from tests.recorded.shapes import pod, shape
 

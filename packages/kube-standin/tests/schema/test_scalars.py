@@ -10,8 +10,8 @@ import pytest
 from kube_rules import field_errors as fe
 from kube_rules import step_budget
 from kube_rules.errors import FieldError
+from kube_rules.schema import scalars
 from kube_rules.step_budget import StepBudget, TooMuchAtOnceError, TooMuchError
-from kube_standin.schema import scalars
 
 
 @pytest.mark.parametrize(

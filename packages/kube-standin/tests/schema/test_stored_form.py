@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from kube_rules.schema import nodes
+from kube_rules.schema.decoding import IrregularError, Thorough, compiled
 from kube_rules.schema.nodes import SchemaNode, SchemaType
 from kube_rules.schema.packed_schemas import PackedSchemas
 from kube_standin.schema import schema_for
-from kube_standin.schema.decoding import IrregularError, Thorough, compiled
 from kube_standin.schema.required_fields import completer
 
 Json = dict[str, Any]

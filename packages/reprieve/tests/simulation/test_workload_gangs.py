@@ -54,7 +54,6 @@ def job(annotations: Json, there: int = 0, **spec: Any) -> tuple[Json, ...]:
         (job({}, scheduling={"schedulingPolicy": {"basic": {}}}), 0),
         (job({}, 4, scheduling={"schedulingPolicy": {"basic": {}}}), 0),
         (job(GROUP, scheduling={"schedulingPolicy": {"gang": {"minCount": 2}}}), 2),
-        (job(GANG, scheduling="x"), 4),
     ],
 )
 def test_how_many_of_a_job_must_run_together(documents: tuple[Json, ...], minimum: int | None) -> None:
@@ -161,7 +160,11 @@ def test_group_of_that_name_in_the_input_counts_instead() -> None:
             "spec.scheduling.schedulingConstraints.topology",
             "",
         ),
-        (job({}, scheduling={"schedulingPolicy": {"gang": {"minCount": -1}}}), "spec.scheduling", "whole number"),
+        (
+            job({}, scheduling={"schedulingPolicy": {"gang": {"minCount": -1}}}),
+            "spec.scheduling.schedulingPolicy.gang.minCount",
+            "greater than",
+        ),
         (
             job(GANG, template={"spec": {"priorityClassName": "gold", "containers": [{"name": "c"}]}}),
             "spec.template.spec.priorityClassName",

@@ -245,7 +245,7 @@ def test_gang_by_annotation_is_as_large_as_the_scheduler_has_it(document: Json, 
 def test_gang_that_no_scheduler_reads_is_reported_whatever_is_on() -> None:
     """workloads.md 2.11."""
     whole = made("apps/v1", "Deployment", {"replicas": 2, "template": TEMPLATE})
-    whole["metadata"]["annotations"] = GANG
+    whole["metadata"] |= {"annotations": GANG, "uid": "u"}
     found = made_of(whole)
     [text] = workload_remarks(found.remarks, GroupSources([OWNERS]))
     assert "the scheduler reads it only on Job, JobSet, LeaderWorkerSet, RayCluster" in text

@@ -373,7 +373,7 @@ def test_many_unknown_kinds_cost_little() -> None:
 
 
 WRONG = {
-    "a negative number": (made(*RS[:2], {**SET, "replicas": -1}), "spec.replicas", "whole number"),
+    "a negative number": (made(*RS[:2], {**SET, "replicas": -1}), "spec.replicas", "or equal to 0"),
     "a text for a number": (
         made("batch/v1", "Job", {"parallelism": "2", "template": TEMPLATE}),
         "spec.parallelism",
@@ -411,7 +411,7 @@ WRONG = {
         "spec.template.spec.priorityClassName",
         "no PriorityClass",
     ),
-    "a template that is none": (made(*RS[:2], {"template": []}), "spec.template", "must be a pod template"),
+    "a template that is none": (made(*RS[:2], {"template": []}), "spec.template", "of type v1.PodTemplateSpec"),
     "entries that are none": (made("batch.volcano.sh/v1alpha1", "Job", {"tasks": 3}), "spec.tasks", "list or a map"),
     "too many": (made(*RS[:2], {**SET, "replicas": 100_001}), "", "more than 100000 pods would be created"),
 }

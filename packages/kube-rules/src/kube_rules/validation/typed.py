@@ -2,7 +2,7 @@
 
 A typed object has the fields that a scheduler reads. An input is not refused for a missing image, a missing limit of an
 extended resource, an owner without UID, a source of volumes that is not read here, what only the creation of a pod must
-not have, or an operator of tolerations that depends on a feature gate (`_is_needed`).
+not have, or an operator of tolerations that depends on a feature gate (`is_needed`).
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ _CHECKED: Final = (
     o.Node, o.PriorityClass, o.PodDisruptionBudget, o.ResourceQuota, o.LimitRange, o.DeviceClass, o.DeviceTaintRule,
     o.RuntimeClass, o.Workload, o.PodGroup, o.CompositePodGroup,
 )  # fmt: skip
-"""Kinds besides Pod with all the fields that their rules ask for; of other kinds only the metadata is checked."""
+"""Kinds besides Pod with all the fields that their rules ask for; others are checked by `validation.manifests`."""
 _OTHERS: Final = re.compile(
-    r".*\.image|.*\.ownerReferences\.uid|spec\.volumes\[.*|.*\.volumeMounts\[.*|spec\.ephemeralContainers|spec\.hostNetwork"
+    r".*\.image|.*\.ownerReferences\.uid|.*\.volumeMounts\[.*"
+    r"|(?:.*\.)?spec\.(?:volumes\[.*|ephemeralContainers|hostNetwork)"
 )
 """Fields that are read in part only, or that pods of a cluster may have: ephemeral containers are added later, and the
 host's network with users of its own is a matter of a feature gate.
 """
-_OPERATOR: Final = re.compile(r"spec\.tolerations\[\d+\]\.operator")
+_OPERATOR: Final = re.compile(r"(?:.*\.)?spec\.tolerations\[\d+\]\.operator")
 
 
 class TypedKind(NamedTuple):
@@ -49,6 +50,11 @@ class TypedKind(NamedTuple):
     namespaced: bool
 
 
+def is_validated(kind: type[KubernetesObject]) -> bool:
+    """Return whether `validate` checks all fields of a kind that its rules read, and not only the metadata."""
+    return kind is o.Pod or kind in _CHECKED
+
+
 def validate(typed: KubernetesObject, *, stored_groups: bool = False) -> None:
     """Raise `FieldError` for the first rule that the object breaks.
 
@@ -56,7 +62,7 @@ def validate(typed: KubernetesObject, *, stored_groups: bool = False) -> None:
     is stored, and stored objects are not validated again.
     """
     for error in _errors(typed):
-        if _is_needed(error) and not (stored_groups and error.message.endswith(ALL_OF_BASIC)):
+        if is_needed(error) and not (stored_groups and error.message.endswith(ALL_OF_BASIC)):
             raise error
 
 
@@ -70,7 +76,7 @@ def _errors(typed: KubernetesObject) -> Iterator[FieldError]:
             yield from _errors_of_spec(msgspec.to_builtins(typed.spec))
         else:
             yield from _errors_of_text(text)
-    elif isinstance(typed, _CHECKED):
+    elif is_validated(type(typed)):
         plain: Json = {**msgspec.to_builtins(typed), "apiVersion": typed.API_VERSION}
         if "spec" in plain and plain["spec"].get("preemptionPolicy") == o.NO_POLICY_FIELD:
             del plain["spec"]["preemptionPolicy"]
@@ -106,8 +112,8 @@ def _needs_of_a_plan(spec: Json) -> Iterator[FieldError]:
         yield fe.invalid("spec.terminationGracePeriodSeconds", grace, NOT_NEGATIVE)
 
 
-def _is_needed(error: FieldError) -> bool:
-    """Whether a plan needs what an error is about."""
+def is_needed(error: FieldError) -> bool:
+    """Return whether a plan needs what an error is about; also for the templates of a workload."""
     if _OTHERS.fullmatch(error.path):
         return False
     if error.message.endswith(NO_LIMIT):

@@ -18,11 +18,11 @@ from functools import lru_cache
 from typing import Any
 
 from kube_rules.json import Json
+from kube_rules.schema.decoding import Thorough
 from kube_standin.patching import fieldsets, typed
 from kube_standin.patching.errors import ApplyConflict, Conflict, PatchError
 from kube_standin.patching.fieldsets import Trie
 from kube_standin.schema import Schema
-from kube_standin.schema.decoding import Thorough
 
 _MAX_UPDATE_ENTRIES = 10
 _ANCIENT = "ancient-changes"

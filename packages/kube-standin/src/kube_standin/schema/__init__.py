@@ -11,15 +11,12 @@ from functools import cache
 from typing import Any
 
 from kube_rules.schema import definitions, nodes
-from kube_rules.schema.nodes import SchemaNode, SchemaType
-from kube_standin.schema.decoding import (
-    Clean,
-    IrregularError,
-    Thorough,
+from kube_rules.schema.decoding import (
     TypeProblem,
     UnknownBodyField,
-    compiled,
+    decoded,
 )
+from kube_rules.schema.nodes import SchemaNode, SchemaType
 from kube_standin.schema.required_fields import Complete, completer
 from kube_standin.schema.strict_json import parse_json_strict
 from kube_standin.schema.structural import Structural, structural_node
@@ -34,21 +31,19 @@ __all__ = [
     "schema_for",
 ]
 
-_cleaners: dict[SchemaNode, Clean] = {}
 _completers: dict[SchemaNode, Complete | None] = {}
 
 
 class Schema:
     """The schema of one kind. `structural` is set for custom resources only."""
 
-    __slots__ = ("_clean", "_complete", "api_version", "kind", "root", "structural")
+    __slots__ = ("_complete", "api_version", "kind", "root", "structural")
 
     def __init__(self, api_version: str, kind: str, root: SchemaNode, structural: Structural | None = None) -> None:
         self.api_version = api_version
         self.kind = kind
         self.root = root
         self.structural = structural
-        self._clean = compiled(root, _cleaners if structural is None else {})
         self._complete = completer(root, _completers) if structural is None else None
 
     def check(
@@ -63,13 +58,8 @@ class Schema:
         if self.structural is not None:
             pruned, unknown, problems = self.structural.decode(obj)
             return pruned, (unknown if collect_unknown else []), problems
-        try:
-            return self._clean(obj), [], []
-        except IrregularError:
-            pass
-        walk = Thorough(_cleaners)
-        cleaned = walk.walk(self.root, obj, "", "", self.kind)
-        return cleaned, (walk.unknown if collect_unknown else []), walk.problems
+        cleaned, unknown, problems = decoded(self.root, self.kind, obj)
+        return cleaned, (unknown if collect_unknown else []), problems
 
     def complete(self, obj: dict[str, Any]) -> None:
         """Add the required fields that a decoded and defaulted object lacks, in place (see `required_fields`)."""

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 from kube_rules import field_errors, patterns
 from kube_rules.errors import FieldError
 from kube_rules.json import Json
-from kube_rules.schema import definitions, nodes
+from kube_rules.schema import definitions, nodes, scalars
 from kube_rules.schema.correlation import TYPE_META, CorrelatedValue
+from kube_rules.schema.decoding import Thorough, TypeProblem, UnknownBodyField
 from kube_rules.schema.nodes import SchemaNode, SchemaType
 from kube_rules.step_budget import StepBudget, TooMuchError
-from kube_standin.schema import list_types, scalars
-from kube_standin.schema.decoding import Thorough, TypeProblem, UnknownBodyField
+from kube_standin.schema import list_types
 
 MOST_ERRORS = 500
 """Findings against one object; checking ends after so many."""

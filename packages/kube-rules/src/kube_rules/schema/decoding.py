@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kube_rules import quantity
+from kube_rules.schema import scalars
 from kube_rules.schema.nodes import REPLACED, SchemaNode, SchemaType
-from kube_standin.schema import scalars
 
 Clean = Callable[[Any], Any]
 _INT_RANGE = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
@@ -56,6 +56,30 @@ class IrregularError(Exception):
 
     Made anew each time: an instance keeps the frames, and so the objects, of all it was raised through.
     """
+
+
+_cleaners: dict[SchemaNode, Clean] = {}
+"""Quick walks of built-in kinds: bounded by the packed definitions."""
+
+
+def quick_walk(root: SchemaNode) -> Clean:
+    """Return the quick walk of a node of the packed definitions, compiled once."""
+    return compiled(root, _cleaners)
+
+
+def decoded(
+    root: SchemaNode, kind: str, obj: dict[str, Any]
+) -> tuple[dict[str, Any], list[UnknownBodyField], list[TypeProblem]]:
+    """Return an object of a built-in kind in its stored form, its unknown fields, and its values of a wrong type.
+
+    The object comes back itself if nothing changes, else copied where it changes; the input is never changed. With
+    type problems the object is not to be used; the first problem is the one the API server reports.
+    """
+    try:
+        return quick_walk(root)(obj), [], []
+    except IrregularError:
+        walk = Thorough(_cleaners)
+        return walk.walk(root, obj, "", "", kind), walk.unknown, walk.problems
 
 
 def compiled(node: SchemaNode, cache: dict[SchemaNode, Clean]) -> Clean:

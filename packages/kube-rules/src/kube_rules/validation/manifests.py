@@ -1,0 +1,76 @@
+"""Validation of manifests that stay plain data: workloads, and kinds of which the typed form has a part of the fields.
+
+`validation.typed` checks objects with all the fields that their rules read. For these kinds the manifest itself is
+decoded, defaulted and checked as an API server does (whatif.md 2.9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from kube_rules.defaults import apply_defaults
+from kube_rules.errors import FieldError
+from kube_rules.json import Json, mapping
+from kube_rules.schema import nodes
+from kube_rules.schema.decoding import decoded
+from kube_rules.schema.definitions import definition_names
+from kube_rules.validation import validate_create
+from kube_rules.validation.typed import TypedKind, is_needed
+from kube_rules.workloads import makes_pods
+
+_STORED: Final = ("uid", "resourceVersion", "creationTimestamp")
+"""Fields of the metadata that only a server sets."""
+_SAME_AS: Final = {"resource.k8s.io/v1beta2": "resource.k8s.io/v1", "storage.k8s.io/v1beta1": "storage.k8s.io/v1"}
+_OF_SELECTOR: Final = ("spec.selector", "spec.template.metadata.labels")
+"""Fields that do not match each other where there is no selector or there are no labels."""
+
+
+_SOURCE: Final = ("PersistentVolume", "spec")
+"""Where the missing source of a volume is reported; a plan reads only some sources."""
+
+
+class ManifestErrors(NamedTuple):
+    """Why an API server refuses a manifest: required fields that are absent, as in a draft, and other errors."""
+
+    missing: list[FieldError]
+    wrong: list[FieldError]
+
+
+def errors_of_manifest(api_version: str, kind: str, manifest: Mapping[str, Any], *, namespaced: bool) -> ManifestErrors:
+    """Return why an API server would refuse to create an object; nothing for kinds without a packed schema.
+
+    Objects of a cluster are not checked, nor workloads without their template: a server has accepted them, and a light
+    snapshot keeps only their selectors. What a plan does not need is left out, as for typed objects. A value of a
+    wrong type is the only error of its object.
+    """
+    result = ManifestErrors([], [])
+    place = (_SAME_AS.get(api_version, api_version), kind)
+    name = definition_names().get(place)
+    meta, spec = manifest.get("metadata"), mapping(manifest.get("spec"))
+    if name is None or not isinstance(meta, Mapping) or any(meta.get(field) is not None for field in _STORED):
+        return result
+    group = place[0].rpartition("/")[0]
+    if makes_pods(api_version, kind) and "template" not in spec and "jobTemplate" not in spec:
+        return result
+    plain: Json = msgspec.to_builtins(manifest)
+    obj, _, problems = decoded(nodes.named(name), kind, plain)
+    if problems:
+        result.wrong.append(FieldError(problems[0].path, f"Invalid value: {problems[0].message}"))
+        return result
+    typed = TypedKind(group, kind, namespaced)
+    identity = obj["metadata"] = dict(obj.get("metadata") or {})
+    if not identity.get("name") and identity.get("generateName"):
+        identity["name"] = f"{identity['generateName']}0"
+    if namespaced:
+        identity.setdefault("namespace", "default")
+    apply_defaults(typed, obj)
+    template = mapping(spec.get("template"))
+    draft = "selector" not in spec or not mapping(template.get("metadata")).get("labels")
+    for error in validate_create(typed, obj):
+        if is_needed(error) and (kind, error.path) != _SOURCE:
+            absent = error.reason == "FieldValueRequired" or (draft and error.path.startswith(_OF_SELECTOR))
+            (result.missing if absent else result.wrong).append(error)
+    return result
