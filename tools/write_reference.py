@@ -161,6 +161,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key(WORK, "MINIMUM_RUNTIME", _WORK_KINDS, _WORKERS, _DURATION, "`0s`"),
         Key(WORK, "PREEMPTION_DELAY", _WORK_KINDS, "users", _DURATION, "`0s`"),
         Key(WORK, "EXPECTED_END", _WORK_KINDS, "users", _TIME, "none"),
+        Key(WORK, "EXPECTED_RUNTIME", _WORK_KINDS, "users", _DURATION, "none"),
         Key(WORK, "BELOW_MINIMUM", _WORK_KINDS, _WORKERS, "`Whole`", "the remaining pods keep running"),
     ),
     "Annotations: priority as a victim": (

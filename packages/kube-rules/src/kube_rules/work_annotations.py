@@ -31,6 +31,8 @@ PREEMPTION_DELAY: Final = f"{DOMAIN}preemption-delay"
 """How long a pending preemptor waits before it may evict."""
 EXPECTED_END: Final = f"{DOMAIN}expected-end"
 """When the work is expected to end; a preemptor may wait for that instead of evicting it."""
+EXPECTED_RUNTIME: Final = f"{DOMAIN}expected-runtime"
+"""How long the work is expected to run, counted from its start; also of pending work, which backfill goes by."""
 RESTART_COST: Final = f"{DOMAIN}restart-cost"
 """How long the work needs after a restart until it makes progress again."""
 BELOW_MINIMUM: Final = f"{DOMAIN}below-minimum"
@@ -69,6 +71,7 @@ class WorkTerms:
     preemption_delay: float | None = None
     restart_cost: float | None = None
     expected_end: float | None = None
+    expected_runtime: float | None = None
     active_deadline: float | None = None
     """Of a pod, for so long it may run: its `activeDeadlineSeconds`."""
     below_minimum_whole: bool | None = None
@@ -76,7 +79,7 @@ class WorkTerms:
     @property
     def decisive(self) -> tuple[object, ...]:
         """What lets others be evicted than before, or at another time, and not only at another cost."""
-        ends = self.expected_end, self.active_deadline
+        ends = self.expected_end, self.expected_runtime, self.active_deadline
         return (self.minimum_runtime, self.preemption_delay, self.below_minimum_whole, *ends)
 
     @property
@@ -205,6 +208,7 @@ _WORK: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     PREEMPTION_DELAY: ("preemption_delay", _duration),
     RESTART_COST: ("restart_cost", _duration),
     EXPECTED_END: ("expected_end", moment),
+    EXPECTED_RUNTIME: ("expected_runtime", _interval),
     BELOW_MINIMUM: ("below_minimum_whole", _one_of(WHOLE)),
 }
 _CLASS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {

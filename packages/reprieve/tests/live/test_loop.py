@@ -22,6 +22,7 @@ from reprieve.live.loop import Pace, SchedulingLoop, SteadyTime, blocks
 from reprieve.observability.metrics import Metrics
 from reprieve.preemption.outcome import Preemption
 from reprieve.queueing.queue import Timing
+from reprieve.scheduling.advance_reservation import AdvanceReservation
 from reprieve.scheduling.decision import Binding, Decision, Rejection, Result
 from reprieve.scheduling.effects import NO_EFFECTS, Effects
 from reprieve.scheduling.engine import Engine
@@ -68,6 +69,7 @@ class Acts:
         self.void: list[PodRecord] = []
         self.looks = 0
         self.ran: list[Instruction] = []
+        self.reserved: list[AdvanceReservation] = []
         self.released: list[ReleasedReservation] = []
         self.trouble: list[PluginIncident] = []
         self.allowed: list[str] = []
@@ -86,6 +88,9 @@ class Acts:
 
     def unnominated(self, pods: Iterable[PodRecord]) -> None:
         self.void += pods
+
+    def capacity_reserved(self, reservation: AdvanceReservation) -> None:
+        self.reserved.append(reservation)
 
     def room_released(self, room: ReleasedReservation) -> None:
         self.released.append(room)

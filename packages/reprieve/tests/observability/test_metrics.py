@@ -75,6 +75,7 @@ GAUGES = {
     "scheduler_unschedulable_pods": {"plugin", "profile"},
     "scheduler_cache_size": {"type"},
     "scheduler_kept_entries": {"type"},
+    "reprieve_reserved_idle_resources": {"resource"},
 }
 
 

@@ -374,6 +374,7 @@ JOBS = [
             labels=(("x", "y"), ("z", "")),
             tolerations=(("", "Exists", "", ""), ("x.io/k", "Equal", "v", "NoExecute"), ("k", "Equal", "", "")),
         ),
+        90_500,
     ),
 ]
 
@@ -388,8 +389,8 @@ def test_list_is_written_without_what_empty_fields_stand_for() -> None:
     assert written(JOBS[:1]) == ["job,submit,duration,workers", "a,1.5,,2"]
     assert written(JOBS) == [
         ",".join(job_list.COLUMNS),
-        "a,1.5,,2,,,,,,,,,,,,,",
-        "b,2,60.25,4,2,1.5,3Mi,0.5,A|B,high,0,single,600,t,k,x=y;z=,*;x.io/k=v:NoExecute;k=",
+        "a,1.5,,2,,,,,,,,,,,,,,",
+        "b,2,60.25,4,2,1.5,3Mi,0.5,A|B,high,0,single,600,t,k,x=y;z=,*;x.io/k=v:NoExecute;k=,90.5",
     ]
     assert written(JOBS[:1], dated=True)[1] == "a,1970-01-01T00:00:01.500000Z,,2"
 

@@ -79,6 +79,15 @@ def command(
             help="Taint that jobs without tolerations of their own tolerate; * for every taint. Repeatable.",
         ),
     ] = None,
+    run_times: Annotated[
+        str,
+        typer.Option(
+            "--run-times",
+            metavar="unknown|limit|exact|factor:F",
+            help="What the scheduler knows of run times. Default: limit if the list has the column time_limit, "
+            "else unknown.",
+        ),
+    ] = "",
     output: Annotated[ReplayFormat, typer.Option("-o", "--output", help="Output format.")] = ReplayFormat.TEXT,
     out: Annotated[
         Path | None,
@@ -111,6 +120,7 @@ def command(
         restart=restart,
         failures=failures,
         tolerate=tuple(tolerate or ()),
+        run_times=run_times,
         skip_bad=skip_bad,
         max_jobs=max_jobs,
         max_bytes=read_size("--max-input-bytes", max_input_bytes),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from reprieve.replay.job_list import JobList, Tolerated
     from reprieve.replay.policy_run import PolicyOutcome, Stop
     from reprieve.replay.quotas import JobQuotas
+    from reprieve.replay.run_times import RunTimes
     from reprieve.replay.selection import ChosenJobs
     from reprieve.replay.world import Policy, WorldSettings
 
@@ -50,6 +51,7 @@ class Task:
     restart: str
     failures: str
     tolerate: tuple[str, ...]
+    run_times: str
     skip_bad: bool
     max_jobs: int
     max_bytes: int
@@ -182,7 +184,17 @@ def _settings(task: Task, found: "JobList", picked: "ChosenJobs") -> "WorldSetti
         seed=task.seed,
         timeline=task.timeline,
         tolerations=_tolerations(task.tolerate),
+        run_times=_run_times(task.run_times, picked),
     )
+
+
+def _run_times(text: str, picked: "ChosenJobs") -> "RunTimes":
+    from reprieve.replay.run_times import read_run_times
+
+    try:
+        return read_run_times(text, picked.jobs)
+    except ValueError as error:
+        refuse(f"--run-times {text!r}: {error}")
 
 
 def _tolerations(given: tuple[str, ...]) -> "tuple[Tolerated, ...]":
@@ -311,6 +323,7 @@ def _setting(given: _Given) -> dict[str, Any]:
         "checkpointSeconds": None if settings.checkpoint is None else settings.checkpoint / 1000,
         "restartSeconds": settings.restart / 1000,
         "seed": settings.seed,
+        "runTimes": str(settings.run_times),
     }
 
 

@@ -80,6 +80,7 @@ class PodRecord:
         "terminating",
         "terms",
         "uid",
+        "unschedulable_since",
         "volumes",
     )
 
@@ -108,6 +109,7 @@ class PodRecord:
         class_name: str = "",
         terms: WorkTerms = NO_WORK_TERMS,
         annotations: Mapping[str, str] = _EMPTY,
+        unschedulable_since: float | None = None,
     ) -> None:
         # long: every argument is one field
         self.namespace = namespace
@@ -137,6 +139,8 @@ class PodRecord:
         """The priority class that it names."""
         self.terms = terms
         """What its own annotations say of its work; see `ClusterState.terms_of`."""
+        self.unschedulable_since = unschedulable_since
+        """Since when the API says that it fits nowhere, as of when it was first seen; None: it does not say so."""
         self.owner = owner
         self.claims = claims
         """The device claims it names; changed only by `ClusterState.set_claims`."""
@@ -213,7 +217,19 @@ def record_of(
         volumes=volumes_of(pod),
         claims=claims_of(pod),
         owner=controller_of(meta),
+        unschedulable_since=_unschedulable_since(pod),
     )
+
+
+def _unschedulable_since(pod: objects.Pod) -> float | None:
+    """The transition time of PodScheduled=False, reason Unschedulable (reservations.md 1.2)."""
+    since = (
+        c.last_transition_time
+        for c in pod.status.conditions or ()
+        if c.type == "PodScheduled" and c.status == "False" and c.reason == "Unschedulable"
+    )
+    found = next(since, None)
+    return found.timestamp() if found is not None else None
 
 
 def annotations_of(meta: ObjectMeta) -> Mapping[str, str]:

@@ -34,6 +34,7 @@ from reprieve.live.writes import Writes
 from reprieve.observability.observer import Observer
 from reprieve.plugins.extender import Extenders
 from reprieve.preemption.outcome import Preemption
+from reprieve.scheduling.advance_reservation import AdvanceReservation
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Binding, Decision, GroupCondition, Rejection
 from reprieve.scheduling.effects import Effects
 from reprieve.scheduling.engine import Engine
@@ -122,6 +123,15 @@ class DecisionExecutor:
         """Nominations that ended without a decision."""
         for pod in pods:
             self.conditions.cleared(pod)
+
+    def capacity_reserved(self, reservation: AdvanceReservation) -> None:
+        """Write the nominations of a reservation, as far as they still hold, and report it (reservations.md 3)."""
+        held = self._engine.reservations.held.get(reservation.key)
+        if held is not reservation:
+            return
+        for pod, node in reservation.pods:
+            self.conditions.nominated(pod, node)
+        self._observer.capacity_reserved(reservation, now=self._now())
 
     def room_released(self, room: ReleasedReservation) -> None:
         """Report that capacity reserved for a preemptor was released unused (cost.md 5)."""

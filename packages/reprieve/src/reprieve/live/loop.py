@@ -28,6 +28,7 @@ from reprieve.framework.instructions import Instruction
 from reprieve.framework.plugin_guard import PluginIncident
 from reprieve.live.event_handlers import ClusterFeed
 from reprieve.preemption.outcome import Preemption
+from reprieve.scheduling.advance_reservation import AdvanceReservation
 from reprieve.scheduling.decision import Binding, Decision, Rejection
 from reprieve.scheduling.effects import NO_EFFECTS, Effects
 from reprieve.scheduling.engine import Engine
@@ -80,6 +81,9 @@ class DecisionListener(Protocol):
     def unnominated(self, pods: Iterable[PodRecord]) -> None:
         """Nominations that ended without a decision."""
 
+    def capacity_reserved(self, reservation: AdvanceReservation) -> None:
+        """A reservation was made or moved: its nominations are to be written."""
+
     def room_released(self, room: ReleasedReservation) -> None:
         """Room that was held for a preemptor was given back unused."""
 
@@ -122,6 +126,7 @@ class SchedulingLoop:
         self._due = asyncio.Event()
         self._unsaid: list[PodRecord] = []
         """Pods that have lost their nomination, which could not be written yet."""
+        self._reserved: list[AdvanceReservation] = []
         self._released: list[ReleasedReservation] = []
         self._writes: list[Instruction] = []
         """Effects that are not reported yet."""
@@ -220,6 +225,7 @@ class SchedulingLoop:
         if effects is None or effects is NO_EFFECTS:
             return
         self._unsaid += effects.unnominated
+        self._reserved += effects.reserved
         self._released += effects.released
         self._writes += effects.writes
         if effects.incidents:
@@ -240,6 +246,9 @@ class SchedulingLoop:
         if self._unsaid:
             self._listener.unnominated(self._unsaid)
             self._unsaid = []
+        for reservation in self._reserved:
+            self._listener.capacity_reserved(reservation)
+        self._reserved = []
         for room in released:
             self._listener.room_released(room)
 

@@ -337,6 +337,14 @@ def _state_of(engine: Engine) -> Iterable[Metric]:
     for kind, number in engine.sizes().items():
         kept.add_metric([kind], number)
     yield kept
+    idle = GaugeMetricFamily(
+        "reprieve_reserved_idle_resources",
+        "Amount of each resource that is idle because it is reserved for pending pods, in base units, CPU in cores.",
+        labels=["resource"],
+    )
+    for name, amount in {"cpu": 0, "memory": 0, **engine.reservations.idle.amounts}.items():
+        idle.add_metric([name], amount / 1000 if name == "cpu" else amount)
+    yield idle
     incoming = CounterMetricFamily(
         "scheduler_queue_incoming_pods",
         "Number of pods added to scheduling queues by event and queue type.",

@@ -37,6 +37,7 @@ from reprieve.observability.metrics import (
 from reprieve.observability.stopwatch import Stopwatch
 from reprieve.preemption.lost_work import EvictedPods, lost_work
 from reprieve.preemption.outcome import NoRoom, Preemption, UnhelpfulPreemption
+from reprieve.scheduling.advance_reservation import AdvanceReservation
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.reservations import ReleasedReservation
@@ -273,6 +274,25 @@ class Observer:
                         now=now,
                         controller=self._profile(first.scheduler_name) if first is not None else self._controller,
                     )
+
+    def capacity_reserved(self, reservation: AdvanceReservation, *, now: float) -> None:
+        """A reservation was made or moved (reservations.md 6): an event on the group, or on the pod."""
+        note = f"Capacity reserved on {reservation.on_nodes()}: {reservation.when()}"
+        group, first = reservation.group, reservation.pods[0][0]
+        if group is not None and group.spec is not None and group.spec.foreign != "":
+            self._events.record(
+                group_reference(group, self._versions[group.kind]),
+                None,
+                kind=NORMAL,
+                reason="CapacityReserved",
+                action="Scheduling",
+                note=note,
+                now=now,
+                controller=self._profile(first.scheduler_name),
+            )
+        else:
+            self._event(first, None, NORMAL, "CapacityReserved", "Scheduling", note, now)
+        self.log.info("Reserved capacity", v=DECISIONS, by=reservation.key, nodes=len(reservation.nodes), reason=note)
 
     def room_released(self, room: ReleasedReservation, *, now: float) -> None:
         """Room that was held for a preemptor is free for others again (cost.md 5): events on the group and its pods."""

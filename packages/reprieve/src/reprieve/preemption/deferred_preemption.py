@@ -104,12 +104,14 @@ def until_delay_is_over(cluster: ClusterState, pods: Sequence[PodRecord]) -> Def
 def expected_end(cluster: ClusterState, pod: PodRecord) -> float | None:
     """When a scheduled pod is expected to be gone by its annotations; None: they state nothing.
 
-    Its annotation `expected-end`, or its group's; its `activeDeadlineSeconds` with its grace period on top, from its
-    start; that of its Job, from the Job's start, likewise; for one that is leaving its deletionTimestamp.  The earliest
-    of them.
+    Its annotation `expected-end`, or its group's; `expected-runtime` from its start; its `activeDeadlineSeconds` with
+    its grace period on top, from its start; that of its Job, from the Job's start, likewise; for one that is leaving
+    its deletionTimestamp.  The earliest of them.
     """
     terms = cluster.terms_of(pod)
     known = [end for end in (terms.expected_end, cluster.departures.get(pod.uid)) if end is not None]
+    if terms.expected_runtime is not None and pod.start is not None:
+        known.append(pod.start + terms.expected_runtime)
     if terms.active_deadline is not None and pod.start is not None:
         known.append(pod.start + terms.active_deadline + pod.grace)
     of_job = cluster.job_deadlines.of(pod)

@@ -42,6 +42,8 @@ _REGATING = frozenset(
     }
 )
 
+_FREEING = frozenset({EventKind.POD_GONE, EventKind.POD_CHANGED, EventKind.NODE_ADDED, EventKind.NODE_CHANGED})
+
 Cause = EventKind | str
 """What brought an entity to its state: an event, or one of the following."""
 SCHEDULE_ATTEMPT_FAILURE = "schedule_attempt_failure"
@@ -92,6 +94,8 @@ class SchedulingQueue:
         """Entities gated since a PreEnqueue plugin failed, and when it is called again; soonest first."""
         self.incoming: dict[tuple[QueueState, Cause], int] = {}
         """Pods that came to a state, and what brought them there (`scheduler_queue_incoming_pods_total`)."""
+        self.freed = 0
+        """Grows whenever capacity may have become free, or more of it."""
         self._cause: Cause = EventKind.POD_ADDED
         self._first_profile, first = next(iter(profiles.items()))
         self._sort_key = first.queue_sort.sort_key
@@ -149,7 +153,7 @@ class SchedulingQueue:
         if pod.created < entity.timestamp:
             entity.timestamp = pod.created
             if entity.state is QueueState.ACTIVE:
-                heapq.heappush(self._active, (self._order(entity), key))
+                heapq.heappush(self._active, (self.order(entity), key))
         if attempts:
             entity.attempts = max(entity.attempts, attempts)
             entity.last_attempt = now
@@ -228,7 +232,7 @@ class SchedulingQueue:
         while self._active:
             order, key = heapq.heappop(self._active)
             entity = self._entities.get(key)
-            if entity is None or entity.state is not QueueState.ACTIVE or order != self._order(entity):
+            if entity is None or entity.state is not QueueState.ACTIVE or order != self.order(entity):
                 continue
             if self._sharing.would_fail(entity):
                 self._wait(entity, now)
@@ -330,6 +334,8 @@ class SchedulingQueue:
 
     def on_event(self, event: ClusterEvent, now: float, *, but: str = "") -> None:
         """Wake the entities that an event may help, except the entity with the key `but`, which caused it."""
+        if event.kind in _FREEING:
+            self.freed += 1
         watch = self._hints.watch
         if watch is None:
             self._handle(event, now, but)
@@ -506,7 +512,7 @@ class SchedulingQueue:
         if entity.queued is None:
             entity.queued = now
         entity.gate = SUCCESS
-        heapq.heappush(self._active, (self._order(entity), entity.key))
+        heapq.heappush(self._active, (self.order(entity), entity.key))
 
     def _to_gated(self, entity: Entity, gate: Status, now: float) -> None:
         self._move(entity, QueueState.GATED, now)
@@ -538,14 +544,15 @@ class SchedulingQueue:
         entity.state = state
         entity.since = now
         if state is QueueState.UNSCHEDULABLE:
-            self._unschedulable.add(entity, now, indexed=not self._sharing.add(entity, self._order(entity)))
+            self._unschedulable.add(entity, now, indexed=not self._sharing.add(entity, self.order(entity)))
         elif state is QueueState.IN_CYCLE:
             self._listening[key] = entity
             return
         arrived = (state, self._cause)
         self.incoming[arrived] = self.incoming.get(arrived, 0) + len(entity.ready) + len(entity.held)
 
-    def _order(self, entity: Entity) -> tuple[float, ...]:
+    def order(self, entity: Entity) -> tuple[float, ...]:
+        """By what entities leave the active queue, the least first."""
         return self._sort_key(entity.priority, entity.timestamp, entity.key)
 
     def _regate(self, entity: Entity, now: float) -> None:
@@ -573,7 +580,7 @@ class SchedulingQueue:
             entity.priority = priority
             self._reach.forget(entity.key)
             if entity.state is QueueState.ACTIVE:
-                heapq.heappush(self._active, (self._order(entity), entity.key))
+                heapq.heappush(self._active, (self.order(entity), entity.key))
 
     def _drop(self, entity: Entity) -> None:
         self._reach.forget(entity.key)

@@ -78,20 +78,24 @@ class Shape:
 
 
 class ReplayJob:
-    """A job. `submit` in milliseconds (of the epoch, or since the trace began), `work` in milliseconds or for ever."""
+    """A job. `submit` in milliseconds (of the epoch, or since the trace began), `work` in milliseconds or for ever.
 
-    __slots__ = ("name", "shape", "submit", "work")
+    `limit`: milliseconds that it may run, as the scheduler knows it; None: not given.
+    """
 
-    def __init__(self, name: str, submit: int, work: int | None, shape: Shape) -> None:
+    __slots__ = ("limit", "name", "shape", "submit", "work")
+
+    def __init__(self, name: str, submit: int, work: int | None, shape: Shape, limit: int | None = None) -> None:
         self.name = name
         self.submit = submit
         self.work = work
         self.shape = shape
+        self.limit = limit
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ReplayJob):
             return NotImplemented
-        return (self.name, self.submit, self.work, self.shape) == (other.name, other.submit, other.work, other.shape)
+        return all(getattr(self, field) == getattr(other, field) for field in ReplayJob.__slots__)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -263,9 +267,12 @@ COLUMNS: Final[Mapping[str, tuple[str, Callable[[str], Any] | None]]] = {
     "topology_key": ("topology_key", _matching(_LABEL_KEY, "the key of a label")),
     "labels": ("labels", _labels),
     "tolerations": ("tolerations", tolerations),
+    "time_limit": ("limit", seconds),
 }
 """Column -> the field of a job or shape, and what reads it (of `submit`: `SubmitTimes`)."""
 _NEEDED: Final = ("job", "submit")
+_TIMES: Final = ("duration", "time_limit")
+"""Columns of which hardly two rows have the same."""
 
 
 class SubmitTimes:
@@ -371,7 +378,7 @@ def _job(
             if column in _NEEDED:
                 raise _ColumnError(column, "is empty")
             continue
-        if column in _NEEDED or column == "duration":
+        if column in _NEEDED or column in _TIMES:
             content[attribute] = _read(read, column, text)
         else:
             known = memo[at]
@@ -382,7 +389,8 @@ def _job(
                 found = known[text] = _read(read, column, text)
             content[attribute] = found
     name, submit, work = content.pop("name"), content.pop("submit"), content.pop("work", None)
-    return ReplayJob(name, submit, work, shapes.of(**content))
+    limit = content.pop("limit", None)
+    return ReplayJob(name, submit, work, shapes.of(**content), limit)
 
 
 def _read(read: Callable[[str], Any], column: str, text: str) -> Any:
@@ -548,6 +556,7 @@ def written(job: ReplayJob, *, dated: bool) -> dict[str, str]:
         "topology_key": shape.topology_key,
         "labels": ";".join(f"{key}={content}" for key, content in shape.labels),
         "tolerations": ";".join(map(_toleration, shape.tolerations)),
+        "time_limit": "" if job.limit is None else _decimals(job.limit),
     }
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from kube_rules import objects
 from kube_rules.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectMeta
-from kube_rules.work_annotations import CHECKPOINT_INTERVAL, RESTART_COST
+from kube_rules.work_annotations import CHECKPOINT_INTERVAL, EXPECTED_RUNTIME, RESTART_COST
 from reprieve.replay.job_list import ReplayJob, Shape, Tolerated
 
 GPU: Final = "nvidia.com/gpu"
@@ -83,8 +83,11 @@ class Makers:
         """Its own, else that of its class, else 0."""
         return shape.priority if shape.priority is not None else self._classes.get(shape.priority_class, 0)
 
-    def pod(self, job: ReplayJob, uid: str, name: str, group: str) -> objects.Pod:
-        """A worker; `group` is the name of the PodGroup, empty for a pod by itself."""
+    def pod(self, job: ReplayJob, uid: str, name: str, group: str, runtime: int | None = None) -> objects.Pod:
+        """A worker; `group` is the name of the PodGroup, empty for a pod by itself.
+
+        `runtime`: milliseconds that the scheduler expects it to run; None: it states nothing.
+        """
         shape = job.shape
         spec = self._specs.get(id(shape))
         if spec is None:
@@ -100,12 +103,15 @@ class Makers:
                 priority_class_name=spec.priority_class_name,
                 scheduling_group=reference,
             )
+        annotations = self._annotations_of(shape)
+        if runtime is not None:
+            annotations = {**annotations, EXPECTED_RUNTIME: f"{runtime}ms"}
         meta = ObjectMeta(
             name=name,
             namespace=shape.tenant,
             uid=uid,
             labels=dict(shape.labels),
-            annotations=self._annotations_of(shape),
+            annotations=annotations,
         )
         return objects.Pod(metadata=meta, spec=spec)
 

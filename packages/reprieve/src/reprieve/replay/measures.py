@@ -63,6 +63,8 @@ MEASURES: Sequence[Measure] = (
     Measure("useful GPU-hours", lambda r: r.total.useful_gpu_hours, _hours, max),
     Measure("lost GPU-hours", lambda r: r.total.lost_gpu_hours, _hours, min),
     Measure("restart GPU-hours", lambda r: r.total.restart_gpu_hours, _hours, min),
+    Measure("reserved idle GPU-hours", lambda r: r.reserved_idle_gpu_hours, _hours, min),
+    Measure("reserved idle, of capacity", lambda r: r.reserved_idle, _share, min),
     Measure("evicted units", lambda r: r.evictions.units, count_text, min),
     Measure("evicted pods", lambda r: r.evictions.pods, count_text, min),
     Measure("evicted gangs", lambda r: r.evictions.gangs, count_text, min),

@@ -72,6 +72,6 @@ def chosen(found: JobList, selection: JobSelection) -> ChosenJobs:
         jobs = [jobs[at] for at in sorted(picked)]
     begin = jobs[0].submit if jobs and not selection.begin else first
     faster = selection.load
-    moved = [ReplayJob(job.name, round((job.submit - begin) / faster), job.work, job.shape) for job in jobs]
+    moved = [ReplayJob(job.name, round((job.submit - begin) / faster), job.work, job.shape, job.limit) for job in jobs]
     until = None if last is None else round(max(0, last - begin) / faster)
     return ChosenJobs(moved, until, begin if found.dated else None, begin)

@@ -94,6 +94,10 @@ class PolicyReport(msgspec.Struct, frozen=True, rename="camel"):
     gpu_time: GpuTime
     allocation: float | None
     goodput: float | None
+    reserved_idle_gpu_hours: float
+    """GPU-hours that were idle because they were reserved."""
+    reserved_idle: float | None
+    """Their share of the capacity."""
     evictions: Evictions
     fragmentation: float | None
     """Share of the free GPUs that waiting workers cannot use."""
@@ -167,6 +171,8 @@ def report(name: str, replay: Replay, *, interrupted: bool = False) -> PolicyRep
         gpu_time=time,
         allocation=_share(time.allocated, time.capacity),
         goodput=_share(time.useful, time.capacity),
+        reserved_idle_gpu_hours=_hours(replay.reserved_idle_time),
+        reserved_idle=_share(replay.reserved_idle_time, time.capacity),
         evictions=Evictions(
             units=counts.units,
             pods=counts.pods,

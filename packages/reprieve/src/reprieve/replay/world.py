@@ -28,6 +28,7 @@ from reprieve.replay.gpu_capacity import GPU, FreeGpus, Ints, TracksFreeGpus
 from reprieve.replay.job_list import ReplayJob, Shape, Tolerated
 from reprieve.replay.job_objects import Makers, terms_for
 from reprieve.replay.quotas import JobQuotas
+from reprieve.replay.run_times import RunTimes
 from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
@@ -57,6 +58,8 @@ class WorldSettings:
     """Keep where and when pods ran."""
     tolerations: tuple[Tolerated, ...] = ()
     """Of jobs that list none."""
+    run_times: RunTimes = field(default_factory=RunTimes)
+    """What the scheduler knows of how long jobs run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +163,8 @@ class Replay:
         self._workers_waiting = [0] * len(numbers)
         """By number of the shape."""
         self.capacity = 0
+        self.reserved_idle_time = 0
+        """GPU-time that was idle because it was reserved."""
         self.capacity_time = 0
         """GPU-time that there was."""
         self.series = Series(SERIES)
@@ -232,9 +237,15 @@ class Replay:
         span = now - self.series.at
         if span > 0:
             self.capacity_time += self.capacity * span
+            self.reserved_idle_time += self._reserved_idle() * span
             self.series.advance(now, (self.holding, self.capacity, self._waiting_jobs()))
             if now >= self.fragmentation.next:
                 self.fragmentation.sample(now, zip(self._shapes, self._workers_waiting, strict=True))
+
+    def _reserved_idle(self) -> int:
+        """Milli-GPUs that are idle now because they are reserved."""
+        idle = self.engine.reservations.idle.amounts
+        return idle.get(self.terms.gpu, 0) * 1000 // self.terms.per_gpu if idle else 0
 
     def _waiting_jobs(self) -> int:
         return self._next - (len(self.accounts) - self.unfinished) - self.running
@@ -281,7 +292,9 @@ class Replay:
         account.serial += 1
         self._of[uid] = account
         self._workers_waiting[self._shape_of[account.index]] += 1
-        record = self._world.add(self.makers.pod(job, uid, name, group), self._created(account))
+        left = None if job.work is None else job.work - account.saved + (self.settings.restart if account.runs else 0)
+        runtime = self.settings.run_times.of(job, left)
+        record = self._world.add(self.makers.pod(job, uid, name, group, runtime), self._created(account))
         assert record is not None
         account.pods[uid] = (record, worker)
 

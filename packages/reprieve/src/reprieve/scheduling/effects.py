@@ -10,6 +10,7 @@ import msgspec
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.instructions import Instruction
 from reprieve.framework.plugin_guard import PluginIncident
+from reprieve.scheduling.advance_reservation import AdvanceReservation
 from reprieve.scheduling.decision import Binding, Decision, Rejection
 from reprieve.scheduling.reservations import ReleasedReservation
 
@@ -24,6 +25,8 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
 
     Their node is gone, their group may not be tried any more, they are being deleted, or their preemption failed.
     """
+    reserved: tuple[AdvanceReservation, ...] = ()
+    """Reservations that were made or moved: set `status.nominatedNodeName` of their pods (reservations.md 3)."""
     released: tuple[ReleasedReservation, ...] = ()
     """Capacity that was reserved for a preemptor and is free again, unused (cost.md 5)."""
     writes: tuple[Instruction, ...] = ()
@@ -48,6 +51,7 @@ class EffectsInProgress:
     def __init__(self) -> None:
         self.unnominated: dict[str, PodRecord] = {}
         """By UID."""
+        self.reserved: list[AdvanceReservation] = []
         self.released: list[ReleasedReservation] = []
         self.writes: list[Instruction] = []
 
@@ -61,13 +65,15 @@ class EffectsInProgress:
         known: bool = True,
     ) -> Effects:
         """Return the effects of the call that ends, and begin anew. A pod with another place is nominated no longer."""
-        if not (self.unnominated or self.released or self.writes or incidents or allowed or refused):
+        own = self.unnominated or self.reserved or self.released or self.writes
+        if not (own or incidents or allowed or refused):
             if decision is None:
                 return NO_EFFECTS if known else UNKNOWN
             return Effects(decision=decision)
         effects = Effects(
             decision=decision,
             unnominated=tuple(pod for pod in self.unnominated.values() if pod.nominated < 0 and pod.row < 0),
+            reserved=tuple(self.reserved),
             released=tuple(self.released),
             writes=tuple(self.writes),
             incidents=tuple(incidents),
@@ -76,6 +82,7 @@ class EffectsInProgress:
             known=known,
         )
         self.unnominated.clear()
+        self.reserved.clear()
         self.released.clear()
         self.writes.clear()
         return effects

@@ -28,7 +28,9 @@ from reprieve.framework.status import Code, PluginError
 from reprieve.preemption.outcome import Deferral, Preemption
 from reprieve.queueing.entity import Entity
 from reprieve.queueing.queue import SchedulingQueue
+from reprieve.scheduling.advance_reservations import AdvanceReservations
 from reprieve.scheduling.assumed_pods import AssumedPods
+from reprieve.scheduling.backfill import Backfill
 from reprieve.scheduling.binding_plugins import reserve_all
 from reprieve.scheduling.decision import Binding, Decision, Rejection, Result, stamped
 from reprieve.scheduling.effects import Effects, EffectsInProgress
@@ -96,6 +98,8 @@ class Engine:
             scheduled_here=self._ours,
             linger=self._resources.linger,
         )
+        self.reservations = AdvanceReservations(*shared, self._nominations, self.running, profiles, self._in_progress)
+        self._backfill = Backfill(*shared, self.reservations, self.running)
         self._handlers = handlers(self._pods, self._groups, self._resources, OtherChanges(*shared, self._nominations))
 
     # -- objects -----------------------------------------------------------------------------------
@@ -162,9 +166,15 @@ class Engine:
 
     def tick(self, now: float) -> Effects:
         """Let time pass: end the reservations that are due, and queue what waited for a point in time."""
-        self._nominations.give_back_unused(now)
+        self._pass_time(now)
         self.queue.tick(now)
         return self.finished()
+
+    def _pass_time(self, now: float) -> None:
+        self._nominations.give_back_unused(now)
+        if self.reservations.on:
+            self.reservations.review(now)
+            self._backfill.wake(now)
 
     def next_wakeup(self, *, flush: bool = True, holds: bool = True, ignoring: Collection[str] = ()) -> float | None:
         """When `tick` has something to do next, if nothing else happens (`SchedulingQueue.next_wakeup`).
@@ -173,11 +183,11 @@ class Engine:
         """
         times = [self.queue.next_wakeup(flush=flush, ignoring=ignoring)]
         if holds:
-            times.append(self._nominations.held.next_end())
+            times += [self._nominations.held.next_end(), self.reservations.next_time()]
         return min((when for when in times if when is not None), default=None)
 
     def _step(self, now: float) -> Decision | None:
-        self._nominations.give_back_unused(now)
+        self._pass_time(now)
         entity = self.queue.pop(now)
         if entity is None:
             return None
@@ -194,8 +204,10 @@ class Engine:
     def _try(self, entity: Entity, now: float) -> Decision:
         queued = now if entity.queued is None else entity.queued
         attempt = entity.attempts
-        decided = stamped(self._decide(entity), attempt, queued, entity.profile)
-        return self._apply(entity, decided, now)
+        decided = self._decide(entity)
+        if self.reservations.on:
+            decided = self.reservations.attempted(entity, self._backfill.instead(entity, decided, now), now)
+        return self._apply(entity, stamped(decided, attempt, queued, entity.profile), now)
 
     def _decide(self, entity: Entity) -> Decision:
         pods = list(entity.ready.values())

@@ -172,6 +172,39 @@ def schedule_group(
         return replace(failed_group(key, group, pods, str(error)), rejected_by=names)
 
 
+def group_without_help(
+    running: RunningProfile, key: str, group: Group, members: Sequence[PodRecord]
+) -> Decision | None:
+    """Decide for a group as far as it fits in the present view; None: it does not. Nothing is evicted for it."""
+    cycle = _undisputed(running, group, members)
+    if cycle is None:
+        return None
+    with running.cluster.trial():
+        _lift_nominations(cycle)
+        found = _assigned(cycle, diagnose=False)
+        return _bind(cycle, key, found, retry_now=len(found.placed) < len(cycle.pods)) if found.feasible else None
+
+
+def group_places(running: RunningProfile, group: Group, members: Sequence[PodRecord]) -> Assigned | None:
+    """(pod, row) of the members if the group fits in the present view, in which they are not nominated."""
+    cycle = _undisputed(running, group, members)
+    found = _assigned(cycle, diagnose=False) if cycle is not None else None
+    return tuple(found.placed) if found is not None and found.feasible else None
+
+
+def _undisputed(running: RunningProfile, group: Group, members: Sequence[PodRecord]) -> GroupCycle | None:
+    """A cycle of the group; None if its members conflict or it has no right placement."""
+    pods = order_of(group, members)
+    if conflict_of(group, pods, group_policy=running.gates.pod_group_preemption_policy) is not None:
+        return None
+    try:
+        placements = proposed(running, group)
+    except PlacementError:
+        return None
+    nominated = {pod.uid: pod.nominated for pod in pods if pod.nominated >= 0}
+    return GroupCycle(running, group, pods, nominated, placements)
+
+
 def _schedule(
     running: RunningProfile, key: str, group: Group, pods: Sequence[PodRecord], *, under_way: bool, lingering: bool
 ) -> Decision:

@@ -43,6 +43,8 @@ class Nominations:
         self._echoes = NominationEchoes()
         self.held = Reservations()
         self.in_flight = PreemptionsInFlight()
+        self.overtaken: set[str] = set()
+        """Entities that lost capacity they are nominated to, since the last step of the engine."""
 
     # -- decided by a cycle ------------------------------------------------------------------------
 
@@ -54,12 +56,35 @@ class Nominations:
         The capacity is free when all of `leaving` have left; from then on it is reserved for `hold_seconds` at most.
         Returns the pods that lost theirs.
         """
-        cluster = self._cluster
-        displaced: dict[str, list[tuple[PodRecord, int]]] = {}
         places = tuple(places)
         room_by = max((self._gone_by(pod, now) for pod in leaving), default=now)
         if places:
             self.held.begin(key, room_by, self._seconds_for(places[0][0]))
+        return self._nominate(places, priority, now)
+
+    def reserve(self, key: str, places: Places, priority: int, now: float) -> None:
+        """Nominate for pods that end by themselves: the reservation, not `hold_seconds`, says for how long.
+
+        Reported as effects: no decision does (reservations.md 3).
+        """
+        places = tuple(places)
+        self.held.forget(key)
+        kept = {pod.uid for pod, _ in places}
+        entity = self._queue.get(key)
+        before = [(pod, pod.nominated) for pod in entity.ready.values() if pod.nominated >= 0] if entity else []
+        self.moved(before, places, now)
+        for pod, _ in before:
+            if pod.uid not in kept:
+                self.end(pod)
+        for pod in self._nominate(places, priority, now):
+            self._effects.unnominated[pod.uid] = pod
+        for pod, row in _unused(before, places):
+            self.freed(pod, row, now, but=key)
+
+    def _nominate(self, places: Places, priority: int, now: float) -> tuple[PodRecord, ...]:
+        """Nominate in memory; return the pods of a lower priority that lost their nominations on the same nodes."""
+        cluster = self._cluster
+        displaced: dict[str, list[tuple[PodRecord, int]]] = {}
         for pod, row in places:
             for other in list(cluster.nodes.nominated.get(row, {}).values()):
                 if other.priority < priority:
@@ -91,6 +116,7 @@ class Nominations:
         for other in list(self._cluster.nodes.nominated.get(row, {}).values()):
             key = self._cluster.entity_ref(other)
             if key != own and (outside or other.priority < placed.priority):
+                self.overtaken.add(key)
                 self._queue.overtake(key, now)
 
     # -- ended without a decision ------------------------------------------------------------------

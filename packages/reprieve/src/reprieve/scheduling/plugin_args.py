@@ -34,6 +34,7 @@ from reprieve.plugins.pod_topology_spread import (
     SYSTEM_DEFAULTS,
     PodTopologySpread,
 )
+from reprieve.plugins.reservations import ReservationOptions, ReservationsPlugin
 from reprieve.plugins.volume_binding import VolumeBinding
 from reprieve.preemption.cascade import DEEPEST
 from reprieve.preemption.criteria import STANDARD
@@ -116,6 +117,23 @@ class _GangArgs(_Args, frozen=True, kw_only=True):
     tree_search: str = GREEDY
     """`Retry`: a gang that fails is tried again with other orders of its pods, a tree also with each group held to its
     minimum first; `Greedy`: one order."""
+
+
+class _ReservationsArgs(_Args, frozen=True, kw_only=True):
+    """Ours (reservations.md)."""
+
+    reserve_after: str = "10m"
+    """How long a group waits after its first failed attempt until capacity is reserved for it; `0s` reserves none."""
+    max_reservations: Int32 = 4
+    """How many groups hold a reservation at a time."""
+    min_pods: Int32 = 2
+    """Groups, trees and pods with fewer pending pods get no reservation; 1 lets lone pods have one."""
+    backfill_margin: float = 5.0
+    """Percent of its stated runtime by which backfilled work may be late without delaying the holder."""
+    max_reserved: str = "24h"
+    """How long a reservation lasts at most."""
+    max_idle_share: float = 0.1
+    """Share of the cluster's capacity that may be idle for reservations, on the mean over ten `maxReserved`."""
 
 
 class _AffinityArgs(_Args, frozen=True, kw_only=True):
@@ -367,6 +385,34 @@ def gang_scheduling(_gates: FeatureGates, args: Args) -> Plugin:
     found = msgspec.convert(args, _GangArgs)
     _one_of("treeSearch", found.tree_search, (GREEDY, RETRY))
     return GangScheduling(found.tree_search)
+
+
+def reservations(_gates: FeatureGates, args: Args) -> Plugin:
+    """ReservationsArgs; kube-scheduler has no such plugin."""
+    found = msgspec.convert(args, _ReservationsArgs)
+    after, longest = _seconds(found.reserve_after, "reserveAfter"), _seconds(found.max_reserved, "maxReserved")
+    if not 0 <= after <= LONGEST:
+        raise ConfigurationError("reserveAfter", f"{found.reserve_after}: must be zero or positive, at most ten years")
+    if not 0 < longest <= LONGEST:
+        raise ConfigurationError("maxReserved", f"{found.max_reserved}: must be positive, and at most ten years")
+    for where, value, least, most in (
+        ("maxReservations", found.max_reservations, 1, 64),
+        ("minPods", found.min_pods, 1, 1 << 20),
+        ("backfillMargin", found.backfill_margin, 0, 1000),
+        ("maxIdleShare", found.max_idle_share, 0, 1),
+    ):
+        if not least <= value <= most:
+            raise ConfigurationError(where, f"{value:g}: not in valid range [{least}, {most}]")
+    return ReservationsPlugin(
+        ReservationOptions(
+            reserve_after=after,
+            max_reservations=found.max_reservations,
+            min_pods=found.min_pods,
+            backfill_margin=found.backfill_margin / 100,
+            max_reserved=longest,
+            max_idle_share=found.max_idle_share,
+        )
+    )
 
 
 def _label_name(path: str, name: str) -> None:

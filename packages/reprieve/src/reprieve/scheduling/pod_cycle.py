@@ -2,7 +2,7 @@
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.diagnosis import Diagnosis
-from reprieve.framework.plugin import CycleState, PostFilterResult
+from reprieve.framework.plugin import Assigned, CycleState, PostFilterResult
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.status import call_plugin
 from reprieve.preemption.eligibility import pod_is_ineligible
@@ -58,6 +58,21 @@ def schedule_pod(
         deferred_writes=outcome.deferred_writes if outcome is not None else (),
         rejected_by=frozenset(diagnosis.plugins),
     )
+
+
+def pod_without_help(running: RunningProfile, key: str, pod: PodRecord) -> Decision | None:
+    """Decide for a pod as far as it fits in the present view; None: it does not. Nothing is evicted for it."""
+    with running.cluster.trial():
+        nominated = pod.nominated
+        running.cluster.clear_nomination(pod)
+        row = running.evaluator.best_row(CycleState(running.cluster, pod, nominated=nominated))
+        return _bind(running, key, pod, row) if row >= 0 else None
+
+
+def pod_places(running: RunningProfile, pod: PodRecord) -> Assigned | None:
+    """(pod, row) if the pod, which is not nominated, fits in the present view."""
+    row = running.evaluator.best_row(CycleState(running.cluster, pod))
+    return ((pod, row),) if row >= 0 else None
 
 
 def _bind(running: RunningProfile, key: str, pod: PodRecord, row: int) -> Decision:

@@ -4,7 +4,7 @@ Order and score weights are kube-scheduler's (scheduling.md 5).  `configured_pro
 them, `third_party_plugins` finds other plugins.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
@@ -44,6 +44,7 @@ from reprieve.scheduling.plugin_args import (
     node_resources_balanced,
     node_resources_fit,
     pod_topology_spread,
+    reservations,
     volume_binding,
 )
 from reprieve.scheduling.third_party_plugins import NO_THIRD_PARTY, ThirdParty
@@ -85,6 +86,7 @@ REGISTRY: dict[str, Factory] = {
     "DynamicResources": dynamic_resources,
     "NodeDeclaredFeatures": _gated(lambda gates: NodeDeclaredFeatures(on=gates.node_declared_features)),
     "DefaultPreemption": default_preemption,
+    "Reservations": reservations,
     "NodeResourcesBalancedAllocation": node_resources_balanced,
     "ImageLocality": _plain(ImageLocality),
     "DefaultBinder": _plain(DefaultBinder),
@@ -112,7 +114,7 @@ DEFAULT_WEIGHTS = {
 }
 
 
-_PLACED_BY_SCORE: dict[str, dict[str, str | int | list[str]]] = {
+_PLACED_BY_SCORE: Mapping[str, Mapping[str, str | int | list[str]]] = {
     "DefaultPreemption": {
         "placement": COMPATIBLE,
         "cost": [*UPSTREAM_ORDER],
@@ -120,9 +122,12 @@ _PLACED_BY_SCORE: dict[str, dict[str, str | int | list[str]]] = {
         "holdSeconds": 0,
         "successor": False,
         "waitForCompletions": "0s",
-    }
+    },
+    "Reservations": {"reserveAfter": "0s"},
 }
-"""Args that make a preempting group go where kube-scheduler puts it, whatever the configuration says of it."""
+"""Args that make a preempting group go where kube-scheduler puts it, whatever the configuration says of it.
+
+Without reservations, as kube-scheduler has none."""
 
 
 def default_profile(gates: FeatureGates, name: str = DEFAULT_SCHEDULER, *, compatible: bool = False) -> Profile:

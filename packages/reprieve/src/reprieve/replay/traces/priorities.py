@@ -41,9 +41,8 @@ class PriorityRules:
         """The job with its class; one that no rule fits keeps what it has."""
         for holds, name, value in self.rules:
             if holds(job):
-                return ReplayJob(
-                    job.name, job.submit, job.work, replace(job.shape, priority_class=name, priority=value)
-                )
+                shape = replace(job.shape, priority_class=name, priority=value)
+                return ReplayJob(job.name, job.submit, job.work, shape, job.limit)
         return job
 
     @property

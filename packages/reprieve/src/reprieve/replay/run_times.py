@@ -1,0 +1,46 @@
+"""What the scheduler knows of the run times of jobs: nothing, their limits, or the truth (replay.md 8)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from reprieve.replay.job_list import ReplayJob
+
+UNKNOWN, LIMIT, EXACT, FACTOR = "unknown", "limit", "exact", "factor"
+_WANTED: Final = "expected unknown, limit, exact or factor:F with F from 0.001 to 1000"
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimes:
+    """See the module docstring."""
+
+    source: str = UNKNOWN
+    factor: float = 1.0
+    """Of the true run time, with `factor`."""
+
+    def __str__(self) -> str:
+        return f"{FACTOR}:{self.factor:g}" if self.source == FACTOR else self.source
+
+    def of(self, job: ReplayJob, left: int | None) -> int | None:
+        """Milliseconds that the scheduler expects a run to last in which `left` are to be done; None: it cannot say."""
+        if self.source == LIMIT:
+            return job.limit
+        if self.source == UNKNOWN or left is None:
+            return None
+        return max(1, round(left * self.factor))
+
+
+def read_run_times(text: str, jobs: Iterable[ReplayJob]) -> RunTimes:
+    """Read the option; empty: limits where a job has one. Raises ValueError."""
+    if not text:
+        return RunTimes(LIMIT if any(job.limit is not None for job in jobs) else UNKNOWN)
+    name, colon, number = text.partition(":")
+    if name in (UNKNOWN, LIMIT, EXACT) and not colon:
+        return RunTimes(name)
+    try:
+        factor = float(number)
+    except ValueError:
+        raise ValueError(_WANTED) from None
+    if name != FACTOR or not 0.001 <= factor <= 1000:
+        raise ValueError(_WANTED)
+    return RunTimes(FACTOR, factor)

@@ -1,0 +1,79 @@
+"""One reservation for what waits for long: nodes and amounts for all members, and when they are expected to be free."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from kube_rules.durations import readable_time
+from reprieve.cluster.groups import Group
+from reprieve.cluster.pods import PodRecord
+
+Amounts = npt.NDArray[np.int64]
+_MOST_NAMED = 3
+
+
+@dataclass(slots=True, eq=False)
+class AdvanceReservation:
+    """See the module docstring. Times are seconds since the epoch."""
+
+    key: str
+    """Of the entity that holds it: `pod/<uid>`, `group/<namespace>/<name>` or `composite/<namespace>/<name>`."""
+    group: Group | None
+    pods: tuple[tuple[PodRecord, str], ...]
+    """(pod, node reserved for it)."""
+    priority: int
+    made: float
+    """When it was made; it lasts for `maxReserved` from then."""
+    expected: float | None
+    """When the holder is expected to start; None: pods are in the way that state no end."""
+    awaited: tuple[PodRecord, ...]
+    """The pods in the way on its nodes."""
+    rows: Amounts = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
+    amounts: Amounts = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64), repr=False)
+    """What is reserved: `int64[rows]`, each once, and `int64[columns, rows]` by column of the resource table."""
+    members: int = 0
+    """How many pods the holder had."""
+    reviewed: float = 0.0
+    """When it was last worked out."""
+    freed: int = 0
+    """How much had been freed by then (`SchedulingQueue.freed`)."""
+
+    @property
+    def name(self) -> str:
+        """`namespace/name` of the group, or of the pod."""
+        return self.group.key if self.group is not None else self.pods[0][0].key
+
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes, each once, in the order of the pods."""
+        return list(dict.fromkeys(node for _, node in self.pods))
+
+    @property
+    def waits_for(self) -> tuple[PodRecord, ...]:
+        """The pods in the way that still run."""
+        return tuple(pod for pod in self.awaited if pod.row >= 0)
+
+    def when(self) -> str:
+        """Say when the holder is expected to start: at a time, or when pods on its nodes have ended."""
+        if self.expected is not None:
+            return f"expected start {readable_time(self.expected)}"
+        waits = self.waits_for
+        if not waits:
+            return "all pods there have ended"
+        pods = "1 pod" if len(waits) == 1 else f"{len(waits)} pods"
+        return f"when {pods} on {self._where(waits)} {'has' if len(waits) == 1 else 'have'} ended"
+
+    def _where(self, waits: tuple[PodRecord, ...]) -> str:
+        by_row = {pod.nominated: node for pod, node in self.pods}
+        return named(list(dict.fromkeys(by_row[pod.row] for pod in waits if pod.row in by_row)))
+
+    def on_nodes(self) -> str:
+        """Name the nodes: `n1, n2, n3 and 5 more`."""
+        return named(self.nodes)
+
+
+def named(names: list[str]) -> str:
+    """Join names, the first three of them."""
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more

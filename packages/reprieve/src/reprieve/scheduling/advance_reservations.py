@@ -1,0 +1,309 @@
+"""Reservations for what waits for long: which entities get one, for how long, and how it moves (reservations.md 1, 3).
+
+A reservation is a nomination of every member, so that pods of the same or a lower priority see the capacity as taken,
+and a restart finds it in the API.  What is kept here is which entities hold one, until when, and when the holder is
+expected to start.  `reprieve.scheduling.reservations` is about what evicted pods leave, which is held for seconds.
+
+Nothing happens by itself: `review` is called before every attempt and with every tick, and does nothing in most calls.
+
+Invariants: a reservation's pods are pending, and nominated where it says, or it is worked out anew; what ended because
+its time was over is not renewed before something has changed in the cluster.
+"""
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from kube_rules.durations import readable_duration
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.plugin_guard import unguarded
+from reprieve.framework.profile import Profile
+from reprieve.plugins.reservations import ReservationOptions, ReservationsPlugin
+from reprieve.queueing.entity import Entity, QueueState
+from reprieve.queueing.queue import SchedulingQueue
+from reprieve.scheduling.advance_reservation import AdvanceReservation, Amounts
+from reprieve.scheduling.decision import Decision, Result
+from reprieve.scheduling.effects import EffectsInProgress
+from reprieve.scheduling.expected_starts import ExpectedStart, expected_start
+from reprieve.scheduling.idle_amounts import IdleAmounts
+from reprieve.scheduling.nominations import Nominations
+from reprieve.scheduling.reservations import Released
+from reprieve.scheduling.running_profiles import RunningProfiles
+
+OFF = ReservationOptions(reserve_after=0.0)
+_PAUSE = 60.0
+"""Seconds between two looks at a reservation, or at those that wait for one; also the least that a move gains."""
+_GAIN = 0.1
+"""The share of the wait that a move gains at least."""
+_TRIED = 8
+"""So many that wait for a reservation are looked at in one round, in the order of the queue."""
+
+
+def reservation_options(profile: Profile) -> ReservationOptions:
+    """Return how a profile reserves; a profile without the plugin never does."""
+    plugins = (plugin for plugin in map(unguarded, profile.plugins) if isinstance(plugin, ReservationsPlugin))
+    return next((plugin.options for plugin in plugins), OFF)
+
+
+class AdvanceReservations:
+    """See the module docstring. How many there may be, and what may be idle, the first profile says."""
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        queue: SchedulingQueue,
+        nominations: Nominations,
+        running: RunningProfiles,
+        profiles: Mapping[str, Profile],
+        effects: EffectsInProgress,
+    ) -> None:
+        self._cluster = cluster
+        self._queue = queue
+        self._nominations = nominations
+        self._running = running
+        self._effects = effects
+        self._options = {name: reservation_options(profile) for name, profile in profiles.items()}
+        self._common = next(iter(self._options.values()))
+        self.on = any(options.reserve_after for options in self._options.values())
+        self.held: dict[str, AdvanceReservation] = {}
+        """By key of the entity, in the order in which they were made."""
+        self.changed = False
+        """Reservations were made, moved or ended since `Backfill` set this to False."""
+        self._due: dict[str, float] = {}
+        """From when on an entity that failed may hold one, by key."""
+        self._next: list[tuple[float, str]] = []
+        """The same as a heap; entries that no longer hold are skipped."""
+        self._waiting: dict[str, None] = {}
+        """Those that have waited long enough."""
+        self._looked_at = float("-inf"), 0
+        """When those were looked at last, and how much had been freed by then."""
+        self._look = False
+        """Something else has changed for them since."""
+        self._unused: dict[str, int] = {}
+        """How much had been freed when a reservation ended unused, by key."""
+        self._noted = -1
+        """How often nominations had changed when those of the reservations were looked at."""
+        self.idle = IdleAmounts(cluster, self._common)
+
+    # -- attempts --------------------------------------------------------------------------------------------------
+
+    def attempted(self, entity: Entity, decision: Decision, now: float) -> Decision:
+        """Take note of an attempt; return the decision, which leaves a reservation as it is if it failed."""
+        key = entity.key
+        if decision.result is Result.SCHEDULED or decision.preemption is not None:
+            self._forget(key)
+            return decision
+        if key in self.held:
+            if decision.nominations:  # it waits for pods that leave now, and holds what they leave
+                del self.held[key]
+                self.changed = True
+                return decision
+            return replace(decision, cleared=())
+        if key not in self._due and decision.result is not Result.ERROR:
+            options = self._options_of(entity)
+            if options.reserve_after and len(entity.ready) >= options.min_pods:
+                self._begin(entity, self._failed_first(entity, now) + options.reserve_after)
+        self._look = self._look or key in self._waiting
+        if decision.cleared and self._due.get(key, now + 1.0) <= now and self._continue(entity, now):
+            return replace(decision, cleared=())
+        return decision
+
+    def _continue(self, entity: Entity, now: float) -> bool:
+        """Take over nominations that the API had, of the time before a restart: they are not given up for a moment."""
+        if len(self.held) >= self._common.max_reservations or self.idle.exhausted(now):
+            return False
+        self._cluster.now = max(self._cluster.now, now)
+        start = self._start_of(entity, now, self._options_of(entity).max_reserved)
+        if start is None or not start.awaited:
+            return False
+        self._reserve(entity, start, now, now)
+        return True
+
+    def _begin(self, entity: Entity, when: float) -> None:
+        self._due[entity.key] = when
+        heapq.heappush(self._next, (when, entity.key))
+
+    def _failed_first(self, entity: Entity, now: float) -> float:
+        """When its first attempt failed: now, or before a restart, as the conditions of its pods have it."""
+        known = [pod.unschedulable_since for pod in entity.ready.values() if pod.unschedulable_since is not None]
+        return min((now, *known))
+
+    def margin_of(self, entity: Entity) -> float:
+        """By what share of its runtime an entity may run longer where it backfills."""
+        return self._options_of(entity).backfill_margin
+
+    def _options_of(self, entity: Entity) -> ReservationOptions:
+        return self._options.get(entity.profile, self._common)
+
+    # -- time ------------------------------------------------------------------------------------------------------
+
+    def review(self, now: float) -> None:
+        """End, move and make reservations as far as it is time for that."""
+        if not self.held and not self.idle.amounts:
+            self._nominations.overtaken.clear()
+            if not self._waiting and not (self._next and self._next[0][0] <= now):
+                return
+        self._cluster.now = max(self._cluster.now, now)
+        self.idle.advance(now)
+        for held in list(self.held.values()):
+            self._review(held, now)
+        self._nominations.overtaken.clear()
+        self._make(now)
+        self._noted = self._cluster.nodes.nominations
+        self.idle.measure(now, self.held.values())
+        self._bound_idle(now)
+
+    def next_time(self) -> float | None:
+        """When `review` has something to do, if nothing else happens."""
+        times = [entry[0] for entry in self._next[:1]]
+        for held in self.held.values():
+            entity = self._queue.get(held.key)
+            if entity is not None:
+                times.append(held.made + self._options_of(entity).max_reserved)
+                if held.freed != self._queue.freed:
+                    times.append(held.reviewed + _PAUSE)
+                if held.expected is not None:
+                    times.append(max(held.expected, held.reviewed) + _PAUSE)
+        if self._may_make():
+            times.append(self._looked_at[0] + _PAUSE)
+        return min(times, default=None)
+
+    def _may_make(self) -> bool:
+        """Whether others may get a reservation now, and something has changed since they were looked at."""
+        room = self._waiting and len(self.held) < self._common.max_reservations
+        return bool(room) and (self._look or self._looked_at[1] != self._queue.freed)
+
+    def _review(self, held: AdvanceReservation, now: float) -> None:
+        entity = self._queue.get(held.key)
+        if entity is None or not entity.ready:
+            self._forget(held.key)
+            return
+        options = self._options_of(entity)
+        left = held.made + options.max_reserved - now
+        if left <= 0:
+            self._end(held, entity, now, f"it was reserved for {readable_duration(options.max_reserved)} and not used")
+            return
+        if entity.state is QueueState.GATED or entity.priority != held.priority:
+            self._end(held, entity, now, "the pods or their group have changed")
+            return
+        lost = held.key in self._nominations.overtaken or (
+            self._noted != self._cluster.nodes.nominations and self._lost(held, entity)
+        )
+        late = held.expected is not None and now > held.expected
+        if not lost and (now < held.reviewed + _PAUSE or not (late or held.freed != self._queue.freed)):
+            return
+        held.reviewed, held.freed = now, self._queue.freed
+        start = self._start_of(entity, now, left)
+        if start is None:
+            self._end(held, entity, now, "it does not fit there any more")
+        elif lost or late or self._is_earlier(start, held, now):
+            self._reserve(entity, start, held.made, now)
+            if late:
+                self._queue.wake(entity.key, now)
+
+    def _start_of(self, entity: Entity, now: float, longest: float) -> ExpectedStart | None:
+        running = self._running.of(next(iter(entity.ready.values())))
+        return expected_start(running, entity, now, longest)
+
+    def _lost(self, held: AdvanceReservation, entity: Entity) -> bool:
+        """Whether a member is not nominated where the reservation has it: a node is gone, or was taken; or is new."""
+        row_of = self._cluster.nodes.row_of
+        return len(entity.ready) != held.members or any(
+            pod.nominated < 0 or row_of.get(node) != pod.nominated for pod, node in held.pods
+        )
+
+    def _is_earlier(self, start: ExpectedStart, held: AdvanceReservation, now: float) -> bool:
+        if start.when is None:
+            return held.expected is None and len(start.awaited) < (1 - _GAIN) * len(held.waits_for)
+        if held.expected is None:
+            return True
+        return held.expected - start.when >= max(_PAUSE, _GAIN * (held.expected - now))
+
+    # -- making and ending -----------------------------------------------------------------------------------------
+
+    def _make(self, now: float) -> None:
+        """Give reservations to those that have waited long enough, in the order of the queue."""
+        while self._next and self._next[0][0] <= now:
+            when, key = heapq.heappop(self._next)
+            if self._due.get(key) == when:
+                self._waiting[key] = None
+                self._look = True
+        if not self._may_make() or now < self._looked_at[0] + _PAUSE:
+            return
+        self._looked_at, self._look = (now, self._queue.freed), False
+        if self.idle.exhausted(now):
+            return
+        known = [entity for key in self._waiting if (entity := self._queue.get(key)) is not None]
+        for key in self._waiting.keys() - {entity.key for entity in known}:
+            self._forget(key)
+        freed = self._queue.freed
+        ready = (
+            entity
+            for entity in known
+            if entity.state is QueueState.UNSCHEDULABLE and entity.ready and self._unused.get(entity.key) != freed
+        )
+        for entity in heapq.nsmallest(_TRIED, ready, key=self._queue.order):
+            if len(self.held) >= self._common.max_reservations:
+                break
+            start = self._start_of(entity, now, self._options_of(entity).max_reserved)
+            if start is not None and start.awaited:
+                self._reserve(entity, start, now, now)
+
+    def _reserve(self, entity: Entity, start: ExpectedStart, made: float, now: float) -> None:
+        names = self._cluster.nodes.names
+        rows: dict[int, Amounts] = {}
+        for pod, row in start.places:
+            amounts = rows.setdefault(row, np.zeros(len(self._cluster.nodes.used), dtype=np.int64))
+            amounts[: len(pod.signature.delta)] += pod.signature.delta
+        held = AdvanceReservation(
+            key=entity.key,
+            group=entity.group,
+            pods=tuple((pod, names[row]) for pod, row in start.places),
+            priority=entity.priority,
+            made=made,
+            expected=start.when,
+            awaited=start.awaited,
+            rows=np.array(list(rows), dtype=np.int64),
+            amounts=np.array(list(rows.values()), dtype=np.int64).T,
+            members=len(entity.ready),
+            reviewed=now,
+        )
+        held.freed = self._queue.freed
+        self._nominations.reserve(entity.key, start.places, entity.priority, now)
+        self._queue.freed = held.freed  # what it was moved from was free before, but reserved
+        self._look = True
+        self.held[entity.key] = held
+        for kept in (self._waiting, self._unused):
+            kept.pop(entity.key, None)
+        self.changed = True
+        self._effects.reserved.append(held)
+
+    def _end(self, held: AdvanceReservation, entity: Entity, now: float, why: str) -> None:
+        """Give the capacity back; the holder waits from the beginning until it may hold another."""
+        self._forget(held.key)
+        freed = self._queue.freed
+        self._nominations.give_up([pod for pod, _ in held.pods], now, Released.NOT_USED, why)
+        self._queue.freed = freed  # it was free before, but reserved
+        self._look = True
+        self._unused[held.key] = freed
+        self._begin(entity, now + self._options_of(entity).reserve_after)
+
+    def _forget(self, key: str) -> None:
+        """The entity holds nothing and waits for nothing here."""
+        if self.held.pop(key, None) is not None:
+            self.changed = True
+        for kept in (self._due, self._waiting, self._unused):
+            kept.pop(key, None)
+
+    def _bound_idle(self, now: float) -> None:
+        """Give up the youngest reservation when too much has been idle for them (reservations.md 5)."""
+        if not self.held or not self.idle.exhausted(now):
+            return
+        youngest = max(self.held.values(), key=lambda held: held.made)
+        entity = self._queue.get(youngest.key)
+        if entity is not None:
+            share = f"{100 * self._common.max_idle_share:g} %"
+            self._end(youngest, entity, now, f"more than {share} of the cluster was idle for reservations")
+        self.idle.measure(now, self.held.values())

@@ -1,0 +1,128 @@
+"""Backfill: work that is over in time uses what is reserved for a later start (reservations.md 4).
+
+An entity is tried in the ordinary way first.  If it fails, and its pods state for how long they run, it is tried once
+more without the nominations of those reservations that begin after its end.  Nothing is evicted for it.
+
+Invariant: nominations are as before; what states no end, or ends too late, never gets what is reserved.
+"""
+
+import heapq
+from collections.abc import Iterable
+
+import numpy as np
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.queueing.entity import Entity, QueueState
+from reprieve.queueing.queue import SchedulingQueue
+from reprieve.scheduling.advance_reservation import AdvanceReservation
+from reprieve.scheduling.advance_reservations import AdvanceReservations
+from reprieve.scheduling.decision import Decision, Result
+from reprieve.scheduling.group_cycle import group_without_help
+from reprieve.scheduling.pod_cycle import pod_without_help
+from reprieve.scheduling.running_profiles import RunningProfiles
+
+_TRIED = 64
+"""So many are woken at a time, in the order of the queue."""
+
+
+class Backfill:
+    """See the module docstring."""
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        queue: SchedulingQueue,
+        reservations: AdvanceReservations,
+        running: RunningProfiles,
+    ) -> None:
+        self._cluster = cluster
+        self._queue = queue
+        self._reservations = reservations
+        self._running = running
+        self._freed = 0
+        """How much had been freed when pods were last woken."""
+
+    def instead(self, entity: Entity, decision: Decision, now: float) -> Decision:
+        """Return the decision, or the one by which the entity uses reserved capacity."""
+        if decision.result not in (Result.UNSCHEDULABLE, Result.WAITING):
+            return decision
+        lifted = self._before(entity, now)
+        if not lifted:
+            return decision
+        pods = list(entity.ready.values())
+        running = self._running.of(pods[0])
+        with self._cluster.trial():
+            for held in lifted:
+                for pod, _ in held.pods:
+                    self._cluster.clear_nomination(pod)
+            if entity.group is None:
+                found = pod_without_help(running, entity.key, pods[0])
+            else:
+                found = group_without_help(running, entity.key, entity.group, pods)
+        return found or decision
+
+    def wake(self, now: float) -> None:
+        """Wake those that may use what was freed, or what is reserved from another time on."""
+        reservations = self._reservations
+        if not reservations.held or (self._freed == self._queue.freed and not reservations.changed):
+            return
+        self._freed, reservations.changed = self._queue.freed, False
+        latest = max((held.expected for held in reservations.held.values() if held.expected is not None), default=None)
+        if latest is None:
+            return
+        rows = np.unique(np.concatenate([held.rows for held in reservations.held.values()]))
+        nodes = self._cluster.nodes
+        free = nodes.allocatable[:, rows] - nodes.used[:, rows]
+        fits: dict[int, bool] = {}
+
+        def may_fit(pod: PodRecord) -> bool:
+            signature = pod.signature
+            if signature.id not in fits:
+                delta = signature.delta[2:]
+                asked = np.flatnonzero(delta)
+                fits[signature.id] = bool((free[2:][asked] >= delta[asked][:, None]).all(axis=0).any())
+            return fits[signature.id]
+
+        waiting = (
+            entity
+            for entity in self._queue.entities()
+            if entity.state is QueueState.UNSCHEDULABLE
+            and entity.ready
+            and may_fit(next(iter(entity.ready.values())))
+            and self._before(entity, now)
+        )
+        for entity in heapq.nsmallest(_TRIED, waiting, key=self._queue.order):
+            self._queue.wake(entity.key, now)
+
+    def _before(self, entity: Entity, now: float) -> list[AdvanceReservation]:
+        """The reservations of others, of the same or a higher priority, that begin after the entity has ended."""
+        held = self._reservations.held
+        if not held:
+            return []
+        end = self.end_of(entity.ready.values(), now, self._reservations.margin_of(entity))
+        if end is None:
+            return []
+        return [
+            one
+            for one in held.values()
+            if one.key != entity.key
+            and one.priority >= entity.priority
+            and one.expected is not None
+            and end <= one.expected
+        ]
+
+    def end_of(self, pods: Iterable[PodRecord], now: float, margin: float) -> float | None:
+        """When pods that start now have ended, with the margin on top; None: one of them does not state it."""
+        latest = now
+        for pod in pods:
+            terms = self._cluster.terms_of(pod)
+            known = [now + time for time in (terms.expected_runtime,) if time is not None]
+            if terms.active_deadline is not None:
+                known.append(now + terms.active_deadline + pod.grace)
+            if terms.expected_end is not None:
+                known.append(terms.expected_end)
+            if not known:
+                return None
+            latest = max(latest, min(known))
+        return now + (latest - now) * (1 + margin)

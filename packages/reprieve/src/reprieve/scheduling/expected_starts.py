@@ -1,0 +1,214 @@
+"""When and where a pending entity can start, as far as ends of running pods are known (reservations.md 2).
+
+Pods that the entity may evict count as gone, unless that is enough by itself: then preemption would not help, and they
+stay.  Of the others those with a known end are gone from then on; the earliest time at which the entity fits by the
+engine's own filters is found by bisection.  Where known ends do not suffice, pods without one are taken away as well,
+those first of which the fewest make place for one more member, and of these the ones that run longest.
+
+Invariant: the cluster is left as it was.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.resources import FIRST_RESOURCE
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.plugin import Assigned
+from reprieve.framework.running_profile import RunningProfile
+from reprieve.framework.status import PluginError
+from reprieve.preemption.deferred_preemption import expected_end
+from reprieve.preemption.eligibility import group_never_preempts
+from reprieve.preemption.units import effective_priority
+from reprieve.queueing.entity import Entity
+from reprieve.scheduling.group_cycle import group_places
+from reprieve.scheduling.pod_cycle import pod_places
+
+MOST_PODS = 8192
+"""So many pods in the way are looked at, those that end first or are cheapest to wait for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedStart:
+    """Where an entity can start: (pod, row) of all members, when, and the pods it waits for there.
+
+    `when` in seconds since the epoch; None: some of the pods it waits for state no end.
+    """
+
+    places: Assigned
+    when: float | None
+    awaited: tuple[PodRecord, ...]
+
+
+def expected_start(running: RunningProfile, entity: Entity, now: float, longest: float) -> ExpectedStart | None:
+    """The earliest start of an entity, or the one with the least in the way; None: it fits nowhere.
+
+    Ends later than `longest` seconds from now count as unknown.
+    """
+    cluster = running.cluster
+
+    def assign() -> Assigned | None:
+        try:
+            return _places(running, entity)
+        except PluginError as error:
+            running.report(error)
+            return None
+
+    with cluster.trial():
+        for pod in entity.ready.values():
+            cluster.clear_nomination(pod)
+        evictable, others = _in_the_way(running, entity)
+        mark = cluster.undo_mark
+        cluster.displace_all(evictable)
+        free = assign()
+        if free is not None:
+            if not evictable:
+                return ExpectedStart(free, now, ())
+            cluster.roll_back(mark)
+            evictable, others = [], evictable + others
+        timed, unknown = _by_end(cluster, others, now, now + longest)
+        found = _by_known_ends(cluster, timed, assign)
+        if found is not None:
+            when, places = found
+            cluster.roll_back(mark)
+            return ExpectedStart(places, max(when, now), _on(places, [pod for end, pod in timed if end <= when]))
+        cluster.displace_all([pod for _, pod in timed])
+        ordered = _cheapest_first(cluster, entity, unknown)
+        left = _fewest(cluster, ordered, assign)
+        if left is None:
+            return None
+        count, places = left
+        cluster.roll_back(mark)
+        return ExpectedStart(places, None, _on(places, [pod for _, pod in timed] + ordered[:count]))
+
+
+def _places(running: RunningProfile, entity: Entity) -> Assigned | None:
+    """Where all members go in the present view, if they do."""
+    pods = list(entity.ready.values())
+    if entity.group is None:
+        return pod_places(running, pods[0])
+    return group_places(running, entity.group, pods)
+
+
+def _in_the_way(running: RunningProfile, entity: Entity) -> tuple[list[PodRecord], list[PodRecord]]:
+    """Pods on nodes that a member may go to: those it may evict, and the others but its own."""
+    cluster = running.cluster
+    pods = list(entity.ready.values())
+    if entity.group is not None:
+        never = group_never_preempts(entity.group, group_policy=running.gates.pod_group_preemption_policy)
+    else:
+        never = pods[0].never_preempts
+    allowed = np.zeros(len(cluster.nodes), dtype=np.bool_)
+    for pod in {pod.signature.constraints.nodes.id: pod for pod in pods}.values():
+        allowed |= running.evaluator.allowed_nodes(pod)
+    evictable: list[PodRecord] = []
+    others: list[PodRecord] = []
+    for row in np.flatnonzero(allowed).tolist():
+        for pod in cluster.nodes.pods[row].values():
+            if pod.group is not None and cluster.entity_ref(pod) == entity.key:
+                continue
+            lower = not never and effective_priority(cluster, pod) < entity.priority
+            (evictable if lower else others).append(pod)
+    return evictable, others
+
+
+def _by_end(
+    cluster: ClusterState, pods: Sequence[PodRecord], now: float, latest: float
+) -> tuple[list[tuple[float, PodRecord]], list[PodRecord]]:
+    """(end, pod) of those that state an end to come, soonest first; and those that do not."""
+    timed, unknown = [], []
+    for pod in pods:
+        end = expected_end(cluster, pod)
+        if end is not None and (now < end <= latest or (pod.terminating and end <= latest)):
+            timed.append((end, pod))
+        else:
+            unknown.append(pod)
+    timed.sort(key=lambda entry: (entry[0], entry[1].uid))
+    return timed[:MOST_PODS], unknown
+
+
+def _by_known_ends(
+    cluster: ClusterState, timed: Sequence[tuple[float, PodRecord]], assign: Callable[[], Assigned | None]
+) -> tuple[float, Assigned] | None:
+    """The earliest end at which there is a place, and the place; more room is taken never to be worse."""
+    times = sorted({end for end, _ in timed})
+
+    def after(count: int) -> Assigned | None:
+        with cluster.trial():
+            cluster.displace_all([pod for end, pod in timed if end <= times[count - 1]])
+            return assign()
+
+    found = _least(len(times), after)
+    return (times[found[0] - 1], found[1]) if found is not None else None
+
+
+def _fewest(
+    cluster: ClusterState, pods: Sequence[PodRecord], assign: Callable[[], Assigned | None]
+) -> tuple[int, Assigned] | None:
+    """How many of the first pods have to end, and the place then."""
+
+    def after(count: int) -> Assigned | None:
+        with cluster.trial():
+            cluster.displace_all(pods[:count])
+            return assign()
+
+    return _least(len(pods), after)
+
+
+def _least(most: int, after: Callable[[int], Assigned | None]) -> tuple[int, Assigned] | None:
+    """The least count from 1 to `most` with an answer, by bisection."""
+    places = after(most) if most else None
+    if places is None:
+        return None
+    low, high = 1, most
+    while low < high:
+        middle = (low + high) // 2
+        found = after(middle)
+        if found is None:
+            low = middle + 1
+        else:
+            high, places = middle, found
+    return high, places
+
+
+def _cheapest_first(cluster: ClusterState, entity: Entity, pods: Sequence[PodRecord]) -> list[PodRecord]:
+    """Pods in the order in which they are waited for: by how many make place for one more of the largest member.
+
+    Of as many those that have run longest.  What makes no place comes last.
+    """
+    largest = max(entity.ready.values(), key=lambda pod: (*pod.signature.delta[FIRST_RESOURCE:].tolist(), pod.uid))
+    wanted = np.array(largest.signature.delta[FIRST_RESOURCE:], dtype=np.int64)
+    asked = np.flatnonzero(wanted)
+    by_row: dict[int, list[PodRecord]] = {}
+    for pod in pods:
+        by_row.setdefault(pod.row, []).append(pod)
+    steps: list[tuple[int, float, int, int, list[PodRecord]]] = []
+    nodes = cluster.nodes
+    for row, there in by_row.items():
+        there.sort(key=lambda pod: (pod.start if pod.start is not None else cluster.now, pod.uid))
+        free = nodes.allocatable[FIRST_RESOURCE:, row] - nodes.used[FIRST_RESOURCE:, row]
+        held = int((free[asked] // wanted[asked]).min(initial=1 << 20))
+        step: list[PodRecord] = []
+        most = 0
+        for pod in there:
+            delta = pod.signature.delta[FIRST_RESOURCE:]
+            free = free.copy()
+            free[: len(delta)] += delta
+            step.append(pod)
+            places = int((free[asked] // wanted[asked]).min(initial=1 << 20))
+            if places > held:
+                most = max(most, len(step))
+                steps.append((most, step[-1].start or cluster.now, int(nodes.rank[row]), len(steps), step))
+                held, step = places, []
+        if step:
+            steps.append((MOST_PODS, cluster.now, int(nodes.rank[row]), len(steps), step))
+    steps.sort(key=lambda entry: entry[:4])
+    return [pod for *_, step in steps for pod in step][:MOST_PODS]
+
+
+def _on(places: Assigned, pods: Sequence[PodRecord]) -> tuple[PodRecord, ...]:
+    """Those of the pods that are on the rows of the places."""
+    rows = {row for _, row in places}
+    return tuple(pod for pod in pods if pod.row in rows)

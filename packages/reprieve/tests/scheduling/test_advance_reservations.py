@@ -1,0 +1,350 @@
+"""Reservations for what waits for long, and backfill (reservations.md)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from kube_rules import objects
+from reprieve.plugins.reservations import ReservationOptions, ReservationsPlugin
+from reprieve.scheduling.advance_reservation import AdvanceReservation
+from tests.building import START, World, annotated, gang, node, pod, profile_with
+
+MINUTE, HOUR = 60.0, 3600.0
+DUE = 10 * MINUTE
+
+
+def world_of(*items: Any, **options: Any) -> World:
+    profile = profile_with(ReservationsPlugin(ReservationOptions(**options)))
+    return World(*items, profiles={profile.name: profile})
+
+
+def after(world: World, seconds: float) -> World:
+    world.virtual.until(START + seconds)
+    return world
+
+
+def held(world: World) -> dict[str, AdvanceReservation]:
+    return {one.name.partition("/")[2]: one for one in world.engine.reservations.held.values()}
+
+
+def runs(name: str, on: str, *, cpu: int = 4, start: float = 0.0, **terms: Any) -> objects.Pod:
+    return pod(name, cpu=cpu, node=on, start=start, annotations=annotated(**terms))
+
+
+def full(count: int = 2, **terms: Any) -> list[Any]:
+    """Nodes of 4 CPUs, each with a pod on it."""
+    return [*(node(f"n{i}") for i in range(count)), *(runs(f"r{i}", f"n{i}", **terms) for i in range(count))]
+
+
+def ends(item: objects.Pod, runtime: str) -> objects.Pod:
+    return replace(item, metadata=replace(item.metadata, annotations=annotated(expected_runtime=runtime)))
+
+
+def pair(name: str = "train", **more: Any) -> list[objects.KubernetesObject]:
+    return gang(name, 2, cpu=4, **more)
+
+
+# -- what holds one (1) ------------------------------------------------------------------------------------------------
+
+
+def test_gang_that_has_waited_long_enough_holds_a_reservation() -> None:
+    """reservations.md 1.1, 3.1"""
+    world = after(world_of(full(), pair()).drain(), DUE - 1)
+    assert not world.nominated
+    after(world, DUE + 5)
+    assert world.nominated == {"train-0": "n0", "train-1": "n1"}
+    assert held(world)["train"].on_nodes() == "n0, n1"
+    assert held(world)["train"].when() == "when 2 pods on n0, n1 have ended"
+
+
+@pytest.mark.parametrize(
+    ("items", "options"),
+    [
+        ([pod("alone", cpu=4)], {}),
+        (pair(), {"reserve_after": 0.0}),
+        (pair(), {"min_pods": 3}),
+        (gang("train", 2, cpu=5), {}),
+    ],
+    ids=["a lone pod", "off", "too small", "fits no node"],
+)
+def test_what_holds_no_reservation(items: list[Any], options: dict[str, Any]) -> None:
+    """reservations.md 1.1, 1.3, 1.5"""
+    world = after(world_of(full(), items, **options).drain(), HOUR)
+    assert not world.nominated
+    assert not held(world)
+
+
+def test_lone_pods_hold_one_where_they_may() -> None:
+    """reservations.md 1.3"""
+    world = after(world_of(full(), [pod("alone", cpu=4)], min_pods=1).drain(), HOUR)
+    assert world.nominated == {"alone": "n0"}
+
+
+def test_wait_before_a_restart_counts() -> None:
+    """reservations.md 1.2"""
+    since = datetime.fromtimestamp(START - HOUR, UTC)
+    condition = objects.PodCondition(
+        type="PodScheduled", status="False", reason="Unschedulable", last_transition_time=since
+    )
+    waiting = [
+        replace(item, status=replace(item.status, conditions=(condition,))) if isinstance(item, objects.Pod) else item
+        for item in pair()
+    ]
+    world = world_of(full(), waiting).drain()
+    after(world, 1)
+    assert held(world)
+
+
+def test_no_more_than_allowed_hold_one_and_the_first_in_the_queue_do() -> None:
+    """reservations.md 1.4"""
+    gangs = [item for name in ("a", "b", "c") for item in gang(name, 2, cpu=2)]
+    world = after(world_of(full(4), gangs, max_reservations=2).drain(), HOUR)
+    assert sorted(held(world)) == ["a", "b"]
+
+
+def test_no_amount_is_reserved_twice() -> None:
+    """reservations.md 7.3"""
+    world = after(world_of(full(4), pair("a"), pair("b"), pair("c")).drain(), HOUR)
+    assert sorted(held(world)) == ["a", "b"]
+    assert sorted(world.nominated.values()) == ["n0", "n1", "n2", "n3"]
+
+
+# -- where and when (2) ------------------------------------------------------------------------------------------------
+
+
+def test_known_ends_give_the_earliest_start() -> None:
+    """reservations.md 2.3"""
+    items: list[Any] = [node(f"n{i}") for i in range(3)]
+    items += [runs("r0", "n0", expected_runtime="3h"), runs("r1", "n1", expected_runtime="1h")]
+    items += [runs("r2", "n2", expected_runtime="2h")]
+    world = after(world_of(items, pair()).drain(), DUE + 5)
+    assert world.nominated == {"train-0": "n1", "train-1": "n2"}
+    assert held(world)["train"].expected == START + 2 * HOUR
+    assert held(world)["train"].when() == "expected start 2020-09-13T14:26:40Z"
+    assert [one.name for one in held(world)["train"].awaited] == ["r1", "r2"]
+
+
+def test_least_in_the_way_is_waited_for_where_no_end_is_known() -> None:
+    """Nodes with the fewest pods that make place for a member, then those that run longest (reservations.md 2.4)."""
+    items: list[Any] = [node(f"n{i}") for i in range(4)]
+    items += [runs(f"a{i}", "n0", cpu=1, start=-9000) for i in range(4)]
+    items += [runs("b", "n1", start=-100), runs("c", "n2", start=-300), runs("d", "n3", start=-200)]
+    world = after(world_of(items, pair()).drain(), DUE + 5)
+    assert set(world.nominated.values()) == {"n2", "n3"}
+    assert held(world)["train"].expected is None
+
+
+def test_end_beyond_the_longest_reservation_is_unknown() -> None:
+    """reservations.md 2.2"""
+    world = after(world_of(full(expected_runtime="48h"), pair()).drain(), DUE + 5)
+    assert held(world)["train"].expected is None
+
+
+def test_reservation_stays_in_the_domain() -> None:
+    """reservations.md 2.1"""
+    items: list[Any] = [node(f"n{i}", labels={"rack": f"r{i // 2}"}) for i in range(4)]
+    items += [runs("r0", "n0", expected_runtime="1h"), runs("r1", "n1", expected_runtime="4h")]
+    items += [runs("r2", "n2", expected_runtime="2h"), runs("r3", "n3", expected_runtime="3h")]
+    world = after(world_of(items, pair(topology="rack")).drain(), DUE + 5)
+    assert set(world.nominated.values()) == {"n2", "n3"}
+    assert held(world)["train"].expected == START + 3 * HOUR
+
+
+# -- how long (3) ------------------------------------------------------------------------------------------------------
+
+
+def test_others_of_the_priority_leave_reserved_amounts_alone_and_the_holder_starts() -> None:
+    """reservations.md 3.1, 3.5"""
+    world = after(world_of(full(), pair()).drain(), DUE + 5)
+    world.gone("r0").add(pod("same", cpu=1), pod("lower", cpu=1, priority=-5))
+    after(world, DUE + MINUTE)
+    assert world.pending == ["lower", "same", "train-0", "train-1"]
+    world.gone("r1")
+    after(world, DUE + 3 * MINUTE)
+    assert world.where == {"train-0": "n0", "train-1": "n1"}
+    assert not held(world)
+
+
+def test_higher_priority_uses_the_capacity_and_the_reservation_moves() -> None:
+    """reservations.md 3.1, 7.1"""
+    items = [*full(3), *pair()]
+    world = after(world_of(items).drain(), DUE + 5)
+    assert set(world.nominated.values()) == {"n0", "n1"}
+    world.gone("r0").add(pod("high", cpu=4, priority=5))
+    after(world, DUE + 5 * MINUTE)
+    assert world.where["high"] == "n0"
+    assert set(world.nominated.values()) == {"n1", "n2"}
+
+
+def test_reservation_moves_for_a_much_earlier_start_only() -> None:
+    """reservations.md 3.2, 3.3"""
+    items: list[Any] = [node(f"n{i}") for i in range(4)]
+    items += [runs(f"r{i}", f"n{i}", expected_runtime=f"{i + 1}h") for i in range(4)]
+    world = after(world_of(items, pair()).drain(), DUE + 5)
+    assert held(world)["train"].expected == START + 2 * HOUR
+    world.gone("r3")
+    after(world, DUE + 5 * MINUTE)
+    assert set(world.nominated.values()) == {"n0", "n3"}
+    assert held(world)["train"].expected == START + HOUR
+    world.change_pod("r0", lambda item: ends(item, "59m30s"))
+    world.engine.queue.freed += 1
+    after(world, DUE + 9 * MINUTE)
+    assert held(world)["train"].expected == START + HOUR
+
+
+def test_reservation_ends_after_its_time_and_says_so() -> None:
+    """reservations.md 3.4"""
+    world = after(world_of(full(), pair(), max_reserved=HOUR).drain(), DUE + 5)
+    assert held(world)
+    after(world, DUE + HOUR + 10)
+    assert not world.nominated
+    (released,) = world.released()
+    assert released.message == "it was reserved for 1h and not used"
+    after(world, 5 * HOUR)
+    assert not held(world)  # nothing has changed
+    world.gone("r0")
+    after(world, 6 * HOUR)
+    assert held(world)
+
+
+def test_reservation_of_a_deleted_gang_is_released() -> None:
+    """reservations.md 3.4"""
+    world = after(world_of(full(), pair()).drain(), DUE + 5)
+    world.gone("train-0").gone("train-1")
+    after(world, HOUR)
+    assert not held(world)
+    assert not world.nominated
+
+
+def test_lost_node_makes_it_be_worked_out_anew() -> None:
+    """reservations.md 3.2"""
+    world = after(world_of(full(3), pair()).drain(), DUE + 5)
+    world.virtual.lose_node("n0")
+    after(world, DUE + 3 * MINUTE)
+    assert set(world.nominated.values()) == {"n1", "n2"}
+
+
+def test_nominations_of_the_time_before_a_restart_are_kept() -> None:
+    """reservations.md 1.2, 3.6"""
+    since = datetime.fromtimestamp(START - HOUR, UTC)
+    condition = objects.PodCondition(
+        type="PodScheduled", status="False", reason="Unschedulable", last_transition_time=since
+    )
+    nodes = iter(("n0", "n1"))
+    waiting = [
+        replace(item, status=replace(item.status, conditions=(condition,), nominated_node_name=next(nodes)))
+        if isinstance(item, objects.Pod)
+        else item
+        for item in pair()
+    ]
+    world = world_of(full(), waiting).drain()
+    assert world.nominated == {"train-0": "n0", "train-1": "n1"}
+    assert held(world)
+    after(world, HOUR)  # longer than what is held for a preemptor
+    assert world.nominated == {"train-0": "n0", "train-1": "n1"}
+
+
+# -- backfill (4) ------------------------------------------------------------------------------------------------------
+
+
+def backfill_world(**options: Any) -> World:
+    """n0 is free from 20 minutes on, n1 from three hours on; both are reserved."""
+    items = [node("n0"), node("n1"), runs("r0", "n0", expected_runtime="20m"), runs("r1", "n1", expected_runtime="3h")]
+    world = after(world_of(items, pair(), **options).drain(), 20 * MINUTE)
+    assert held(world)["train"].expected == START + 3 * HOUR
+    return world.gone("r0")
+
+
+@pytest.mark.parametrize(
+    ("terms", "placed"),
+    [
+        ({"expected_runtime": "2h"}, True),
+        ({"expected_runtime": "2h33m"}, False),
+        ({"expected_runtime": "4h"}, False),
+        ({"expected_end": "2020-09-13T14:30:00Z"}, True),
+        ({}, False),
+    ],
+    ids=["ends before", "only without the margin", "too long", "by a time", "says nothing"],
+)
+@pytest.mark.parametrize("size", [1, 2])
+def test_what_ends_before_the_start_may_use_what_is_reserved(terms: dict[str, str], placed: bool, size: int) -> None:
+    """reservations.md 4.1, 4.2, 7.2"""
+    world = backfill_world()
+    annotations = annotated(**terms)
+    one: Any = pod("small-0", cpu=2, annotations=annotations)
+    world.add(one if size == 1 else gang("small", 2, cpu=2, annotations=annotations))
+    after(world, 25 * MINUTE)
+    assert ("small-0" in world.where) is placed
+    assert set(world.nominated.values()) == {"n0", "n1"}
+
+
+def test_backfill_wakes_what_waits_when_capacity_is_freed() -> None:
+    """reservations.md 4.4"""
+    items = [node("n0"), node("n1"), runs("r0", "n0", expected_runtime="20m"), runs("r1", "n1", expected_runtime="3h")]
+    small = pod("small", cpu=2, annotations=annotated(expected_runtime="1h"))
+    world = after(world_of(items, pair()).drain(), 15 * MINUTE)
+    world.add(small)
+    after(world, 19 * MINUTE)
+    assert "small" in world.pending
+    world.gone("r0")
+    after(world, 21 * MINUTE)
+    assert world.where["small"] == "n0"
+
+
+def test_nothing_is_backfilled_without_an_expected_start_and_the_rest_goes_on() -> None:
+    """reservations.md 4.3"""
+    world = after(world_of(full(4), gang("train", 3, cpu=4)).drain(), DUE + 5)
+    assert set(world.nominated.values()) == {"n0", "n1", "n2"}
+    brief = annotated(expected_runtime="1s")
+    world.gone("r0").gone("r3").add(*(pod(f"s{i}", cpu=1, annotations=brief) for i in range(5)))
+    after(world, DUE + 40)
+    assert {name: on for name, on in world.where.items() if name[0] == "s"} == {f"s{i}": "n3" for i in range(4)}
+    assert world.pending == ["s4", "train-0", "train-1", "train-2"]
+
+
+def test_backfill_is_preferred_to_a_preemption() -> None:
+    """reservations.md 4.1"""
+    items = [node("n0"), node("n1"), node("n2"), runs("r0", "n0", expected_runtime="20m")]
+    items += [runs("r1", "n1", expected_runtime="3h")]
+    items += [pod("low", cpu=4, node="n2", priority=-9, start=0, annotations=annotated(expected_runtime="9h"))]
+    world = world_of(items, gang("train", 2, cpu=4, policy="Never", never=True))
+    after(world.drain(), 20 * MINUTE)
+    assert held(world)["train"].expected == START + 3 * HOUR
+    world.gone("r0").add(pod("small", cpu=4, annotations=annotated(expected_runtime="1h")))
+    after(world, 25 * MINUTE)
+    assert world.where["small"] == "n0"
+    assert not world.evicted
+
+
+# -- what is idle (5) --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_idle_is_measured() -> None:
+    """reservations.md 5.1"""
+    world = after(world_of(full(), pair()).drain(), DUE + 5)
+    assert world.engine.reservations.idle.amounts == {"cpu": 0}
+    world.gone("r0")
+    after(world, DUE + MINUTE)
+    world.engine.tick(world.now)
+    assert world.engine.reservations.idle.amounts == {"cpu": 4000}
+
+
+def test_youngest_reservation_ends_when_too_much_is_idle() -> None:
+    """reservations.md 5.2"""
+    items = [*full(4), *pair("a"), *pair("b")]
+    world = after(world_of(items, max_idle_share=0.01).drain(), HOUR)
+    assert sorted(held(world)) == ["a", "b"]
+    world.gone("r0").gone("r2")
+    # Half of the cluster is idle: a hundredth of ten days is reached after 4.8 hours.
+    for hour in range(1, 5):
+        after(world, hour * HOUR + HOUR)
+        world.engine.tick(world.now)
+        assert len(held(world)) == 2
+    after(world, 7 * HOUR)
+    world.virtual.keep_effects(world.engine.tick(world.now))
+    assert len(held(world)) == 1
+    assert any("more than 1 % of the cluster was idle" in one.message for one in world.released())
