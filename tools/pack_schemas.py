@@ -28,8 +28,9 @@ _KINDS: dict[str, str] = {
     "io.k8s.api.core.v1": """Binding ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolume
         PersistentVolumeClaim Pod PodTemplate ReplicationController ResourceQuota Secret Service
         ServiceAccount""",
-    "io.k8s.api.admissionregistration.v1": """MutatingWebhookConfiguration ValidatingAdmissionPolicy
-        ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration""",
+    "io.k8s.api.admissionregistration.v1": """MutatingAdmissionPolicy MutatingAdmissionPolicyBinding
+        MutatingWebhookConfiguration ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding
+        ValidatingWebhookConfiguration""",
     "io.k8s.api.apps.v1": "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet",
     "io.k8s.api.batch.v1": "CronJob Job",
     "io.k8s.api.policy.v1": "Eviction PodDisruptionBudget",

@@ -76,7 +76,11 @@ def test_subresources(name: str, verbs: tuple[str, ...], api_version: str, kind:
     assert (found.name, found.verbs, found.api_version, found.kind) == (name, verbs, api_version, kind)
 
 
-WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+WEBHOOKS = [
+    f"{sort}{kind}"
+    for sort in ("Mutating", "Validating")
+    for kind in ("WebhookConfiguration", "AdmissionPolicy", "AdmissionPolicyBinding")
+]
 FLOW_CONTROL = ("FlowSchema", "PriorityLevelConfiguration")
 STRATEGY = {
     "custom": set(),

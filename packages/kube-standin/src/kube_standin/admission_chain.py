@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from kube_rules.json import Json
 from kube_standin.clock import ServerClock
@@ -49,6 +49,20 @@ class Objects(Protocol):
 
 
 @dataclass
+class MutationRounds:
+    """What mutating webhooks or policies did to one write: which may be called again, and which have to."""
+
+    invoked: set[str] = field(default_factory=set)
+    again: set[str] = field(default_factory=set)
+    output: Json | None = None
+
+    def require_again(self) -> None:
+        """Have those that were called so far called again."""
+        self.again |= self.invoked
+        self.invoked = set()
+
+
+@dataclass
 class AdmissionRequest:
     """One write on its way through admission.
 
@@ -80,11 +94,20 @@ class AdmissionRequest:
     """How often the mutating half has run before."""
     reinvoke: bool = False
     """Whether the mutating half is to run once more, since a webhook changed what the steps before it decided on."""
-    rounds: Any = None
-    """What the webhooks of the mutating half keep from one round to the next."""
+    rounds: dict[str, MutationRounds] = field(default_factory=dict)
+    """What webhooks and policies of the mutating half keep from one round to the next."""
+    admitted: bool = False
+    """Whether this is part of a write that was admitted in another form: the deletion of an evicted pod."""
     on_staged: list[Callable[[], None]] = field(default_factory=list)
     """What validating steps want done once this write is staged, in the same turn: steps serve all requests and keep
     nothing of one."""
+
+    def mutation_rounds(self, name: str) -> MutationRounds:
+        """Return what webhooks or policies keep of the rounds; those that have to be called again are noted."""
+        kept = self.rounds.setdefault(name, MutationRounds())
+        if self.round and kept.output != self.object:
+            kept.require_again()
+        return kept
 
     @property
     def new(self) -> Json:

@@ -7,7 +7,8 @@ that ClusterRoles and Roles count as bound. Rules and texts: kube-apiserver 1.36
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,6 +86,13 @@ class Authorizer(Step):
 
     def _forget(self) -> None:
         self._grants = None
+
+    def at_present(self) -> Callable[[User, Attributes], AccessDecision]:
+        """Return `decide` as it is now, for a thread beside the event loop."""
+        present = copy.copy(self)
+        present._grants = self._read() if self._grants is None else self._grants
+        self._grants = present._grants
+        return present.decide
 
     def decide(self, user: User, attributes: Attributes) -> AccessDecision:
         """Whether a user may, and why."""

@@ -47,6 +47,8 @@ class DeleteOptions:
     dry_run: bool = False
     user: User = SYSTEM
     off_loop_steps: OffLoopSteps = INLINE
+    admitted: bool = False
+    """Whether it is part of an eviction, which was admitted as such."""
     warnings: list[str] = field(default_factory=list)
 
     def to_json(self) -> Json:
@@ -127,6 +129,7 @@ class Deletion:
                 sent=options.to_json(),
             ),
         )
+        request.admitted = options.admitted
         registry.chain.validate(request)
         new = registry.view(kind, state)
         if not self._mark(kind, new, options):

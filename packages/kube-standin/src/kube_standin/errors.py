@@ -139,6 +139,11 @@ def conflict(resource: str, group: str, name: str, why: str) -> StatusError:
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
 
+def internal_error(text: str) -> StatusError:
+    """500 InternalError with upstream's frame around the text."""
+    return StatusError(500, "InternalError", f"Internal error occurred: {text}", {}, (Cause("", text),))
+
+
 def forbidden(plural: str, group: str, name: str, why: str, causes: Iterable[Cause] = ()) -> StatusError:
     """403 Forbidden of admission or authorisation with upstream's frame around ``why``."""
     message = forbidden_message(qualified(plural, group), name, why)

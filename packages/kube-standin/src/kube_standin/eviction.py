@@ -54,7 +54,7 @@ def evict_now(registry: ObjectRegistry, namespace: str, name: str, eviction: Jso
         pod_state = registry.store.put(state.resource, namespace, name, pod, state).state
         if deletion.resource_version is not None:
             deletion = replace(deletion, resource_version=str(pod_state.revision))
-    registry.delete_now(kind, namespace, name, deletion)
+    registry.delete_now(kind, namespace, name, replace(deletion, admitted=True))
     return Outcome(errors.CREATED, created=True, ticket=registry.store.ticket)
 
 

@@ -295,6 +295,10 @@ BUILTIN: tuple[ServedKind, ...] = (
     _rbac("RoleBinding"),
     _webhooks("MutatingWebhookConfiguration"),
     _webhooks("ValidatingWebhookConfiguration"),
+    _webhooks("MutatingAdmissionPolicy"),
+    _webhooks("MutatingAdmissionPolicyBinding"),
+    _webhooks("ValidatingAdmissionPolicy", sub="status", status_metadata="reset"),
+    _webhooks("ValidatingAdmissionPolicyBinding"),
     _cluster(
         "apiextensions.k8s.io",
         "v1",

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from kube_rules.admission import expressions, validating_policies
 from kube_rules.cel import schema_rules
+from kube_rules.validation import admission_policies
 from kube_rules.yamltext import MAX_ALIAS_NODES
 from kube_standin import faults, simulated_time
 from kube_standin.kinds import BUILTIN
 from kube_standin.patching import jsonpatch
+from kube_standin.policies import invocations
 from kube_standin.schema import strict_json, structural
 from kube_standin.server import bodies, controls
 from kube_standin.server.connections import ConnectionLimits
@@ -94,6 +97,13 @@ LIMITS: Final = (
         f"{schema_rules.OBJECT_LIMIT:,} an object",
         "422",
     ),
+    ServerLimit(
+        "[admission policies](policies.md)",
+        f"a cost of {expressions.CALL_LIMIT:,} an evaluation, {validating_policies.POLICY_LIMIT:,} a policy and "
+        f"{invocations.REQUEST_LIMIT:,} a request; {invocations.MOST_PARAMS:,} parameters of a binding; "
+        f"{_size(admission_policies.TEXT_LIMIT)} of expressions",
+        "`failurePolicy`; 422 for the text",
+    ),
     ServerLimit("defaults of a schema", f"{_size(structural.DEFAULTS_LIMIT)} added to an object", "413"),
     ServerLimit("checking an object", f"600,000 steps; {structural.MOST_ERRORS} findings are reported", "422"),
     ServerLimit("a selector", "65,536 characters, 1,000 requirements, 4,000 values", "400"),
@@ -130,7 +140,6 @@ NOT_SERVED: Final = (
         ", ".join(f"`{group}`{what}" for group, what in _GROUPS.items() if group not in _SERVED),
         "404: the group is not in discovery",
     ),
-    UnservedApi("ValidatingAdmissionPolicy, MutatingAdmissionPolicy", "404; [webhooks](webhooks.md) are served"),
     UnservedApi("`pods/exec`, `pods/attach`, `pods/portforward`", "501: no process runs in a pod"),
     UnservedApi("`pods/proxy`", "404"),
     UnservedApi("`componentstatuses`", "404"),

@@ -11,6 +11,7 @@ Json = dict[str, Any]
 _TEMPLATE = "{metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}"
 _ONCE = _TEMPLATE.replace("containers:", "restartPolicy: Never, containers:")
 _SELECTED = f"selector: {{matchLabels: {{a: b}}}}, template: {_TEMPLATE}"
+_EVERYTHING = "{resourceRules: [{apiGroups: ['*'], apiVersions: ['*'], operations: ['CREATE'], resources: ['*']}]}"
 _TEXT = f"""
 v1/ConfigMap: {{}}
 v1/Endpoints: {{}}
@@ -79,6 +80,18 @@ flowcontrol.apiserver.k8s.io/v1/PriorityLevelConfiguration:
   spec: {{type: Limited, limited: {{limitResponse: {{type: Reject}}}}}}
 admissionregistration.k8s.io/v1/MutatingWebhookConfiguration: {{}}
 admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration: {{}}
+admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy:
+  spec:
+    matchConstraints: {_EVERYTHING}
+    validations: [{{expression: "true"}}]
+admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding:
+  spec: {{policyName: none, validationActions: [Deny]}}
+admissionregistration.k8s.io/v1/MutatingAdmissionPolicy:
+  spec:
+    matchConstraints: {_EVERYTHING}
+    reinvocationPolicy: Never
+    mutations: [{{patchType: JSONPatch, jsonPatch: {{expression: "[JSONPatch{{}}]"}}}}]
+admissionregistration.k8s.io/v1/MutatingAdmissionPolicyBinding: {{spec: {{policyName: none}}}}
 rbac.authorization.k8s.io/v1/ClusterRole: {{rules: []}}
 rbac.authorization.k8s.io/v1/ClusterRoleBinding:
   roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: empty}}

@@ -62,14 +62,36 @@ def matched_resource(match: Json, request: AdmittedRequest, rules: Iterable[Json
 
     `match` has ``matchPolicy``, ``namespaceSelector`` and ``objectSelector``. Raises NoNamespaceError.
     """
-    rules = list(rules)
-    found = request.resource if any(_fits(rule, request, request.resource) for rule in rules) else None
-    if found is None and match.get("matchPolicy", "Equivalent") == "Equivalent":
-        pairs = ((rule, other) for rule in rules for other in request.equivalents)
-        found = next((other for rule, other in pairs if _fits(rule, request, other)), None)
-    if found is None or not _object_fits(match.get("objectSelector"), request):
+    found = _ruled(match, request, list(rules))
+    return found if found is not None and _selected(match, request) else None
+
+
+def constrained_resource(match: Json, request: AdmittedRequest) -> ApiResource | None:
+    """Return the form of the resource that a policy or a binding asks for, None if it is not concerned.
+
+    `match` is ``matchConstraints`` or ``matchResources``; without rules it is for every resource. Raises
+    NoNamespaceError.
+    """
+    if _ruled(match, request, match.get("excludeResourceRules") or ()) is not None:
         return None
-    return found if _namespace_fits(match.get("namespaceSelector"), request) else None
+    rules = match.get("resourceRules") or ()
+    found = _ruled(match, request, rules) if rules else request.resource
+    return found if found is not None and _selected(match, request) else None
+
+
+def _ruled(match: Json, request: AdmittedRequest, rules: Sequence[Json]) -> ApiResource | None:
+    if any(_fits(rule, request, request.resource) for rule in rules):
+        return request.resource
+    if match.get("matchPolicy", "Equivalent") != "Equivalent":
+        return None
+    pairs = ((rule, other) for rule in rules for other in request.equivalents)
+    return next((other for rule, other in pairs if _fits(rule, request, other)), None)
+
+
+def _selected(match: Json, request: AdmittedRequest) -> bool:
+    return _object_fits(match.get("objectSelector"), request) and _namespace_fits(
+        match.get("namespaceSelector"), request
+    )
 
 
 def concerns(rules: Iterable[Json], resources: Sequence[ApiResource]) -> bool:

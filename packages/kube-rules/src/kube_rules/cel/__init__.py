@@ -12,6 +12,7 @@ Values: int, `Uint`, float, str, bytes, bool, None, list, dict, `datetime` and `
 (`TypeName`), and whatever a caller binds and its functions know.
 """
 
+from kube_rules.cel.access_functions import AUTHORIZER, AccessQuestion, UserAccess
 from kube_rules.cel.cost_estimate import estimated_cost
 from kube_rules.cel.declarations import UNKNOWN, Declared, converted, declared
 from kube_rules.cel.evaluator import Program, compiled
@@ -19,19 +20,32 @@ from kube_rules.cel.functions import Function
 from kube_rules.cel.library import LIBRARY
 from kube_rules.cel.quantity_functions import QuantityValue, Semver
 from kube_rules.cel.syntax import MAX_DEPTH, CelSyntaxError, Node, identifiers, parse
-from kube_rules.cel.type_checker import checked_type
-from kube_rules.cel.values import NONE, CelError, CostExceededError, Meter, Optional, TypeName, Uint, type_name
+from kube_rules.cel.type_checker import checked_type, form_of
+from kube_rules.cel.values import (
+    NONE,
+    CelError,
+    CostExceededError,
+    Message,
+    Meter,
+    Optional,
+    TypeName,
+    Uint,
+    type_name,
+)
 
 __all__ = [
+    "AUTHORIZER",
     "LIBRARY",
     "MAX_DEPTH",
     "NONE",
     "UNKNOWN",
+    "AccessQuestion",
     "CelError",
     "CelSyntaxError",
     "CostExceededError",
     "Declared",
     "Function",
+    "Message",
     "Meter",
     "Node",
     "Optional",
@@ -40,11 +54,13 @@ __all__ = [
     "Semver",
     "TypeName",
     "Uint",
+    "UserAccess",
     "checked_type",
     "compiled",
     "converted",
     "declared",
     "estimated_cost",
+    "form_of",
     "identifiers",
     "parse",
     "type_name",

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kube_rules.cel.declarations import UNKNOWN, Declared
-from kube_rules.cel.evaluator import LIST_COST, MADE, MAP_COST, TURN, unescaped
+from kube_rules.cel.evaluator import LIST_COST, MADE, MAP_COST, MESSAGE_COST, TURN, unescaped
 from kube_rules.cel.functions import Function, traversed
 from kube_rules.cel.library import LIBRARY
 from kube_rules.cel.syntax import (
@@ -26,6 +26,7 @@ from kube_rules.cel.syntax import (
     Literal,
     MakeList,
     MakeMap,
+    MakeMessage,
     Node,
     Select,
 )
@@ -90,6 +91,8 @@ class _Estimator:
                 result = [self.of(value) for _, value in entries]
                 cost = MAP_COST + sum(self.of(key).cost for key, _ in entries) + sum(one.cost for one in result)
                 return _Estimate(cost, len(result), Declared("map", len(result), inner=_any(result)))
+            case MakeMessage(_, values):
+                return _Estimate(MESSAGE_COST + sum(self.of(value).cost for _, value in values), 1, UNKNOWN)
             case Bind(name, value, body):
                 given = self.of(value)
                 inner = self._within({name: given}, body)

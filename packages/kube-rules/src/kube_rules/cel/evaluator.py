@@ -29,13 +29,15 @@ from kube_rules.cel.syntax import (
     Literal,
     MakeList,
     MakeMap,
+    MakeMessage,
     Node,
     Select,
 )
-from kube_rules.cel.values import NONE, CelError, Meter, Optional, TypeName, type_name
+from kube_rules.cel.values import NONE, CelError, Message, Meter, Optional, TypeName, type_name
 
 LIST_COST = 10
 MAP_COST = 30
+MESSAGE_COST = 40
 TURN = {"all": 3, "exists": 4, "exists_one": 2, "existsOne": 2, "map": 12, "filter": 13, "transformList": 12,
         "transformMap": 14, "transformMapEntry": 14, "sortBy": 12}  # fmt: skip
 """Cost of one turn of a macro beside its body: the condition of the loop and the step of the accumulator."""
@@ -117,6 +119,8 @@ class _Compiler:
                 return self._list(items)
             case MakeMap(entries):
                 return self._map(entries)
+            case MakeMessage(kind, fields):
+                return self._message(kind, fields)
             case Bind(name, value, body):
                 given, cost = self.line(value)
                 slot = self._push(name)
@@ -210,6 +214,15 @@ class _Compiler:
             return made
 
         return make, MAP_COST + sum(one + other for (_, one), (_, other) in lines)
+
+    def _message(self, kind: str, fields: tuple[tuple[str, Node], ...]) -> tuple[Run, int]:
+        lines = [(name, *self.line(value)) for name, value in fields]
+
+        def make(env: Env, meter: Meter) -> Message:
+            made = {name: run(env, meter) for name, run, _ in lines}
+            return Message(kind, {name: value for name, value in made.items() if value is not _LEFT_OUT})
+
+        return make, MESSAGE_COST + sum(cost for _, _, cost in lines)
 
     # -- calls
 

@@ -55,6 +55,11 @@ _SHORT = {
     "semver": "kubernetes.Semver",
     "namedFormat": "kubernetes.NamedFormat",
     "opt": "optional_type",
+    "authorizer": "kubernetes.authorization.Authorizer",
+    "pathCheck": "kubernetes.authorization.PathCheck",
+    "groupCheck": "kubernetes.authorization.GroupCheck",
+    "resourceCheck": "kubernetes.authorization.ResourceCheck",
+    "decision": "kubernetes.authorization.Decision",
 }
 OPAQUE = frozenset(_SHORT.values())
 """Types that only functions read."""
@@ -196,6 +201,21 @@ _TABLE: dict[str, str] = {
     "minor": "semver.() int",
     "patch": "semver.() int",
     "validate": "namedFormat.(string) opt<list<string>>",
+    "path": "authorizer.(string) pathCheck",
+    "group": "authorizer.(string) groupCheck",
+    "serviceAccount": "authorizer.(string, string) authorizer",
+    "resource": "groupCheck.(string) resourceCheck",
+    "subresource": "resourceCheck.(string) resourceCheck",
+    "namespace": "resourceCheck.(string) resourceCheck",
+    "name": "resourceCheck.(string) resourceCheck",
+    "fieldSelector": "resourceCheck.(string) resourceCheck",
+    "labelSelector": "resourceCheck.(string) resourceCheck",
+    "check": "pathCheck.(string) decision | resourceCheck.(string) decision",
+    "allowed": "decision.() bool",
+    "reason": "decision.() string",
+    "errored": "decision.() bool",
+    "error": "decision.() string",
+    "jsonpatch.escapeKey": "(string) string",
     "format.named": "(string) opt<namedFormat>",
     **{f"format.{name}": "() namedFormat" for name in FORMATS},
 }

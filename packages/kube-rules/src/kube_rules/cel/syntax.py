@@ -77,6 +77,14 @@ class MakeMap:
 
 
 @dataclass(frozen=True, slots=True)
+class MakeMessage:
+    """`Object.spec{a: b}`: the name of a type, and fields with their values."""
+
+    type_name: str
+    fields: tuple[tuple[str, Node], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Fold:
     """A macro over a list or map: `macro`, what it goes over, one or two variables, an optional filter, a body."""
 
@@ -96,7 +104,7 @@ class Bind:
     body: Node
 
 
-Node = Literal | Ident | Select | Call | MakeList | MakeMap | Fold | Bind
+Node = Literal | Ident | Select | Call | MakeList | MakeMap | MakeMessage | Fold | Bind
 
 _SPACE = re.compile(r"(?:[\t\n\f\r ]+|//[^\n]*)*")
 _NAME = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*")
@@ -144,6 +152,7 @@ _NAMESPACES = {
         }
     ),
     "ip": frozenset({"isCanonical"}),
+    "jsonpatch": frozenset({"escapeKey"}),
     "lists": frozenset({"range"}),
     "optional": frozenset({"of", "none", "ofNonZeroValue", "unwrap"}),
     "sets": frozenset({"contains", "intersects", "equivalent"}),
@@ -184,6 +193,8 @@ def identifiers(node: Node) -> set[str]:
                 pending.extend((inner, bound) for inner in items)
             case MakeMap(entries):
                 pending.extend((inner, bound) for entry in entries for inner in entry)
+            case MakeMessage(_, fields):
+                pending.extend((inner, bound) for _, inner in fields)
             case Fold(_, over, variables, condition, body):
                 pending.append((over, bound))
                 inside = bound | set(variables)
@@ -309,6 +320,15 @@ def _escape(text: str, at: int, octets: bool) -> tuple[str, int]:
 # -- parsing ----------------------------------------------------------------------------------------------------------
 
 
+def _dotted(node: Node) -> str:
+    """The name that a chain of fields reads as, "" for any other expression."""
+    parts: list[str] = []
+    while isinstance(node, Select) and not node.test:
+        parts.append(node.field)
+        node = node.operand
+    return ".".join([node.name, *reversed(parts)]) if isinstance(node, Ident) else ""
+
+
 class _Parser:
     def __init__(self, text: str, tokens: list[_Token]) -> None:
         self._text = text
@@ -410,6 +430,8 @@ class _Parser:
                 index = self._expression()
                 self._take("]")
                 node = Call(function, None, (node, index))
+            elif self._peek() == "{" and (type_name := _dotted(node)):
+                node = self._message(type_name)
             else:
                 break
             chain += 1
@@ -474,6 +496,23 @@ class _Parser:
                 break
         self._depth -= 2
         return MakeMap(tuple(entries))
+
+    def _message(self, type_name: str) -> Node:
+        self._deeper(2)
+        self._take("{")
+        fields: dict[str, Node] = {}
+        while not self._accept("}"):
+            optional = self._accept("?")
+            name = self._take("name")
+            self._take(":")
+            if name in fields:
+                raise CelSyntaxError(f"repeated field: {name}")
+            fields[name] = self._optional_entry() if optional else self._expression()
+            if not self._accept(","):
+                self._take("}")
+                break
+        self._depth -= 2
+        return MakeMessage(type_name, tuple(fields.items()))
 
     def _method(self, target: Node, name: str) -> Node:
         self._take("(")

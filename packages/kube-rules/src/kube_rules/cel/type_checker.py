@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kube_rules.cel.declarations import Declared
+from kube_rules.cel.declarations import UNKNOWN, Declared
 from kube_rules.cel.evaluator import TYPE_NAMES, escaped, unescaped
 from kube_rules.cel.overloads import (
     BOOL,
@@ -38,21 +38,31 @@ from kube_rules.cel.syntax import (
     Literal,
     MakeList,
     MakeMap,
+    MakeMessage,
     Node,
     Select,
 )
 from kube_rules.cel.values import Uint
 
+OBJECT, PATCH = "Object", "JSONPatch"
+"""Types of the values that mutating policies make; `Object.spec` and the like are types too."""
+_PATCH_FIELDS = {"op": STRING, "path": STRING, "from": STRING, "value": DYN}
 _NULLABLE = OPAQUE | {"object", "timestamp", "duration", "null", "dyn"}
 _SORTED = frozenset({"int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes", "dyn"})
 
 
-def checked_type(node: Node, variables: Mapping[str, Declared], *, bindings: bool = False) -> Type:
-    """The type of an expression over variables of these forms; `bindings`: there is `cel.bind` (ext.Bindings).
+def checked_type(
+    node: Node, variables: Mapping[str, Declared], *, bindings: bool = False, patches: bool = False
+) -> Type:
+    """The type of an expression over variables of these forms.
+
+    `bindings`: there is `cel.bind` (ext.Bindings). `patches`: there are `Object{}`, `JSONPatch{}` and
+    `jsonpatch.escapeKey`.
 
     Raises CelSyntaxError: an undeclared name, function or field, or no overload for the types of a call.
     """
-    return _Checker({name: [type_of(form)] for name, form in variables.items()}, bindings=bindings).of(node)
+    scope = {name: [type_of(form)] for name, form in variables.items()}
+    return _Checker(scope, bindings=bindings, patches=patches).of(node)
 
 
 def type_of(form: Declared | None) -> Type:
@@ -65,15 +75,25 @@ def type_of(form: Declared | None) -> Type:
         return Type("map", (STRING, type_of(form.inner)))
     if form.kind == "optional":
         return Type("optional_type", (type_of(form.inner),))
-    if form.kind == "object":
-        return Type("object", (), form.fields)
-    return Type(form.kind)
+    return Type(form.kind, (), form.fields)
+
+
+def form_of(found: Type) -> Declared:
+    """The form of values of a type; dyn for one that is none of JSON's."""
+    if found.name == "list":
+        return Declared("list", UNKNOWN.largest, inner=form_of(found.params[0]))
+    if found.name == "map":
+        return Declared("map", UNKNOWN.largest, inner=form_of(found.params[1]))
+    if found.name in _SORTED:
+        return Declared(found.name, UNKNOWN.largest if found.name in ("string", "bytes") else 1)
+    return UNKNOWN
 
 
 class _Checker:
-    def __init__(self, scope: dict[str, list[Type]], *, bindings: bool) -> None:
+    def __init__(self, scope: dict[str, list[Type]], *, bindings: bool, patches: bool) -> None:
         self._scope = scope
         self._bindings = bindings
+        self._patches = patches
 
     def of(self, node: Node) -> Type:
         match node:
@@ -94,6 +114,8 @@ class _Checker:
             case MakeMap(entries):
                 keys = self._joined([self.of(key) for key, _ in entries])
                 return Type("map", (keys, self._joined([self._entry(value) for _, value in entries])))
+            case MakeMessage(name, fields):
+                return self._message(name, fields)
             case Bind(name, value, body):
                 if not self._bindings:
                     raise _undeclared("cel")
@@ -102,6 +124,18 @@ class _Checker:
                 return self._fold(node)
             case Call():
                 return self._call(node)
+
+    def _message(self, name: str, fields: tuple[tuple[str, Node], ...]) -> Type:
+        if not self._patches or not _is_message(name):
+            raise _undeclared(name)
+        for field, value in fields:
+            found = self._entry(value)
+            if name == PATCH and field not in _PATCH_FIELDS:
+                raise CelSyntaxError(f"undefined field '{field}'")
+            if name == PATCH and not _fits(_PATCH_FIELDS[field], found, {}):
+                wanted = _PATCH_FIELDS[field]
+                raise CelSyntaxError(f"expected type of field '{field}' is '{wanted}' but provided type is '{found}'")
+        return Type(name)
 
     def _entry(self, node: Node) -> Type:
         if isinstance(node, Call) and node.function == ENTRY:
@@ -144,7 +178,11 @@ class _Checker:
             return DYN
         if given.name == "map":
             return given.params[1]
-        if given.name != "object":
+        if given.name == PATCH:
+            return _PATCH_FIELDS.get(name, DYN)
+        if _is_message(given.name):
+            return DYN
+        if given.name != "object" and not given.fields:
             raise CelSyntaxError(f"type '{given}' does not support field selection")
         whole = unescaped(name)
         # A field named by a reserved word is found by that word too (DeclTypeProvider, recognizeKeywordAsFieldName).
@@ -218,7 +256,7 @@ class _Checker:
                     raise _no_overload(node.function, (given, BOOL) if arg is node.args[0] else (BOOL, given))
             return BOOL
         known = overloads(node.function)
-        if not known:
+        if not known or (node.function == "jsonpatch.escapeKey" and not self._patches):
             raise _undeclared(node.function)
         member = node.target is not None
         args = tuple(self.of(arg) for arg in ((node.target,) if node.target is not None else ()) + node.args)
@@ -227,6 +265,10 @@ class _Checker:
         if not results:
             raise _no_overload(node.function, args, member=member)
         return results[0] if all(item == results[0] for item in results) else DYN
+
+
+def _is_message(name: str) -> bool:
+    return name in (OBJECT, PATCH) or name.startswith(f"{OBJECT}.")
 
 
 def _of_literal(value: object) -> Type:

@@ -69,6 +69,16 @@ NONE = Optional(None, present=False)
 """The optional without a value."""
 
 
+class Message(dict[str, Any]):
+    """A value of a type with fields, such as `Object.spec{a: b}`."""
+
+    __slots__ = ("type_name",)
+
+    def __init__(self, type_name: str, fields: dict[str, Any]) -> None:
+        super().__init__(fields)
+        self.type_name = type_name
+
+
 class Meter:
     """Counts down; `left` is in cost units. `spend` raises CostExceededError at less than none."""
 
@@ -106,7 +116,7 @@ def type_name(value: Any) -> str:
     if result is not None:
         return result
     if isinstance(value, dict):
-        return "map"
+        return value.type_name if isinstance(value, Message) else "map"
     return value.cel_type if isinstance(value, Opaque) else type(value).__name__.lower()
 
 
@@ -118,7 +128,7 @@ def is_number(value: Any) -> bool:
 def equal(one: Any, other: Any, meter: Meter) -> bool:
     """Equality of CEL: numbers across their types, everything else within its own; what it visits is counted."""
     kind = type(one)
-    if kind is type(other) and kind not in (list, dict, Optional):
+    if kind is type(other) and kind not in (list, dict, Message, Optional):
         return bool(one == other)
     if is_number(one) and is_number(other):
         return bool(one == other)
@@ -128,7 +138,7 @@ def equal(one: Any, other: Any, meter: Meter) -> bool:
         meter.spend(len(one))
         return all(equal(a, b, meter) for a, b in zip(one, other, strict=True))
     if isinstance(one, dict) and isinstance(other, dict):
-        if len(one) != len(other):
+        if len(one) != len(other) or type_name(one) != type_name(other):
             return False
         meter.spend(len(one))
         return all(key in other and equal(inner, other[key], meter) for key, inner in one.items())

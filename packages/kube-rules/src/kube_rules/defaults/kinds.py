@@ -151,6 +151,18 @@ _FILE_SYSTEM = fill("spec", volumeMode="Filesystem")
 _CLAIM = all_of(fill("spec.resources"), _FILE_SYSTEM, _PENDING)
 _REPLICAS = (fill("spec", replicas=1), _template)
 _HISTORY = fill("spec", revisionHistoryLimit=10)
+
+
+def _match(place: str) -> Fill:
+    return all_of(
+        fill(place, matchPolicy="Equivalent", namespaceSelector={}, objectSelector={}),
+        fill(f"{place}.resourceRules[]", scope="*"),
+        fill(f"{place}.excludeResourceRules[]", scope="*"),
+    )
+
+
+_POLICY = all_of(fill("spec", failurePolicy="Fail"), _match("spec.matchConstraints?"))
+_POLICY_BINDING = all_of(_SPEC, fill("spec.paramRef?", parameterNotFoundAction="Deny"), _match("spec.matchResources?"))
 _WEBHOOK = all_of(
     fill(
         "webhooks[]",
@@ -275,6 +287,10 @@ DEFAULTS: Mapping[tuple[str, str], Fill] = {
     ("discovery.k8s.io", "EndpointSlice"): fill("ports[]", name="", protocol="TCP"),
     (_WEBHOOKS, "MutatingWebhookConfiguration"): all_of(_WEBHOOK, fill("webhooks[]", reinvocationPolicy="Never")),
     (_WEBHOOKS, "ValidatingWebhookConfiguration"): _WEBHOOK,
+    (_WEBHOOKS, "ValidatingAdmissionPolicy"): _POLICY,
+    (_WEBHOOKS, "MutatingAdmissionPolicy"): _POLICY,
+    (_WEBHOOKS, "ValidatingAdmissionPolicyBinding"): _POLICY_BINDING,
+    (_WEBHOOKS, "MutatingAdmissionPolicyBinding"): _POLICY_BINDING,
     (_RBAC, "RoleBinding"): _binding,
     (_RBAC, "ClusterRoleBinding"): _binding,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): all_of(

@@ -16,6 +16,7 @@ from kube_rules.errors import FieldError
 from kube_rules.json import Json
 from kube_rules.kinds import KindName
 from kube_rules.validation import (
+    admission_policies,
     api_services,
     conditions,
     config,
@@ -162,6 +163,12 @@ RULES: dict[tuple[str, str], Rules] = {
     ("storage.k8s.io", "VolumeAttributesClass"): _DEFAULT,
     (_WEBHOOKS, "MutatingWebhookConfiguration"): Rules(webhooks.configuration, (ANEW,)),
     (_WEBHOOKS, "ValidatingWebhookConfiguration"): Rules(webhooks.configuration, (ANEW,)),
+    (_WEBHOOKS, "ValidatingAdmissionPolicy"): Rules(
+        admission_policies.validating_policy, (ANEW,), (of_new(admission_policies.status),)
+    ),
+    (_WEBHOOKS, "ValidatingAdmissionPolicyBinding"): Rules(admission_policies.validating_binding, (ANEW,)),
+    (_WEBHOOKS, "MutatingAdmissionPolicy"): Rules(admission_policies.mutating_policy, (ANEW,)),
+    (_WEBHOOKS, "MutatingAdmissionPolicyBinding"): Rules(admission_policies.mutating_binding, (ANEW,)),
     (_RBAC, "Role"): _ROLE,
     (_RBAC, "ClusterRole"): _ROLE._replace(create=rbac.cluster_role),
     (_RBAC, "RoleBinding"): _ROLE._replace(create=rbac.role_binding, update=(ANEW, rbac.same_role)),

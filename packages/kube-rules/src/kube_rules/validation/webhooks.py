@@ -10,7 +10,7 @@ from kube_rules.validation import names, selectors
 from kube_rules.validation import rows as r
 
 _REVIEW_VERSIONS = ("v1", "v1beta1")
-_OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _HTTPS = "; desired format: https://host[/path]"
 _HIGHEST_PORT = 65535
 _MOST_CONDITIONS = 64
@@ -45,8 +45,8 @@ def _versions(rule: Json, path: str) -> r.Found:
 
 def _operations(rule: Json, path: str) -> r.Found:
     for index, operation in enumerate(rule.get("operations") or ()):
-        if operation not in _OPERATIONS:
-            yield fe.not_supported(f"{path}.operations[{index}]", operation, _OPERATIONS)
+        if operation not in OPERATIONS:
+            yield fe.not_supported(f"{path}.operations[{index}]", operation, OPERATIONS)
 
 
 def _resources(rule: Json, path: str) -> r.Found:
@@ -175,28 +175,30 @@ def _timeout(holder: Json, path: str) -> r.Found:
         yield fe.invalid(f"{path}.timeoutSeconds", seconds, "the timeout value must be between 1 and 30 seconds")
 
 
-def _expression(holder: Json, path: str) -> r.Found:
-    from kube_rules.admission.match_conditions import ExpressionError, check_expression  # a plan starts without CEL
+def match_conditions(*, params: bool = False) -> r.Check:
+    """Conditions with names and expressions that give a bool; `params`: of a policy that has parameters."""
 
-    text = (holder.get("expression") or "").strip()
-    if not text:
-        yield fe.required(f"{path}.expression")
-        return
-    try:
-        check_expression(text, ("bool",))
-    except ExpressionError as error:
-        yield fe.invalid(f"{path}.expression", text, str(error))
+    def expression(holder: Json, path: str) -> r.Found:
+        from kube_rules.admission import expressions  # a plan starts without CEL
 
+        text = (holder.get("expression") or "").strip()
+        if not text:
+            yield fe.required(f"{path}.expression")
+            return
+        try:
+            expressions.checked(text, expressions.forms(params=params), ("bool",))
+        except expressions.ExpressionError as error:
+            yield fe.invalid(f"{path}.expression", text, str(error))
 
-match_conditions: r.Check = r.listed(
-    "matchConditions",
-    _expression,
-    r.wanted("name", names.qualified),
-    r.Unique("name", empty=False),
-    most=_MOST_CONDITIONS,
-    stops=False,
-)
-"""Conditions with names and expressions that give a bool."""
+    return r.listed(
+        "matchConditions",
+        expression,
+        r.wanted("name", names.qualified),
+        r.Unique("name", empty=False),
+        most=_MOST_CONDITIONS,
+        stops=False,
+    )
+
 
 _WEBHOOK = (
     _full_name,
@@ -209,7 +211,7 @@ _WEBHOOK = (
     r.given("objectSelector", selectors.label_selector),
     r.enum("reinvocationPolicy", ("IfNeeded", "Never"), missing=None),
     _client,
-    match_conditions,
+    match_conditions(),
     _review_versions,
     r.Unique("name", empty=False),
 )

@@ -25,6 +25,7 @@ from kube_standin.controllers.jobs import Jobs
 from kube_standin.controllers.namespaces import Namespaces
 from kube_standin.controllers.nodes import NodeLifecycle
 from kube_standin.controllers.podgc import PodCollector
+from kube_standin.controllers.policy_types import PolicyTypes
 from kube_standin.controllers.provisioner import EphemeralVolumes, Provisioner, StorageProtection
 from kube_standin.controllers.quotas import Quotas
 from kube_standin.controllers.reconciler import Context, Controller, Times
@@ -67,6 +68,7 @@ CONTROLLERS: Mapping[str, type[Controller]] = {
         Provisioner,
         EphemeralVolumes,
         StorageProtection,
+        PolicyTypes,
     )
 }
 

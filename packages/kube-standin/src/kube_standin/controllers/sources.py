@@ -66,6 +66,7 @@ VIEWS: Mapping[str, tuple[type[msgspec.Struct], _Read]] = {
     "scheduling.k8s.io/podgroups": _GROUP,
     "scheduling.k8s.io/compositepodgroups": _GROUP,
     "policy/poddisruptionbudgets": _SELECTING,
+    "admissionregistration.k8s.io/validatingadmissionpolicies": _SELECTING,
     "apps/replicasets": _SELECTING,
     "apps/deployments": _SELECTING,
     "apps/statefulsets": _SELECTING,

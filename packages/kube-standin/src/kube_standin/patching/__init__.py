@@ -6,18 +6,20 @@ HTTP code, reason and message of the API server) or `ApplyConflict`.
 
 from __future__ import annotations
 
-from kube_standin.patching.errors import ApplyConflict, Conflict, PatchError
+from kube_standin.patching.errors import ApplyConflict, Conflict, FailedTestError, PatchError
 from kube_standin.patching.jsonpatch import json_patch, merge_patch
-from kube_standin.patching.ownership import apply, track_update
+from kube_standin.patching.ownership import apply, merged_configuration, track_update
 from kube_standin.patching.strategic import strategic_merge
 
 __all__ = [
     "ApplyConflict",
     "Conflict",
+    "FailedTestError",
     "PatchError",
     "apply",
     "json_patch",
     "merge_patch",
+    "merged_configuration",
     "strategic_merge",
     "track_update",
 ]

@@ -18,6 +18,10 @@ class PatchError(Exception):
         return self.message
 
 
+class FailedTestError(PatchError):
+    """A `test` of a JSON patch that does not hold."""
+
+
 class Conflict(NamedTuple):
     """One field of an apply that another manager owns: a cause of the 409."""
 

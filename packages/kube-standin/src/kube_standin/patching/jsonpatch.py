@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from kube_rules.json import Json
-from kube_standin.patching.errors import MAP, OPERATIONS, PatchError, go_type, not_unmarshalled
+from kube_standin.patching.errors import MAP, OPERATIONS, FailedTestError, PatchError, go_type, not_unmarshalled
 from kube_standin.schema.strict_json import MAX_DEPTH, deeper
 
 MOST_OPERATIONS = 10_000
@@ -96,7 +96,8 @@ def _operate(document: Any, op: Json) -> Any:
         return document
     if kind == "test":
         if not _equal(_get(document, path, missing=None), op["value"]):
-            raise _rejected()
+            refused = _rejected()
+            raise FailedTestError(refused.code, refused.reason, refused.message)
         return document
     if kind == "copy":
         return _add(document, path, _copied(_get(document, _tokens(op.get("from")))))

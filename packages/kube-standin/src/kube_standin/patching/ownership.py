@@ -53,6 +53,7 @@ _RESET: dict[tuple[str, str], tuple[tuple[str, ...], ...]] = {
     ("CompositePodGroup", "status"): (("f:spec",), ("f:metadata",)),
     ("ResourceClaim", "status"): (("f:spec",), ("f:metadata",)),
     ("CustomResourceDefinition", "status"): (("f:spec",), ("f:metadata",)),
+    ("ValidatingAdmissionPolicy", "status"): (("f:spec",), ("f:metadata",)),
 }
 _MANY_ENTRIES = 100
 _RESET_MAIN = (("f:status",),)
@@ -328,6 +329,21 @@ def apply(
     if change.same and last is not None and last.fields == claimed and last.api_version == api_version:
         entries[mine.key] = last
     return _with_entries(merged, _encode(entries.values()))
+
+
+def merged_configuration(schema: Schema, live: Json, config: Json, api_version: str) -> Json:
+    """The live object with a configuration merged in that a mutating policy made; owners stay as they are.
+
+    Raises:
+        PatchError: a field that the schema does not have, or a list, map or struct that is only replaced as a whole.
+    """
+    fitting = _typed(schema, config, api_version)
+    whole = list(typed.atomic_places(schema.root, fitting))
+    if whole:
+        text = f"invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {', '.join(whole)}"
+        raise PatchError(422, "Invalid", text)
+    merged: Json = typed.merge(schema.root, live, fitting)
+    return merged
 
 
 def _claimed(schema: Schema, config: Json) -> Trie:

@@ -9,6 +9,7 @@ a custom resource are merged by their shape: objects by key, lists as a whole.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -215,6 +216,22 @@ def merge(node: SchemaNode, live: Any, config: Any) -> Any:
     if _is_granular_list(node, config) and isinstance(live, list):
         return _merge_list(node, live, config)
     return config
+
+
+def atomic_places(node: SchemaNode, value: Any, path: str = "") -> Iterator[str]:
+    """Yield where a value has lists, maps and structs that are only replaced as a whole."""
+    if isinstance(value, dict):
+        if not _is_granular_map(node, value):
+            yield path
+            return
+        for key, inner in value.items():
+            yield from atomic_places(below(node, key), inner, f"{path}.{key}")
+    elif isinstance(value, list):
+        if not _is_granular_list(node, value):
+            yield path
+            return
+        for index, inner in enumerate(value):
+            yield from atomic_places(node.element or _UNTYPED, inner, f"{path}[{index}]")
 
 
 def _merge_list(node: SchemaNode, live: list[Any], config: list[Any]) -> list[Any]:

@@ -26,6 +26,7 @@ import uvicorn
 from kube_rules.manifests import PlainObject
 from kube_standin.admission import admission_steps
 from kube_standin.admission_chain import Chain, Step
+from kube_standin.admission_views import AdmissionViews
 from kube_standin.api_services import ApiServices
 from kube_standin.authorization import Authorizer, ClaimStatus
 from kube_standin.background import BackgroundWork
@@ -38,6 +39,7 @@ from kube_standin.features import DropDisabled, Features
 from kube_standin.kinds import MEASURED, KindTable
 from kube_standin.kubelet import KubeletOptions
 from kube_standin.loading import LoadReport, load_objects
+from kube_standin.policies import policy_steps
 from kube_standin.registry import ObjectRegistry
 from kube_standin.reload import read_digests, write_digests
 from kube_standin.security import (
@@ -164,7 +166,11 @@ class ControlPlane:
         api_services = ApiServices(self.registry)
         chain.add(api_services)
         self.app = App(self.registry, self.authorizer, tokens, app_options)
-        for step in webhook_steps(self.registry, self.webhook_caller):
+        views = AdmissionViews(self.registry, self.authorizer)
+        for step in (
+            *policy_steps(self.registry, self.authorizer, views),
+            *webhook_steps(self.registry, self.webhook_caller, views),
+        ):
             chain.add(step)
         self._event_ttl = event_ttl
         self._tasks: list[asyncio.Task[None]] = []

@@ -128,6 +128,19 @@ def _subjects(kind: str) -> Any:
     return of(shown, "subjects")
 
 
+def _param_kind(kind: Any) -> str:
+    return f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else UNSET
+
+
+def _param_ref(ref: Any) -> str:
+    """The objects with the parameters of a binding."""
+    if not ref:
+        return UNSET
+    if ref.get("name"):
+        return f"{ref.get('namespace') or '*'}/{ref['name']}"
+    return str((ref.get("selector") or {}).get("matchLabels") or "*")
+
+
 def _bindings(kind: str) -> tuple[Column, ...]:
     word = kind[:1].lower() + kind[1:]
     return (
@@ -152,7 +165,29 @@ _WEBHOOKS = (
     ),
     AGE,
 )
+_VALIDATIONS = Column(
+    "Validations", "Validations indicates the number of validation rules defined in this configuration",
+    size("spec.validations"), "integer",
+)  # fmt: skip
+_MUTATIONS = Column(
+    "Mutations", "Mutation indicates the number of mutations rules defined in this configuration",
+    size("spec.mutations"), "integer",
+)  # fmt: skip
+_PARAM_KIND = Column("ParamKind", "ParamKind specifies the kind of resources used to parameterize this policy",
+                     of(_param_kind, "spec.paramKind"))  # fmt: skip
+_POLICY_BINDING = (
+    NAME,
+    Column("PolicyName", "PolicyName indicates the policy definition which the policy binding binded to",
+           of(lambda name: name or "", "spec.policyName")),
+    Column("ParamRef", "ParamRef indicates the param resource which sets the configration param",
+           of(_param_ref, "spec.paramRef")),
+    AGE,
+)  # fmt: skip
 COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): (NAME, _VALIDATIONS, _PARAM_KIND, AGE),
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"): (NAME, _MUTATIONS, _PARAM_KIND, AGE),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): _POLICY_BINDING,
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"): _POLICY_BINDING,
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _WEBHOOKS,
     ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _WEBHOOKS,
     ("", "ServiceAccount"): (NAME, AGE),

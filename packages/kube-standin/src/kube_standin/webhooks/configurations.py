@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kube_rules.admission.request_match import EXEMPT_GROUP, ApiResource, concerns
+from kube_rules.admission.request_match import EXEMPT_GROUP, concerns
 from kube_standin.admission_chain import AdmissionRequest, Step
+from kube_standin.admission_views import AdmissionViews, api_resource
 from kube_standin.kinds import ServedKind
 from kube_standin.registry import ObjectRegistry
 
@@ -42,18 +43,14 @@ class ConfiguredWebhook:
         return self.entry.get("failurePolicy") == "Ignore"
 
 
-def api_resource(kind: ServedKind, subresource: str = "", body: tuple[str, str, str] | None = None) -> ApiResource:
-    """Return a row as rules see it; `body` is the kind of what is sent, where that is no object of the resource."""
-    return ApiResource(kind.group, kind.version, kind.plural, subresource, *(body or kind.gvk))
-
-
 class WebhookConfigurations(Step):
     """The configured webhooks of a registry."""
 
     kinds = frozenset(f"{kind.lower()}s.{EXEMPT_GROUP}" for kind in KINDS)
 
-    def __init__(self, registry: ObjectRegistry) -> None:
+    def __init__(self, registry: ObjectRegistry, views: AdmissionViews) -> None:
         self._registry = registry
+        self._views = views
         self._webhooks: dict[str, tuple[ConfiguredWebhook, ...]] = {}
         self._concerned: dict[tuple[str, int, str, str], tuple[ConfiguredWebhook, ...]] = {}
         registry.store.undone.append(self.load)
@@ -87,12 +84,8 @@ class WebhookConfigurations(Step):
         key = configuration, self._registry.kinds.generation, kind.storage_key, kind.api_version
         found = self._concerned.get(key)
         if found is None:
-            resources = [api_resource(row) for row in self.versions(kind)]
+            resources = [api_resource(row) for row in self._views.versions(kind)]
             found = self._concerned[key] = tuple(
                 one for one in self._webhooks[configuration] if concerns(one.entry.get("rules") or (), resources)
             )
         return found
-
-    def versions(self, kind: ServedKind) -> list[ServedKind]:
-        """Return all rows that share the stored objects of a row, that row first."""
-        return [kind, *(row for row in self._registry.kinds if row.storage_key == kind.storage_key and row is not kind)]

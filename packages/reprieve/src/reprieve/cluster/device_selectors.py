@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from kube_rules import cel, device_expressions
-from kube_rules.cel.syntax import Bind, Call, Fold, Ident, Literal, MakeList, MakeMap, Select
+from kube_rules.cel.syntax import Bind, Call, Fold, Ident, Literal, MakeList, MakeMap, MakeMessage, Select
 from kube_rules.device_expressions import LONGEST, MAX_COST
 from kube_rules.devices import DeviceSelectorError, split_name
 
@@ -142,6 +142,8 @@ def _reads(tree: cel.Node) -> frozenset[str] | None:
                 return all(walk(inner) for inner in (over, condition, body) if inner is not None)
             case Bind(_, value, body):
                 return walk(value) and walk(body)
+            case MakeMessage(_, fields):
+                return all(walk(inner) for _, inner in fields)
 
     return frozenset(names) if walk(tree) else None
 

@@ -1,0 +1,228 @@
+"""Expressions of admission (CEL): their names and types, and their evaluation within a budget.
+
+Match conditions of webhooks and policies, and the expressions of policies, see `object`, `oldObject`, `request`,
+`namespaceObject`, `authorizer`, `params` and `variables`. Semantics: k8s.io/apiserver, admission/plugin/cel and
+webhook/matchconditions; interfaces.md 6.10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from kube_rules import cel
+from kube_rules.json import Json
+
+CALL_LIMIT = 1_000_000
+"""Cost of one evaluation (celconfig.PerCallLimit)."""
+CONDITIONS_LIMIT = 2_500_000
+"""Cost of all conditions of one webhook or policy (RuntimeCELCostBudgetMatchConditions)."""
+OVER_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
+_CALL_OVER = "operation cancelled: actual cost limit exceeded"
+NAMES = ("object", "oldObject", "request", "authorizer", "namespaceObject", "params", "variables")
+
+_TEXT = cel.Declared("string", cel.UNKNOWN.largest, 2)
+_TIME, _NUMBER = cel.Declared("timestamp"), cel.Declared("int")
+_TEXTS = cel.Declared("list", cel.UNKNOWN.largest, inner=_TEXT)
+_LABELS = cel.Declared("map", cel.UNKNOWN.largest, inner=_TEXT)
+
+
+def _object(texts: str, **fields: cel.Declared) -> cel.Declared:
+    return cel.Declared("object", fields={**dict.fromkeys(texts.split(), _TEXT), **fields})
+
+
+_KIND, _RESOURCE = _object("group version kind"), _object("group version resource")
+_USER = _object("username uid", groups=_TEXTS, extra=cel.Declared("map", cel.UNKNOWN.largest, inner=_TEXTS))
+_REQUEST = _object(
+    "subResource requestSubResource name namespace operation",
+    kind=_KIND,
+    resource=_RESOURCE,
+    requestKind=_KIND,
+    requestResource=_RESOURCE,
+    userInfo=_USER,
+    dryRun=cel.Declared("bool"),
+    options=cel.UNKNOWN,
+)
+_CONDITIONS = cel.Declared("list", inner=_object("status type message reason", lastTransitionTime=_TIME))
+_NAMESPACE = _object(
+    "",
+    metadata=_object(
+        "name generateName namespace UID resourceVersion",
+        labels=_LABELS,
+        annotations=_LABELS,
+        finalizers=_TEXTS,
+        creationTimestamp=_TIME,
+        deletionTimestamp=_TIME,
+        deletionGracePeriodSeconds=_NUMBER,
+        generation=_NUMBER,
+    ),
+    spec=_object("", finalizers=_TEXTS),
+    status=_object("phase", conditions=_CONDITIONS),
+)
+
+
+class ExpressionError(ValueError):
+    """An expression that does not compile; `str()` is the reason in one line."""
+
+
+class EvaluationError(ValueError):
+    """An expression that failed; `str()` is the reason in upstream's words."""
+
+
+class OverBudgetError(Exception):
+    """Nothing more is evaluated; `str()` is the reason in upstream's words."""
+
+    def __init__(self) -> None:
+        super().__init__(OVER_BUDGET)
+
+
+def forms(
+    *, params: bool = False, authorizer: bool = True, object_form: cel.Declared = cel.UNKNOWN
+) -> dict[str, cel.Declared]:
+    """Return the variables of an expression with their forms."""
+    return {
+        "object": object_form,
+        "oldObject": object_form,
+        "request": _REQUEST,
+        "namespaceObject": _NAMESPACE,
+        **({"authorizer": cel.AUTHORIZER} if authorizer else {}),
+        **({"params": cel.UNKNOWN} if params else {}),
+    }
+
+
+def checked(
+    text: str, variables: Mapping[str, cel.Declared], wanted: Sequence[str] = (), *, patches: bool = False
+) -> cel.Declared:
+    """Return the form of what an expression gives; it compiles and gives one of the wanted types.
+
+    `wanted` empty: anything. `patches`: see `cel.checked_type`. Raises ExpressionError.
+    """
+    try:
+        found = cel.checked_type(cel.parse(text), variables, patches=patches)
+    except cel.CelSyntaxError as error:
+        raise ExpressionError(f"compilation failed: {error}") from None
+    if wanted and str(found) not in wanted:
+        shown = wanted[0] if len(wanted) == 1 else f"one of [{' '.join(wanted)}]"
+        raise ExpressionError(f"must evaluate to {shown} but got {found}")
+    return cel.form_of(found)
+
+
+@lru_cache(maxsize=2048)
+def _program(text: str) -> cel.Program:
+    return cel.compiled(cel.parse(text), NAMES)
+
+
+class CostBudget:
+    """What evaluations may still cost, all together; `around` is a budget of which this one is a part."""
+
+    def __init__(self, limit: int, around: CostBudget | None = None) -> None:
+        self._left = limit
+        self._around = around
+        self.exceeded = False
+
+    @property
+    def left(self) -> int:
+        """The cost that is left."""
+        return self._left if self._around is None else min(self._left, self._around.left)
+
+    def spend(self, cost: int) -> None:
+        """Take away a cost. Raises OverBudgetError."""
+        self._left -= cost
+        if self._around is not None:
+            self._around.spend(cost)
+        if self._left < 0:
+            self.exceed()
+
+    def exceed(self) -> None:
+        """Raise OverBudgetError, and note it in every budget around."""
+        self.exceeded = True
+        if self._around is not None and self._around.left <= self._left:
+            self._around.exceed()
+        raise OverBudgetError
+
+
+class _Variables(dict[str, Any]):
+    """The variables of a policy; each is computed when it is first read, and a failed one fails each time."""
+
+    def __init__(self, texts: Mapping[str, str], compute: Callable[[str], Any]) -> None:
+        super().__init__()
+        self._texts = texts
+        self._compute = compute
+        self._failed: dict[str, str] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._texts
+
+    def __missing__(self, name: str) -> Any:
+        if name not in self._texts:
+            raise KeyError(name)
+        if name not in self._failed:
+            try:
+                self[name] = found = self._compute(self._texts[name])
+                return found
+            except cel.CelError as error:
+                self._failed[name] = f'composited variable "{name}" fails to evaluate: {error}'
+        raise cel.CelError(self._failed[name])
+
+
+class Activation:
+    """The values that expressions see, and the budget of their evaluation."""
+
+    def __init__(self, values: Mapping[str, Any], variables: Iterable[Json], budget: CostBudget) -> None:
+        texts = {variable.get("name", ""): variable.get("expression", "") for variable in variables}
+        self._values = {**values, "variables": _Variables(texts, self._compute)}
+        self._budget = budget
+
+    def value(self, text: str) -> Any:
+        """Return the value of an expression. Raises EvaluationError, OverBudgetError."""
+        try:
+            return self._compute(text)
+        except cel.CelSyntaxError as error:
+            raise EvaluationError(f"compilation error: compilation failed: {error}") from None
+        except cel.CelError as error:
+            raise EvaluationError(f"expression '{text}' resulted in error: {error}") from None
+
+    def _compute(self, text: str) -> Any:
+        limit = min(CALL_LIMIT, max(self._budget.left, 0))
+        meter = cel.Meter(limit)
+        try:
+            found = _program(text).evaluate(self._values, meter)
+        except cel.CostExceededError:
+            if limit < CALL_LIMIT:
+                self._budget.exceed()
+            self._budget.spend(limit)
+            raise cel.CelError(_CALL_OVER) from None
+        except cel.CelError:
+            self._budget.spend(limit - meter.left)
+            raise
+        self._budget.spend(limit - meter.left)
+        return found
+
+
+def conditions_hold(
+    conditions: Iterable[Json],
+    values: Mapping[str, Any],
+    failure_policy: str,
+    *,
+    variables: Iterable[Json] = (),
+    around: CostBudget | None = None,
+) -> bool:
+    """Whether all conditions hold. One that is false decides, whatever the others fail with.
+
+    Raises EvaluationError where an evaluation fails and `failure_policy` is Fail.
+    """
+    activation = Activation(values, variables, CostBudget(CONDITIONS_LIMIT, around))
+    failed: list[str] = []
+    for condition in conditions:
+        try:
+            if activation.value(str(condition.get("expression", "")).strip()) is False:
+                return False
+        except EvaluationError as error:
+            failed.append(str(error))
+        except OverBudgetError as error:
+            failed.append(str(error))
+            break
+    if failed and failure_policy != "Ignore":
+        raise EvaluationError(failed[0] if len(failed) == 1 else "[" + ", ".join(failed) + "]")
+    return not failed

@@ -1,0 +1,120 @@
+"""Type checking: the expressions of a validating policy held to the schemas of what the policy matches.
+
+A mistake is a warning in the status, never a refusal: the policy works as it is. Rules and texts: k8s.io/apiserver,
+admission/plugin/policy/validating (typechecking.go); interfaces.md 6.14.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from kube_rules import cel
+from kube_rules.admission import expressions
+from kube_rules.json import Json
+from kube_rules.schema.definitions import OBJECT_META, definition_names, structure
+from kube_standin.kinds import KindTable, ServedKind
+
+MOST_TYPES = 10
+"""Kinds for which a policy is checked."""
+_ANYTHING: Json = {"x-kubernetes-int-or-string": True}
+"""A schema of values of any type."""
+
+
+def expression_warnings(spec: Json, kinds: KindTable) -> list[Json]:
+    """Return the warnings about the validations of a policy, as its status has them."""
+    matched = _matched_kinds(spec, kinds)
+    params = _param_form(spec, kinds)
+    result: list[Json] = []
+    for index, validation in enumerate(spec.get("validations") or ()):
+        for field in ("expression", "messageExpression"):
+            text = validation.get(field)
+            found = [said for row in matched if text and (said := _mistake(spec, row, params, text))]
+            if found:
+                place = f"spec.validations[{index}].{field}"
+                result.append({"fieldRef": place, "warning": "\n".join(found)})
+    return result
+
+
+def _mistake(spec: Json, row: ServedKind, params: cel.Declared | None, text: str) -> str:
+    """What is wrong with an expression for objects of a kind, "" if nothing is."""
+    variables = expressions.forms(object_form=_form(row))
+    if params is not None:
+        variables["params"] = params
+    fields: dict[str, cel.Declared] = {}
+    variables["variables"] = cel.Declared("object", fields=fields)
+    for variable in spec.get("variables") or ():
+        try:
+            fields[variable.get("name", "")] = expressions.checked(variable.get("expression", ""), variables)
+        except expressions.ExpressionError:
+            fields[variable.get("name", "")] = cel.UNKNOWN
+    try:
+        expressions.checked(text, variables)
+    except expressions.ExpressionError as error:
+        group = f"{row.group}/{row.version}"
+        return f"{group}, Kind={row.kind}: {str(error).removeprefix('compilation failed: ')}\n"
+    return ""
+
+
+def _matched_kinds(spec: Json, kinds: KindTable) -> list[ServedKind]:
+    """The kinds that the rules name without wildcards, in order."""
+    found: dict[tuple[str, str, str], ServedKind] = {}
+    for rule in (spec.get("matchConstraints") or {}).get("resourceRules") or ():
+        if any("*" in name for field in ("apiGroups", "apiVersions") for name in rule.get(field) or ()):
+            continue
+        plurals = {name for name in rule.get("resources") or () if "*" not in name and "/" not in name}
+        for row in kinds:
+            matches = row.group in (rule.get("apiGroups") or ()) and row.version in (rule.get("apiVersions") or ())
+            if matches and row.plural in plurals:
+                found[row.gvk] = row
+    return [found[key] for key in sorted(found)][:MOST_TYPES]
+
+
+def _param_form(spec: Json, kinds: KindTable) -> cel.Declared | None:
+    kind = spec.get("paramKind")
+    if not kind:
+        return None
+    row = kinds.of(kind.get("apiVersion", ""), kind.get("kind", ""))
+    return cel.UNKNOWN if row is None else _form(row)
+
+
+def _form(row: ServedKind) -> cel.Declared:
+    """The form of the objects of a kind."""
+    if row.definition is None:
+        name = definition_names().get((row.api_version, row.kind))
+        return cel.UNKNOWN if name is None else _built_in(name)
+    schema = (row.definition.get("schema") or {}).get("openAPIV3Schema") or {}
+    heads = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": _whole(OBJECT_META, ())}
+    return cel.declared({**schema, "type": "object", "properties": {**(schema.get("properties") or {}), **heads}})
+
+
+@lru_cache(maxsize=64)
+def _built_in(name: str) -> cel.Declared:
+    return cel.declared(_whole(name, ()))
+
+
+def _whole(name: str, around: tuple[str, ...]) -> Json:
+    """A packed definition with those that it refers to inside; one inside itself is anything."""
+    body = structure()[name]
+    if name in around or "type" not in body:
+        return _ANYTHING
+    return _filled(body, (*around, name))
+
+
+def _filled(schema: Json, around: tuple[str, ...]) -> Json:
+    if "$ref" in schema:
+        return _whole(schema["$ref"], around)
+    if schema.get("format") == "int-or-string":
+        return _ANYTHING
+    return dict(_filled_fields(schema, around))
+
+
+def _filled_fields(schema: Json, around: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    for word, value in schema.items():
+        if word == "properties":
+            yield word, {key: _filled(inner, around) for key, inner in value.items()}
+        elif word in ("items", "additionalProperties") and isinstance(value, dict):
+            yield word, _filled(value, around)
+        else:
+            yield word, value

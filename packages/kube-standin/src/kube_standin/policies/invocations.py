@@ -1,0 +1,155 @@
+"""Which policies are evaluated for a write: one invocation for each binding that matches, and each parameter.
+
+Rules: k8s.io/apiserver, admission/plugin/policy/generic (policy_dispatcher.go); interfaces.md 6.10, 6.12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from kube_rules.admission.expressions import CostBudget
+from kube_rules.admission.request_match import ApiResource, NoNamespaceError, constrained_resource
+from kube_rules.json import Json
+from kube_rules.selectors import compile_selector
+from kube_standin import errors
+from kube_standin.admission_chain import AdmissionRequest
+from kube_standin.admission_views import AdmissionViews, AdmittedWrite
+from kube_standin.kinds import ServedKind
+from kube_standin.policies.bound_policies import BoundPolicies, BoundPolicy, PolicyBinding
+from kube_standin.registry import ObjectRegistry
+from kube_standin.schema import Schema
+from kube_standin.worker_thread import INLINE
+
+ResultT = TypeVar("ResultT")
+REQUEST_LIMIT = 20_000_000
+"""Cost of all policies of one request, which no cluster has; each has its own limits within."""
+INLINE_COST = 50_000
+"""Cost that is evaluated on the event loop, some milliseconds; what costs more is evaluated beside it."""
+MOST_PARAMS = 1000
+_BODIES = frozenset(("scale", "binding", "eviction"))
+"""Subresources that are admitted by what is sent to them; the change of the object that follows is not admitted."""
+_OMITTED = frozenset(("managedFields", "ownerReferences", "selfLink"))
+"""Metadata of a namespace that expressions do not see."""
+
+
+class PolicyConfigurationError(ValueError):
+    """A policy that cannot be evaluated; `str()` is the reason in upstream's words."""
+
+
+@dataclass(frozen=True)
+class PolicyInvocation:
+    """One evaluation of a policy: for a binding and a parameter. `error`: why it cannot be evaluated."""
+
+    policy: BoundPolicy
+    binding: PolicyBinding
+    matched: ApiResource
+    param: Json | None = None
+    error: str = ""
+
+    @property
+    def key(self) -> str:
+        """A name that no other invocation of a write has."""
+        metadata = (self.param or {}).get("metadata") or {}
+        return "/".join((self.policy.name, self.binding.name, metadata.get("namespace", ""), metadata.get("name", "")))
+
+
+class Invocations:
+    """Finds and evaluates the policies that concern a write."""
+
+    def __init__(self, registry: ObjectRegistry, policies: BoundPolicies, views: AdmissionViews) -> None:
+        self._registry = registry
+        self.policies = policies
+        self.views = views
+
+    def concerned(self, name: str, request: AdmissionRequest) -> tuple[BoundPolicy, ...]:
+        """Return the policies of a kind that may concern a write."""
+        if request.admitted or (request.subresource in _BODIES and request.body_kind is None):
+            return ()
+        return self.policies.concerned(name, self.views.row(request))
+
+    def of(self, bound: tuple[BoundPolicy, ...], write: AdmittedWrite) -> list[PolicyInvocation]:
+        """Return the invocations for a write; raises StatusError."""
+        try:
+            return [one for policy in bound for one in self._of_policy(policy, write)]
+        except NoNamespaceError:
+            raise errors.not_found("namespaces", "", write.match.namespace) from None
+
+    def _of_policy(self, policy: BoundPolicy, write: AdmittedWrite) -> Iterator[PolicyInvocation]:
+        matched = constrained_resource(policy.spec.get("matchConstraints") or {}, write.match)
+        if matched is None:
+            return
+        for binding in policy.bindings:
+            match = binding.spec.get("matchResources")
+            if match is not None and constrained_resource(match, write.match) is None:
+                continue
+            invocation = partial(PolicyInvocation, policy, binding, matched)
+            try:
+                yield from (invocation(param) for param in self._params(policy.spec, binding.spec, write))
+            except PolicyConfigurationError as error:
+                yield invocation(error=f"failed to configure binding: {error}")
+
+    def _params(self, policy: Json, binding: Json, write: AdmittedWrite) -> list[Json | None]:
+        kind, ref = policy.get("paramKind"), binding.get("paramRef")
+        if kind is None or ref is None:
+            return [None]
+        row = self._registry.kinds.of(kind.get("apiVersion", ""), kind.get("kind", ""))
+        if row is None:
+            group, _, version = kind.get("apiVersion", "").rpartition("/")
+            named = f"{group}/{version}, Kind={kind.get('kind', '')}"
+            raise PolicyConfigurationError(f"failed to find resource referenced by paramKind: '{named}'")
+        namespace = ref.get("namespace", "")
+        if not row.namespaced and namespace:
+            raise PolicyConfigurationError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+        if row.namespaced:
+            namespace = namespace or write.match.namespace
+            if not namespace:
+                text = "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
+                raise PolicyConfigurationError(text)
+        if ref.get("name"):
+            state = self._registry.head(row, namespace, ref["name"])
+            states = [] if state is None else [state]
+        else:
+            selector = compile_selector(ref.get("selector") or {})
+            heads = self._registry.store.heads(row.storage_key, *((namespace,) if row.namespaced else ()))
+            states = [state for state in heads if selector.matches(state.labels)]
+            if len(states) > MOST_PARAMS:
+                raise PolicyConfigurationError(f"more than {MOST_PARAMS} params found for policy binding")
+        if not states and ref.get("parameterNotFoundAction") == "Deny":
+            text = "no params found for policy binding with `Deny` parameterNotFoundAction"
+            raise PolicyConfigurationError(text)
+        return [
+            {"kind": row.kind, "apiVersion": row.api_version, **self._registry.view(row, state)} for state in states
+        ]
+
+    def schema(self, row: ServedKind) -> Schema:
+        """Return the schema of a kind."""
+        return self._registry.schema(row)
+
+    def values(self, write: AdmittedWrite, invocation: PolicyInvocation) -> dict[str, Any]:
+        """Return what the expressions of an invocation see, apart from variables."""
+        values = self.views.values(write, invocation.matched)
+        return {**values, "namespaceObject": self._namespace(write), "params": invocation.param}
+
+    def _namespace(self, write: AdmittedWrite) -> Json | None:
+        name = "" if write.match.of_namespace else write.match.namespace
+        if not name:
+            return None
+        found = self._registry.find(self._registry.kind("v1", "Namespace"), "", name)
+        if found is None:
+            raise errors.not_found("namespaces", "", name)
+        metadata = {key: value for key, value in found["metadata"].items() if key not in _OMITTED}
+        return {"metadata": metadata, "spec": found.get("spec") or {}, "status": found.get("status") or {}}
+
+    @staticmethod
+    def evaluated(request: AdmissionRequest, step: str, given: Any, work: Callable[[CostBudget], ResultT]) -> ResultT:
+        """Do an evaluation, beside the event loop if it turns out long; `given` is all that it depends on."""
+        if request.off_loop_steps is INLINE:
+            return work(CostBudget(REQUEST_LIMIT))
+        short = CostBudget(INLINE_COST)
+        found = work(short)
+        if not short.exceeded:
+            return found
+        return request.off_loop_steps.findings(step, given, lambda: work(CostBudget(REQUEST_LIMIT)))

@@ -1,0 +1,179 @@
+"""Mutating policies as clients see them (interfaces.md 6.10, 6.13)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.policies.policy_objects import (
+    DEPLOYMENTS,
+    MAPS,
+    MERGE,
+    MUTATING,
+    check,
+    config_map,
+    created,
+    deployment,
+    mutate,
+    policy,
+    rule,
+    validate,
+)
+from tests.server.inprocess import Plane
+
+Json = dict[str, Any]
+
+
+@pytest.fixture
+def plane() -> Iterator[Plane]:
+    """A control plane."""
+    found = Plane()
+    yield found
+    found.close()
+
+
+def apply(expression: str) -> Json:
+    """A mutation by a configuration."""
+    return {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}
+
+
+def patch(expression: str) -> Json:
+    """A mutation by a JSON patch."""
+    return {"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}
+
+
+def data(key: str, value: str) -> Json:
+    """A mutation that sets a key of a ConfigMap; `value` is an expression."""
+    return patch(f"[JSONPatch{{op: 'add', path: '/data/{key}', value: {value}}}]")
+
+
+def test_a_configuration_is_merged_in(plane: Plane) -> None:
+    sidecar = """Object{spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{
+        containers: [Object.spec.template.spec.containers{name: 'proxy', image: 'proxy:1'}]}}},
+        metadata: Object.metadata{annotations: {'mutated-by': 'policy'}}}"""
+    mutate(plane, "sidecar", rule("deployments"), mutations=[apply(sidecar)])
+    found = created(plane, DEPLOYMENTS, deployment("d", 2))
+    containers = found["spec"]["template"]["spec"]["containers"]
+    assert {one["name"]: one["image"] for one in containers} == {"main": "nginx", "proxy": "proxy:1"}
+    # Defaults follow.
+    assert all(one["imagePullPolicy"] for one in containers)
+    assert found["metadata"]["annotations"] == {"mutated-by": "policy"}
+    assert found["spec"]["replicas"] == 2
+
+
+def test_a_patch_is_made_by_an_expression(plane: Plane) -> None:
+    text = """(has(object.metadata.labels) ? [] : [JSONPatch{op: 'add', path: '/metadata/labels', value: {}}]) +
+        [JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('example.com/a'), value: object.data.x},
+         JSONPatch{op: 'copy', from: '/data/x', path: '/data/y'}]"""
+    mutate(plane, "p", rule("configmaps"), mutations=[patch(text)])
+    found = created(plane, MAPS, config_map("m", x="1"))
+    assert (found["metadata"]["labels"], found["data"]) == ({"example.com/a": "1"}, {"x": "1", "y": "1"})
+
+
+def test_mutations_see_what_those_before_them_made(plane: Plane) -> None:
+    mutate(plane, "a", rule("configmaps"), mutations=[data("x", "'1'"), data("y", "object.data.x + '2'")])
+    mutate(plane, "b", rule("configmaps"), mutations=[data("z", "object.data.y + '3'")])
+    assert created(plane, MAPS, config_map("m", o="0"))["data"] == {"o": "0", "x": "1", "y": "12", "z": "123"}
+
+
+@pytest.mark.parametrize(("reinvocation", "seen"), [("Never", "1"), ("IfNeeded", "3")])
+def test_a_policy_is_evaluated_again_where_one_after_it_changed_the_object(
+    plane: Plane, reinvocation: str, seen: str
+) -> None:
+    counted = [data("n", "string(object.data.size())")]
+    mutate(plane, "a", rule("configmaps"), reinvocationPolicy=reinvocation, mutations=counted)
+    mutate(plane, "b", rule("configmaps"), mutations=[data("later", "'x'")])
+    found = created(plane, MAPS, config_map("m", o="0"))["data"]
+    assert (found["later"], found["n"]) == ("x", seen)
+
+
+def test_variables_parameters_and_conditions(plane: Plane) -> None:
+    created(plane, MAPS, config_map("teams", team="blue"))
+    mutate(
+        plane,
+        "p",
+        rule("deployments", "CREATE"),
+        paramKind={"apiVersion": "v1", "kind": "ConfigMap"},
+        variables=[{"name": "team", "expression": "params.data.team + '-' + request.operation.lowerAscii()"}],
+        matchConditions=[{"name": "unlabelled", "expression": "!has(object.metadata.labels)"}],
+        mutations=[apply("Object{metadata: Object.metadata{labels: {'team': variables.team}}}")],
+        bound={"paramRef": {"name": "teams", "parameterNotFoundAction": "Deny"}},
+    )
+    assert created(plane, DEPLOYMENTS, deployment("d"))["metadata"]["labels"] == {"team": "blue-create"}
+    body = deployment("e")
+    body["metadata"]["labels"] = {"team": "red"}
+    assert created(plane, DEPLOYMENTS, body)["metadata"]["labels"] == {"team": "red"}
+
+
+def test_validating_policies_see_what_mutating_ones_made(plane: Plane) -> None:
+    mutate(plane, "p", rule("configmaps"), mutations=[data("x", "'1'")])
+    validate(plane, "v", rule("configmaps"), validations=check("object.data.x == '1'"))
+    created(plane, MAPS, config_map("m", o="0"))
+
+
+def test_updates_and_dry_runs_are_changed_too(plane: Plane) -> None:
+    created(plane, MAPS, config_map("m", o="0"))
+    mutate(plane, "p", rule("configmaps", "UPDATE"), mutations=[data("x", "oldObject.data.o")])
+    answer = plane.ask(f"PATCH {MAPS}/m?dryRun=All", {"data": {"o": "1"}}, content_type=MERGE)
+    assert answer.json["data"] == {"o": "1", "x": "0"}
+    assert plane.ask(f"GET {MAPS}/m").json["data"] == {"o": "0"}
+
+
+@pytest.mark.parametrize(
+    ("mutation", "said"),
+    [
+        (patch("[JSONPatch{op: 'remove', path: '/data/nowhere'}]"), "JSON Patch: "),
+        (patch("[JSONPatch{op: 'add', path: '/data/x', value: object.nowhere}]"), "no such key: nowhere"),
+        (apply("Object{data: Object.other{x: '1'}}"), 'unexpected type name "Object.other", expected "Object.data"'),
+        (apply("Object{nowhere: '1'}"), ".nowhere: field not declared in schema"),
+        (apply("Object{immutable: 'yes'}"), "error applying patch"),
+    ],
+)
+def test_a_mutation_that_fails_denies(plane: Plane, mutation: Json, said: str) -> None:
+    mutate(plane, "p", rule("configmaps"), mutations=[mutation])
+    answer = plane.ask(f"POST {MAPS}", config_map("m", o="0"))
+    code, reason, message = answer.refusal
+    assert (code, reason) == (403, "Invalid")
+    assert message.startswith("policy 'p' with binding 'p' denied request: ")
+    assert said in message
+    plane.ask(f"PATCH {MUTATING}/p", {"spec": {"failurePolicy": "Ignore"}}, content_type=MERGE)
+    assert created(plane, MAPS, config_map("m", o="0"))["data"] == {"o": "0"}
+
+
+def test_atomic_lists_are_not_merged(plane: Plane) -> None:
+    text = """Object{spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{
+        tolerations: [Object.spec.template.spec.tolerations{key: 'a'}]}}}}"""
+    mutate(plane, "p", rule("deployments"), mutations=[apply(text)])
+    said = "may not mutate atomic arrays, maps or structs: .spec.template.spec.tolerations"
+    assert said in plane.ask(f"POST {DEPLOYMENTS}", deployment("d")).refusal[2]
+
+
+def test_a_test_that_does_not_hold_changes_nothing(plane: Plane) -> None:
+    text = "[JSONPatch{op: 'test', path: '/data/o', value: '1'}, JSONPatch{op: 'add', path: '/data/x', value: '1'}]"
+    mutate(plane, "p", rule("configmaps"), mutations=[patch(text)])
+    assert created(plane, MAPS, config_map("m", o="0"))["data"] == {"o": "0"}
+    assert created(plane, MAPS, config_map("n", o="1"))["data"] == {"o": "1", "x": "1"}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"mutations": []}, "spec.mutations: Required value: mutations must contain at least one item"),
+        ({"mutations": [{"patchType": ""}]}, "spec.mutations[0].patchType: Required value"),
+        ({"mutations": [{"patchType": "Merge"}]}, 'Unsupported value: "Merge"'),
+        ({"mutations": [{"patchType": "JSONPatch"}]}, "spec.mutations[0].jsonPatch: Required value"),
+        ({"mutations": [patch("['a']")]}, "must evaluate to one of [list(JSONPatch) list(dyn)] but got list(string)"),
+        ({"mutations": [patch("[JSONPatch{op: 1}]")]}, "expected type of field 'op' is 'string' but provided type is"),
+        ({"mutations": [patch("[JSONPatch{when: 1}]")]}, "undefined field 'when'"),
+        ({"mutations": [apply("{'a': 'b'}")]}, "must evaluate to Object but got map(string, string)"),
+        ({"mutations": [apply("Thing{a: 'b'}")]}, "undeclared reference to 'Thing'"),
+        ({"mutations": [apply("Object{}")], "reinvocationPolicy": ""}, "spec.reinvocationPolicy: Required value"),
+        ({"mutations": [apply("Object{}")], "operations": "DELETE"}, 'Unsupported value: "DELETE"'),
+    ],
+)
+def test_a_policy_that_cannot_work_is_refused(plane: Plane, change: Json, said: str) -> None:
+    spec = {"reinvocationPolicy": "Never", **change}
+    body = policy("p", rule("configmaps", spec.pop("operations", "CREATE")), **spec)
+    assert said in plane.ask(f"POST {MUTATING}", body).refusal[2]
