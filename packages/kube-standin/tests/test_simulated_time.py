@@ -1,7 +1,7 @@
 """A server whose clock is set: timers of controllers and kubelets fire in order, each at its own moment.
 
 The moments are those of kube-controller-manager (CronJob schedules, ttlSecondsAfterFinished, node-monitor-grace-period
-40 s) and of the kubelet (activeDeadlineSeconds).
+50 s) and of the kubelet (activeDeadlineSeconds).
 """
 
 from __future__ import annotations

@@ -72,9 +72,9 @@ def test_silence_makes_a_node_unreachable_and_its_pods_unready() -> None:
     world.bind("p", "node-1")
     world.forward(5)
     silence(world)
-    world.forward(30)
+    world.forward(40)
     assert taints(world) == set()
-    world.forward(25)
+    world.forward(15)
     found = world.condition(world.get("v1", "Node", "node-1", ""), "Ready")
     assert (found["status"], found["reason"], found["message"]) == (
         "Unknown",
@@ -97,8 +97,8 @@ def test_pods_leave_an_unreachable_node_after_300_seconds() -> None:
         world.bind(name, "node-1")
     world.forward(5)
     silence(world)
-    # The last renewal was at 0 s, so the node is unreachable at the first check after 40 s, which is at 45 s.
-    world.forward(339)
+    # The last renewal was at 0 s, so the node is unreachable at the first check after 50 s, which is at 55 s.
+    world.forward(349)
     found = world.get("v1", "Pod", "p")
     assert "deletionTimestamp" not in found["metadata"]
     world.forward(1)
@@ -117,9 +117,9 @@ def test_silence_while_the_server_was_down_does_not_count() -> None:
     world.forward(5)
     world.set_clock.forward(3600)
     again = World(NODES, store=world.store, clock=world.set_clock)
-    again.forward(30)
+    again.forward(40)
     assert taints(again) == set()
-    again.forward(30)
+    again.forward(20)
     assert (UNREACHABLE, "NoExecute") in taints(again)
 
 

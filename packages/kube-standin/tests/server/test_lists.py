@@ -161,7 +161,7 @@ def test_token_from_the_future_is_refused(plane: Plane) -> None:
 
 @pytest.mark.parametrize("url", [MAPS, f"{MAPS}/a"])
 def test_revision_that_is_not_reached_is_waited_for_a_while(url: str) -> None:
-    """504 after the time there is, as kube-apiserver; what comes meanwhile is waited for."""
+    """interfaces.md 4.4: 504 after the time there is, as kube-apiserver; what comes meanwhile is waited for."""
     with running(AppOptions(future_wait=3.0)) as plane:
         plane.ask(f"POST {MAPS}", config_map("a"))
         ahead = plane.store.revision + 1

@@ -391,7 +391,9 @@ def test_a_few_pods_that_are_deleted_together_are_seen_in_order(plane: Plane) ->
 
 
 def test_many_deletions_at_once_are_not_cut(plane: Plane) -> None:
-    assert deletions(plane, 9) == [["MODIFIED", "DELETED"] * 9]
+    pieces = deletions(plane, 20)
+    assert [word for piece in pieces for word in piece] == ["MODIFIED", "DELETED"] * 20
+    assert len(pieces) < 4
 
 
 def test_many_events_go_out_in_pieces_of_some_size(plane: Plane) -> None:
@@ -442,6 +444,37 @@ def test_watch_is_refused_before_it_begins(plane: Plane) -> None:
 def test_watch_from_a_revision_to_come_waits_for_it(plane: Plane) -> None:
     """The largest revision there may be is one (recorded 598)."""
     assert plane.watched(f"GET {MAPS}?watch=1&resourceVersion={2**64 - 1}&timeoutSeconds=1") == []
+
+
+def test_watch_from_a_revision_to_come_has_no_marks_before_it(plane: Plane) -> None:
+    """interfaces.md 4.4: a bookmark of a lower revision would turn the watch back."""
+    ahead = plane.store.revision + 1
+    assert plane.watched(f"GET {MAPS}?watch=1&resourceVersion={ahead}&timeoutSeconds=150&{MARKS}") == []
+
+
+def test_state_of_a_revision_to_come_is_waited_for_a_while() -> None:
+    """interfaces.md 4.4: then the watch ends with the reason. What comes meanwhile begins it."""
+    with running(AppOptions(future_wait=3.0)) as plane:
+        make(plane, "a")
+        now = plane.store.revision
+        began = plane.runner.get_loop().time()
+        line = f"GET {MAPS}?watch=1&timeoutSeconds=1&{INITIAL}&resourceVersion="
+        [event] = plane.watched(f"{line}{now + 1}")
+        assert plane.runner.get_loop().time() - began == pytest.approx(3.0)
+        assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 504, "Timeout")
+        assert event["object"]["message"] == f"Timeout: Too large resource version: {now + 1}, current: {now}"
+        assert event["object"]["details"] == {
+            "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+            "retryAfterSeconds": 1,
+        }
+
+        async def met() -> list[Json]:
+            async with plane.watching(f"{line}{now + 1}") as watch:
+                await watch.start()
+                await plane.asked(f"POST {MAPS}", config_map("b"))
+                return await watch.rest()
+
+        assert told(plane.run(met())) == [("ADDED", "a"), ("ADDED", "b")]
 
 
 def test_large_past_goes_out_in_pieces_as_it_is_read(plane: Plane) -> None:

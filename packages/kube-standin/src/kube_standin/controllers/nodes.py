@@ -1,7 +1,7 @@
 """The life of nodes: silence makes a node unreachable, conditions and cordons become taints.
 
 Rules: upstream's node lifecycle controller. A node is silent when its lease (``kube-node-lease``) was not
-renewed for 40 s, or for the lease's own duration if that is longer; silence before this server started does not
+renewed for 50 s, or for the lease's own duration if that is longer; silence before this server started does not
 count. The conditions of nodes that never had a lease stand: no kubelet renews them. Taints this module
 owns: not-ready and unreachable (NoSchedule and NoExecute), the pressure taints, unschedulable.
 """

@@ -58,7 +58,7 @@ class Times:
     ``orphan_grace``: how long a node must be missing before its pods go. ``most_finished``: finished pods kept.
     """
 
-    node_grace: float = 40.0
+    node_grace: float = 50.0
     node_period: float = 5.0
     orphan_grace: float = 40.0
     most_finished: int = 12_500

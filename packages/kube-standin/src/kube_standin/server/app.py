@@ -212,6 +212,7 @@ class App:
                 query,
                 self.options.times,
                 sent=partial(self.metrics.watch_events, kind),
+                future_wait=self.options.future_wait,
             )
             self.watches[stream] = request
             try:

@@ -115,7 +115,7 @@ class WatchStream:
         except CompactedError as error:
             await self._send_error(send, str(error))
             return
-        except StatusError as error:  # a state to begin with that is not reached (interfaces.md 4.3)
+        except StatusError as error:  # a state to begin with that is not reached (interfaces.md 4.4)
             await self._send_status(send, error)
             return
         self._subscription = subscription
