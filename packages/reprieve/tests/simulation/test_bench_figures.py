@@ -59,6 +59,10 @@ CLUSTERS = {
     "big": ("9ecec9c915fc", "7ad352f6542c", 10),
     "take-in": ("6be3e1038e3e", "60c6af6e7d8d", 1000),
     "apart": ("7856041c39cc", "6cc5176b9d24", 100),
+    "trees-in-domains": ("10a8fa41a45a", "c82d27188999", 200),
+    "tree-of-levels": ("e29f37362701", "f9bea87f1c54", 16),
+    "devices-preempt": ("bdef0bdcc813", "2ce9283ef2c6", 33),
+    "small-gangs-preempt": ("1a18e5c357f0", "b7e9904058c5", 100),
 }
 """Family -> what is built of it for 250 pods on 37 nodes and for 8 on 8, and how many pods are its work on 100."""
 

@@ -244,6 +244,12 @@ class Evaluator:
         fragments = [call_plugin(plugin.name, "Sign", plugin.sign, pod) for plugin in self._signers]
         return None if None in fragments else (pod.signature.id, pod.priority, *fragments)
 
+    def by_rows_alone(self, state: CycleState) -> bool:
+        """Whether where the pod goes among some rows depends on those rows alone, and is the same for pods like it."""
+        if not self._share or self._seed is not None or self.ruled(state) or self.identity(state.pod) is None:
+            return False
+        return not self._active_cluster_scores(state)
+
     def sizes(self) -> dict[str, int]:
         """How much is kept, for the gauges."""
         return {"views": len(self._views), "node_constraint_masks": len(self._by_node_constraints)}

@@ -353,6 +353,17 @@ class PlacementGeneratePlugin(Plugin):
         """
         return None
 
+    def generate_below(self, cluster: ClusterState, group: Group, within: Placement) -> Sequence[Placement] | None:
+        """`generate` for a group below one in that placement: what each of its placements has in common with it.
+
+        Those without any nodes of it are left out. To be overridden where that is known without intersecting.
+        """
+        placements = self.generate(cluster, group)
+        if placements is None:
+            return None
+        parts = ((placement.name, np.intersect1d(placement.rows, within.rows)) for placement in placements)
+        return [Placement(name, rows) for name, rows in parts if len(rows)]
+
 
 class PlacementScorePlugin(Plugin):
     """Ranks placements in which the group fits."""

@@ -453,7 +453,15 @@ class _PostBind(PluginGuard, PostBindPlugin):
 
 class _PlacementGenerate(PluginGuard, PlacementGeneratePlugin):
     def generate(self, cluster: ClusterState, group: Group) -> Sequence[Placement] | None:
-        result = self._ask("PlacementGenerate", lambda: self.inner.generate(cluster, group))
+        return self._placements(cluster, lambda: self.inner.generate(cluster, group))
+
+    def generate_below(self, cluster: ClusterState, group: Group, within: Placement) -> Sequence[Placement] | None:
+        if type(self.inner).generate_below is PlacementGeneratePlugin.generate_below:
+            return super().generate_below(cluster, group, within)
+        return self._placements(cluster, lambda: self.inner.generate_below(cluster, group, within))
+
+    def _placements(self, cluster: ClusterState, function: Callable[[], Any]) -> Sequence[Placement] | None:
+        result: Sequence[Placement] | None = self._ask("PlacementGenerate", function)
         if result is None:
             return None
         if not isinstance(result, Sequence) or not all(_is_placement(item, cluster) for item in result):

@@ -1,6 +1,6 @@
 """A profile at work: plugins, the evaluator that runs them, and the cluster cache they read."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.evaluation import Evaluator
@@ -8,6 +8,7 @@ from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin_guard import PluginIncident
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import PluginError
+from reprieve.framework.tried_placements import TriedPlacements
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,8 @@ class RunningProfile:
     profile: Profile
     evaluator: Evaluator
     gates: FeatureGates
+    tried: TriedPlacements = field(default_factory=TriedPlacements)
+    """What came of groups in placements."""
 
     def report(self, error: PluginError) -> None:
         """Note an error of a plugin for the log and the counters (`Effects.incidents`)."""

@@ -38,6 +38,7 @@ POINTS: Final = {
     "permit": "Permit",
     "generate": "PlacementGenerate",
     "feasible": "PlacementFeasible",
+    "generate_below": "PlacementGenerate",
     "score_placement": "PlacementScore",
     "normalize_placements": "PlacementScoreExtensionNormalize",
 }

@@ -9,6 +9,7 @@ Invariant: placements come in the order of their names (the label's values), wha
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from reprieve.cluster.groups import Group
 from reprieve.cluster.nodes import ABSENT
@@ -18,29 +19,55 @@ from reprieve.framework.events import ClusterEvent, EventKind, Hints, about_own_
 from reprieve.framework.plugin import Placement, PlacementGeneratePlugin
 from reprieve.framework.status import PlacementError
 
+_MOST_KEPT = 1024
+"""So many lists of domains are kept: of the labels, and of them within placements above."""
+
 
 class TopologyPlacement(PlacementGeneratePlugin):
     """One placement for each value of the label that the group's constraint names."""
 
     name = "TopologyPlacement"
 
+    def __init__(self) -> None:
+        self._version: tuple[int, int] | None = None
+        self._cluster: ClusterState | None = None
+        self._domains: dict[tuple[str, int], tuple[Placement | None, tuple[Placement, ...]]] = {}
+        """By label and identity of the placement above (0: none): that placement, and the domains in it.
+
+        Those used longest ago come first.
+        """
+
     def generate(self, cluster: ClusterState, group: Group) -> Sequence[Placement] | None:
         """See `PlacementGeneratePlugin.generate`. None without a constraint."""
+        return self._generate(cluster, group, None)
+
+    def generate_below(self, cluster: ClusterState, group: Group, within: Placement) -> Sequence[Placement] | None:
+        """See `PlacementGeneratePlugin.generate_below`."""
+        return self._generate(cluster, group, within)
+
+    def _generate(self, cluster: ClusterState, group: Group, within: Placement | None) -> Sequence[Placement] | None:
         key = group.spec.topology_key if group.spec is not None else None
         if key is None:
             return None
-        nodes = cluster.nodes
-        column, numbers = nodes.label_column(key)
         required = _domain_of_members(cluster, group, key)
-        if required is not None:
-            wanted = nodes.alive[: len(nodes)] & (column == numbers[required])
-            return [Placement(required, np.flatnonzero(wanted))]
-        rows = np.flatnonzero(nodes.alive[: len(nodes)] & (column != ABSENT))
-        ordered = rows[np.argsort(column[rows], kind="stable")]
-        starts = np.flatnonzero(np.diff(column[ordered], prepend=ABSENT))
-        values = {number: value for value, number in numbers.items()}
-        parts = np.split(ordered, starts[1:]) if len(ordered) else []
-        return sorted((Placement(values[int(column[part[0]])], part) for part in parts), key=_name)
+        if required is None:
+            return self._all_domains(cluster, key, within)
+        column, numbers = cluster.nodes.label_column(key)
+        rows = _live(cluster, within)
+        rows = rows[column[rows] == numbers[required]]
+        return [Placement(required, rows)] if within is None or len(rows) else []
+
+    def _all_domains(self, cluster: ClusterState, key: str, within: Placement | None) -> tuple[Placement, ...]:
+        """The domains of a label, worked out once while the nodes stay as they are."""
+        if self._version != cluster.nodes.version or self._cluster is not cluster:
+            self._version, self._cluster = cluster.nodes.version, cluster
+            self._domains.clear()
+        above = (key, 0 if within is None else id(within))
+        known = self._domains.pop(above, None) or (within, _domains(cluster, key, _live(cluster, within)))
+        self._domains[above] = known
+        if len(self._domains) > _MOST_KEPT:
+            del self._domains[next(iter(self._domains))]
+        return known[1]
 
     def events(self) -> Hints:
         """A node with the label, or one that got it; a member that left its domain; another constraint."""
@@ -51,6 +78,24 @@ class TopologyPlacement(PlacementGeneratePlugin):
             EventKind.POD_TERMINATING: about_own_tree,
             EventKind.GROUP_CHANGED: about_own_tree,
         }
+
+
+def _live(cluster: ClusterState, within: Placement | None) -> npt.NDArray[np.int64]:
+    """The live rows, of a placement or all."""
+    if within is not None:
+        return within.rows
+    return np.flatnonzero(cluster.nodes.alive[: len(cluster.nodes)])
+
+
+def _domains(cluster: ClusterState, key: str, rows: npt.NDArray[np.int64]) -> tuple[Placement, ...]:
+    """The rows apart by the value of a label, by that; those without it are left out."""
+    column, _ = cluster.nodes.label_column(key)
+    labels = cluster.nodes.labels
+    rows = rows[column[rows] != ABSENT]
+    ordered = rows[np.argsort(column[rows], kind="stable")]
+    starts = np.flatnonzero(np.diff(column[ordered], prepend=ABSENT))
+    parts = np.split(ordered, starts[1:]) if len(ordered) else []
+    return tuple(sorted((Placement(labels[part[0]][key], part) for part in parts), key=_name))
 
 
 def _domain_of_members(cluster: ClusterState, group: Group, key: str) -> str | None:

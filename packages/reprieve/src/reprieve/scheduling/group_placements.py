@@ -9,7 +9,8 @@ not tried.  Where the members are identical and nothing but resources is in play
 placement is tried at all.  Property tests hold the outcome equal to trying them all.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import nullcontext
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from reprieve.cluster.pods import NO_ROW, PodRecord
 from reprieve.framework.diagnoser import any_concerned, nominated_rows
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import Assigned, CycleState, Placement
+from reprieve.framework.plugin_guard import PluginGuard
 from reprieve.framework.profile import Profile
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.status import Code, Status, call_plugin
@@ -28,10 +30,12 @@ from reprieve.scheduling.group_algorithm import GroupAssignment, GroupCycle, pla
 
 NO_PLACEMENTS = "0/0 placements are available"
 _NEVER = 1 << 40
+_FEW_PLACEMENTS = 4
+"""So few are tried anew every time."""
 Counts = npt.NDArray[np.int64]
 
 
-def proposed(running: RunningProfile, group: Group, within: Placement | None = None) -> list[Placement] | None:
+def proposed(running: RunningProfile, group: Group, within: Placement | None = None) -> Sequence[Placement] | None:
     """The placements of a group, None if any node will do. Raises PlacementError where there is no right answer.
 
     What several plugins propose is intersected; the name is theirs joined by a slash.  `within`: the placement of the
@@ -39,21 +43,14 @@ def proposed(running: RunningProfile, group: Group, within: Placement | None = N
     """
     if not running.gates.topology_aware_workload_scheduling:
         return None
-    found: list[Placement] | None = None
+    result: Sequence[Placement] | None = None
     for plugin in running.profile.placement_generators:
-        more = call_plugin(plugin.name, "PlacementGenerate", plugin.generate, running.cluster, group)
+        if within is None:
+            more = call_plugin(plugin.name, "PlacementGenerate", plugin.generate, running.cluster, group)
+        else:
+            more = call_plugin(plugin.name, "PlacementGenerate", plugin.generate_below, running.cluster, group, within)
         if more is not None:
-            found = list(more) if found is None else _intersected(found, more)
-    return found if found is None or within is None else _parts(found, within)
-
-
-def _parts(placements: Sequence[Placement], within: Placement) -> list[Placement]:
-    """What each has in common with the one above, under its own name; those that have nothing are left out."""
-    result = []
-    for placement in placements:
-        rows = np.intersect1d(placement.rows, within.rows)
-        if len(rows):
-            result.append(Placement(placement.name, rows))
+            result = more if result is None else _intersected(result, more)
     return result
 
 
@@ -89,25 +86,90 @@ def place_in_one(cycle: GroupCycle, placements: Sequence[Placement]) -> GroupAss
             reported.placement = first
             return reported
     exact = running.evaluator.shares and _counts_are_exact(running, pods)
-    works: list[tuple[Placement, Assigned]] = []
-    for placement, count in _hopeful(cycle, placements):
-        if placement is first:
-            continue
+
+    def assigned(placement: Placement, count: int) -> Assigned | None:
         if exact:
-            works.append((placement, [(pod, NO_ROW) for pod in pods[:count]]))
-        else:
-            found = place_group(cycle, diagnose=False, within=placement)
-            if found.feasible:
-                works.append((placement, found.placed))
-    if not works:
+            return [(pod, NO_ROW) for pod in pods[:count]]
+        tried = place_group(cycle, diagnose=False, within=placement)
+        return tried.placed if tried.feasible else None
+
+    best = best_of(cycle, placements, first, assigned)
+    chosen = place_group(cycle, within=best) if best is not None else None
+    if chosen is None or not chosen.feasible:
         return _nowhere(running, pods, reported or place_group(cycle, within=placements[0]), len(placements))
-    best = works[0][0]
-    if len(works) > 1:
-        scores = placement_scores(running, cycle.group, [(placement, assigned, ()) for placement, assigned in works])
-        best = works[scores.index(max(scores))][0]
-    chosen = place_group(cycle, within=best)
     chosen.placement = best
     return chosen
+
+
+def best_of(
+    cycle: GroupCycle,
+    placements: Sequence[Placement],
+    but: Placement | None,
+    assign: Callable[[Placement, int], Assigned | None],
+    *,
+    shared: bool = True,
+) -> Placement | None:
+    """The placement that scores best of those in which the group works, the first of them; None if it works in none.
+
+    Where only one is hopeful that one, tried or not.
+
+    `but` is left out.  `assign` tries the group in one that holds so many of its pods at most, and leaves the view as
+    it was; None: it does not work.  If `shared`, what is known of a group of the same shape is not tried again.
+    """
+    running, group = cycle.running, cycle.group
+    turns = [(turn, count) for turn, count in _hopeful(cycle, placements) if placements[turn] is not but]
+    if len(turns) == 1:
+        return placements[turns[0][0]]
+    shape = _shape(cycle) if shared and len(placements) > _FEW_PLACEMENTS else None
+    if shape is None:
+        works: list[tuple[Placement, Assigned, Sequence[PodRecord]]] = []
+        for turn, count in turns:
+            assigned = assign(placements[turn], count)
+            if assigned is not None:
+                works.append((placements[turn], assigned, ()))
+        if len(works) < 2:
+            return works[0][0] if works else None
+        scores = placement_scores(running, group, works)
+        return works[scores.index(max(scores))][0]
+    outcomes = running.tried.outcomes(running.cluster, shape, placements)
+    for turn, count in turns:
+        if not outcomes.fresh[turn]:
+            assigned = assign(placements[turn], count)
+            outcomes.put(turn, None if assigned is None else _raw_scores(running, group, placements[turn], assigned))
+    running.tried.keep(running.cluster, outcomes)
+    working = [turn for turn, _ in turns if outcomes.works[turn]]
+    if not working:
+        return None
+    scores = _totals(running, [outcomes.scores[turn] for turn in working])
+    return placements[working[scores.index(max(scores))]]
+
+
+def _shape(cycle: GroupCycle) -> Hashable | None:
+    """Equal for groups that find the same in any placement, while nothing changes there; None: not known.
+
+    That is: pods that go by the rows alone, none nominated, in groups with equal rules; and only our own plugins.
+    """
+    running = cycle.running
+    profile, evaluator, cluster = running.profile, running.evaluator, running.cluster
+    scores = [weighted.plugin for weighted in profile.placement_scores]
+    if any(isinstance(p, PluginGuard) for p in (*profile.placement_generators, *profile.placement_feasible, *scores)):
+        return None
+    if not all(plugin.by_count for plugin in scores) or cycle.nominated or cycle.most is not None:
+        return None
+    if cycle.group.scheduled:
+        return None
+    identities = []
+    for pod in cycle.pods:
+        if pod.nominated >= 0 or not evaluator.by_rows_alone(CycleState(cluster, pod, cycle.group)):
+            return None
+        identities.append((pod.group, evaluator.identity(pod)))
+    leaves: dict[str | None, int] = {leaf.key: turn for turn, leaf in enumerate(cycle.group.leaves())}
+    levels = tuple(
+        (item.is_gang, item.min_count, spec.topology_key, sum(child.fault is None for child in item.children))
+        for item in cycle.group.below()
+        if (spec := item.spec) is not None
+    )
+    return tuple((leaves.get(key), identity) for key, identity in identities), levels
 
 
 def nominated_placement(placements: Sequence[Placement], nominated: Mapping[str, int]) -> Placement | None:
@@ -122,23 +184,19 @@ def nominated_placement(placements: Sequence[Placement], nominated: Mapping[str,
 
 def hopeful(cycle: GroupCycle, placements: Sequence[Placement]) -> list[Placement]:
     """Those of the placements that may hold enough of the pods in the present view; the others certainly do not."""
-    return [placement for placement, _ in _hopeful(cycle, placements)]
+    return [placements[turn] for turn, _ in _hopeful(cycle, placements)]
 
 
-def _hopeful(cycle: GroupCycle, placements: Sequence[Placement]) -> list[tuple[Placement, int]]:
-    """The same with the most pods each holds."""
+def _hopeful(cycle: GroupCycle, placements: Sequence[Placement]) -> list[tuple[int, int]]:
+    """The same by index, with the most pods each holds; of a group without pods the first."""
     running, group, pods = cycle.running, cycle.group, cycle.pods
+    if not pods:
+        return [(0, 0)]
     if not running.evaluator.shares:
-        return [(placement, len(pods)) for placement in placements]
-    most = holds_at_most(running, pods, placements)
-    enough: dict[int, bool] = {}
-    result = []
-    for placement, count in zip(placements, most.tolist(), strict=True):
-        if count not in enough:
-            enough[count] = count > 0 and _may_do(running.profile, group, count)
-        if enough[count]:
-            result.append((placement, count))
-    return result
+        return [(turn, len(pods)) for turn in range(len(placements))]
+    counts = holds_at_most(running, pods, placements).tolist()
+    enough = {count for count in set(counts) if count > 0 and _may_do(running.profile, group, count)}
+    return [(turn, count) for turn, count in enumerate(counts) if count in enough]
 
 
 def fewest(profile: Profile, group: Group) -> int:
@@ -191,17 +249,19 @@ def holds_at_most(running: RunningProfile, pods: Sequence[PodRecord], placements
     total = np.zeros(len(placements), dtype=np.int64)
     for kind in _kinds(evaluator, pods):
         pod = kind[0]
-        holds = np.full(len(nodes), len(kind), dtype=np.int64)
+        holds = np.full(len(rows), len(kind), dtype=np.int64)
         if counted:
-            columns = [column for column, _ in pod.signature.requests]
-            left = nodes.allocatable[columns, : len(nodes)] - nodes.used[columns, : len(nodes)]
-            with_nominated = nominated_rows(cluster, pod.priority, slice(0, len(nodes)))
-            left[:, with_nominated.rows] -= with_nominated.amounts[columns]
-            for free, (_, amount) in zip(left, pod.signature.requests, strict=True):
+            held = nominated_rows(cluster, pod.priority, slice(0, len(nodes)))
+            for column, amount in pod.signature.requests:
+                free = nodes.allocatable[column, rows] - nodes.used[column, rows]
+                if len(held.rows):
+                    taken = np.zeros(len(nodes), dtype=np.int64)
+                    taken[held.rows] = held.amounts[column]
+                    free -= taken[rows]
                 holds = np.minimum(holds, np.maximum(free, 0) // amount)
         if evaluator.identity(pod) is not None:
-            holds = np.where(evaluator.usable_nodes(CycleState(cluster, pod)), holds, 0)
-        total += np.minimum(np.add.reduceat(holds[rows], starts), len(kind))
+            holds = np.where(evaluator.usable_nodes(CycleState(cluster, pod))[rows], holds, 0)
+        total += np.minimum(np.add.reduceat(holds, starts), len(kind))
     return total
 
 
@@ -219,20 +279,30 @@ def placement_scores(
 ) -> list[int]:
     """Weighted sum of what the PlacementScore plugins say of (placement, assigned, pods to be counted as gone)."""
     cluster = running.cluster
-    totals = [0] * len(found)
-    for weighted in running.profile.placement_scores:
-        plugin = weighted.plugin
-        raw = []
-        for placement, assigned, gone in found:
-            with cluster.trial():
-                if gone:
-                    cluster.displace_all(gone)
-                raw.append(
-                    call_plugin(
-                        plugin.name, "PlacementScore", plugin.score_placement, cluster, group, placement, assigned
-                    )
-                )
-        scores = call_plugin(plugin.name, "NormalizePlacementScore", plugin.normalize_placements, raw)
+    raw = []
+    for placement, assigned, gone in found:
+        with cluster.trial() if gone else nullcontext():
+            if gone:
+                cluster.displace_all(gone)
+            raw.append(_raw_scores(running, group, placement, assigned))
+    return _totals(running, raw)
+
+
+def _raw_scores(running: RunningProfile, group: Group, placement: Placement, assigned: Assigned) -> tuple[int, ...]:
+    """What each PlacementScore plugin says of one placement in the present view."""
+    plugins = (weighted.plugin for weighted in running.profile.placement_scores)
+    return tuple(
+        call_plugin(p.name, "PlacementScore", p.score_placement, running.cluster, group, placement, assigned)
+        for p in plugins
+    )
+
+
+def _totals(running: RunningProfile, raw: Sequence[tuple[int, ...]]) -> list[int]:
+    """The weighted sums for some placements beside each other, given what each plugin says of each."""
+    totals = [0] * len(raw)
+    for index, weighted in enumerate(running.profile.placement_scores):
+        plugin, values = weighted.plugin, [each[index] for each in raw]
+        scores = call_plugin(plugin.name, "NormalizePlacementScore", plugin.normalize_placements, values)
         totals = [total + weighted.weight * score for total, score in zip(totals, scores, strict=True)]
     return totals
 

@@ -7,12 +7,12 @@ fails; after each it is asked whether the composite can still succeed.
 Invariant: nothing below a level that failed stays assumed, and the view is left as it was.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reprieve.cluster.groups import CompositeState, Group, GroupState
 from reprieve.cluster.pods import PodRecord
-from reprieve.framework.plugin import Placement, TieBreaker
+from reprieve.framework.plugin import Assigned, Placement, TieBreaker
 from reprieve.framework.status import Code, Status
 from reprieve.scheduling.group_algorithm import (
     GroupAssignment,
@@ -25,11 +25,10 @@ from reprieve.scheduling.group_algorithm import (
 from reprieve.scheduling.group_orders import in_another_order
 from reprieve.scheduling.group_placements import (
     NO_PLACEMENTS,
+    best_of,
     first_of,
-    hopeful,
     nominated_placement,
     place_in_one,
-    placement_scores,
     proposed,
 )
 from reprieve.scheduling.shared_device_placement import within_reach
@@ -134,7 +133,9 @@ class _Walk:
             placements = [placement for placement in placements if placement.name == self.chosen[group.ref].name]
         return self._one_of(group, within, placements)
 
-    def _one_of(self, group: Group, within: Placement | None, placements: list[Placement] | None) -> GroupAssignment:
+    def _one_of(
+        self, group: Group, within: Placement | None, placements: Sequence[Placement] | None
+    ) -> GroupAssignment:
         """Place the group in one of its placements; without any, wherever the one above it is."""
         if placements is None:
             return self._below(group, within)
@@ -153,27 +154,26 @@ class _Walk:
             if found.feasible:
                 found.placement = first
                 return found
-        works: list[tuple[Placement, GroupAssignment]] = []
-        for placement in hopeful(cycle, placements) if below else placements[:1]:
-            if placement is first:
-                continue
+
+        def assigned(placement: Placement, _most: int) -> Assigned | None:
             mark = cluster.undo_mark
-            found = self._silently(group, placement)
+            tried = self._silently(group, placement)
             cluster.roll_back(mark)
-            if found.status.ok:
-                works.append((placement, found))
-        if not works:
-            found = self._below(group, first or placements[0])
-            found.why = self._failed(len(placements), found.status.reason)
-            found.rejected_by |= {plugin.name for plugin in running.profile.placement_generators}
-            found.levels[group.ref] = replace(found.levels[group.ref], why=found.why)
+            return tried.placed if tried.status.ok else None
+
+        free = all(item.ref not in self.chosen for item in group.below())
+        plain = free and self.ties is None and self.way == _WalkOrder()
+        best = best_of(cycle, placements, first, assigned, shared=plain)
+        reported = first or placements[0]
+        found = self._below(group, best or reported)
+        if best is not None and found.status.ok:
+            found.placement = best
             return found
-        best = works[0][0]
-        if len(works) > 1:
-            scores = placement_scores(running, group, [(place, found.placed, ()) for place, found in works])
-            best = works[scores.index(max(scores))][0]
-        found = self._below(group, best)
-        found.placement = best
+        if best is not None and best is not reported:
+            found = self._below(group, reported)
+        found.why = self._failed(len(placements), found.status.reason)
+        found.rejected_by |= {plugin.name for plugin in running.profile.placement_generators}
+        found.levels[group.ref] = replace(found.levels[group.ref], why=found.why)
         return found
 
     def _silently(self, group: Group, within: Placement) -> GroupAssignment:
@@ -201,7 +201,7 @@ class _Walk:
     # -- pods ----------------------------------------------------------------------------------------------------------
 
     def _leaf(
-        self, group: GroupState, assign: Callable[[GroupCycle], GroupAssignment], placements: list[Placement] | None
+        self, group: GroupState, assign: Callable[[GroupCycle], GroupAssignment], placements: Sequence[Placement] | None
     ) -> GroupAssignment:
         """Place a pod group and assume what was found, if it is enough."""
         cluster = self.cycle.running.cluster

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kube_rules import objects, owners
-from reprieve.simulation.bench import distinct_pods
+from reprieve.simulation.bench import distinct_pods, growth_families
 from reprieve.simulation.bench.cluster_builder import (
     GPU,
     GPUS_PER_NODE,
@@ -47,10 +47,11 @@ SPREADING_GANG, FILLING = 12, 4
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """`per_node` is the work per node when the family is run at growing sizes."""
+    """`per_node` is the work per node when the family is run at growing sizes, and `least` the least there is."""
 
     build: Callable[[int, int], BenchCluster]
     per_node: float
+    least: int = 1
 
 
 def _basic(nodes: int, pods: int) -> BenchCluster:
@@ -480,4 +481,8 @@ FAMILY_TABLE = {
     "big": Family(_big, 0.1),
     "take-in": Family(_take_in, 10.0),
     "apart": Family(_apart, 1.0),
+    "trees-in-domains": Family(growth_families.trees_in_domains, 2.0),
+    "tree-of-levels": Family(growth_families.tree_of_levels, 0.0, 16),
+    "devices-preempt": Family(growth_families.preempting_for_devices, 1 / 3),
+    "small-gangs-preempt": Family(growth_families.small_gangs, 1.0),
 }

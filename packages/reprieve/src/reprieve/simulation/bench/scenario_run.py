@@ -22,7 +22,9 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from kube_rules.devices import ResourceClaim, ResourceClaimStatus
 from kube_rules.meta import ObjectRef
+from reprieve.preemption.outcome import Preemption
 from reprieve.scheduling.engine import Engine
 from reprieve.simulation.bench.arrivals import churn_work, running_elsewhere, steady_work, while_waiting
 from reprieve.simulation.bench.cluster_builder import BenchCluster
@@ -117,6 +119,7 @@ def run(scenario: BenchScenario, profiler: Profile | None = None) -> BenchMeasur
     taken_in = clock() - taken_in
     gc.collect()
     gc.freeze()
+    claims = _reserved(cluster)
     attempts: list[float] = []
     decided: float | None = None
     _watch(profiler)
@@ -146,12 +149,7 @@ def run(scenario: BenchScenario, profiler: Profile | None = None) -> BenchMeasur
         bound += len(decision.bindings)
         if decision.preemption is not None:
             decided = after - began if decided is None else decided
-            victims = [pod.uid for verdict in decision.preemption.victims for pod in verdict.unit.pods]
-            for uid in victims:
-                engine.pod_terminating(uid, now, preempted=True)
-            engine.preemption_done(decision.preemption.key, now)
-            for uid in victims:
-                engine.remove(ObjectRef("Pod", uid=uid), now)
+            _evict(engine, decision.preemption, claims, now)
     seconds = clock() - began
     if bound != len(cluster.work):
         raise NotBoundError(scenario.name, bound, len(cluster.work))
@@ -159,6 +157,24 @@ def run(scenario: BenchScenario, profiler: Profile | None = None) -> BenchMeasur
     if scenario.family != "big":
         return measured
     return msgspec.structs.replace(measured, taken_in_seconds=round(taken_in, 6))
+
+
+def _evict(engine: Engine, preemption: Preemption, claims: dict[str, ResourceClaim], now: float) -> None:
+    """The victims are gone at once, and their claims without devices, as the claim controller leaves them."""
+    victims = [pod.uid for verdict in preemption.victims for pod in verdict.unit.pods]
+    for uid in victims:
+        engine.pod_terminating(uid, now, preempted=True)
+    engine.preemption_done(preemption.key, now)
+    for uid in victims:
+        engine.remove(ObjectRef("Pod", uid=uid), now)
+        if uid in claims:
+            engine.set(replace(claims[uid], status=ResourceClaimStatus()), now)
+
+
+def _reserved(cluster: BenchCluster) -> dict[str, ResourceClaim]:
+    """The allocated claims, by UID of the pod that each is reserved for."""
+    claims = (item for item in cluster.resources if isinstance(item, ResourceClaim))
+    return {consumer.uid: claim for claim in claims for consumer in claim.status.reserved_for}
 
 
 def _watch(profiler: Profile | None) -> None:

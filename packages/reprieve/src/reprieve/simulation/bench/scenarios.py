@@ -82,7 +82,8 @@ FAMILIES = tuple(FAMILY_TABLE)
 
 def at_size(family: str, nodes: int) -> BenchScenario:
     """The family at a size, with work in proportion to the nodes: for the growth of its time."""
-    return BenchScenario(f"{family}@{nodes}", family, nodes, max(1, round(FAMILY_TABLE[family].per_node * nodes)))
+    kind = FAMILY_TABLE[family]
+    return BenchScenario(f"{family}@{nodes}", family, nodes, max(kind.least, round(kind.per_node * nodes)))
 
 
 def named(name: str) -> BenchScenario:
