@@ -347,19 +347,38 @@ def test_client_that_leaves_ends_his_watch(plane: Plane) -> None:
 
 
 def test_events_that_come_together_go_out_together(plane: Plane) -> None:
-    """The first at once; then so many hundredths of a second later all that came meanwhile, in one piece."""
+    """The first ones at once; then so many hundredths of a second later all that came meanwhile, in one piece."""
 
     async def run() -> list[int]:
         async with plane.watching(f"GET {MAPS}?watch=1&resourceVersion=1&timeoutSeconds=5") as watch:
             await watch.start()
-            for name in "abcd":
-                await plane.asked(f"POST {MAPS}", config_map(name))
+            await asyncio.gather(*(plane.asked(f"POST {MAPS}", config_map(f"m{number}")) for number in range(40)))
             await watch.rest()
-            return [piece.count(b"\n") for piece in watch.pieces]
+            return [piece.count(b"\n") for piece in watch.pieces if piece]
 
     pieces = plane.run(run())
-    assert sum(pieces) == 4
-    assert len(pieces) < 4
+    assert sum(pieces) == 40
+    assert len(pieces) < 40
+
+
+def test_a_few_events_do_not_wait_for_others(plane: Plane) -> None:
+    """Controllers act on what they have seen: after a pause every event goes out at once, then some wait."""
+
+    async def run() -> list[float]:
+        now, delays = asyncio.get_running_loop().time, []
+        async with plane.watching(f"GET {MAPS}?watch=1&resourceVersion=1&timeoutSeconds=5") as watch:
+            await watch.start()
+            for number in range(20):
+                await asyncio.sleep(0.001)
+                begins = now()  # of a clock that only timers advance
+                await plane.asked(f"POST {MAPS}", config_map(f"m{number}"))
+                await watch.event()
+                delays.append(now() - begins)
+        return delays
+
+    delays = plane.run(run())
+    assert not any(delays[:9])
+    assert any(delays)
 
 
 PODS = "/api/v1/namespaces/default/pods"

@@ -35,6 +35,8 @@ _AGES_SECONDS = 10
 """How long the ages in a shared line of a Table hold."""
 _FEW = 16
 """Events at once up to which a watcher counts as one that keeps up."""
+_BURST = 10
+"""Pieces that go out at once after a pause: controllers act on what they have seen, and so want it soon."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class WatchTimes:
     apart: float = 0.002
     """How long before its deletion a watcher that keeps up sees an object terminate."""
     gather: float = 0.01
-    """A piece goes out at once after a pause, else so long after the one before, with what came in between."""
+    """On average so long passes between pieces, each with what came in between."""
 
 
 class WatchStream:
@@ -166,7 +168,7 @@ class WatchStream:
         else:
             await send({"type": "http.response.body", "body": b"", "more_body": True})
         next_bookmark = loop.time() + times.bookmark
-        sent = 0.0
+        credit, counted = times.gather * _BURST, loop.time()
         while not subscription.closed:
             now = loop.time()
             if now >= ends:
@@ -179,8 +181,11 @@ class WatchStream:
                     return
                 # Sending costs as much as many changes do: at high rates they share pieces. The turn of the loop
                 # that every piece waits gathers what other writers commit right now.
-                await asyncio.sleep(max(sent + times.gather - loop.time(), 0))
-                sent = loop.time()
+                now = loop.time()
+                credit = min(credit + now - counted, times.gather * _BURST)
+                counted = now
+                await asyncio.sleep(max(times.gather - credit, 0))
+                credit -= times.gather
                 await self._send_pending(send, subscription)
             elif options.bookmarks and loop.time() >= next_bookmark:
                 next_bookmark = loop.time() + times.bookmark
