@@ -594,7 +594,7 @@ def check_queue(engine: Engine) -> None:
             seen.add(uid)
         assert entity.state is not QueueState.IN_CYCLE, f"{entity} was left in its cycle"
         active = entity.state is QueueState.ACTIVE
-        assert not active or any(key == entity.key for _, key in queue._active), f"{entity} is not in the heap"
+        assert not active or entity in queue._active, f"{entity} is not in the heap"
         waits = (entity.wake, entity.key) in queue._backoff.entries
         assert entity.state is not QueueState.BACKOFF or waits, f"{entity} has no end of its backoff"
         unschedulable = entity.state is QueueState.UNSCHEDULABLE

@@ -7,6 +7,7 @@ plain numbers of the exact solver.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
@@ -15,7 +16,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from kube_rules import objects
-from tests.building import Item, composite, group, pod
+from tests.building import GPU, Item, annotated, composite, group, pod, priority_class
+from tests.plugins import devices as dra
+from tests.plugins import storage
 from tests.preemption.exact import Kind, Problem, Row
 from tests.preemption.instances import PREEMPTOR, Instance, instance
 
@@ -29,6 +32,8 @@ class Ruled:
 
     items: Sequence[Item]
     problem: Problem
+    keeps_budgets: bool = False
+    """No budget may be broken: clusters in which one must be have no answer."""
 
 
 def _domain(key: str, number: int) -> str:
@@ -170,6 +175,76 @@ def tree(seed: int) -> Ruled:
     return Ruled(items, with_fields(made.problem(), kinds=kinds, rows=tuple(rows)))
 
 
+def devices(seed: int) -> Ruled:
+    """GPUs are devices that members and running pods claim."""
+    made = instance(seed, nodes=NODES)
+    taken: dict[str, int] = {}
+    items: list[Item] = [dra.device_class()]
+    for item in made.items():
+        if isinstance(item, objects.Node):
+            name = item.metadata.name
+            amount = int(item.status.allocatable.get(GPU, 0))
+            items.append(dra.slice_of(name, dra.devices(amount)))
+            left = {key: value for key, value in item.status.allocatable.items() if key != GPU}
+            item = replace(item, status=replace(item.status, allocatable=left, capacity=left))
+        elif isinstance(item, objects.Pod):
+            container = item.spec.containers[0]
+            amount = int(container.resources.requests.get(GPU, 0))
+            if amount:
+                at, name = item.spec.node_name, item.metadata.name
+                status = None
+                if at:
+                    first = taken.get(at, 0)
+                    taken[at] = first + amount
+                    got = [(dra.DRIVER, at, f"gpu-{number}") for number in range(first, first + amount)]
+                    status = dra.allocated(*got, to=[item.metadata.uid])
+                items.append(dra.claim(name, dra.request("r", "gpu", count=amount), status=status))
+                left = {key: value for key, value in container.resources.requests.items() if key != GPU}
+                container = replace(container, resources=objects.ResourceRequirements(requests=left))
+                uses = (objects.PodResourceClaim(name="c", resource_claim_name=name),)
+                item = replace(item, spec=replace(item.spec, containers=(container,), resource_claims=uses))
+        items.append(item)
+    return Ruled(items, made.problem())
+
+
+def volumes(seed: int) -> Ruled:
+    """Every member has a volume that is bound already, in reach of one zone."""
+    made, chance = instance(seed, nodes=NODES), random.Random(seed + 1)
+    zones = sorted({_domain(ZONE, number) for number in range(len(made.machines))})
+    zone_of = [chance.choice(zones) for _ in made.members]
+    items: list[Item] = [storage.storage_class()]
+    for item in _built(made, {}, _nothing, ()).items:
+        if isinstance(item, objects.Pod) and _of_crew(item):
+            name = item.metadata.name
+            zone = zone_of[int(name.removeprefix("crew-"))]
+            items.append(storage.volume(name, zone=zone, held=name, phase="Bound"))
+            items.append(storage.claim(name, volume=name, bound=True))
+            source = objects.PersistentVolumeClaimVolumeSource(claim_name=name)
+            mounted = (objects.Volume(name="v", persistent_volume_claim=source),)
+            item = replace(item, spec=replace(item.spec, volumes=mounted))
+        items.append(item)
+    wanted = Counter(zip(made.members, zone_of, strict=True))
+    kinds = tuple(
+        Kind(amounts, count, frozenset(n for n in range(len(made.machines)) if _domain(ZONE, n) == zone))
+        for (amounts, zone), count in wanted.items()
+    )
+    return Ruled(items, with_fields(made.problem(), kinds=kinds))
+
+
+def respectful(seed: int) -> Ruled:
+    """A pod in no group, of a class that respects budgets; clusters where it has to break one are left out."""
+    made = instance(seed, nodes=NODES)
+    made.members = made.members[-1:]
+    items: list[Item] = [priority_class("respectful", PREEMPTOR, annotated(pdb_policy="Respect"))]
+    for item in made.items():
+        if isinstance(item, objects.PodGroup) and _of_crew(item):
+            continue
+        if isinstance(item, objects.Pod) and _of_crew(item):
+            item = replace(item, spec=replace(item.spec, scheduling_group=None, priority_class_name="respectful"))
+        items.append(item)
+    return Ruled(items, made.problem(), keeps_budgets=True)
+
+
 def _of_crew(item: Any) -> bool:
     return bool(item.metadata.name.startswith("crew"))
 
@@ -180,5 +255,8 @@ FAMILIES: dict[str, Callable[[int], Ruled]] = {
     "anti-affinity to others, rack": _others(RACK),
     "anti-affinity to itself": itself,
     "host ports": ports,
+    "DRA gang": devices,
+    "bound volumes": volumes,
+    "lone pod, budgets under Respect": respectful,
     "tree, racks inside one block": tree,
 }

@@ -25,9 +25,9 @@ def _searched(*items: Item | Sequence[Item]) -> tuple[World, list[Numbers]]:
     """What was searched in while the first decision was made."""
     seen: list[Numbers] = []
 
-    def noted(numbers: Numbers, known: Sequence[int] = ()) -> Found | None:
+    def noted(numbers: Numbers, known: Sequence[int] = (), *, steps: int) -> Found | None:
         seen.append(numbers)
-        return cheapest_eviction(numbers, known)
+        return cheapest_eviction(numbers, known, steps=steps)
 
     world = World(*items)
     with pytest.MonkeyPatch.context() as patched:

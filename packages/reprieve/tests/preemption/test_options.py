@@ -296,6 +296,7 @@ def test_options_by_default() -> None:
     assert (options.group_policy, options.victim_search, options.placement) == (True, "Reprieve", "MinimizeVictims")
     assert (tuple(options.cost), options.cascade_depth, options.hold_seconds) == (STANDARD, 0, 600.0)
     assert (options.successor, options.wait_for_completions, options.plain, options.share) == (True, 0.0, False, True)
+    assert options.together
     assert (evictions.group_policy, evictions.victim_search, evictions.placement) == (
         True,
         "Reprieve",

@@ -245,9 +245,9 @@ def _searched(monkeypatch: pytest.MonkeyPatch, items: Sequence[Item | Sequence[I
     """What was searched in while deciding."""
     seen: list[Numbers] = []
 
-    def noted(numbers: Numbers, known: Sequence[int] = ()) -> Found | None:
+    def noted(numbers: Numbers, known: Sequence[int] = (), *, steps: int) -> Found | None:
         seen.append(numbers)
-        return cheapest_eviction(numbers, known)
+        return cheapest_eviction(numbers, known, steps=steps)
 
     with monkeypatch.context() as patched:
         patched.setattr(group_victims, "cheapest_eviction", noted)

@@ -57,6 +57,7 @@ TAKEN: dict[str, Json] = {
         "holdSeconds": 600,
         "successor": True,
         "waitForCompletions": "0s",
+        "together": True,
     },
 }
 """What plugins take for args that a file leaves out: upstream's, and of ours docs/rules' (cost.md 1, 5)."""
@@ -114,8 +115,11 @@ OURS = PreemptionOptions(
     hold_seconds=600.0,
     successor=True,
     wait_for_completions=0.0,
+    together=True,
 )
-COMPATIBLE = dataclasses.replace(OURS, placement="Compatible", cost=UPSTREAM, hold_seconds=0.0, successor=False)
+COMPATIBLE = dataclasses.replace(
+    OURS, placement="Compatible", cost=UPSTREAM, hold_seconds=0.0, successor=False, together=False
+)
 
 
 def test_preemption_options_of_the_default_profile() -> None:
@@ -133,6 +137,7 @@ ELSEWHERE: Json = {
     "successor": True,
     "placement": "Scored",
     "waitForCompletions": "9s",
+    "together": True,
 }
 
 

@@ -92,7 +92,10 @@ def in_turn(steps: Sequence[CascadeStep]) -> tuple[EvictionInTurn, ...]:
 
 
 def cost_sentences(cluster: ClusterState, preemption: Preemption) -> tuple[str, ...]:
-    """Return sentences on what it costs: lost work, the comparison by configured criteria, evictions in turn."""
+    """Return sentences on what it costs: lost work, the comparison by configured criteria, evictions in turn.
+
+    And with which other preemptors it was planned.
+    """
     sentences = []
     if counts_work(cluster, preemption, (pod for verdict in preemption.victims for pod in verdict.unit.pods)):
         lost = lost_text(lost_by(cluster, preemption))
@@ -102,6 +105,9 @@ def cost_sentences(cluster: ClusterState, preemption: Preemption) -> tuple[str, 
         if decided is not None and compared is not None:
             criterion, one, other = decided
             sentences.append(f"{preemption.domain} over {compared.domain}: {criterion.text} ({one} against {other}).")
+    if preemption.together:
+        names = names_text(preemption.together, _MOST_NAMES)
+        sentences.append(f"Planned together with {names}: one eviction for all of them.")
     sentences += _gang_sentences(preemption)
     sentences += [
         f"When {turn.by} comes back, it would evict {names_text(turn.evicted, _MOST_NAMES)} (round {turn.round})."

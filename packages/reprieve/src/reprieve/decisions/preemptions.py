@@ -100,6 +100,7 @@ def preemption_record(
         ),
         nominations_total=len(preemption.nominations),
         held_until=micro_time(held_until) if held_until is not None else "",
+        together=preemption.together[:MOST_NAMES],
     )
 
 

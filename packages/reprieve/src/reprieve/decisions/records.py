@@ -303,6 +303,8 @@ class PreemptionRecord(RecordPart, frozen=True):
     """Until when at the latest capacity is reserved; empty: without an end."""
     released: tuple[ReleaseRecord, ...] = ()
     """How it was released, where the preemptor does not use it."""
+    together: tuple[str, ...] = ()
+    """The preemptors with which it was planned together (`namespace/name`), the first of them."""
 
     def __post_init__(self) -> None:
         """Read the names of earlier versions."""

@@ -57,7 +57,7 @@ class CycleState:
     `data` is where plugins keep what they compute in PreFilter or PreScore, under their own name.
     """
 
-    __slots__ = ("cluster", "data", "group", "nominated", "pod", "preemption_under_way", "signature")
+    __slots__ = ("cluster", "data", "group", "nominated", "planned", "pod", "preemption_under_way", "signature")
 
     def __init__(
         self,
@@ -77,6 +77,8 @@ class CycleState:
         """Row the pod was nominated to; the nomination itself is lifted during the attempt."""
         self.preemption_under_way = preemption_under_way
         """Victims of this preemptor's last preemption are still leaving (preemption.md 2.3)."""
+        self.planned: object = None
+        """Its part in an eviction that was planned for several preemptors (cost.md 8)."""
         self.data: dict[str, object] = {}
 
 
@@ -496,6 +498,9 @@ class PodGroupAttempt:
 
     preemption_under_way: bool = False
     """Victims of this group's last preemption are still leaving (preemption.md 2.3)."""
+
+    planned: object = None
+    """Its part in an eviction that was planned for several preemptors (cost.md 8)."""
 
     overtaken: bool = False
     """What leaves the nominated rows does not help the group any more, so that it may preempt (preemption.md 2.7)."""

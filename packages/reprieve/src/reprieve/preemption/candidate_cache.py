@@ -204,11 +204,11 @@ class RowAnswers:
         second_cost = self._cost_of(second) if second >= 0 else None
         return Choice(best, self._cost_of(best), count, second, second_cost, tuple(steps))
 
-    def cheapest_first(self, rows: Rows, rank: Rows) -> list[tuple[int, Cost]]:
-        """Those of the rows that are candidates with what they cost, by that and then by name."""
+    def cheapest_first(self, rows: Rows, rank: Rows, most: int | None = None) -> list[tuple[int, Cost]]:
+        """Those of the rows that are candidates with what they cost, by that and then by name; the first `most`."""
         left = rows[self.good[rows]]
         order = left[np.lexsort((rank[left], *self._cost[::-1, left]))]
-        return [(row, self._cost_of(row)) for row in order.tolist()]
+        return [(row, self._cost_of(row)) for row in order[:most].tolist()]
 
     def hopeful(self, rows: Rows, cost: Cost, rank: Rows) -> list[tuple[Cost, int]]:
         """(least cost, row) of the rows on which a cheaper eviction is not ruled out, the most hopeful first.

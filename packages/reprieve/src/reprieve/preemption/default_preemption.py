@@ -1,8 +1,10 @@
 """DefaultPreemption: the plugin that makes room for single pods and for pod groups."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
+
+import numpy as np
 
 from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
@@ -11,6 +13,7 @@ from reprieve.framework.events import Hints
 from reprieve.framework.plugin import (
     Assigned,
     CycleState,
+    Placement,
     Plugin,
     PodGroupAttempt,
     PodGroupPostFilterPlugin,
@@ -18,7 +21,7 @@ from reprieve.framework.plugin import (
     PostFilterResult,
 )
 from reprieve.framework.running_profile import RunningProfile
-from reprieve.framework.status import Code, Status
+from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.preemption.cascade import Cascades
 from reprieve.preemption.cost import criteria_of
 from reprieve.preemption.deferred_preemption import (
@@ -29,12 +32,19 @@ from reprieve.preemption.deferred_preemption import (
     until_predecessors_leave,
 )
 from reprieve.preemption.eligibility import group_never_preempts, ineligible
+from reprieve.preemption.extender_candidates import judges_of
 from reprieve.preemption.gangs import with_remains
 from reprieve.preemption.group_preemption import preempt_for_group
+from reprieve.preemption.joint_preemption import JointPart, Peer, carried_out, plan_together
 from reprieve.preemption.options import EvictionOptions, PreemptionOptions
-from reprieve.preemption.outcome import GROUP_MEMBER, Deferral, Preemption
+from reprieve.preemption.outcome import CLUSTER_DOMAIN, GROUP_MEMBER, MINIMIZE_VICTIMS, Deferral, Preemption
 from reprieve.preemption.pod_preemption import PodPreemption
 from reprieve.preemption.units import scheduled_pods
+
+_FEW_NODES = 100
+"""In larger clusters it is asked first whether several preemptors may gain by one eviction."""
+_NODES_FOR_EACH, _MORE_NODES = 2, 32
+"""So many nodes are searched for each of several pods, and for all of them."""
 
 
 class _Attached(NamedTuple):
@@ -104,6 +114,8 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         rows = [state.nominated] if state.nominated >= 0 else []
         may = ineligible(cluster, pod.priority, pod.never_preempts, rows, under_way=state.preemption_under_way) is None
         leaving = self._predecessors((pod,), None) if may else []
+        if may and not leaving and (part := self._part(state.planned, pod)) is not None:
+            return self._unless_it_waits(part, (pod,), lambda: _place(running, state))
         if not leaving:
             return self._unless_it_waits(for_pod.preempt(state, diagnosis), (pod,), lambda: _place(running, state))
         with cluster.trial():
@@ -130,11 +142,82 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
             cluster.displace_all(leaving)
             assigned = _assign(attempt, attempt.placed_without_help + 1) if leaving else None
             if assigned is None:
-                found = preempt_for_group(running, attempt, self.name, attached.options)
+                part = self._part(attempt.planned, group) if may and not leaving else None
+                found = part or preempt_for_group(running, attempt, self.name, attached.options)
         if assigned is not None:
             return self._deferred(until_predecessors_leave(cluster, leaving, assigned, self.hold_seconds))
         wanted = len(found.proposal.nominations) if isinstance(found.proposal, Preemption) else 0
         return self._unless_it_waits(found, pods, lambda: _assign(attempt, wanted))
+
+    # -- several preemptors together (cost.md 8) -------------------------------------------------------------------
+
+    @property
+    def plans_together(self) -> bool:
+        """Whether preemptors of one priority are planned together."""
+        options = self._options
+        return options.together and options.placement == MINIMIZE_VICTIMS and not options.cascade_depth
+
+    def may_join(self, pods: Sequence[PodRecord], group: Group | None) -> bool:
+        """Whether a preemptor that is not nominated may evict pods now, with others."""
+        attached = self._attached()
+        running = attached.running
+        cluster = running.cluster
+        if group is not None:
+            if group.spec is None or group_never_preempts(group, group_policy=self._options.group_policy):
+                return False
+        elif pods[0].never_preempts or judges_of(running.profile, CycleState(cluster, pods[0])):
+            return False
+        return until_delay_is_over(cluster, pods) is None and not self._predecessors(pods, group)
+
+    def may_gain(self, made: Preemption) -> bool:
+        """Whether an eviction for several preemptors may be cheaper than one for each; `made`: the first's own.
+
+        In a large cluster it is not for a pod in no group if no node holds two such pods and no victim has pods on
+        several nodes.
+        """
+        cluster, pod = self._attached().running.cluster, made.pod
+        nodes = cluster.nodes
+        if pod is None or len(nodes) <= _FEW_NODES:
+            return True
+        if any(len(set(verdict.unit.rows)) > 1 for verdict in made.victims):
+            return True
+        columns = [column for column, _ in pod.signature.requests]
+        amounts = np.array([[2 * amount] for _, amount in pod.signature.requests])
+        return bool((nodes.allocatable[columns, : len(nodes)] >= amounts).all(axis=0).any())
+
+    def plan_together(self, peers: Sequence[Peer], priority: int) -> dict[str, JointPart]:
+        """Find one eviction for several preemptors; their parts by key (`reprieve.preemption.joint_preemption`)."""
+        attached = self._attached()
+        terms = attached.running.cluster.class_terms_of(peers[0].group or peers[0].pods[0])
+        return plan_together(attached.running, peers, priority, terms, attached.options, self._within(peers))
+
+    def _within(self, peers: Sequence[Peer]) -> Placement | None:
+        """The nodes that are searched for pods in no group: those where they evict cheapest alone; None: all."""
+        attached = self._attached()
+        running = attached.running
+        most = _NODES_FOR_EACH * len(peers) + _MORE_NODES
+        if len(running.cluster.nodes) <= most or any(peer.group is not None for peer in peers):
+            return None
+        alike: dict[Hashable, PodRecord] = {}
+        for peer in peers:
+            pod = peer.pods[0]
+            alike.setdefault(running.evaluator.identity(pod) or peer.key, pod)
+        each = -(-most // len(alike))
+        rows = {row for pod in alike.values() for row in attached.for_pod.cheapest_rows(pod, each)}
+        return Placement(CLUSTER_DOMAIN, np.array(sorted(rows), dtype=np.int64))
+
+    def _part(self, planned: object, preemptor: PodRecord | Group) -> PostFilterResult | None:
+        """The preemption by which a preemptor does its part in what was planned for several; None: it has none."""
+        if not isinstance(planned, JointPart):
+            return None
+        attached = self._attached()
+        terms = attached.running.cluster.class_terms_of(preemptor)
+        if isinstance(preemptor, PodRecord):
+            priority = preemptor.priority
+        else:
+            priority = preemptor.spec.priority if preemptor.spec is not None else 0
+        preemption = carried_out(attached.running, planned, preemptor, priority, terms, attached.options)
+        return PostFilterResult(SUCCESS, preemption) if preemption is not None else None
 
     def _predecessors(self, pods: Sequence[PodRecord], group: Group | None) -> list[PodRecord]:
         """Leaving pods with capacity that counts as the preemptor's own."""

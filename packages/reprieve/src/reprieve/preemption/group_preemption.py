@@ -54,14 +54,14 @@ def preempt_for_group(
         unhelpful = UnhelpfulPreemption(group, NoRoom.NO_LOWER_PRIORITY, lowest=lowest)
         return _no_preemption(request, Status(Code.UNRESOLVABLE, NO_VICTIMS_GROUP, plugin), unhelpful)
     # 3. In which placements does it fit, and which units must be evicted there?
-    found = _candidates(request, units)
+    found = candidates_within_terms(request, units)
     if not found.candidates:
         status = Status(Code.UNSCHEDULABLE, found.refused or UNSCHEDULABLE, plugin)
         return _no_preemption(request, status, found.in_vain)
     # 4. What would the victims evict in turn?
     avoided = None
     if options.cascades is not None:
-        found, avoided = with_cascades(request, found, lambda units: _candidates(request, units))
+        found, avoided = with_cascades(request, found, lambda units: candidates_within_terms(request, units))
     # 5. Which placement is cheapest?
     best, compared = cheapest_of(attempt, found.candidates, options.criteria)
     by_score = found.by_score
@@ -92,8 +92,8 @@ def _no_preemption(request: GroupRequest, status: Status, why: UnhelpfulPreempti
     return PostFilterResult(status, clear_nomination=True, in_vain=why, put_off=waits)
 
 
-def _candidates(request: GroupRequest, units: Sequence[PreemptionUnit]) -> GroupCandidates:
-    """The candidates where only these units may be evicted, within the terms that users set for their work.
+def candidates_within_terms(request: GroupRequest, units: Sequence[PreemptionUnit]) -> GroupCandidates:
+    """Find the candidates where only these units may be evicted, within the terms that users set for their work.
 
     Where no candidate keeps to them, the search is repeated among units that may all be evicted together.
     """

@@ -86,14 +86,14 @@ class ExactSearch:
         """The cheapest candidate; None if the search finds none."""
         candidate = self.candidate
         known = tuple(turn for turn, index in enumerate(self.inside) if index in candidate.reasons)
-        cheapest = cheapest_eviction(self.numbers, known)
+        cheapest = cheapest_eviction(self.numbers, known, steps=self.view.request.steps)
         if cheapest is None or cheapest.units == known:
             return candidate if cheapest is not None else None
         cheaper = self._with_gone(cheapest)
         # Of one pod all nodes are compared: where they tie it takes the first, as a pod without a group does.
         if len(candidate.assignment.placed) == 1:
             return min(cheaper, candidate, key=price_of)
-        if cheapest.places is not None and cheaper.price < candidate.price:
+        if self.view.request.by_score and cheapest.places is not None and cheaper.price < candidate.price:
             return self._scoring_best(cheaper, cheapest)
         return min(candidate, cheaper, key=price_of)
 
@@ -152,7 +152,7 @@ class ProposeAndTry(ExactSearch):
         """The proposal, or the candidate where that is cheaper; None if the proposal does not work."""
         candidate = self.candidate
         known = [turn for turn, index in enumerate(self.inside) if index in candidate.reasons]
-        proposed = cheapest_eviction(self.numbers, known)
+        proposed = cheapest_eviction(self.numbers, known, steps=self.view.request.steps)
         if proposed is None:
             return None
         tried = self.view.with_gone(candidate, {self.inside[turn] for turn in proposed.units})

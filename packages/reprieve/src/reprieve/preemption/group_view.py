@@ -14,17 +14,23 @@ from reprieve.preemption.order import Ranking
 from reprieve.preemption.outcome import MINIMIZE_VICTIMS, CascadeStep, Reason, UnhelpfulPreemption, Verdict
 from reprieve.preemption.reprieved_units import reasons_to_go, verdicts_of
 from reprieve.preemption.units import PreemptionUnit
+from reprieve.preemption.victim_search.search import STEPS
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRequest:
-    """A preemptor and how victims are chosen. `terms`: what its class states about victims."""
+    """A preemptor and how victims are chosen. `terms`: what its class states about victims; `steps`: of the search.
+
+    `by_score`: of evictions that cost the same the one is taken beside which the preemptor scores best.
+    """
 
     running: RunningProfile
     attempt: PodGroupAttempt
     priority: int
     terms: ClassTerms
     options: EvictionOptions
+    steps: int = STEPS
+    by_score: bool = True
 
 
 @dataclass(frozen=True, slots=True)

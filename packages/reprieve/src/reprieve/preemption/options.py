@@ -28,6 +28,8 @@ class PreemptionOptions:
     """What a predecessor leaves counts as the preemptor's own (cost.md 5.6)."""
     wait_for_completions: float = 0.0
     """For how long units with an expected end are waited for (cost.md 6)."""
+    together: bool = True
+    """Preemptors of one priority that pend at the same time are planned together (cost.md 8)."""
     plain: bool = False
     share: bool = True
     """Both select reference paths, for property tests."""

@@ -229,6 +229,8 @@ class Preemption:
     """Units that are not evicted, of gangs that are below their minimum with this eviction or without: not spared."""
     left_over: tuple[PodRecord, ...] = ()
     """Running pods of gangs that fall below their minimum by this eviction: their work is lost as well."""
+    together: tuple[str, ...] = ()
+    """Names of the preemptors with which it was planned together (cost.md 8)."""
     by_score: tuple[PreemptionUnit, ...] | None = None
     """Victims if the group were placed by score; None where nothing else was considered."""
 

@@ -141,6 +141,17 @@ class PodPreemption:
         )
         return PostFilterResult(SUCCESS, preemption)
 
+    def cheapest_rows(self, pod: PodRecord, most: int) -> list[int]:
+        """Rows on which an eviction helps a pod that fits nowhere and is not nominated: so many at most.
+
+        Those on which a reprieve costs least come first.
+        """
+        state = CycleState(self._cluster, pod)
+        curable = self._evaluator.diagnose(state).resolvable_rows()
+        numbers = not self._plain and only_resources(self._profile, [state])
+        answers = self._answers(state, curable, numbers=numbers, searches=False)
+        return [row for row, _ in answers.cheapest_first(curable, self._cluster.nodes.rank, most)]
+
     @property
     def _searches(self) -> bool:
         """Whether sets of units are compared; annotations about work may forbid what is found by that."""

@@ -31,6 +31,7 @@ class Entity:
     __slots__ = (
         "alarm",
         "attempts",
+        "before_attempt",
         "blocked",
         "considered_at",
         "events",
@@ -65,6 +66,8 @@ class Entity:
         self.held: dict[str, Status] = {}
         self.attempts = 0
         self.last_attempt = float("-inf")
+        self.before_attempt = float("-inf")
+        """When the attempt before the last one was."""
         self.state = QueueState.GATED
         self.since = timestamp
         """When it came to its present place."""
@@ -92,6 +95,15 @@ class Entity:
 
     def __repr__(self) -> str:
         return f"<{self.key} {self.state.value} priority={self.priority} ready={len(self.ready)}>"
+
+    def begin_attempt(self, now: float) -> None:
+        """Count an attempt that begins now."""
+        self.attempts, self.alarm = self.attempts + 1, None
+        self.before_attempt, self.last_attempt = self.last_attempt, now
+
+    def undo_attempt(self) -> None:
+        """Leave out the attempt that has begun last."""
+        self.attempts, self.last_attempt = self.attempts - 1, self.before_attempt
 
     @property
     def is_group(self) -> bool:

@@ -5,12 +5,10 @@ Time comes in as an argument (seconds), so the same queue runs under a real and 
 Invariants: every pending entity is in exactly one state; an event that could help an entity is never lost, whether it
 comes while the entity waits, is in its cycle, or is blocked by its own preemption; entities leave the active queue by
 (priority descending, first arrival), so neither a large gang nor a stream of small pods can starve the other.
-
 Where many wait, one that certainly cannot be placed (`ReachBound`) is not woken by what happens to others: it is as if
 it had been tried and rejected (scheduling.md 1.7).  Where few do, trying is cheap and keeps their messages current.
 """
 
-import heapq
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
@@ -21,6 +19,7 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind, tree_of
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import SUCCESS, Code, Status
+from reprieve.queueing.active_entities import ActiveEntities
 from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.futile_attempts import ReachBound, ReachFilter
 from reprieve.queueing.gates import PreEnqueueGates
@@ -84,7 +83,7 @@ class SchedulingQueue:
         self._profiles = profiles
         self._timing = timing
         self._entities: dict[str, Entity] = {}
-        self._active: list[tuple[tuple[float, ...], str]] = []
+        self._active = ActiveEntities(self._entities, self.order)
         self._backoff = Timers(self._entities, QueueState.BACKOFF, attrgetter("wake"))
         self._alarms = Timers(self._entities, QueueState.UNSCHEDULABLE, attrgetter("alarm"))
         self._unschedulable = UnschedulableEntities()
@@ -153,7 +152,7 @@ class SchedulingQueue:
         if pod.created < entity.timestamp:
             entity.timestamp = pod.created
             if entity.state is QueueState.ACTIVE:
-                heapq.heappush(self._active, (self.order(entity), key))
+                self._active.push(entity)
         if attempts:
             entity.attempts = max(entity.attempts, attempts)
             entity.last_attempt = now
@@ -229,21 +228,37 @@ class SchedulingQueue:
     def pop(self, now: float) -> Entity | None:
         """The next entity to try; it is in its cycle until `done` or `requeue`."""
         self.tick(now)
-        while self._active:
-            order, key = heapq.heappop(self._active)
-            entity = self._entities.get(key)
-            if entity is None or entity.state is not QueueState.ACTIVE or order != self.order(entity):
-                continue
-            if self._sharing.would_fail(entity):
-                self._wait(entity, now)
-                continue
-            self._move(entity, QueueState.IN_CYCLE, now)
-            entity.alarm = None
-            entity.attempts += 1
-            entity.last_attempt = now
-            entity.events.clear()
-            return entity
+        while (entity := self._active.pop()) is not None:
+            if not self._sharing.would_fail(entity):
+                return self._begin(entity, now)
+            self._wait(entity, now)
         return None
+
+    def _begin(self, entity: Entity, now: float) -> Entity:
+        self._move(entity, QueueState.IN_CYCLE, now)
+        entity.begin_attempt(now)
+        entity.events.clear()
+        return entity
+
+    def pop_only(self, key: str, now: float) -> Entity | None:
+        """As `pop` for the entity of that key, if it is to be tried and nothing of a higher priority is."""
+        self.tick(now)
+        entity, first = self._entities.get(key), self._active.first()
+        if entity is None or entity.state is not QueueState.ACTIVE or first is None or first.priority > entity.priority:
+            return None
+        return self._begin(entity, now)
+
+    def put_back(self, entity: Entity) -> None:
+        """An entity in its cycle was not tried after all: it has its turn again."""
+        self._listening.pop(entity.key, None)
+        entity.undo_attempt()
+        entity.state = QueueState.ACTIVE
+        self._active.push(entity)
+
+    def followers(self, entity: Entity, most: int) -> list[Entity]:
+        """Those of the next `most` of the same priority that have its profile and may get a place, in order."""
+        found = self._active.followers(entity, most)
+        return [other for other in found if other.profile == entity.profile and not self._sharing.would_fail(other)]
 
     def _wait(self, entity: Entity, now: float) -> None:
         """Let an entity wait for an event."""
@@ -462,12 +477,7 @@ class SchedulingQueue:
     @property
     def has_active(self) -> bool:
         """Whether `pop` would answer now."""
-        while self._active:
-            entity = self._entities.get(self._active[0][1])
-            if entity is not None and entity.state is QueueState.ACTIVE:
-                return True
-            heapq.heappop(self._active)
-        return False
+        return self._active.first() is not None
 
     def kept_events(self) -> dict[EventKind, int]:
         """How many events are kept for entities to which they are replayed, by kind."""
@@ -512,7 +522,7 @@ class SchedulingQueue:
         if entity.queued is None:
             entity.queued = now
         entity.gate = SUCCESS
-        heapq.heappush(self._active, (self.order(entity), entity.key))
+        self._active.push(entity)
 
     def _to_gated(self, entity: Entity, gate: Status, now: float) -> None:
         self._move(entity, QueueState.GATED, now)
@@ -580,7 +590,7 @@ class SchedulingQueue:
             entity.priority = priority
             self._reach.forget(entity.key)
             if entity.state is QueueState.ACTIVE:
-                heapq.heappush(self._active, (self.order(entity), entity.key))
+                self._active.push(entity)
 
     def _drop(self, entity: Entity) -> None:
         self._reach.forget(entity.key)

@@ -25,6 +25,7 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.plugin import Assigned
 from reprieve.framework.status import Code, PluginError
+from reprieve.preemption.joint_preemption import JointPart
 from reprieve.preemption.outcome import Deferral, Preemption
 from reprieve.queueing.entity import Entity
 from reprieve.queueing.queue import SchedulingQueue
@@ -37,6 +38,7 @@ from reprieve.scheduling.effects import Effects, EffectsInProgress
 from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.scheduling.group_changes import GroupChanges
 from reprieve.scheduling.group_cycle import failed_group, schedule_group
+from reprieve.scheduling.joint_attempts import JointAttempts
 from reprieve.scheduling.member_capacity import RoomBound
 from reprieve.scheduling.nominations import Nominations
 from reprieve.scheduling.object_handlers import OtherChanges, handlers
@@ -100,6 +102,7 @@ class Engine:
         )
         self.reservations = AdvanceReservations(*shared, self._nominations, self.running, profiles, self._in_progress)
         self._backfill = Backfill(*shared, self.reservations, self.running)
+        self._together = JointAttempts(self.cluster, self.queue, self.running, self.preempting)
         self._handlers = handlers(self._pods, self._groups, self._resources, OtherChanges(*shared, self._nominations))
 
     # -- objects -----------------------------------------------------------------------------------
@@ -188,36 +191,43 @@ class Engine:
 
     def _step(self, now: float) -> Decision | None:
         self._pass_time(now)
-        entity = self.queue.pop(now)
+        entity, part = self._together.pop(now)
         if entity is None:
             return None
         self.cluster.now = now
         self.attempts += 1
         if self.watch is None:
-            decision = self._try(entity, now)
+            decision = self._try(entity, now, part)
         else:
             with self.watch(entity.profile):
-                decision = self._try(entity, now)
+                decision = self._try(entity, now, part)
         self.cluster.trim()
         return decision
 
-    def _try(self, entity: Entity, now: float) -> Decision:
+    def _try(self, entity: Entity, now: float, part: JointPart | None) -> Decision:
+        decided = self._decide(entity, part)
+        if part is None and decided.preemption is not None and self._together.plan(entity, decided, now):
+            first, part = self._together.pop(now)
+            assert first is not None
+            entity, decided = first, self._decide(first, part)
         queued = now if entity.queued is None else entity.queued
-        attempt = entity.attempts
-        decided = self._decide(entity)
         if self.reservations.on:
             decided = self.reservations.attempted(entity, self._backfill.instead(entity, decided, now), now)
-        return self._apply(entity, stamped(decided, attempt, queued, entity.profile), now)
+        return self._apply(entity, stamped(decided, entity.attempts, queued, entity.profile), now)
 
-    def _decide(self, entity: Entity) -> Decision:
+    def _decide(self, entity: Entity, part: JointPart | None = None) -> Decision:
         pods = list(entity.ready.values())
         running = self.running.of(pods[0])
         under_way = self.preempting(entity.key)
         lingering = any(uid not in self.cluster.pods for uid in self._nominations.in_flight.victims_of(entity.key))
         try:
             if entity.group is None:
-                return schedule_pod(running, entity.key, pods[0], under_way=under_way, lingering=lingering)
-            return schedule_group(running, entity.key, entity.group, pods, under_way=under_way, lingering=lingering)
+                return schedule_pod(
+                    running, entity.key, pods[0], under_way=under_way, lingering=lingering, planned=part
+                )
+            return schedule_group(
+                running, entity.key, entity.group, pods, under_way=under_way, lingering=lingering, planned=part
+            )
         except PluginError as error:
             running.report(error)
             if entity.group is None:

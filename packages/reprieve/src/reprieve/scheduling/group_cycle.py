@@ -22,6 +22,7 @@ from reprieve.framework.status import PlacementError, PluginError, call_plugin
 from reprieve.plugins.dynamic_resources import NO_CLAIMS, NOT_SCHEDULABLE, DynamicResources
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.eligibility import ineligible
+from reprieve.preemption.joint_preemption import Peer
 from reprieve.preemption.outcome import GROUP_MEMBER, TERMINATING, Deferral, NoRoom, Preemption, UnhelpfulPreemption
 from reprieve.scheduling.decision import (
     GROUP_UNSCHEDULABLE,
@@ -158,15 +159,19 @@ def schedule_group(
     *,
     under_way: bool,
     lingering: bool = False,
+    planned: object = None,
 ) -> Decision:
-    """Decide for a whole group, or a tree of them. The cluster is left as it was; the engine applies the decision."""
+    """Decide for a whole group, or a tree of them. The cluster is left as it was; the engine applies the decision.
+
+    `planned`: its part in an eviction for several preemptors (cost.md 8).
+    """
     pods = order_of(group, members)
     odds = conflict_of(group, pods, group_policy=running.gates.pod_group_preemption_policy)
     if odds is not None:
         error, reason = odds
         return failed_group(key, group, pods, error, composites=reason)
     try:
-        return _schedule(running, key, group, pods, under_way=under_way, lingering=lingering)
+        return _schedule(running, key, group, pods, under_way=under_way, lingering=lingering, planned=planned)
     except PlacementError as error:
         names = frozenset(plugin.name for plugin in running.profile.placement_generators)
         return replace(failed_group(key, group, pods, str(error)), rejected_by=names)
@@ -206,13 +211,19 @@ def _undisputed(running: RunningProfile, group: Group, members: Sequence[PodReco
 
 
 def _schedule(
-    running: RunningProfile, key: str, group: Group, pods: Sequence[PodRecord], *, under_way: bool, lingering: bool
+    running: RunningProfile,
+    key: str,
+    group: Group,
+    pods: Sequence[PodRecord],
+    *,
+    under_way: bool,
+    lingering: bool,
+    planned: object,
 ) -> Decision:
     """Raises PlacementError where a group of the tree has no right placement."""
     cluster = running.cluster
     placements = proposed(running, group)
     cycle = GroupCycle(running, group, pods, {pod.uid: pod.nominated for pod in pods if pod.nominated >= 0}, placements)
-    first_attempt = group.scheduled == 0
     with cluster.trial():
         waits = _makes_room(cycle, under_way=under_way)
         if not waits:
@@ -224,13 +235,10 @@ def _schedule(
             found = _assigned(cycle)
         found, matters = _in_another_order(cycle, found)
         complete = len(found.placed) == len(pods)
-        leaves = list(group.leaves())
-        # Composites bind first; what 3.4 of scheduling.md says of a gang goes for one without siblings.
-        bind_first = first_attempt or len(leaves) > 1 or not leaves[0].is_gang
-        if found.feasible and (complete or bind_first):
+        if _binds(cycle, found):
             return _bind(cycle, key, found, retry_now=not complete)
         attempt = _Attempt(cycle, len(found.placed), under_way=under_way and not overtaken)
-        attempt.overtaken = overtaken
+        attempt.overtaken, attempt.planned = overtaken, planned
         try:
             outcome, texts, unhelpful = _post_filters(running, attempt, feasible=found.feasible)
             trouble = None
@@ -260,6 +268,41 @@ def _schedule(
         in_vain=unhelpful,
         order_matters=matters,
     )
+
+
+def _binds(cycle: GroupCycle, found: GroupAssignment) -> bool:
+    """Whether what was found is bound, and nothing evicted: all members have a place, or enough for a start."""
+    if not found.feasible or len(found.placed) == len(cycle.pods):
+        return found.feasible
+    leaves = list(cycle.group.leaves())
+    # Composites bind first; what 3.4 of scheduling.md says of a gang goes for one without siblings.
+    return cycle.group.scheduled == 0 or len(leaves) > 1 or not leaves[0].is_gang
+
+
+def peer_of(running: RunningProfile, key: str, group: Group, members: Sequence[PodRecord]) -> Peer | Assigned:
+    """A group that is not nominated as one of several preemptors; or the places it gets without an eviction.
+
+    No places where it cannot be tried at all.
+    """
+    pods = order_of(group, members)
+    if conflict_of(group, pods, group_policy=running.gates.pod_group_preemption_policy) is not None:
+        return ()
+    try:
+        cycle = GroupCycle(running, group, pods, placements=proposed(running, group))
+        found, _ = _in_another_order(cycle, _assigned(cycle))
+        if _binds(cycle, found):
+            return tuple(found.placed)
+        attempt = _Attempt(cycle, len(found.placed), under_way=False)
+    except PlacementError:
+        return ()
+
+    def place(ties: TieBreaker | None, within: Placement | None) -> Assigned:
+        assignment = attempt.run(ties, within)
+        enough = assignment.feasible and len(assignment.placed) > attempt.placed_without_help
+        return assignment.placed if enough else ()
+
+    constrained = attempt.placements is not None or attempt.constrained_below
+    return Peer(key, group, pods, place, constrained=constrained)
 
 
 def _in_another_order(cycle: GroupCycle, found: GroupAssignment) -> tuple[GroupAssignment, OrderMatters | None]:

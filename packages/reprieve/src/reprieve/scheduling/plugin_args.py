@@ -109,6 +109,8 @@ class _PreemptionArgs(_Args, frozen=True, kw_only=True):
     """Ours: a gang that replaces terminating pods of its controller waits for their capacity instead of evicting."""
     wait_for_completions: str = "0s"
     """Ours: how long a preemptor waits for work that is expected to end, instead of evicting."""
+    together: bool = True
+    """Ours: preemptors of one priority that are pending at the same time are planned together, with one eviction."""
 
 
 class _GangArgs(_Args, frozen=True, kw_only=True):
@@ -371,6 +373,7 @@ def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
         hold_seconds=float(found.hold_seconds),
         successor=found.successor,
         wait_for_completions=wait,
+        together=found.together,
         cost=found.cost,
         cascade_depth=found.cascade_depth,
     )

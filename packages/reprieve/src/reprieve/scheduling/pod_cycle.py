@@ -13,15 +13,23 @@ from reprieve.scheduling.plugin_evictions import Preemptor, held_places, taken
 
 
 def schedule_pod(
-    running: RunningProfile, key: str, pod: PodRecord, *, under_way: bool, lingering: bool = False
+    running: RunningProfile,
+    key: str,
+    pod: PodRecord,
+    *,
+    under_way: bool,
+    lingering: bool = False,
+    planned: object = None,
 ) -> Decision:
     """Decide for a single pod. The cluster is left as it was; the engine applies the decision.
 
     `under_way`: victims of its last preemption are leaving; `lingering`: one has gone, its devices are not released.
+    `planned`: its part in an eviction for several preemptors (cost.md 8).
     """
     cluster, evaluator = running.cluster, running.evaluator
     overtaken = False
     state = CycleState(cluster, pod, nominated=pod.nominated, preemption_under_way=under_way)
+    state.planned = planned
     if pod.nominated < 0:
         row = evaluator.best_row(state)
         if row >= 0:

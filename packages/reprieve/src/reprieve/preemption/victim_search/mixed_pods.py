@@ -323,25 +323,29 @@ class _Packing:
 
     def _in_order(self, order: Sequence[int], among: Sequence[int]) -> list[Place] | None:
         """Places for all pods, each where least is left; None where one does not fit."""
-        numbers, shares = self._numbers, self._shares
+        numbers = self._numbers
         left = {node: self._empty[node].copy() for node in among}
         places = []
+        rests = {node: self._rest(have) for node, have in left.items()}
         for kind in order:
             wanted, usable = numbers.kinds[kind].wanted, numbers.kinds[kind].usable
             count = len(numbers.kinds[kind].pods)
-            while count:
-                best, least = -1, 0.0
-                for node, have in left.items():
-                    if usable[node] and all(have[resource] >= want for resource, want in wanted):
-                        rest = sum([share * amount for share, amount in zip(shares, have, strict=True)])
-                        if best < 0 or rest < least:
-                            best, least = node, rest
-                if best < 0:
-                    return None
-                have = left[best]
+            # A node takes all that it holds of a kind at once, so each is considered once.
+            for node in sorted(left, key=rests.__getitem__):
+                if not count:
+                    break
+                have = left[node]
                 more = min(count, min([have[resource] // want for resource, want in wanted]))
-                for resource, want in wanted:
-                    have[resource] -= want * more
-                places.append((kind, best, more))
-                count -= more
+                if more > 0 and usable[node]:
+                    for resource, want in wanted:
+                        have[resource] -= want * more
+                    rests[node] = self._rest(have)
+                    places.append((kind, node, more))
+                    count -= more
+            if count:
+                return None
         return places
+
+    def _rest(self, have: Sequence[int]) -> float:
+        """How much is left, all resources together."""
+        return float(sum([share * amount for share, amount in zip(self._shares, have, strict=True)]))

@@ -26,7 +26,7 @@ Change = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 STEPS = 12_000
 """What improvement may take, each step about 15 microseconds: a node examined, a unit tried back, a pod put elsewhere.
 Building the first evictions comes to a few steps for each node."""
-_FEWEST_STEPS, _FEW_NODES = 2_000, 100
+FEWEST_STEPS, _FEW_NODES = 2_000, 100
 """In clusters of more nodes than that improvement takes less, in proportion, so that the whole stays within a few times
 what placing by score takes."""
 _SHAKES = 16
@@ -63,7 +63,7 @@ def cheapest_eviction(numbers: Numbers, known: Sequence[int] = (), *, steps: int
     if few and sum(len(kind.pods) for kind in numbers.kinds) == 1:
         one = cheapest_for_one(Eviction(numbers))
         return None if one is None else Found(one[0], one[1], ((0, one[2], 1),))
-    allowed = max(min(steps, _FEWEST_STEPS), steps * _FEW_NODES // max(_FEW_NODES, len(numbers.free)))
+    allowed = max(min(steps, FEWEST_STEPS), steps * _FEW_NODES // max(_FEW_NODES, len(numbers.free)))
     search = VictimSearch(numbers, allowed)
     found = search.run(known)
     return found if found is None else search.among_few(found)
@@ -74,7 +74,7 @@ def as_cheap(numbers: Numbers, found: Found, most: int) -> list[Found]:
 
     Of each of them a few, so that all of them get their turn; in an order that depends on the numbers alone.
     """
-    return VictimSearch(numbers, _FEWEST_STEPS).exchanged(found, most)
+    return VictimSearch(numbers, FEWEST_STEPS).exchanged(found, most)
 
 
 class VictimSearch:
@@ -144,7 +144,7 @@ class VictimSearch:
             self._note()
         if self.best is None:
             return None
-        if self.best.price[0] and self.steps > _FEWEST_STEPS:
+        if self.best.price[0] and self.steps > FEWEST_STEPS:
             self._load(self.best)
             until = self.taken + self.steps // 4
             self._improve(1, self.steps // 4)

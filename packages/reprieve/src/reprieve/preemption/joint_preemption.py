@@ -1,0 +1,288 @@
+"""Several preemptors of one priority, planned together: one eviction for all (cost.md 8).
+
+They are searched for as one group without the all-or-nothing between them.  With all potential victims gone they are
+placed one after another, the largest request first; one that then gets fewer places than alone is left out.  For the
+others one eviction is sought (`reprieve.preemption.group_candidates`).  Each of them has a *part* in it: its places,
+and the units that must be evicted for them beside those of the parts before.  A part is carried out by its own
+preemptor, in the order of the parts, if all its pods still pass every filter there.
+
+Invariant: the parts together evict no unit that the one eviction keeps.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kube_rules.work_annotations import ClassTerms
+from reprieve.cluster.groups import Group, GroupState
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.plugin import (
+    Assigned,
+    CycleState,
+    Placement,
+    PodGroupAssignment,
+    PodGroupAttempt,
+    TieBreaker,
+)
+from reprieve.framework.running_profile import RunningProfile
+from reprieve.preemption.group_preemption import candidates_within_terms
+from reprieve.preemption.group_view import GroupRequest, GroupView, price_of
+from reprieve.preemption.options import EvictionOptions
+from reprieve.preemption.order import Ranking
+from reprieve.preemption.outcome import CLUSTER_DOMAIN, Preemption
+from reprieve.preemption.protected_units import potential_victims
+from reprieve.preemption.reprieved_units import verdicts_of
+from reprieve.preemption.units import scheduled_pods
+from reprieve.preemption.victim_search.search import FEWEST_STEPS, STEPS
+
+MOST_PREEMPTORS = 64
+MOST_PODS = 512
+"""At most so many preemptors, with so many pods in all, are planned together (cost.md 8.3)."""
+_IN_NO_GROUP = GroupState("")
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """One of several preemptors. `pods` are in scheduling order; `place` runs its algorithm in the present view."""
+
+    key: str
+    """As the queue calls it."""
+    group: Group | None
+    pods: Sequence[PodRecord]
+    place: Callable[[TieBreaker | None, Placement | None], Assigned]
+    """Its places, in the present view, which is left as it was, or in a placement; none if they are too few."""
+    constrained: bool = False
+    """Not every node will do for every pod: it has placements."""
+
+    @property
+    def name(self) -> str:
+        """`namespace/name`."""
+        return self.group.key if self.group is not None else self.pods[0].key
+
+
+@dataclass(frozen=True, slots=True)
+class JointPart:
+    """What one preemptor does of an eviction for several. `victims`: UIDs of the first pods of the units it evicts."""
+
+    places: tuple[tuple[PodRecord, int], ...]
+    victims: frozenset[str]
+    together: tuple[str, ...]
+    """The names of the other preemptors."""
+
+
+class JointAttempt(PodGroupAttempt):
+    """Several preemptors as one group: all that `wanted` names get so many places, or it fails."""
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        peers: Sequence[Peer],
+        wanted: Mapping[str, int],
+        within: Placement | None = None,
+    ) -> None:
+        self.cluster = cluster
+        self.placements = (within,) if within is not None else None
+        self.group = _IN_NO_GROUP
+        self.pods = [pod for peer in peers for pod in peer.pods]
+        self.constrained_below = any(peer.constrained for peer in peers)
+        self._peers, self._wanted = peers, wanted
+
+    def run(
+        self,
+        ties: TieBreaker | None = None,
+        within: Placement | None = None,
+        *,
+        diagnose: bool = False,
+        chosen: Mapping[str, Placement] | None = None,
+    ) -> PodGroupAssignment:
+        """See `PodGroupAttempt.run`."""
+        placed: list[tuple[PodRecord, int]] = []
+        with self.cluster.trial():
+            for peer in self._peers:
+                assigned = peer.place(ties, within)
+                if len(assigned) < self._wanted[peer.key]:
+                    return PodGroupAssignment((), False, {})
+                for pod, row in assigned:
+                    self.cluster.place(pod, row)
+                placed += assigned
+        return PodGroupAssignment(tuple(placed), True, {})
+
+    def hopeful(self) -> Sequence[Placement]:
+        """See `PodGroupAttempt.hopeful`."""
+        return self.placements or ()
+
+    @property
+    def placed_without_help(self) -> int:
+        """Each of them has failed: nothing counts but all their places."""
+        return 0
+
+    @property
+    def nominated_rows(self) -> Sequence[int]:
+        """None of them is nominated yet."""
+        return ()
+
+
+def plan_together(
+    running: RunningProfile,
+    peers: Sequence[Peer],
+    priority: int,
+    terms: ClassTerms,
+    options: EvictionOptions,
+    within: Placement | None = None,
+) -> dict[str, JointPart]:
+    """The parts by the keys of their preemptors, in the order in which they are carried out.
+
+    The peers are in the order of the queue; each fails without an eviction.  There are no parts if the first would be
+    the only one.  `within`: the only nodes that they may use.  Leaves the cluster as it was.
+    """
+    cluster = running.cluster
+    rows = range(len(cluster.nodes)) if within is None else within.rows.tolist()
+    pods = (pod for row in rows for pod in cluster.nodes.pods[row].values())
+    units = potential_victims(cluster, priority, pods, terms)
+    with cluster.trial():
+        cluster.displace_all([pod for unit in units for pod in unit.pods])
+        wanted = _wanted(cluster, sorted(peers, key=lambda peer: -_size(cluster, peer)), within)
+    if not wanted or [*wanted] == [peers[0].key]:
+        return {}
+    by_key = {peer.key: peer for peer in peers}
+    included = [by_key[key] for key in wanted]
+    steps = STEPS if within is None else FEWEST_STEPS
+    attempt = JointAttempt(cluster, included, wanted, within)
+    request = GroupRequest(running, attempt, priority, terms, options, steps, by_score=False)
+    found = candidates_within_terms(request, units)
+    if not found.candidates:
+        return {}
+    best = min(found.candidates, key=price_of)
+    if best.cost is None:
+        return {}
+    return _parts(request, included, best.assignment.placed, best.ranking.only(best.reasons))
+
+
+def _size(cluster: ClusterState, peer: Peer) -> float:
+    """The largest share of the cluster that it asks for, of any resource."""
+    asked: dict[int, int] = {}
+    for pod in peer.pods:
+        for column, amount in pod.signature.requests:
+            asked[column] = asked.get(column, 0) + amount
+    nodes = cluster.nodes
+    return max(
+        (amount / max(1, int(nodes.allocatable[column, : len(nodes)].sum())) for column, amount in asked.items()),
+        default=0.0,
+    )
+
+
+def _wanted(cluster: ClusterState, peers: Iterable[Peer], within: Placement | None) -> dict[str, int]:
+    """How many places each gets, of those that get as many as alone beside those before."""
+    wanted: dict[str, int] = {}
+    placed: list[PodRecord] = []
+    for peer in peers:
+        assigned = peer.place(None, within)
+        if assigned and len(assigned) < len(peer.pods):
+            with cluster.trial():
+                cluster.displace_all(placed)
+                alone = len(peer.place(None, within))
+            if alone > len(assigned):
+                continue
+        if assigned:
+            wanted[peer.key] = len(assigned)
+            for pod, row in assigned:
+                cluster.place(pod, row)
+                placed.append(pod)
+    return wanted
+
+
+def _parts(request: GroupRequest, peers: Sequence[Peer], placed: Assigned, gone: Ranking) -> dict[str, JointPart]:
+    """Share the units that are gone among the preemptors, each judged beside the parts before it."""
+    cluster = request.running.cluster
+    row_of = {pod.uid: (pod, row) for pod, row in placed}
+    everything = range(len(gone.ordered))
+    before: set[int] = set()
+    places: dict[str, tuple[tuple[PodRecord, int], ...]] = {}
+    victims: dict[str, frozenset[int]] = {}
+    with cluster.trial():
+        cluster.displace_all([pod for unit in gone.ordered for pod in unit.pods])
+        for peer in peers:
+            own = tuple(row_of[pod.uid] for pod in peer.pods if pod.uid in row_of)
+            places[peer.key] = own
+            more = _needed(request, gone, own, [index for index in everything if index not in before])
+            with cluster.trial():
+                back = [gone.ordered[index] for index in everything if index not in before and index not in more]
+                cluster.place_all([pod for unit in back for pod in unit.pods], [row for u in back for row in u.rows])
+                shared = _needed(request, gone, own, sorted(before))
+            before |= more
+            victims[peer.key] = frozenset(more | shared)
+            for pod, row in own:
+                cluster.place(pod, row)
+    evicting = [peer for peer in peers if victims[peer.key]]
+    names = {peer.key: tuple(other.name for other in evicting if other is not peer) for peer in evicting}
+    uids = [unit.pods[0].uid for unit in gone.ordered]
+    return {
+        peer.key: JointPart(places[peer.key], frozenset(uids[i] for i in victims[peer.key]), names[peer.key])
+        for peer in evicting
+    }
+
+
+def _needed(request: GroupRequest, gone: Ranking, places: Assigned, indices: Sequence[int]) -> set[int]:
+    """Those of the units that cannot stay beside the places, in a view where all of them are displaced."""
+    if not indices:
+        return set()
+    view = GroupView(request, gone.only(indices))
+    reasons = view.judged(None, PodGroupAssignment(tuple(places), True, {})).reasons
+    return {indices[turn] for turn in reasons}
+
+
+def carried_out(
+    running: RunningProfile,
+    part: JointPart,
+    preemptor: PodRecord | Group,
+    priority: int,
+    terms: ClassTerms,
+    options: EvictionOptions,
+) -> Preemption | None:
+    """The preemption by which a preemptor does its part; None if that does not help it any more."""
+    cluster, pod = running.cluster, preemptor if isinstance(preemptor, PodRecord) else None
+    group = preemptor if not isinstance(preemptor, PodRecord) else None
+    if pod is None:
+        pods = list(scheduled_pods(cluster))
+    else:  # the units on its node and those it evicts are all that records tell of
+        rows = {row for _, row in part.places}
+        rows |= {cluster.pods[uid].row for uid in part.victims if uid in cluster.pods}
+        pods = [each for row in sorted(rows) if row >= 0 for each in cluster.nodes.pods[row].values()]
+    units = potential_victims(cluster, priority, pods, terms)
+    costing = options.criteria.costing(cluster, running.evaluator, units)
+    ranking = Ranking(cluster, units, options.criteria, costing)
+    gone = {index for index, unit in enumerate(ranking.ordered) if unit.pods[0].uid in part.victims}
+    own = [placed for placed, _ in part.places]
+    alone = Peer("", group, own, lambda *_: part.places)
+    request = GroupRequest(running, JointAttempt(cluster, [alone], {"": len(own)}), priority, terms, options)
+    with GroupView(request, ranking, stay=True).of(ranking, gone) as view:
+        if not _fits(running, group, part.places):
+            return None
+        judged = view.judged(None, PodGroupAssignment(part.places, True, {}))
+    if not judged.reasons:
+        return None
+    turns = sorted(gone)
+    evicted = dict(zip((turns[index] for index in sorted(judged.reasons)), judged.evicted(), strict=True))
+    verdicts = verdicts_of(ranking, {})
+    return Preemption(
+        pod=pod,
+        group=group,
+        priority=priority,
+        domain=CLUSTER_DOMAIN if pod is None else cluster.nodes.names[part.places[0][1]],
+        nominations=part.places,
+        verdicts=tuple(evicted.get(index, kept) for index, kept in enumerate(verdicts)),
+        criteria=options.criteria.described,
+        cost=judged.cost,
+        together=part.together,
+    )
+
+
+def _fits(running: RunningProfile, group: Group | None, places: Assigned) -> bool:
+    """Whether all pods pass every filter, each beside those before it."""
+    cluster = running.cluster
+    with cluster.trial():
+        for pod, row in places:
+            if not running.evaluator.fits_row(CycleState(cluster, pod, group), row):
+                return False
+            cluster.place(pod, row)
+    return True

@@ -1,0 +1,133 @@
+"""Attempts of several preemptors of one priority and profile that are pending at the same time (cost.md 8).
+
+When an entity is about to evict pods, those that follow it in the queue are looked at with it.  Those that fit without
+an eviction are tried first; the others are planned together (`reprieve.preemption.joint_preemption`) and then tried one
+after another, each with its part of what was planned.  So every attempt is an ordinary one, with a decision and
+nominations of its own.
+
+Invariant: nothing is taken from the queue before its own turn; what was planned is dropped when anything of a higher
+priority is to be tried.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from reprieve.cluster.groups import Group
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.plugin import Assigned, CycleState, Placement, TieBreaker
+from reprieve.framework.plugin_guard import unguarded
+from reprieve.framework.running_profile import RunningProfile
+from reprieve.framework.status import PluginError
+from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.joint_preemption import MOST_PODS, MOST_PREEMPTORS, JointPart, Peer
+from reprieve.queueing.entity import Entity
+from reprieve.queueing.queue import SchedulingQueue
+from reprieve.scheduling.decision import Decision
+from reprieve.scheduling.group_cycle import peer_of
+from reprieve.scheduling.running_profiles import RunningProfiles
+
+
+class JointAttempts:
+    """See the module docstring. `preempting`: whether a preemption of an entity (its key) is under way."""
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        queue: SchedulingQueue,
+        profiles: RunningProfiles,
+        preempting: Callable[[str], bool],
+    ) -> None:
+        self._cluster, self._queue, self._profiles, self._preempting = cluster, queue, profiles, preempting
+        self._turns: deque[tuple[str, JointPart | None]] = deque()
+        """The keys of those that are tried next, each with its part."""
+
+    def pop(self, now: float) -> tuple[Entity | None, JointPart | None]:
+        """The next entity to try, and its part in what was planned for several."""
+        while self._turns:
+            key, part = self._turns.popleft()
+            entity = self._queue.pop_only(key, now)
+            if entity is not None:
+                return entity, part
+        return self._queue.pop(now), None
+
+    def plan(self, entity: Entity, decided: Decision, now: float) -> bool:
+        """Plan an entity in its cycle that would evict pods by itself together with others; False: there are none.
+
+        If there are it is back in the queue, and those to be tried first are known.
+        """
+        wanted = decided.preemption
+        plugin = self._plugin(entity)
+        if wanted is None or not wanted.victims or plugin is None or not plugin.may_gain(wanted):
+            return False
+        if not self._joins(plugin, entity):
+            return False
+        peers = [entity]
+        pods = len(entity.ready)
+        terms = self._cluster.class_terms_of(_preemptor(entity))
+        for other in self._queue.followers(entity, MOST_PREEMPTORS - 1):
+            pods += len(other.ready)
+            if pods > MOST_PODS:
+                break
+            if self._joins(plugin, other) and self._cluster.class_terms_of(_preemptor(other)) == terms:
+                peers.append(other)
+        if len(peers) == 1:
+            return False
+        running = self._profiles.of(next(iter(entity.ready.values())))
+        try:
+            with self._cluster.trial():
+                fitting, failing = self._apart(running, peers)
+                parts = plugin.plan_together(failing, entity.priority) if len(failing) > 1 else {}
+        except PluginError:
+            return False  # it fails again in an attempt of its own, and is reported there
+        if not parts:
+            return False
+        self._queue.put_back(entity)
+        self._turns.extend((key, None) for key in fitting)
+        self._turns.extend(parts.items())
+        return True
+
+    def _plugin(self, entity: Entity) -> DefaultPreemption | None:
+        profile = self._profiles.of(next(iter(entity.ready.values()))).profile
+        plugins = (unguarded(plugin) for plugin in profile.post_filters)
+        found = next((plugin for plugin in plugins if isinstance(plugin, DefaultPreemption)), None)
+        return found if found is not None and found.plans_together else None
+
+    def _joins(self, plugin: DefaultPreemption, entity: Entity) -> bool:
+        pods = list(entity.ready.values())
+        if any(pod.nominated >= 0 for pod in pods) or self._preempting(entity.key):
+            return False
+        return plugin.may_join(pods, entity.group)
+
+    def _apart(self, running: RunningProfile, entities: Sequence[Entity]) -> tuple[list[str], list[Peer]]:
+        """Keys of those that fit without an eviction, which are placed in the present view; and the others."""
+        fitting: list[str] = []
+        failing: list[Peer] = []
+        for entity in entities:
+            found = self._tried(running, entity)
+            if isinstance(found, Peer):
+                failing.append(found)
+            elif found:
+                fitting.append(entity.key)
+                for pod, row in found:
+                    self._cluster.place(pod, row)
+        return fitting, failing
+
+    def _tried(self, running: RunningProfile, entity: Entity) -> Peer | Assigned:
+        pods = list(entity.ready.values())
+        if entity.group is not None:
+            return peer_of(running, entity.key, entity.group, pods)
+        cluster, evaluator, pod = self._cluster, running.evaluator, pods[0]
+        row = evaluator.best_row(CycleState(cluster, pod))
+        if row >= 0:
+            return ((pod, row),)
+
+        def place(ties: TieBreaker | None, within: Placement | None) -> Assigned:
+            row = evaluator.best_row(CycleState(cluster, pod), ties, within.rows if within is not None else None)
+            return ((pod, row),) if row >= 0 else ()
+
+        return Peer(entity.key, None, pods, place)
+
+
+def _preemptor(entity: Entity) -> PodRecord | Group:
+    return entity.group or next(iter(entity.ready.values()))

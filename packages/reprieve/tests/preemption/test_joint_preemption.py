@@ -1,0 +1,200 @@
+"""Several preemptors at once: one eviction for all of them (cost.md 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from kube_rules import objects
+from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.joint_preemption import MOST_PREEMPTORS
+from reprieve.preemption.options import PreemptionOptions
+from reprieve.scheduling.decision import Decision
+from tests.building import Item, World, annotated, group, node, pod, priority_class, profile_with
+from tests.preemption.exact import NoSolutionError, cheapest
+from tests.preemption.joint_instances import FAMILIES
+
+
+def world_of(*items: Item | Sequence[Item], **options: Any) -> World:
+    profile = profile_with(DefaultPreemption(PreemptionOptions(**options)))
+    return World(*items, profiles={profile.name: profile})
+
+
+def drained(world: World) -> list[Decision]:
+    """Every decision until nothing is to be tried, without time passing."""
+    decisions = []
+    while (decision := world.engine.step(world.now).decision) is not None:
+        decisions.append(decision)
+    return decisions
+
+
+def evicted(decisions: Sequence[Decision]) -> set[str]:
+    made = [decision.preemption for decision in decisions if decision.preemption is not None]
+    return {verdict.unit.name for preemption in made for verdict in preemption.victims}
+
+
+def placed(decisions: Sequence[Decision]) -> set[str]:
+    return {decision.key for decision in decisions if decision.bindings or decision.preemption is not None}
+
+
+def two_and_one() -> list[Any]:
+    """By itself each pod takes a node of its own with one small victim; n3 has one victim for both."""
+    return [
+        node("n1", cpu=2),
+        node("n2", cpu=2),
+        node("n3", cpu=4),
+        *(pod(f"small-{i}", cpu=2, node=f"n{i}", priority=2) for i in (1, 2)),
+        pod("large", cpu=4, node="n3", priority=2),
+        pod("one", cpu=2, priority=9),
+        pod("two", cpu=2, priority=9),
+    ]
+
+
+def test_one_eviction_for_all() -> None:
+    """8.1, 8.4, 8.6: alone two pods are evicted, together one, which both of them wait for."""
+    alone = drained(world_of(two_and_one(), together=False))
+    assert len(evicted(alone)) == 2
+    decisions = drained(world_of(two_and_one()))
+    assert evicted(decisions) == {"default/large"}
+    assert [d.preemption.together for d in decisions if d.preemption is not None] == [
+        ("default/two",),
+        ("default/one",),
+    ]
+    assert [{p.name: n for p, n in d.nominations} for d in decisions] == [{"one": "n3"}, {"two": "n3"}]
+    assert [d.attempt for d in decisions] == [1, 1]
+
+
+@pytest.mark.parametrize("options", [{"placement": "Compatible"}, {"cascade_depth": 1}, {"together": False}])
+def test_turned_off(options: dict[str, Any]) -> None:
+    """8.1."""
+    decisions = drained(world_of(two_and_one(), **options))
+    assert [d.preemption.together for d in decisions if d.preemption is not None] == [(), ()]
+
+
+def test_other_priorities_are_not_joined() -> None:
+    """8.1."""
+    items = [item for item in two_and_one() if item.metadata.name != "two"]
+    decisions = drained(world_of(items, pod("two", cpu=2, priority=8)))
+    assert len(evicted(decisions)) == 2
+
+
+def test_those_that_fit_go_first_and_evict_nothing() -> None:
+    """8.2: the third fits on n4, and has its turn before the others."""
+    decisions = drained(world_of(two_and_one(), node("n4", cpu=1), pod("three", cpu=1, priority=9)))
+    assert [b.pod.name for b in decisions[0].bindings] == ["three"]
+    assert evicted(decisions) == {"default/large"}
+
+
+def test_the_largest_first_and_others_are_left_out() -> None:
+    """8.2: there is capacity for the gang or for the older pod; the gang asks for more."""
+    items: list[Item] = [
+        node("n1", cpu=4),
+        node("n2", cpu=2),
+        pod("low-1", cpu=4, node="n1", priority=1),
+        pod("low-2", cpu=2, node="n2", priority=1),
+        pod("older", cpu=4, priority=9),
+        group("gang", min_count=3, priority=9),
+        *(pod(f"gang-{i}", cpu=2, group="gang", priority=9) for i in range(3)),
+        pod("last", cpu=2, priority=9),
+    ]
+    decisions = drained(world_of(items))
+    assert placed(decisions) == {"group/default/gang"}
+    assert len(evicted(decisions)) == 2
+    assert len(decisions) == 3
+    alone = drained(world_of(items, together=False))
+    assert placed(alone) == {"pod/uid-older", "pod/uid-last"}
+
+
+def test_who_may_not_evict_now_is_left_out() -> None:
+    """8.2: a delay, and a policy of never."""
+    items = two_and_one()[:-1]
+    late = pod("two", cpu=2, priority=9, annotations=annotated(preemption_delay="1h"))
+    decisions = drained(world_of(items, late))
+    assert [d.preemption is not None for d in decisions] == [True, False]
+    assert decisions[0].preemption is not None
+    assert decisions[0].preemption.together == ()
+
+
+def test_classes_with_other_terms_are_not_joined() -> None:
+    """8.2: one of the classes respects budgets."""
+    classes = [
+        priority_class("polite", 9, annotations=annotated(pdb_policy="Respect")),
+        priority_class("plain", 9),
+    ]
+    items = [item for item in two_and_one() if item.metadata.name not in ("one", "two")]
+    both = [
+        pod("one", cpu=2, priority=9, priority_class="plain"),
+        pod("two", cpu=2, priority=9, priority_class="polite"),
+    ]
+    decisions = drained(world_of(classes, items, both))
+    assert [d.preemption.together for d in decisions if d.preemption is not None] == [(), ()]
+
+
+def test_no_more_than_so_many() -> None:
+    """8.3: the others are planned after them."""
+    count = MOST_PREEMPTORS + 6
+    items: list[Item] = [node(f"n{i:02}", cpu=1) for i in range(count)]
+    items += [pod(f"low-{i:02}", cpu=1, node=f"n{i:02}", priority=1) for i in range(count)]
+    items += [pod(f"high-{i:02}", cpu=1, priority=9) for i in range(count)]
+    decisions = drained(world_of(items))
+    made = [d.preemption for d in decisions if d.preemption is not None]
+    assert [len(one.together) for one in made] == [MOST_PREEMPTORS - 1] * MOST_PREEMPTORS + [5] * 6
+    assert len(evicted(decisions)) == count
+
+
+@pytest.mark.parametrize(("cores", "together"), [(4, True), (3, False)])
+def test_large_clusters_are_planned_where_a_node_may_hold_two(cores: int, together: bool) -> None:
+    """8.3: the victims of one node make room for two pods, or for one."""
+    items: list[Item] = [node(f"n{i:03}", cpu=cores) for i in range(120)]
+    items += [pod(f"low-{i:03}", cpu=cores, node=f"n{i:03}", priority=1) for i in range(120)]
+    items += [pod(f"high-{i}", cpu=2, priority=9) for i in range(6)]
+    decisions = drained(world_of(items))
+    assert [bool(d.preemption.together) for d in decisions if d.preemption is not None] == [together] * 6
+    assert len(evicted(decisions)) == (3 if together else 6)
+
+
+def test_a_higher_priority_goes_first() -> None:
+    """8.5: it arrives between the parts, takes the node, and what was planned is dropped."""
+    world = world_of(two_and_one())
+    assert world.step().preemption is not None
+    world.add(pod("urgent", cpu=4, priority=99))
+    decisions = drained(world)
+    assert decisions[0].preemption is not None
+    assert decisions[0].preemption.pod is not None
+    assert decisions[0].preemption.pod.name == "urgent"
+
+
+def test_a_part_that_no_longer_fits_is_not_used() -> None:
+    """8.5: the node of the plan is gone between the parts; the pod evicts elsewhere by itself."""
+    world = world_of(two_and_one())
+    assert world.step().preemption is not None
+    world.engine.remove(objects.ObjectRef("Node", "n3", ""), world.now)
+    decisions = drained(world)
+    made = [d.preemption for d in decisions if d.preemption is not None]
+    assert made
+    assert all(one.domain != "n3" for one in made)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_never_cheaper_than_possible_and_everything_is_placed(family: str) -> None:
+    """8.7: the victims of all parts together, against an exact solver."""
+    pytest.importorskip("scipy", reason="the exact solver is scipy's")
+    compared = optimal = 0
+    for seed in range(12):
+        made = FAMILIES[family](seed)
+        try:
+            best = cheapest(made.problem)
+        except NoSolutionError:
+            continue
+        if not best.victims:
+            continue
+        decisions = drained(world_of(made.items))
+        assert len(placed(decisions)) == made.preemptors
+        price = made.problem.price(evicted(decisions))
+        assert best.price <= price
+        compared += 1
+        optimal += price == best.price
+    assert compared >= 3
+    assert optimal >= compared - 1
