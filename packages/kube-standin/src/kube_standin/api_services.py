@@ -1,7 +1,8 @@
 """APIServices: one for each group version that is served, and the condition of those that clients create.
 
 Rules: kube-aggregator (autoregister_controller) and kube-apiserver 1.36 (priorities of built-in groups). Requests are
-never sent to the Service of an APIService: it does not change which group versions are served.
+never sent to the Service of an APIService: it does not change which group versions are served. What the label
+``automanaged`` means is interfaces.md 4.5.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from kube_standin.registry import ObjectRegistry, WriteOptions
 API_SERVICES: Final = "apiservices.apiregistration.k8s.io"
 MANAGED: Final = "kube-aggregator.kubernetes.io/automanaged"
 """Label of the APIServices that the server creates: "onstart" for built-in groups, "true" for custom resources."""
+_MANAGED_WORDS = ("true", "onstart")
 _OPTIONS = WriteOptions(manager="kube-apiserver")
 _LOCAL = ("True", "Local", "Local APIServices are always available")
 _OWN = ("True", "Local", "This server serves {} itself; it does not proxy requests to the service")
@@ -90,10 +92,18 @@ class ApiServices(Step):
 
     def committed(self, request: AdmissionRequest) -> None:
         """Follow a write of a definition or of an APIService."""
-        if request.kind.resource == API_SERVICES and self._registry.head(request.kind, "", request.name) is not None:
-            self._set_condition(request.name)
-        else:
+        state = self._registry.head(request.kind, "", request.name) if request.kind.resource == API_SERVICES else None
+        if state is None:
             self._follow()
+            return
+        group_version = self._served().get(request.name)
+        managed = (state.labels or {}).get(MANAGED) == "true"
+        if managed and group_version is None and not self._following:
+            self._registry.delete_now(request.kind, "", request.name, DeleteOptions())
+            return
+        if managed and group_version is not None and group_version.custom:
+            self._put_spec_back(request.name, group_version)
+        self._set_condition(request.name)
 
     def _kind(self) -> ServedKind:
         return self._registry.kind("apiregistration.k8s.io/v1", "APIService")
@@ -116,13 +126,18 @@ class ApiServices(Step):
             registry, kind, served = self._registry, self._kind(), self._served()
             for name in sorted({*self._known, *stored} - served.keys()):
                 state = registry.head(kind, "", name)
-                if state is not None and MANAGED in (state.labels or {}):
+                if state is not None and (state.labels or {}).get(MANAGED) in _MANAGED_WORDS:
                     registry.delete_now(kind, "", name, DeleteOptions())
                 elif state is not None:
                     self._set_condition(name)
             for name, group_version in served.items():
-                if registry.head(kind, "", name) is not None:
+                state = registry.head(kind, "", name)
+                if state is not None:
                     if name not in self._known:
+                        label = (state.labels or {}).get(MANAGED)
+                        always = label == "true" and group_version.custom
+                        if always or (start and label in _MANAGED_WORDS and group_version.group != METRICS_GROUP):
+                            self._put_spec_back(name, group_version)
                         self._set_condition(name)
                 elif group_version.custom or start:
                     made = registry.decoder.decode(kind, group_version.api_service(), "Ignore", [])
@@ -130,6 +145,14 @@ class ApiServices(Step):
             self._known = frozenset(served)
         finally:
             self._following = False
+
+    def _put_spec_back(self, name: str, group_version: _ServedVersion) -> None:
+        """Undo what a client changed of a spec that the server manages; nothing is written if nothing differs."""
+
+        def change(obj: Json) -> None:
+            obj["spec"] = group_version.api_service()["spec"]
+
+        self._registry.modify_now(self._kind(), "", name, change, _OPTIONS)
 
     def _set_condition(self, name: str) -> None:
         """Set whether an APIService is available; nothing is written if nothing changes."""

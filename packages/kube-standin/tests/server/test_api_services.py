@@ -82,11 +82,52 @@ def test_they_follow_definitions(plane: Plane) -> None:
     assert plane.ask(f"GET {PLACE}/{CUSTOM}").status == 404
 
 
+PRIORITY = {"spec": {"versionPriority": 7}}
+
+
+def test_spec_of_a_managed_one_is_put_back(plane: Plane) -> None:
+    """interfaces.md 4.5: of custom resources, at once; without the label it is the client's."""
+    assert plane.ask(f"POST {CRDS}", definition()).status == 201
+    before = read(plane, CUSTOM)["spec"]
+    change = {"spec": {"versionPriority": 7, "service": SERVICE}}
+    assert plane.ask(f"PATCH {PLACE}/{CUSTOM}", change, **MERGE).status == 200
+    assert read(plane, CUSTOM)["spec"] == before
+    assert available(plane, CUSTOM) == LOCAL
+    for label in (None, "false", "onstart"):
+        labelled = {**PRIORITY, "metadata": {"labels": {LABEL: label}}}
+        assert plane.ask(f"PATCH {PLACE}/{CUSTOM}", labelled, **MERGE).status == 200
+        assert read(plane, CUSTOM)["spec"]["versionPriority"] == 7
+    back = {"metadata": {"labels": {LABEL: "true"}}}
+    assert plane.ask(f"PATCH {PLACE}/{CUSTOM}", back, **MERGE).status == 200
+    assert read(plane, CUSTOM)["spec"] == before
+
+
+@pytest.mark.parametrize(("label", "kept"), [("true", False), ("onstart", True), ("false", True)])
+def test_managed_one_of_nothing_is_deleted(plane: Plane, label: str, kept: bool) -> None:
+    """interfaces.md 4.5"""
+    made = api_service()
+    made["metadata"]["labels"] = {LABEL: label}
+    assert plane.ask(f"POST {PLACE}", made).status == 201
+    assert (plane.ask(f"GET {PLACE}/{VISIBILITY}").status == 200) is kept
+
+
+@pytest.mark.parametrize(("label", "priority"), [("onstart", 15), ("true", 15), ("false", 7), (None, 7)])
+def test_spec_of_a_built_in_group_is_put_back_at_a_start(label: str | None, priority: int) -> None:
+    """interfaces.md 4.5"""
+    store = Store()
+    with running(store=store) as plane:
+        labelled = {**PRIORITY, "metadata": {"labels": {LABEL: label}}}
+        assert plane.ask(f"PATCH {PLACE}/v1.apps", labelled, **MERGE).status == 200
+        assert read(plane, "v1.apps")["spec"]["versionPriority"] == 7
+    with running(store=store) as plane:
+        assert read(plane, "v1.apps")["spec"]["versionPriority"] == priority
+
+
 def test_start_makes_what_is_missing_and_deletes_what_is_gone() -> None:
     store = Store()
     with running(store=store) as plane:
         gone = api_service()
-        gone["metadata"]["labels"] = {LABEL: "true"}
+        gone["metadata"]["labels"] = {LABEL: "onstart"}
         assert plane.ask(f"POST {PLACE}", gone).status == 201
         assert plane.ask(f"DELETE {PLACE}/v1.apps").status == 200
         assert plane.ask(f"GET {PLACE}/v1.apps").status == 404
