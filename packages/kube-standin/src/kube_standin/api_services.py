@@ -13,9 +13,8 @@ from typing import Final, NamedTuple
 from kube_rules.json import Json
 from kube_standin.admission_chain import AdmissionRequest, Step
 from kube_standin.conditions import condition, put_condition
-from kube_standin.crds import DEFINITIONS
 from kube_standin.deletion import DeleteOptions
-from kube_standin.kinds import METRICS_GROUP, ServedKind
+from kube_standin.kinds import DEFINITIONS, METRICS_GROUP, ServedKind
 from kube_standin.registry import ObjectRegistry, WriteOptions
 
 API_SERVICES: Final = "apiservices.apiregistration.k8s.io"

@@ -19,7 +19,7 @@ from kube_standin.conditions import condition, is_true, put_condition
 from kube_standin.custom_versions import CustomVersions
 from kube_standin.deletion import CRD_CLEANUP, DeleteOptions
 from kube_standin.errors import StatusError
-from kube_standin.kinds import CUSTOM_VERBS, ServedKind
+from kube_standin.kinds import CUSTOM_VERBS, DEFINITIONS, ServedKind
 from kube_standin.metadata import without_finalizer
 from kube_standin.registry import ObjectRegistry, WriteOptions
 from kube_standin.storage import StorageError
@@ -27,7 +27,6 @@ from kube_standin.webhooks import WebhookCaller
 from kube_standin.webhooks.conversion import ConversionWebhook
 from kube_standin.worker_thread import Turn
 
-DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 _STATUS = WriteOptions(manager="kube-apiserver")
 _NO_CONFLICTS = ("NoConflicts", "no conflicts found")
 _NOT_ACCEPTED = ("False", "NotAccepted", "not all names are accepted")

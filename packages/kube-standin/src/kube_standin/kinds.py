@@ -146,6 +146,7 @@ def _row(
     )
 
 
+DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 METRICS_GROUP = "metrics.k8s.io"
 """What nodes and pods use: computed, never stored."""
 _CREATE = ("create",)

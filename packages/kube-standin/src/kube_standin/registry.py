@@ -29,8 +29,9 @@ from kube_standin.conversion import from_storage, read_stored, to_storage
 from kube_standin.decoder import Decoder
 from kube_standin.deletion import DeleteOptions, Deletion
 from kube_standin.errors import Cause, StatusError
-from kube_standin.kinds import KindTable, ServedKind
+from kube_standin.kinds import DEFINITIONS, KindTable, ServedKind
 from kube_standin.schema import Schema
+from kube_standin.schema.default_values import default_problems
 from kube_standin.storage import LONGEST_OBJECT, Store, Stored, TooLargeError
 from kube_standin.strategy import before_create, count_generation, date_taints, drop_foreign_status, restrict
 from kube_standin.worker_thread import INLINE
@@ -519,6 +520,8 @@ class ObjectRegistry:
         def find(budget: StepBudget | None = None) -> tuple[Sequence[Any], list[str]]:
             problems = validate_create(kind, new) if old is None else validate_update(kind, new, old, subresource)
             tolerated: list[FieldError] = []
+            if kind.resource == DEFINITIONS and not subresource and not problems:
+                problems.extend(default_problems(new, old, budget or StepBudget()))
             if structural is not None:
                 status = subresource == "status"
                 problems.extend(structural.validate(new, old, budget, status=status, tolerated=tolerated))

@@ -26,6 +26,11 @@ def _of(**words: Any) -> Json:
         ("additionalProperties", {}),
         ("nullable", True),
         ("x-kubernetes-preserve-unknown-fields", True),
+        ("x-kubernetes-int-or-string", True),
+        ("x-kubernetes-list-type", "set"),
+        ("x-kubernetes-validations", [{"rule": "true"}]),
+        ("title", "x"),
+        ("description", "x"),
     ],
 )
 def test_junctor_says_nothing_of_structure(junctor: str, word: str, value: Any) -> None:
@@ -38,7 +43,15 @@ def test_junctor_says_nothing_of_structure(junctor: str, word: str, value: Any) 
     ("schema", "fields"),
     [
         ({"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}, []),
-        ({"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer", "nullable": True}]}, ["anyOf[0].nullable"]),
+        (
+            {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer", "nullable": True}]},
+            ["anyOf[0].type", "anyOf[0].nullable"],
+        ),
+        ({"x-kubernetes-int-or-string": True, "allOf": [{"anyOf": [{"type": "integer"}, {"type": "string"}]}, {}]}, []),
+        (
+            {"x-kubernetes-int-or-string": True, "allOf": [{}, {"anyOf": [{"type": "integer"}, {"type": "string"}]}]},
+            ["allOf[1].anyOf[0].type", "allOf[1].anyOf[1].type"],
+        ),
         ({"type": "string", "anyOf": [{"type": "string"}]}, ["anyOf[0].type"]),
     ],
 )
@@ -64,12 +77,32 @@ def test_int_or_string_may_say_its_two_types(schema: Json, fields: list[str]) ->
 )
 def test_rules_of_more_than_linear_time_are_refused_at_every_depth(place: str, inside: Any, words: Json) -> None:
     """Patterns are compiled and uniqueItems is forbidden wherever a value can be described."""
-    (error,) = structure(_of(**inside(words)), "s", root=True)
-    assert error.path == f"s.properties[a]{place}.{next(iter(words))}"
-    assert list(structure(_of(**inside({"pattern": "^a+$", "uniqueItems": False})), "s", root=True)) == []
+
+    def found(schema: Json) -> list[str]:
+        return [error.path for error in structure(_of(**inside(schema)), "s", root=True)]
+
+    # That additionalProperties stands inside is a finding of its own.
+    usual = found({"pattern": "^a+$", "uniqueItems": False})
+    assert usual == (["s.properties[a].not.additionalProperties"] if "additional" in place else [])
+    assert sorted(found(words)) == sorted([*usual, f"s.properties[a]{place}.{next(iter(words))}"])
+
+
+@pytest.mark.parametrize(
+    ("place", "inside"),
+    [
+        (".not", lambda words: {"not": words}),
+        (".allOf[0].properties[b]", lambda words: {"allOf": [{"properties": {"b": words}}]}),
+        (".oneOf[0].anyOf[0].items", lambda words: {"oneOf": [{"anyOf": [{"items": words}]}]}),
+    ],
+)
+def test_cel_rules_are_refused_at_every_depth_of_a_junctor(place: str, inside: Any) -> None:
+    """apiextensions (AllowNestedXValidations is off): nothing would evaluate them (interfaces.md 6.15)."""
+    (error,) = structure(_of(**inside({"x-kubernetes-validations": [{"rule": "self > 1"}]})), "s", root=True)
+    assert error.path == f"s.properties[a]{place}.x-kubernetes-validations"
+    assert error.message == "Forbidden: must be empty to be structural"
 
 
 def test_value_that_is_no_schema_is_left_alone() -> None:
     """additionalProperties may be a boolean; what else is wrong there is for the decoder to say."""
-    inside = {"properties": {"b": True}, "additionalProperties": True, "items": [1]}
+    inside = {"properties": {"b": True}, "items": [1]}
     assert list(structure(_of(allOf=[True], anyOf=[{"not": inside}]), "s", root=True)) == []

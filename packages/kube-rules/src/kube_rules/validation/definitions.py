@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,9 +24,15 @@ _NOT_SELECTABLE = (
 )
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _PATH_STEP = re.compile(r"\.([a-zA-Z_][a-zA-Z0-9_-]*)|\['([^']*)'\]", re.ASCII)
-# Words that may not carry structure inside allOf, anyOf, oneOf and not.
+_FREE = ("preserve-unknown-fields", "embedded-resource", "int-or-string")
 _JUNCTORS = ("allOf", "anyOf", "oneOf")
-_FORBIDDEN_INSIDE = ("type", "default", "additionalProperties", "nullable", "x-kubernetes-preserve-unknown-fields")
+_NONE_INSIDE = {
+    "empty": ("type", "title", "description", "x-kubernetes-list-map-keys", "x-kubernetes-validations"),
+    "undefined": ("additionalProperties", "default", "externalDocs", "x-kubernetes-list-type", "x-kubernetes-map-type"),
+    "false": ("nullable", *(f"x-kubernetes-{word}" for word in _FREE)),
+}
+"""Words that may not stand inside allOf, anyOf, oneOf and not, by what they have to be."""
+_INTEGER_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 
 
 def definition(obj: Json, _: str) -> r.Found:
@@ -297,10 +302,7 @@ def structure(schema: Json, path: str, *, root: bool = False) -> r.Found:
         yield fe.required(f"{path}.x-kubernetes-list-map-keys", "must not be empty if x-kubernetes-list-type is map")
     if "$ref" in schema:
         yield fe.forbidden(f"{path}.$ref", "$ref is not supported")
-    for inner, place in _junctors(schema, path):
-        yield from _inside(inner, place, bool(schema.get("x-kubernetes-int-or-string")))
-    if isinstance(schema.get("not"), dict):
-        yield from _values_inside(schema["not"], f"{path}.not")
+    yield from _all_inside(schema, path)
     yield from _value_words(schema, path)
 
 
@@ -317,32 +319,39 @@ def _value_words(schema: Json, path: str) -> r.Found:
             yield fe.invalid(f"{path}.pattern", pattern, f"must be a valid regular expression, but isn't: {error}")
 
 
-def _inside(schema: Json, path: str, int_or_string: bool) -> r.Found:
-    for word in _FORBIDDEN_INSIDE:
-        if word in schema and not (word == "type" and int_or_string):
-            yield fe.forbidden(f"{path}.{word}", "must be empty to be structural")
-    yield from _values_inside(schema, path)
+def _all_inside(schema: Json, path: str, *, structural: bool = True) -> r.Found:
+    """Rules on the schemas in the junctors of a schema; `structural`: it is no part of one, or the first of allOf.
 
-
-def _values_inside(schema: Json, path: str) -> r.Found:
-    """Rules on values in a schema that is part of a junctor, and in everything in it."""
-    yield from _value_words(schema, path)
-    for name, inner in schema.get("properties", {}).items():
-        if isinstance(inner, dict):
-            yield from _values_inside(inner, f"{path}.properties[{name}]")
-    for word in ("items", "additionalProperties", "not"):
-        if isinstance(schema.get(word), dict):
-            yield from _values_inside(schema[word], f"{path}.{word}")
-    for inner, place in _junctors(schema, path):
-        yield from _values_inside(inner, place)
-
-
-def _junctors(schema: Json, path: str) -> Iterator[tuple[Json, str]]:
-    """Schemas inside allOf, anyOf and oneOf, with their paths."""
+    There, an anyOf of integer and string is how an int-or-string is written.
+    """
     for word in _JUNCTORS:
+        if word == "anyOf" and structural and schema.get(word) == _INTEGER_OR_STRING:
+            continue
         for index, inner in enumerate(schema.get(word, ())):
             if isinstance(inner, dict):
-                yield inner, f"{path}.{word}[{index}]"
+                first = structural and word == "allOf" and index == 0
+                yield from _inside(inner, f"{path}.{word}[{index}]", first=first)
+    if isinstance(schema.get("not"), dict):
+        yield from _inside(schema["not"], f"{path}.not")
+
+
+def _inside(schema: Json, path: str, *, first: bool = False) -> r.Found:
+    """Rules on a schema that is part of a junctor, and on everything in it: it has no structure of its own."""
+    yield from _value_words(schema, path)
+    for state, words in _NONE_INSIDE.items():
+        for word in words:
+            if schema.get(word) if state != "undefined" else schema.get(word) is not None:
+                yield fe.forbidden(f"{path}.{word}", f"must be {state} to be structural")
+    properties = schema.get("properties", {})
+    if "metadata" in properties:
+        yield fe.forbidden(f"{path}.properties[metadata]", "must not be specified in a nested context")
+    for name, inner in properties.items():
+        if isinstance(inner, dict):
+            yield from _inside(inner, f"{path}.properties[{name}]")
+    for word in ("items", "additionalProperties"):
+        if isinstance(schema.get(word), dict):
+            yield from _inside(schema[word], f"{path}.{word}")
+    yield from _all_inside(schema, path, structural=first)
 
 
 def stored_versions(new: Json, old: Json) -> r.Found:
