@@ -132,6 +132,7 @@ def test_json_is_one_document_with_the_fields_of_the_interface(run: Run) -> None
         "preemptions",
         "putOff",
         "released",
+        "reservations",
         "lost",
         "suspended",
         "refused",

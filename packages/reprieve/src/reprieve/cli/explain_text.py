@@ -28,8 +28,15 @@ from reprieve.cli.units import unit_table
 from reprieve.cluster.pods import was_preempted
 from reprieve.decisions.hints import helps_of
 from reprieve.decisions.outcomes import Help
-from reprieve.decisions.phrases import count, seconds_text
-from reprieve.decisions.records import API_VERSION, DecisionRecord, DeferralRecord, FailedPreemption, UnitRecord
+from reprieve.decisions.phrases import count, names_text, seconds_text
+from reprieve.decisions.records import (
+    API_VERSION,
+    DecisionRecord,
+    DeferralRecord,
+    FailedPreemption,
+    ReservationRecord,
+    UnitRecord,
+)
 from reprieve.decisions.wording import MOST_REASONS, order_sentence, time_text, tried_together, without_success
 from reprieve.preemption.outcome import WaitsFor
 
@@ -133,6 +140,8 @@ def explanation_of(evidence: Evidence) -> list[Section]:
             sections.append(_potential_victims(own.in_vain, own.entity.priority))
         if own.waits is not None:
             sections.append(_waits(own.waits))
+        if own.reservation is not None:
+            sections.append(_reservation(own.reservation))
     preemptions = list(_preemptions_by(evidence))
     for record in preemptions[:1]:
         would = evidence.computed is not None and record is evidence.computed.record
@@ -424,6 +433,16 @@ def _levels(record: DecisionRecord) -> list[Section]:
     more = len(record.levels) - len(rows)
     notes = (f"... and {count(more, 'more group')} (-o json lists them)",) if more else ()
     return [Section("Level by level", ("group", "", "succeeded"), tuple(rows), notes, tone=Tone.WAITING)]
+
+
+def _reservation(held: ReservationRecord) -> Section:
+    """Return what is reserved until it starts."""
+    where = names_text(held.nodes, MOST_MESSAGES, held.nodes_total)
+    notes = [f"Capacity is reserved for it on {where}: {held.message}; {held.backfill}."]
+    if held.waits_for_total:
+        names = names_text(held.waits_for, MOST_MESSAGES, held.waits_for_total)
+        notes.append(f"It waits for {names if held.waits_for else count(held.waits_for_total, 'pod')} to end.")
+    return Section("Reserved until it starts", notes=tuple(notes))
 
 
 def _waits(found: DeferralRecord) -> Section:

@@ -119,7 +119,7 @@ def queue_section(queue: "Queue") -> "Section":
                 item.why,
                 f"{', '.join(item.evicts[:3])}{f' and {len(item.evicts) - 3} more' if len(item.evicts) > 3 else ''}",
             ),
-            below=help_lines(item.help, item.tried),
+            below=(*([item.reserved] if item.reserved else []), *help_lines(item.help, item.tried)),
             tone=Tone.GOOD if item.why == "Ready" else Tone.WAITING,
         )
         for item in queue.items

@@ -262,6 +262,10 @@ def _record(record: DecisionRecord, redaction: Redaction) -> DecisionRecord:
         found["entity"] = plain["entity"]
     for item in found.get("pods", ()):
         item["names"] = [] if not redaction.is_own(entity.namespace, entity.name) else item["names"]
+    reserved = found.get("reservation")
+    if reserved is not None and record.reservation is not None:  # the number stays
+        names = record.reservation.waits_for
+        reserved["waitsFor"] = [name for name in names if redaction.is_own(*_split(name))]
     return msgspec.convert(found, DecisionRecord)
 
 

@@ -58,6 +58,7 @@ def plan_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[Sect
         _placed(plan, groups, members),
         *(section for made in account.preemptions for section in planned_sections(made)),
         _deferred(plan),
+        _reserved(plan),
         _released(plan),
         _lost(plan, groups),
         _below_minimum(plan),
@@ -268,6 +269,15 @@ def _reason_to_wait(found: DeferredPreemption) -> str:
     return f"{', '.join(found.pods[:MOST_NAMES])}{more} {verb}"
 
 
+def _reserved(plan: Plan) -> Section | None:
+    """Return capacity that is reserved for what waits for long."""
+    if not plan.reservations:
+        return None
+    rows = [Row((str(item.holder), nodes_text(item.nodes), item.message, item.backfill)) for item in plan.reservations]
+    shown, notes = first_rows(rows)
+    return Section("Capacity reserved", ("for", "on", "start", "backfill"), shown, notes, tone=Tone.WAITING)
+
+
 def _released(plan: Plan) -> Section | None:
     """Return capacity that was reserved for a preemptor and released unused."""
     if not plan.released:
@@ -454,7 +464,8 @@ def _outcomes(pods: Sequence[PodOutcome]) -> str:
     nominated = Counter(pod.nominated_node_name for pod in pods if pod.nominated_node_name)
     if not nominated:
         return text
-    return f"{text}: {nodes_text(sorted(node for node in nominated if node))}"
+    reserved = " (reserved)" if set(outcomes) == {"Unschedulable"} else ""
+    return f"{text}: {nodes_text(sorted(node for node in nominated if node))}{reserved}"
 
 
 def _with_node(pod: PodOutcome) -> str:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from msgspec.structs import replace
+from msgspec.structs import replace as with_fields
 
 from kube_rules import objects
 from kube_rules.errors import InputError
@@ -18,7 +18,7 @@ from kube_rules.foreign_groups import below
 from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Manifests
 from reprieve.cli.outcome import note
-from reprieve.decisions.attempts import RecordBuilder
+from reprieve.decisions.attempts import RecordBuilder, reservation_record
 from reprieve.decisions.outcomes import Help
 from reprieve.decisions.records import DecisionRecord
 from reprieve.preemption.units import effective_priority
@@ -130,7 +130,9 @@ def _turn(items: Iterable[Timed], kind: str, namespace: str, name: str, now: flo
             break
         if decision.key == key:
             record = builder.record(decision, seconds=time.perf_counter() - began, now=now)
-            return _Turn(decision, record, "")
+            engine.tick(now)  # it may have waited long enough to hold a reservation
+            held = reservation_record(engine, key)
+            return _Turn(decision, with_fields(record, reservation=held) if record is not None and held else record, "")
     entity = engine.queue.get(key)
     if entity is None:
         return _Turn(None, None, "")
@@ -230,7 +232,7 @@ def _one_tree(items: Sequence[Timed], kind: str, namespace: str, name: str) -> s
 
 def _at(item: _Prioritized, priority: int) -> _Prioritized:
     if isinstance(item, objects.Pod):
-        return replace(item, spec=replace(item.spec, priority=priority))
+        return with_fields(item, spec=with_fields(item.spec, priority=priority))
     if isinstance(item, objects.PodGroup):
-        return replace(item, spec=replace(item.spec, priority=priority))
-    return replace(item, spec=replace(item.spec, priority=priority))
+        return with_fields(item, spec=with_fields(item.spec, priority=priority))
+    return with_fields(item, spec=with_fields(item.spec, priority=priority))

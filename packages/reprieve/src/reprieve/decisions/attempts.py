@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from kube_rules.durations import micro_time
+from kube_rules.durations import micro_time, readable_time
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.decisions.preemptions import failed_preemption, owners_of, preemption_record, reason_counts
@@ -26,6 +26,7 @@ from reprieve.decisions.records import (
     MemberCounts,
     MessageCount,
     OrderRecord,
+    ReservationRecord,
     Shortfall,
     Timings,
 )
@@ -98,6 +99,7 @@ class RecordBuilder:
             else None,
             in_vain=failed_preemption(cluster, failed, now) if failed is not None else None,
             waits=_deferral(decision.put_off) if decision.put_off is not None else None,
+            reservation=reservation_record(self._engine, decision.key),
             order=OrderRecord(search=self._search(decision), placed=order.placed) if order is not None else None,
         )
 
@@ -221,3 +223,20 @@ def involved_names(
                 names["Pod", pod.namespace, pod.name] = None
             names |= dict.fromkeys(owners_of(cluster, verdict.unit))
     return tuple(names)
+
+
+def reservation_record(engine: Engine, key: str) -> ReservationRecord | None:
+    """Return the reservation that an entity holds now, as records have it."""
+    held = engine.reservations.held.get(key)
+    if held is None:
+        return None
+    waits = sorted(pod.key for pod in held.waits_for)
+    return ReservationRecord(
+        nodes=tuple(held.nodes[:MOST_NAMES]),
+        nodes_total=len(held.nodes),
+        expected_start=readable_time(held.expected) if held.expected is not None else "",
+        waits_for=tuple(waits[:MOST_NAMES]),
+        waits_for_total=len(waits),
+        message=held.when(),
+        backfill=held.backfill(),
+    )

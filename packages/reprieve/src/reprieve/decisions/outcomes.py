@@ -147,6 +147,21 @@ class DeferredPreemption(Document, frozen=True, kw_only=True):
     pods: tuple[str, ...] = ()
 
 
+class ReservedCapacity(Document, frozen=True, kw_only=True):
+    """A reservation that a pending group, tree or pod holds at the end (reservations.md 6.4).
+
+    `expected_start`: RFC 3339; None: pods are in the way that state no end. `waits_for`: those that still run, sorted.
+    `message`: when it is expected to start, in words; `backfill`: which pods may use the capacity until then.
+    """
+
+    holder: PreemptorName
+    nodes: tuple[str, ...]
+    expected_start: str | None
+    waits_for: tuple[str, ...]
+    message: str
+    backfill: str
+
+
 class ReleasedCapacity(Document, frozen=True, kw_only=True):
     """Capacity reserved for a preemptor and released unused, `at` virtual seconds since the start (cost.md 5.4).
 

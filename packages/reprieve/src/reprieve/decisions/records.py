@@ -359,6 +359,21 @@ class DeferralRecord(RecordPart, frozen=True):
     pods_total: int = 0
 
 
+class ReservationRecord(RecordPart, frozen=True):
+    """Capacity that the entity holds until it starts (reservations.md 6.4). `nodes` and `waits_for`: the first of them.
+
+    `expected_start`: RFC 3339, empty where pods are in the way that state no end; `message` says it in words.
+    """
+
+    nodes: tuple[str, ...]
+    nodes_total: int
+    expected_start: str
+    waits_for: tuple[str, ...]
+    waits_for_total: int
+    message: str
+    backfill: str
+
+
 class OrderRecord(RecordPart, frozen=True):
     """A gang failed in the order in which its pods are tried, and a placement may exist: nothing is tried twice.
 
@@ -408,6 +423,7 @@ class DecisionRecord(RecordPart, frozen=True):
     in_vain: FailedPreemption | None = None
     waits: DeferralRecord | None = None
     order: OrderRecord | None = None
+    reservation: ReservationRecord | None = None
 
 
 def _fill(part: msgspec.Struct, name: str, deprecated: str) -> None:

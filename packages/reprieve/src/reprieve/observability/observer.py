@@ -63,6 +63,9 @@ class Recorder(Protocol):
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
         """An attempt ended."""
 
+    def capacity_reserved(self, reservation: AdvanceReservation) -> None:
+        """Record that capacity is reserved for that entity."""
+
     def room_released(self, room: ReleasedReservation) -> None:
         """Record that capacity is no longer reserved for that preemptor."""
 
@@ -293,6 +296,8 @@ class Observer:
         else:
             self._event(first, None, NORMAL, "CapacityReserved", "Scheduling", note, now)
         self.log.info("Reserved capacity", v=DECISIONS, by=reservation.key, nodes=len(reservation.nodes), reason=note)
+        if self._records is not None:
+            self._records.capacity_reserved(reservation)
 
     def room_released(self, room: ReleasedReservation, *, now: float) -> None:
         """Room that was held for a preemptor is free for others again (cost.md 5): events on the group and its pods."""

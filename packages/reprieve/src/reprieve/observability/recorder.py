@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from kube_rules.durations import micro_time
-from reprieve.decisions.attempts import RecordBuilder, involved_names
+from reprieve.decisions.attempts import RecordBuilder, involved_names, reservation_record
 from reprieve.decisions.records import (
     MOST_NAMES,
     MOST_RELEASED,
@@ -24,6 +24,7 @@ from reprieve.decisions.records import (
 )
 from reprieve.preemption.lost_work import EvictedPods
 from reprieve.preemption.outcome import Preemption
+from reprieve.scheduling.advance_reservation import AdvanceReservation
 from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.reservations import ReleasedReservation
@@ -99,8 +100,21 @@ class RecordKeeper:
             made = _failed(made, preemption, evicted, error)
         self._put(latest, made)
 
+    def capacity_reserved(self, reservation: AdvanceReservation) -> None:
+        """Note in the record of the last attempt that capacity is reserved, while that record is at hand."""
+        latest = self._latest.get(reservation.key)
+        if latest is None or self._engine is None:
+            return
+        latest.record = replace(latest.record, reservation=reservation_record(self._engine, reservation.key))
+        self.store.put(latest.record, latest.involved)
+
     def room_released(self, room: ReleasedReservation) -> None:
         """Note in the record of a preemption that its capacity was released unused, while that record is at hand."""
+        rejected = self._latest.get(room.key)
+        if rejected is not None and rejected.record.reservation is not None and self._engine is not None:
+            held = reservation_record(self._engine, room.key)
+            rejected.record = replace(rejected.record, reservation=held)
+            self.store.put(rejected.record, rejected.involved)
         latest = self._held.get(room.key)
         if latest is None or latest.record.preemption is None:
             return

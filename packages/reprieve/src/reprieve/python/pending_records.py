@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-from reprieve.decisions.attempts import ObjectName, RecordBuilder
+from msgspec.structs import replace
+
+from reprieve.decisions.attempts import ObjectName, RecordBuilder, reservation_record
 from reprieve.decisions.hints import helps_of
 from reprieve.decisions.outcomes import Help
 from reprieve.decisions.records import DecisionRecord
@@ -20,11 +22,14 @@ class WaitingRecords:
 
     def __init__(self) -> None:
         self._builder: RecordBuilder | None = None
+        self._engine: Engine | None = None
+        self._keys: dict[ObjectName, str] = {}
+        """The engine's key of each entity."""
         self._last: OrderedDict[ObjectName, DecisionRecord] = OrderedDict()
 
     def attach(self, engine: Engine) -> None:
         """See `PlanObserver`."""
-        self._builder = RecordBuilder(engine)
+        self._engine, self._builder = engine, RecordBuilder(engine)
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
         """See `PlanObserver`. Only what ended in a rejection is of interest."""
@@ -33,14 +38,18 @@ class WaitingRecords:
         record = self._builder.record(decision, seconds=seconds, now=now)
         if record is not None:
             name = (record.entity.kind, record.entity.namespace, record.entity.name)
-            self._last[name] = record
+            self._last[name], self._keys[name] = record, decision.key
             self._last.move_to_end(name)
             if len(self._last) > MOST_RECORDS:
-                self._last.popitem(last=False)
+                del self._keys[self._last.popitem(last=False)[0]]
 
     def of(self, kind: str, namespace: str, name: str) -> DecisionRecord | None:
-        """Return the last record of a Pod or a PodGroup."""
-        return self._last.get((kind, namespace, name))
+        """Return the last record of a Pod or a PodGroup, with the reservation that it holds at the end."""
+        record = self._last.get((kind, namespace, name))
+        if record is None or self._engine is None:
+            return record
+        reservation = reservation_record(self._engine, self._keys[kind, namespace, name])
+        return replace(record, reservation=reservation) if reservation != record.reservation else record
 
     def hints(self, name: ObjectName) -> list[Help]:
         """Return what the last attempt of a Pod or a PodGroup says would help, untried."""

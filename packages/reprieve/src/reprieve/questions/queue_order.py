@@ -66,6 +66,8 @@ class QueueItem(Document, frozen=True, kw_only=True):
     """What would help it (whatif.md 5)."""
     tried: str | None = None
     """How much of what may help was tried: All, Some or None; null where nothing was to be tried."""
+    reserved: str = ""
+    """The capacity that is reserved for it, and when it is expected to start (reservations.md 6.4)."""
 
 
 class Queue(Document, frozen=True, kw_only=True):
@@ -143,9 +145,15 @@ def queue_of(
                 evicts=evicts,
                 help=group.help if group is not None else pods[0].help,
                 tried=group.tried if group is not None else pods[0].tried,
+                reserved=_reserved(first.engine, keys.get(key, "")),
             )
         )
     return Queue(items=tuple(items), refused=tuple(refusal_sentences(document)))
+
+
+def _reserved(engine: Engine | None, key: str) -> str:
+    held = engine.reservations.held.get(key) if engine is not None else None
+    return f"reserved on {held.on_nodes()}: {held.when()}; {held.backfill()}" if held is not None else ""
 
 
 def _why(

@@ -64,6 +64,12 @@ class AdvanceReservation:
         pods = "1 pod" if len(waits) == 1 else f"{len(waits)} pods"
         return f"when {pods} on {self._where(waits)} {'has' if len(waits) == 1 else 'have'} ended"
 
+    def backfill(self) -> str:
+        """Say which pods of the same or a lower priority may use the capacity until then."""
+        if self.expected is None:
+            return "no pods may use it until then"
+        return "pods that state an end before then may use it"
+
     def _where(self, waits: tuple[PodRecord, ...]) -> str:
         by_row = {pod.nominated: node for pod, node in self.pods}
         return named(list(dict.fromkeys(by_row[pod.row] for pod in waits if pod.row in by_row)))

@@ -33,7 +33,12 @@ from reprieve.simulation.report_outcomes import (
     pod_outcome,
     suspended_workloads,
 )
-from reprieve.simulation.report_preemptions import PreemptionLedger, deferred_preemptions, released_capacity
+from reprieve.simulation.report_preemptions import (
+    PreemptionLedger,
+    deferred_preemptions,
+    released_capacity,
+    reserved_capacity,
+)
 from reprieve.simulation.report_refusals import refused_pods, refused_workloads
 from reprieve.simulation.report_trees import composite_outcomes
 from reprieve.simulation.scenario import ScenarioScript, read_scenarios
@@ -252,6 +257,7 @@ def _answer(
         preemptions=tuple(ledger.outcomes),
         put_off=deferred_preemptions(world),
         released=released_capacity(world),
+        reservations=reserved_capacity(world.engine),
         lost=tuple(lost_pods(world)),
         stats=Stats(
             seconds=round(seconds, 6),

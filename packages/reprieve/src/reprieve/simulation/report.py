@@ -15,6 +15,7 @@ from reprieve.decisions.outcomes import (
     PreemptionOutcome,
     PreemptorName,
     ReleasedCapacity,
+    ReservedCapacity,
     VictimReason,
 )
 from reprieve.decisions.records import PreemptionRecord
@@ -215,6 +216,7 @@ class Plan(Document, frozen=True, kw_only=True):
     preemptions: tuple[PreemptionOutcome, ...] = ()
     put_off: tuple[DeferredPreemption, ...] = ()
     released: tuple[ReleasedCapacity, ...] = ()
+    reservations: tuple[ReservedCapacity, ...] = ()
     lost: tuple[LostPod, ...] = ()
     suspended: tuple[SuspendedWorkload, ...] = ()
     refused: tuple[RefusedWorkload, ...] = ()
