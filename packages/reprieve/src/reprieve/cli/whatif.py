@@ -131,8 +131,10 @@ def _turn(items: Iterable[Timed], kind: str, namespace: str, name: str, now: flo
         if decision.key == key:
             record = builder.record(decision, seconds=time.perf_counter() - began, now=now)
             engine.tick(now)  # it may have waited long enough to hold a reservation
-            held = reservation_record(engine, key)
-            return _Turn(decision, with_fields(record, reservation=held) if record is not None and held else record, "")
+            reserved = reservation_record(engine, key)
+            if record is not None and reserved is not None:
+                record = with_fields(record, reservation=reserved)
+            return _Turn(decision, record, "")
     entity = engine.queue.get(key)
     if entity is None:
         return _Turn(None, None, "")
