@@ -111,11 +111,13 @@ class PodLife:
             self._meet(pod.key, self._context.now(), self._plan_running)
 
     def _start_moment(self, pod: PodSeen) -> datetime:
-        delay = self._options.start_seconds
         state = self._context.registry.store.head("pods", *pod.key)
-        if state is not None and START_SECONDS.encode() in state.raw:
-            own = seconds_of(state.decode()["metadata"], START_SECONDS)
-            delay = own if own is not None else delay
+        known = state is not None and START_SECONDS.encode() in state.raw
+        return self._start_moment_of(state.decode() if state is not None and known else None)
+
+    def _start_moment_of(self, pod: Json | None) -> datetime:
+        own = seconds_of(pod["metadata"], START_SECONDS) if pod is not None else None
+        delay = own if own is not None else self._options.start_seconds
         moment = later(self._context.now(), delay)
         rate = self._options.starts_per_second
         if rate is not None:
@@ -130,11 +132,25 @@ class PodLife:
         metadata = pod["metadata"]
         if (pod.get("status") or {}).get("phase") != "Pending" or metadata.get("deletionTimestamp"):
             return
-        own = address(self._options.addresses[0], self._next_address)
-        self._next_address += 1
+        own = (pod.get("status") or {}).get("podIP") or ""
+        if not own:
+            own = address(self._options.addresses[0], self._next_address)
+            self._next_address += 1
         host = self.fleet.address(pod["spec"]["nodeName"])
-        statuses.start(pod, self._context.stamp(), pod_ip=own, host_ip=host)
+        stamp = self._context.stamp()
+        if statuses.wait_for_init(pod, stamp, pod_ip=own, host_ip=host):
+            self._meet_initializing(state.key, pod)
+        else:
+            statuses.start(pod, stamp, pod_ip=own, host_ip=host)
         self._context.put(state, pod)
+
+    def _meet_initializing(self, key: Key, pod: Json) -> None:
+        """Go on when the init container that runs has run, unless the deadline of the pod comes before."""
+        moment, act = self._start_moment_of(pod), self._start
+        deadline = _deadline(pod)
+        if deadline is not None and deadline < moment:
+            moment, act = deadline, self._exceed
+        self._meet(key, moment, act)
 
     def _plan_running(self, state: Stored, pod: Json) -> None:
         """A pod that runs: set it ready if a lost node made it unready, and see when it ends."""
@@ -151,13 +167,16 @@ class PodLife:
         run = seconds_of(metadata, RUN_SECONDS)
         if run is not None:
             ends.append((later(started, run), self._end))
-        deadline = (pod.get("spec") or {}).get("activeDeadlineSeconds")
-        if deadline is not None and status.get("startTime"):
-            ends.append((later(parse_stamp(status["startTime"]), deadline), self._exceed))
+        deadline = _deadline(pod)
+        if deadline is not None:
+            ends.append((deadline, self._exceed))
+        probed, due = statuses.follow_probes(pod, now)
+        if due is not None:
+            ends.append((due, self._plan_running))
         conditions = [dict(one) for one in status.get("conditions") or ()]
         stamp = self._context.stamp()
         statuses.set_ready(pod, stamp)
-        changed = [one.get("status") for one in conditions] != [one.get("status") for one in status["conditions"]]
+        changed = probed or [x.get("status") for x in conditions] != [x.get("status") for x in status["conditions"]]
         if statuses.resizes(pod):
             changed = True
             if not self._resize(pod, stamp):
@@ -264,3 +283,9 @@ class PodLife:
         last = self._context.registry.store.put(state.resource, state.namespace, state.name, pod, state).state
         if not metadata.get("finalizers"):
             self._context.registry.store.delete(last)
+
+
+def _deadline(pod: Json) -> datetime | None:
+    """When the ``activeDeadlineSeconds`` of a pod that has started are over."""
+    seconds, since = (pod.get("spec") or {}).get("activeDeadlineSeconds"), (pod.get("status") or {}).get("startTime")
+    return later(parse_stamp(since), seconds) if seconds is not None and since else None

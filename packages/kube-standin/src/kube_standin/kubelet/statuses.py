@@ -6,8 +6,10 @@ Field for field what a kubelet 1.36 writes for containers that do nothing; times
 from __future__ import annotations
 
 import zlib
+from datetime import datetime
 
 from kube_rules.json import Json
+from kube_standin.clock import later, parse_stamp
 from kube_standin.conditions import condition_of, drop_condition, is_true, pod_condition, set_condition
 
 KILLED = 137
@@ -16,12 +18,12 @@ _CRASHED = "CrashLoopBackOff"
 RESIZE_PENDING = "PodResizePending"
 
 
-def _set(status: Json, kind: str, value: str, stamp: str, reason: str = "") -> None:
+def _set(status: Json, kind: str, value: str, stamp: str, reason: str = "", message: str = "") -> None:
     """Set a condition; its time moves only if its status does."""
     present = condition_of(status, kind) or {}
     if present.get("status") == value:
         stamp = present.get("lastTransitionTime") or stamp
-    made = pod_condition(kind, value, stamp, reason)
+    made = pod_condition(kind, value, stamp, reason, message)
     if "observedGeneration" in present:
         made["observedGeneration"] = present["observedGeneration"]
     set_condition(status, made)
@@ -57,10 +59,8 @@ def _gates_open(pod: Json) -> bool:
     return all(is_true(pod.get("status"), gate.get("conditionType")) for gate in gates)
 
 
-def start(pod: Json, stamp: str, *, pod_ip: str, host_ip: str) -> None:
-    """Change ``pod`` in place: its containers run since ``stamp``."""
+def _address(pod: Json, stamp: str, pod_ip: str, host_ip: str) -> None:
     spec, status = pod.get("spec") or {}, pod.setdefault("status", {})
-    status["phase"] = "Running"
     status.setdefault("startTime", stamp)
     status["hostIP"], status["hostIPs"] = host_ip, [{"ip": host_ip}]
     address = host_ip if spec.get("hostNetwork") else status.get("podIP") or pod_ip
@@ -68,16 +68,119 @@ def start(pod: Json, stamp: str, *, pod_ip: str, host_ip: str) -> None:
     for reason in ("reason", "message"):
         status.pop(reason, None)
     _set(status, "PodReadyToStartContainers", "True", stamp)
+
+
+def start(pod: Json, stamp: str, *, pod_ip: str, host_ip: str) -> None:
+    """Change ``pod`` in place: its containers run since ``stamp``; init containers have ended or are sidecars."""
+    spec, status = pod.get("spec") or {}, pod.setdefault("status", {})
+    _address(pod, stamp, pod_ip, host_ip)
+    status["phase"] = "Running"
     _set(status, "Initialized", "True", stamp)
-    running = {"running": {"startedAt": stamp}}
-    status["containerStatuses"] = [
-        _container(pod, container, 0, dict(running), up=True) for container in spec.get("containers") or ()
-    ]
-    before = [_initial(pod, container, stamp) for container in spec.get("initContainers") or ()]
-    if before:
-        status["initContainerStatuses"] = before
+    while initialize(pod, stamp):
+        pass
+    status["containerStatuses"] = [_running(pod, container, stamp) for container in spec.get("containers") or ()]
     set_ready(pod, stamp)
     observe(pod, stamp)
+
+
+def wait_for_init(pod: Json, stamp: str, *, pod_ip: str, host_ip: str) -> bool:
+    """Change ``pod`` in place: its init containers run, the next one if one has run (interfaces.md 7.2).
+
+    Returns whether the pod waits for them.
+    """
+    spec, status = pod.get("spec") or {}, pod.setdefault("status", {})
+    if not initialize(pod, stamp):
+        return False
+    _address(pod, stamp, pod_ip, host_ip)
+    ended = {one["name"] for one in status["initContainerStatuses"] if one["ready"]}
+    missing = " ".join(one["name"] for one in spec["initContainers"] if one["name"] not in ended)
+    text = f"containers with incomplete status: [{missing}]"
+    _set(status, "Initialized", "False", stamp, "ContainersNotInitialized", text)
+    status["containerStatuses"] = [_held(pod, container) for container in spec.get("containers") or ()]
+    set_ready(pod, stamp)
+    observe(pod, stamp)
+    return True
+
+
+def initialize(pod: Json, stamp: str) -> bool:
+    """Change ``pod`` in place: the init container that runs ends and the next one runs; returns whether one does.
+
+    A sidecar goes on running, and the next container runs at once.
+    """
+    containers, status = (pod.get("spec") or {}).get("initContainers") or (), pod.setdefault("status", {})
+    if not containers:
+        return False
+    if len(status.get("initContainerStatuses") or ()) != len(containers):
+        status["initContainerStatuses"] = [_held(pod, container) for container in containers]
+    statuses = status["initContainerStatuses"]
+    for index, container in enumerate(containers):
+        state = statuses[index]["state"]
+        if _is_sidecar(container):
+            if "running" not in state:
+                statuses[index] = _running(pod, container, stamp)
+        elif "running" in state:
+            statuses[index] = _completed(pod, container, state["running"]["startedAt"], stamp)
+        elif "terminated" not in state:
+            statuses[index] = _container(pod, container, 0, {"running": {"startedAt": stamp}}, up=False)
+            statuses[index]["started"] = True
+            return True
+    return False
+
+
+def _is_sidecar(container: Json) -> bool:
+    return container.get("restartPolicy") == "Always"
+
+
+def _held(pod: Json, container: Json) -> Json:
+    """The status of a container that waits for init containers."""
+    out = _container(pod, container, 0, {"waiting": {"reason": "PodInitializing"}}, up=False)
+    return {**out, "containerID": "", "imageID": ""}
+
+
+def _running(pod: Json, container: Json, stamp: str) -> Json:
+    out = _container(pod, container, 0, {"running": {"startedAt": stamp}}, up=True)
+    _probe_anew(container, out)
+    return out
+
+
+def _completed(pod: Json, container: Json, since: str, stamp: str) -> Json:
+    ended = {"exitCode": 0, "reason": "Completed", "startedAt": since, "finishedAt": stamp}
+    return {**_container(pod, container, 0, {"terminated": ended}, up=False), "ready": True}
+
+
+def _delays(container: Json) -> tuple[tuple[str, int], tuple[str, int]]:
+    """After how many seconds a container has started and is ready: its probes succeed when they are first due."""
+    startup, readiness = (
+        (container.get(probe) or {}).get("initialDelaySeconds") or 0 for probe in ("startupProbe", "readinessProbe")
+    )
+    return ("started", startup), ("ready", max(startup, readiness))
+
+
+def _probe_anew(container: Json, one: Json) -> None:
+    for field, delay in _delays(container):
+        one[field] = delay == 0
+
+
+def follow_probes(pod: Json, now: datetime) -> tuple[bool, datetime | None]:
+    """Change ``pod`` in place: what the probes of its containers say at a moment (interfaces.md 7.3).
+
+    Returns whether anything changed, and when something will.
+    """
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    changed, due = False, None
+    for part, statuses in (("containers", "containerStatuses"), ("initContainers", "initContainerStatuses")):
+        delayed = {one["name"]: _delays(one) for one in spec.get(part) or () if any(d for _, d in _delays(one))}
+        for one in status.get(statuses) or () if delayed else ():
+            since = (one.get("state") or {}).get("running")
+            if not since:
+                continue
+            for field, delay in delayed.get(one["name"], ()):
+                moment = later(parse_stamp(since["startedAt"]), delay)
+                if one.get(field) != (now >= moment):
+                    one[field], changed = now >= moment, True
+                if moment > now:
+                    due = moment if due is None else min(due, moment)
+    return changed, due
 
 
 _REPORTED = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
@@ -190,19 +293,12 @@ def defer_resize(pod: Json, stamp: str, reason: str, message: str) -> None:
     set_condition(pod["status"], condition)
 
 
-def _initial(pod: Json, container: Json, stamp: str) -> Json:
-    if container.get("restartPolicy") == "Always":
-        return _container(pod, container, 0, {"running": {"startedAt": stamp}}, up=True)
-    ended = {"exitCode": 0, "reason": "Completed", "startedAt": stamp, "finishedAt": stamp}
-    out = _container(pod, container, 0, {"terminated": ended}, up=False)
-    out["ready"] = True
-    return out
-
-
 def set_ready(pod: Json, stamp: str) -> None:
     """Set ContainersReady and Ready from the containers and the readiness gates."""
     status = pod.setdefault("status", {})
-    up = all(one.get("ready") for one in status.get("containerStatuses") or ())
+    sidecars = {one["name"] for one in (pod.get("spec") or {}).get("initContainers") or () if _is_sidecar(one)}
+    counted = [one for one in status.get("initContainerStatuses") or () if one["name"] in sidecars]
+    up = all(one.get("ready") for one in (*(status.get("containerStatuses") or ()), *counted))
     _set(status, "ContainersReady", "True" if up else "False", stamp, "" if up else "ContainersNotReady")
     gates = _gates_open(pod)
     reason = "" if up and gates else "ContainersNotReady" if not up else "ReadinessGatesNotReady"
@@ -232,14 +328,16 @@ def _end_containers(pod: Json, stamp: str, exit_code: int) -> None:
 
 
 def finish(pod: Json, stamp: str, exit_code: int) -> None:
-    """Change ``pod`` in place: its containers ended and do not run again."""
+    """Change ``pod`` in place: its containers ended and do not run again; then its sidecars were stopped."""
     status = pod.setdefault("status", {})
     _end_containers(pod, stamp, exit_code)
-    for one in status.get("ephemeralContainerStatuses") or ():
-        if "running" in (one.get("state") or {}):
-            since = one["state"]["running"].get("startedAt", stamp)
-            ended = {"exitCode": KILLED, "reason": "Error", "startedAt": since, "finishedAt": stamp}
-            one["state"] = {"terminated": {**ended, "containerID": one.get("containerID", "")}}
+    for name, code in (("initContainerStatuses", STOPPED), ("ephemeralContainerStatuses", KILLED)):
+        for one in status.get(name) or ():
+            if "running" in (one.get("state") or {}):
+                since = one["state"]["running"].get("startedAt", stamp)
+                ended = {"exitCode": code, "reason": "Error", "startedAt": since, "finishedAt": stamp}
+                one["state"] = {"terminated": {**ended, "containerID": one.get("containerID", "")}}
+                one["ready"] = one["started"] = False
     status["phase"] = "Succeeded" if exit_code == 0 else "Failed"
     reason = "PodCompleted" if exit_code == 0 else "PodFailed"
     _set(status, "PodReadyToStartContainers", "False", stamp)
@@ -262,13 +360,14 @@ def wait_to_restart(pod: Json, stamp: str, exit_code: int) -> int:
 
 def restart(pod: Json, stamp: str) -> None:
     """Change ``pod`` in place: its containers run again."""
+    containers = {one["name"]: one for one in (pod.get("spec") or {}).get("containers") or ()}
     for one in pod["status"].get("containerStatuses") or ():
         if "terminated" in one["state"]:
             one["lastState"] = one["state"]
         one["restartCount"] = one.get("restartCount", 0) + 1
         one["containerID"] = _container_id(pod, one["name"], one["restartCount"])
         one["state"] = {"running": {"startedAt": stamp}}
-        one["ready"] = one["started"] = True
+        _probe_anew(containers.get(one["name"], {}), one)
     set_ready(pod, stamp)
 
 
