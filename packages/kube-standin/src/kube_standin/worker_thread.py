@@ -19,6 +19,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -47,10 +48,16 @@ class TooManyTurnsError(Exception):
 
 
 class OffLoopSteps:
-    """Results of the steps of one write. ``always``: all steps go off the loop, not only those that turn out long."""
+    """Results of the steps of one write. ``always``: all steps go off the loop, not only those that turn out long.
 
-    def __init__(self, *, always: bool) -> None:
+    ``aside`` gives the context of a wait for calls: others go on meanwhile (`body_slots.LargeTurn`).
+    """
+
+    def __init__(
+        self, *, always: bool, aside: Callable[[], AbstractAsyncContextManager[object]] = nullcontext[None]
+    ) -> None:
         self.always = always
+        self._aside = aside
         self._results: dict[str, tuple[bytes, Any]] = {}
         self._made: dict[str, Any] = {}
 
@@ -91,7 +98,8 @@ class OffLoopSteps:
         return found if found is not None and found[0] == call.given else None
 
     async def _make(self, calls: Sequence[AwaitedCall]) -> None:
-        results = await asyncio.gather(*(call.make() for call in calls), return_exceptions=True)
+        async with self._aside():
+            results = await asyncio.gather(*(call.make() for call in calls), return_exceptions=True)
         for call, result in zip(calls, results, strict=True):
             if isinstance(result, BaseException) and not isinstance(result, Exception):
                 raise result

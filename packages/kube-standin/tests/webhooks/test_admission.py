@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kube_standin.server.body_slots import HOOKED_BODIES, LARGE_BODIES, LargeTurn
 from kube_standin.webhooks import WebhookCaller, WebhookCallError
 from tests.server.inprocess import Answer, Plane
 
@@ -365,3 +367,58 @@ def test_tables_show_how_many_webhooks_there_are(called: Called) -> None:
     table = called.plane.ask(f"GET {MUTATING}", accept="application/json;as=Table;v=v1;g=meta.k8s.io").json
     assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "Webhooks", "Age"]
     assert table["rows"][0]["cells"][1] == 2
+
+
+@pytest.mark.parametrize("collection", [MUTATING, VALIDATING])
+def test_slow_webhook_stops_no_other_large_write(called: Called, collection: str) -> None:
+    """interfaces.md 5.8: neither where large writes are done one by one, nor where their bodies wait to be read."""
+    called.add(collection, {"slow": allow})
+    plane, answer_of = called.plane, called.call
+
+    def large(kind: str, number: int) -> Any:
+        body = {"metadata": {"name": f"m{number}"}, "data": {"a": base64.b64encode(b"x" * 100_000).decode()}}
+        length = str(len(json.dumps(body)))
+        return plane.asked(f"POST /api/v1/namespaces/default/{kind}", body, content_length=length)
+
+    async def run() -> tuple[int, int, list[int]]:
+        answered, waiting = asyncio.Event(), 0
+
+        async def call(*given: Any) -> Json:
+            nonlocal waiting
+            waiting += 1
+            await answered.wait()
+            return await answer_of(*given)
+
+        called.call = call  # type: ignore[assignment, method-assign]
+        slow = [asyncio.ensure_future(large("configmaps", number)) for number in range(LARGE_BODIES + 1)]
+        while waiting < HOOKED_BODIES:
+            await asyncio.sleep(0.01)
+        other = await large("secrets", 0)
+        held = waiting
+        answered.set()
+        return other.status, held, [answer.status for answer in await asyncio.gather(*slow)]
+
+    assert plane.run(run()) == (201, HOOKED_BODIES, [201] * (LARGE_BODIES + 1))
+
+
+def test_client_that_leaves_a_large_write_gives_its_turn_back(called: Called) -> None:
+    """interfaces.md 5.8"""
+
+    async def run() -> int:
+        turns = asyncio.Semaphore(1)
+
+        async def wait(turn: LargeTurn) -> None:
+            async with turn, turn.aside():
+                await asyncio.Event().wait()
+
+        task = asyncio.ensure_future(wait(LargeTurn(turns)))
+        await asyncio.sleep(0)
+        async with LargeTurn(turns):
+            task.cancel()
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        async with LargeTurn(turns):
+            return int(turns.locked())
+
+    assert called.plane.run(run()) == 1

@@ -233,7 +233,7 @@ class App:
             return await self.resources.handle(
                 ResourceCall(target, kind, user, headers, await read_body(receive, length))
             )
-        async with self._body_slots.slot():
+        async with self._body_slots.slot(hooked=self.registry.chain.waits(kind)):
             async with self._body_slots.arriving() as arriving:
                 body = await read_body(receive, length, arriving.came)
             return await self.resources.handle(ResourceCall(target, kind, user, headers, body))

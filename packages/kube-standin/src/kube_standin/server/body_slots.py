@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 from kube_standin.errors import StatusError
 
 LARGE_BODIES = 16
 """Large bodies that are held at a time; a client that sends another one waits until one of them is answered."""
+
+HOOKED_BODIES = LARGE_BODIES // 2
+"""How many of them may be writes of kinds that have webhooks; the next ones are not read yet."""
 
 _GRACE_SECONDS = 5.0
 _BYTES_PER_SECOND = 16 * 1024
@@ -80,13 +83,19 @@ class BodySlots:
 
     def __init__(self, most: int = LARGE_BODIES) -> None:
         self._slots = asyncio.Semaphore(most)
+        self._hooked = asyncio.Semaphore(HOOKED_BODIES)
         self._arriving: set[Arriving] = set()
         self._waiting = 0
         self._timer: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Hold a slot while the context lasts."""
+    async def slot(self, *, hooked: bool = False) -> AsyncIterator[None]:
+        """Hold a slot while the context lasts; ``hooked``: for a write of a kind that has webhooks."""
+        async with self._hooked if hooked else nullcontext(), self._one_slot():
+            yield
+
+    @asynccontextmanager
+    async def _one_slot(self) -> AsyncIterator[None]:
         self._waiting += 1
         try:
             if self._slots.locked():
@@ -130,3 +139,30 @@ class BodySlots:
             self._look_later()  # the server is late itself: what has come of the bodies is yet to be read
         else:
             self._look()
+
+
+class LargeTurn:
+    """The turn of a large write among those that are done one by one; it steps aside while it waits for a webhook."""
+
+    def __init__(self, turns: asyncio.Semaphore) -> None:
+        self._turns = turns
+        self._has_turn = False
+
+    async def __aenter__(self) -> LargeTurn:
+        await self._turns.acquire()
+        self._has_turn = True
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        if self._has_turn:
+            self._has_turn = False
+            self._turns.release()
+
+    @asynccontextmanager
+    async def aside(self) -> AsyncIterator[None]:
+        """Let others have the turn while the context lasts (interfaces.md 5.8)."""
+        await self.__aexit__()
+        try:
+            yield
+        finally:
+            await self.__aenter__()

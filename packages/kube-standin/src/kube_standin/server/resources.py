@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -32,6 +33,7 @@ from kube_standin.scaling import scale_of, write_scale_now
 from kube_standin.security import Tokens
 from kube_standin.selectors import select
 from kube_standin.server.bodies import decode_body, decode_patch, media_type, repeated_in_patch
+from kube_standin.server.body_slots import LargeTurn
 from kube_standin.server.listing import list_page, reach, selected
 from kube_standin.server.negotiation import PLAIN, AnswerForm, negotiate, negotiate_review
 from kube_standin.server.pod_streams import refuse_connection
@@ -49,13 +51,14 @@ class PlainNotFound(Exception):  # noqa: N818 - an answer, not a failure
 
 @dataclass(frozen=True)
 class ResourceCall:
-    """One request to a resource, with its body read."""
+    """One request to a resource, with its body read. ``aside``: the context of a wait for webhooks."""
 
     target: Target
     kind: ServedKind
     user: User
     headers: Mapping[str, str]
     body: bytes
+    aside: Callable[[], AbstractAsyncContextManager[object]] = nullcontext[None]
 
     @property
     def content_type(self) -> str:
@@ -151,8 +154,8 @@ class Resources:
         """Run one request; raises StatusError."""
         if len(call.body) <= LARGE:
             return await self._handle(call)
-        async with self._large:
-            return await self._handle(call)
+        async with LargeTurn(self._large) as turn:
+            return await self._handle(replace(call, aside=turn.aside))
 
     async def _handle(self, call: ResourceCall) -> Reply:
         if call.target.subresource in CONNECTIONS:
@@ -258,7 +261,7 @@ class Resources:
         large = len(call.body) > LARGE or (state is not None and len(state.raw) > LARGE)
         if not large and not call.kind.custom and not self._registry.chain.waits(call.kind):
             return write(sent)
-        options.off_loop_steps = OffLoopSteps(always=large)
+        options.off_loop_steps = OffLoopSteps(always=large, aside=call.aside)
         kept, warnings = msgspec.json.encode(sent), list(options.warnings)
 
         def again() -> Outcome:
@@ -271,11 +274,13 @@ class Resources:
             kind = call.kind
             raise errors.conflict(kind.plural, kind.group, call.target.name, errors.MODIFIED) from error
 
-    async def _waited(self, kind: ServedKind, options: WriteOptions, write: Callable[[], Outcome]) -> Outcome:
+    async def _waited(
+        self, call: ResourceCall, kind: ServedKind, options: WriteOptions, write: Callable[[], Outcome]
+    ) -> Outcome:
         """Do a write to a subresource, which may wait for webhooks or a conversion; a refusal has their warnings."""
         if not kind.custom and not self._registry.chain.waits(kind):
             return write()
-        options.off_loop_steps = OffLoopSteps(always=False)
+        options.off_loop_steps = OffLoopSteps(always=False, aside=call.aside)
 
         def again() -> Outcome:
             options.warnings.clear()
@@ -340,7 +345,10 @@ class Resources:
                 change = bind_now if subresource == "binding" else evict_now
                 pods = registry.kind("v1", "Pod")
                 outcome = await self._waited(
-                    pods, options, lambda: change(registry, target.namespace, target.name, copy.deepcopy(body), options)
+                    call,
+                    pods,
+                    options,
+                    lambda: change(registry, target.namespace, target.name, copy.deepcopy(body), options),
                 )
             return await self._document(outcome, answer, 201)
         obj = await self._decoded(call, options)
@@ -365,6 +373,7 @@ class Resources:
         if target.subresource == "scale":
             scale = await self._side_body(call, *_SIDE_BODIES["scale"])
             outcome = await self._waited(
+                call,
                 kind,
                 options,
                 lambda: write_scale_now(registry, kind, target.namespace, target.name, copy.deepcopy(scale), options),
@@ -390,7 +399,7 @@ class Resources:
             if patch_type == "apply":
                 raise errors.method_not_allowed()
             outcome = await self._waited(
-                kind, options, lambda: self._patch_scale(call, patch_type, copy.deepcopy(patch), options)
+                call, kind, options, lambda: self._patch_scale(call, patch_type, copy.deepcopy(patch), options)
             )
             return await self._document(outcome, answer, 200)
         place = target.namespace, target.name
