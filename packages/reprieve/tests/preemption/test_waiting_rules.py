@@ -10,6 +10,7 @@ from kube_rules.work_annotations import LONGEST
 from reprieve.cluster.pods import PodRecord
 from reprieve.preemption.deferred_preemption import (
     expected_end,
+    until_checkpoint,
     until_completions,
     until_delay_is_over,
     until_predecessors_leave,
@@ -158,3 +159,57 @@ def test_how_long_predecessors_are_waited_for(hold: float, graces: list[int], un
     assert found.message == "waiting for pods default/p0, default/p1 of the same owner to terminate"
     assert list(until_predecessors_leave(cluster, leaving, both[1:], hold).pods) == leaving[1:]
     assert list(until_predecessors_leave(cluster, leaving, (), hold).pods) == leaving
+
+
+WORKING: dict[str, tuple[dict[str, str], float, float, float, float | None, list[str]]] = {
+    # annotations by pod, seconds since they started, window, age of the preemptor -> until (from now), awaited
+    "interval from the start": ({"a": "1h"}, 3000.0, 900.0, 0.0, 601.0, ["a"]),
+    "beyond the window": ({"a": "1h"}, 2000.0, 900.0, 0.0, None, []),
+    "the window counts from the creation": ({"a": "1h"}, 3000.0, 900.0, 400.0, None, []),
+    "just saved": ({"a": "1h"}, 3601.0, 7200.0, 0.0, None, []),
+    "no interval": ({"a": ""}, 3000.0, 900.0, 0.0, None, []),
+    "the next of two, each saves": ({"a": "1h", "b": "50m"}, 2900.0, 900.0, 0.0, 701.0, ["b", "a"]),
+    "one that states nothing loses meanwhile": ({"a": "1h", "b": ""}, 3000.0, 900.0, 0.0, 601.0, ["a"]),
+    "two that state nothing lose more than is saved": (
+        {"a": "1h", "b": "", "c": "", "d": "", "e": "", "f": "", "g": ""}, 3000.0, 900.0, 0.0, None, [],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("intervals", "running", "longest", "age", "until", "names"), WORKING.values(), ids=WORKING)
+def test_next_checkpoint_that_loses_the_least_is_waited_for(
+    intervals: dict[str, str], running: float, longest: float, age: float, until: float | None, names: list[str]
+) -> None:
+    """cost.md 6.6, 6.7."""
+    victims = [
+        pod(name, cpu=1, node="n", start=0.0, annotations=annotated(checkpoint_interval=each) if each else {})
+        for name, each in intervals.items()
+    ]
+    created = START + running - age
+    world = World(node("n", cpu=len(victims)), *victims, (pod("new", cpu=1, priority=9), created))
+    cluster = cluster_at(world, START + running)
+    found = until_checkpoint(cluster, [world.record(name) for name in intervals], [world.record("new")], longest)
+    assert (found and found.until) == (None if until is None else START + running + until)
+    if found is not None:
+        assert found.why is WaitsFor.CHECKPOINT
+        assert [one.name for one in found.pods] == names
+        assert "to save a checkpoint by" in found.message
+
+
+@pytest.mark.parametrize(
+    ("last", "now", "until"),
+    [(600, 1000, 1201), (600, 1300, 1310), (600, 1895, 1900), (600, 1900, None), (1250, 1300, 1851)],
+    ids=["expected", "late", "late, near the end of the wait", "the wait is over", "written meanwhile"],
+)
+def test_checkpoint_that_is_late_is_looked_for_again_until_the_wait_is_over(
+    last: int, now: int, until: int | None
+) -> None:
+    """cost.md 6.7: every ten seconds; the preemptor was created at 1000 s and waits 900 s at most."""
+    stated = annotated(
+        checkpoint_interval="10m", last_checkpoint=f"2020-09-13T12:{26 + (40 + last) // 60:02}:{(40 + last) % 60:02}Z"
+    )
+    old = pod("old", cpu=1, node="n", start=0.0, annotations=stated)
+    world = World(node("n", cpu=1), old, (pod("new", cpu=1, priority=9), START + 1000.0))
+    cluster = cluster_at(world, START + now)
+    found = until_checkpoint(cluster, [world.record("old")], [world.record("new")], 900.0)
+    assert (found and found.until) == (None if until is None else START + until)

@@ -467,6 +467,7 @@ ARGS_BOUNDS: dict[str, tuple[str, str, str]] = {
     "least hold": ("DefaultPreemption: {holdSeconds: X}", "0", "-1"),
     "longest hold": ("DefaultPreemption: {holdSeconds: X}", "316224000", "316224001"),
     "longest wait": ("DefaultPreemption: {waitForCompletions: X}", "87840h", "87840h1s"),
+    "longest wait for a checkpoint": ("DefaultPreemption: {waitForCheckpoint: X}", "87840h", "87840h1s"),
     "least depth": ("DefaultPreemption: {cascadeDepth: X}", "0", "-1"),
     "largest depth": ("DefaultPreemption: {cascadeDepth: X}", str(DEEPEST), str(DEEPEST + 1)),
     "search": ("DefaultPreemption: {victimSearch: X}", "PriorityFloor", "priorityFloor"),

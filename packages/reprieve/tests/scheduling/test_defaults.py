@@ -58,6 +58,7 @@ TAKEN: dict[str, Json] = {
         "successor": True,
         "waitForCompletions": "0s",
         "together": True,
+        "waitForCheckpoint": "0s",
     },
 }
 """What plugins take for args that a file leaves out: upstream's, and of ours docs/rules' (cost.md 1, 5)."""
@@ -138,6 +139,7 @@ ELSEWHERE: Json = {
     "placement": "Scored",
     "waitForCompletions": "9s",
     "together": True,
+    "waitForCheckpoint": "9s",
 }
 
 

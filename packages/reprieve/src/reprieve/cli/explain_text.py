@@ -459,6 +459,8 @@ def _waits(found: DeferralRecord) -> Section:
         notes = [f"Pods of the same owner are terminating, and their capacity is reserved for it: {names}."]
         if until:
             notes.append(f"If they still exist {until}, it looks for other capacity.")
+    elif found.reason == WaitsFor.CHECKPOINT.value:
+        notes = [f"These victims are expected to save a checkpoint: {names}. It preempts {until}."]
     else:
         notes = [f"These pods state when they end, and their capacity is enough: {names}."]
         notes.append(f"If they have not ended {until}, it preempts. Nothing is reserved for it until then.")

@@ -265,7 +265,8 @@ def _reason_to_wait(found: DeferredPreemption) -> str:
     if found.reason == WaitsFor.MINIMUM_RUNTIME.value:
         return "workloads within their minimum-runtime"
     more = f" and {len(found.pods) - MOST_NAMES} more" if len(found.pods) > MOST_NAMES else ""
-    verb = "to end" if found.reason == WaitsFor.COMPLETIONS.value else "of the same owner to terminate"
+    verbs = {WaitsFor.COMPLETIONS.value: "to end", WaitsFor.CHECKPOINT.value: "to save a checkpoint"}
+    verb = verbs.get(found.reason, "of the same owner to terminate")
     return f"{', '.join(found.pods[:MOST_NAMES])}{more} {verb}"
 
 

@@ -347,9 +347,9 @@ class DeferralRecord(RecordPart, frozen=True):
     """Why nothing is evicted yet, although preemption may help. `pods` are the first of those it waits for.
 
     `reason`: `PreemptionDelay` (its own is not over), `Predecessor` (pods of the same owner are terminating, and their
-    capacity is reserved for it), `Completions` (pods that say when they end) or `MinimumRuntime` (potential victims
-    that have not run for their minimum).  `until`: it is tried again then, whatever happens; empty: when something
-    happens.
+    capacity is reserved for it), `Completions` (pods that say when they end), `Checkpoint` (victims that are about to
+    save their work) or `MinimumRuntime` (potential victims that have not run for their minimum). `until`: it is tried
+    again then, whatever happens; empty: when something happens.
     """
 
     reason: str

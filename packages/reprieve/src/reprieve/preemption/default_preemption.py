@@ -27,6 +27,7 @@ from reprieve.preemption.cost import criteria_of
 from reprieve.preemption.deferred_preemption import (
     owners_of,
     predecessors,
+    until_checkpoint,
     until_completions,
     until_delay_is_over,
     until_predecessors_leave,
@@ -244,6 +245,11 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
             ending = until_completions(cluster, scheduled, pods, longest, assign)
             if ending is not None:
                 return replace(self._deferred(ending, prefix), clear_nomination=True)
+        if self._options.wait_for_checkpoint > 0:
+            victims = [pod for verdict in preemption.victims for pod in verdict.unit.pods]
+            saving = until_checkpoint(cluster, victims, pods, self._options.wait_for_checkpoint)
+            if saving is not None:
+                return replace(self._deferred(saving, prefix), clear_nomination=True)
         return replace(found, proposal=with_remains(cluster, preemption))
 
     def _deferred(self, deferral: Deferral, prefix: str = "") -> PostFilterResult:

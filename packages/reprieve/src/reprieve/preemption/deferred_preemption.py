@@ -4,6 +4,7 @@
   preemptor's own before any pods are evicted, and is reserved for it.
 - Its *delay* (`preemption-delay`) is not over: room that is about to come is waited for.
 - *Completions*: units that say when they end, where enough room comes free by that in time.
+- *Checkpoints*: the chosen victims are about to save their work.
 
 Invariant: nothing is changed in the cluster cache, and no other pods are evicted than without; what is deferred is
 tried again at a time that is named, at the latest.
@@ -17,10 +18,13 @@ from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import Owner, PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.plugin import Assigned
+from reprieve.preemption.lost_work import next_checkpoint, processors
 from reprieve.preemption.outcome import Deferral, WaitsFor
 
 LATE = 1.0
 """Seconds that an end is waited for beyond its time: times are written to the second, and news takes a moment."""
+OVERDUE = 10.0
+"""Seconds after which a preemptor looks again for a checkpoint that is late."""
 _MOST_NAMED = 3
 
 Owners = frozenset[tuple[str, Owner]]
@@ -167,6 +171,49 @@ def until_completions(
     until = min(times[high] + LATE, latest)
     text = f"waiting for {_named(awaited)} to end by {readable_time(times[high])}; no pods are evicted until then"
     return Deferral(WaitsFor.COMPLETIONS, text, until, awaited)
+
+
+# -- victims that are about to save their work -------------------------------------------------------------------------
+
+
+def until_checkpoint(
+    cluster: ClusterState, victims: Sequence[PodRecord], pods: Sequence[PodRecord], longest: float
+) -> Deferral | None:
+    """Return the wait for the moment when evicting these victims loses the least work; None if that is now.
+
+    The moment is the next checkpoint of a victim within `longest` seconds after the first of the preemptor's `pods`
+    was created. Victims that state no checkpoints lose more by each second of it (cost.md 6.7).
+    """
+    now, latest = cluster.now, _since(cluster, pods) + longest
+    if latest <= now:
+        return None
+    moments: list[tuple[float, float, PodRecord]] = []
+    growth = 0.0
+    for pod in victims:
+        gpus, cpus = processors(cluster.resources, pod.signature)
+        weight = gpus or cpus
+        growth += weight
+        checkpoint = next_checkpoint(cluster, pod)
+        if checkpoint is None:
+            continue
+        since, due = checkpoint
+        moment = due + LATE if due + LATE > now else min(now + OVERDUE, latest)
+        if moment <= latest:
+            moments.append((moment, weight * (moment - since), pod))
+    moments.sort(key=lambda entry: (entry[0], entry[2].uid))
+    best, most, saved = 0, growth * 2 * LATE, 0.0
+    for count, (moment, of_pod, _) in enumerate(moments, 1):
+        saved += of_pod
+        if saved - growth * (moment - now) > most:
+            best, most = count, saved - growth * (moment - now)
+    if not best:
+        return None
+    until = moments[best - 1][0]
+    awaited = tuple(pod for _, _, pod in moments[:best])
+    text = (
+        f"waiting for {_named(awaited)} to save a checkpoint by {readable_time(until)}; no pods are evicted until then"
+    )
+    return Deferral(WaitsFor.CHECKPOINT, text, until, awaited)
 
 
 def _since(cluster: ClusterState, pods: Sequence[PodRecord]) -> float:

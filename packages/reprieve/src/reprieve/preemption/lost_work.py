@@ -78,6 +78,21 @@ def unsaved_seconds(cluster: ClusterState, pod: PodRecord) -> float:
     return max(0.0, now - since) + restart
 
 
+def next_checkpoint(cluster: ClusterState, pod: PodRecord) -> tuple[float, float] | None:
+    """Return since when the work of a pod is unsaved, and when it is expected to be saved next; None if unknown.
+
+    Both are seconds since the epoch. A pod that states its last checkpoint may be late: the time has passed then.
+    """
+    terms = cluster.terms_of(pod)
+    if pod.start is None or terms.checkpoint_interval is None:
+        return None
+    if terms.last_checkpoint is not None:
+        since = max(pod.start, terms.last_checkpoint)
+    else:
+        since = pod.start + max(0.0, cluster.now - pod.start) // terms.checkpoint_interval * terms.checkpoint_interval
+    return since, since + terms.checkpoint_interval
+
+
 def lost_work(cluster: ClusterState, pods: Iterable[PodRecord]) -> LostWork:
     """What evicting the pods throws away."""
     gpu = cpu = 0.0

@@ -30,6 +30,8 @@ class PreemptionOptions:
     """For how long units with an expected end are waited for (cost.md 6)."""
     together: bool = True
     """Preemptors of one priority that pend at the same time are planned together (cost.md 8)."""
+    wait_for_checkpoint: float = 0.0
+    """For how long the next checkpoint of the victims is waited for (cost.md 6.6)."""
     plain: bool = False
     share: bool = True
     """Both select reference paths, for property tests."""

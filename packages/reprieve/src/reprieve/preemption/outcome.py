@@ -134,6 +134,8 @@ class WaitsFor(Enum):
     """Leaving pods of the same owner."""
     COMPLETIONS = "Completions"
     """Units that say when they end."""
+    CHECKPOINT = "Checkpoint"
+    """Its chosen victims to save their work."""
     MINIMUM_RUNTIME = "MinimumRuntime"
     """Units that have not run for as long as they are to."""
 

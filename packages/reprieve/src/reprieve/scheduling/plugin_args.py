@@ -111,6 +111,8 @@ class _PreemptionArgs(_Args, frozen=True, kw_only=True):
     """Ours: how long a preemptor waits for work that is expected to end, instead of evicting."""
     together: bool = True
     """Ours: preemptors of one priority that are pending at the same time are planned together, with one eviction."""
+    wait_for_checkpoint: str = "0s"
+    """Ours: how long a preemptor waits for the next checkpoint of its victims before it evicts them."""
 
 
 class _GangArgs(_Args, frozen=True, kw_only=True):
@@ -360,9 +362,11 @@ def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
     _one_of("victimSearch", found.victim_search, (REPRIEVE, PRIORITY_FLOOR))
     _one_of("placement", found.placement, (COMPATIBLE, MINIMIZE_VICTIMS, SCORED))
     wait = _seconds(found.wait_for_completions, "waitForCompletions")
+    checkpoint = _seconds(found.wait_for_checkpoint, "waitForCheckpoint")
     for where, seconds, given in (
         ("holdSeconds", found.hold_seconds, found.hold_seconds),
         ("waitForCompletions", wait, found.wait_for_completions),
+        ("waitForCheckpoint", checkpoint, found.wait_for_checkpoint),
     ):
         if not 0 <= seconds <= LONGEST:
             raise ConfigurationError(where, f"{given}: must be zero or positive, and at most ten years")
@@ -374,6 +378,7 @@ def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
         successor=found.successor,
         wait_for_completions=wait,
         together=found.together,
+        wait_for_checkpoint=checkpoint,
         cost=found.cost,
         cascade_depth=found.cascade_depth,
     )

@@ -122,6 +122,7 @@ _PLACED_BY_SCORE: Mapping[str, Mapping[str, str | int | list[str]]] = {
         "holdSeconds": 0,
         "successor": False,
         "waitForCompletions": "0s",
+        "waitForCheckpoint": "0s",
         "together": False,
     },
     "Reservations": {"reserveAfter": "0s"},

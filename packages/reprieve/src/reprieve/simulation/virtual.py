@@ -35,7 +35,7 @@ from reprieve.cluster.volumes import VOLUME_KINDS
 from reprieve.framework.instructions import Instruction
 from reprieve.framework.plugin_guard import PluginIncident
 from reprieve.preemption.deferred_preemption import expected_end
-from reprieve.preemption.outcome import Deferral, Preemption
+from reprieve.preemption.outcome import Deferral, Preemption, WaitsFor
 from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Rejection, Result, TreeLevel
 from reprieve.scheduling.effects import Effects
@@ -463,9 +463,11 @@ class VirtualCluster:
         self.keep_effects(self.engine.preemption_done(preemption.key, self.now))
 
     def _wait_for(self, decision: Decision, deferral: Deferral) -> None:
-        """Let the pods that are waited for end when they are expected to."""
+        """Let the pods that are waited for end when they are expected to; a checkpoint does not end them."""
         made = DeferredAt(self.now, decision, deferral)
         self.deferred.setdefault((decision.key, deferral.why.value, deferral.until), made)
+        if deferral.why is WaitsFor.CHECKPOINT:
+            return
         for pod in deferral.pods:
             if pod.terminating:
                 self._leave_at(pod, self.now + pod.grace)
