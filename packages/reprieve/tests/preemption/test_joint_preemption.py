@@ -66,7 +66,16 @@ def test_one_eviction_for_all() -> None:
     assert [d.attempt for d in decisions] == [1, 1]
 
 
-@pytest.mark.parametrize("options", [{"placement": "Compatible"}, {"cascade_depth": 1}, {"together": False}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"placement": "Compatible"},
+        {"cascade_depth": 1},
+        {"wait_for_completions": 60.0},
+        {"wait_for_checkpoint": 60.0},
+        {"together": False},
+    ],
+)
 def test_turned_off(options: dict[str, Any]) -> None:
     """8.1."""
     decisions = drained(world_of(two_and_one(), **options))

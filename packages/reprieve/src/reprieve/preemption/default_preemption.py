@@ -156,7 +156,8 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
     def plans_together(self) -> bool:
         """Whether preemptors of one priority are planned together."""
         options = self._options
-        return options.together and options.placement == MINIMIZE_VICTIMS and not options.cascade_depth
+        waits = options.wait_for_completions > 0 or options.wait_for_checkpoint > 0
+        return options.together and options.placement == MINIMIZE_VICTIMS and not options.cascade_depth and not waits
 
     def may_join(self, pods: Sequence[PodRecord], group: Group | None) -> bool:
         """Whether a preemptor that is not nominated may evict pods now, with others."""
