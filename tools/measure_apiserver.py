@@ -3,7 +3,7 @@
     python tools/measure_apiserver.py                    # creates, binds, watch lag, a large list, memory
     python tools/measure_apiserver.py --nodes 500 --pods 5000
     python tools/measure_apiserver.py --small            # start, memory and CPU of an idle server, a test's round trip
-    python tools/measure_apiserver.py --cluster          # pods that `reprieve up` schedules and starts
+    python tools/measure_apiserver.py --cluster          # pods that `reprieve up` starts, without and with a webhook
 
 The server runs with admission and all controllers and keeps its state on disk; simulated kubelets are off, so
 that only the writes of the clients are counted. Prints one line per figure. Terms: the *lag* of a change is the
@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
+import contextlib
 import json
 import multiprocessing
 import re
@@ -32,6 +34,8 @@ from typing import Any
 import aiohttp
 import uvloop
 import yaml
+
+from kube_standin.security import certificates
 
 Json = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"
@@ -346,12 +350,45 @@ async def _until_running(reach: tuple[str, str, str], number: int) -> None:
                     running.add(pod_seen["metadata"]["name"])
 
 
-def measure_cluster(arguments: argparse.Namespace, directory: Path) -> None:
-    """Measure how many pods a second a whole cluster takes from create to running."""
+@asynccontextmanager
+async def _webhook(directory: Path) -> AsyncIterator[Json]:
+    """Serve a mutating webhook that allows everything while the context lasts; gives its configuration."""
+    made = certificates(directory / "webhook", ("127.0.0.1",))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, asyncio.CancelledError, OSError):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).lower()
+                body = await reader.readexactly(int(head.split(b"content-length:")[1].split(b"\r\n")[0]))
+                given = json.loads(body)
+                given["response"] = {"uid": given.pop("request")["uid"], "allowed": True}
+                text = json.dumps(given).encode()
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(text) + text)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=made.context())
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    bundle = base64.b64encode((directory / "webhook" / "ca.crt").read_bytes()).decode()
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    hook = {"name": "measured.example.com", "clientConfig": {"url": url, "caBundle": bundle}, "rules": [rule]}
+    hook |= {"sideEffects": "None", "admissionReviewVersions": ["v1"]}
+    yield {"metadata": {"name": "measured"}, "webhooks": [hook]}
+    server.close()
+
+
+def measure_cluster(arguments: argparse.Namespace, directory: Path, *, webhook: bool) -> None:
+    """Measure how many pods a second a whole cluster takes from create to running, with a webhook for pods or none."""
     server = Server(directory, "reprieve", "up", "--data-dir", ":memory:", "--nodes", str(arguments.cluster_nodes))
     number = arguments.cluster_pods
 
     async def play() -> float:
+        if not webhook:
+            return await pods()
+        configurations = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+        async with _webhook(directory) as configuration, session(server.reach()) as (opened, url):
+            await _post(opened, url + configurations, configuration)
+            return await pods()
+
+    async def pods() -> float:
         async with session(server.reach()) as (opened, url):
             body: Json = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 100}
             await _post(
@@ -368,8 +405,12 @@ def measure_cluster(arguments: argparse.Namespace, directory: Path) -> None:
         return time.perf_counter() - began
 
     try:
+        before = server.cpu()
         seconds = uvloop.run(play())
-        show(f"{number} pods created, scheduled and started", f"{seconds:.1f} s, {number / seconds:.0f} pods/s")
+        used = (server.cpu() - before) / number
+        words = ", with a webhook" if webhook else ""
+        rate = f"{seconds:.1f} s, {number / seconds:.0f} pods/s, {used * 1e3:.1f} ms of CPU of the server each"
+        show(f"{number} pods created, scheduled and started{words}", rate)
     finally:
         stopped(server)
 
@@ -397,7 +438,9 @@ def main() -> None:
             measure_small(arguments, Path(directory))
             return
         if arguments.cluster:
-            measure_cluster(arguments, Path(directory))
+            for webhook in (False, True):
+                (Path(directory) / "kubeconfig").unlink(missing_ok=True)
+                measure_cluster(arguments, Path(directory), webhook=webhook)
             return
         options = ["--no-kubelets", f"--controllers={arguments.controllers}"]
         server = Server(Path(directory), "reprieve", "apiserver", "--data-dir", str(Path(directory) / "data"), *options)
