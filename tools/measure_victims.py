@@ -6,6 +6,7 @@
     python tools/measure_victims.py --seeds 0 --openb DIR --exact 60 # each row solved for up to 60 s a criterion
     python tools/measure_victims.py --seeds 0 --times                # seconds of a decision in large clusters
     python tools/measure_victims.py --seeds 0 --rules 100            # gangs with a rule beside amounts
+    python tools/measure_victims.py --seeds 0 --together 100         # several preemptors at once
 
 Random clusters are those of `packages/reprieve/tests/preemption/instances.py`; the solver is scipy's HiGHS (`exact.py`)
 and shares nothing with the engine.  Costs are compared in the order of the documentation (docs/concepts.md), budgets
@@ -46,6 +47,8 @@ from reprieve.simulation.virtual import VirtualCluster  # noqa: E402
 from tests.building import Item, World, group, pdb, pod, profile_with  # noqa: E402
 from tests.preemption.exact import Kind, NoSolutionError, Optimum, Price, Problem, Unit, cheapest  # noqa: E402
 from tests.preemption.instances import instance  # noqa: E402
+from tests.preemption.joint_instances import FAMILIES as JOINT_FAMILIES  # noqa: E402
+from tests.preemption.joint_instances import Several  # noqa: E402
 from tests.preemption.ruled_instances import FAMILIES, Ruled  # noqa: E402
 
 MODES: dict[str, dict[str, Any]] = {
@@ -144,7 +147,7 @@ def gangs_with_rules(seeds: range) -> None:
             if usual is None or not usual.victims:
                 continue
             best = cheapest(made.problem, seconds=20)
-            if not best.proven:
+            if not best.proven or (made.keeps_budgets and best.price[0]):
                 continue
             proven += 1
             found, taken = _one_decision(made, MODES["MinimizeVictims"])
@@ -166,6 +169,65 @@ def _one_decision(made: Ruled, options: dict[str, Any]) -> tuple[Preemption | No
     began = time.process_time()
     found = world.step().preemption
     return found, time.process_time() - began
+
+
+# -- several preemptors at once ----------------------------------------------------------------------------------------
+
+
+def several_at_once(seeds: range) -> None:
+    """Print a row for each family and way; clusters without a proven optimum, or where not all fit, are left out."""
+    row = "{:<28} {:<10} {:>9} {:>8} {:>9} {:>13} {:>6} {:>16} {:>8}"
+    titles = ("optimal", "placed", "pods/optimum", "worst", "higher priority", "ms each")
+    print(row.format("several preemptors", "planned", "clusters", *titles))
+    ways: dict[str, dict[str, Any]] = {
+        "together": {},
+        "one by one": {"together": False},
+        "Compatible": MODES["Compatible"],
+    }
+    for name, family in JOINT_FAMILIES.items():
+        tallies = {way: Tally() for way in ways}
+        placed, waiting, proven = dict.fromkeys(ways, 0), 0, 0
+        for seed in seeds:
+            made = family(seed)
+            try:
+                best = cheapest(made.problem, seconds=20)
+            except NoSolutionError:
+                continue
+            if not best.proven or not best.victims:
+                continue
+            proven, waiting = proven + 1, waiting + made.preemptors
+            for way, options in ways.items():
+                began = time.process_time()
+                victims, count = _all_decisions(made, options)
+                tallies[way].seconds += time.process_time() - began
+                placed[way] += count
+                if count == made.preemptors:
+                    tallies[way].add(made.problem.price(victims), best.price, best.price)
+        for way, tally in tallies.items():
+            if tally.excess:
+                cells = (
+                    f"{tally.optimal / proven:.0%}",
+                    f"{placed[way]}/{waiting}",
+                    f"{sum(tally.excess) / len(tally.excess):.3f}",
+                    f"{max(tally.excess):.2f}",
+                    tally.higher,
+                    f"{tally.seconds / proven * 1000:.0f}",
+                )
+                print(row.format(name, way, proven, *cells), flush=True)
+
+
+def _all_decisions(made: Several, options: dict[str, Any]) -> tuple[set[str], int]:
+    """The units that are evicted, and how many preemptors get a place."""
+    profile = profile_with(DefaultPreemption(PreemptionOptions(**options)))
+    world = World(*made.items, profiles={profile.name: profile})
+    victims: set[str] = set()
+    placed: set[str] = set()
+    while (decision := world.engine.step(world.now).decision) is not None:
+        if decision.bindings or decision.preemption is not None:
+            placed.add(decision.key)
+        if decision.preemption is not None:
+            victims |= {verdict.unit.name for verdict in decision.preemption.victims}
+    return victims, len(placed)
 
 
 # -- the openb trace ---------------------------------------------------------------------------------------------------
@@ -368,6 +430,7 @@ def main() -> None:
     parser.add_argument("--exact", type=float, metavar="SECONDS", help="solve the openb rows too, so long a criterion")
     parser.add_argument("--times", action="store_true", help="seconds of a decision in large clusters")
     parser.add_argument("--rules", type=int, default=0, metavar="N", help="so many gangs with each rule beside amounts")
+    parser.add_argument("--together", type=int, default=0, metavar="N", help="so many clusters with several preemptors")
     asked = parser.parse_args()
     collect_seldom()  # as `reprieve scheduler` does
     if asked.seeds > 0:
@@ -375,6 +438,8 @@ def main() -> None:
         random_clusters(range(asked.first, asked.first + asked.seeds), nodes)
     if asked.rules:
         gangs_with_rules(range(asked.first, asked.first + asked.rules))
+    if asked.together:
+        several_at_once(range(asked.first, asked.first + asked.together))
     if asked.openb is not None:
         openb_rows(asked.openb, asked.exact)
     if asked.times:

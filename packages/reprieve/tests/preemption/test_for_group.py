@@ -237,7 +237,7 @@ def test_43_units_stay_where_the_placement_leaves_room(plain: bool) -> None:
             ["r2", "r3"],
         ),
         ({"n0": [("r0", 1, 1, "a")], "n1": [("r1", 1, 1, "a")], "n2": [("r2", 0, 2, "b")]},
-         [(2, "a"), (4, "a")], ["r1", "r2"]),
+         [(2, "a"), (4, "a")], ["r0"]),
     ],
 )  # fmt: skip
 def test_43_no_more_go_than_the_group_needs_where_amounts_do_not_tell(

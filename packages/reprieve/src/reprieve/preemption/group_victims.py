@@ -155,11 +155,24 @@ class ProposeAndTry(ExactSearch):
         proposed = cheapest_eviction(self.numbers, known, steps=self.view.request.steps)
         if proposed is None:
             return None
-        tried = self.view.with_gone(candidate, {self.inside[turn] for turn in proposed.units})
+        gone = {self.inside[turn] for turn in proposed.units}
+        tried = self.view.with_gone(candidate, gone)
+        if tried is candidate and proposed.places is not None:
+            tried = self._in_its_places(gone, proposed)
         if tried is candidate:
             return None
         single = len(candidate.assignment.placed) == 1
         return min(*((tried, candidate) if single else (candidate, tried)), key=price_of)
+
+    def _in_its_places(self, gone: set[int], proposed: Found) -> GroupCandidate:
+        """The proposal with the places that it names, where the group's algorithm finds none and the filters agree."""
+        row_of = {pod.uid: row for pod, row in proposed.assigned(self.numbers)}
+        pods = [pod for pod, _ in self.candidate.assignment.placed]
+        own = PodGroupAssignment(tuple((pod, row_of[pod.uid]) for pod in pods), True, {})
+        with self.view.of(self.candidate.ranking, gone) as view:
+            if not view.holds(own):
+                return self.candidate
+        return self.view.with_gone(self.candidate, gone, own)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
 from kube_rules.work_annotations import ClassTerms
-from reprieve.framework.plugin import Placement, PodGroupAssignment, PodGroupAttempt
+from reprieve.framework.plugin import CycleState, Placement, PodGroupAssignment, PodGroupAttempt
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.preemption.cost import Cost
 from reprieve.preemption.domain_bounds import FREE
@@ -126,6 +126,17 @@ class GroupView:
                 back = [unit for unit in self.ranking.ordered if unit.pods[0].uid not in uids]
                 cluster.place_all([pod for unit in back for pod in unit.pods], [row for u in back for row in u.rows])
             yield replace(self, ranking=ranking.only(gone), stay=False)
+
+    def holds(self, assignment: PodGroupAssignment) -> bool:
+        """Whether all pods pass every filter in their places, each beside those before it."""
+        running = self.request.running
+        with running.cluster.trial():
+            for pod, row in assignment.placed:
+                state = CycleState(running.cluster, pod, self.request.attempt.group)
+                if not running.evaluator.fits_row(state, row):
+                    return False
+                running.cluster.place(pod, row)
+        return True
 
     def with_gone(
         self, candidate: GroupCandidate, gone: set[int], instead: PodGroupAssignment | None = None

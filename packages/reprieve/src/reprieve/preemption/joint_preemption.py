@@ -18,7 +18,6 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.plugin import (
     Assigned,
-    CycleState,
     Placement,
     PodGroupAssignment,
     PodGroupAttempt,
@@ -256,9 +255,10 @@ def carried_out(
     alone = Peer("", group, own, lambda *_: part.places)
     request = GroupRequest(running, JointAttempt(cluster, [alone], {"": len(own)}), priority, terms, options)
     with GroupView(request, ranking, stay=True).of(ranking, gone) as view:
-        if not _fits(running, group, part.places):
+        assignment = PodGroupAssignment(part.places, True, {})
+        if not view.holds(assignment):
             return None
-        judged = view.judged(None, PodGroupAssignment(part.places, True, {}))
+        judged = view.judged(None, assignment)
     if not judged.reasons:
         return None
     turns = sorted(gone)
@@ -275,14 +275,3 @@ def carried_out(
         cost=judged.cost,
         together=part.together,
     )
-
-
-def _fits(running: RunningProfile, group: Group | None, places: Assigned) -> bool:
-    """Whether all pods pass every filter, each beside those before it."""
-    cluster = running.cluster
-    with cluster.trial():
-        for pod, row in places:
-            if not running.evaluator.fits_row(CycleState(cluster, pod, group), row):
-                return False
-            cluster.place(pod, row)
-    return True

@@ -9,7 +9,7 @@ Invariant: numbers know resources and which nodes a pod may use at all.  Where a
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,12 +17,14 @@ import numpy as np
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.diagnoser import any_concerned, nominated_rows
 from reprieve.framework.evaluation import Evaluator
-from reprieve.framework.plugin import CycleState, Placement
+from reprieve.framework.plugin import CycleState, Mask, Placement
 from reprieve.framework.running_profile import RunningProfile
+from reprieve.framework.status import Code, call_plugin
 from reprieve.preemption.cost import Pricing, pricing_of
-from reprieve.preemption.free_resources import only_resources
+from reprieve.preemption.free_resources import RESOURCES_PLUGIN, only_resources
 from reprieve.preemption.order import Ranking
 from reprieve.preemption.units import PreemptionUnit
+from reprieve.preemption.victim_search.rule_columns import RuleColumn, rule_columns, shares_with_rules
 
 Amounts = tuple[int, ...]
 """One amount per resource that the group asks for, in the column's unit."""
@@ -105,20 +107,27 @@ def numbers_of(
     order = np.argsort(nodes.rank, kind="stable")
     if within is not None:
         order = order[np.isin(order, within.rows)]
-    kinds = _kinds(evaluator, states, columns, order)
+    rules = rule_columns(cluster, pods) if not exact else []
+    narrowed = running if not exact else None
+    kinds = _kinds(evaluator, states, columns, order, rules, narrowed)
     if kinds is None:
         return None
     anywhere = np.any([kind.usable for kind in kinds], axis=0)
     order = order[anywhere]
     kinds = [Kind(kind.wants, np.asarray(kind.usable)[anywhere].tolist(), kind.pods) for kind in kinds]
     free = (nodes.allocatable[columns, : len(nodes)] - nodes.used[columns, : len(nodes)])[:, order]
+    if rules:
+        free = np.concatenate((free, np.array([rule.free[order] for rule in rules], dtype=np.int64)))
     place = np.full(len(nodes), -1, dtype=np.int64)
     place[order] = np.arange(len(order))
     with_nominated = nominated_rows(cluster, priority, slice(0, len(nodes)))
     with_nominated = with_nominated.only(place[with_nominated.rows] >= 0)
-    free[:, place[with_nominated.rows]] -= with_nominated.amounts[columns]
+    free[: len(columns), place[with_nominated.rows]] -= with_nominated.amounts[columns]
     rows = order.tolist()
-    takes, on = shares_of(ranking.ordered, dict(zip(rows, range(len(rows)), strict=True)), columns, len(rows))
+    node_of = dict(zip(rows, range(len(rows)), strict=True))
+    takes, on = shares_of(ranking.ordered, node_of, columns, len(rows))
+    if rules:
+        takes, on = shares_with_rules(rules, ranking.ordered, node_of, takes, len(columns))
     charged, allowed = budgets_that_matter(ranking)
     return Numbers(
         rows=tuple(rows),
@@ -136,14 +145,26 @@ def numbers_of(
 
 
 def _kinds(
-    evaluator: Evaluator, states: Sequence[CycleState], columns: Sequence[int], order: np.ndarray
+    evaluator: Evaluator,
+    states: Sequence[CycleState],
+    columns: Sequence[int],
+    order: np.ndarray,
+    rules: Sequence[RuleColumn] = (),
+    narrowed: RunningProfile | None = None,
 ) -> list[Kind] | None:
-    """Like pods together; None where they differ in too many ways."""
+    """Like pods together; None where they differ in too many ways. `narrowed`: the profile with filters that count."""
+    known: dict[Hashable, Mask] = {}
     alike: dict[tuple[Amounts, bytes], list[PodRecord]] = {}
     for state in states:
         wants = dict(state.signature.requests)
         usable = evaluator.usable_nodes(state)[order]
-        alike.setdefault((tuple(wants.get(column, 0) for column in columns), usable.tobytes()), []).append(state.pod)
+        if narrowed is not None:
+            like = evaluator.identity(state.pod) or state.pod.uid
+            if like not in known:
+                known[like] = _beside_the_others(narrowed, state, usable, order)
+            usable = known[like]
+        amounts = (*(wants.get(column, 0) for column in columns), *(rule.wants(state.pod) for rule in rules))
+        alike.setdefault((amounts, usable.tobytes()), []).append(state.pod)
     found = [(wants, mask, pods) for (wants, mask), pods in alike.items()]
     most = min(MOST_KINDS, max(FEW_KINDS, _KINDS_TIMES_NODES // max(1, len(order))))
     if len(found) > most:
@@ -151,6 +172,16 @@ def _kinds(
         if len(found) > MOST_KINDS:
             return None
     return [Kind(wants, np.frombuffer(mask, dtype=np.bool_).tolist(), tuple(pods)) for wants, mask, pods in found]
+
+
+def _beside_the_others(running: RunningProfile, state: CycleState, usable: Mask, order: np.ndarray) -> Mask:
+    """`bool[order]`: which of the usable nodes the filters let through beside what is not evicted."""
+    for plugin in (*running.profile.node_filters, *running.profile.cluster_filters):
+        if plugin.name == RESOURCES_PLUGIN or plugin.incremental or not usable.any():
+            continue  # what counts pods by domain depends on where the other members are
+        if call_plugin(plugin.name, "PreFilter", plugin.pre_filter, state).code is not Code.SKIP:
+            usable = usable & call_plugin(plugin.name, "Filter", plugin.fits, state, order)
+    return usable
 
 
 _Alike = tuple[Amounts, bytes, list[PodRecord]]

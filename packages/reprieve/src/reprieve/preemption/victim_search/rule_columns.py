@@ -1,0 +1,169 @@
+"""Rules about other pods, ports and devices as amounts, for the search for victims (cost.md 4.5).
+
+A rule that holds pods apart is a resource of which each node has only so much: a host port is there once; where no two
+members may share a node, each member takes all of it; a pod that members refuse takes all of it in its whole domain; of
+devices a node has a number.  What the search then proposes keeps these rules, mostly: the filters decide.
+
+Called in a view where all units are displaced and none of the preemptor's pods is placed.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.cluster.affinity_terms import TermKind, TermSpec
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.preemption.units import PreemptionUnit
+
+_MOST_COLUMNS = 16
+"""So many rules are considered; of a preemptor with more than that none."""
+_MOST_TOGETHER = 64
+"""Rules about domains with more nodes are left out: each pod would count on all of them."""
+HOSTNAME = "kubernetes.io/hostname"
+
+
+@dataclass(frozen=True, slots=True)
+class RuleColumn:
+    """One rule. `free`: int64[rows], by row; `wants` of a pod; `takes` of a unit's pod on its row: row -> amount."""
+
+    free: npt.NDArray[np.int64]
+    wants: Callable[[PodRecord], int]
+    takes: Callable[[PodRecord, int], Mapping[int, int]]
+
+
+def rule_columns(cluster: ClusterState, pods: Sequence[PodRecord]) -> list[RuleColumn]:
+    """Find the rules of these pods that amounts can express; none if there are too many."""
+    columns = [*_ports(cluster, pods), *_anti_affinity(cluster, pods), *_devices(cluster, pods)]
+    return columns if len(columns) <= _MOST_COLUMNS else []
+
+
+def shares_with_rules(
+    columns: Sequence[RuleColumn],
+    units: Iterable[PreemptionUnit],
+    place: Mapping[int, int],
+    takes: Sequence[tuple[tuple[int, tuple[int, ...]], ...]],
+    width: int,
+) -> tuple[tuple[tuple[tuple[int, tuple[int, ...]], ...], ...], tuple[tuple[int, ...], ...]]:
+    """The shares of units (`takes`) with the amounts of the rules added, and the units of each node.
+
+    `width`: how many amounts there are without rules.
+    """
+    nothing = (0,) * (width + len(columns))
+    on: list[list[int]] = [[] for _ in range(len(place))]
+    result = []
+    for turn, (unit, own) in enumerate(zip(units, takes, strict=True)):
+        sums = {node: [*amounts, *([0] * len(columns))] for node, amounts in own}
+        for number, column in enumerate(columns, width):
+            for pod, row in zip(unit.pods, unit.rows, strict=True):
+                for taken_on, amount in column.takes(pod, row).items():
+                    node = place.get(taken_on)
+                    if node is not None and amount:
+                        sums.setdefault(node, list(nothing))[number] += amount
+        result.append(tuple((node, tuple(amounts)) for node, amounts in sorted(sums.items())))
+        for node in sums:
+            on[node].append(turn)
+    return tuple(result), tuple(map(tuple, on))
+
+
+def _ports(cluster: ClusterState, pods: Sequence[PodRecord]) -> Iterable[RuleColumn]:
+    """Each host port is there once."""
+    nodes = cluster.nodes
+    for protocol, port in sorted({(protocol, port) for pod in pods for protocol, _, port in pod.signature.ports}):
+
+        def uses(pod: PodRecord, protocol: str = protocol, port: int = port) -> int:
+            return int(any(used[0] == protocol and used[2] == port for used in pod.signature.ports))
+
+        free = np.ones(len(nodes), dtype=np.int64)
+        asked = next(host for pod in pods for host in pod.signature.ports if (host[0], host[2]) == (protocol, port))
+        for row in range(len(nodes)):
+            if nodes.ports[row] and nodes.conflicting_port(row, (asked,)) is not None:
+                free[row] = 0
+
+        def takes(pod: PodRecord, row: int, uses: Callable[[PodRecord], int] = uses) -> Mapping[int, int]:
+            return {row: 1} if uses(pod) else {}
+
+        yield RuleColumn(free, uses, takes)
+
+
+def _anti_affinity(cluster: ClusterState, pods: Sequence[PodRecord]) -> Iterable[RuleColumn]:
+    """Pods that a member refuses, or that refuse it, take a domain as a whole; one member a node, if it refuses others.
+
+    Of members that keep apart in larger domains this says nothing.
+    """
+    index = cluster.pod_affinity
+    if not index.active:
+        return
+    first: dict[tuple[TermSpec, bool], None] = {}
+    for pod in {pod.signature.id: pod for pod in pods}.values():
+        first |= dict.fromkeys(
+            (spec, index.accepted((spec.matcher,), pod))
+            for spec in index.terms(pod).of(TermKind.REQUIRED_ANTI_AFFINITY)
+        )
+    for spec, of_itself in first:
+        alone = of_itself and spec.topology_key == HOSTNAME
+        most = 1 if alone else len(pods)
+        rows_of = _LabelDomains(cluster, spec.topology_key)
+        if rows_of.largest > _MOST_TOGETHER:
+            continue
+        counts = index.by_domain(spec.topology_key, index.counts((spec.matcher,)))
+        free = np.where(counts[rows_of.domains] > 0, 0, most).astype(np.int64)
+
+        def wants(pod: PodRecord, spec: TermSpec = spec) -> int:
+            return int(spec in index.terms(pod).of(TermKind.REQUIRED_ANTI_AFFINITY))
+
+        def takes(
+            pod: PodRecord, row: int, spec: TermSpec = spec, rows_of: _LabelDomains = rows_of, most: int = most
+        ) -> Mapping[int, int]:
+            return dict.fromkeys(rows_of.of(row), most) if index.accepted((spec.matcher,), pod) else {}
+
+        yield RuleColumn(free, wants, takes)
+
+
+class _LabelDomains:
+    """The rows of each domain of a topology label. `domains`: int64[rows], 0 for rows without the label."""
+
+    def __init__(self, cluster: ClusterState, key: str) -> None:
+        self.domains = cluster.pod_affinity.domains(key)[0][: len(cluster.nodes)]
+        self._rows: dict[int, list[int]] = {}
+        for row, domain in enumerate(self.domains.tolist()):
+            if domain:
+                self._rows.setdefault(domain, []).append(row)
+
+    @property
+    def largest(self) -> int:
+        """How many nodes the largest has."""
+        return max(map(len, self._rows.values()), default=0)
+
+    def of(self, row: int) -> Sequence[int]:
+        """The rows of the same domain."""
+        return self._rows.get(int(self.domains[row]), ())
+
+
+def _devices(cluster: ClusterState, pods: Sequence[PodRecord]) -> Iterable[RuleColumn]:
+    """Of devices each node has a number, whatever their class."""
+    book = cluster.devices
+    if not any(pod.claim_keys for pod in pods) or not book.index.local:
+        return
+    nodes = cluster.nodes
+    free = np.zeros(len(nodes), dtype=np.int64)
+    for row in range(len(nodes)):
+        free[row] = sum(
+            not book.in_use.any(device.id)
+            for pool in book.pools(row)
+            for piece in pool.slices
+            for device in piece.devices
+        )
+
+    def wants(pod: PodRecord) -> int:
+        shapes = [claim.shape for claim in book.of(pod) if claim.allocation is None]
+        requests = [request for shape in shapes if shape is not None for request in shape.requests]
+        return sum(min((option.count for option in request.options), default=0) for request in requests)
+
+    def takes(pod: PodRecord, row: int) -> Mapping[int, int]:
+        stated = [claim.stated or claim.held.parked for claim in book.of(pod)]
+        return {row: sum(len(allocation.grants) for allocation in stated if allocation is not None)}
+
+    yield RuleColumn(free, wants, takes)
