@@ -218,11 +218,13 @@ def _copies_on(nodes: Sequence[Mapping[str, int]], sorts: Mapping[tuple[tuple[st
     for at, node in enumerate(nodes):
         for name in {name for requests, _ in kinds for name in requests}:
             row = [0.0] * width
+            # In bytes the solver's tolerances lose whole copies.
+            largest = max(requests.get(name, 0) for requests, _ in kinds) or 1
             for sort, (requests, _) in enumerate(kinds):
-                row[1 + sort * len(nodes) + at] = requests.get(name, 0) / 1000
+                row[1 + sort * len(nodes) + at] = requests.get(name, 0) / largest
             rows.append(row)
             low.append(-1e9)
-            high.append(max(0, node.get(name, 0)) / 1000)
+            high.append(max(0, node.get(name, 0)) / largest)
     found = milp(
         [-1.0] + [0.0] * (width - 1),
         constraints=LinearConstraint(rows, low, high),
