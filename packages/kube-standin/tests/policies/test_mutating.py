@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.policies.policy_objects import (
+    API,
     DEPLOYMENTS,
     MAPS,
     MERGE,
@@ -21,6 +22,7 @@ from tests.policies.policy_objects import (
     rule,
     validate,
 )
+from tests.server.definitions import definition, fields, version
 from tests.server.inprocess import Plane
 
 Json = dict[str, Any]
@@ -177,3 +179,50 @@ def test_a_policy_that_cannot_work_is_refused(plane: Plane, change: Json, said: 
     spec = {"reinvocationPolicy": "Never", **change}
     body = policy("p", rule("configmaps", spec.pop("operations", "CREATE")), **spec)
     assert said in plane.ask(f"POST {MUTATING}", body).refusal[2]
+
+
+def test_what_cannot_occur_is_matched_by_nothing(plane: Plane) -> None:
+    """CONNECT: an operation that a policy may name."""
+    mutate(plane, "p", rule("pods/exec", "CONNECT"), mutations=[data("x", "'1'")])
+    assert created(plane, MAPS, config_map("m", o="0"))["data"] == {"o": "0"}
+
+
+def test_a_scale_is_changed_as_what_is_sent(plane: Plane) -> None:
+    created(plane, DEPLOYMENTS, deployment("d"))
+    most = "[JSONPatch{op: 'replace', path: '/spec/replicas', value: 3}]"
+    mutate(
+        plane,
+        "p",
+        rule("deployments/scale"),
+        matchConditions=[{"name": "large", "expression": "object.spec.replicas > 3"}],
+        mutations=[patch(most)],
+    )
+    for asked, got in ((2, 2), (9, 3)):
+        plane.ask(f"PATCH {DEPLOYMENTS}/d/scale", {"spec": {"replicas": asked}}, content_type=MERGE)
+        assert plane.ask(f"GET {DEPLOYMENTS}/d").json["spec"]["replicas"] == got
+
+
+def test_custom_resources_are_changed_by_their_schema(plane: Plane) -> None:
+    spec = fields(items={"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"})
+    body = definition(version(schema=fields(spec=spec)))
+    created(plane, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
+    group, plural, kind = (body["spec"]["group"], body["spec"]["names"]["plural"], body["spec"]["names"]["kind"])
+    mutate(plane, "p", rule(plural), mutations=[apply("Object{spec: Object.spec{items: ['b']}}")])
+    path = f"/apis/{group}/v1/namespaces/default/{plural}"
+    found = created(plane, path, {"kind": kind, "metadata": {"name": "x"}, "spec": {"items": ["a"]}})
+    assert found["spec"]["items"] == ["a", "b"]
+
+
+def test_policies_are_listed_with_what_they_have(plane: Plane) -> None:
+    mutate(plane, "m", rule("configmaps"), mutations=[data("x", "'1'")], bound={"paramRef": {"name": "a"}})
+    kind = {"apiVersion": "v1", "kind": "ConfigMap"}
+    validate(plane, "v", rule("pods"), paramKind=kind, validations=check("true"), bound={"paramRef": {"selector": {}}})
+    rows = {
+        "mutatingadmissionpolicies": ["m", 1, "<unset>"],
+        "mutatingadmissionpolicybindings": ["m", "m", "*/a"],
+        "validatingadmissionpolicies": ["v", 1, "v1/ConfigMap"],
+        "validatingadmissionpolicybindings": ["v", "v", "*"],
+    }
+    for plural, cells in rows.items():
+        table = plane.ask(f"GET {API}/{plural}", accept="application/json;as=Table;g=meta.k8s.io;v=v1").json
+        assert [row["cells"][:3] for row in table["rows"]] == [cells]

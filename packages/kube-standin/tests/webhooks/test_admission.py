@@ -422,3 +422,37 @@ def test_client_that_leaves_a_large_write_gives_its_turn_back(called: Called) ->
             return int(turns.locked())
 
     assert called.plane.run(run()) == 1
+
+
+@pytest.mark.parametrize(("verb", "paths"), [("create", ["v"]), ("escalate", [])])
+def test_conditions_see_the_rights_of_the_user(called: Called, verb: str, paths: list[str]) -> None:
+    """interfaces.md 6.10: `authorizer` asks this server; the namespace is null."""
+    plane = called.plane
+    rules = [{"verbs": ["create"], "apiGroups": [""], "resources": ["configmaps"]}]
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    plane.create(f"{rbac}/clusterroles", {"metadata": {"name": "ann"}, "rules": rules})
+    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "ann"}
+    subjects = [{"kind": "User", "name": "ann", "apiGroup": "rbac.authorization.k8s.io"}]
+    body = {"metadata": {"name": "ann"}, "roleRef": ref, "subjects": subjects}
+    plane.create(f"{rbac}/clusterrolebindings", body)
+    text = f"namespaceObject == null && authorizer.requestResource.check('{verb}').allowed()"
+    called.add(VALIDATING, {"v": allow}, matchConditions=[{"name": "c", "expression": text}])
+    assert plane.ask(f"POST {MAPS}", config_map(), impersonate_user="ann").status == 201
+    assert called.paths == paths
+
+
+def test_mutating_policies_come_before_mutating_webhooks(called: Called) -> None:
+    """interfaces.md 6.13: a policy that may be evaluated again sees what a webhook changed."""
+    text = "[JSONPatch{op: 'add', path: '/data/p', value: string(object.data.size())}]"
+    mutation = {"patchType": "JSONPatch", "jsonPatch": {"expression": text}}
+    spec = {
+        "matchConstraints": {"resourceRules": [rule(["configmaps"], ("CREATE",))]},
+        "mutations": [mutation],
+        "reinvocationPolicy": "IfNeeded",
+    }
+    called.plane.create(f"{API}/mutatingadmissionpolicies", {"metadata": {"name": "p"}, "spec": spec})
+    bound = {"metadata": {"name": "p"}, "spec": {"policyName": "p"}}
+    called.plane.create(f"{API}/mutatingadmissionpolicybindings", bound)
+    called.add(MUTATING, {"later": set_data("x", "1")})
+    assert create(called).json["data"] == {"a": "b", "x": "1", "p": "3"}
+    assert called.requests[0][1]["object"]["data"] == {"a": "b", "p": "1"}

@@ -166,20 +166,20 @@ _WEBHOOKS = (
     AGE,
 )
 _VALIDATIONS = Column(
-    "Validations", "Validations indicates the number of validation rules defined in this configuration",
+    "Validations", "How many validations the policy has",
     size("spec.validations"), "integer",
 )  # fmt: skip
 _MUTATIONS = Column(
-    "Mutations", "Mutation indicates the number of mutations rules defined in this configuration",
+    "Mutations", "How many mutations the policy has",
     size("spec.mutations"), "integer",
 )  # fmt: skip
-_PARAM_KIND = Column("ParamKind", "ParamKind specifies the kind of resources used to parameterize this policy",
+_PARAM_KIND = Column("ParamKind", "The kind of its parameters",
                      of(_param_kind, "spec.paramKind"))  # fmt: skip
 _POLICY_BINDING = (
     NAME,
-    Column("PolicyName", "PolicyName indicates the policy definition which the policy binding binded to",
+    Column("PolicyName", "The policy that is bound",
            of(lambda name: name or "", "spec.policyName")),
-    Column("ParamRef", "ParamRef indicates the param resource which sets the configration param",
+    Column("ParamRef", "The objects with the parameters",
            of(_param_ref, "spec.paramRef")),
     AGE,
 )  # fmt: skip
