@@ -15,7 +15,10 @@ POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p%s}\nspec:\n  containers: [{
 DEPLOYMENT = """apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web}
-spec: {replicas: 3, selector: {}, template: {spec: {containers: [{name: c}]}}}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c}]}}
 """
 WORKFLOW = """apiVersion: argoproj.io/v1alpha1
 kind: Workflow
