@@ -64,7 +64,7 @@ ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
 
 def kind_of(kind: str, api_version: str) -> type[KubernetesObject] | None:
-    """The type of a kind; None if it is not read here.
+    """Return the type of a kind; None if it is not read here.
 
     Raises `FieldError` if the kind and group are known but the version is not, or either is missing.
     """
@@ -88,7 +88,8 @@ def kind_of(kind: str, api_version: str) -> type[KubernetesObject] | None:
 def decode_object(
     manifest: Mapping[str, Any], origin: Origin | None = None, *, stored: bool = False
 ) -> KubernetesObject:
-    """The typed object of a manifest: converted, defaulted, validated. Priorities are not resolved (`admission`).
+    """Return the typed object of a manifest: converted, defaulted, validated. Priorities are not resolved
+    (`admission`).
 
     `stored` is for objects an API server has already admitted: they are not validated again. Raises
     `InputError` for a manifest of an unknown kind, of the wrong shape, or that breaks a rule.
@@ -105,7 +106,7 @@ def decode_object(
 
 
 def from_data(kind: type[ObjectT], manifest: Mapping[str, Any], origin: Origin) -> ObjectT:
-    """The typed object of plain data, converted to the internal version, not yet defaulted or validated."""
+    """Return the typed object of plain data, converted to the internal version, not yet defaulted or validated."""
     try:
         if kind in _CONVERTED:
             version = manifest.get("apiVersion")
@@ -147,12 +148,14 @@ _SOURCES: Final = tuple(field for field in o.Volume.__struct_fields__ if field !
 
 
 def _lacks_source(volume: o.Volume) -> bool:
-    """Whether a volume has no source, or one that is not read here."""
+    """Return whether a volume has no source, or one that is not read here."""
     return all(getattr(volume, source) is None for source in _SOURCES)
 
 
 def _may_lack_sources(found: KubernetesObject) -> bool:
-    """Whether it is a new pod with volumes of which only the plain data says whether they are empty directories."""
+    """Return whether it is a new pod with volumes of which only the plain data says whether they are empty
+    directories.
+    """
     return isinstance(found, o.Pod) and not found.metadata.uid and any(map(_lacks_source, found.spec.volumes))
 
 
@@ -173,7 +176,7 @@ def _with_empty_dirs(found: ObjectT, manifest: Mapping[str, Any]) -> ObjectT:
 
 
 def plain_json(text: bytes | memoryview | msgspec.Raw, origin: Origin) -> Any:
-    """The plain data of JSON text. Raises `InputError` for broken text."""
+    """Return the plain data of JSON text. Raises `InputError` for broken text."""
     try:
         return msgspec.json.decode(text)
     except RecursionError:
@@ -253,7 +256,7 @@ _DECODERS: Final = {kind: msgspec.json.Decoder(kind) for kind in (*(kind for kin
 
 
 def _without_nulls(data: Any, depth: int) -> Any:
-    """The data without null entries of maps: to an API server they are absent."""
+    """Return the data without null entries of maps: to an API server they are absent."""
     if depth > MAX_DEPTH:
         raise FieldError("", f"nested deeper than {MAX_DEPTH} levels")
     if isinstance(data, Mapping):
@@ -281,7 +284,7 @@ _TYPE_NAMES: Final[Mapping[str, tuple[type[Any], ...]]] = {
 
 
 def _type_error(message: str, manifest: Any) -> FieldError:
-    """A decoder's message with its place as a Kubernetes field path and the value found there."""
+    """Return a decoder's message with its place as a Kubernetes field path and the value found there."""
     place = _PLACE.search(message)
     if place is None:
         missing = _MISSING.fullmatch(message)

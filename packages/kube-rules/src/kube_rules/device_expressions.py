@@ -42,7 +42,9 @@ class TooComplexError(DeviceExpressionError):
 
 
 def parsed(expression: str) -> cel.Node:
-    """The tree of an expression. Raises DeviceExpressionError: it does not compile, gives no bool, costs too much."""
+    """Return the tree of an expression. Raises DeviceExpressionError: it does not compile, gives no bool, costs too
+    much.
+    """
     variables = {"device": _DEVICE}
     try:
         tree = cel.parse(expression)

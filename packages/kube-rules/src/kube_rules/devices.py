@@ -147,7 +147,7 @@ class DeviceTaintRuleSpec(Struct, frozen=True, kw_only=True):
     taint: DeviceTaint = DeviceTaint()
 
     def selects(self, driver: str, pool: str, device: str | None = None) -> bool:
-        """Whether a device is meant; without a name, whether any device of the pool could be."""
+        """Return whether a device is meant; without a name, whether any device of the pool could be."""
         wanted = self.device_selector
         if wanted is None or wanted.driver not in (None, driver) or wanted.pool not in (None, pool):
             return False

@@ -150,13 +150,13 @@ def read_plain(files: Iterable[Document], max_bytes: int) -> list[PlainObject]:
 
 
 def too_large(name: str, max_bytes: int) -> InputError:
-    """The error of an input beyond its limit."""
+    """Return the error of an input beyond its limit."""
     return InputError(Origin(name), f"the input is larger than {max_bytes} bytes; raise the limit to read it")
 
 
 def decoded(data: bytes, origin: Origin, encoding: str) -> str:
-    """The text of a file. Raises `InputError` naming the byte where it is none: msgspec checks only the strings it
-    reads, and raises another exception than for broken JSON.
+    """Return the text of a file. Raises `InputError` naming the byte where it is none: msgspec checks only the strings
+    it reads, and raises another exception than for broken JSON.
     """
     try:
         return data.decode(encoding)
@@ -165,7 +165,7 @@ def decoded(data: bytes, origin: Origin, encoding: str) -> str:
 
 
 def is_json(name: str, data: bytes) -> bool:
-    """Whether the text is JSON: by its suffix, or because it starts as a JSON object does.
+    """Return whether the text is JSON: by its suffix, or because it starts as a JSON object does.
 
     JSON values between YAML's separators are YAML, as they are to kubectl; no JSON text has such a line.
     """
@@ -204,7 +204,7 @@ def next_json(text: memoryview, origin: Origin) -> tuple[memoryview | None, memo
 
 
 def json_error(error: Exception, origin: Origin) -> InputError:
-    """What msgspec raised for a text, as an error of the input."""
+    """Return what msgspec raised for a text, as an error of the input."""
     if isinstance(error, RecursionError):
         return InputError(origin, f"nested deeper than {MAX_DEPTH} levels")
     if isinstance(error, msgspec.ValidationError):

@@ -20,7 +20,7 @@ _PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.A
 
 
 def duration(text: str) -> float:
-    """Seconds of a duration as Go writes it (`15s`, `1m30s`, `1.5h`, `500ms`, `0`). Raises ValueError."""
+    """Return seconds of a duration as Go writes it (`15s`, `1m30s`, `1.5h`, `500ms`, `0`). Raises ValueError."""
     if not _DURATION.fullmatch(text):
         raise ValueError(f"{text!r}: expected a duration like 15s or 1m30s")
     total = sum((Fraction(number.rstrip(".")) * _UNITS[unit] for number, unit in _PART.findall(text)), Fraction(0))
@@ -28,7 +28,7 @@ def duration(text: str) -> float:
 
 
 def readable_duration(seconds: float) -> str:
-    """The same in whole seconds as people write it: `1h30m`, `45s`, `0s`."""
+    """Return the same in whole seconds as people write it: `1h30m`, `45s`, `0s`."""
     rest = round(seconds)
     parts = []
     for unit, size in (("h", 3600), ("m", 60), ("s", 1)):
@@ -39,7 +39,7 @@ def readable_duration(seconds: float) -> str:
 
 
 def readable_time(seconds: float) -> str:
-    """A point in time (seconds since the epoch), to the second, as the API writes it: `2026-01-31T12:00:00Z`."""
+    """Return a point in time (seconds since the epoch), to the second, as the API writes it: `2026-01-31T12:00:00Z`."""
     moment = datetime.fromtimestamp(min(round(seconds), _LAST_SECOND), UTC)
     return moment.isoformat().replace("+00:00", "Z")
 

@@ -67,17 +67,17 @@ class InputError(ValueError):
 
     @property
     def file(self) -> str:
-        """The file (or `<stdin>`) at fault."""
+        """Return the file (or `<stdin>`) at fault."""
         return self.origin.file
 
     @property
     def document(self) -> int:
-        """The document in that file, counted from 1; 0 if the file as a whole is at fault."""
+        """Return the document in that file, counted from 1; 0 if the file as a whole is at fault."""
         return self.origin.document
 
 
 def excerpt(text: str, longest: int = 64) -> str:
-    """The text, or its start and its end if it has more than `longest` characters."""
+    """Return the text, or its start and its end if it has more than `longest` characters."""
     if len(text) <= longest:
         return text
     end = (longest - 3) // 3
@@ -85,5 +85,5 @@ def excerpt(text: str, longest: int = 64) -> str:
 
 
 def one_line(text: str, longest: int) -> str:
-    """The text in one line, an excerpt if it has more than `longest` characters."""
+    """Return the text in one line, an excerpt if it has more than `longest` characters."""
     return excerpt(" ".join(excerpt(text, 4 * longest).split()), longest)

@@ -18,7 +18,7 @@ _LONGEST = 4096
 
 
 def shown(value: Any) -> str:
-    """A value as error texts show it; a long one is cut, so that a text is bounded whatever was sent."""
+    """Return a value as error texts show it; a long one is cut, so that a text is bounded whatever was sent."""
     if isinstance(value, str):
         return json.dumps(value if len(value) <= _LONGEST else value[:_LONGEST] + "...", ensure_ascii=False)
     text = ""
@@ -33,7 +33,7 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=s
 
 
 def frozen(value: Any) -> Hashable:
-    """A value that stands for a JSON value in a set: equal for equal ones, made in time linear in its size.
+    """Return a value that stands for a JSON value in a set: equal for equal ones, made in time linear in its size.
 
     As upstream, 1 is neither true nor 1.0.
     """
@@ -73,18 +73,18 @@ def not_supported(field: str, value: Any, allowed: Iterable[Any]) -> FieldError:
 
 
 def too_long(field: str, limit: int) -> FieldError:
-    """A text of more than `limit` bytes."""
+    """Return a text of more than `limit` bytes."""
     return FieldError(field, f"Too long: may not be more than {limit} bytes", "FieldValueTooLong")
 
 
 def too_many(field: str, count: int, limit: int) -> FieldError:
-    """A list of more than `limit` items."""
+    """Return a list of more than `limit` items."""
     items = "item" if limit == 1 else "items"
     return FieldError(field, f"Too many: {count}: must have at most {limit} {items}", "FieldValueTooMany")
 
 
 def type_invalid(field: str, value: Any, detail: str) -> FieldError:
-    """A value of another JSON type."""
+    """Return a value of another JSON type."""
     return FieldError(field, f"Invalid value: {shown(value)}: {detail}", "FieldValueTypeInvalid")
 
 
@@ -95,7 +95,7 @@ def not_found(field: str, value: Any, detail: str = "") -> FieldError:
 
 
 def malformed(field: str, value: str, syntax: Callable[[str], Collection[str]]) -> Collection[FieldError]:
-    """Everything that `syntax`, a function of `validation.names`, finds wrong with the value."""
+    """Return everything that `syntax`, a function of `validation.names`, finds wrong with the value."""
     messages = syntax(value)
     return [invalid(field, value, message) for message in messages] if messages else ()
 

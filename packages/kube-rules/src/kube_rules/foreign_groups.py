@@ -43,7 +43,7 @@ _UNDECIDED: Final = frozenset({"", "Pending", "Inqueue", "Unknown"})
 
 
 def below(name: str, *parts: str) -> str:
-    """The name of a group in the tree that a foreign PodGroup stands for; without parts, of its root.
+    """Return the name of a group in the tree that a foreign PodGroup stands for; without parts, of its root.
 
     It has a colon, which no object of an API can have.
     """
@@ -51,13 +51,13 @@ def below(name: str, *parts: str) -> str:
 
 
 def made_for(name: str) -> str | None:
-    """The foreign PodGroup that the root of this name stands for; None for any other group."""
+    """Return the foreign PodGroup that the root of this name stands for; None for any other group."""
     own, colon, rest = name.partition(":")
     return own if colon and not rest else None
 
 
 def named_by(name: str) -> str:
-    """The PodGroup that a group of this name, in such a tree or not, was made for."""
+    """Return the PodGroup that a group of this name, in such a tree or not, was made for."""
     return name.partition(":")[0]
 
 
@@ -87,7 +87,7 @@ class ForeignGroup(Struct, frozen=True, kw_only=True):
 
     @property
     def unread(self) -> list[str]:
-        """What of it is left aside, a sentence for each (workloads.md 2.2)."""
+        """Return what of it is left aside, a sentence for each (workloads.md 2.2)."""
         result = []
         if self.queue not in ("", "default"):
             result.append(f'spec.queue: "{excerpt(self.queue)}" is not read: there are no queues here')
@@ -227,7 +227,7 @@ _REASONS: Final[Mapping[Any, str]] = dict.fromkeys(
 
 
 def status_of(api_version: str, condition: Mapping[str, Any]) -> Manifest:
-    """What to write into `status` of a foreign PodGroup for a condition `PodGroupInitiallyScheduled`.
+    """Return what to write into `status` of a foreign PodGroup for a condition `PodGroupInitiallyScheduled`.
 
     Empty for a condition of another type: these APIs have nothing like it.
     """
@@ -262,7 +262,7 @@ def status_of(api_version: str, condition: Mapping[str, Any]) -> Manifest:
 
 
 def manifest_of(group: Mapping[str, Any]) -> Manifest:
-    """A PodGroup in the internal form as the manifest of the API it was read from (named under `FOREIGN`)."""
+    """Return a PodGroup in the internal form as the manifest of the API it was read from (named under `FOREIGN`)."""
     own = dict(group[FOREIGN])
     version, phase = own.pop("apiVersion"), own.pop("phase", "")
     spec = {key: found for key, found in own.items() if found}
@@ -277,7 +277,7 @@ def manifest_of(group: Mapping[str, Any]) -> Manifest:
 
 
 def accepted(api_version: str, phase: str) -> Manifest:
-    """What to write into `status` of a foreign PodGroup that no scheduler has processed; empty for none.
+    """Return what to write into `status` of a foreign PodGroup that no scheduler has processed; empty for none.
 
     Controllers of Volcano make the pods of a group only when it is `Inqueue`: there are no queues here to wait in.
     """
@@ -289,5 +289,5 @@ def accepted(api_version: str, phase: str) -> Manifest:
 
 
 def has_message(api_version: str) -> bool:
-    """Whether the status of this PodGroup can hold a reason in words."""
+    """Return whether the status of this PodGroup can hold a reason in words."""
     return api_version != COSCHEDULING_VERSION

@@ -28,11 +28,11 @@ class GroupOwner(KubernetesObject, frozen=True, kw_only=True):
 
     @property
     def asks(self) -> bool:
-        """Whether its pods are to be gangs."""
+        """Return whether its pods are to be gangs."""
         return self.metadata.annotations.get(GANG) == "true"
 
     def sizes(self) -> Mapping[str, int]:
-        """How many pods each of its gangs needs, by the part that names it; none for gangs it does not have."""
+        """Return how many pods each of its gangs needs, by the part that names it; none for gangs it does not have."""
         return gang_sizes(self.KIND, self.spec)
 
 
@@ -87,7 +87,9 @@ OWNER_KINDS: Final[tuple[type[GroupOwner], ...]] = (Job, JobSet, LeaderWorkerSet
 
 
 def owner_kinds(*, gangs: bool, ends: bool) -> tuple[type[GroupOwner], ...]:
-    """The controllers to be read where pods of theirs may be `gangs`, or where it counts when those of Jobs end."""
+    """Return the controllers to be read where pods of theirs may be `gangs`, or where it counts when those of Jobs
+    end.
+    """
     return OWNER_KINDS if gangs else (Job,) if ends else ()
 
 
@@ -100,7 +102,7 @@ class OwnerOf(NamedTuple):
 
     @property
     def group(self) -> str:
-        """The name of the gang; it has a colon, which no object of an API can have."""
+        """Return the name of the gang; it has a colon, which no object of an API can have."""
         return ":".join((self.kind.lower(), self.name, *((self.part,) if self.part else ())))
 
 
@@ -112,7 +114,7 @@ _BY_LABELS: Final = (
 
 
 def owner_of(meta: ObjectMeta) -> OwnerOf | None:
-    """The controller of a pod with this metadata, if it is one of those known here."""
+    """Return the controller of a pod with this metadata, if it is one of those known here."""
     labels = meta.labels
     for kind, named, part in _BY_LABELS if labels else ():
         name = labels.get(named)
@@ -125,7 +127,7 @@ def owner_of(meta: ObjectMeta) -> OwnerOf | None:
 
 
 def _count(found: object, default: int) -> int:
-    """A number of pods; what is none counts as the default."""
+    """Return a number of pods; what is none counts as the default."""
     return found if isinstance(found, int) and not isinstance(found, bool) and 0 <= found < 2**31 else default
 
 

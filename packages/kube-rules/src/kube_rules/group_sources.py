@@ -98,7 +98,7 @@ def _volcano(pod: Pod) -> str:
 
 
 def _impossible(name: str) -> str:
-    """What stands for a name that no PodGroup can have: its pods wait, and are in no group that is made here.
+    """Return what stands for a name that no PodGroup can have: its pods wait, and are in no group that is made here.
 
     An annotation is any text, and names of made groups have colons (`foreign_groups.below`, `OwnerOf.group`).
     """
@@ -134,7 +134,7 @@ SOURCES: Final[tuple[GroupSource, ...]] = (
 
 
 def _may_be_named(pod: Pod) -> bool:
-    """Whether a pod has anything that a source reads: most of those that are in no group have not."""
+    """Return whether a pod has anything that a source reads: most of those that are in no group have not."""
     meta = pod.metadata
     return bool(pod.spec.scheduling_group is not None or meta.labels or meta.annotations or meta.owner_references)
 
@@ -164,7 +164,7 @@ class GroupSources:
 
     @classmethod
     def switched(cls, switches: Mapping[str, bool]) -> GroupSources:
-        """Those that are on by default, changed by the switches. Raises ValueError."""
+        """Return those that are on by default, changed by the switches. Raises ValueError."""
         cls(switches)
         return cls(row.name for row in SOURCES if switches.get(row.name, row.default))
 
@@ -186,11 +186,13 @@ class GroupSources:
         return tuple(row.api_group for row in self.rows if row.api_group is not None)
 
     def read(self, group: PodGroup) -> bool:
-        """Whether objects of the API this one comes from are read. Native ones and those of our own always are."""
+        """Return whether objects of the API this one comes from are read. Native ones and those of our own always
+        are.
+        """
         return group.foreign is None or group.foreign.api_version.partition("/")[0] in self.api_groups
 
     def membership(self, pod: Pod) -> Membership | None:
-        """The group a pod belongs to; None for a pod by itself."""
+        """Return the group a pod belongs to; None for a pod by itself."""
         for row in self.rows if _may_be_named(pod) else ():
             name = row.names(pod)
             if name:
@@ -198,7 +200,7 @@ class GroupSources:
         return None
 
     def problems(self, pod: Pod) -> list[str]:
-        """What is wrong with the groups a pod names, and which of them do not count, a sentence for each."""
+        """Return what is wrong with the groups a pod names, and which of them do not count, a sentence for each."""
         named = [(row, name) for row in self.rows if (name := row.names(pod))] if _may_be_named(pod) else []
         if not named:
             return []
@@ -218,7 +220,9 @@ class GroupSources:
 
 
 def group_problems(item: KubernetesObject, sources: GroupSources) -> list[str]:
-    """What of a pod or PodGroup of another API is wrong or left aside, a sentence for each (workloads.md 1.5, 2)."""
+    """Return what of a pod or PodGroup of another API is wrong or left aside, a sentence for each (workloads.md 1.5,
+    2).
+    """
     if isinstance(item, Pod):
         return sources.problems(item)
     if isinstance(item, PodGroup) and item.foreign is not None and sources.read(item):
@@ -236,7 +240,7 @@ def _size(row: GroupSource, pod: Pod) -> int | None:
 
 
 def size_problem(row: GroupSource, pod: Pod) -> str:
-    """What is wrong with the size that a pod gives for its group; empty if nothing is."""
+    """Return what is wrong with the size that a pod gives for its group; empty if nothing is."""
     if row.size is None:
         return ""
     try:

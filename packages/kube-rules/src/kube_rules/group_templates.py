@@ -27,7 +27,8 @@ class Template(NamedTuple):
 
 
 def templates(spec: Json, path: str = "spec") -> Iterator[Template]:
-    """Every template below a spec in the order of the manifest: of each holder first the groups, then the composites.
+    """Yield every template below a spec in the order of the manifest: of each holder first the groups, then the
+    composites.
 
     A composite comes before what is in it. Values of another type than an object are passed over.
     """

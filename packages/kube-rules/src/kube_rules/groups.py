@@ -173,13 +173,13 @@ class PodGroup(KubernetesObject, frozen=True, kw_only=True):
 
     @property
     def min_count(self) -> int | None:
-        """Pods that must start together; None with the `basic` policy."""
+        """Return pods that must start together; None with the `basic` policy."""
         gang = self.spec.scheduling_policy.gang
         return None if gang is None else gang.min_count
 
     @property
     def disrupts_all(self) -> bool:
-        """Whether the pods of the group are preempted together (`disruptionMode: {all: {}}`)."""
+        """Return whether the pods of the group are preempted together (`disruptionMode: {all: {}}`)."""
         mode = self.spec.disruption_mode
         return mode is not None and mode.all is not None
 

@@ -56,7 +56,7 @@ def end_by_evictions(job: Mapping[str, Any], evicted: Mapping[int | None, int], 
 
 
 def _of_indexes(spec: Mapping[str, Any], status: Mapping[str, Any], failing: list[int], per_index: int) -> str:
-    """What becomes of a Job of which indexes fail for good."""
+    """Return what becomes of a Job of which indexes fail for good."""
     most = _whole(spec.get("maxFailedIndexes"))
     text = status.get("failedIndexes")
     failed = JobIndexes(_whole(spec.get("completions")) or 0, text if isinstance(text, str) else "")
@@ -72,7 +72,7 @@ def _of_indexes(spec: Mapping[str, Any], status: Mapping[str, Any], failing: lis
 
 
 def _action(spec: Mapping[str, Any]) -> str:
-    """What the pod failure policy has for an evicted pod: that of the first rule that matches; `Count` for none.
+    """Return what the pod failure policy has for an evicted pod: that of the first rule that matches; `Count` for none.
 
     Rules for exit codes are passed over: which code an evicted container ends with is not known.
     """

@@ -46,7 +46,7 @@ class JobIndexes:
         return sum(self._lasts) - sum(self._firsts) + len(self._firsts)
 
     def __str__(self) -> str:
-        """The list as a status has it: two or more in a row are a range."""
+        """Return the list as a status has it: two or more in a row are a range."""
         intervals = zip(self._firsts, self._lasts, strict=True)
         return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in intervals)
 
@@ -69,7 +69,7 @@ class JobIndexes:
             self._lasts.insert(at, index)
 
     def missing(self, completions: int) -> Iterator[int]:
-        """The indexes below `completions` that are not in the set, lowest first."""
+        """Yield the indexes below `completions` that are not in the set, lowest first."""
         begin = 0
         for first, last in zip(self._firsts, self._lasts, strict=True):
             yield from range(begin, min(first, completions))
@@ -78,7 +78,7 @@ class JobIndexes:
 
 
 def _interval(part: str) -> Iterator[tuple[int, int]]:
-    """The interval of `5` or `0-2`, if it is one."""
+    """Yield the interval of `5` or `0-2`, if it is one."""
     written, dash, last_written = part.partition("-")
     first = parse_integer(written)
     last = parse_integer(last_written) if dash else first

@@ -91,7 +91,7 @@ class Suspended(NamedTuple):
 
     @property
     def message(self) -> str:
-        """The warning about it."""
+        """Return the warning about it."""
         return f"it is suspended ({self.field}) and calls for no pods"
 
     def __str__(self) -> str:
@@ -144,11 +144,11 @@ class Manifests:
     unknown_fields_total: int = 0
 
     def of(self, kind: type[ObjectT]) -> list[Loaded[ObjectT]]:
-        """The objects of one type, in document order."""
+        """Return the objects of one type, in document order."""
         return cast("list[Loaded[ObjectT]]", self.objects.get(kind, []))
 
     def all(self) -> list[Loaded[KubernetesObject]]:
-        """All typed objects, in document order."""
+        """Return all typed objects, in document order."""
         return sorted((found for kind in self.objects.values() for found in kind), key=lambda found: found.order)
 
     def date_undated(self, after: float | None = None) -> None:
@@ -177,25 +177,25 @@ class Manifests:
 
     @property
     def pods(self) -> list[Loaded[Pod]]:
-        """The pods."""
+        """Return the pods."""
         return self.of(Pod)
 
     @property
     def nodes(self) -> list[Loaded[Node]]:
-        """The nodes."""
+        """Return the nodes."""
         return self.of(Node)
 
     @property
     def pod_groups(self) -> list[Loaded[PodGroup]]:
-        """The pod groups."""
+        """Return the pod groups."""
         return self.of(PodGroup)
 
     @property
     def namespaces(self) -> list[Loaded[Namespace]]:
-        """The namespaces."""
+        """Return the namespaces."""
         return self.of(Namespace)
 
     @property
     def unknown_kinds(self) -> Counter[str]:
-        """How many objects of each kind were left aside, by `apiVersion/kind`."""
+        """Return how many objects of each kind were left aside, by `apiVersion/kind`."""
         return Counter(f"{item.api_version}/{item.kind}" for item in self.unknown)

@@ -173,7 +173,7 @@ class ObjectRef(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The last part of the key."""
+        """Return the last part of the key."""
         return self.key.rpartition("/")[2]
 
 
@@ -210,5 +210,5 @@ class KubernetesObject(Struct, frozen=True, kw_only=True):
 
     @property
     def ref(self) -> ObjectRef:
-        """What names the object."""
+        """Return what names the object."""
         return ObjectRef(self.KIND, self.key, self.metadata.uid)

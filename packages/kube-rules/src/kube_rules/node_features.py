@@ -39,7 +39,7 @@ NEEDS: Final[Mapping[str, Callable[[objects.PodSpec], bool]]] = {
 
 
 def needed_features(spec: objects.PodSpec) -> tuple[str, ...]:
-    """The features that a pod needs, sorted."""
+    """Return the features that a pod needs, sorted."""
     return tuple(name for name, needs in NEEDS.items() if needs(spec))
 
 

@@ -41,14 +41,14 @@ class Pattern:
         """Instructions of the program."""
 
     def found_in(self, text: str) -> bool:
-        """Whether the pattern is found anywhere in the text."""
+        """Return whether the pattern is found anywhere in the text."""
         try:
             return self._search(text) is not None
         except UnicodeEncodeError:  # a lone surrogate is no character: nothing matches it
             return self._search(text.encode("utf-8", "replace").decode()) is not None
 
     def all_in(self, text: str) -> Iterator[tuple[str, int]]:
-        """What it finds in the text from the left, one by one, each with how many characters are left then.
+        """Yield what it finds in the text from the left, one by one, each with how many characters are left then.
 
         Together these searches are not linear: each may scan all that is left.
         """
@@ -62,7 +62,7 @@ class Pattern:
 
 
 def pattern(text: str) -> Pattern:
-    """The compiled pattern. Raises PatternError."""
+    """Return the compiled pattern. Raises PatternError."""
     if len(text) > MAX_LENGTH:
         raise PatternError(f"error parsing regexp: expression is longer than {MAX_LENGTH} characters")
     result = _compiled(text)
@@ -92,7 +92,7 @@ def _compiled(text: str) -> Pattern | str:
 
 
 def _nesting(text: str) -> int:
-    """How deep the parentheses of a pattern go; those that are escaped or in a class do not count."""
+    """Return how deep the parentheses of a pattern go; those that are escaped or in a class do not count."""
     if text.count("(") <= MAX_NESTING:
         return 0
     depth = deepest = at = 0

@@ -82,12 +82,12 @@ def parse(text: QuantityText) -> Quantity:
 
 
 def milli_value(quantity: Quantity) -> int:
-    """The amount in thousandths, rounded away from zero, within int64 (cpu)."""
+    """Return the amount in thousandths, rounded away from zero, within int64 (cpu)."""
     return _scaled(quantity.nano, 10**6)
 
 
 def value(quantity: Quantity) -> int:
-    """The amount in ones, rounded away from zero, within int64 (everything but cpu)."""
+    """Return the amount in ones, rounded away from zero, within int64 (everything but cpu)."""
     return _scaled(quantity.nano, NANO)
 
 
@@ -104,7 +104,7 @@ def value_of(text: QuantityText) -> int:
 
 
 def canonical(text: QuantityText) -> str:
-    """The text an API server writes for what it read: `0.5` as `500m`, `1024Mi` as `1Gi`."""
+    """Return the text an API server writes for what it read: `0.5` as `500m`, `1024Mi` as `1Gi`."""
     return parse(text).text
 
 
@@ -191,7 +191,7 @@ def _to_nano(mantissa: int, scale: int) -> int:
 
 
 def _written_canonically(mantissa: int, whole: str, fraction: str, scale: int, shift: int, form: str) -> bool:
-    """Whether an API server keeps the text as written: it does so on its fast path, even for `1.500`."""
+    """Return whether an API server keeps the text as written: it does so on its fast path, even for `1.500`."""
     if form == BINARY_SI:
         fits = not fraction and 15 - len(whole) - shift * 3 // 10 - 1 >= 0
         return fits and mantissa & 7 != 0

@@ -39,12 +39,12 @@ _DEFAULTS: _NanoVector = {"cpu": DEFAULT_MILLI_CPU * 10**6, "memory": DEFAULT_ME
 
 
 def is_extended_resource(name: str) -> bool:
-    """Whether a resource is counted in whole units and never overcommitted (`nvidia.com/gpu`)."""
+    """Return whether a resource is counted in whole units and never overcommitted (`nvidia.com/gpu`)."""
     return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
 
 
 def is_schedulable_resource(name: str) -> bool:
-    """Whether a request for the resource counts when a pod is fitted; upstream ignores all others."""
+    """Return whether a request for the resource counts when a pod is fitted; upstream ignores all others."""
     return (
         name in _CORE
         or name.startswith(("hugepages-", "attachable-volumes-"))
@@ -54,7 +54,7 @@ def is_schedulable_resource(name: str) -> bool:
 
 
 def is_pod_level_resource(name: str) -> bool:
-    """Whether `spec.resources` of a pod may set the resource (cpu, memory, hugepages)."""
+    """Return whether `spec.resources` of a pod may set the resource (cpu, memory, hugepages)."""
     return name in _POD_LEVEL or name.startswith("hugepages-")
 
 
@@ -70,7 +70,7 @@ def resource_list(resources: Mapping[str, QuantityText]) -> RequestVector:
 
 
 def pod_requests(pod: Pod) -> RequestVector:
-    """What the pod takes of a node by the module's rule: resource name to integer, no zero entries."""
+    """Return what the pod takes of a node by the module's rule: resource name to integer, no zero entries."""
     requests = _plain_requests(pod)
     if requests is not None:
         return {
@@ -148,7 +148,7 @@ def _missing(pod: Pod) -> _NanoVector:
 
 
 def _pod_nano(pod: Pod, container_defaults: _NanoVector) -> _NanoVector:
-    """The module's rule in units of 10^-9; `container_defaults` stand in for requests a container lacks."""
+    """Return the module's rule in units of 10^-9; `container_defaults` stand in for requests a container lacks."""
     infeasible = _resize_infeasible(pod)
     if _reports_resources(pod):
         total = {} if infeasible else _aggregate(pod, _spec_requests, infeasible, container_defaults)

@@ -49,7 +49,7 @@ class Requirement(NamedTuple):
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels satisfy it."""
+        """Return whether labels satisfy it."""
         found = labels.get(self.key)
         return _OPERATORS[self.operator](found, self.values)
 
@@ -58,7 +58,7 @@ class Requirement(NamedTuple):
 
 
 def parse_integer(text: str) -> int | None:
-    """The int64 a label value states, or None: `Gt` and `Lt` fail on anything else."""
+    """Return the int64 a label value states, or None: `Gt` and `Lt` fail on anything else."""
     if _INTEGER.fullmatch(text) is None:
         return None
     number = int(text)
@@ -101,11 +101,11 @@ class Selector(NamedTuple):
 
     @property
     def everything(self) -> bool:
-        """Whether any labels satisfy it."""
+        """Return whether any labels satisfy it."""
         return not self.requirements and not self.nothing
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels satisfy every requirement."""
+        """Return whether labels satisfy every requirement."""
         if self.nothing:
             return False
         get = labels.get
@@ -157,7 +157,7 @@ class LabelMatcher:
         self._required.setdefault(key, None)
 
     def __call__(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels satisfy every requirement."""
+        """Return whether labels satisfy every requirement."""
         if self._nothing or len(self._required) > len(labels):
             return False
         for key, values in self._required.items():
@@ -182,7 +182,7 @@ NOTHING: Final = Selector(nothing=True)
 
 
 def compile_label_selector(selector: LabelSelector | None) -> Selector:
-    """The selector of an object's `labelSelector` field: None matches nothing, an empty one everything.
+    """Return the selector of an object's `labelSelector` field: None matches nothing, an empty one everything.
 
     Raises `SelectorError` for an unknown operator (validation refuses it before).
     """
@@ -196,7 +196,9 @@ def compile_label_selector(selector: LabelSelector | None) -> Selector:
 
 
 def is_plain(selector: Json) -> bool:
-    """Whether a selector is the plain labels of a ReplicationController; their names may be those of other fields."""
+    """Return whether a selector is the plain labels of a ReplicationController; their names may be those of other
+    fields.
+    """
     return any(isinstance(value, str) for value in selector.values())
 
 
@@ -213,7 +215,7 @@ def _compiled(text: str) -> Selector:
 
 
 def compile_match_labels(labels: Mapping[str, str]) -> Selector:
-    """The selector of a plain map such as `nodeSelector`: every entry holds, empty matches everything."""
+    """Return the selector of a plain map such as `nodeSelector`: every entry holds, empty matches everything."""
     return Selector(tuple(Requirement(key, IN, (value,)) for key, value in sorted(labels.items())))
 
 
@@ -233,7 +235,7 @@ class NodeTerm(NamedTuple):
     fields: tuple[Requirement, ...]
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
-        """Whether a node with these labels and this name satisfies the term; an empty term never holds."""
+        """Return whether a node with these labels and this name satisfies the term; an empty term never holds."""
         if not self.labels and not self.fields:
             return False
         if not all(requirement.matches(labels) for requirement in self.labels):
@@ -248,12 +250,12 @@ class CompiledNodeSelector(NamedTuple):
     terms: tuple[NodeTerm, ...]
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
-        """Whether a node with these labels and this name satisfies one of the terms."""
+        """Return whether a node with these labels and this name satisfies one of the terms."""
         return any(term.matches(labels, name) for term in self.terms)
 
 
 def compile_node_term(term: NodeSelectorTerm) -> NodeTerm:
-    """The requirements of a node selector term; raises `SelectorError` for an unknown operator."""
+    """Return the requirements of a node selector term; raises `SelectorError` for an unknown operator."""
 
     def read(expressions: tuple[NodeSelectorRequirement, ...]) -> tuple[Requirement, ...]:
         return tuple(_requirement(e.key, e.operator, e.values, NODE_SELECTOR_OPERATORS) for e in expressions)
@@ -262,7 +264,7 @@ def compile_node_term(term: NodeSelectorTerm) -> NodeTerm:
 
 
 def compile_node_selector(selector: NodeSelector) -> CompiledNodeSelector:
-    """All terms of a node selector; without terms it matches no node."""
+    """Return all terms of a node selector; without terms it matches no node."""
     return CompiledNodeSelector(tuple(map(compile_node_term, selector.node_selector_terms)))
 
 
@@ -281,7 +283,7 @@ _OPERATOR_TOKENS: Final = "in,notin,=,==,!=,gt,lt"
 
 
 def parse_label_selector(text: str) -> Selector:
-    """The selector written as kubectl sends it: `a=b,c!=d,e in (x,y),!f,g,h>1`; empty matches everything.
+    """Return the selector written as kubectl sends it: `a=b,c!=d,e in (x,y),!f,g,h>1`; empty matches everything.
 
     Raises `SelectorError` with an API server's message.
     """
@@ -413,12 +415,12 @@ class FieldSelector(NamedTuple):
     requirements: tuple[FieldRequirement, ...] = ()
 
     def matches(self, manifest: Mapping[str, Any]) -> bool:
-        """Whether the object satisfies every condition; an absent field reads as the empty string."""
+        """Return whether the object satisfies every condition; an absent field reads as the empty string."""
         return all((field_value(manifest, r.path) == r.value) == r.equal for r in self.requirements)
 
 
 def field_value(manifest: Mapping[str, Any], path: str) -> str:
-    """The text at a dotted path (`spec.nodeName`): empty if absent, `true`/`false` for booleans."""
+    """Return the text at a dotted path (`spec.nodeName`): empty if absent, `true`/`false` for booleans."""
     found: Any = manifest
     for step in path.split("."):
         if not isinstance(found, Mapping) or step not in found:
@@ -432,7 +434,7 @@ def field_value(manifest: Mapping[str, Any], path: str) -> str:
 
 
 def parse_field_selector(text: str) -> FieldSelector:
-    r"""The selector written as kubectl sends it: `metadata.name=a,status.phase!=Failed`.
+    r"""Return the selector written as kubectl sends it: `metadata.name=a,status.phase!=Failed`.
 
     Commas, equal signs and backslashes in a value are escaped by a backslash. Raises `SelectorError` with
     an API server's message.

@@ -8,7 +8,7 @@ EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def covers(key: str, operator: str, value: str, effect: str, taint: tuple[str, str, str]) -> bool:
-    """Whether a toleration, given by its fields, covers a taint (key, value, effect).
+    """Return whether a toleration, given by its fields, covers a taint (key, value, effect).
 
     An empty effect covers all effects, an empty key with Exists all keys; Lt and Gt compare integers, the taint's with
     the toleration's (KEP-5471), and cover nothing where either is none. An empty operator is Equal.

@@ -24,7 +24,7 @@ ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
 
 def apply_defaults(found: ObjectT) -> ObjectT:
-    """The object with everything filled in that an API server fills in."""
+    """Return the object with everything filled in that an API server fills in."""
     if found.NAMESPACED and not found.metadata.namespace:
         found = replace(found, metadata=replace(found.metadata, namespace=DEFAULT_NAMESPACE))
     rule = _RULES.get(type(found))

@@ -41,10 +41,12 @@ class Schemas(Protocol):
     """Schemas of kinds, whether these are read here or not."""
 
     def unknown_fields(self, api_version: str, kind: str, manifest: Manifest) -> Sequence[MisnamedField]:
-        """The fields that the kind does not have in this version, in document order; none for an unknown kind."""
+        """Return the fields that the kind does not have in this version, in document order; none for an unknown
+        kind.
+        """
 
     def knows(self, api_version: str, kind: str) -> bool:
-        """Whether there is a schema of this kind in this version."""
+        """Return whether there is a schema of this kind in this version."""
 
     def kinds(self) -> Iterable[tuple[str, str]]:
         """(apiVersion, kind) of every schema."""
@@ -62,11 +64,11 @@ class UnknownField(NamedTuple):
 
     @property
     def shape(self) -> tuple[str, str]:
-        """The identity of a misspelling, wherever it occurs: the kind, and the path without indices."""
+        """Return the identity of a misspelling, wherever it occurs: the kind, and the path without indices."""
         return self.subject.partition(" ")[0], path_text(tuple(step for step in self.path if isinstance(step, str)))
 
     def __str__(self) -> str:
-        """One line that names file, document, line, object, path and the nearest known name."""
+        """Return one line that names file, document, line, object, path and the nearest known name."""
         hint = f', did you mean "{self.nearest}"?' if self.nearest else ""
         subject = f"{self.subject}: " if self.subject else ""
         return f'{self.origin}: {subject}unknown field "{path_text(self.path)}"{hint}'
@@ -85,7 +87,7 @@ def path_text(path: Path) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that is written most like `name`; empty if none is."""
+    """Return the known name that is written most like `name`; empty if none is."""
     known = sorted(known)
     if len(name) > _LONGEST_NAME:
         return ""
@@ -103,7 +105,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def misnamed_in(kind: Any, value: Any, path: Path = ()) -> Iterator[MisnamedField]:
-    """The fields of plain data that a msgspec type (a struct, or a list or union of them) does not have."""
+    """Yield the fields of plain data that a msgspec type (a struct, or a list or union of them) does not have."""
     if get_origin(kind) in (Union, UnionType):
         for one in get_args(kind):
             yield from misnamed_in(one, value, path)
@@ -125,7 +127,8 @@ _MARKER: Final = re.compile(r"^(?:---|\.\.\.)(?=[ \t\r\n]|\Z)", re.MULTILINE)
 
 
 def located(found: Sequence[UnknownField], text: str, *, first_line: int = 1) -> list[UnknownField]:
-    """The findings of one text with the lines of their fields; of findings that are alike only the first is looked up.
+    """Return the findings of one text with the lines of their fields; of findings that are alike only the first is
+    looked up.
 
     `first_line` is where the text begins in its file. A field that stands in the text only through an alias or a merge
     key has the line where the text goes there.
@@ -149,7 +152,7 @@ def located(found: Sequence[UnknownField], text: str, *, first_line: int = 1) ->
 
 
 def _document(text: str, start: int, most: int) -> str:
-    """The document that starts there; empty if it is longer than that."""
+    """Return the document that starts there; empty if it is longer than that."""
     marker = _MARKER.search(text, start + 3 if _MARKER.match(text, start) else start)
     end = marker.start() if marker else len(text)
     return text[start:end] if end - start <= most else ""

@@ -50,7 +50,7 @@ _CONDITION_NAMES: Final = {internal: name for name, internal in _CONDITIONS.item
 
 
 def is_converted_kind(kind: str, api_version: str) -> bool:
-    """Whether the kind is a Workload or PodGroup of a group read here (readable version or not)."""
+    """Return whether the kind is a Workload or PodGroup of a group read here (readable version or not)."""
     group = api_version.partition("/")[0]
     return any(group == version.partition("/")[0] for version in READABLE_VERSIONS.get(kind, ()))
 
@@ -60,7 +60,7 @@ VERSIONS_WITHOUT_POLICY: Final = (f"{SCHEDULING_GROUP}/v1alpha2", *FOREIGN_VERSI
 
 
 def to_internal(manifest: Mapping[str, Any]) -> Manifest:
-    """A Workload or PodGroup of any readable version in its internal form.
+    """Return a Workload or PodGroup of any readable version in its internal form.
 
     Raises `FieldError` for a version that is not read (naming the replacement) and for a value that has no
     internal form.
@@ -78,7 +78,7 @@ def to_internal(manifest: Mapping[str, Any]) -> Manifest:
 
 
 def from_internal(manifest: Mapping[str, Any], api_version: str) -> Manifest:
-    """An internal Workload or PodGroup as another served version; raises `FieldError` if it is not served."""
+    """Return an internal Workload or PodGroup as another served version; raises `FieldError` if it is not served."""
     kind = str(manifest.get("kind", ""))
     if api_version not in (*SERVED_VERSIONS, f"{CRD_GROUP}/v1beta1"):
         raise _not_served(kind, api_version)
@@ -95,7 +95,9 @@ def _not_served(kind: str, version: str) -> FieldError:
 
 
 def _changed(value: Any, **changes: Callable[[Any], Any]) -> Any:
-    """A copy of a map with some entries replaced; anything else comes back as it is (its type is refused later)."""
+    """Return a copy of a map with some entries replaced; anything else comes back as it is (its type is refused
+    later).
+    """
     if not isinstance(value, Mapping):
         return value
     return {key: changes[key](found) if key in changes else found for key, found in value.items()}

@@ -78,13 +78,13 @@ class WorkTerms:
 
     @property
     def decisive(self) -> tuple[object, ...]:
-        """What lets others be evicted than before, or at another time, and not only at another cost."""
+        """Return what lets others be evicted than before, or at another time, and not only at another cost."""
         ends = self.expected_end, self.expected_runtime, self.active_deadline
         return (self.minimum_runtime, self.preemption_delay, self.below_minimum_whole, *ends)
 
     @property
     def decides(self) -> bool:
-        """Whether it restricts which pods may be evicted, and not only at what cost."""
+        """Return whether it restricts which pods may be evicted, and not only at what cost."""
         return bool(self.minimum_runtime) or bool(self.below_minimum_whole)
 
     def over(self, other: "WorkTerms") -> "WorkTerms":
@@ -144,7 +144,7 @@ NO_CLASS_TERMS: Final = ClassTerms()
 
 
 def moment(text: str) -> float:
-    """Seconds since the epoch of a time as RFC 3339 has it. Raises ValueError with what is wanted."""
+    """Return seconds since the epoch of a time as RFC 3339 has it. Raises ValueError with what is wanted."""
     try:
         return msgspec.convert(text, _Time).timestamp()
     except (msgspec.ValidationError, OverflowError, ValueError):
@@ -231,20 +231,20 @@ WORK_ANNOTATIONS: Final = (*_WORK, *_OF_CLASS)
 
 
 def work_terms(annotations: Mapping[str, str]) -> WorkTerms:
-    """The terms in the annotations of a pod or PodGroup; what cannot be read counts as absent."""
+    """Return the terms in the annotations of a pod or PodGroup; what cannot be read counts as absent."""
     found = _read(annotations, _WORK, [])
     return _terms(found)
 
 
 def work_terms_of(pod: Pod) -> WorkTerms:
-    """The terms of a pod: its annotations, and for how long it may run."""
+    """Return the terms of a pod: its annotations, and for how long it may run."""
     terms = work_terms(pod.metadata.annotations)
     deadline = pod.spec.active_deadline_seconds
     return terms if deadline is None else replace(terms, active_deadline=float(deadline))
 
 
 def class_terms(annotations: Mapping[str, str]) -> ClassTerms:
-    """The terms in the annotations of a PriorityClass; what cannot be read counts as absent."""
+    """Return the terms in the annotations of a PriorityClass; what cannot be read counts as absent."""
     work = _terms(_read(annotations, _WORK, []))
     own = _read(annotations, _CLASS, [])
     given = _read(annotations, _GRANT, [])
@@ -265,7 +265,7 @@ def class_terms(annotations: Mapping[str, str]) -> ClassTerms:
 
 
 def _with_defaults(grant: Grant, work: WorkTerms) -> Grant:
-    """The grant, and as much as the class gives to all of its pods that say nothing."""
+    """Return the grant, and as much as the class gives to all of its pods that say nothing."""
     return replace(
         grant,
         minimum_runtime=max(grant.minimum_runtime, work.minimum_runtime or 0.0),
@@ -275,7 +275,8 @@ def _with_defaults(grant: Grant, work: WorkTerms) -> Grant:
 
 
 def annotation_problems(item: KubernetesObject) -> list[str]:
-    """What is wrong with the annotations of our domain on a pod, a group or a PriorityClass, a sentence for each.
+    """Return what is wrong with the annotations of our domain on a pod, a group or a PriorityClass, a sentence for
+    each.
 
     Each names the field and, where it is the value that is wrong, the value.
     """

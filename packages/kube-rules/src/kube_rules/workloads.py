@@ -64,12 +64,12 @@ def group_of(api_version: str) -> str:
 
 
 def makes_pods(api_version: str, kind: str) -> bool:
-    """Whether objects of this kind are there to have pods made of them."""
+    """Return whether objects of this kind are there to have pods made of them."""
     return kind in POD_MAKERS.get(group_of(api_version), ())
 
 
 def nearest_kind(api_version: str, kind: str, known: Iterable[tuple[str, str]]) -> str:
-    """What was probably meant by a kind that is not known in this version; empty if nothing is near.
+    """Return what was probably meant by a kind that is not known in this version; empty if nothing is near.
 
     `known`: (apiVersion, kind) of what there are schemas of; the table of pod makers is known as well.
     """
@@ -89,7 +89,9 @@ def nearest_kind(api_version: str, kind: str, known: Iterable[tuple[str, str]]) 
 
 
 def templates_in(manifest: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """What looks like a pod template in an object, with its path: a map with a list of `containers` in its `spec`."""
+    """Yield what looks like a pod template in an object, with its path: a map with a list of `containers` in its
+    `spec`.
+    """
     todo: list[tuple[Path, Any]] = [((), manifest)]
     while todo:
         path, value = todo.pop()
@@ -104,7 +106,9 @@ def templates_in(manifest: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[st
 
 
 def created_by(scenario: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """The manifests that a Scenario document creates, with their paths; what has the wrong shape is passed over."""
+    """Yield the manifests that a Scenario document creates, with their paths; what has the wrong shape is passed
+    over.
+    """
     spec = scenario.get("spec")
     steps = spec.get("steps") if isinstance(spec, Mapping) else None
     for number, step in enumerate(steps if isinstance(steps, list) else ()):

@@ -106,7 +106,7 @@ class NodeBudget:
         self.characters = 0
 
     def allowed(self, index: int) -> int:
-        """The values that may have been read at character `index` of the present text."""
+        """Return the values that may have been read at character `index` of the present text."""
         read = self.characters + index
         allowed = min(
             BASE_NODES + read // CHARACTERS_PER_NODE,
@@ -115,16 +115,16 @@ class NodeBudget:
         return allowed if self.most is None else min(allowed, self.most)
 
     def allowed_aliased(self, index: int) -> int:
-        """The values that the aliases up to that character may stand for."""
+        """Return the values that the aliases up to that character may stand for."""
         return MAX_ALIAS_NODES + (self.characters + index) // CHARACTERS_PER_NODE
 
     def allowed_aliased_bytes(self, index: int) -> int:
-        """The bytes of text that the aliases up to that character may stand for."""
+        """Return the bytes of text that the aliases up to that character may stand for."""
         return max(MAX_ALIAS_BYTES, self.characters + index)
 
 
 def read_documents(text: str, budget: NodeBudget | None = None) -> Iterator[YamlDocument]:
-    """The documents of a text, in order; empty ones (only comments, null) are counted but not given.
+    """Yield the documents of a text, in order; empty ones (only comments, null) are counted but not given.
 
     `budget` is shared by the texts of one input. Raises `YamlError` at the first document that is broken, when
     those before it have been given.
@@ -133,7 +133,8 @@ def read_documents(text: str, budget: NodeBudget | None = None) -> Iterator[Yaml
 
 
 def read_document(text: str) -> tuple[Any, list[RepeatedKey]]:
-    """The data of a text of one document and the keys it gives twice, the last of which holds (as an API server reads).
+    """Return the data of a text of one document and the keys it gives twice, the last of which holds (as an API server
+    reads).
 
     None for a text without data. Raises `YamlError` for broken text, for more than `MAX_OBJECT_NODES` values and for a
     second document.
@@ -330,7 +331,9 @@ class _Builder:
                 allowed = self._charge(nodes, most, event)
 
     def _charge(self, nodes: int, most: int, event: Any) -> int:
-        """The values allowed up to the event's place, in the object that ends at `most`; raises if there are more."""
+        """Return the values allowed up to the event's place, in the object that ends at `most`; raises if there are
+        more.
+        """
         if nodes > most or nodes > (self._budget.most or nodes):
             _refuse(event, f"an object of more than {MAX_OBJECT_NODES} values")
         allowed = self._budget.allowed(event.start_mark.index)
@@ -364,7 +367,7 @@ def _utf8(text: str) -> int:
 
 
 def _copy(data: Any) -> Any:
-    """A copy, so that a change in one place is none in another; at most `MAX_DEPTH` deep."""
+    """Return a copy, so that a change in one place is none in another; at most `MAX_DEPTH` deep."""
     if type(data) is dict:
         return {key: _copy(value) for key, value in data.items()}
     if type(data) is list:
@@ -413,7 +416,7 @@ def _check_tag(event: Any, kind: str) -> None:
 
 
 def _tagged(event: Any) -> Any:
-    """The value of a scalar with a tag."""
+    """Return the value of a scalar with a tag."""
     text: str = event.value
     kind = event.tag.removeprefix(_TAG)
     if event.tag == "!" or kind == "str":
@@ -433,7 +436,7 @@ def _tagged(event: Any) -> Any:
 
 
 def _resolve(text: str, event: Any) -> Any:
-    """The value of a plain scalar, as JSON has it: whole floats are integers there."""
+    """Return the value of a plain scalar, as JSON has it: whole floats are integers there."""
     if text in _CONSTANTS:
         value = _CONSTANTS[text]
         if isinstance(value, float):
@@ -448,7 +451,7 @@ def _resolve(text: str, event: Any) -> Any:
 
 
 def _number(text: str) -> int | float | None:
-    """The number that a plain scalar is, if it is one (goyaml v2 `resolve`)."""
+    """Return the number that a plain scalar is, if it is one (goyaml v2 `resolve`)."""
     if len(text) > _LONGEST_NUMBER:
         return None
     if text[0] == "." and "_" in text and not _BETWEEN_DIGITS.fullmatch(text):
@@ -472,7 +475,7 @@ def _finite(plain: str) -> float | None:
 
 
 def _key(data: Any, event: Any) -> str:
-    """The key as JSON has it: numbers and booleans become their text, as sigs.k8s.io/yaml writes them."""
+    """Return the key as JSON has it: numbers and booleans become their text, as sigs.k8s.io/yaml writes them."""
     if isinstance(data, bool):
         return "true" if data else "false"
     number = data
@@ -486,7 +489,7 @@ def _key(data: Any, event: Any) -> str:
 
 
 def _float_text(found: float) -> str:
-    """The shortest text of a number that is unique among 32-bit floats (Go's format `g`)."""
+    """Return the shortest text of a number that is unique among 32-bit floats (Go's format `g`)."""
     try:
         (rounded,) = struct.unpack("<f", struct.pack("<f", found))
     except OverflowError:

@@ -111,7 +111,7 @@ class AdmissionRequest:
 
     @property
     def new(self) -> Json:
-        """The object of a CREATE or UPDATE."""
+        """Return the object of a CREATE or UPDATE."""
         if self.object is None:
             raise ValueError("a DELETE has no new object")
         return self.object
@@ -129,7 +129,7 @@ class Step:
     """Whether the step comes after all that are not of this sort, in whatever order they were added."""
 
     def waits(self, kind: ServedKind) -> bool:
-        """Whether writes of a kind may have to wait for an answer from elsewhere."""
+        """Return whether writes of a kind may have to wait for an answer from elsewhere."""
         return False
 
     def mutate(self, request: AdmissionRequest) -> None:
@@ -180,7 +180,7 @@ class Chain:
                 step.mutate(request)
 
     def waits(self, kind: ServedKind) -> bool:
-        """Whether writes of a kind may have to wait for an answer from elsewhere."""
+        """Return whether writes of a kind may have to wait for an answer from elsewhere."""
         return any(step.waits(kind) for step in self._waiting)
 
     def admit_body(self, request: AdmissionRequest) -> None:

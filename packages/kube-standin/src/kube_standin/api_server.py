@@ -121,22 +121,22 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """The address, such as https://127.0.0.1:40123."""
+        """Return the address, such as https://127.0.0.1:40123."""
         return self._thread().server.url
 
     @property
     def kubeconfig(self) -> Path:
-        """The path of a kubeconfig with all rights."""
+        """Return the path of a kubeconfig with all rights."""
         return self._thread().server.kubeconfig.resolve()
 
     @property
     def token(self) -> str:
-        """The bearer token of the kubeconfig."""
+        """Return the bearer token of the kubeconfig."""
         return self._thread().server.keys.admin_token
 
     @property
     def ca(self) -> Path:
-        """The path of the certificate of the server's certificate authority."""
+        """Return the path of the certificate of the server's certificate authority."""
         ca = self._thread().server.ca
         assert ca is not None
         return ca
@@ -145,7 +145,7 @@ class ApiServer:
 
     @property
     def now(self) -> datetime:
-        """What the server's clock shows, in UTC."""
+        """Return what the server's clock shows, in UTC."""
         return self._thread().server.clock.now()
 
     def settle(self) -> None:
@@ -167,7 +167,7 @@ class ApiServer:
 
     @property
     def faults(self) -> FaultTable:
-        """The faults that requests meet: refusals, delays, broken connections (`FaultTable`)."""
+        """Return the faults that requests meet: refusals, delays, broken connections (`FaultTable`)."""
         return self._thread().server.faults
 
     def drop_watches(self, resource: str = "*", *, user: str = "*") -> int:

@@ -95,7 +95,7 @@ class Authorizer(Step):
         return present.decide
 
     def decide(self, user: User, attributes: Attributes) -> AccessDecision:
-        """Whether a user may, and why."""
+        """Return whether a user may, and why."""
         if MASTERS in user.groups:
             return AccessDecision(True)
         if attributes.path:

@@ -35,7 +35,7 @@ class BackgroundWork:
 
     @property
     def controllers(self) -> ControllerSet:
-        """The controllers that run. Raises RuntimeError before the start and after the end."""
+        """Return the controllers that run. Raises RuntimeError before the start and after the end."""
         if self._running is None:
             raise RuntimeError("the controllers do not run")
         return self._running

@@ -263,7 +263,7 @@ async def _serve(options: "ServeOptions", read_only_kubeconfig: Path | None, con
 
 
 def interrupted() -> "asyncio.Event":
-    """An event that SIGINT and SIGTERM set from now on, instead of ending the process."""
+    """Return an event that SIGINT and SIGTERM set from now on, instead of ending the process."""
     import asyncio
     import signal
 
@@ -325,12 +325,12 @@ def read_webhook_reach(
 
 
 def has_nodes(objects: "Sequence[PlainObject]") -> bool:
-    """Whether there are nodes among the objects: they need kubelets."""
+    """Return whether there are nodes among the objects: they need kubelets."""
     return any(one.manifest["kind"] == "Node" for one in objects)
 
 
 def fleet(nodes: int) -> "KubeletOptions":
-    """The simulated nodes: as many as asked for; kubelets work on those of manifests too."""
+    """Return the simulated nodes: as many as asked for; kubelets work on those of manifests too."""
     from kube_standin.kubelet import KubeletOptions
 
     return KubeletOptions(nodes=nodes)

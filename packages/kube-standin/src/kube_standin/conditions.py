@@ -21,7 +21,7 @@ def state_of(status: Json | None, kind: str) -> str | None:
 
 
 def is_true(status: Json | None, kind: str) -> bool:
-    """Whether a condition holds."""
+    """Return whether a condition holds."""
     return state_of(status, kind) == "True"
 
 
@@ -61,12 +61,12 @@ def drop_condition(status: Json, kind: str) -> None:
 
 
 def condition(kind: str, status: str, reason: str, message: str = "") -> Json:
-    """A condition that `put_condition` gives its times."""
+    """Return a condition that `put_condition` gives its times."""
     return {"type": kind, "status": status, "reason": reason, "message": message}
 
 
 def pod_condition(kind: str, status: str, stamp: str, reason: str = "", message: str = "") -> Json:
-    """A condition as pods have it: with a time of probing, and without empty fields."""
+    """Return a condition as pods have it: with a time of probing, and without empty fields."""
     out: Json = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": stamp}
     return out | ({"reason": reason} if reason else {}) | ({"message": message} if message else {})
 

@@ -68,7 +68,7 @@ def _custom(kind: ServedKind, obj: Json, api_version: str) -> Json:
 
 
 def is_raw(kind: ServedKind, state: Stored) -> bool:
-    """Whether the bytes of a stored object are what is served in the version of ``kind``."""
+    """Return whether the bytes of a stored object are what is served in the version of ``kind``."""
     return not differs(kind) if kind.versions is None else kind.versions.is_raw(kind, state)
 
 
@@ -82,7 +82,7 @@ def read_stored(kind: ServedKind, state: Stored) -> Json:
 
 
 def differs(kind: ServedKind) -> bool:
-    """Whether objects of ``kind`` are stored in another form than they are served in."""
+    """Return whether objects of ``kind`` are stored in another form than they are served in."""
     return kind.api_version != kind.storage_version
 
 

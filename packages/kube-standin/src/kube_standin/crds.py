@@ -77,7 +77,7 @@ def _stored_version(definition: Json) -> str:
 
 
 def _same_forms(before: Mapping[str, ServedKind], now: Mapping[str, ServedKind]) -> bool:
-    """Whether objects that were stored under one set of rows are what another would store."""
+    """Return whether objects that were stored under one set of rows are what another would store."""
 
     def forms(rows: Mapping[str, ServedKind]) -> Any:
         return {version: (row.storage_version, (row.definition or {}).get("schema")) for version, row in rows.items()}

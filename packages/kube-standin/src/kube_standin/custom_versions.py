@@ -40,12 +40,12 @@ class CustomVersions:
     """What converts between versions; None: they differ in name only."""
 
     def is_raw(self, kind: ServedKind, state: Stored) -> bool:
-        """Whether the bytes of a state are the object in the version of ``kind``."""
+        """Return whether the bytes of a state are the object in the version of ``kind``."""
         same = kind.api_version == kind.storage_version == self.unmarked
         return same and state.revision >= self.since and not state.raw.startswith(b'{"apiVersion":')
 
     def is_outdated(self, kind: ServedKind, state: Stored, stored_form: Json) -> bool:
-        """Whether a state is not what would be stored today for the same object (``stored_form``)."""
+        """Return whether a state is not what would be stored today for the same object (``stored_form``)."""
         if state.revision >= self.since:
             return False
         return as_object(kind.kind, self.unmarked, state) != {"kind": kind.kind, **stored_form}

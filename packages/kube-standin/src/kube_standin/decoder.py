@@ -122,7 +122,9 @@ class Decoder:
 
     @staticmethod
     def _strict_problems(kind: ServedKind, unknown: Sequence[UnknownBodyField], repeated: RepeatedFields) -> list[str]:
-        """What strict validation finds: of typed objects in the order of the body, of others repeated fields first."""
+        """Return what strict validation finds: of typed objects in the order of the body, of others repeated fields
+        first.
+        """
         if kind.custom:
             return [*repeated.texts, *(field.message for field in unknown)]
         hints = {f'unknown field "{field.path}"': field.message for field in unknown}

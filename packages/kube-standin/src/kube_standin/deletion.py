@@ -97,7 +97,7 @@ class Deletion:
         self._registry = registry
 
     def completes(self, kind: ServedKind, obj: Json) -> bool:
-        """Whether ``obj`` (a new state) has nothing left to wait for."""
+        """Return whether ``obj`` (a new state) has nothing left to wait for."""
         metadata = obj["metadata"]
         if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
             return False
@@ -264,7 +264,8 @@ class Deletion:
 
 
 def _default_propagation(kind: ServedKind, metadata: Json) -> Propagation | None:
-    """What becomes of dependents unless a request states it: what a finalizer states, else the kind (api.md 6.1).
+    """Return what becomes of dependents unless a request states it: what a finalizer states, else the kind (api.md
+    6.1).
 
     A batch/v1 Job and a v1 ReplicationController orphan theirs, as a kube-apiserver does for clients from before there
     was garbage collection (kubectl and the controllers ask for Background themselves).
@@ -273,12 +274,12 @@ def _default_propagation(kind: ServedKind, metadata: Json) -> Propagation | None
 
 
 def settles_dependents(metadata: Json) -> bool:
-    """Whether a finalizer states what becomes of the dependents of an object with this metadata."""
+    """Return whether a finalizer states what becomes of the dependents of an object with this metadata."""
     return any(name in (ORPHAN, FOREGROUND) for name in metadata.get("finalizers") or ())
 
 
 def warnings_of(kind: ServedKind, options: DeleteOptions) -> tuple[str, ...]:
-    """What a client that deletes objects of a kind is warned of."""
+    """Return what a client that deletes objects of a kind is warned of."""
     return (_PODS_STAY,) if kind.resource == "jobs.batch" and options.propagation is None else ()
 
 

@@ -48,7 +48,7 @@ class Rule(NamedTuple):
 
     @property
     def atoms(self) -> int:
-        """How many atomic rules it breaks down into."""
+        """Return how many atomic rules it breaks down into."""
         resources = len(self.groups) * len(self.resources) * max(len(self.names), 1)
         return (resources + len(self.paths)) * len(self.verbs)
 
@@ -61,7 +61,7 @@ class Rule(NamedTuple):
             yield Rule(paths=(path,), verbs=(verb,))
 
     def __str__(self) -> str:
-        """The rule as refusals write it; of a long word an excerpt, as thousands of atomic rules may have it."""
+        """Return the rule as refusals write it; of a long word an excerpt, as thousands of atomic rules may have it."""
         parts = zip(("APIGroups", "Resources", "NonResourceURLs", "ResourceNames", "Verbs"), self, strict=True)
         return "{" + ", ".join(f"{name}:{_shown(values)}" for name, values in parts if values) + "}"
 
@@ -95,7 +95,7 @@ class _Owned:
         self._paths = rule.paths
 
     def covers(self, rule: Rule) -> bool:
-        """Whether everything ``rule`` allows is allowed by this one."""
+        """Return whether everything ``rule`` allows is allowed by this one."""
         return (
             ("*" in self._verbs or self._verbs.issuperset(rule.verbs))
             and ("*" in self._groups or self._groups.issuperset(rule.groups))
@@ -201,7 +201,7 @@ class EscalationCheck(Step):
 
 
 def _only_for_garbage_collection(new: Json, old: Json) -> bool:
-    """Whether a write changes no more than owner references and finalizers."""
+    """Return whether a write changes no more than owner references and finalizers."""
 
     def rest(obj: Json) -> Json:
         loose = ("ownerReferences", "finalizers", "managedFields")

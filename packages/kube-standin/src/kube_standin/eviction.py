@@ -77,7 +77,7 @@ def _budgets_of(registry: ObjectRegistry, namespace: str, labels: Mapping[str, s
 
 
 def _tolerated_unhealthy(pod: Json, budget: Json) -> bool:
-    """Whether an unready pod may be evicted without counting (unhealthyPodEvictionPolicy)."""
+    """Return whether an unready pod may be evicted without counting (unhealthyPodEvictionPolicy)."""
     if is_true(pod.get("status"), "Ready"):
         return False
     policy, status = (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy"), budget.get("status") or {}

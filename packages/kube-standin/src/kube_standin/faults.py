@@ -64,7 +64,7 @@ class RequestPattern:
             object.__setattr__(self, "subresource", subresource)
 
     def matches(self, request: MatchedRequest) -> bool:
-        """Whether a request is meant."""
+        """Return whether a request is meant."""
         return (
             self.verb in (ANY, request.verb)
             and self.resource in (ANY, request.resource, errors.qualified(request.resource, request.group))

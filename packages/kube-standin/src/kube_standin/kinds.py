@@ -102,7 +102,7 @@ class ServedKind:
 
     @property
     def resource(self) -> str:
-        """The plural with its group, as error messages name it: ``podgroups.scheduling.k8s.io``."""
+        """Return the plural with its group, as error messages name it: ``podgroups.scheduling.k8s.io``."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
@@ -126,7 +126,9 @@ def _row(
     fields: str = "",
     **strategy: Any,
 ) -> ServedKind:
-    """A built-in kind; `short`, `sub` (subresources) and `fields` are lists of words, `stored_as` an apiVersion."""
+    """Return a built-in kind; `short`, `sub` (subresources) and `fields` are lists of words, `stored_as` an
+    apiVersion.
+    """
     plural = plural_of(kind)
     return ServedKind(
         group=group,

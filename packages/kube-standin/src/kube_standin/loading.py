@@ -224,7 +224,7 @@ class _Loading:
     # -- one object
 
     def _item(self, found: PlainObject) -> LoadedItem | None:
-        """The object with its row; None for one of a kind that only a definition would bring."""
+        """Return the object with its row; None for one of a kind that only a definition would bring."""
         version, name = _head(found)
         kind = self._registry.kinds.of(version, name)
         subject = subject_of(found.manifest)
@@ -366,7 +366,7 @@ def _head(found: PlainObject) -> tuple[str, str]:
 
 
 def _foreign_groups(objects: Sequence[PlainObject]) -> dict[str, list[int]]:
-    """The numbers of the PodGroups in the input, by their version."""
+    """Return the numbers of the PodGroups in the input, by their version."""
     found: dict[str, list[int]] = {}
     for number, one in enumerate(objects):
         version, kind = _head(one)
@@ -376,7 +376,7 @@ def _foreign_groups(objects: Sequence[PlainObject]) -> dict[str, list[int]]:
 
 
 def _after(items: Iterable[LoadedItem], now: str) -> str:
-    """A second after the newest creation time of the items where that lies ahead of `now`; else empty."""
+    """Return a second after the newest creation time of the items where that lies ahead of `now`; else empty."""
     dates = []
     for item in items:
         with suppress(ValueError):
@@ -393,5 +393,5 @@ def _rank(kind: ServedKind) -> int:
 
 
 def _digest(revision: Any, name: str) -> str:
-    """The hash of `web-7f9c6`, a revision of web."""
+    """Return the hash of `web-7f9c6`, a revision of web."""
     return revision.removeprefix(f"{name}-") if isinstance(revision, str) else ""

@@ -110,7 +110,7 @@ class Lookup:
         self._new_uids.pop(item.old_uid, None)
 
     def has(self, group: str, kind: str, namespace: str, name: str) -> bool:
-        """Whether there will be such an object."""
+        """Return whether there will be such an object."""
         return self._uid(group, kind, namespace, name) is not None
 
     def _uid(self, group: str, kind: str, namespace: str, name: str) -> str | None:
@@ -122,7 +122,7 @@ class Lookup:
         return _meta(there.raw).metadata.uid if there is not None else None
 
     def kind(self, group: str, kind: str) -> ServedKind:
-        """The row of a kind that is served; raises KeyError."""
+        """Return the row of a kind that is served; raises KeyError."""
         found = self._row(group, kind)
         if found is None:
             raise KeyError(f"{group} {kind}")
@@ -191,7 +191,7 @@ def _at(value: Any, *steps: str) -> Any:
 
 
 def _owner_key(item: LoadedItem) -> tuple[str, str, str, str] | None:
-    """The key of the controller of an object."""
+    """Return the key of the controller of an object."""
     references = item.manifest["metadata"].get("ownerReferences")
     if not isinstance(references, list) or not all(isinstance(one, dict) for one in references):
         return None
@@ -207,7 +207,8 @@ def _pods(items: Iterable[LoadedItem]) -> Iterable[LoadedItem]:
 
 
 def missing_replica_sets(items: Sequence[LoadedItem], there: Lookup) -> list[LoadedItem]:
-    """The ReplicaSets that pods of the input name, and that are a Deployment's of it by their name: with its template.
+    """Return the ReplicaSets that pods of the input name, and that are a Deployment's of it by their name: with its
+    template.
 
     Without them the Deployment would make its pods a second time.
     """

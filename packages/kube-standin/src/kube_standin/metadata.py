@@ -19,17 +19,17 @@ def key_of(obj: Json) -> tuple[str, str]:
 
 
 def annotations_of(obj: Json) -> Json:
-    """The annotations of an object, not to be changed."""
+    """Return the annotations of an object, not to be changed."""
     return obj["metadata"].get("annotations") or {}
 
 
 def controller_of(obj: Json) -> Json | None:
-    """The owner reference of the controller, if there is one."""
+    """Return the owner reference of the controller, if there is one."""
     return next((one for one in obj["metadata"].get("ownerReferences") or () if one.get("controller")), None)
 
 
 def reference_to(obj: Json) -> Json:
-    """A reference to a manifest, as statuses and claims hold it."""
+    """Return a reference to a manifest, as statuses and claims hold it."""
     metadata = obj["metadata"]
     return {
         "apiVersion": obj["apiVersion"],

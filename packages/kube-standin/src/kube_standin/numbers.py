@@ -12,7 +12,7 @@ _DIGITS = 19
 
 
 def parse_int(text: str) -> int:
-    """An integer of 64 bits; raises 400 with the text of Go's parser."""
+    """Return an integer of 64 bits; raises 400 with the text of Go's parser."""
     shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
     if not _INTEGER.fullmatch(text):
         raise errors.bad_request(f'strconv.ParseInt: parsing "{shown}": invalid syntax')

@@ -358,7 +358,7 @@ class ObjectRegistry:
 
     @staticmethod
     def _is_outdated(kind: ServedKind, state: Stored, stored_form: Json) -> bool:
-        """Whether a write that changes nothing renews what is stored, as storage migration needs it."""
+        """Return whether a write that changes nothing renews what is stored, as storage migration needs it."""
         return kind.versions is not None and kind.versions.is_outdated(kind, state, stored_form)
 
     def put_requested(self, resource: str, namespace: str, name: str, body: Json, expected: Stored | None) -> Stored:
@@ -475,7 +475,7 @@ class ObjectRegistry:
             raise errors.conflict(kind.plural, kind.group, name, errors.MODIFIED)
 
     def _moment(self, options: WriteOptions) -> str:
-        """When a write happens: the same moment in each of its tries."""
+        """Return when a write happens: the same moment in each of its tries."""
         return options.off_loop_steps.once("now", self.clock.stamp)
 
     def _new_identity(self, metadata: Json, stamp: str, options: WriteOptions) -> None:
@@ -535,7 +535,7 @@ class ObjectRegistry:
     def _found(
         find: Callable[..., FoundT], options: WriteOptions, new: Json, old: Json | None, *, bounded: bool
     ) -> FoundT:
-        """What validation finds, on the event loop if it is short; `bounded`: it counts its steps."""
+        """Return what validation finds, on the event loop if it is short; `bounded`: it counts its steps."""
         off_loop_steps = options.off_loop_steps
         if off_loop_steps is INLINE:
             return find()
@@ -567,7 +567,9 @@ class ObjectRegistry:
 
 
 def _lasting(new: Json, old: Json | None) -> list[Json | None]:
-    """What validation depends on: not what is made anew at each try, such as a uid or the end of a generated name."""
+    """Return what validation depends on: not what is made anew at each try, such as a uid or the end of a generated
+    name.
+    """
 
     def lasting(obj: Json) -> Json:
         metadata = {key: value for key, value in obj.get("metadata", {}).items() if key not in _VOLATILE}

@@ -77,7 +77,9 @@ def _differs(given: Any, stored: Any, path: str) -> str:
 
 
 def _missing(given: Sequence[Any], stored: Sequence[Any], path: str) -> str:
-    """The first item that the stored list does not have, in the order of the given one: admission adds others."""
+    """Return the first item that the stored list does not have, in the order of the given one: admission adds
+    others.
+    """
     turn = 0
     for number, item in enumerate(given):
         found = f"{path}[{number}]"

@@ -220,7 +220,7 @@ def _make_server(directory: Path, names: Iterable[str]) -> None:
 
 
 def _is_current(certificate: x509.Certificate) -> bool:
-    """Whether it is valid, and for some time to come."""
+    """Return whether it is valid, and for some time to come."""
     now = datetime.now(UTC)
     return certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc - timedelta(days=_RENEW_DAYS)
 

@@ -97,7 +97,7 @@ def _restrict_pod(new: Json, old: Json, subresource: str) -> None:
 
 
 def _resized(old: Json, new: Json) -> Json:
-    """A container with the resources of another."""
+    """Return a container with the resources of another."""
     kept = {key: value for key, value in old.items() if key not in _RESIZED}
     return {**kept, **{key: new[key] for key in _RESIZED if key in new}}
 

@@ -21,7 +21,9 @@ _MOST_AUDIENCES = 64
 
 
 def present(store: Store, bound: Bound) -> bool:
-    """Whether the very object a token is bound to is there. A terminating account is not; a pod is until it is gone."""
+    """Return whether the very object a token is bound to is there. A terminating account is not; a pod is until it is
+    gone.
+    """
     state = store.get(bound.resource, bound.namespace, bound.name)
     if state is None:
         return False

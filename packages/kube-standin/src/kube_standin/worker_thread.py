@@ -62,17 +62,17 @@ class OffLoopSteps:
         self._made: dict[str, Any] = {}
 
     def value(self, step: str, given: Any, work: Callable[[], Any]) -> Any:
-        """The JSON value that `work` makes of `given`, which is all it depends on; fresh at each call."""
+        """Return the JSON value that `work` makes of `given`, which is all it depends on; fresh at each call."""
         if not self.always:
             return work()
         return msgspec.json.decode(self._done(step, given, lambda: msgspec.json.encode(work())))
 
     def findings(self, step: str, given: Any, work: Callable[[], ResultT]) -> ResultT:
-        """The same, off the loop in any case, for a result that is not changed."""
+        """Return the same, off the loop in any case, for a result that is not changed."""
         return cast("ResultT", self._done(step, given, work))
 
     def once(self, name: str, make: Callable[[], ResultT]) -> ResultT:
-        """The value that this write made under a name, in whichever of its tries that was."""
+        """Return the value that this write made under a name, in whichever of its tries that was."""
         if self is INLINE:
             return make()
         if name not in self._made:
@@ -80,7 +80,7 @@ class OffLoopSteps:
         return cast("ResultT", self._made[name])
 
     def awaited(self, calls: Sequence[AwaitedCall]) -> list[Any]:
-        """The results of calls, which are made at the same time; a result that is an exception is returned.
+        """Return the results of calls, which are made at the same time; a result that is an exception is returned.
 
         Raises NotYetDoneError for calls that have not been made, for this input, and ValueError for a write that
         cannot wait.
@@ -141,7 +141,7 @@ class Turn:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has lasted `TURN_SECONDS`."""
+        """Return whether it has lasted `TURN_SECONDS`."""
         return time.monotonic() > self._ends
 
     async def over(self) -> None:
@@ -171,7 +171,7 @@ _repeating: ContextVar[bool] = ContextVar("repeating", default=False)
 
 
 def can_wait() -> bool:
-    """Whether what runs now is a write that begins anew where it raises NotYetDoneError."""
+    """Return whether what runs now is a write that begins anew where it raises NotYetDoneError."""
     return _repeating.get()
 
 

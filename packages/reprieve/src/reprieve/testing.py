@@ -64,7 +64,7 @@ def node(
     unschedulable: bool = False,
     more: Mapping[str, int | str] | None = None,
 ) -> objects.Node:
-    """A node; `more` are further allocatable resources."""
+    """Return a node; `more` are further allocatable resources."""
     allocatable: dict[str, Any] = {"cpu": cpu, "memory": memory, "pods": pods, **(more or {})}
     if gpu:
         allocatable[GPU] = gpu
@@ -79,7 +79,7 @@ def node(
 
 
 def toleration(key: str = "", operator: str = "Equal", value: str = "", effect: str = "") -> objects.Toleration:
-    """A toleration in the order of its fields."""
+    """Return a toleration in the order of its fields."""
     return objects.Toleration(key=key, operator=operator, value=value, effect=effect)
 
 
@@ -113,7 +113,7 @@ def pod(
     annotations: Mapping[str, str] | None = None,
     priority_class: str = "",
 ) -> objects.Pod:
-    """A pod with one container; `start` in seconds after START."""
+    """Return a pod with one container; `start` in seconds after START."""
     wanted = (("cpu", cpu), ("memory", memory), (GPU, gpu or None), *(more or {}).items())
     requests: dict[str, Any] = {key: amount for key, amount in wanted if amount is not None}
     main = objects.Container(
@@ -176,7 +176,9 @@ def group(
     parent: str = "",
     workload: str = "workload",
 ) -> objects.PodGroup:
-    """A PodGroup: a gang if it has a `min_count`, else `basic`; `whole`: disruptionMode all; `parent`: a composite."""
+    """Return a PodGroup: a gang if it has a `min_count`, else `basic`; `whole`: disruptionMode all; `parent`: a
+    composite.
+    """
     if min_count is None:
         chosen = objects.PodGroupSchedulingPolicy(basic=objects.EMPTY)
     else:
@@ -214,7 +216,9 @@ def composite(
     namespace: str = "default",
     workload: str = "workload",
 ) -> objects.CompositePodGroup:
-    """A CompositePodGroup: a gang of groups if it has a `min_groups`, else `basic`; `whole`: disruptionMode all."""
+    """Return a CompositePodGroup: a gang of groups if it has a `min_groups`, else `basic`; `whole`: disruptionMode
+    all.
+    """
     if min_groups is None:
         chosen = objects.CompositePodGroupSchedulingPolicy(basic=objects.EMPTY)
     else:
@@ -238,7 +242,7 @@ def composite(
 
 
 def priority_class(name: str, value: int, annotations: Mapping[str, str] | None = None) -> objects.PriorityClass:
-    """A PriorityClass."""
+    """Return a PriorityClass."""
     return objects.PriorityClass(
         metadata=objects.ObjectMeta(name=name, annotations=dict(annotations or {})), value=value
     )
@@ -256,7 +260,9 @@ def gang(
     topology: str | None = None,
     **each: Any,
 ) -> list[objects.KubernetesObject]:
-    """A gang and its `size` pods `NAME-0`...; `min_count` is all of them unless given, `each` goes to every pod."""
+    """Return a gang and its `size` pods `NAME-0`...; `min_count` is all of them unless given, `each` goes to every
+    pod.
+    """
     spec = group(
         name,
         min_count=size if min_count is None else min_count,
@@ -278,7 +284,7 @@ def pdb(
     disrupted: Iterable[str] = (),
     namespace: str = "default",
 ) -> objects.PodDisruptionBudget:
-    """A budget over pods with these labels (none: every pod of the namespace; `nothing`: a nil selector)."""
+    """Return a budget over pods with these labels (none: every pod of the namespace; `nothing`: a nil selector)."""
     selector = None if nothing else objects.LabelSelector(match_labels=dict(labels or {}))
     status = None
     if allowed is not None:
@@ -296,7 +302,7 @@ def pdb(
 
 
 def profile_with(*plugins: Plugin, weights: Mapping[str, int] | None = None, drop: Iterable[str] = ()) -> Profile:
-    """The default profile; a plugin given here takes the place of the one of its name, or comes first."""
+    """Return the default profile; a plugin given here takes the place of the one of its name, or comes first."""
     base = default_profile(FeatureGates())
     own = {plugin.name: plugin for plugin in plugins}
     known = {plugin.name for plugin in base.plugins}
@@ -449,7 +455,7 @@ class World:
         return self._checked()
 
     def step(self) -> Decision:
-        """One cycle, decided and assumed but not acted on; there must be one to run."""
+        """Return one cycle, decided and assumed but not acted on; there must be one to run."""
         effects = self.engine.step(self.now)
         self.virtual.keep_effects(effects)
         decision = effects.decision
@@ -472,15 +478,15 @@ class World:
         return self.virtual.now
 
     def record(self, name: str) -> PodRecord:
-        """The record of a pod by name."""
+        """Return the record of a pod by name."""
         return _named("pod", name, ((pod.name, pod) for pod in self.engine.cluster.pods.values()))
 
     def row(self, name: str) -> int:
-        """The row of a node."""
+        """Return the row of a node."""
         return _named("node", name, self.engine.cluster.nodes.row_of.items())
 
     def entity(self, name: str) -> Entity:
-        """The entity of a pending pod or of a group, by name."""
+        """Return the entity of a pending pod or of a group, by name."""
         queue = self.engine.queue
         result = queue.get(f"composite/default/{name}") or queue.get(f"group/default/{name}")
         result = result or queue.find(self.record(name))
@@ -488,11 +494,11 @@ class World:
         return result
 
     def place(self, name: str) -> QueueState:
-        """Where that entity is."""
+        """Return where that entity is."""
         return self.entity(name).state
 
     def state(self, name: str) -> CycleState:
-        """A fresh cycle state for a pod, to ask plugins directly."""
+        """Return a fresh cycle state for a pod, to ask plugins directly."""
         return CycleState(self.engine.cluster, self.record(name))
 
     @property
@@ -504,7 +510,7 @@ class World:
 
     @property
     def pending(self) -> list[str]:
-        """Names of pods without a place, sorted."""
+        """Return names of pods without a place, sorted."""
         return sorted(p.name for p in self.engine.cluster.pods.values() if p.row < 0)
 
     @property
@@ -515,7 +521,7 @@ class World:
 
     @property
     def evicted(self) -> list[str]:
-        """Names of pods that preemption took, sorted."""
+        """Return names of pods that preemption took, sorted."""
         return sorted(self.virtual.records[uid].name for uid in self.virtual.evicted)
 
     def released(self) -> list[ReleasedReservation]:
@@ -524,13 +530,13 @@ class World:
         return released
 
     def incidents(self) -> list[PluginIncident]:
-        """What went wrong in plugins since the last call."""
+        """Return what went wrong in plugins since the last call."""
         incidents = list(self.virtual.incidents)
         self.virtual.incidents.clear()
         return incidents
 
     def message(self, name: str) -> str:
-        """The PodScheduled=False message of a pod."""
+        """Return the PodScheduled=False message of a pod."""
         return self.rejection(name)[1]
 
     def rejection(self, name: str) -> tuple[str, str]:
@@ -539,14 +545,14 @@ class World:
         return found.reason, found.message
 
     def condition(self, name: str) -> tuple[bool, str, str]:
-        """The condition of a group: scheduled, reason, message."""
+        """Return the condition of a group: scheduled, reason, message."""
         conditions = self.virtual.conditions
         groups = ((key.removeprefix("group/default/"), each) for key, each in conditions.items())
         found = conditions.get(f"composite/default/{name}") or _named("group with a condition", name, groups)
         return found.scheduled, found.reason, found.message
 
     def gone(self, name: str) -> Self:
-        """A pod vanishes."""
+        """Return a pod vanishes."""
         self.virtual.keep_effects(self.engine.remove(ObjectRef("Pod", uid=self.record(name).uid), self.now))
         check_queue(self.engine)
         return self
@@ -572,12 +578,12 @@ def _named(what: str, name: str, among: Iterable[tuple[str, Found]]) -> Found:
 
 
 def without_gates(item: objects.Pod) -> objects.Pod:
-    """The pod with its scheduling gates taken off."""
+    """Return the pod with its scheduling gates taken off."""
     return replace(item, spec=replace(item.spec, scheduling_gates=()))
 
 
 def bound_to(item: objects.Pod, name: str) -> objects.Pod:
-    """The pod as another client bound it."""
+    """Return the pod as another client bound it."""
     return replace(item, spec=replace(item.spec, node_name=name), status=replace(item.status, phase="Running"))
 
 

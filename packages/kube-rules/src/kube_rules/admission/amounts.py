@@ -25,7 +25,7 @@ class Amount(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The quantity as it stands in an object."""
+        """Return the quantity as it stands in an object."""
         return format_quantity(self.nano, self.form)
 
 

@@ -123,7 +123,7 @@ class CostBudget:
 
     @property
     def left(self) -> int:
-        """The cost that is left."""
+        """Return the cost that is left."""
         return self._left if self._around is None else min(self._left, self._around.left)
 
     def spend(self, cost: int) -> None:
@@ -208,7 +208,7 @@ def conditions_hold(
     variables: Iterable[Json] = (),
     around: CostBudget | None = None,
 ) -> bool:
-    """Whether all conditions hold. One that is false decides, whatever the others fail with.
+    """Return whether all conditions hold. One that is false decides, whatever the others fail with.
 
     Raises EvaluationError where an evaluation fails and `failure_policy` is Fail.
     """

@@ -77,7 +77,7 @@ def _misnamed(value: Any, place: str) -> Iterator[str]:
 
 
 def _plain(value: Any) -> Any:
-    """A value of an expression as JSON."""
+    """Return a value of an expression as JSON."""
     if isinstance(value, dict):
         if any(not isinstance(key, str) for key in value):
             raise PolicyTypeError("a key of a map is no string")

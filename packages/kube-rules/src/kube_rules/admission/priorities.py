@@ -119,7 +119,7 @@ class PriorityAdmission:
                 self._default = resolved  # of several defaults the API server takes the lowest value
 
     def resolve(self, found: ObjectT) -> ObjectT:
-        """The object with its priority and preemption policy; kinds without a priority come back unchanged.
+        """Return the object with its priority and preemption policy; kinds without a priority come back unchanged.
 
         Raises `FieldError` for an unknown class and for a priority (if strict, a policy) that differs from
         it. Objects that an API server has already stored (they have a uid or resource version) keep the
@@ -150,7 +150,9 @@ class PriorityAdmission:
     def _of_group(
         self, found: ObjectT, own: object, spec: PodGroupSpec | CompositePodGroupSpec, stored: bool
     ) -> ObjectT:
-        """A group with its spec as it was resolved, if it has another, and its priority as a potential victim."""
+        """Return a group with its spec as it was resolved, if it has another, and its priority as a potential
+        victim.
+        """
         meta = found.metadata
         annotations = self.as_victim(meta.annotations, spec.priority or DEFAULT_PRIORITY, stored)
         if annotations is not meta.annotations:
@@ -207,7 +209,7 @@ class PriorityAdmission:
         )
 
     def as_victim(self, annotations: dict[str, str], priority: int, stored: bool) -> dict[str, str]:
-        """The annotations with the preemption priority that the class among them stands for, if there is one.
+        """Return the annotations with the preemption priority that the class among them stands for, if there is one.
 
         A number that no class stands for does not count. Raises `FieldError` for an unknown class and for a value below
         the scheduling priority: groups could evict each other in turn (preemption.md 4, "Options").
@@ -229,7 +231,9 @@ class PriorityAdmission:
 
     @staticmethod
     def _policy(spec: _SpecT, resolved: ResolvedClass) -> str | None:
-        """The policy from the class; a group without class, or of a version without the field, has none of its own."""
+        """Return the policy from the class; a group without class, or of a version without the field, has none of its
+        own.
+        """
         if not isinstance(spec, PodSpec) and (spec.preemption_policy == NO_POLICY_FIELD or not resolved.name):
             return spec.preemption_policy
         return spec.preemption_policy or resolved.policy

@@ -49,7 +49,7 @@ class AdmittedRequest:
 
     @property
     def of_namespace(self) -> bool:
-        """Whether the request is for a Namespace itself."""
+        """Return whether the request is for a Namespace itself."""
         return self.resource.plural == "namespaces" and not self.resource.group
 
 
@@ -95,7 +95,7 @@ def _selected(match: Json, request: AdmittedRequest) -> bool:
 
 
 def concerns(rules: Iterable[Json], resources: Sequence[ApiResource]) -> bool:
-    """Whether any rule is for a resource in one of its versions, whatever the operation and the subresource."""
+    """Return whether any rule is for a resource in one of its versions, whatever the operation and the subresource."""
     return any(
         one.group in _listed(rule, "apiGroups", one.group)
         and one.version in _listed(rule, "apiVersions", one.version)

@@ -75,7 +75,7 @@ def merged_tolerations(tolerations: Sequence[Json]) -> list[Json]:
 
 
 def _covers(wide: Json, narrow: Json) -> bool:
-    """Whether one toleration tolerates all that another one does."""
+    """Return whether one toleration tolerates all that another one does."""
     if wide == narrow:
         return True
     operator, effect = wide.get("operator", ""), wide.get("effect", "")

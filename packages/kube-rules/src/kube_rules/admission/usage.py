@@ -51,7 +51,7 @@ def usage_of(resource: str, obj: Json, now: datetime) -> Amounts:
 
 
 def is_over(pod: Json, now: datetime) -> bool:
-    """Whether a pod no longer uses compute resources."""
+    """Return whether a pod no longer uses compute resources."""
     if (pod.get("status") or {}).get("phase") in _TERMINAL:
         return True
     metadata = pod["metadata"]
@@ -180,7 +180,7 @@ def _by_value(present: str, operator: str, values: list[str]) -> bool:
 
 
 def in_scope(quota: Json, resource: str, obj: Json, classes: Collection[str] = ()) -> bool:
-    """Whether an object is in the scopes of a quota (its manifest); a quota without scopes covers everything.
+    """Return whether an object is in the scopes of a quota (its manifest); a quota without scopes covers everything.
 
     `classes`: the priority classes that the groups of a pod name; it counts for each of them as for its own.
     """
@@ -188,7 +188,7 @@ def in_scope(quota: Json, resource: str, obj: Json, classes: Collection[str] = (
 
 
 def has_class_scope(quota: Json) -> bool:
-    """Whether a quota asks for the priority class of pods."""
+    """Return whether a quota asks for the priority class of pods."""
     return any(term.get("scopeName") == "PriorityClass" for term in _terms(quota))
 
 

@@ -103,7 +103,7 @@ class AccessAnswer(Opaque):
 
 
 def _begun(kind: type[_Question], field: str, *, filled: bool) -> Function:
-    """A question that an authorizer begins."""
+    """Return a question that an authorizer begins."""
 
     def run(meter: Meter, args: list[Any]) -> _Question:
         takes(args, 2, 2)
@@ -126,7 +126,7 @@ def _resource(meter: Meter, args: list[Any]) -> ResourceCheck:
 
 
 def _narrowed(field: str) -> Function:
-    """A question about a part of a resource."""
+    """Return a question about a part of a resource."""
 
     def run(meter: Meter, args: list[Any]) -> ResourceCheck:
         takes(args, 2, 2)

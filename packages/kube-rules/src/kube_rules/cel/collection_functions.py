@@ -32,7 +32,7 @@ def ordered(keys: list[Any]) -> list[int]:
 
 
 def sort_cost(count: int) -> int:
-    """What sorting so many items costs: twice the square, the call and the list."""
+    """Return what sorting so many items costs: twice the square, the call and the list."""
     return 2 * count * count + 1 + _LIST
 
 
@@ -129,7 +129,7 @@ def _sets(work: Callable[[list[Any], list[Any], Meter], bool], times: int) -> Fu
 
 
 def nonzero(value: Any) -> bool:
-    """Whether a value is another one than the zero of its type."""
+    """Return whether a value is another one than the zero of its type."""
     if isinstance(value, Optional):
         return value.present
     if isinstance(value, datetime | Opaque):

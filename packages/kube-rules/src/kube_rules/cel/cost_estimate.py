@@ -256,7 +256,7 @@ def _field(form: Declared, name: str) -> Declared:
 
 
 def _content(form: Declared) -> Declared:
-    """What is in an optional, or the form itself."""
+    """Return what is in an optional, or the form itself."""
     return (form.inner or UNKNOWN) if form.kind == "optional" else form
 
 
@@ -276,7 +276,7 @@ def _resized(found: _Estimate) -> Declared:
 
 
 def _any(found: list[_Estimate]) -> Declared:
-    """A form that is none of several in particular, and as large as the largest."""
+    """Return a form that is none of several in particular, and as large as the largest."""
     if not found:
         return Declared("dyn", 0)
     first = _resized(found[0])

@@ -108,7 +108,7 @@ def _text(schema: Mapping[str, Any], limit: int | None) -> Declared:
 
 
 def _known(schema: Any) -> bool:
-    """Whether values of a schema have a type; those without one are no fields, as upstream."""
+    """Return whether values of a schema have a type; those without one are no fields, as upstream."""
     if not isinstance(schema, Mapping):
         return False
     if schema.get("x-kubernetes-int-or-string") or _embedded(schema):
@@ -119,9 +119,9 @@ def _known(schema: Any) -> bool:
 
 
 def converted(schema: Any, value: Any) -> Any:
-    """A value of JSON as an expression meets it: a timestamp, duration or bytes by its format, a double
-    where the type is number (UnstructuredToVal). What has nothing of the kind in it is given back as it is; a
-    text that is not of its format stays one.
+    """Return a value of JSON as an expression meets it: a timestamp, duration or bytes by its format, a double where
+    the type is number (UnstructuredToVal). What has nothing of the kind in it is given back as it is; a text that is
+    not of its format stays one.
     """
     if not isinstance(schema, Mapping):
         return value

@@ -60,7 +60,7 @@ class Program:
         self._slots = slots
 
     def evaluate(self, values: Mapping[str, Any], meter: Meter) -> Any:
-        """The value of the expression.
+        """Return the value of the expression.
 
         Raises CelError (also for a name without a value), CostExceededError.
         """
@@ -86,7 +86,7 @@ _UNBOUND = _Unbound()
 
 
 def compiled(node: Node, names: Iterable[str], functions: Mapping[str, Function] | None = None) -> Program:
-    """The program of a tree in which `names` are bound; `functions` come beside the standard ones.
+    """Return the program of a tree in which `names` are bound; `functions` come beside the standard ones.
 
     Raises CelSyntaxError for a name or a function that is nowhere declared.
     """
@@ -524,7 +524,7 @@ _KEYWORDS = RESERVED | {"true", "false", "null", "in"}
 
 
 def escaped(name: str) -> str:
-    """The field that stands for a property; the other way of `unescaped`."""
+    """Return the field that stands for a property; the other way of `unescaped`."""
     if name in _KEYWORDS:
         return f"__{name}__"
     for mark, sign in (("__underscores__", "__"), *_ESCAPED[:3]):
@@ -533,7 +533,7 @@ def escaped(name: str) -> str:
 
 
 def unescaped(name: str) -> str:
-    """The property a field stands for: `__namespace__` is `namespace`, `a__dash__b` is `a-b`."""
+    """Return the property a field stands for: `__namespace__` is `namespace`, `a__dash__b` is `a-b`."""
     if "__" not in name:
         return name
     if name[:2] == "__" == name[-2:] and name[2:-2] in _KEYWORDS:

@@ -61,7 +61,7 @@ _Clause = Callable[[Meter, Any], str]
 
 
 def _clause(text: str, at: int) -> tuple[_Clause, int]:
-    """What the letters after a percent sign ask for, and where they end."""
+    """Return what the letters after a percent sign ask for, and where they end."""
     precision = _PRECISION
     fault = "could not parse formatting clause: "
     if text[at : at + 1] == ".":
@@ -155,7 +155,7 @@ def _hexadecimal(upper: bool) -> _Clause:
 
 
 def _shown(meter: Meter, value: Any, depth: int = 0) -> str:
-    """What %s makes of a value; inside lists and maps texts stand in quotes."""
+    """Return what %s makes of a value; inside lists and maps texts stand in quotes."""
     meter.spend(1)
     if depth > _MOST_NESTING:
         raise CelError("error during formatting: value is nested too deeply")
@@ -245,7 +245,7 @@ def _label_1035(text: str) -> Messages:
 
 
 def _prefix(check: Callable[[str], Messages]) -> Callable[[str], Messages]:
-    """A name that something is appended to: a dash at its end becomes a letter (maskTrailingDash)."""
+    """Return a name that something is appended to: a dash at its end becomes a letter (maskTrailingDash)."""
     return lambda text: check(text[:-2] + "a" if len(text) > 1 and text.endswith("-") else text)
 
 

@@ -44,17 +44,17 @@ class Function:
 
 
 def traversed(size: float) -> float:
-    """The cost of going through a text of a size once."""
+    """Return the cost of going through a text of a size once."""
     return math.ceil(size * TRAVERSAL) if size != math.inf else math.inf
 
 
 def matching(text: float, pattern: float) -> float:
-    """The cost of a search for a pattern."""
+    """Return the cost of a search for a pattern."""
     return traversed(text + 1) * (math.ceil(pattern * PATTERN) if pattern != math.inf else math.inf)
 
 
 def needs(value: Any, *kinds: type) -> Any:
-    """The value, which has to be of one of these kinds; neither a bool nor a uint is an int. Raises CelError."""
+    """Return the value, which has to be of one of these kinds; neither a bool nor a uint is an int. Raises CelError."""
     if not isinstance(value, kinds) or (type(value) in (bool, Uint) and type(value) not in kinds):
         raise CelError(NO_OVERLOAD)
     return value
@@ -70,7 +70,7 @@ def takes(args: list[Any], low: int, high: int) -> None:
 
 
 def _text(work: Callable[..., Any], low: int, high: int, times: int = 1) -> Callable[[Meter, list[Any]], Any]:
-    """A function of a text and of texts or integers, that goes through the first one `times` times."""
+    """Return a function of a text and of texts or integers, that goes through the first one `times` times."""
 
     def run(meter: Meter, args: list[Any]) -> Any:
         takes(args, low, high)
@@ -210,7 +210,7 @@ def _find_all(meter: Meter, args: list[Any]) -> list[str]:
 
 
 def _ordered(work: Callable[[list[Any]], Any]) -> Callable[[Meter, list[Any]], Any]:
-    """A function of a list of values that can be compared."""
+    """Return a function of a list of values that can be compared."""
 
     def run(meter: Meter, args: list[Any]) -> Any:
         takes(args, 1, 1)
@@ -239,7 +239,7 @@ def _sum(items: list[Any]) -> Any:
 
 
 def _extreme(name: str, of: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """The least or the greatest of a list."""
+    """Return the least or the greatest of a list."""
 
     def found(items: list[Any]) -> Any:
         if not items:
@@ -259,14 +259,14 @@ def _size(meter: Meter, args: list[Any]) -> int:
 
 
 def integer(value: Any) -> int:
-    """An int in its range. Raises CelError."""
+    """Return an int in its range. Raises CelError."""
     if not -_INT <= value < _INT:
         raise CelError("integer overflow")
     return int(value)
 
 
 def unsigned(value: Any) -> Uint:
-    """A uint in its range. Raises CelError."""
+    """Return a uint in its range. Raises CelError."""
     if not 0 <= value < 2 * _INT:
         raise CelError("unsigned integer overflow")
     return Uint(value)
@@ -386,7 +386,7 @@ def _duration(meter: Meter, args: list[Any]) -> timedelta:
 
 
 def duration_of(text: str) -> timedelta:
-    """The duration of a text such as `1h30m`. Raises CelError."""
+    """Return the duration of a text such as `1h30m`. Raises CelError."""
     fault = CelError(f"invalid duration string {text[:32]!r}")
     rest = text[1:] if text[:1] in ("-", "+") else text
     if not rest or len(rest) > 64:
@@ -420,7 +420,7 @@ def _timestamp(meter: Meter, args: list[Any]) -> datetime:
 
 
 def timestamp_of(text: str) -> datetime:
-    """The time of a text in the form of RFC 3339. Raises CelError."""
+    """Return the time of a text in the form of RFC 3339. Raises CelError."""
     try:
         if len(text) > 40 or "T" not in text.upper():
             raise ValueError
@@ -462,7 +462,7 @@ def _part(of_time: Callable[[datetime], int], of_duration: Callable[[timedelta],
 
 
 def _changed(run: Callable[[Meter, list[Any]], Any]) -> Function:
-    """A function from a text to one that is not longer."""
+    """Return a function from a text to one that is not longer."""
     return Function(run, "string", lambda sizes: traversed(sizes[0]), lambda sizes: sizes[0])
 
 

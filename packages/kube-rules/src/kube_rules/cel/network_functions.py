@@ -138,13 +138,13 @@ class Url(Opaque):
 
     @property
     def port(self) -> str:
-        """The digits after the host, or ""."""
+        """Return the digits after the host, or ""."""
         end = self.host.rfind("]")
         return self.host[end + 1 :].rpartition(":")[2] if ":" in self.host[end + 1 :] else ""
 
     @property
     def hostname(self) -> str:
-        """The host without its port and without brackets."""
+        """Return the host without its port and without brackets."""
         end = self.host.rfind("]")
         if end > 0:
             return self.host[1:end]
@@ -152,7 +152,7 @@ class Url(Opaque):
 
     @property
     def escaped_path(self) -> str:
-        """The path, escaped where it was given without."""
+        """Return the path, escaped where it was given without."""
         return self.path if _PATH.fullmatch(self.path) else quote(unquote(self.path), safe=_KEPT_IN_PATH)
 
     def values(self) -> dict[str, list[str]]:
@@ -183,7 +183,7 @@ def _mapped(address: _Address) -> bool:
 
 
 def _address(text: str) -> _Address:
-    """An address as Kubernetes takes it. Raises CelError."""
+    """Return an address as Kubernetes takes it. Raises CelError."""
     try:
         if len(text) > _LONGEST_ADDRESS:
             raise ValueError
@@ -202,7 +202,7 @@ def _address(text: str) -> _Address:
 
 
 def _made(of: Callable[[str], Any], times: int = 1) -> Callable[[Meter, list[Any]], Any]:
-    """A function that reads a text."""
+    """Return a function that reads a text."""
 
     def run(meter: Meter, args: list[Any]) -> Any:
         takes(args, 1, 1)
@@ -213,7 +213,7 @@ def _made(of: Callable[[str], Any], times: int = 1) -> Callable[[Meter, list[Any
 
 
 def _reads(of: Callable[[str], Any]) -> Callable[[Meter, list[Any]], bool]:
-    """Whether a text can be read."""
+    """Return whether a text can be read."""
 
     def readable(text: str) -> bool:
         try:
@@ -226,7 +226,7 @@ def _reads(of: Callable[[str], Any]) -> Callable[[Meter, list[Any]], bool]:
 
 
 def _asked(kind: type, of: Callable[[Any], Any]) -> Function:
-    """A question of one value; one unit."""
+    """Return a question of one value; one unit."""
 
     def run(meter: Meter, args: list[Any]) -> Any:
         takes(args, 1, 1)
@@ -288,12 +288,14 @@ _CONTAINS_IP = 4
 
 
 def _compared(base: int) -> Callable[[list[float]], float]:
-    """The cost of comparing networks, and of reading the other if it is a text: nothing else is larger than one."""
+    """Return the cost of comparing networks, and of reading the other if it is a text: nothing else is larger than
+    one.
+    """
     return lambda n: base + (traversed(n[1]) if n[1] > 1 else 0)
 
 
 def _parsed(n: list[float]) -> float:
-    """The cost of reading an address or a network."""
+    """Return the cost of reading an address or a network."""
     return traversed(n[0])
 
 

@@ -59,7 +59,7 @@ def maybe_indexed(where: Any, index: Any, meter: Meter) -> Optional:
 
 
 def _whole(value: Any, kind: type) -> Any:
-    """The result of an operation on integers, in their range."""
+    """Return the result of an operation on integers, in their range."""
     return unsigned(value) if kind is Uint else integer(value)
 
 
@@ -182,7 +182,7 @@ def _applied(work: Callable[[Any, Any, Meter], Any]) -> Callable[[Run, Run], Run
 
 
 def key_of(value: Any) -> Any:
-    """A key of a map. Raises CelError for what cannot be one."""
+    """Return a key of a map. Raises CelError for what cannot be one."""
     if isinstance(value, bool | int | str):
         return value
     if isinstance(value, float) and value.is_integer():

@@ -226,7 +226,7 @@ _FORM = re.compile(r"(?:(?P<target>[^.(]+)\.)?\((?P<args>.*)\) (?P<result>\S+)")
 
 @cache
 def overloads(name: str) -> tuple[Overload, ...]:
-    """The overloads of a function; none if it is not declared."""
+    """Return the overloads of a function; none if it is not declared."""
     return tuple(_overload(form) for form in _TABLE[name].split(" | ")) if name in _TABLE else ()
 
 

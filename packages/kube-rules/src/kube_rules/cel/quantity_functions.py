@@ -118,7 +118,7 @@ def _integer(one: Any) -> int:
 
 
 def _read(of: Callable[..., Any], most: int = 1) -> Callable[[Meter, list[Any]], Any]:
-    """A function that reads a text; a second argument says how."""
+    """Return a function that reads a text; a second argument says how."""
 
     def run(meter: Meter, args: list[Any]) -> Any:
         takes(args, 1, most)
@@ -140,7 +140,7 @@ def _reads(of: Callable[..., Any], most: int = 1) -> Callable[[Meter, list[Any]]
 
 
 def _of(work: Callable[..., Any], count: int, kind: str) -> Function:
-    """A function of so many values; one unit."""
+    """Return a function of so many values; one unit."""
 
     def run(meter: Meter, args: list[Any]) -> Any:
         takes(args, count, count)
@@ -151,7 +151,7 @@ def _of(work: Callable[..., Any], count: int, kind: str) -> Function:
 
 
 def _parsed(n: list[float]) -> float:
-    """The cost of reading a quantity or a version."""
+    """Return the cost of reading a quantity or a version."""
     return traversed(n[0])
 
 

@@ -83,7 +83,7 @@ class _Rule:
 
 
 def _compiled(text: str) -> _Rule:
-    """A compiled rule. Raises RuleError."""
+    """Return a compiled rule. Raises RuleError."""
     return _kept(text) if len(text) <= _LONGEST_KEPT else _Rule(text)
 
 
@@ -96,7 +96,7 @@ def _kept(text: str) -> _Rule:
 
 
 def problems(schema: Json, path: str) -> list[FieldError]:
-    """What is wrong with the rules of a schema, for the creation of a definition; `path` is where it stands."""
+    """Return what is wrong with the rules of a schema, for the creation of a definition; `path` is where it stands."""
     result: list[FieldError] = []
     total, dear, read = 0, list[tuple[int, str]](), 0
     for place, inner, root, times, atomic in _schemas(schema, path):
@@ -185,7 +185,7 @@ class _Place(NamedTuple):
 
 
 def _schemas(schema: Json, path: str) -> Iterator[_Place]:
-    """Every schema inside one, and itself."""
+    """Yield every schema inside one, and itself."""
     pending = [_Place(path, schema, True, 1, "")]
     while pending:
         place, one, root, times, atomic = pending.pop()
@@ -344,7 +344,7 @@ class _Evaluation:
 
 
 def _by_keys(items: Any, keys: Sequence[str]) -> dict[Any, Any]:
-    """The items of a list by their keys; the first of equal ones counts."""
+    """Return the items of a list by their keys; the first of equal ones counts."""
     result: dict[Any, Any] = {}
     for item in items if isinstance(items, list) else ():
         result.setdefault(_identity(item, keys), item)

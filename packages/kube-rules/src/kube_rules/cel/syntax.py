@@ -169,7 +169,7 @@ class _Token:
 
 
 def parse(text: str) -> Node:
-    """The tree of an expression. Raises CelSyntaxError."""
+    """Return the tree of an expression. Raises CelSyntaxError."""
     if len(text) > MAX_LENGTH:
         raise CelSyntaxError(f"expression code point size exceeds limit: size: {len(text)}, limit {MAX_LENGTH}")
     return _Parser(text, list(_tokens(text))).whole()
@@ -257,7 +257,7 @@ def _blank(text: str, at: int) -> int:
 
 
 def _string(text: str, start: int, prefix: str) -> tuple[str | bytes, int]:
-    """A string or bytes literal that begins at `start`, and where it ends."""
+    """Return a string or bytes literal that begins at `start`, and where it ends."""
     at = start + len(prefix)
     quote = text[at] * 3 if text.startswith(text[at] * 3, at) else text[at]
     at += len(quote)
@@ -321,7 +321,7 @@ def _escape(text: str, at: int, octets: bool) -> tuple[str, int]:
 
 
 def _dotted(node: Node) -> str:
-    """The name that a chain of fields reads as, "" for any other expression."""
+    """Return the name that a chain of fields reads as, "" for any other expression."""
     parts: list[str] = []
     while isinstance(node, Select) and not node.test:
         parts.append(node.field)

@@ -54,7 +54,7 @@ _SORTED = frozenset({"int", "uint", "double", "bool", "duration", "timestamp", "
 def checked_type(
     node: Node, variables: Mapping[str, Declared], *, bindings: bool = False, patches: bool = False
 ) -> Type:
-    """The type of an expression over variables of these forms.
+    """Return the type of an expression over variables of these forms.
 
     `bindings`: there is `cel.bind` (ext.Bindings). `patches`: there are `Object{}`, `JSONPatch{}` and
     `jsonpatch.escapeKey`.
@@ -66,7 +66,7 @@ def checked_type(
 
 
 def type_of(form: Declared | None) -> Type:
-    """The type of values of a declared form."""
+    """Return the type of values of a declared form."""
     if form is None:
         return DYN
     if form.kind == "list":
@@ -79,7 +79,7 @@ def type_of(form: Declared | None) -> Type:
 
 
 def form_of(found: Type) -> Declared:
-    """The form of values of a type; dyn for one that is none of JSON's."""
+    """Return the form of values of a type; dyn for one that is none of JSON's."""
     if found.name == "list":
         return Declared("list", UNKNOWN.largest, inner=form_of(found.params[0]))
     if found.name == "map":
@@ -149,7 +149,7 @@ class _Checker:
 
     @staticmethod
     def _joined(found: list[Type]) -> Type:
-        """The one type of all entries of a literal (HomogeneousAggregateLiterals)."""
+        """Return the one type of all entries of a literal (HomogeneousAggregateLiterals)."""
         if not found:
             return DYN
         first = found[0]
@@ -287,7 +287,7 @@ def _no_overload(function: str, args: tuple[Type, ...], *, member: bool = False)
 
 
 def _applied(overload: Overload, args: tuple[Type, ...], *, member: bool) -> Type | None:
-    """The type a call gives, or None if the overload does not take these types."""
+    """Return the type a call gives, or None if the overload does not take these types."""
     if overload.member is not member or len(overload.args) != len(args):
         return None
     bound: dict[str, Type] = {}
@@ -298,7 +298,7 @@ def _applied(overload: Overload, args: tuple[Type, ...], *, member: bool) -> Typ
 
 
 def _fits(wanted: Type, given: Type, bound: dict[str, Type]) -> bool:
-    """Whether a value of a type can stand where another is wanted; what letters stand for is noted."""
+    """Return whether a value of a type can stand where another is wanted; what letters stand for is noted."""
     if len(wanted.name) == 1:
         known = bound.get(wanted.name)
         if known is None or (known.name == "null" and given.name in _NULLABLE):

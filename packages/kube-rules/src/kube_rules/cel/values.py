@@ -121,7 +121,7 @@ def type_name(value: Any) -> str:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is an int, uint or double."""
+    """Return whether a value is an int, uint or double."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -148,5 +148,5 @@ def equal(one: Any, other: Any, meter: Meter) -> bool:
 
 
 def size_of(value: Any) -> int:
-    """What cost formulas take as the size of a value: its length, 1 for a scalar."""
+    """Return what cost formulas take as the size of a value: its length, 1 for a scalar."""
     return len(value) if isinstance(value, str | bytes | list | dict) else 1

@@ -34,7 +34,7 @@ def volume_claim(template: Mapping[str, Any], owner: Json, volume: str) -> Json:
 
 
 def _of_template(template: Mapping[str, Any], owner: Json, **naming: str) -> Json:
-    """A claim with the labels, the annotations and the spec of a template."""
+    """Return a claim with the labels, the annotations and the spec of a template."""
     own = mapping(template.get("metadata"))
     metadata = {
         **naming,

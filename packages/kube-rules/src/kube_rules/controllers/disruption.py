@@ -20,7 +20,7 @@ class BudgetNumbers(NamedTuple):
 
 
 def counts_scale(min_available: int | str | None, max_unavailable: int | str | None) -> bool:
-    """Whether the expected pods are what the controllers of the pods ask for, not the pods that exist."""
+    """Return whether the expected pods are what the controllers of the pods ask for, not the pods that exist."""
     return max_unavailable is not None or isinstance(min_available, str)
 
 
@@ -42,5 +42,7 @@ def budget_numbers(
 
 
 def may_evict_unready(policy: str | None, desired: int, healthy: int) -> bool:
-    """Whether a budget lets a pod that is not ready be evicted without counting it (`unhealthyPodEvictionPolicy`)."""
+    """Return whether a budget lets a pod that is not ready be evicted without counting it
+    (`unhealthyPodEvictionPolicy`).
+    """
     return policy == "AlwaysAllow" or 0 < desired <= healthy

@@ -19,7 +19,7 @@ _CONTROLLERS: Final = (None, "", "kubernetes.io/job-controller")
 
 
 def is_managed(spec: Mapping[str, Any]) -> bool:
-    """Whether the Job controller is the one to make the pods (`managedBy`)."""
+    """Return whether the Job controller is the one to make the pods (`managedBy`)."""
     return spec.get("managedBy") in _CONTROLLERS
 
 

@@ -34,7 +34,7 @@ def storage(amounts: Mapping[str, QuantityText]) -> int:
 
 
 def refers_to(volume: PersistentVolume, key: str, uid: str) -> bool:
-    """Whether the volume's claimRef is this claim (its UID counts where both have one)."""
+    """Return whether the volume's claimRef is this claim (its UID counts where both have one)."""
     ref = volume.spec.claim_ref
     if ref is None or f"{ref.namespace or 'default'}/{ref.name}" != key:
         return False
@@ -49,7 +49,7 @@ def default_class(classes: Iterable[StorageClass]) -> StorageClass | None:
 
 
 def suits(claim: PersistentVolumeClaim, volume: PersistentVolume, held: bool | None, labels: Selector | None) -> bool:
-    """Whether a claim can have a volume of its class.
+    """Return whether a claim can have a volume of its class.
 
     `held`: the volume is held for the claim; False: for another one, None: it is free. `labels`: the claim's selector.
     """
@@ -83,7 +83,7 @@ def best_volume(
 
 
 def is_provisioned(found: StorageClass) -> bool:
-    """Whether a driver makes the volumes of a class."""
+    """Return whether a driver makes the volumes of a class."""
     return found.provisioner not in ("", NO_PROVISIONER)
 
 

@@ -104,7 +104,7 @@ def _pull_policy(image: str) -> str:
 
 
 def _tag(image: str) -> str:
-    """The tag of an image reference; "latest" without one, "" for a digest."""
+    """Return the tag of an image reference; "latest" without one, "" for a digest."""
     if "@" in image:
         return ""
     _, colon, tag = image.rpartition("/")[2].partition(":")

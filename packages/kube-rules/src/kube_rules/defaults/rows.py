@@ -12,7 +12,7 @@ Fill = Callable[[Json], None]
 
 
 def holders(obj: Json, steps: list[str]) -> Iterator[Json]:
-    """The objects at a place; see `fill`."""
+    """Yield the objects at a place; see `fill`."""
     if not steps:
         yield obj
         return

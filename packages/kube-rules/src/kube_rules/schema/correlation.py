@@ -78,7 +78,7 @@ class CorrelatedValue:
         return self._schema.get("x-kubernetes-list-type") == "map"
 
     def _earlier(self) -> dict[Hashable, Any]:
-        """The items of the earlier list by their keys; the first of equal ones counts."""
+        """Return the items of the earlier list by their keys; the first of equal ones counts."""
         if self._by_keys is None:
             self._by_keys = {}
             self._budget.spend(len(self._old))
@@ -89,7 +89,7 @@ class CorrelatedValue:
         return self._by_keys
 
     def _identity(self, item: Any) -> Hashable | None:
-        """The keys of an item; None where one is missing or is not a scalar."""
+        """Return the keys of an item; None where one is missing or is not a scalar."""
         keys = self._schema.get("x-kubernetes-list-map-keys", ())
         if not keys or not isinstance(item, dict):
             return None

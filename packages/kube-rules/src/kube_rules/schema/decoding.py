@@ -35,12 +35,12 @@ class UnknownBodyField(NamedTuple):
 
     @property
     def hint(self) -> str:
-        """A hint for the reader, or nothing."""
+        """Return a hint for the reader, or nothing."""
         return f', did you mean "{self.replacement}"?' if self.replacement else ""
 
     @property
     def message(self) -> str:
-        """The message of strict validation and of the Warning header."""
+        """Return the message of strict validation and of the Warning header."""
         return f'unknown field "{self.path}"{self.hint}'
 
 
@@ -83,7 +83,7 @@ def decoded(
 
 
 def compiled(node: SchemaNode, cache: dict[SchemaNode, Clean]) -> Clean:
-    """The quick walk of a node. `cache` holds what is made so far, also to tie recursive types."""
+    """Return the quick walk of a node. `cache` holds what is made so far, also to tie recursive types."""
     known = cache.get(node)
     if known is not None:
         return known
@@ -210,7 +210,7 @@ def _list(node: SchemaNode, cache: dict[SchemaNode, Clean]) -> Clean:
 
 
 def _of_types(*types: type) -> Callable[[SchemaNode], Clean]:
-    """A value of one of some types, kept as it is."""
+    """Return a value of one of some types, kept as it is."""
 
     def clean(value: Any) -> Any:
         if type(value) in types:
@@ -301,7 +301,7 @@ class Thorough:
         self._cache = cache
 
     def walk(self, node: SchemaNode, value: Any, path: str, plain: str, owner: str) -> Any:
-        """The cleaned value. `path` has indices, `plain` has not (Go's error texts), `owner` is the Go
+        """Return the cleaned value. `path` has indices, `plain` has not (Go's error texts), `owner` is the Go
         struct.
         """
         if node.type is SchemaType.STRUCT:
@@ -407,7 +407,7 @@ _PARSERS: dict[SchemaType, Callable[[str], str]] = {
 
 
 def _zero(node: SchemaNode) -> Any:
-    """What null inside a list or map decodes to."""
+    """Return what null inside a list or map decodes to."""
     if node.type in (SchemaType.STRUCT, SchemaType.MAP, SchemaType.ANY_OBJECT):
         return {}
     if node.type is SchemaType.LIST:

@@ -134,7 +134,7 @@ _made: dict[str, SchemaNode] = {}
 
 
 def named(definition: str) -> SchemaNode:
-    """The node of a full definition name; a recursive type refers to itself.
+    """Return the node of a full definition name; a recursive type refers to itself.
 
     Raises:
         KeyError: no such definition.
@@ -172,7 +172,7 @@ def _plain_zeros(definition: str, body: dict[str, Any], required: frozenset[str]
 
 
 def placed(spec: dict[str, Any]) -> SchemaNode:
-    """The node of a field, list item or map value given in OpenAPI form."""
+    """Return the node of a field, list item or map value given in OpenAPI form."""
     strategy = frozenset(filter(None, spec.get("x-kubernetes-patch-strategy", "").split(",")))
     merge_key: str = spec.get("x-kubernetes-patch-merge-key", "")
     if "$ref" in spec:

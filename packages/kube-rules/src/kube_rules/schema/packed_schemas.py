@@ -68,7 +68,7 @@ class PackedSchemas:
         return result
 
     def _clean(self, root: SchemaNode, place: _Place, manifest: Manifest) -> bool:
-        """Whether the quick walk is sure that there are no unknown fields."""
+        """Return whether the quick walk is sure that there are no unknown fields."""
         plain = isinstance(manifest, Mapping)
         key = (place, plain)
         quick = self._types.get(key)
@@ -199,7 +199,7 @@ def _walk(node: SchemaNode, value: Any, path: Path, found: list[MisnamedField]) 
 
 
 def _meant(node: SchemaNode, name: str) -> str:
-    """What was probably meant: a name that is like it here, else the same name a little deeper."""
+    """Return what was probably meant: a name that is like it here, else the same name a little deeper."""
     return nodes.REPLACED.get(node.go, {}).get(name) or nearest(name, node.fields) or _deeper(node, name)
 
 

@@ -26,7 +26,7 @@ class ScalarError(ValueError):
 
 
 def time(text: str) -> str:
-    """The stored form of a `Time`.
+    """Return the stored form of a `Time`.
 
     Raises:
         ScalarError: not a time in RFC 3339 form.
@@ -37,7 +37,7 @@ def time(text: str) -> str:
 
 
 def micro_time(text: str) -> str:
-    """The stored form of a `MicroTime`.
+    """Return the stored form of a `MicroTime`.
 
     Raises:
         ScalarError: not a time in RFC 3339 form with six digits of a second.
@@ -52,7 +52,7 @@ def micro_time(text: str) -> str:
 
 
 def _exists(text: str) -> bool:
-    """Whether a time of the right form names a day that exists."""
+    """Return whether a time of the right form names a day that exists."""
     try:
         datetime.fromisoformat(text[:19])
     except ValueError:

@@ -205,8 +205,7 @@ def errors_of_new(kind: KindName, obj: Json) -> Found:
 
 
 def validate_update(kind: KindName, new: Json, old: Json, subresource: str | None) -> list[FieldError]:
-    """Everything wrong with a change through the main resource (None or "") or a subresource such as
-    "status".
+    """Return everything wrong with a change through the main resource (None or "") or a subresource such as "status".
 
     Both objects are in the same version. Writes to /status are held only to the rules of the status.
     """

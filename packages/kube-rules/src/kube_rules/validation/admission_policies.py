@@ -105,7 +105,7 @@ class _Expressions:
 
     @staticmethod
     def reserved(name: str) -> bool:
-        """Whether no variable may have this name."""
+        """Return whether no variable may have this name."""
         from kube_rules.cel.syntax import RESERVED
 
         return name in RESERVED or name in ("true", "false", "null", "in")
@@ -197,7 +197,7 @@ def _annotations(policy: Json, spec: Json, path: str, expressions: _Expressions)
 
 
 def _head(spec: Json) -> r.Check:
-    """What both kinds of policies have."""
+    """Return what both kinds of policies have."""
     return r.all_of(
         r.enum("failurePolicy", ("Fail", "Ignore"), missing=None),
         r.given("paramKind", _param_kind),

@@ -36,7 +36,7 @@ def _decoded(given: Json) -> int:
 
 
 def frozen(*parts: str) -> r.Change:
-    """What is immutable stays so, and as it is."""
+    """Yield what is immutable stays so, and as it is."""
 
     def change(new: Json, old: Json) -> r.Found:
         if old.get("immutable"):
@@ -93,7 +93,7 @@ _KEYS_OF_TYPE = {
 
 
 def _exposure(spec: Json, path: str) -> r.Found:
-    """What the type asks for."""
+    """Yield what the type asks for."""
     kind, external = spec.get("type"), spec.get("type") == "ExternalName"
     if not spec.get("ports") and kind != "ExternalName" and spec.get("clusterIP") != "None":
         yield fe.required(f"{path}.ports")

@@ -148,7 +148,7 @@ _BEFORE_MOUNTS = r.all_of(
 
 
 def _resizing(container: Json, place: str) -> r.Found:
-    """What a resize of a resource does to the container: said once of each. Values are reported of the list."""
+    """Yield what a resize of a resource does to the container: said once of each. Values are reported of the list."""
     seen: set[str] = set()
     path = f"{place}.resizePolicy"
     for index, policy in enumerate(container["resizePolicy"]):

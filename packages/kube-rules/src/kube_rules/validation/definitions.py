@@ -55,7 +55,7 @@ def _domain(spec: Json, path: str) -> r.Found:
 
 
 def _mixed_case(text: str) -> tuple[str, ...]:
-    """The syntax of a kind's name."""
+    """Return the syntax of a kind's name."""
     found = () if _KIND.fullmatch(text) else names.dns1035_label(text.lower())
     return tuple("may have mixed case, but should otherwise match: " + message for message in found)
 
@@ -138,7 +138,7 @@ def _deprecation(version: Json, path: str) -> r.Found:
 
 
 def _conversion(spec: Json, path: str) -> r.Found:
-    """How objects get from version to version; a webhook is called over TLS."""
+    """Yield how objects get from version to version; a webhook is called over TLS."""
     conversion = spec.get("conversion")
     if not conversion:
         return
@@ -258,7 +258,7 @@ def _selectable(fields: list[Json], schema: Json, path: str) -> r.Found:
 
 
 def _followed(schema: Any, path: str) -> tuple[tuple[str, ...], Any]:
-    """The steps of a path and the schema it leads to, None if it leads nowhere."""
+    """Return the steps of a path and the schema it leads to, None if it leads nowhere."""
     at, steps = 0, tuple[str, ...]()
     while at < len(path):
         step = _PATH_STEP.match(path, at)

@@ -41,7 +41,7 @@ selectors = r.listed("selectors", _expression, most=32)
 
 
 def _extended(name: str) -> tuple[str, ...]:
-    """The form of an extended resource's name (core/v1/helper.IsExtendedResourceName)."""
+    """Return the form of an extended resource's name (core/v1/helper.IsExtendedResourceName)."""
     wrong = names.qualified(f"requests.{name}")
     return () if is_extended_resource(name) and not wrong else ("must be a valid extended resource name", *wrong)
 

@@ -35,7 +35,7 @@ _IMMUTABLE = (
 
 
 def _get(obj: Json, name: str, default: Any = "") -> Any:
-    """A field by its core name, in whichever form the event is."""
+    """Return a field by its core name, in whichever form the event is."""
     if obj.get("apiVersion") == _NEW_GROUP:
         name = EVENT_FIELDS_FROM_CORE.get(name, name)
     return obj.get(name, default)

@@ -178,7 +178,7 @@ _LIMITED = r.all_of(
 
 
 def priority_level(obj: Json, _: str) -> r.Found:
-    """What a PriorityLevelConfiguration limits."""
+    """Yield what a PriorityLevelConfiguration limits."""
     spec = obj.get("spec") or {}
     kind, limited, exempt = spec.get("type", ""), spec.get("limited"), spec.get("exempt")
     if ((obj.get("metadata") or {}).get("name") == "exempt") != (kind == "Exempt"):

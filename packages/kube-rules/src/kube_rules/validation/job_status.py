@@ -22,7 +22,7 @@ _ENDINGS = ("Complete", "Failed")
 
 
 def _true(status: Json) -> frozenset[str]:
-    """The conditions that hold."""
+    """Return the conditions that hold."""
     conditions = status.get("conditions") or ()
     return frozenset(condition.get("type", "") for condition in conditions if condition.get("status") == "True")
 
@@ -36,21 +36,21 @@ class _Write:
         self.now, self.was = _true(self.after), _true(self.before)
 
     def flips(self, *conditions: str) -> bool:
-        """Whether one of the conditions begins or ceases to hold."""
+        """Return whether one of the conditions begins or ceases to hold."""
         return any((name in self.now) != (name in self.was) for name in conditions)
 
     def changes(self, *fields: str) -> bool:
-        """Whether one of the fields is another one; a missing count is 0."""
+        """Return whether one of the fields is another one; a missing count is 0."""
         return any((self.after.get(name) or None) != (self.before.get(name) or None) for name in fields)
 
     @property
     def ended(self) -> bool:
-        """Whether the Job is over."""
+        """Return whether the Job is over."""
         return not self.now.isdisjoint(_ENDINGS)
 
     @property
     def ends(self) -> bool:
-        """Whether that is new."""
+        """Return whether that is new."""
         return self.ended is self.was.isdisjoint(_ENDINGS)
 
 
@@ -81,7 +81,7 @@ def _uncounted(write: _Write) -> Found:
 
 
 def _conditions(detail: str) -> FieldError:
-    """What is wrong with the conditions together; they are not shown."""
+    """Return what is wrong with the conditions together; they are not shown."""
     return FieldError("status.conditions", f"Invalid value: {detail}")
 
 
@@ -109,7 +109,7 @@ def _times(write: _Write) -> Found:
 
 
 def _preludes(write: _Write) -> Found:
-    """What an ending announces itself by (KEP-4368)."""
+    """Yield what an ending announces itself by (KEP-4368)."""
     if write.flips("Failed") and "Failed" in write.now and "FailureTarget" not in write.now:
         yield _conditions("cannot set Failed=True condition without the FailureTarget=true condition")
     if write.flips("Complete") and "Complete" in write.now and "SuccessCriteriaMet" not in write.now:
@@ -162,7 +162,7 @@ _ENDS = 2
 
 
 def _malformed(text: str, completions: int) -> str:
-    """What is wrong with a list of indexes (`0-2,5`), "" for nothing."""
+    """Return what is wrong with a list of indexes (`0-2,5`), "" for nothing."""
     last = -1
     for part in text.split(","):
         ends = part.split("-")

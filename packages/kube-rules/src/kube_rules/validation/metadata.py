@@ -55,7 +55,7 @@ def _common(meta: Json, any_finalizer: bool) -> Found:
 
 
 def has_domain(finalizer: str) -> bool:
-    """Whether a finalizer names its domain or is one of Kubernetes' own."""
+    """Return whether a finalizer names its domain or is one of Kubernetes' own."""
     return "/" in finalizer or finalizer in _STANDARD_FINALIZERS
 
 

@@ -57,7 +57,7 @@ _CONFIG_KEY_MESSAGE = (
 
 @remembered(8192)
 def dns_label(text: str) -> Messages:
-    """A DNS-1123 label; of a text that is a subdomain only the dots are reported (transcript 020)."""
+    """Return a DNS-1123 label; of a text that is a subdomain only the dots are reported (transcript 020)."""
     result = dns_label_errors(text)
     if result and "." in text and not dns_subdomain_errors(text):
         return (*(message for message in result if "must be no more" in message), "must not contain dots")
@@ -66,7 +66,7 @@ def dns_label(text: str) -> Messages:
 
 @remembered(1024)
 def dns1035_label(text: str) -> Messages:
-    """The name of a service."""
+    """Return the name of a service."""
     long = ("must be no more than 63 bytes",) if len(text) > 63 else ()
     return long if _DNS1035.fullmatch(text) else (*long, _DNS1035_MESSAGE)
 
@@ -90,7 +90,7 @@ def search(text: str) -> Messages:
 
 @remembered(1024)
 def port_name(text: str) -> Messages:
-    """The name of a port (IANA service name)."""
+    """Return the name of a port (IANA service name)."""
     result: list[str] = []
     if len(text) > 15:
         result.append("must be no more than 15 bytes")
@@ -106,13 +106,13 @@ def port_name(text: str) -> Messages:
 
 
 def percent(text: str) -> Messages:
-    """A share, like 30%."""
+    """Return a share, like 30%."""
     return () if _PERCENT.fullmatch(text) else (_PERCENT_MESSAGE,)
 
 
 @remembered(4096)
 def config_key(text: str) -> Messages:
-    """A key of a ConfigMap or Secret."""
+    """Return a key of a ConfigMap or Secret."""
     result: list[str] = []
     if len(text) > 253:
         result.append("must be no more than 253 bytes")
@@ -127,7 +127,7 @@ def config_key(text: str) -> Messages:
 
 @remembered(4096)
 def env_name(text: str) -> Messages:
-    """The name of an environment variable."""
+    """Return the name of an environment variable."""
     if not text:
         return ("environment variable name must be non-empty",)
     if any(not " " <= letter <= "~" or letter == "=" for letter in text):
@@ -136,7 +136,7 @@ def env_name(text: str) -> Messages:
 
 
 def path_segment(text: str) -> Messages:
-    """A name that only has to fit into a URL (roles, role bindings)."""
+    """Return a name that only has to fit into a URL (roles, role bindings)."""
     if text in (".", ".."):
         return (f"may not be '{text}'",)
     return tuple(f"may not contain '{sign}'" for sign in "/%" if sign in text)

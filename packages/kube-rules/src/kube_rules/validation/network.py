@@ -16,7 +16,7 @@ _LONGEST_SEARCH = 2048
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is an address of IPv4 or IPv6."""
+    """Return whether a text is an address of IPv4 or IPv6."""
     try:
         ip_address(text)
     except ValueError:

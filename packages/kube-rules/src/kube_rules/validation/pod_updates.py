@@ -67,7 +67,7 @@ def _take(target: Json, source: Json, name: str) -> None:
 
 
 def _with_image(was: Json, now: Json) -> Json:
-    """The container with the image of the new one; that there is none is found elsewhere."""
+    """Return the container with the image of the new one; that there is none is found elsewhere."""
     if "image" in now:
         return {**was, "image": now["image"]}
     return {key: value for key, value in was.items() if key != "image"}

@@ -56,7 +56,7 @@ def _pod_level(needs: Json, path: str) -> r.Found:
 
 
 def _whole(pod: Json, path: str) -> r.Found:
-    """What a pod asks for as a whole is room for what its containers ask for (KEP-2837)."""
+    """Yield what a pod asks for as a whole is room for what its containers ask for (KEP-2837)."""
     whole = pod["resources"]
     known = sorted(claim.get("name", "") for claim in pod.get("resourceClaims", ()))
     yield from containers.known_claims(whole, f"{path}.resources", known)

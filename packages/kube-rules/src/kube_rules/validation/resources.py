@@ -131,7 +131,7 @@ _HUGE = "hugepages-"
 
 
 def _whole_pages(name: str, text: str) -> bool:
-    """Whether an amount of huge pages is some whole pages of the size that the name ends with."""
+    """Return whether an amount of huge pages is some whole pages of the size that the name ends with."""
     try:
         size = quantity.parse(name.removeprefix(_HUGE)).nano
     except ValueError:

@@ -44,6 +44,6 @@ _RULES: dict[str, Check] = {
 
 
 def validate_review(kind: str, obj: Json) -> list[FieldError]:
-    """Everything wrong with a review; kinds that need nothing said are always right."""
+    """Return everything wrong with a review; kinds that need nothing said are always right."""
     rule = _RULES.get(kind)
     return list(rule(obj, "")) if rule is not None else []

@@ -30,12 +30,12 @@ _NOTHING: Json = {}
 
 
 def at(path: str, name: str) -> str:
-    """The path of a field."""
+    """Return the path of a field."""
     return f"{path}.{name}" if path else name
 
 
 def reach(obj: Json, dotted: str) -> Json:
-    """The object below some fields, an empty one if it is not there."""
+    """Return the object below some fields, an empty one if it is not there."""
     for step in dotted.split(".") if dotted else ():
         obj = obj.get(step) or _NOTHING
     return obj
@@ -277,5 +277,5 @@ def once(path: str, name: str, detail: str) -> Change:
 
 
 def of_new(check: Check) -> Change:
-    """What the new object has to be, whatever the old one was."""
+    """Return what the new object has to be, whatever the old one was."""
     return lambda new, _: check(new, "")

@@ -111,7 +111,7 @@ _MEMBERS = r.all_of(_COMPOSITE_MEMBERS, devices.group_claims)
 
 
 def _members(holder: Json, path: str, version: str) -> r.Found:
-    """What a group and a template for one have alike."""
+    """Yield what a group and a template for one have alike."""
     yield from _policy(holder, path)
     yield from _CONSTRAINTS(holder, path)
     yield from _disruption(holder, path, version)
@@ -119,7 +119,7 @@ def _members(holder: Json, path: str, version: str) -> r.Found:
 
 
 def _composite_members(holder: Json, path: str) -> r.Found:
-    """What a composite and a template for one have alike; `all` goes with either policy."""
+    """Yield what a composite and a template for one have alike; `all` goes with either policy."""
     yield from _policy(holder, path, "minGroupCount")
     yield from _CONSTRAINTS(holder, path)
     yield from _MODE(holder, path)
@@ -214,7 +214,7 @@ def _template(template: Json, place: str, version: str, composite: bool, seen: s
 
 
 def _tree(spec: Json) -> r.Found:
-    """What all templates of a workload together have to be (composite.md 1).
+    """Yield what all templates of a workload together have to be (composite.md 1).
 
     Names that two templates of one list share are reported by `_template`.
     """
@@ -274,7 +274,7 @@ def _without_counts(entries: list[Json]) -> list[Json]:
 
 
 def _without_count(holder: Json) -> Json:
-    """A template or spec with the count of its gang left out."""
+    """Return a template or spec with the count of its gang left out."""
     policy = holder.get("schedulingPolicy", {})
     if "gang" not in policy:
         return holder

@@ -161,7 +161,7 @@ def _keys(keys: list[str], items: Json, path: str) -> r.Found:
 
 
 def _rule(rule: Mapping[str, Any], path: str) -> r.Found:
-    """What stands beside the expressions of a rule."""
+    """Yield what stands beside the expressions of a rule."""
     text, message = str(rule.get("rule", "")).strip(), str(rule.get("message", ""))
     if text and message and not message.strip():
         yield fe.invalid(f"{path}.message", message, "must be non-empty if specified")

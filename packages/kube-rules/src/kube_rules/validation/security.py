@@ -50,7 +50,7 @@ def _seccomp(profile: Json, path: str) -> r.Found:
 
 
 def _escalation(context: Json, path: str) -> r.Found:
-    """What may not gain privileges has none to begin with."""
+    """Yield what may not gain privileges has none to begin with."""
     if context["allowPrivilegeEscalation"] is not False:
         return
     if context.get("privileged"):

@@ -51,7 +51,7 @@ def operands(comparisons: bool = False, forbidden: bool = True, about: str = "")
 
 
 def _field(requirement: Json, path: str) -> r.Found:
-    """What is asked of a field of a node: its name only."""
+    """Yield what is asked of a field of a node: its name only."""
     if requirement.get("operator") not in ("In", "NotIn"):
         yield fe.invalid(f"{path}.operator", requirement.get("operator", ""), _NO_OPERATOR)
     elif len(requirement.get("values", ())) != 1:

@@ -73,7 +73,7 @@ def _size(source: Json, path: str) -> r.Found:
 
 
 def _claim(spec: Json, path: str) -> r.Found:
-    """What a claim asks for that is made together with its pod."""
+    """Yield what a claim asks for that is made together with its pod."""
     if not spec.get("accessModes"):
         yield fe.required(f"{path}.accessModes", "at least 1 access mode is required")
     if "storage" not in r.reach(spec, "resources.requests"):

@@ -321,7 +321,7 @@ def same_job_template(new: Json, old: Json) -> r.Found:
 
 
 def _placed_like(was: Json, now: Json) -> Json:
-    """The old template with the new one's labels, annotations and scheduling directives."""
+    """Return the old template with the new one's labels, annotations and scheduling directives."""
 
     def mixed(part: str, of_the_new: tuple[str, ...]) -> Json:
         kept = {key: value for key, value in was.get(part, {}).items() if key not in of_the_new}
@@ -366,7 +366,7 @@ def _time_zone(spec: Json, path: str) -> r.Found:
 
 @cache
 def _zones() -> frozenset[str]:
-    """Names of time zones; all of them are read from disk once."""
+    """Return names of time zones; all of them are read from disk once."""
     return frozenset({*available_timezones(), "UTC"})
 
 
@@ -375,7 +375,7 @@ _LONGEST_CRON_JOB = 52
 
 
 def cron_job_name(name: str) -> tuple[str, ...]:
-    """The form of a CronJob's name."""
+    """Return the form of a CronJob's name."""
     long = (f"must be no more than {_LONGEST_CRON_JOB} characters",) if len(name) > _LONGEST_CRON_JOB else ()
     return (*names.subdomain(name), *long)
 

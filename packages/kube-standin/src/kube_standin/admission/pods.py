@@ -129,7 +129,7 @@ class DefaultTolerationSeconds(Step):
 
 
 def tolerates_loss(toleration: Json, key: str) -> bool:
-    """Whether a toleration covers the NoExecute taint of a lost node."""
+    """Return whether a toleration covers the NoExecute taint of a lost node."""
     return toleration.get("key", "") in ("", key) and toleration.get("effect", "") in ("", "NoExecute")
 
 

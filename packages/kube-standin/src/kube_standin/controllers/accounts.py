@@ -34,7 +34,7 @@ class _PerNamespace(Controller):
             self.queue(seen.metadata.namespace)
 
     def wanted(self, namespace: str) -> bool:
-        """Whether the namespace is there to stay."""
+        """Return whether the namespace is there to stay."""
         found = self._namespaces.items.get(("", namespace))
         return found is not None and found.metadata.deletion_timestamp is None
 

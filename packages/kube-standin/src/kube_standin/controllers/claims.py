@@ -95,7 +95,7 @@ class ResourceClaims(Controller):
 
     @property
     def lacking(self) -> int:
-        """How many pods and groups wait for a template."""
+        """Return how many pods and groups wait for a template."""
         return len(self._lacking)
 
     def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
@@ -189,7 +189,7 @@ class ResourceClaims(Controller):
     # -- groups --------------------------------------------------------------------------------------
 
     def _group_of(self, namespace: str, name: str) -> tuple[Json | None, bool]:
-        """The PodGroup, if there is one, and whether groups are served at all."""
+        """Return the PodGroup, if there is one, and whether groups are served at all."""
         row = self.context.registry.kinds.of(_GROUP_VERSION, "PodGroup")
         if row is None or not name:
             return None, row is not None
@@ -214,7 +214,7 @@ class ResourceClaims(Controller):
     # -- claims made ---------------------------------------------------------------------------------
 
     def _known(self, owner: Json, index: str, name: str) -> str | None:
-        """The name of the claim that was made for an owner's entry."""
+        """Return the name of the claim that was made for an owner's entry."""
         row = self.context.kind(_GROUP, "ResourceClaim")
         for key in sorted(self._claims.keys_by(index, owner["metadata"]["uid"])):
             found = self.context.find(row, key)
@@ -223,7 +223,9 @@ class ResourceClaims(Controller):
         return None
 
     def _made(self, task: Task, owner: Json, one: Json) -> str | None:
-        """The name of the claim for an entry of a pod or group, made now if there is none; None without template."""
+        """Return the name of the claim for an entry of a pod or group, made now if there is none; None without
+        template.
+        """
         metadata, name, template_name = owner["metadata"], one["name"], one["resourceClaimTemplateName"]
         known = self._known(owner, task[0], name)
         if known is not None:
@@ -305,7 +307,7 @@ class ResourceClaims(Controller):
             self.context.delete(row, key, DeleteOptions(uid=claim["metadata"]["uid"]))
 
     def _lives(self, consumer: Json, namespace: str) -> bool:
-        """Whether a consumer may still need the claim; of what is no pod or group nothing is known here."""
+        """Return whether a consumer may still need the claim; of what is no pod or group nothing is known here."""
         if (consumer.get("apiGroup"), consumer.get("resource")) == (_SCHEDULING, "podgroups"):
             group = self._groups.items.get((namespace, consumer.get("name", "")))
             return group is not None and group.metadata.uid == consumer.get("uid")
@@ -316,7 +318,7 @@ class ResourceClaims(Controller):
 
 
 def pods_with_claims_in_group(pod: PodSeen) -> tuple[Key, ...]:
-    """The index of pods with device claims by their group."""
+    """Return the index of pods with device claims by their group."""
     return ((pod.metadata.namespace, pod.group),) if pod.has_claims and pod.group else ()
 
 

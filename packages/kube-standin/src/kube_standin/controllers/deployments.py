@@ -38,7 +38,7 @@ _NO_DEADLINE = 2**31 - 1
 
 
 def _bare(template: Json) -> Json:
-    """A template without the hash label."""
+    """Return a template without the hash label."""
     out = copy.deepcopy(template)
     metadata = out.setdefault("metadata", {})
     labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != POD_TEMPLATE_HASH}
@@ -80,12 +80,12 @@ class _Rollout:
 
     @property
     def all(self) -> list[Json]:
-        """Every replica set, the new one last."""
+        """Return every replica set, the new one last."""
         return [*self.old, *([self.new] if self.new is not None else [])]
 
     @property
     def total(self) -> int:
-        """Pods asked for by all replica sets."""
+        """Return pods asked for by all replica sets."""
         return sum(_replicas(one) for one in self.all)
 
     @property
@@ -285,7 +285,7 @@ class Deployments(Controller):
         return one
 
     def _was_scaled(self, rollout: _Rollout) -> bool:
-        """Whether replicas changed since the sets were last sized."""
+        """Return whether replicas changed since the sets were last sized."""
         for one in rollout.all:
             desired = annotations_of(one).get(DESIRED)
             if _replicas(one) > 0 and desired is not None and desired != str(rollout.replicas):
@@ -331,7 +331,7 @@ class Deployments(Controller):
         return (2 * size * rollout.most + before) // (2 * before) - size
 
     def _new_replicas(self, rollout: _Rollout, present: int) -> int:
-        """How large the new set may be now."""
+        """Return how large the new set may be now."""
         if rollout.recreate:
             return rollout.replicas
         if rollout.total >= rollout.most:

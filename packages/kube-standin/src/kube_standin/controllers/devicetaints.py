@@ -112,7 +112,7 @@ class DeviceTaintEviction(Controller):
             self.queue(("pod", *pod.key))
 
     def _users(self, claim: ClaimSeen) -> Iterator[PodSeen]:
-        """The pods on nodes that a claim is reserved for; of a group's those with any claims."""
+        """Yield the pods on nodes that a claim is reserved for; of a group's those with any claims."""
         namespace = claim.metadata.namespace
         for consumer in claim.users:
             if consumer.resource == "pods":
@@ -131,7 +131,7 @@ class DeviceTaintEviction(Controller):
     # -- when a pod must be evicted ------------------------------------------------------------------------------------
 
     def _eviction(self, claim: ClaimSeen, rules: Iterable[RuleSeen]) -> ClaimEviction | None:
-        """The earliest end of what the claim's requests tolerate, with all rules that end something."""
+        """Return the earliest end of what the claim's requests tolerate, with all rules that end something."""
         found: ClaimEviction | None = None
         for result in claim.results:
             for taint, rule in self._taints(result, rules):
@@ -173,7 +173,7 @@ class DeviceTaintEviction(Controller):
         return self._first_seen.setdefault((*place, taint.key, taint.value), self.context.now())
 
     def _executing(self) -> list[RuleSeen]:
-        """The rules that evict, none where they are not served."""
+        """Return the rules that evict, none where they are not served."""
         if self.context.registry.kinds.of(_GROUP, "DeviceTaintRule") is None:
             return []
         return [rule for _, rule in sorted(self._rules.items.items()) if rule.spec.taint.effect == _NO_EXECUTE]
@@ -298,7 +298,7 @@ def _limited(toleration: Json) -> bool:
 
 
 def _claims_named(pod: Json) -> Iterator[str]:
-    """The claims that a pod names itself, or has made from templates."""
+    """Yield the claims that a pod names itself, or has made from templates."""
     for one in pod["spec"].get("resourceClaims") or ():
         if one.get("resourceClaimName"):
             yield one["resourceClaimName"]

@@ -189,5 +189,5 @@ class Disruption(Controller):
 
 
 def _covers(spec: Json, pod: PodSeen) -> bool:
-    """Whether a budget selects a pod; an empty selector selects every pod, an absent one none (policy/v1)."""
+    """Return whether a budget selects a pod; an empty selector selects every pod, an absent one none (policy/v1)."""
     return spec.get("selector") is not None and selector_of(spec).matches(pod.metadata.labels or {})

@@ -129,7 +129,7 @@ class GarbageCollector(Controller):
             self._drop_finalizer(row, key, FOREGROUND)
 
     def _is_blocked(self, uid: str) -> bool:
-        """Whether a dependent blocks the waiting owner, other than those that wait for it themselves."""
+        """Return whether a dependent blocks the waiting owner, other than those that wait for it themselves."""
         waiting: list[str] = []
         for item in self._blocking.get(uid, ()):
             if self.context.registry.store.head(*item) is None:
@@ -141,7 +141,7 @@ class GarbageCollector(Controller):
         return not all(self._waits_for(own, uid) for own in waiting)
 
     def _waits_for(self, uid: str, other: str) -> bool:
-        """Whether a waiting owner is blocked by another one, over others that wait."""
+        """Return whether a waiting owner is blocked by another one, over others that wait."""
         pending, known = [uid], {uid}
         while pending:
             present = pending.pop()
@@ -155,7 +155,7 @@ class GarbageCollector(Controller):
         return False
 
     def _waiting_uid(self, item: Item) -> str | None:
-        """The uid of an item that is deleted in the foreground, else None."""
+        """Return the uid of an item that is deleted in the foreground, else None."""
         state = self.context.registry.store.head(*item)
         if state is None or FOREGROUND.encode() not in state.raw:
             return None

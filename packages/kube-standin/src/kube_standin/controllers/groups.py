@@ -88,7 +88,9 @@ class CompositePodGroups(Controller):
                 self.queue(key)
 
     def _cycle_that_goes(self, key: Key) -> frozenset[Key]:
-        """The composites that are each other's parents, this one among them, if all of them are deleted; else none."""
+        """Return the composites that are each other's parents, this one among them, if all of them are deleted; else
+        none.
+        """
         chain: list[Key] = []
         seen: set[Key] = set()
         while key not in seen:

@@ -30,7 +30,7 @@ _VERSION = "scheduling.k8s.io/v1beta1"
 
 
 def group_of(context: Context, job: Json, *, new: bool) -> str:
-    """The group the pods of a Job belong to, empty for none; what is missing is staged. Raises StatusError.
+    """Return the group the pods of a Job belong to, empty for none; what is missing is staged. Raises StatusError.
 
     `new`: the Job has never had a pod.
     """
@@ -47,7 +47,9 @@ def group_of(context: Context, job: Json, *, new: bool) -> str:
 
 
 def _ensure(context: Context, job: Json, asked: AskedJobGroup, *, new: bool) -> str:
-    """The Workload and the group that a Job asks for; by the annotation it takes a group that is there already."""
+    """Return the Workload and the group that a Job asks for; by the annotation it takes a group that is there
+    already.
+    """
     namespace: str = job["metadata"]["namespace"]
     row = context.kind(_VERSION, "Workload")
     workload = context.find(row, (namespace, asked.workload))
@@ -129,14 +131,14 @@ def _made_from(context: Context, job: Json, workload: str, template: Json, *, ne
 
 
 def never_started(job: Json) -> bool:
-    """Whether a Job has never had a pod, as far as its status shows."""
+    """Return whether a Job has never had a pod, as far as its status shows."""
     status: Json = job.get("status") or {}
     started = status.get("startTime") or status.get("succeeded") or status.get("failed")
     return not started and condition_of(status, "Suspended") is None
 
 
 def _controlled(obj: Json, job: Json) -> bool:
-    """Whether the Job made it and it is not being deleted: what users made beforehand is not touched."""
+    """Return whether the Job made it and it is not being deleted: what users made beforehand is not touched."""
     metadata: Json = obj["metadata"]
     owner = controller_in(metadata)
     return not metadata.get("deletionTimestamp") and owner is not None and owner.get("uid") == job["metadata"]["uid"]

@@ -50,7 +50,7 @@ class _Sync:
 
     @property
     def over(self) -> bool:
-        """Whether the Job is complete or failed."""
+        """Return whether the Job is complete or failed."""
         return any(is_true(self.status, kind) for kind in ("Complete", "Failed"))
 
     def add(self, name: str, count: int) -> None:
@@ -59,13 +59,13 @@ class _Sync:
 
     @property
     def succeeded(self) -> int:
-        """Pods that succeeded."""
+        """Return pods that succeeded."""
         found: int = self.status.get("succeeded", 0)
         return found
 
     @property
     def is_complete(self) -> bool:
-        """Whether enough pods succeeded."""
+        """Return whether enough pods succeeded."""
         if self.completions is None:
             return self.succeeded > 0
         return (len(self.done) if self.indexed else self.succeeded) >= self.completions
@@ -183,12 +183,12 @@ class Jobs(PodOwner):
         return len(ended) <= WRITES_AT_ONCE
 
     def _has_stopped(self, pod: PodSeen) -> bool:
-        """Whether a terminating pod waits for nothing but its finalizers."""
+        """Return whether a terminating pod waits for nothing but its finalizers."""
         state = self.context.registry.store.head("pods", *pod.key)
         return state is not None and not state.decode()["metadata"].get("deletionGracePeriodSeconds")
 
     def _spared(self, sync: _Sync, pod: Json) -> bool:
-        """Whether a failure is not to be counted; notes it if the policy fails the Job."""
+        """Return whether a failure is not to be counted; notes it if the policy fails the Job."""
         verdict: FailureVerdict = judge(sync.job, pod)
         if verdict.action == "FailJob":
             sync.failure = ("PodFailurePolicy", verdict.why)
@@ -297,7 +297,7 @@ class Jobs(PodOwner):
         self.context.sources.sync()
 
     def _may_try(self, key: Key, sync: _Sync) -> bool:
-        """Whether the wait after a failure is over."""
+        """Return whether the wait after a failure is over."""
         failures = sync.status.get("failed", 0)
         if sync.last_failure is not None:
             self._failed_at[key] = sync.last_failure
@@ -390,7 +390,7 @@ def _index(pod: Json) -> int | None:
 
 
 def _job_name(pod: PodSeen) -> tuple[Key, ...]:
-    """The Job of a pod that is still to be counted: its controller, or for an orphan the one that made it."""
+    """Return the Job of a pod that is still to be counted: its controller, or for an orphan the one that made it."""
     if TRACKING not in (pod.metadata.finalizers or ()):
         return ()
     owner = pod.metadata.controller

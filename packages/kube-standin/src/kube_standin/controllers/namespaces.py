@@ -79,7 +79,9 @@ class Namespaces(Controller):
         context.modify(kind, ("", key), without_finalizer(FINALIZER, "spec"), "finalize")
 
     def _inside(self) -> list[tuple[Source[Any], ServedKind]]:
-        """What namespaces hold: the objects of each resource, by namespace, and those that are not yet deleted."""
+        """Return what namespaces hold: the objects of each resource, by namespace, and those that are not yet
+        deleted.
+        """
         found: dict[str, tuple[Source[Any], ServedKind]] = {}
         for row in list(self.context.registry.kinds):
             if not row.namespaced or not row.stored or row.storage_key in found:

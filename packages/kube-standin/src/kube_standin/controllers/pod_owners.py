@@ -33,7 +33,7 @@ def selector_of(spec: Json) -> Selector:
 
 
 def selects(spec: Json, labels: Mapping[str, str] | None) -> bool:
-    """Whether ``spec.selector`` matches; an empty selector of an owner matches nothing."""
+    """Return whether ``spec.selector`` matches; an empty selector of an owner matches nothing."""
     return bool(spec.get("selector")) and selector_of(spec).matches(labels or _NO_LABELS)
 
 
@@ -162,7 +162,7 @@ class PodOwner(Controller):
 
     @property
     def source(self) -> str:
-        """The component named in Events."""
+        """Return the component named in Events."""
         return f"{self.name}-controller"
 
     def first_to_go(self, pods: Iterable[PodSeen]) -> list[PodSeen]:

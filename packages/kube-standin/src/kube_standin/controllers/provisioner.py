@@ -202,7 +202,7 @@ class StorageProtection(Controller):
                 raise
 
     def _used(self, namespace: str, name: str) -> bool:
-        """Whether an unfinished pod of the namespace uses the claim."""
+        """Return whether an unfinished pod of the namespace uses the claim."""
         store = self.context.registry.store
         for pod in self.context.sources.pods.items.values():
             if pod.metadata.namespace != namespace or pod.finished:

@@ -102,7 +102,7 @@ class Context:
 
     @property
     def clock(self) -> ServerClock:
-        """The server's clock."""
+        """Return the server's clock."""
         return self.registry.clock
 
     def now(self) -> datetime:
@@ -275,7 +275,7 @@ class Controller:
 
     @property
     def idle(self) -> bool:
-        """Whether no key waits."""
+        """Return whether no key waits."""
         return not self._waiting
 
     def step(self) -> int:

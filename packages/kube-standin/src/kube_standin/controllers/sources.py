@@ -217,12 +217,12 @@ class Sources:
 
     @property
     def pods(self) -> Source[PodSeen]:
-        """All pods."""
+        """Return all pods."""
         return self.of("pods", PodSeen)
 
     @property
     def nodes(self) -> Source[NodeSeen]:
-        """All nodes."""
+        """Return all nodes."""
         return self.of("nodes", NodeSeen)
 
     def sync(self) -> None:

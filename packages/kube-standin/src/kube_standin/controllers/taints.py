@@ -19,13 +19,15 @@ from kube_standin.deletion import DeleteOptions
 
 
 def tolerates(toleration: Json, taint: TaintSeen) -> bool:
-    """Whether one toleration covers one taint."""
+    """Return whether one toleration covers one taint."""
     key, operator, value, effect = (toleration.get(field) or "" for field in ("key", "operator", "value", "effect"))
     return covers(key, operator, value, effect, (taint.key, taint.value, taint.effect))
 
 
 def tolerated_until(since: datetime, seconds: int) -> datetime | None:
-    """When a toleration of so many seconds ends; None: after the last day there is (any int64 is a valid number)."""
+    """Return when a toleration of so many seconds ends; None: after the last day there is (any int64 is a valid
+    number).
+    """
     try:
         return since + timedelta(seconds=max(0, seconds))
     except OverflowError:

@@ -55,7 +55,7 @@ class Meta(msgspec.Struct, rename="camel", gc=False):
 
     @property
     def controller(self) -> Owner | None:
-        """The owner that manages the object, if any."""
+        """Return the owner that manages the object, if any."""
         for owner in self.owner_references or ():
             if owner.controller:
                 return owner
@@ -267,7 +267,7 @@ class ClaimSeen(msgspec.Struct, rename="camel", gc=False):
 
     @property
     def results(self) -> tuple[ResultSeen, ...]:
-        """The devices it got."""
+        """Return the devices it got."""
         allocation = self.status.allocation if self.status is not None else None
         devices = allocation.devices if allocation is not None else None
         return (devices.results if devices is not None else None) or ()
@@ -324,7 +324,7 @@ class SliceSeen(msgspec.Struct, rename="camel", gc=False):
 
     @property
     def tainted(self) -> bool:
-        """Whether a device has a taint that evicts."""
+        """Return whether a device has a taint that evicts."""
         return any(taint.effect == "NoExecute" for one in self.spec.devices or () for taint in one.taints or ())
 
 
@@ -346,7 +346,7 @@ class RuleSeen(msgspec.Struct, rename="camel", gc=False):
     spec: _RuleSpec = msgspec.field(default_factory=_RuleSpec)
 
     def selects(self, one: ResultSeen) -> bool:
-        """Whether a device is meant; without a selector none is."""
+        """Return whether a device is meant; without a selector none is."""
         wanted = self.spec.device_selector
         if wanted is None:
             return False

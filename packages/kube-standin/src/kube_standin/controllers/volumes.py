@@ -43,7 +43,7 @@ class StorageItem(NamedTuple):
 
 
 def reference_of(claim: VolumeClaimSeen) -> Json:
-    """The claimRef of a volume that is held for a claim."""
+    """Return the claimRef of a volume that is held for a claim."""
     meta = claim.metadata
     return {
         "apiVersion": "v1",

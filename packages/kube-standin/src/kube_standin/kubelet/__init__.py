@@ -25,7 +25,7 @@ class Kubelets:
         self._life.begin()
 
     def is_up(self, node: str) -> bool:
-        """Whether a simulated kubelet works on a node."""
+        """Return whether a simulated kubelet works on a node."""
         return self._life.fleet.is_up(node)
 
     def stop(self) -> None:

@@ -93,7 +93,7 @@ class Fleet:
         context.sources.nodes.add_handler(self._node_changed)
 
     def is_up(self, node: str) -> bool:
-        """Whether a kubelet works on the node."""
+        """Return whether a kubelet works on the node."""
         return node in self._up
 
     def address(self, node: str) -> str:
@@ -102,7 +102,7 @@ class Fleet:
 
     @property
     def lease_period(self) -> float:
-        """Seconds between two renewals of one lease."""
+        """Return seconds between two renewals of one lease."""
         size = max(len(self._up), self._options.nodes)
         return max(self._options.lease_seconds, size / self._options.renewals_per_second)
 

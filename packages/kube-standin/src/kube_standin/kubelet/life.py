@@ -205,7 +205,7 @@ class PodLife:
         return True
 
     def _requested(self, node: str, apart: str) -> Amounts:
-        """What the other pods of a node request."""
+        """Return what the other pods of a node request."""
         total: Amounts = {}
         for seen in self._pods.some("node", node):
             state = self._context.registry.store.head("pods", *seen.key)
@@ -286,6 +286,6 @@ class PodLife:
 
 
 def _deadline(pod: Json) -> datetime | None:
-    """When the ``activeDeadlineSeconds`` of a pod that has started are over."""
+    """Return when the ``activeDeadlineSeconds`` of a pod that has started are over."""
     seconds, since = (pod.get("spec") or {}).get("activeDeadlineSeconds"), (pod.get("status") or {}).get("startTime")
     return later(parse_stamp(since), seconds) if seconds is not None and since else None

@@ -108,7 +108,7 @@ def log_lines(pod: Json, container: str, *, previous: bool = False) -> list[tupl
 
 
 def is_running(pod: Json, container: str) -> bool:
-    """Whether more lines may come: the container runs, or waits for its first start."""
+    """Return whether more lines may come: the container runs, or waits for its first start."""
     state: Json = (status_of(pod, container) or {}).get("state") or {}
     return "terminated" not in state and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
 

@@ -54,7 +54,7 @@ def _container(pod: Json, container: Json, restarts: int, state: Json, *, up: bo
 
 
 def _gates_open(pod: Json) -> bool:
-    """Whether the readiness gates of the pod let it be ready."""
+    """Return whether the readiness gates of the pod let it be ready."""
     gates = (pod.get("spec") or {}).get("readinessGates") or ()
     return all(is_true(pod.get("status"), gate.get("conditionType")) for gate in gates)
 
@@ -132,7 +132,7 @@ def _is_sidecar(container: Json) -> bool:
 
 
 def _held(pod: Json, container: Json) -> Json:
-    """The status of a container that waits for init containers."""
+    """Return the status of a container that waits for init containers."""
     out = _container(pod, container, 0, {"waiting": {"reason": "PodInitializing"}}, up=False)
     return {**out, "containerID": "", "imageID": ""}
 
@@ -240,7 +240,7 @@ def _restart_one(pod: Json, one: Json, stamp: str) -> None:
 
 
 def resizes(pod: Json) -> bool:
-    """Whether containers have other resources than the spec asks for."""
+    """Return whether containers have other resources than the spec asks for."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     wanted = {one["name"]: _resources(one) for part in ("containers", "initContainers") for one in spec.get(part) or ()}
     return any(
@@ -274,7 +274,7 @@ def _resources(container: Json) -> Json:
 
 
 def _restarts(container: Json, before: Json) -> bool:
-    """Whether the policy of a resource that changes asks for a restart."""
+    """Return whether the policy of a resource that changes asks for a restart."""
     after = _resources(container)
     policies = {one.get("resourceName"): one.get("restartPolicy") for one in container.get("resizePolicy") or ()}
     return any(
@@ -372,7 +372,7 @@ def restart(pod: Json, stamp: str) -> None:
 
 
 def is_waiting(pod: Json) -> bool:
-    """Whether the containers wait to be restarted."""
+    """Return whether the containers wait to be restarted."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     return any("waiting" in (one.get("state") or {}) for one in statuses)
 

@@ -41,11 +41,11 @@ class Dialect:
     """Alternatives, null, and keywords beside a reference are allowed (version 3)."""
 
     def reference(self, name: str) -> Json:
-        """A reference to a schema by its full name."""
+        """Return a reference to a schema by its full name."""
         return {"$ref": self.prefix + name}
 
     def described(self, name: str, description: str) -> Json:
-        """A reference with a description beside it, if there is one."""
+        """Return a reference with a description beside it, if there is one."""
         if not description:
             return {"allOf": [self.reference(name)]} if self.exact else self.reference(name)
         if self.exact:
@@ -80,7 +80,7 @@ def _special(dialect: Dialect) -> dict[str, Json]:
 
 
 def definition(name: str, dialect: Dialect) -> Json:
-    """The schema of a packed definition."""
+    """Return the schema of a packed definition."""
     special = _special(dialect).get(name)
     text, field_texts = type_text(name), texts_of(name)
     if special is not None:
@@ -98,7 +98,7 @@ def definition(name: str, dialect: Dialect) -> Json:
 
 
 def _placed(spec: Json, description: str, dialect: Dialect) -> Json:
-    """The schema of a field."""
+    """Return the schema of a field."""
     if "$ref" in spec:
         out = dialect.described(spec["$ref"], description)
         if dialect.exact:
@@ -114,7 +114,7 @@ def _placed(spec: Json, description: str, dialect: Dialect) -> Json:
 
 
 def _inner(spec: Json, dialect: Dialect) -> Json:
-    """The schema of an item or a map value."""
+    """Return the schema of an item or a map value."""
     if "$ref" in spec:
         return dialect.reference(spec["$ref"])
     return _placed(spec, "", dialect)
@@ -134,7 +134,7 @@ def references(value: Any) -> Iterable[str]:
 
 
 def closure(roots: Iterable[str]) -> set[str]:
-    """The packed definitions that some of them reach."""
+    """Return the packed definitions that some of them reach."""
     todo, found = list(roots), set[str]()
     while todo:
         name = todo.pop()
@@ -189,8 +189,8 @@ def custom(kind: ServedKind, dialect: Dialect) -> dict[str, Json]:
 
 
 def _resource(kind: ServedKind, dialect: Dialect) -> Json:
-    """The schema of a custom resource. Clients of version 2 refuse fields beside any that are named, so that a resource
-    that keeps unknown fields names none there.
+    """Return the schema of a custom resource. Clients of version 2 refuse fields beside any that are named, so that a
+    resource that keeps unknown fields names none there.
     """
     given = ((kind.definition or {}).get("schema") or {}).get("openAPIV3Schema")
     if given is None or (not dialect.exact and given.get(_PRESERVE)):
@@ -227,7 +227,9 @@ def _type_meta() -> Json:
 
 
 def _placed_custom(schema: Json, dialect: Dialect) -> Json:
-    """A copy of a structural schema, in version 2 without what it has no words for (openapi/v2/conversion.go)."""
+    """Return a copy of a structural schema, in version 2 without what it has no words for
+    (openapi/v2/conversion.go).
+    """
     out: Json = {}
     exact = dialect.exact
     for word, value in schema.items():
@@ -263,7 +265,7 @@ def _reduce(out: Json, schema: Json) -> None:
 
 
 def schemas(kinds: Iterable[ServedKind], extra: Iterable[str], dialect: Dialect) -> dict[str, Json]:
-    """All schemas that documents about these kinds refer to, by full name; `extra` are those of operations."""
+    """Return all schemas that documents about these kinds refer to, by full name; `extra` are those of operations."""
     roots = {*SHARED, *(name for name in extra if name in d.structure()), d.OBJECT_META, d.LIST_META}
     made: dict[str, Json] = {}
     for kind in kinds:

@@ -40,7 +40,7 @@ _PATCH_TYPES = (
 
 
 def v3_index(kinds: Iterable[ServedKind]) -> Json:
-    """The body of /openapi/v3: group versions and the addresses of their documents.
+    """Return the body of /openapi/v3: group versions and the addresses of their documents.
 
     The hash in an address changes with the content of the document.
     """
@@ -56,7 +56,7 @@ def v3_index(kinds: Iterable[ServedKind]) -> Json:
 
 
 def _documented(kinds: Iterable[ServedKind]) -> list[ServedKind]:
-    """The kinds that have a schema: all but those of metrics, of which kube-apiserver publishes none either."""
+    """Return the kinds that have a schema: all but those of metrics, of which kube-apiserver publishes none either."""
     return [kind for kind in kinds if kind.group != METRICS_GROUP]
 
 
@@ -71,7 +71,7 @@ def _digest(kinds: list[ServedKind]) -> str:
 
 
 def v3_document(group_version: str, kinds: Iterable[ServedKind]) -> Json:
-    """The document of one group version, given as "v1" or "apps/v1"."""
+    """Return the document of one group version, given as "v1" or "apps/v1"."""
     chosen = [kind for kind in _documented(kinds) if kind.api_version == group_version]
     paths, schemas = _content(chosen, V3, _v3_operation)
     return {
@@ -84,7 +84,7 @@ def v3_document(group_version: str, kinds: Iterable[ServedKind]) -> Json:
 
 
 def v2_document(kinds: Iterable[ServedKind]) -> Json:
-    """The body of /openapi/v2."""
+    """Return the body of /openapi/v2."""
     paths, schemas = _content(_documented(kinds), V2, _v2_operation)
     return {
         "swagger": "2.0",
@@ -99,7 +99,7 @@ def v2_document(kinds: Iterable[ServedKind]) -> Json:
 def _content(
     kinds: list[ServedKind], dialect: Dialect, written: Callable[[Operation, ServedKind], Json]
 ) -> tuple[Json, dict[str, Json]]:
-    """The paths of a document, sorted, and the schemas they refer to; `written` writes an operation out."""
+    """Return the paths of a document, sorted, and the schemas they refer to; `written` writes an operation out."""
     paths: Json = {}
     extra: set[str] = set()
     for kind in kinds:
@@ -115,7 +115,7 @@ def _content(
 
 
 def _parameter(dialect: Dialect, name: str, where: str, type_: str, description: str) -> Json:
-    """A parameter of a path (those are required) or of a query."""
+    """Return a parameter of a path (those are required) or of a query."""
     schema: Json = {"type": type_, "uniqueItems": True}
     out: Json = {"name": name, "in": where, "description": description}
     if where == "path":
@@ -124,7 +124,7 @@ def _parameter(dialect: Dialect, name: str, where: str, type_: str, description:
 
 
 def _common(operation: Operation, dialect: Dialect) -> Json:
-    """What both versions have in common of an operation, with the extensions of Kubernetes."""
+    """Return what both versions have in common of an operation, with the extensions of Kubernetes."""
     return {
         "tags": [operation.tag],
         "description": operation.description,

@@ -22,7 +22,7 @@ Write = Callable[[Any], bytes]
 
 
 def v2_protobuf(kinds: Iterable[ServedKind]) -> bytes:
-    """The body of /openapi/v2 for clients that ask for its protobuf form."""
+    """Return the body of /openapi/v2 for clients that ask for its protobuf form."""
     return _DOCUMENT(v2_document(kinds))
 
 
@@ -35,17 +35,17 @@ def _number(number: int) -> Write:
 
 
 def _in(number: int, write: Write) -> Write:
-    """A message inside."""
+    """Return a message inside."""
     return lambda value: encode_bytes(number, write(value))
 
 
 def _each(write: Write) -> Write:
-    """A repeated field."""
+    """Return a repeated field."""
     return lambda values: b"".join(map(write, values))
 
 
 def _entries(number: int, write: Write) -> Write:
-    """A map, which gnostic writes as repeated (name, value) messages."""
+    """Return a map, which gnostic writes as repeated (name, value) messages."""
     return lambda given: b"".join(
         encode_bytes(number, encode_bytes(1, name) + encode_bytes(2, write(value))) for name, value in given.items()
     )
@@ -56,7 +56,7 @@ def _any(value: Any) -> bytes:
 
 
 def _message(words: Mapping[str, Write], given: Json, extensions: int = 0) -> bytes:
-    """The words of an object that are there; `extensions` is the field of what begins with `x-`."""
+    """Return the words of an object that are there; `extensions` is the field of what begins with `x-`."""
     out = b"".join(write(given[word]) for word, write in words.items() if word in given)
     if extensions:
         out += _entries(extensions, _any)({name: given[name] for name in sorted(given) if name.startswith("x-")})

@@ -46,12 +46,12 @@ class Operation:
 
     @property
     def body_required(self) -> bool:
-        """Whether a request without a body is refused."""
+        """Return whether a request without a body is refused."""
         return self.method != "delete"
 
     @property
     def patch(self) -> bool:
-        """Whether the body is a patch."""
+        """Return whether the body is a patch."""
         return self.method == "patch"
 
     @property
@@ -172,7 +172,7 @@ def group_version_path(kind: ServedKind) -> str:
 
 
 def operations(kind: ServedKind) -> Iterator[Operation]:
-    """All operations on a kind."""
+    """Yield all operations on a kind."""
     everywhere = f"/{group_version_path(kind)}/{kind.plural}"
     many = f"/{group_version_path(kind)}/namespaces/{{namespace}}/{kind.plural}" if kind.namespaced else everywhere
     places = {"many": many, "one": f"{many}/{{name}}"} | ({"all": everywhere} if kind.namespaced else {})

@@ -43,7 +43,7 @@ class ApplyConflict(Exception):  # noqa: N818 - the name is part of the interfac
 
 
 def go_type(value: Any) -> str:
-    """What Go's decoder calls a JSON value."""
+    """Return what Go's decoder calls a JSON value."""
     return {dict: "object", list: "array", str: "string", bool: "bool"}.get(type(value), "number")
 
 

@@ -19,12 +19,12 @@ _LEAF: Trie = {}
 
 
 def is_member(node: Trie) -> bool:
-    """Whether the place of this node itself is in the set."""
+    """Return whether the place of this node itself is in the set."""
     return not node or DOT in node
 
 
 def _made(member: bool, children: Trie) -> Trie | None:
-    """A node from its parts; None if nothing is left of it."""
+    """Return a node from its parts; None if nothing is left of it."""
     if member:
         return {DOT: _LEAF, **children} if children else _LEAF
     return children or None
@@ -91,7 +91,7 @@ def intersection(left: Trie, right: Trie) -> Trie:
 
 
 def without(top: Trie, path: tuple[str, ...]) -> Trie:
-    """The set without a place and everything below it."""
+    """Return the set without a place and everything below it."""
     element, rest = path[0], path[1:]
     below = top.get(element)
     if below is None:
@@ -122,7 +122,7 @@ def places(top: Trie, before: str = "") -> Iterator[str]:
 
 
 def readable(element: str) -> str:
-    """One path element as conflict messages show it."""
+    """Return one path element as conflict messages show it."""
     kind, _, text = element.partition(":")
     if kind == "f":
         return f".{text}"

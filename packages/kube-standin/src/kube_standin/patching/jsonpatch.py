@@ -29,7 +29,7 @@ def _copied(value: Any) -> Any:
 
 
 def json_patch(obj: Json, ops: Any) -> Json:
-    """The object after the operations, in order: add, remove, replace, move, copy, test.
+    """Return the object after the operations, in order: add, remove, replace, move, copy, test.
 
     Raises:
         PatchError: 400 if `ops` is no list of operations, 413 if there are more than 10,000, 422 if one
@@ -132,7 +132,7 @@ _NO_DEFAULT = object()
 
 
 def _get(document: Any, path: list[str], missing: Any = _NO_DEFAULT) -> Any:
-    """The value at a path; `missing`, if given, where only the last step leads nowhere."""
+    """Return the value at a path; `missing`, if given, where only the last step leads nowhere."""
     for depth, token in enumerate(path):
         if isinstance(document, dict) and token in document:
             document = document[token]
@@ -146,7 +146,7 @@ def _get(document: Any, path: list[str], missing: Any = _NO_DEFAULT) -> Any:
 
 
 def _index(token: str, highest: int) -> int:
-    """A list index; negative ones count from the end, as upstream's library has it."""
+    """Return a list index; negative ones count from the end, as upstream's library has it."""
     digits = token.removeprefix("-")
     if not digits.isascii() or not digits.isdigit() or (len(digits) > 1 and digits[0] == "0") or len(digits) > 9:
         raise _rejected()
@@ -159,7 +159,7 @@ def _index(token: str, highest: int) -> int:
 
 
 def _parent(document: Any, path: list[str]) -> tuple[Any, Any]:
-    """The container of the last step, and its key or index there."""
+    """Return the container of the last step, and its key or index there."""
     container = _get(document, path[:-1])
     if isinstance(container, dict):
         return container, path[-1]
@@ -191,7 +191,7 @@ def _remove(document: Any, path: list[str]) -> None:
 
 
 def merge_patch(obj: Json, patch: Any) -> Json:
-    """The object after a JSON merge patch: null removes, objects merge, everything else replaces.
+    """Return the object after a JSON merge patch: null removes, objects merge, everything else replaces.
 
     Raises:
         PatchError: 400 if the patch is no object.

@@ -73,12 +73,12 @@ class Entry:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What identifies an entry: an applier has one entry whatever version it uses."""
+        """Return what identifies an entry: an applier has one entry whatever version it uses."""
         version = self.api_version if self.operation == "Update" else ""
         return (self.manager, self.operation, version, self.subresource)
 
     def to_json(self) -> Json:
-        """The entry as it stands in managedFields."""
+        """Return the entry as it stands in managedFields."""
         out: Json = {"manager": self.manager, "operation": self.operation, "apiVersion": self.api_version}
         if self.time:
             out["time"] = self.time
@@ -90,7 +90,7 @@ class Entry:
 
     @property
     def shown(self) -> str:
-        """The manager as conflict messages name it (transcripts 293, 297)."""
+        """Return the manager as conflict messages name it (transcripts 293, 297)."""
         text = f'"{self.manager}"'
         if self.subresource:
             text += f' with subresource "{self.subresource}"'
@@ -126,7 +126,7 @@ def _encode(entries: Iterable[Entry]) -> list[Json]:
 
 
 def _with_entries(obj: Json, entries: list[Json] | None) -> Json:
-    """The object with these managedFields (none at all for None or an empty list)."""
+    """Return the object with these managedFields (none at all for None or an empty list)."""
     out = dict(obj)
     meta = {key: value for key, value in obj.get("metadata", {}).items() if key != "managedFields"}
     if entries:
@@ -157,7 +157,7 @@ def _reset(schema: Schema, subresource: str, fields: Trie) -> Trie:
 
 
 def timestamp(now: str | datetime) -> str:
-    """A time as managedFields store it."""
+    """Return a time as managedFields store it."""
     if isinstance(now, str):
         return now
     return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -232,7 +232,9 @@ def _holding(entry: Entry, fields: Trie) -> Entry:
 
 
 def _timeless(entries: Entries) -> Entries:
-    """The entries without their times: a write that differs in these alone changes nothing, as upstream has it."""
+    """Return the entries without their times: a write that differs in these alone changes nothing, as upstream has
+    it.
+    """
     return {key: replace(entry, time="") for key, entry in entries.items()}
 
 
@@ -293,7 +295,7 @@ def apply(
     now: str | datetime,
     api_version: str,
 ) -> Json:
-    """The object after a server-side apply, managedFields included; not yet defaulted.
+    """Return the object after a server-side apply, managedFields included; not yet defaulted.
 
     `applied` is the body as it came (not pruned: an unknown field is an error, as upstream); `live` the
     stored object or None. If nothing changes, neither value nor owner, the result equals `live`, times
@@ -332,7 +334,7 @@ def apply(
 
 
 def merged_configuration(schema: Schema, live: Json, config: Json, api_version: str) -> Json:
-    """The live object with a configuration merged in that a mutating policy made; owners stay as they are.
+    """Return the live object with a configuration merged in that a mutating policy made; owners stay as they are.
 
     Raises:
         PatchError: a field that the schema does not have, or a list, map or struct that is only replaced as a whole.
@@ -347,13 +349,13 @@ def merged_configuration(schema: Schema, live: Json, config: Json, api_version: 
 
 
 def _claimed(schema: Schema, config: Json) -> Trie:
-    """The places an applied object sets; metadata that sets nothing ownable is no place."""
+    """Return the places an applied object sets; metadata that sets nothing ownable is no place."""
     places = typed.owned(schema.root, _ownable(config)) or {}
     return places if places.get("f:metadata") else {k: v for k, v in places.items() if k != "f:metadata"}
 
 
 def _typed(schema: Schema, applied: Json, api_version: str) -> Json:
-    """The applied object with canonical values.
+    """Return the applied object with canonical values.
 
     Raises:
         PatchError: it does not fit the schema.

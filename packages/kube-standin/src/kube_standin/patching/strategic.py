@@ -26,7 +26,7 @@ _KINDS = (dict, list)
 
 
 def strategic_merge(schema: Schema, obj: Json, patch: Any) -> Json:
-    """The object after a strategic merge patch; the input stays as it is.
+    """Return the object after a strategic merge patch; the input stays as it is.
 
     Raises:
         PatchError: 400 if the patch is no object, 422 for a list in a list that merges, 500 (as upstream) for a
@@ -42,7 +42,7 @@ def _broken(message: str) -> PatchError:
 
 
 def go_map(value: Any) -> str:
-    """A value as Go prints it with %v: part of two error texts."""
+    """Return a value as Go prints it with %v: part of two error texts."""
     if isinstance(value, dict):
         return "map[" + " ".join(f"{key}:{go_map(inner)}" for key, inner in sorted(value.items())) + "]"
     if isinstance(value, list):
@@ -130,7 +130,7 @@ def _without_directives(value: Any) -> Any:
 
 
 def _identity(merge_key: str) -> Callable[[Any], Any]:
-    """What two items of a list must share to be the same one."""
+    """Return what two items of a list must share to be the same one."""
     if not merge_key:
         return lambda item: item
     return lambda item: item.get(merge_key) if isinstance(item, dict) else item
@@ -219,5 +219,5 @@ def _ordered(
 
 
 def _hashable(value: Any) -> Any:
-    """What stands for a value in sets, so that no list is searched once for every item of another."""
+    """Return what stands for a value in sets, so that no list is searched once for every item of another."""
     return repr(value) if isinstance(value, _KINDS) else value

@@ -26,7 +26,7 @@ _GRANULAR = (SchemaType.STRUCT, SchemaType.MAP)
 
 
 def _is_granular_map(node: SchemaNode, value: Any) -> bool:
-    """Whether the value is owned key by key."""
+    """Return whether the value is owned key by key."""
     if node.atomic or type(value) is not dict:
         return False
     return node.type in _GRANULAR or node.type is SchemaType.ANY
@@ -37,7 +37,7 @@ def _is_granular_list(node: SchemaNode, value: Any) -> bool:
 
 
 def below(node: SchemaNode, key: str) -> SchemaNode:
-    """The node of a key of a struct, map or unknown object."""
+    """Return the node of a key of a struct, map or unknown object."""
     if node.type is SchemaType.STRUCT:
         found = node.fields.get(key)
         if found is not None:
@@ -64,7 +64,7 @@ def _kept_key_element(names: tuple[str, ...], values: tuple[Any, ...]) -> str:
 
 
 def element_of(node: SchemaNode, item: Any) -> str:
-    """The path element of an item of a keyed list or a set.
+    """Return the path element of an item of a keyed list or a set.
 
     Raises:
         PatchError: the item has none of the keys.
@@ -98,7 +98,9 @@ def _hashable(value: Any) -> Any:
 
 
 def owned(node: SchemaNode, value: Any) -> Trie | None:
-    """The places an applied value claims, as the trie of its own place; None if it claims nothing (an empty list)."""
+    """Return the places an applied value claims, as the trie of its own place; None if it claims nothing (an empty
+    list).
+    """
     if _is_granular_map(node, value):
         if not value:
             return _LEAF
@@ -122,7 +124,7 @@ def owned(node: SchemaNode, value: Any) -> Trie | None:
 
 
 def everything(node: SchemaNode, value: Any) -> Trie:
-    """Every place of a value that was not there before, each step on the way included."""
+    """Return every place of a value that was not there before, each step on the way included."""
     if _is_granular_map(node, value):
         if not value:
             return _LEAF
@@ -150,12 +152,12 @@ class Difference(NamedTuple):
 
     @property
     def same(self) -> bool:
-        """Whether nothing differs."""
+        """Return whether nothing differs."""
         return not (self.added or self.modified or self.removed)
 
 
 def compare(node: SchemaNode, old: Json, new: Json) -> Difference:
-    """What differs between two objects of one schema."""
+    """Return what differs between two objects of one schema."""
     added: Trie = {}
     modified: Trie = {}
     removed: Trie = {}
@@ -207,7 +209,7 @@ def _compare(node: SchemaNode, element: str, old: Any, new: Any, added: Trie, mo
 
 
 def merge(node: SchemaNode, live: Any, config: Any) -> Any:
-    """The live value with an applied one merged in; inputs stay as they are."""
+    """Return the live value with an applied one merged in; inputs stay as they are."""
     if _is_granular_map(node, config) and isinstance(live, dict):
         out = dict(live)
         for key, value in config.items():
@@ -265,7 +267,7 @@ def _merge_list(node: SchemaNode, live: list[Any], config: list[Any]) -> list[An
 
 
 def take_away(node: SchemaNode, value: Any, gone: Trie) -> Any:
-    """The value without the places of `gone` (the trie of this place's children)."""
+    """Return the value without the places of `gone` (the trie of this place's children)."""
     if _is_granular_map(node, value):
         out: Json = {}
         for key, inner in value.items():
@@ -288,7 +290,7 @@ def take_away(node: SchemaNode, value: Any, gone: Trie) -> Any:
 
 
 def with_named_fields(node: SchemaNode, top: Trie) -> Trie:
-    """The set with every named field on the way to a member made a member too."""
+    """Return the set with every named field on the way to a member made a member too."""
     out: Trie = {}
     for element, inner in top.items():
         if element == DOT:

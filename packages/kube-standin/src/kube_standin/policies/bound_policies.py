@@ -41,7 +41,7 @@ class BoundPolicy:
 
     @property
     def strict(self) -> bool:
-        """Whether a request is denied where the policy cannot be evaluated."""
+        """Return whether a request is denied where the policy cannot be evaluated."""
         return self.spec.get("failurePolicy") != "Ignore"
 
 

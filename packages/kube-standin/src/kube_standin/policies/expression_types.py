@@ -38,7 +38,7 @@ def expression_warnings(spec: Json, kinds: KindTable) -> list[Json]:
 
 
 def _mistake(spec: Json, row: ServedKind, params: cel.Declared | None, text: str) -> str:
-    """What is wrong with an expression for objects of a kind, "" if nothing is."""
+    """Return what is wrong with an expression for objects of a kind, "" if nothing is."""
     variables = expressions.forms(object_form=_form(row))
     if params is not None:
         variables["params"] = params
@@ -58,7 +58,7 @@ def _mistake(spec: Json, row: ServedKind, params: cel.Declared | None, text: str
 
 
 def _matched_kinds(spec: Json, kinds: KindTable) -> list[ServedKind]:
-    """The kinds that the rules name without wildcards, in order."""
+    """Return the kinds that the rules name without wildcards, in order."""
     found: dict[tuple[str, str, str], ServedKind] = {}
     for rule in (spec.get("matchConstraints") or {}).get("resourceRules") or ():
         if any("*" in name for field in ("apiGroups", "apiVersions") for name in rule.get(field) or ()):
@@ -80,7 +80,7 @@ def _param_form(spec: Json, kinds: KindTable) -> cel.Declared | None:
 
 
 def _form(row: ServedKind) -> cel.Declared:
-    """The form of the objects of a kind."""
+    """Return the form of the objects of a kind."""
     if row.definition is None:
         name = definition_names().get((row.api_version, row.kind))
         return cel.UNKNOWN if name is None else _built_in(name)
@@ -95,7 +95,7 @@ def _built_in(name: str) -> cel.Declared:
 
 
 def _whole(name: str, around: tuple[str, ...]) -> Json:
-    """A packed definition with those that it refers to inside; one inside itself is anything."""
+    """Return a packed definition with those that it refers to inside; one inside itself is anything."""
     body = structure()[name]
     if name in around or "type" not in body:
         return _ANYTHING

@@ -51,7 +51,7 @@ class PolicyInvocation:
 
     @property
     def key(self) -> str:
-        """A name that no other invocation of a write has."""
+        """Return a name that no other invocation of a write has."""
         metadata = (self.param or {}).get("metadata") or {}
         return "/".join((self.policy.name, self.binding.name, metadata.get("namespace", ""), metadata.get("name", "")))
 

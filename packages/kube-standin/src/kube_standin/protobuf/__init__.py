@@ -141,7 +141,7 @@ def _parsed(text: str, node: SchemaNode) -> tuple[dict[int, _FieldSlot], str]:
 
 
 def decode(body: bytes) -> Json:
-    """The object in a protobuf body, in JSON form with apiVersion and kind.
+    """Return the object in a protobuf body, in JSON form with apiVersion and kind.
 
     Raises:
         UnsupportedProtobuf: not protobuf, not the expected envelope, or a kind that is not known.
@@ -244,7 +244,7 @@ def _packed(data: bytes) -> list[int]:
 
 
 def _entry(node: SchemaNode, value: int | bytes, depth: int, left: FieldBudget) -> tuple[str, Any]:
-    """One entry of a map: key in field 1, value in field 2."""
+    """Return one entry of a map: key in field 1, value in field 2."""
     assert node.element is not None
     if not isinstance(value, bytes):
         raise wire.WireError("map entry that is no message")
@@ -305,7 +305,7 @@ def _schema_of(data: bytes, depth: int, left: FieldBudget) -> Json:
 
 
 def _schema_or_list(data: bytes, depth: int, left: FieldBudget) -> Any:
-    """A schema in field 1 or a list of them in field 2."""
+    """Return a schema in field 1 or a list of them in field 2."""
     several: list[Json] = []
     for number, _, value in wire.fields(data):
         if number == 1 and isinstance(value, bytes):
@@ -316,7 +316,7 @@ def _schema_or_list(data: bytes, depth: int, left: FieldBudget) -> Any:
 
 
 def _schema_or_bool(data: bytes, depth: int, left: FieldBudget) -> Any:
-    """A schema in field 2, else whether there may be others at all in field 1."""
+    """Return a schema in field 2, else whether there may be others at all in field 1."""
     parts = _numbered(data)
     schema = parts.get(2)
     return _schema_of(schema, depth, left) if isinstance(schema, bytes) else bool(parts.get(1, 0))

@@ -12,7 +12,7 @@ class WireError(ValueError):
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """The unsigned number at a place, and the place behind it.
+    """Return the unsigned number at a place, and the place behind it.
 
     Raises:
         WireError: the bytes end too early or the number is longer than ten bytes.
@@ -33,13 +33,13 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def signed(value: int) -> int:
-    """An int32 or int64 from its unsigned form."""
+    """Return an int32 or int64 from its unsigned form."""
     value &= 2**64 - 1
     return value - 2**64 if value >= 2**63 else value
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
-    """Every field of a message as (number, wire type, number or bytes), in order.
+    """Yield every field of a message as (number, wire type, number or bytes), in order.
 
     Raises:
         WireError: not a message.
@@ -71,7 +71,7 @@ def fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
 
 
 def encode_varint(value: int) -> bytes:
-    """A number in varint form; negative ones as their 64-bit complement."""
+    """Return a number in varint form; negative ones as their 64-bit complement."""
     value &= 2**64 - 1
     out = bytearray()
     while value > 0x7F:
@@ -82,11 +82,11 @@ def encode_varint(value: int) -> bytes:
 
 
 def encode_bytes(number: int, value: bytes | str) -> bytes:
-    """A length-delimited field."""
+    """Return a length-delimited field."""
     raw = value.encode() if isinstance(value, str) else value
     return encode_varint(number << 3 | BYTES) + encode_varint(len(raw)) + raw
 
 
 def encode_number(number: int, value: int) -> bytes:
-    """A varint field."""
+    """Return a varint field."""
     return encode_varint(number << 3 | VARINT) + encode_varint(value)

@@ -68,7 +68,7 @@ class Schema:
 
     @classmethod
     def from_structural(cls, openapi_v3_schema: dict[str, Any], *, api_version: str = "", kind: str = "") -> Schema:
-        """The schema of a custom resource from the `openAPIV3Schema` of its definition.
+        """Return the schema of a custom resource from the `openAPIV3Schema` of its definition.
 
         apiVersion, kind and metadata are there whatever the schema has. The schema is taken as it is: what
         is wrong with it is reported when the definition is created (`rules`).
@@ -79,7 +79,7 @@ class Schema:
 
 @cache
 def schema_for(api_version: str, kind: str) -> Schema:
-    """The schema of a built-in kind, e.g. ("apps/v1", "Deployment").
+    """Return the schema of a built-in kind, e.g. ("apps/v1", "Deployment").
 
     Raises:
         KeyError: no such kind in the packed definitions.

@@ -30,7 +30,7 @@ class RepeatedFields(NamedTuple):
         return bool(self.texts)
 
     def in_document_order(self, unknown: Sequence[str]) -> list[str]:
-        """The messages of repeated and of ``unknown`` fields (paths) of a typed object, each once.
+        """Return the messages of repeated and of ``unknown`` fields (paths) of a typed object, each once.
 
         As sigs.k8s.io/json reports them: in the order of a JSON body, nothing inside an unknown field; those of YAML
         come first.
@@ -69,7 +69,7 @@ class _WithDuplicates(dict[str, Any]):
 
 
 def parse_json_strict(raw: bytes) -> tuple[dict[str, Any], list[str]]:
-    """The object in `raw` and the paths (`metadata.name`) of its duplicate keys, in document order.
+    """Return the object in `raw` and the paths (`metadata.name`) of its duplicate keys, in document order.
 
     Raises:
         ValueError: not JSON, not an object, deeper than 200 levels, or numbers that are none; the text names
@@ -99,7 +99,7 @@ def parse_json_strict(raw: bytes) -> tuple[dict[str, Any], list[str]]:
 
 
 def plain_json(raw: bytes) -> tuple[Any, list[str]]:
-    """The value in `raw` and the paths of its duplicate keys, without further bounds.
+    """Return the value in `raw` and the paths of its duplicate keys, without further bounds.
 
     Raises:
         ValueError, RecursionError: not JSON.
@@ -129,7 +129,7 @@ def plain_json(raw: bytes) -> tuple[Any, list[str]]:
 
 
 def more_values(value: Any, raw: bytes) -> bool:
-    """Whether a JSON value, read from `raw`, holds more than `MAX_VALUES`."""
+    """Return whether a JSON value, read from `raw`, holds more than `MAX_VALUES`."""
     if raw.count(b",") + raw.count(b"[") + raw.count(b"{") < MAX_VALUES:
         return False
     level: list[Any] = [value]
@@ -157,7 +157,7 @@ def _no_constant(name: str) -> float:
 
 
 def deeper(value: Any, limit: int = MAX_DEPTH) -> bool:
-    """Whether a JSON value is nested deeper than a limit."""
+    """Return whether a JSON value is nested deeper than a limit."""
     level: list[Any] = [value]
     for _ in range(limit):
         below: list[Any] = []
@@ -173,7 +173,7 @@ def deeper(value: Any, limit: int = MAX_DEPTH) -> bool:
 
 
 def _plain(value: Any, path: str, paths: list[str]) -> Any:
-    """The value with plain dicts; the paths of duplicates go to `paths`."""
+    """Return the value with plain dicts; the paths of duplicates go to `paths`."""
     if isinstance(value, dict):
         if isinstance(value, _WithDuplicates):
             paths.extend(f"{path}.{key}" if path else key for key in value.duplicates)

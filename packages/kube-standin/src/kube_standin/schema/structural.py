@@ -50,7 +50,7 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 
 
 def structural_node(schema: Json, *, root: bool = False) -> SchemaNode:
-    """The tree of nodes that patching and field ownership walk for a structural schema."""
+    """Return the tree of nodes that patching and field ownership walk for a structural schema."""
     kind = schema.get("type")
     if schema.get("x-kubernetes-int-or-string"):
         return SchemaNode(SchemaType.INT_OR_STRING, "intstr.IntOrString", atomic=True)
@@ -461,7 +461,7 @@ class _Defaulting:
         self._carries(schema)
 
     def _carries(self, schema: Any) -> bool:
-        """Whether defaults stand anywhere in a schema; those of each of its places are gathered on the way."""
+        """Return whether defaults stand anywhere in a schema; those of each of its places are gathered on the way."""
         if not isinstance(schema, dict):
             return False
         own: list[tuple[str, Any, bool, int]] = []
@@ -508,7 +508,7 @@ def _take(room: list[int], size: int) -> None:
 
 
 def _contains(schema: Any, words: tuple[str, ...]) -> bool:
-    """Whether one of the words stands anywhere in a schema."""
+    """Return whether one of the words stands anywhere in a schema."""
     if isinstance(schema, dict):
         if any(word in schema for word in words):
             return True

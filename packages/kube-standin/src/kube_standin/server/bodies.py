@@ -139,7 +139,9 @@ def _object(value: Any, kind: str) -> Json:
 
 
 def load_yaml(raw: bytes, doing: str = "converting YAML to JSON") -> tuple[Any, list[RepeatedKey]]:
-    """The data of one YAML document, within the bounds of `kube_rules.yamltext`, and its repeated keys; raises 400."""
+    """Return the data of one YAML document, within the bounds of `kube_rules.yamltext`, and its repeated keys; raises
+    400.
+    """
     try:
         return read_document(raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -150,7 +152,7 @@ def load_yaml(raw: bytes, doing: str = "converting YAML to JSON") -> tuple[Any, 
 
 
 def _repeated_keys(repeated: list[RepeatedKey]) -> RepeatedFields:
-    """The one problem that strict validation makes of all repeated keys."""
+    """Return the one problem that strict validation makes of all repeated keys."""
     if not repeated:
         return RepeatedFields()
     shown = [f'line {line}: key "{excerpt(key)}" already set in map' for key, line in repeated[:_SHOWN_KEYS]]
@@ -159,7 +161,7 @@ def _repeated_keys(repeated: list[RepeatedKey]) -> RepeatedFields:
 
 
 def repeated_in_patch(raw: bytes, patch_type: PatchType) -> RepeatedFields:
-    """The fields that a patch, which has been decoded, gives twice (patch.go of k8s.io/apiserver)."""
+    """Return the fields that a patch, which has been decoded, gives twice (patch.go of k8s.io/apiserver)."""
     if patch_type == "json":
         value, paths = plain_json(raw)
         found = [f'json patch duplicate field "{path}"' for path in dict.fromkeys(paths)]
@@ -203,7 +205,7 @@ def decode_patch(raw: bytes, content_type: str, kind: ServedKind) -> tuple[Patch
 
 
 def _applied(raw: bytes) -> Any:
-    """An apply body: YAML, of which the JSON that most clients send is read the short way."""
+    """Return an apply body: YAML, of which the JSON that most clients send is read the short way."""
     if raw.lstrip()[:1] == b"{":
         try:
             return _patch_json(raw)

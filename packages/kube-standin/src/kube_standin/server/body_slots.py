@@ -47,7 +47,7 @@ class Arriving:
 
     @property
     def gives_way(self) -> bool:
-        """Whether it is slower than a body may be for which others wait."""
+        """Return whether it is slower than a body may be for which others wait."""
         late = self._now() - self._began >= _CONTENDED_GRACE_SECONDS
         return late and not self._refused and self.rate < _CONTENDED_BYTES_PER_SECOND
 

@@ -55,7 +55,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     @property
     def idle(self) -> bool:
-        """Whether no answer is under way."""
+        """Return whether no answer is under way."""
         return self.cycle is None or self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -147,5 +147,5 @@ class BoundedConnection(HttpToolsProtocol):
 
 
 def bounded_by(limits: ConnectionLimits) -> type[BoundedConnection]:
-    """The protocol with other limits."""
+    """Return the protocol with other limits."""
     return type("BoundedConnection", (BoundedConnection,), {"limits": limits})

@@ -47,15 +47,15 @@ class ControlledServer(Protocol):
 
     @property
     def clock(self) -> ServerClock:
-        """The clock."""
+        """Return the clock."""
 
     @property
     def faults(self) -> FaultTable:
-        """The faults."""
+        """Return the faults."""
 
     @property
     def work(self) -> BackgroundWork:
-        """The controllers and kubelets."""
+        """Return the controllers and kubelets."""
 
     async def sweep_events(self) -> None:
         """Delete Events older than their time to live."""
@@ -79,12 +79,12 @@ class ServerControls:
 
     @property
     def clock(self) -> ServerClock:
-        """The clock of the server."""
+        """Return the clock of the server."""
         return self._server.clock
 
     @property
     def faults(self) -> FaultTable:
-        """The faults of the server."""
+        """Return the faults of the server."""
         return self._server.faults
 
     async def settle(self) -> None:

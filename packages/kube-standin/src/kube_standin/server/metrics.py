@@ -49,7 +49,7 @@ class Labels(NamedTuple):
 
     @property
     def long_running(self) -> tuple[str, ...]:
-        """The labels of a request that lasts."""
+        """Return the labels of a request that lasts."""
         return (self.verb, self.group, self.version, self.resource, self.subresource, self.scope, self.component)
 
 
@@ -174,7 +174,7 @@ class ServerMetrics(Collector):
         self._events[key] = self._events.get(key, 0) + number
 
     def render(self) -> bytes:
-        """All metrics as ``CONTENT_TYPE``."""
+        """Return all metrics as ``CONTENT_TYPE``."""
         return generate_latest(self._collectors)
 
     def collect(self) -> Iterator[Metric]:

@@ -34,7 +34,7 @@ class AnswerForm:
 
     @property
     def content_type(self) -> str:
-        """The Content-Type of the answer."""
+        """Return the Content-Type of the answer."""
         return "application/yaml" if self.yaml else "application/json"
 
 

@@ -54,7 +54,7 @@ class PodLog:
         self.has_node = bool((pod.get("spec") or {}).get("nodeName"))
 
     def reply(self) -> Reply:
-        """The log up to now; no content (204) for a pod without a node, which no kubelet could be asked for."""
+        """Return the log up to now; no content (204) for a pod without a node, which no kubelet could be asked for."""
         if not self.has_node:
             return Reply(204, b"")
         pod = _pod(self._registry, self._kind, self._target)

@@ -68,7 +68,7 @@ class Reply:
 
     @property
     def is_sliced(self) -> bool:
-        """Whether the body is yet to be encoded."""
+        """Return whether the body is yet to be encoded."""
         return isinstance(self.body, Iterator)
 
 
@@ -372,7 +372,7 @@ def _envelope(kind: str, api_version: str, list_meta: Json) -> Json:
 
 
 def _included(query: Mapping[str, str]) -> str:
-    """What a Table has beside its cells; raises 400."""
+    """Return what a Table has beside its cells; raises 400."""
     include = query.get("includeObject", "") or "Metadata"
     if include not in ("Metadata", "Object", "None"):
         raise errors.bad_request(

@@ -62,12 +62,12 @@ class ResourceCall:
 
     @property
     def content_type(self) -> str:
-        """The Content-Type header, "" if there is none."""
+        """Return the Content-Type header, "" if there is none."""
         return self.headers.get("content-type", "")
 
     @property
     def user_agent(self) -> str:
-        """The User-Agent header."""
+        """Return the User-Agent header."""
         return self.headers.get("user-agent", "")
 
 

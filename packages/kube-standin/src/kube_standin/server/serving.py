@@ -375,17 +375,17 @@ class Serving:
 
     @property
     def clock(self) -> ServerClock:
-        """The clock of the server."""
+        """Return the clock of the server."""
         return self.control_plane.registry.clock
 
     @property
     def faults(self) -> FaultTable:
-        """The faults of the server."""
+        """Return the faults of the server."""
         return self.control_plane.app.options.faults
 
     @property
     def work(self) -> BackgroundWork:
-        """The controllers and kubelets. Raises RuntimeError before they are there."""
+        """Return the controllers and kubelets. Raises RuntimeError before they are there."""
         if self._work is None:
             raise RuntimeError("the server is starting")
         return self._work
@@ -435,7 +435,7 @@ class Serving:
 
     @property
     def has_nodes(self) -> bool:
-        """Whether as many nodes are there as the options ask for: large fleets are made in batches."""
+        """Return whether as many nodes are there as the options ask for: large fleets are made in batches."""
         kubelets = self.options.kubelets
         return kubelets is None or self.control_plane.store.count("nodes") >= kubelets.nodes
 

@@ -33,7 +33,7 @@ def yaml_bytes(value: Any) -> bytes:
 
 
 def is_large(states: Sequence[Stored]) -> bool:
-    """Whether the states have more than `INLINE_BYTES` together."""
+    """Return whether the states have more than `INLINE_BYTES` together."""
     size = 0
     for state in states:
         size += len(state.raw)
@@ -53,7 +53,7 @@ def as_json(envelope: Json, field: str, raws: Iterator[list[bytes]]) -> Iterator
 
 
 def as_pretty_json(envelope: Json, field: str, raws: Iterator[list[bytes]]) -> Iterator[bytes]:
-    """The same, indented by two blanks."""
+    """Yield the same, indented by two blanks."""
     empty = msgspec.json.format(encode({**envelope, field: []}), indent=2)
     yield empty[: -len(b"]\n}")]
     first = True
@@ -65,7 +65,7 @@ def as_pretty_json(envelope: Json, field: str, raws: Iterator[list[bytes]]) -> I
 
 
 def as_yaml(envelope: Json, field: str, raws: Iterator[list[bytes]]) -> Iterator[bytes]:
-    """The same as YAML, keys in order."""
+    """Yield the same as YAML, keys in order."""
     head = {key: value for key, value in envelope.items() if key < field}
     tail = {key: value for key, value in envelope.items() if key > field}
     yield yaml_bytes(head) if head else b""

@@ -36,7 +36,7 @@ class Target:
 
     @property
     def attributes(self) -> Attributes:
-        """The question this request puts to the authoriser."""
+        """Return the question this request puts to the authoriser."""
         if not self.resource:
             return Attributes(self.verb, path=self.path)
         return Attributes(self.verb, self.group, self.resource, self.subresource, self.namespace, self.name)

@@ -208,7 +208,7 @@ class WatchStream:
             await asyncio.sleep(0)
 
     def _initial_lines(self, states: Sequence[Stored]) -> AsyncIterator[bytes]:
-        """The present state as ADDED events; Tables are made beside the event loop."""
+        """Return the present state as ADDED events; Tables are made beside the event loop."""
         lines = (self._encoded(WatchEvent("ADDED", state)) for state in states)
         if self._answer.form == "object" or not is_large(states):
             return in_turns(chunks(lines, PIECE))
@@ -248,18 +248,20 @@ class WatchStream:
 
     @property
     def _present_kind(self) -> ServedKind:
-        """The kind as it is served now: the definition of a custom resource may have changed since the watch began."""
+        """Return the kind as it is served now: the definition of a custom resource may have changed since the watch
+        began.
+        """
         kind = self._kind
         return as_served(self._defined_kind) if kind.custom else kind
 
     @property
     def _defined_kind(self) -> ServedKind:
-        """The kind as its states are stored."""
+        """Return the kind as its states are stored."""
         return self._registry.kinds.of(self._kind.api_version, self._kind.kind) or self._kind
 
     @property
     def _shared_while(self) -> tuple[Any, ...]:
-        """What else a line depends on: those of Tables have ages, and the first one has the columns."""
+        """Return what else a line depends on: those of Tables have ages, and the first one has the columns."""
         if self._answer.form != "table":
             return ()
         moment = int(self._registry.clock.now().timestamp()) // _AGES_SECONDS

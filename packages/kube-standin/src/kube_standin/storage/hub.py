@@ -155,7 +155,7 @@ class Subscription:
 
     @property
     def pending(self) -> bool:
-        """Whether there is something to take."""
+        """Return whether there is something to take."""
         return bool(self._past) or bool(self._events)
 
     async def wait(self, timeout: float | None = None) -> bool:

@@ -70,7 +70,7 @@ class CommitLog:
         """Forget the given rows and remember that history starts after ``revision``."""
 
     def checkpoint_due(self) -> bool:
-        """Whether enough was appended to copy the WAL back."""
+        """Return whether enough was appended to copy the WAL back."""
         return False
 
     def checkpoint(self) -> None:
@@ -251,7 +251,7 @@ class SqliteLog(CommitLog):
         self._contents, self._top = contents, revision
 
     def checkpoint_due(self) -> bool:
-        """Whether more than ``CHECKPOINT_BYTES`` were appended since the last copy."""
+        """Return whether more than ``CHECKPOINT_BYTES`` were appended since the last copy."""
         return self._appended > CHECKPOINT_BYTES
 
     def checkpoint(self) -> None:

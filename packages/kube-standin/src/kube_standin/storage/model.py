@@ -77,7 +77,7 @@ class Stored:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """The object's labels (not to be changed)."""
+        """Return the object's labels (not to be changed)."""
         if self._labels is None:
             self._labels = _decode_labels(self.raw).metadata.labels or _NO_LABELS
         return self._labels
@@ -124,7 +124,7 @@ class StoredChange:
 
     @property
     def revision(self) -> int:
-        """The revision this change made."""
+        """Return the revision this change made."""
         return self.state.revision
 
     def left_behind(self) -> Stored:

@@ -101,12 +101,12 @@ class Ticket:
 
     @property
     def done(self) -> bool:
-        """Whether it is known what became of them."""
+        """Return whether it is known what became of them."""
         return self._done
 
     @property
     def error(self) -> StorageError | None:
-        """Why they could not be written; None if they were, or if that is not known yet."""
+        """Return why they could not be written; None if they were, or if that is not known yet."""
         return self._error
 
     async def settled(self) -> None:
@@ -393,7 +393,7 @@ class Store:
 
     @property
     def ticket(self) -> Ticket:
-        """The ticket of everything staged so far: what an answer has to wait for that was read from ``head``."""
+        """Return the ticket of everything staged so far: what an answer has to wait for that was read from ``head``."""
         return self._ticket if self._staged else DURABLE
 
     def flush(self) -> None:

@@ -42,7 +42,7 @@ def _custom_cell(path: str, kind: str) -> Cell:
 
 
 def columns_of(kind: ServedKind) -> tuple[Column, ...]:
-    """The columns of a kind."""
+    """Return the columns of a kind."""
     if not kind.custom:
         return COLUMNS.get((kind.group, kind.kind), DEFAULT)
     given = (kind.definition or {}).get("additionalPrinterColumns")
@@ -66,7 +66,7 @@ def columns_of(kind: ServedKind) -> tuple[Column, ...]:
 
 
 def partial_object(obj: Json, version: str = "v1") -> Json:
-    """An object reduced to its metadata, in a version of `meta.k8s.io`."""
+    """Return an object reduced to its metadata, in a version of `meta.k8s.io`."""
     meta = obj.get("metadata", {})
     return {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{version}", "metadata": meta}
 
@@ -79,7 +79,7 @@ def table(
     now: datetime,
     list_meta: Json,
 ) -> Json:
-    """The table of some objects of one kind.
+    """Return the table of some objects of one kind.
 
     `include_object` is "Metadata" (also ""), "Object" or "None"; `now` a time with zone, against which ages
     are reported; `list_meta` becomes the table's metadata.
@@ -91,7 +91,7 @@ def table(
 
 
 def row_maker(kind: ServedKind, *, include_object: str, now: datetime) -> Callable[[Json], Json]:
-    """What makes the row of an object in a `table`."""
+    """Return what makes the row of an object in a `table`."""
     cells = [column.cell for column in columns_of(kind)]
 
     def row(obj: Json) -> Json:

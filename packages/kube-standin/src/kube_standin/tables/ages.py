@@ -9,7 +9,7 @@ _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
 
 
 def parsed(stamp: str | None) -> datetime | None:
-    """A stored time; None if there is none or it is none."""
+    """Return a stored time; None if there is none or it is none."""
     if not stamp:
         return None
     try:
@@ -26,7 +26,7 @@ def age(stamp: str | None, now: datetime) -> str:
 
 
 def human(seconds: float) -> str:
-    """A duration in the units kubectl picks (apimachinery's HumanDuration)."""
+    """Return a duration in the units kubectl picks (apimachinery's HumanDuration)."""
     whole = int(seconds)
     if whole < -1:
         return "<invalid>"

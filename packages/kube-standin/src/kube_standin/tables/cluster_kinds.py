@@ -36,7 +36,7 @@ def _controller(obj: Json) -> str:
 
 
 def _measured(usages: Callable[[Any], list[Json]]) -> tuple[Column, ...]:
-    """The columns of metrics, as metrics-server has them; the usages of an object are added up."""
+    """Return the columns of metrics, as metrics-server has them; the usages of an object are added up."""
 
     def total(name: str) -> Callable[[Any], str]:
         def cell(obj: Any) -> str:
@@ -57,7 +57,7 @@ _QUEUING = "spec.limited.limitResponse.queuing"
 
 
 def _missing_level(status: Any) -> str:
-    """Whether the priority level of a FlowSchema is missing, as its condition has it."""
+    """Return whether the priority level of a FlowSchema is missing, as its condition has it."""
     for one in (status or {}).get("conditions", ()):
         if one.get("type") == "Dangling":
             return str(one.get("status"))
@@ -65,12 +65,12 @@ def _missing_level(status: Any) -> str:
 
 
 def _host(service: Any) -> str:
-    """The Service behind an APIService."""
+    """Return the Service behind an APIService."""
     return f"{service.get('namespace', '')}/{service.get('name', '')}" if service else "Local"
 
 
 def _available(status: Any) -> str:
-    """Whether an APIService is available; with the reason if it is not."""
+    """Return whether an APIService is available; with the reason if it is not."""
     for one in (status or {}).get("conditions", ()):
         if one.get("type") == "Available":
             reason = one.get("reason")
@@ -79,7 +79,7 @@ def _available(status: Any) -> str:
 
 
 def _first(shown: list[str], more: int) -> str:
-    """The first of several, and how many more there are."""
+    """Return the first of several, and how many more there are."""
     return ",".join(shown) + (f" + {more} more..." if more > 0 else "") if shown else NONE
 
 
@@ -133,7 +133,7 @@ def _param_kind(kind: Any) -> str:
 
 
 def _param_ref(ref: Any) -> str:
-    """The objects with the parameters of a binding."""
+    """Return the objects with the parameters of a binding."""
     if not ref:
         return UNSET
     if ref.get("name"):

@@ -32,7 +32,7 @@ class Column(NamedTuple):
     format: str = ""
 
     def definition(self) -> Json:
-        """The column as it stands in `columnDefinitions`."""
+        """Return the column as it stands in `columnDefinitions`."""
         return {
             "name": self.name,
             "type": self.type,
@@ -55,7 +55,7 @@ META = definitions.OBJECT_META
 
 
 def path(dotted: str, default: Any = "") -> Cell:
-    """A cell that shows one field."""
+    """Return a cell that shows one field."""
     steps = dotted.split(".")
 
     def cell(obj: Json, _: datetime) -> Any:
@@ -70,7 +70,7 @@ def path(dotted: str, default: Any = "") -> Cell:
 
 
 def of(make: Callable[[Any], Any], dotted: str = "") -> Cell:
-    """A cell made of the object, or of one field (None where it is missing), without the time."""
+    """Return a cell made of the object, or of one field (None where it is missing), without the time."""
     if not dotted:
         return lambda obj, _: make(obj)
     fetch = path(dotted, None)
@@ -78,7 +78,7 @@ def of(make: Callable[[Any], Any], dotted: str = "") -> Cell:
 
 
 def text(dotted: str, default: str = NONE) -> Cell:
-    """A cell that shows one field as text; `default` where it is missing or empty."""
+    """Return a cell that shows one field as text; `default` where it is missing or empty."""
     fetch = path(dotted, None)
 
     def cell(obj: Json, now: datetime) -> str:
@@ -89,23 +89,23 @@ def text(dotted: str, default: str = NONE) -> Cell:
 
 
 def count(dotted: str) -> Cell:
-    """A cell that shows a number, zero where it is missing."""
+    """Return a cell that shows a number, zero where it is missing."""
     return path(dotted, 0)
 
 
 def size(dotted: str) -> Cell:
-    """A cell that shows how many entries a list or map has."""
+    """Return a cell that shows how many entries a list or map has."""
     fetch = path(dotted, ())
     return lambda obj, now: len(fetch(obj, now) or ())
 
 
 def of_containers(field: str, dotted: str = "spec.template.spec.containers") -> Cell:
-    """A field of each container of a list, separated by commas."""
+    """Return a field of each container of a list, separated by commas."""
     return of(lambda containers: ",".join(one.get(field, "") for one in containers or ()), dotted)
 
 
 def since(dotted: str) -> Cell:
-    """A cell that shows how long ago a time was."""
+    """Return a cell that shows how long ago a time was."""
     fetch = path(dotted, None)
     return lambda obj, now: ages.age(fetch(obj, now), now)
 
@@ -115,7 +115,7 @@ wide = partial(Column, wide=True)
 
 
 def integer(name: str, about: str, dotted: str) -> Column:
-    """A column of numbers, from one field."""
+    """Return a column of numbers, from one field."""
     return Column(name, about, count(dotted), "integer")
 
 
@@ -131,7 +131,7 @@ def access_modes(modes: list[str] | None) -> str:
 
 
 def selector(given: Json | None) -> str:
-    """A label selector as text."""
+    """Return a label selector as text."""
     if given is None:
         return NONE
     parts = [f"{key}={value}" for key, value in sorted(given.get("matchLabels", {}).items())]
@@ -149,7 +149,7 @@ def selector(given: Json | None) -> str:
 
 
 def labels(given: Json | None) -> str:
-    """A map of labels as text."""
+    """Return a map of labels as text."""
     return ",".join(f"{key}={value}" for key, value in sorted((given or {}).items())) or NONE
 
 

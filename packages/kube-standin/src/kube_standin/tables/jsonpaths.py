@@ -31,7 +31,7 @@ class PathStep(NamedTuple):
 
 
 def compiled(path: str) -> tuple[PathStep, ...] | None:
-    """The steps of a path; None if it is not understood, as no longer one than `_LONGEST` is."""
+    """Return the steps of a path; None if it is not understood, as no longer one than `_LONGEST` is."""
     return _compiled(path) if len(path) <= _LONGEST else None
 
 
@@ -76,7 +76,7 @@ def _step(match: re.Match[str]) -> PathStep:
 
 
 def find(path: str, obj: Any, most: int = 100) -> list[Any]:
-    """The first values a path leads to, in document order; none if it leads nowhere or is not understood."""
+    """Return the first values a path leads to, in document order; none if it leads nowhere or is not understood."""
     steps = compiled(path)
     return [] if steps is None else list(islice(_walk(steps, obj), most))
 

@@ -35,7 +35,7 @@ _ROLE = "node-role.kubernetes.io/"
 
 
 def _selector(given: Any) -> str:
-    """A label selector, or the plain labels of a ReplicationController."""
+    """Return a label selector, or the plain labels of a ReplicationController."""
     plain = given is not None and is_plain(given)
     return labels(given) if plain else selector(given)
 
@@ -76,7 +76,7 @@ def _roles(obj: Json) -> str:
 
 
 def _address(kind: str) -> Cell:
-    """The first address of a kind."""
+    """Return the first address of a kind."""
 
     def shown(addresses: Any) -> str:
         return next((str(one.get("address", "")) for one in addresses or () if one.get("type") == kind), NONE)

@@ -39,7 +39,7 @@ def _restarts(obj: Json, now: datetime) -> str:
 
 
 def status(obj: Json, _: datetime) -> str:
-    """What a pod is doing, in a word: its phase, or the reason of a container that waits or ended."""
+    """Return what a pod is doing, in a word: its phase, or the reason of a container that waits or ended."""
     state = obj.get("status", {})
     reason: str = state.get("reason") or state.get("phase", "")
     scheduled = condition_of(state, "PodScheduled")
@@ -56,7 +56,7 @@ def status(obj: Json, _: datetime) -> str:
 
 
 def _ended(state: Json) -> str:
-    """The reason of a container that ended."""
+    """Return the reason of a container that ended."""
     if state.get("reason"):
         return str(state["reason"])
     if state.get("signal"):
@@ -65,7 +65,7 @@ def _ended(state: Json) -> str:
 
 
 def _initializing(obj: Json) -> tuple[bool, str]:
-    """Whether init containers hold the pod, and the status to show for them."""
+    """Return whether init containers hold the pod, and the status to show for them."""
     init = obj.get("spec", {}).get("initContainers", ())
     sidecars = _restartable(obj)
     for index, container in enumerate(obj.get("status", {}).get("initContainerStatuses", ())):

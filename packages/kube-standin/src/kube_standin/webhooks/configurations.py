@@ -29,17 +29,17 @@ class ConfiguredWebhook:
 
     @property
     def name(self) -> str:
-        """The name by which errors refer to it."""
+        """Return the name by which errors refer to it."""
         return str(self.entry.get("name", ""))
 
     @property
     def key(self) -> str:
-        """A name that no other webhook of its kind has."""
+        """Return a name that no other webhook of its kind has."""
         return f"{self.configuration}/{self.index}/{self.name}"
 
     @property
     def ignores_failures(self) -> bool:
-        """Whether a request goes on where the webhook cannot be called."""
+        """Return whether a request goes on where the webhook cannot be called."""
         return self.entry.get("failurePolicy") == "Ignore"
 
 
@@ -74,7 +74,7 @@ class WebhookConfigurations(Step):
 
     @property
     def empty(self) -> bool:
-        """Whether no webhook is configured."""
+        """Return whether no webhook is configured."""
         return not any(self._webhooks.values())
 
     def concerned(self, configuration: str, kind: ServedKind) -> tuple[ConfiguredWebhook, ...]:

@@ -64,7 +64,7 @@ class HttpsConnection:
 
     @property
     def reusable(self) -> bool:
-        """Whether another request may follow."""
+        """Return whether another request may follow."""
         return self._protocol.our_state is h11.IDLE and not self._reader.at_eof() and not self._writer.is_closing()
 
     def close(self) -> None:

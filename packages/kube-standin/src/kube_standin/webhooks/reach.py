@@ -47,7 +47,7 @@ class Destination:
 
     @property
     def url(self) -> str:
-        """The URL as errors name it, without the query."""
+        """Return the URL as errors name it, without the query."""
         return f"https://{self.authority}{self.path}"
 
 
@@ -109,7 +109,7 @@ class WebhookReach:
         return [str(one) for one in allowed[:_MOST_ADDRESSES]]
 
     def _allows(self, address: IpAddress, trusted: bool) -> bool:
-        """Whether an address may be called; ``trusted``: the operator named the host that has it.
+        """Return whether an address may be called; ``trusted``: the operator named the host that has it.
 
         Even then it is not one that stands for no machine, or for many, or for services of the local link (where clouds
         keep credentials), unless its network is listed.

@@ -95,7 +95,7 @@ def _show_figures(chosen: tuple[str, ...], output: BenchFormat, *, profile: bool
 
 
 def _more(figures: "list[BenchMeasurement]") -> tuple[str, ...]:
-    """What single scenarios measure beside the columns, one line each."""
+    """Return what single scenarios measure beside the columns, one line each."""
     lines = []
     for figure in figures:
         more = (

@@ -67,7 +67,7 @@ def command(
 
 
 def capacity_sections(found: "CapacityReport") -> "list[Section]":
-    """The answer in words and tables."""
+    """Return the answer in words and tables."""
     from reprieve.cli.sections import Row, Section, Tone
     from reprieve.decisions.phrases import count
 

@@ -89,7 +89,7 @@ def root(
 
 
 def with_only(name: str) -> typer.Typer:
-    """The program with one command, where that is known: the options of the others are not made for nothing."""
+    """Return the program with one command, where that is known: the options of the others are not made for nothing."""
     named = [registered_command for registered_command in app.registered_commands if registered_command.name == name]
     if not named or name == "help":
         return app

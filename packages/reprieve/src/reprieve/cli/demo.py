@@ -130,7 +130,7 @@ async def _play(log: int) -> list[str]:
 
 
 def _ways() -> "Iterator[tuple[str, list[str]]]":
-    """What to try, and the lines that a shell takes for it, in order."""
+    """Yield what to try, and the lines that a shell takes for it, in order."""
     import shlex
 
     from reprieve.simulation.demo import ACTS, CLUSTER, DIRECTORY
@@ -144,7 +144,7 @@ def _ways() -> "Iterator[tuple[str, list[str]]]":
 
 
 def _path_to_program() -> str:
-    """The line after which a shell finds this program by its name; empty where it does."""
+    """Return the line after which a shell finds this program by its name; empty where it does."""
     import os
     import shlex
     import shutil
@@ -259,7 +259,9 @@ async def _recorded(act: "Act", scheduler_url: str) -> "tuple[int, PreemptionRec
 
 
 async def _foreseen(act: "Act", client: "ApiClient") -> "tuple[int, PreemptionRecord] | None":
-    """What `reprieve plan` predicts for the cluster as it is if the gang came: what happens then must be the same."""
+    """Return what `reprieve plan` predicts for the cluster as it is if the gang came: what happens then must be the
+    same.
+    """
     from reprieve.client.cluster_reader import add_new, known_classes, manifests_of, read_cluster
     from reprieve.inputs.loader import load
     from reprieve.simulation.demo import DIRECTORY

@@ -59,7 +59,7 @@ def _encodable(content: Any) -> Any:
 
 
 def json_text(text: str) -> str:
-    """A JSON document with its characters that do not print as JSON's escapes."""
+    """Return a JSON document with its characters that do not print as JSON's escapes."""
     import json
 
     if printable(text) == text:

@@ -53,7 +53,7 @@ def command(
 
 
 def drain_sections(found: "DrainPlan") -> "list[Section]":
-    """A section for each step, in order; before them the verdict and how often gangs break."""
+    """Return a section for each step, in order; before them the verdict and how often gangs break."""
     from reprieve.cli.sections import Row, Section, Tone
 
     steps: dict[int, list[DrainedNode]] = {}
@@ -101,7 +101,7 @@ def _steps(gang: "GangCount") -> str:
 
 
 def _step(number: int, nodes: "list[DrainedNode]") -> "Section":
-    """The nodes that are drained together: which pods go where, which are preempted, gangs and budgets."""
+    """Return the nodes that are drained together: which pods go where, which are preempted, gangs and budgets."""
     from reprieve.cli.render import displaced_rows, evicted_rows, kubectl_needs
     from reprieve.cli.sections import Section, Tone
 

@@ -160,12 +160,12 @@ class Evidence:
 
     @property
     def exists(self) -> bool:
-        """Whether the API server knows the object."""
+        """Return whether the API server knows the object."""
         return self.object is not None
 
     @property
     def object(self) -> objects.Pod | objects.PodGroup | objects.CompositePodGroup | None:
-        """The object that is asked about."""
+        """Return the object that is asked about."""
         return {"Pod": self.pod, "PodGroup": self.group, "CompositePodGroup": self.composite}.get(self.asked.kind)
 
 
@@ -192,7 +192,7 @@ async def gather(
 
 
 async def evictions(connection: Connection, since: float, records: str | None) -> tuple[list[DecisionRecord], str]:
-    """Every preemption from then on (seconds since 1970), newest first, and where the records are from.
+    """Return every preemption from then on (seconds since 1970), newest first, and where the records are from.
 
     Raises ClientError where a server refuses or cannot be reached, ConfigError for bad `records` and where there are
     none.
@@ -208,7 +208,7 @@ async def evictions(connection: Connection, since: float, records: str | None) -
 
 
 def _small(records: Sequence[DecisionRecord]) -> bool:
-    """Whether it is worth reading the whole cluster for more than the records have: what would help."""
+    """Return whether it is worth reading the whole cluster for more than the records have: what would help."""
     latest = records[0] if records else None
     return latest is not None and latest.result == "Unschedulable" and latest.nodes <= MOST_NODES
 
@@ -227,7 +227,8 @@ def _names(evidence: Evidence) -> list[Asked]:
 
 
 def belongs(evidence: Evidence, record: DecisionRecord) -> bool:
-    """Whether a record is of the objects that exist, and not of earlier ones of their names (observability.md 4.9).
+    """Return whether a record is of the objects that exist, and not of earlier ones of their names (observability.md
+    4.9).
 
     By UID; where the record has none of an object, by the time of its creation.
     """
@@ -245,7 +246,9 @@ def belongs(evidence: Evidence, record: DecisionRecord) -> bool:
 
 
 def tells_of_object(evidence: Evidence, record: DecisionRecord) -> bool:
-    """Whether an eviction in a record may be that of the very object that is asked about, or of its owner's pods."""
+    """Return whether an eviction in a record may be that of the very object that is asked about, or of its owner's
+    pods.
+    """
     item = evidence.object
     return item is None or evidence.owner is not None or _tells_of(record, item, _seconds(record.time))
 
@@ -253,7 +256,7 @@ def tells_of_object(evidence: Evidence, record: DecisionRecord) -> bool:
 def _tells_of(
     record: DecisionRecord, item: objects.Pod | objects.PodGroup | objects.CompositePodGroup, at: float
 ) -> bool:
-    """Whether a record, made at that time, is of an attempt or an eviction of this very object."""
+    """Return whether a record, made at that time, is of an attempt or an eviction of this very object."""
     meta, entity, key = item.metadata, record.entity, item.key
     stamp = meta.creation_timestamp
     late = stamp is None or at >= stamp.timestamp()
@@ -268,14 +271,14 @@ def _tells_of(
 
 
 def owned_unit(owner: Owned, record: DecisionRecord) -> UnitRecord | None:
-    """The first evicted unit of an owner's pods."""
+    """Return the first evicted unit of an owner's pods."""
     evicted = record.preemption.evicted if record.preemption is not None else ()
     name = f"{owner.kind.lower()} {owner.namespace}/{owner.name}"
     return next((unit for unit in evicted if name in unit.owners and unit.outcome != "NotEvicted"), None)
 
 
 def _waits(evidence: Evidence) -> bool:
-    """Whether there is something to work out."""
+    """Return whether there is something to work out."""
     if evidence.asked.kind == "Pod":
         return evidence.pod is not None and not evidence.pod.spec.node_name
     return evidence.exists and any(not pod.spec.node_name for pod in evidence.members)
@@ -343,7 +346,7 @@ async def _read_below(client: ApiClient, served: Served, evidence: Evidence) -> 
 def leaves_below(
     name: str, composites: Mapping[str, objects.CompositePodGroup], groups: Mapping[str, objects.PodGroup]
 ) -> set[str]:
-    """Names of the pod groups below a composite; all by name, of one namespace (composite.md 1)."""
+    """Return names of the pod groups below a composite; all by name, of one namespace (composite.md 1)."""
     below = {name}
     for _ in range(_MOST_LEVELS):
         below |= {name for name, one in composites.items() if one.spec.parent_composite_pod_group_name in below}
@@ -362,7 +365,7 @@ def read_above(evidence: Evidence, parent: str, composites: Mapping[str, objects
 
 
 async def _every(client: ApiClient, served: Served, kind: type[T], namespace: str) -> dict[str, T]:
-    """All objects of a kind in a namespace by name, of two of one name the one that counts."""
+    """Return all objects of a kind in a namespace by name, of two of one name the one that counts."""
     result: dict[str, T] = {}
     for resource in reversed(served.readable(kind.KIND)):
         listed = await list_objects(client, resource, kind, namespace=namespace)
@@ -452,7 +455,7 @@ async def _find_records(
     records: str | None,
     evidence: Evidence,
 ) -> bool:
-    """Whether the scheduler's records could be read (there may be none of this object)."""
+    """Return whether the scheduler's records could be read (there may be none of this object)."""
     if records is not None:
         where = records
         found = await _from(records, connection, names, ca=None)
@@ -566,7 +569,7 @@ async def _holder(client: ApiClient, path: str) -> str:
 
 
 def _held_by(lease: Json) -> str:
-    """The name of the pod that holds a lease; identities are HOSTNAME_UUID."""
+    """Return the name of the pod that holds a lease; identities are HOSTNAME_UUID."""
     return str((lease.get("spec") or {}).get("holderIdentity") or "").partition("_")[0]
 
 

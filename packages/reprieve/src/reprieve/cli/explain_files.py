@@ -75,7 +75,9 @@ class NoPodsError(FieldError):
 def resolved(
     manifests: Manifests, kind: str, name: str, namespace: str, rows: Rows | None = None
 ) -> tuple[Asked, Owned]:
-    """What to explain of an owner: its gang, else a pod of it that waits, else any. Nothing there ends the command."""
+    """Return what to explain of an owner: its gang, else a pod of it that waits, else any. Nothing there ends the
+    command.
+    """
     try:
         return owned(manifests, kind, name, namespace, rows)
     except FieldError as error:
@@ -83,7 +85,7 @@ def resolved(
 
 
 def owned(manifests: Manifests, kind: str, name: str, namespace: str, rows: Rows | None = None) -> tuple[Asked, Owned]:
-    """The same. Raises NoPodsError where the owner has no pods, NotThereError where there is no such owner."""
+    """Return the same. Raises NoPodsError where the owner has no pods, NotThereError where there is no such owner."""
     workloads = Workloads(manifests, rows or TABLE)
     found = workloads.named(f"{namespace}/{kind}/{name}")
     created = next(
@@ -108,7 +110,7 @@ def owned(manifests: Manifests, kind: str, name: str, namespace: str, rows: Rows
 
 
 def evidence_of(gathered: PreparedInput, asked: Asked, source: InputSource, *, suggest: bool = True) -> Evidence:
-    """Everything that an input has of an object, and what would be decided about it."""
+    """Return everything that an input has of an object, and what would be decided about it."""
     manifests = gathered.manifests
     evidence = Evidence(asked, worked_out_on=CHANGED if source.live else MANIFESTS, changes=gathered.changed.made)
     evidence.pod = next(
@@ -167,7 +169,7 @@ def _note_refusals(evidence: Evidence, refused: Plan) -> None:
 
 
 def without_refused(owner: Owned, gathered: PreparedInput) -> Owned:
-    """The owner without the pods that admission refuses, which are named instead (whatif.md 14)."""
+    """Return the owner without the pods that admission refuses, which are named instead (whatif.md 14)."""
     key = (owner.kind.lower(), owner.namespace, owner.name)
     for item in refusals_of(gathered.manifests, _now(gathered)).refused:
         if (item.kind.lower(), item.namespace, item.name) == key:
@@ -178,7 +180,7 @@ def without_refused(owner: Owned, gathered: PreparedInput) -> Owned:
 
 
 def _created(manifest: Mapping[str, Any]) -> float | None:
-    """When an object was created, in seconds since 1970; None if it does not say."""
+    """Return when an object was created, in seconds since 1970; None if it does not say."""
     try:
         return datetime.fromisoformat(manifest["metadata"]["creationTimestamp"]).timestamp()
     except (KeyError, TypeError, ValueError):

@@ -49,7 +49,7 @@ _GROUPS: Final = ("PodGroup", "CompositePodGroup")
 
 
 def document(evidence: Evidence) -> dict[str, Any]:
-    """The JSON document of `-o json`."""
+    """Return the JSON document of `-o json`."""
     asked = evidence.asked
     result: dict[str, Any] = {
         "apiVersion": API_VERSION,
@@ -130,7 +130,7 @@ def _object_details(evidence: Evidence) -> dict[str, Any]:
 
 
 def explanation_of(evidence: Evidence) -> list[Section]:
-    """The story in sections, the answer first."""
+    """Return the story in sections, the answer first."""
     sections = [*_owner_section(evidence.owner), _state_section(evidence)]
     own = own_record(evidence)
     if _is_waiting(evidence) and own is not None:
@@ -161,7 +161,7 @@ def explanation_of(evidence: Evidence) -> list[Section]:
 
 
 def own_record(evidence: Evidence) -> DecisionRecord | None:
-    """The newest record of an attempt to place the object, or its group."""
+    """Return the newest record of an attempt to place the object, or its group."""
     for record in evidence.records:
         if _is_about(evidence, record):
             return record
@@ -234,7 +234,7 @@ def _unit_of(evidence: Evidence, record: DecisionRecord) -> UnitRecord | None:
 
 
 def state_of(evidence: Evidence) -> tuple[str, str, Tone]:
-    """A word for the state (of `-o json`), a sentence, and how good that is."""
+    """Return a word for the state (of `-o json`), a sentence, and how good that is."""
     asked = evidence.asked
     if evidence.refused:
         return "Refused", f"{asked} does not exist: admission refuses it.", Tone.BAD
@@ -252,7 +252,7 @@ def state_of(evidence: Evidence) -> tuple[str, str, Tone]:
 
 
 def _owner_section(owner: Owned | None) -> list[Section]:
-    """How an owner of several pods stands, of which only one, or one gang, is explained."""
+    """Return how an owner of several pods stands, of which only one, or one gang, is explained."""
     if owner is None or (owner.pods < 2 and not owner.refused):
         return []
     waiting = f"{owner.waiting} pending"
@@ -385,7 +385,7 @@ def _schedulers(members: Sequence[objects.Pod]) -> list[str]:
 
 
 def _group_priority(group: objects.PodGroup | objects.CompositePodGroup, members: Sequence[objects.Pod]) -> int:
-    """A custom resource that has none gets the highest of its pods."""
+    """Return a custom resource that has none gets the highest of its pods."""
     own = group.spec.priority
     return own if own is not None else max((pod.spec.priority or 0 for pod in members), default=0)
 
@@ -419,7 +419,7 @@ def _why(record: DecisionRecord, suggested: Container[str]) -> list[Section]:
 
 
 def _levels(record: DecisionRecord) -> list[Section]:
-    """Which groups of a tree failed, and what each was short of; the root comes first."""
+    """Return which groups of a tree failed, and what each was short of; the root comes first."""
     if not record.levels:
         return []
     rows = []
@@ -525,7 +525,7 @@ def helps(evidence: Evidence) -> list[str]:
 
 
 def tried(evidence: Evidence) -> Sequence[Help]:
-    """What would help the object, each suggestion tried (whatif.md 5); none where nothing was tried."""
+    """Return what would help the object, each suggestion tried (whatif.md 5); none where nothing was tried."""
     computed = evidence.computed
     return computed.helps or () if computed is not None and _is_waiting(evidence) else ()
 

@@ -51,7 +51,7 @@ def command(
 
 
 def _read_since(text: str) -> float:
-    """Seconds since 1970 of a duration back from now, or of a time."""
+    """Return seconds since 1970 of a duration back from now, or of a time."""
     import re
 
     from reprieve.cli.options import read_time
@@ -68,7 +68,7 @@ def _read_since(text: str) -> float:
 def _records(
     kubeconfig: str | None, context: str | None, records: str | None, since: float
 ) -> "tuple[Sequence[DecisionRecord], str | None]":
-    """The records, and the namespace that is meant where none is named; None means all."""
+    """Return the records, and the namespace that is meant where none is named; None means all."""
     import asyncio
     import sqlite3
     from pathlib import Path
@@ -97,7 +97,7 @@ def _records(
 
 
 def history_sections(history: "PreemptionHistory", since: str) -> "list[Section]":
-    """The history as a table, newest first."""
+    """Return the history as a table, newest first."""
     from reprieve.cli.sections import Row, Section, Tone
     from reprieve.decisions.phrases import count, seconds_text
 
@@ -121,5 +121,5 @@ def history_sections(history: "PreemptionHistory", since: str) -> "list[Section]
 
 
 def _to_the_second(time: str) -> str:
-    """A time (RFC 3339, UTC) without its fraction."""
+    """Return a time (RFC 3339, UTC) without its fraction."""
     return f"{time.partition('.')[0].removesuffix('Z')}Z"

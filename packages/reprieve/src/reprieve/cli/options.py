@@ -138,7 +138,7 @@ def read_profiles(
 
 
 def read_seconds(option: str, text: str) -> float:
-    """A duration above zero, as Go writes it (`10s`)."""
+    """Return a duration above zero, as Go writes it (`10s`)."""
     from reprieve.framework.configuration import duration
 
     try:
@@ -164,7 +164,7 @@ def read_gates(text: str) -> "FeatureGates":
 
 
 def read_size(option: str, text: str) -> int:
-    """A number of bytes above zero, in Kubernetes quantity notation."""
+    """Return a number of bytes above zero, in Kubernetes quantity notation."""
     from kube_rules.quantity import QuantityError, parse, value
 
     try:
@@ -177,7 +177,7 @@ def read_size(option: str, text: str) -> int:
 
 
 def read_time(option: str, text: str) -> float:
-    """A time in RFC 3339, in seconds since the epoch. Ends the command with exit code 2 for anything else."""
+    """Return a time in RFC 3339, in seconds since the epoch. Ends the command with exit code 2 for anything else."""
     from kube_rules.work_annotations import moment
 
     try:

@@ -102,7 +102,7 @@ def _with_suggestions(prepared: "PreparedInput", options: "PlanOptions") -> "Que
 
 
 def queue_section(queue: "Queue") -> "Section":
-    """The queue as a table."""
+    """Return the queue as a table."""
     from reprieve.cli.render import help_lines
     from reprieve.cli.sections import Row, Section, Tone
 

@@ -50,7 +50,7 @@ class Redaction:
     _pattern: re.Pattern[str] | None = None
 
     def is_own(self, namespace: str, name: str) -> bool:
-        """Whether an object may be named."""
+        """Return whether an object may be named."""
         return namespace == self.own_namespace or (namespace, name) in self.own
 
     def learn(self, namespace: str, name: str, kind: str, priority: int) -> None:
@@ -80,7 +80,7 @@ class Redaction:
         return f"{before} of priority {found[1]}" if before else f"a {found[0]} of priority {found[1]}"
 
     def help(self, help: Help) -> Help:
-        """A suggestion, without how to make it where that names others."""
+        """Return a suggestion, without how to make it where that names others."""
         flags = tuple(flag for flag in help.flags if self.text(flag) == flag)
         workload = self.text(help.workload) if help.workload is not None else None
         sentence = help.sentence
@@ -278,7 +278,7 @@ def _computed(computed: Answered | None, redaction: Redaction) -> Answered | Non
 
 
 def _with_conditions(item: Any, redaction: Redaction) -> Any:
-    """A pod or group with redacted messages of its conditions."""
+    """Return a pod or group with redacted messages of its conditions."""
     if item is None or not item.status.conditions:
         return item
     result: Sequence[Any] = [

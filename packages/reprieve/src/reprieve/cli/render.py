@@ -126,7 +126,7 @@ def _evicted_units(decisions: Iterable[PlannedPreemption]) -> str:
 
 
 def _beside(plan: Plan, evicted: str) -> list[str]:
-    """What becomes of pods that wait in the cluster and that the question is not about (whatif.md 13)."""
+    """Return what becomes of pods that wait in the cluster and that the question is not about (whatif.md 13)."""
     others = [pod for pod in plan.pods if not pod.asked]
     if not others:
         return []
@@ -141,7 +141,7 @@ def _beside(plan: Plan, evicted: str) -> list[str]:
 
 
 def changes_section(changes: Sequence[ChangeMade]) -> Section | None:
-    """What was changed before anything was decided, in order."""
+    """Return what was changed before anything was decided, in order."""
     rows = tuple(Row((made.change, made.sentence)) for made in changes)
     needs = ((made.change, kubectl_needs(made.kubectl_needs)) for made in changes)
     notes = tuple(f"{change}: {needed}" for change, needed in needs if needed)
@@ -164,7 +164,7 @@ _FATES = {"Waiting": Tone.WAITING, "Lost": Tone.BAD, "Moved": Tone.PLAIN}
 
 
 def displaced_rows(displaced: Iterable[DisplacedPod], *, why: bool = False) -> tuple[Row, ...]:
-    """A row for each displaced pod; `why`: with the reason why it waits."""
+    """Return a row for each displaced pod; `why`: with the reason why it waits."""
     order = list(_FATES)
     rows = []
     for one in sorted(displaced, key=lambda one: (order.index(one.outcome), one.namespace, natural(one.name))):
@@ -184,7 +184,7 @@ def _fate(one: DisplacedPod | EvictedPod) -> str:
 
 
 def evicted_rows(evicted: Iterable[EvictedPod]) -> tuple[Row, ...]:
-    """A row for each pod that is preempted for a displaced one, in the order of the decisions."""
+    """Return a row for each pod that is preempted for a displaced one, in the order of the decisions."""
     rows = []
     for item in evicted:
         made = item.preemptor
@@ -297,7 +297,7 @@ def _released(plan: Plan) -> Section | None:
 
 
 def _lost(plan: Plan, groups: dict[Group, PodGroupOutcome]) -> Section | None:
-    """Pods that went with their node, by group; single pods of a node together."""
+    """Return pods that went with their node, by group; single pods of a node together."""
     together: dict[tuple[Group | None, str], list[LostPod]] = defaultdict(list)
     for pod in plan.lost:
         group = (pod.namespace, pod.pod_group) if pod.pod_group is not None else None
@@ -334,7 +334,7 @@ def _below_minimum(plan: Plan) -> Section | None:
 
 
 def _trees(plan: Plan) -> Section | None:
-    """The composites that are not scheduled, parents first: how far each came, and which children were short."""
+    """Return the composites that are not scheduled, parents first: how far each came, and which children were short."""
     rows = []
     for composite_pod_group in sorted(
         plan.composite_pod_groups, key=lambda one: (one.namespace, one.parent is not None, one.name)
@@ -366,7 +366,7 @@ def _trees(plan: Plan) -> Section | None:
 
 
 def _refused(plan: Plan) -> Section | None:
-    """Pods that admission refuses: by the controller that wants them, then those without one."""
+    """Return pods that admission refuses: by the controller that wants them, then those without one."""
     return refused_section(refusal_sentences(plan))
 
 
@@ -446,13 +446,13 @@ def _helps(waiting: PodOutcome | PodGroupOutcome) -> tuple[str, ...]:
 
 
 def help_lines(helps: Iterable[Help], tried: str | None) -> tuple[str, ...]:
-    """What would help, a line each; and a line where not everything was tried (whatif.md 5.7)."""
+    """Return what would help, a line each; and a line where not everything was tried (whatif.md 5.7)."""
     stopped = {SOME: "not everything that may help was tried", NONE: "what may help was not tried"}.get(tried or "")
     return (*(f"would help: {item.sentence}" for item in helps), *([f"({stopped})"] if stopped else []))
 
 
 def _messages(pods: Iterable[PodOutcome], group: str | None, most: int = 3) -> tuple[str, ...]:
-    """The group's message and its members' most frequent ones; what is part of another one is left out."""
+    """Return the group's message and its members' most frequent ones; what is part of another one is left out."""
     frequent = Counter(pod.message for pod in pods if pod.message).most_common(most)
     messages = dict.fromkeys([*([group] if group else []), *(text for text, _ in frequent)])
     kept = tuple(m for m in messages if not any(m != other and m in other for other in messages))

@@ -165,7 +165,9 @@ def _policies(given: list[str]) -> tuple[tuple[str, str | None], ...]:
 
 
 def _names_file(text: str) -> bool:
-    """Whether the text is a path: of a file that exists, or with a separator or the ending of a configuration."""
+    """Return whether the text is a path: of a file that exists, or with a separator or the ending of a
+    configuration.
+    """
     path = Path(text)
     return path.suffix in (".yaml", ".yml", ".json") or len(path.parts) > 1 or path.is_file()
 

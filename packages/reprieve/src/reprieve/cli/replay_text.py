@@ -11,7 +11,7 @@ MOST_REASONS = 5
 
 
 def replay_sections(reports: Sequence[PolicyReport]) -> list[Section]:
-    """The table of all jobs, and waiting by kinds of jobs."""
+    """Return the table of all jobs, and waiting by kinds of jobs."""
     columns = ("", *(report.name for report in reports))
     rows = [Row((label, *cells)) for label, cells in table(reports)]
     several = len(reports) > 1
@@ -32,7 +32,7 @@ def replay_sections(reports: Sequence[PolicyReport]) -> list[Section]:
 
 
 def _never_started(reports: Sequence[PolicyReport]) -> Section | None:
-    """Why jobs never started, by policy; reasons that hold back most jobs first."""
+    """Return why jobs never started, by policy; reasons that hold back most jobs first."""
     rows, more = [], 0
     for report in reports:
         shown = report.never_started[:MOST_REASONS]

@@ -55,7 +55,7 @@ def plain(sections: Iterable[Section]) -> str:
 
 
 def printing(section: Section) -> Section:
-    """The section with every text in it as one line of characters that print (interfaces.md 1.13)."""
+    """Return the section with every text in it as one line of characters that print (interfaces.md 1.13)."""
     lines = functools.partial(map, printable_line)
     return Section(
         printable_line(section.title),

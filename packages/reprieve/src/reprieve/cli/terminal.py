@@ -27,7 +27,7 @@ def show_sections(sections: Sequence[Section], out: TextIO | None = None) -> Non
 
 
 def drawn(sections: Iterable[Section], *, colour: bool = True, width: int | None = None) -> str:
-    """The sections as a terminal of `width` columns (None: this one) shows them, control sequences included."""
+    """Return the sections as a terminal of `width` columns (None: this one) shows them, control sequences included."""
     from rich.console import Console
     from rich.text import Text
 
@@ -50,7 +50,7 @@ _BELOW: Final = 6
 
 
 def _rows(section: Section, console: "Console") -> Iterator["RenderableType"]:
-    """The rows as a table; what has no room beside the others goes below its row, from the last column on."""
+    """Yield the rows as a table; what has no room beside the others goes below its row, from the last column on."""
     while section.rows:
         widths = _widths(section, console.width - _INDENT)
         if widths is not None:
@@ -62,7 +62,7 @@ def _rows(section: Section, console: "Console") -> Iterator["RenderableType"]:
 
 
 def _without_last(section: Section) -> Section:
-    """The section with the cells of its last column below their rows, behind its name."""
+    """Return the section with the cells of its last column below their rows, behind its name."""
     name = section.columns[-1]
     rows = []
     for row in section.rows:
@@ -72,7 +72,9 @@ def _without_last(section: Section) -> Section:
 
 
 def _widths(section: Section, room: int) -> list[int] | None:
-    """How wide each column is, so that no word is broken; None where there is no room for the longest of each."""
+    """Return how wide each column is, so that no word is broken; None where there is no room for the longest of
+    each.
+    """
     cells = [(column, *(row.cells[turn] for row in section.rows)) for turn, column in enumerate(section.columns)]
     whole = [max(map(len, column)) for column in cells]
     widths = [max((len(word) for cell in column for word in cell.split()), default=0) for column in cells]
@@ -86,7 +88,7 @@ def _widths(section: Section, room: int) -> list[int] | None:
 
 
 def _table(section: Section, widths: Sequence[int], console: "Console") -> Iterator["RenderableType"]:
-    """The rows under their columns, each with what belongs to it below, indented like everything else."""
+    """Yield the rows under their columns, each with what belongs to it below, indented like everything else."""
     from rich.text import Text
 
     if any(section.columns) and section.rows:
@@ -99,7 +101,7 @@ def _table(section: Section, widths: Sequence[int], console: "Console") -> Itera
 
 
 def _row(cells: Sequence[str], widths: Sequence[int], style: str, console: "Console") -> Iterator["RenderableType"]:
-    """The lines of one row: cells that are too long for their column go on in the next line."""
+    """Yield the lines of one row: cells that are too long for their column go on in the next line."""
     from rich.text import Text
 
     wrapped = [Text(cell).wrap(console, max(width, 1)) for cell, width in zip(cells, widths, strict=True)]
@@ -120,7 +122,7 @@ def _listed(section: Section, console: "Console") -> Iterator["RenderableType"]:
 
 
 def _indented(text: "Text", by: int, console: "Console") -> "RenderableType":
-    """A text behind a margin, which leaves it a column at least however narrow the terminal is."""
+    """Return a text behind a margin, which leaves it a column at least however narrow the terminal is."""
     from rich.padding import Padding
 
     return Padding(text, (0, 0, 0, min(by, console.width - 1)), expand=False)

@@ -102,7 +102,7 @@ def command(
 
 
 def features_of(gates: "FeatureGates") -> "Features":
-    """What the API server does without when these gates of the scheduler are off."""
+    """Return what the API server does without when these gates of the scheduler are off."""
     from kube_standin.features import Features
 
     return Features(
@@ -127,7 +127,7 @@ _REPORTED = {
 
 
 def _found(counts: "Mapping[str, int]") -> str:
-    """What an earlier run left, empty if nothing that a user would know of."""
+    """Return what an earlier run left, empty if nothing that a user would know of."""
     return ", ".join(f"{counts[resource]} {word}" for resource, word in _REPORTED.items() if counts.get(resource))
 
 

@@ -166,7 +166,7 @@ def _key(world: VirtualCluster, kind: str, namespace: str, name: str) -> str | N
 
 
 def _priority(items: list[Timed], kind: str, namespace: str, name: str, now: float) -> int | None:
-    """The lowest priority that helps, among those just above what runs; found by halving, as more can only help.
+    """Return the lowest priority that helps, among those just above what runs; found by halving, as more can only help.
 
     None also where the cluster is too large to look for it.
     """
@@ -193,7 +193,9 @@ def _priority(items: list[Timed], kind: str, namespace: str, name: str, now: flo
 
 
 def _with_priority(items: Sequence[Timed], kind: str, namespace: str, name: str, priority: int) -> list[Timed]:
-    """The same with another priority of the object, and of all that has to have its priority: its group, its tree."""
+    """Return the same with another priority of the object, and of all that has to have its priority: its group, its
+    tree.
+    """
     groups = _one_tree(items, kind, namespace, name)
     changed: list[Timed] = []
     for item, created in items:

@@ -12,10 +12,10 @@ class Clock(Protocol):
     """Where the client's time comes from."""
 
     def monotonic(self) -> float:
-        """Seconds that only grow; for durations."""
+        """Return seconds that only grow; for durations."""
 
     def now(self) -> datetime:
-        """The present moment in UTC; for expiry dates and leases."""
+        """Return the present moment in UTC; for expiry dates and leases."""
 
     async def sleep(self, seconds: float) -> None:
         """Return when so many seconds have passed."""
@@ -25,11 +25,11 @@ class RealClock:
     """The time of the machine."""
 
     def monotonic(self) -> float:
-        """Seconds since some point in the past."""
+        """Return seconds since some point in the past."""
         return time.monotonic()
 
     def now(self) -> datetime:
-        """The present moment in UTC."""
+        """Return the present moment in UTC."""
         return datetime.now(UTC)
 
     async def sleep(self, seconds: float) -> None:

@@ -86,7 +86,7 @@ _SCALABLE: Final = {
 
 
 async def read_makers(client: ApiClient, named: Iterable[tuple[str, str, str, str]]) -> list[dict[str, Any]]:
-    """What makes pods, by kind, API group or none, namespace and name, as plain data.
+    """Return what makes pods, by kind, API group or none, namespace and name, as plain data.
 
     What is not there, or may not be read, is left out, and so are kinds of other APIs than the built-in ones.
 
@@ -156,7 +156,7 @@ class _Read:
 
 
 def _resources(served: Served, kind: type[KubernetesObject]) -> Sequence[Resource]:
-    """Where a kind is read from, the stronger first."""
+    """Return where a kind is read from, the stronger first."""
     if issubclass(kind, GroupOwner):
         found = served.find(kind.KIND, (kind.API_VERSION,))
         return () if found is None else (found,)
@@ -164,7 +164,7 @@ def _resources(served: Served, kind: type[KubernetesObject]) -> Sequence[Resourc
 
 
 async def _read(client: ApiClient, kind: type[KubernetesObject], resources: Sequence[Resource]) -> _Read:
-    """One kind, from all resources that hold it; of two objects with one name the stronger resource's counts."""
+    """Return one kind, from all resources that hold it; of two objects with one name the stronger resource's counts."""
     result = _Read()
     if not resources:
         if kind in REQUIRED:
@@ -206,7 +206,7 @@ def _leave_out_orphans(reading: Reading) -> None:
 
 
 def manifests_of(reading: Reading, source: str) -> Manifests:
-    """What was read as the input of a plan; priorities that the server left open become 0, with a warning."""
+    """Return what was read as the input of a plan; priorities that the server left open become 0, with a warning."""
     classes = [item for item in reading.objects if isinstance(item, o.PriorityClass)]
     admission = PriorityAdmission(classes)
     manifests = Manifests()
@@ -224,7 +224,8 @@ def manifests_of(reading: Reading, source: str) -> Manifests:
 
 
 def without_void_classes(objects: Sequence[KubernetesObject]) -> list[KubernetesObject]:
-    """The objects of a cluster with the annotations that count for its scheduler, so that reading them again succeeds.
+    """Return the objects of a cluster with the annotations that count for its scheduler, so that reading them again
+    succeeds.
 
     A class as victim that does not exist or is too low is left out; what exceeds its grant is bounded (cost.md 7.6).
     """
@@ -247,7 +248,7 @@ def _as_granted(found: T, admission: PriorityAdmission, classes: Mapping[str, Cl
 
 
 def _without_void_class(found: T, admission: PriorityAdmission, warnings: list[str]) -> T:
-    """A group without a preemption priority class that does not exist or lies below its priority: a scheduler
+    """Return a group without a preemption priority class that does not exist or lies below its priority: a scheduler
     passes over such a class and says so (preemption.md 4, "Options").
     """
     if (
@@ -328,5 +329,5 @@ def _refuse_other(item: KubernetesObject, there: KubernetesObject, origin: Origi
 
 
 def known_classes(manifests: Manifests) -> Sequence[o.PriorityClass]:
-    """The priority classes of a cluster, for reading manifests that use them."""
+    """Return the priority classes of a cluster, for reading manifests that use them."""
     return [item.object for item in manifests.of(o.PriorityClass)]

@@ -48,7 +48,7 @@ class Credentials:
         self._credential = credential
 
     async def current(self) -> Credential:
-        """The credential to use now. Raises CredentialError."""
+        """Return the credential to use now. Raises CredentialError."""
         return self._credential
 
     async def renewed(self, refused: Credential) -> bool:
@@ -66,7 +66,7 @@ class TokenFile(Credentials):
         self._read_at: float | None = None
 
     async def current(self) -> Credential:
-        """The token as the file has it, at most ten seconds old."""
+        """Return the token as the file has it, at most ten seconds old."""
         now = self._clock.monotonic()
         if self._read_at is None or now - self._read_at >= REREAD_SECONDS:
             self._read()
@@ -74,7 +74,7 @@ class TokenFile(Credentials):
         return self._credential
 
     async def renewed(self, refused: Credential) -> bool:
-        """Whether the file has another token by now."""
+        """Return whether the file has another token by now."""
         self._read()
         return self._credential != refused
 
@@ -121,7 +121,7 @@ class ExecCredentials(Credentials):
         self._lock = asyncio.Lock()
 
     async def current(self) -> Credential:
-        """The plugin's credential, asked for when there is none or it expires."""
+        """Return the plugin's credential, asked for when there is none or it expires."""
         async with self._lock:
             expired = self._expires is not None and self._clock.now() >= self._expires - _LEEWAY
             if not self._asked or expired:
@@ -204,7 +204,7 @@ class ExecCredentials(Credentials):
         return output
 
     def _info(self, interactive: bool) -> dict[str, Any]:
-        """What the plugin is given (KUBERNETES_EXEC_INFO)."""
+        """Return what the plugin is given (KUBERNETES_EXEC_INFO)."""
         spec: dict[str, Any] = {"interactive": interactive}
         if self._plugin.provide_cluster_info:
             spec["cluster"] = _cluster_info(self._connection, self._plugin.extension)
@@ -243,7 +243,7 @@ async def _all(stream: asyncio.StreamReader | None, where: str) -> bytes:
 
 
 def credentials_for(connection: Connection, clock: Clock) -> Credentials:
-    """The credentials of a connection's user."""
+    """Return the credentials of a connection's user."""
     identity = connection.identity
     if identity.token_file is not None:
         return TokenFile(identity.token_file, clock, identity.token)

@@ -43,7 +43,7 @@ METADATA_ONLY = msgspec.json.Decoder(MetadataOnly)
 
 
 def stored(kind: type[T], raw: msgspec.Raw | bytes, resource: Resource) -> T:
-    """The typed object of one JSON object of a resource. Raises InputError."""
+    """Return the typed object of one JSON object of a resource. Raises InputError."""
     origin = Origin(resource.plural)
     result = finish(
         from_json(kind, raw, TypeMeta(api_version=resource.api_version, kind=resource.kind), origin),
@@ -56,7 +56,7 @@ def stored(kind: type[T], raw: msgspec.Raw | bytes, resource: Resource) -> T:
 
 
 def called(raw: msgspec.Raw | bytes) -> Metadata | None:
-    """The metadata of an object, None if it has none that can be read."""
+    """Return the metadata of an object, None if it has none that can be read."""
     try:
         return METADATA_ONLY.decode(raw).metadata
     except (ValueError, RecursionError):

@@ -45,7 +45,7 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
-        """The path of the collection (of a namespace, or of all), of an object, or of its subresource."""
+        """Return the path of the collection (of a namespace, or of all), of an object, or of its subresource."""
         parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
         if namespace is not None and self.namespaced:
             parts += ["namespaces", quote(namespace, safe="")]
@@ -71,11 +71,11 @@ class Served:
         self.unavailable = later.unavailable
 
     def find(self, kind: str, api_versions: Iterable[str]) -> Resource | None:
-        """The kind in the first of the versions that is served."""
+        """Return the kind in the first of the versions that is served."""
         return next((found for v in api_versions if (found := self._by_kind.get((v, kind))) is not None), None)
 
     def readable(self, kind: str) -> tuple[Resource, ...]:
-        """The best version of each API group to read a kind of `kube_rules` from, the stronger group first.
+        """Return the best version of each API group to read a kind of `kube_rules` from, the stronger group first.
 
         Empty if it is not served. Of two objects of one name that of the stronger group counts.
         """

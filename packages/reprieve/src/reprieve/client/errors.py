@@ -63,12 +63,12 @@ class ApiError(ClientError):
 
     @property
     def expired(self) -> bool:
-        """Whether the server no longer has the history asked for: list again."""
+        """Return whether the server no longer has the history asked for: list again."""
         return self.code == 410 or self.reason in ("Expired", "Gone")
 
     @property
     def ahead(self) -> bool:
-        """Whether the revision asked for is not there yet, as after a restore of an older backup: list again."""
+        """Return whether the revision asked for is not there yet, as after a restore of an older backup: list again."""
         return self.code == 504 and "Too large resource version" in self.message
 
 
@@ -88,7 +88,7 @@ _DECODER = msgspec.json.Decoder(_ErrorStatus)
 
 
 def api_error(code: int, body: bytes, headers: Mapping[str, str], where: str) -> ApiError:
-    """The error an answer stands for; a body that is no Status (a proxy's page) is quoted, shortened."""
+    """Return the error an answer stands for; a body that is no Status (a proxy's page) is quoted, shortened."""
     status = _status(body)
     retry_after = _seconds(headers.get("Retry-After"))
     if retry_after is None and status is not None and status.details is not None:
@@ -106,12 +106,12 @@ def api_error(code: int, body: bytes, headers: Mapping[str, str], where: str) ->
 
 
 def status_event(body: bytes | msgspec.Raw, where: str) -> ApiError:
-    """The error that an ERROR event of a watch carries."""
+    """Return the error that an ERROR event of a watch carries."""
     return api_error(0, bytes(body), {}, where)
 
 
 def one_line(message: str) -> str:
-    """The text in one line of bounded length."""
+    """Return the text in one line of bounded length."""
     line = " ".join(message.split())
     return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
 

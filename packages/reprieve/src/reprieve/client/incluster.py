@@ -16,12 +16,12 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def available(environment: Mapping[str, str], directory: Path = SERVICE_ACCOUNT) -> bool:
-    """Whether this runs in a pod with a service account."""
+    """Return whether this runs in a pod with a service account."""
     return bool(environment.get("KUBERNETES_SERVICE_HOST")) and (directory / "token").exists()
 
 
 def connection(environment: Mapping[str, str], directory: Path = SERVICE_ACCOUNT) -> Connection:
-    """The API server of this cluster as this pod's service account. Raises ConfigError."""
+    """Return the API server of this cluster as this pod's service account. Raises ConfigError."""
     host = environment.get("KUBERNETES_SERVICE_HOST", "")
     port = environment.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:

@@ -125,17 +125,17 @@ class Informer(Generic[T]):
 
     @property
     def objects(self) -> Mapping[str, T]:
-        """The objects by `namespace/name` (`name` where there are no namespaces); a live view, read only."""
+        """Return the objects by `namespace/name` (`name` where there are no namespaces); a live view, read only."""
         return MappingProxyType(self._objects)
 
     @property
     def revision(self) -> str | None:
-        """How far this copy is; None before the first list and while starting over."""
+        """Return how far this copy is; None before the first list and while starting over."""
         return self._revision
 
     @property
     def synced(self) -> bool:
-        """Whether everything that was there at the start has been delivered."""
+        """Return whether everything that was there at the start has been delivered."""
         return self._synced.is_set()
 
     async def wait_synced(self) -> None:
@@ -201,7 +201,7 @@ class Informer(Generic[T]):
     # --- how to go on after a watch ---------------------------------------------------------------------
 
     def _after_the_end(self, began: float) -> float | None:
-        """Seconds to wait after a stream that ended as it should; None to go on at once."""
+        """Return seconds to wait after a stream that ended as it should; None to go on at once."""
         if self._revision is None:
             return self._without_watch_list("the watch ended before everything was sent")
         if self._received or self._client.clock.monotonic() - began >= self._options.quick:
@@ -210,7 +210,7 @@ class Informer(Generic[T]):
         return self._backoff.next()
 
     def _after(self, error: ClientError) -> float | None:
-        """Seconds to wait after an error; None to go on at once."""
+        """Return seconds to wait after an error; None to go on at once."""
         if self._received:
             self._backoff.reset()
         starting = self._revision is None and self._watch_list
@@ -277,7 +277,7 @@ class Informer(Generic[T]):
             self._unreadable(error, meta, arriving)
 
     def _seen(self, revision: str) -> bool:
-        """Whether a resumed stream repeats what is known: revisions grow along one stream."""
+        """Return whether a resumed stream repeats what is known: revisions grow along one stream."""
         last = self._revision
         place, before = _place(revision), _place(last or "")
         if place is None or before is None:
@@ -337,7 +337,7 @@ class Informer(Generic[T]):
 
 
 def _place(revision: str) -> tuple[int, str] | None:
-    """What orders revisions that are numbers, however many digits they have; None for one that is opaque."""
+    """Return what orders revisions that are numbers, however many digits they have; None for one that is opaque."""
     if not (revision.isascii() and revision.isdecimal()):
         return None
     digits = revision.lstrip("0")

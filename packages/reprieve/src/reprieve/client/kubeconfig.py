@@ -144,7 +144,7 @@ class Kubeconfig:
         return tuple(sorted(self._contexts))
 
     def connection(self, context: str | None = None) -> Connection:
-        """The server and user of a context, None for the current one. Raises ConfigError."""
+        """Return the server and user of a context, None for the current one. Raises ConfigError."""
         where = ", ".join(map(str, self.files))
         name = context or self.current_context
         if not name:
@@ -177,7 +177,9 @@ class Kubeconfig:
 def read_kubeconfig(
     files: Sequence[Path], *, explicit: bool, unknown_fields: list[UnknownField] | None = None
 ) -> Kubeconfig:
-    """The files merged; `explicit` ones have to exist. Fields that mean nothing are noted. Raises ConfigError."""
+    """Return the files merged; `explicit` ones have to exist. Fields that mean nothing are noted. Raises
+    ConfigError.
+    """
     merged = Kubeconfig(tuple(files))
     for file in files:
         read = _read(file, explicit, unknown_fields)
@@ -200,7 +202,8 @@ def connect(
     *,
     unknown_fields: list[UnknownField] | None = None,
 ) -> Connection:
-    """Where to go: a kubeconfig by path; else `KUBECONFIG`; else ~/.kube/config; else the service account of this pod.
+    """Return where to go: a kubeconfig by path; else `KUBECONFIG`; else ~/.kube/config; else the service account of
+    this pod.
 
     A `path` may list several files as `KUBECONFIG` does, if no single file has that name. Of the files of `KUBECONFIG`
     one has to exist: with a cluster named, no other is considered. Fields of the files that no
@@ -224,14 +227,14 @@ def connect(
 
 
 def is_configured(environment: Mapping[str, str] | None = None) -> bool:
-    """Whether something names a server for `connect` without a path; it may be wrong."""
+    """Return whether something names a server for `connect` without a path; it may be wrong."""
     environment = os.environ if environment is None else environment
     named = bool(_split(environment.get("KUBECONFIG", "")))
     return named or any(map(_exists, _default_files(environment))) or incluster.available(environment)
 
 
 def _exists(file: Path) -> bool:
-    """Whether there is such a file; one that may not be looked at is there."""
+    """Return whether there is such a file; one that may not be looked at is there."""
     try:
         return file.exists()
     except OSError:

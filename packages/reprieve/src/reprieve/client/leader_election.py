@@ -46,7 +46,7 @@ class Fence:
 
     @property
     def open(self) -> bool:
-        """Whether one may write now."""
+        """Return whether one may write now."""
         return self._clock.monotonic() < self._until
 
     def check(self) -> None:
@@ -182,7 +182,7 @@ class Election:
         return True
 
     async def _take_or_renew(self) -> int | None:
-        """The term if the lease is held now, None if another holder has it."""
+        """Return the term if the lease is held now, None if another holder has it."""
         options, clock = self._options, self._client.clock
         path = LEASES.path(options.namespace, options.name)
         now = clock.now()
@@ -244,7 +244,7 @@ class Election:
 
 
 async def _within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """The result of some work, or TimeoutError when the clock says that the time is over."""
+    """Return the result of some work, or TimeoutError when the clock says that the time is over."""
     task = asyncio.create_task(work)
     alarm = asyncio.create_task(clock.sleep(seconds))
     try:

@@ -40,7 +40,7 @@ _UNKNOWN_OWNER: Final = ("example.com/v1", "Owner")
 
 
 def shaped_by(shape: Shape, data: Any, names: Names) -> Any:
-    """What of the data may leave, in the form it may leave."""
+    """Return what of the data may leave, in the form it may leave."""
     if not isinstance(shape, Mapping):
         return shape(data, names)
     made: Json = {}
@@ -71,7 +71,7 @@ _NOTHING_IF_EMPTY: Final = frozenset(
 
 
 def keep(value: Any, names: Names) -> Any:
-    """A value that no user chose; of anonymous snapshots every text in it that is not public is replaced."""
+    """Return a value that no user chose; of anonymous snapshots every text in it that is not public is replaced."""
     if not names.anonymize:
         return value
     if isinstance(value, str):
@@ -97,17 +97,17 @@ def namespaces(value: str, names: Names) -> str:
 
 
 def features(value: Sequence[str], names: Names) -> list[str]:
-    """Those by which pods are placed, where names are replaced."""
+    """Return those by which pods are placed, where names are replaced."""
     return sorted(decisive(value)) if names.anonymize else list(value)
 
 
 def _reason(value: str, names: Names) -> str:
-    """A word in camel case, which has no pseudonym."""
+    """Return a word in camel case, which has no pseudonym."""
     return value if not names.anonymize or is_public(value) else "Other"
 
 
 def named(domain: str) -> Leaf:
-    """A name of a domain."""
+    """Return a name of a domain."""
     return lambda value, names: names.name(domain, value)
 
 
@@ -117,7 +117,7 @@ def each(shape: Shape) -> Leaf:
 
 
 def one_of(**known: Shape) -> Leaf:
-    """Each item of a list, but for items that have nothing besides a name."""
+    """Return each item of a list, but for items that have nothing besides a name."""
 
     def shaped(value: Any, names: Names) -> Any:
         items = [shaped_by(known, item, names) for item in value]
@@ -132,12 +132,12 @@ def nothing_of(_value: Any, _names: Names) -> Any:
 
 
 def priority_class(value: str, names: Names) -> str:
-    """The name of a priority class; those of the system are everywhere the same."""
+    """Return the name of a priority class; those of the system are everywhere the same."""
     return value if value in CLASSES else names.name(PRIORITY, value)
 
 
 def address(value: str, names: Names) -> str:
-    """A host address; those that mean every address stay, as they conflict with all."""
+    """Return a host address; those that mean every address stay, as they conflict with all."""
     return value if value in ("0.0.0.0", "::") else names.name(ADDRESS, value)
 
 
@@ -232,7 +232,7 @@ def image(value: str, names: Names) -> str:
 
 
 def images(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]:
-    """A node's images, by number, as far as a pod uses them."""
+    """Return a node's images, by number, as far as a pod uses them."""
     result = []
     for item in value:
         used = [name for name in item.get("names", ()) if with_tag(name) in names.images]

@@ -61,7 +61,7 @@ async def list_objects(
     fields: str = "",
     page: int = PAGE,
 ) -> Listed[T]:
-    """Everything of a resource, the newest there is. Raises ApiError and UnreachableError."""
+    """Return everything of a resource, the newest there is. Raises ApiError and UnreachableError."""
     query = {name: text for name, text in (("labelSelector", labels), ("fieldSelector", fields)) if text}
     for turn in range(RESTARTS + 1):
         paged = {**query, "limit": str(page)} if turn < RESTARTS else query

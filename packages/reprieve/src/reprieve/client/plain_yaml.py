@@ -36,6 +36,6 @@ _Dumper.add_representer(str, _text)
 
 
 def yaml_of(documents: Iterable[Mapping[str, Any]]) -> str:
-    """The documents as one stream, keys in their order; characters that do not print are YAML's escapes."""
+    """Return the documents as one stream, keys in their order; characters that do not print are YAML's escapes."""
     text: str = yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
     return printable(text)

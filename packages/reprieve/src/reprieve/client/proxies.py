@@ -19,7 +19,9 @@ SCHEMES = ("http", "https")
 
 
 def checked(proxy: str, source: str) -> str:
-    """The URL of a proxy, `http://` added where the scheme is missing. Raises ConfigError without quoting it whole."""
+    """Return the URL of a proxy, `http://` added where the scheme is missing. Raises ConfigError without quoting it
+    whole.
+    """
     text = proxy if "://" in proxy else f"http://{proxy}"
     try:
         url = URL(text)
@@ -33,7 +35,7 @@ def checked(proxy: str, source: str) -> str:
 
 
 def from_environment(server: str, environment: Mapping[str, str]) -> str | None:
-    """The proxy for a server, None for a direct connection. Raises ConfigError for one that cannot be used."""
+    """Return the proxy for a server, None for a direct connection. Raises ConfigError for one that cannot be used."""
     url = URL(server)
     name = "HTTPS_PROXY" if url.scheme == "https" else "HTTP_PROXY"
     proxy = environment.get(name) or environment.get(name.lower())

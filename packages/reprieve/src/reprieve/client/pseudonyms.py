@@ -96,11 +96,11 @@ class Names:
 
     @property
     def frozen(self) -> bool:
-        """Whether names are replaced by now."""
+        """Return whether names are replaced by now."""
         return bool(self._given)
 
     def name(self, domain: str, text: str) -> str:
-        """A name of a domain; empty stays empty."""
+        """Return a name of a domain; empty stays empty."""
         if not text or not (self.anonymize or domain == IMAGE):
             return text
         if not self.frozen:
@@ -116,19 +116,19 @@ class Names:
         self._aliases[domain, text] = (*first, *second)
 
     def key(self, text: str) -> str:
-        """A label key, taint key or gate; those of Kubernetes itself stay."""
+        """Return a label key, taint key or gate; those of Kubernetes itself stay."""
         return text if not text or text in KEYS or text in GROUP_LABELS else self.name(LABEL, text)
 
     def word(self, text: str) -> str:
-        """A value that has no domain: of an enumeration, an amount or a time, and then it stays."""
+        """Return a value that has no domain: of an enumeration, an amount or a time, and then it stays."""
         return text if is_public(text) else self.name(TEXT, text)
 
     def driver(self, text: str) -> str:
-        """The name of a driver or provisioner of volumes; those that many use stay."""
+        """Return the name of a driver or provisioner of volumes; those that many use stay."""
         return text if text in DRIVERS else self.name(DRIVER, text)
 
     def resource(self, text: str) -> str:
-        """The name of a resource; those of Kubernetes and of common device plugins stay, GPUs remain GPUs."""
+        """Return the name of a resource; those of Kubernetes and of common device plugins stay, GPUs remain GPUs."""
         if not self.anonymize or is_public_resource(text):
             return text
         for prefix in ("requests.", "limits."):
@@ -144,7 +144,7 @@ class Names:
         self._numeric.add(key)
 
     def value(self, key: str, text: str) -> str:
-        """A value of a label or taint."""
+        """Return a value of a label or taint."""
         if not text or (key in _PLATFORMS and text in PLATFORMS):
             return text
         if key in _ZONES:
@@ -171,5 +171,5 @@ def _pseudonym(domain: str, number: int, width: int) -> str:
 
 
 def domain_of(kind: str) -> str:
-    """The domain that the names of a kind belong to."""
+    """Return the domain that the names of a kind belong to."""
     return _DOMAINS.get(kind, kind.lower())

@@ -53,7 +53,7 @@ class Backoff:
         self._turn = 0
 
     def next(self) -> float:
-        """Seconds to wait now."""
+        """Return seconds to wait now."""
         policy = self._policy
         wait = min(policy.initial * policy.factor ** min(self._turn, 64), policy.maximum)
         self._turn += 1

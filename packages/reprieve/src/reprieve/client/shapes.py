@@ -395,7 +395,7 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
 
 
 def name_of(kind: type[KubernetesObject]) -> Leaf:
-    """What becomes of the name of an object."""
+    """Return what becomes of the name of an object."""
     special = {o.PriorityClass: leaves.priority_class, o.CSIDriver: leaves.driver}
     return special.get(kind) or leaves.named(domain_of(kind.KIND))
 

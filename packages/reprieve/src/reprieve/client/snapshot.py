@@ -28,7 +28,7 @@ _OF_DEVICES: Final = (o.ResourceClaim, o.ResourceSlice, o.DeviceClass, o.DeviceT
 
 
 def snapshot(objects: Sequence[KubernetesObject], *, anonymize: bool = False) -> tuple[list[Json], list[str]]:
-    """The objects as manifests in their order, and what there is to say about it.
+    """Return the objects as manifests in their order, and what there is to say about it.
 
     Every object is a manifest of the version it is best read in; unknown fields are gone, names replaced if wanted.
     """
@@ -106,7 +106,7 @@ def _metadata(kind: type[KubernetesObject], data: Json, names: Names) -> Json:
 
 
 def text_of(manifests: Sequence[Json], *, json: bool) -> str:
-    """The manifests as one JSON List, or as a stream of YAML documents."""
+    """Return the manifests as one JSON List, or as a stream of YAML documents."""
     if json:
         document = {"apiVersion": "v1", "kind": "List", "items": manifests}
         return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"

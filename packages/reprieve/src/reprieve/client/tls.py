@@ -34,7 +34,7 @@ class TlsContexts:
         self._stamp: _Stamp = ()
 
     def context(self, certificate: Pem | None = None) -> ssl.SSLContext:
-        """The context, with a client certificate from a plugin instead of the settings' where there is one."""
+        """Return the context, with a client certificate from a plugin instead of the settings' where there is one."""
         now = self._clock.monotonic()
         if self._checked_at is None or now - self._checked_at >= CHECK_FILES_SECONDS:
             self._checked_at = now

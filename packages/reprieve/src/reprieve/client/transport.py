@@ -82,7 +82,7 @@ class ApiResponse:
     body: bytes = field(repr=False)
 
     def read(self, of: type[T]) -> T:
-        """The body as an object of a type; UnreachableError if it is not JSON of that form."""
+        """Return the body as an object of a type; UnreachableError if it is not JSON of that form."""
         try:
             return msgspec.json.decode(self.body, type=of)
         except (ValueError, RecursionError) as error:
@@ -107,7 +107,7 @@ class Stream:
         self._where = where
 
     async def piece(self) -> bytes:
-        """The next bytes, empty at the end. Raises UnreachableError if the connection is cut."""
+        """Return the next bytes, empty at the end. Raises UnreachableError if the connection is cut."""
         try:
             return await self._response.content.readany()
         except (aiohttp.ClientError, OSError, ValueError, asyncio.IncompleteReadError) as error:
@@ -232,7 +232,7 @@ class ApiClient:
             self.watch.answered(method, self._host, code, self.clock.monotonic() - began)
 
     def _wait_after_refusal(self, error: ApiError, unsure_too: bool, backoff: Backoff) -> float | None:
-        """Seconds until the request may be repeated, None if it may not (the table above)."""
+        """Return seconds until the request may be repeated, None if it may not (the table above)."""
         retry_requested = error.retry_after is not None and (error.code == 429 or error.code >= 500)
         if not (error.code == 429 or retry_requested or (error.code in _UNSURE and unsure_too)):
             return None
@@ -381,7 +381,7 @@ def _impersonation(asked: Impersonation) -> list[tuple[str, str]]:
 
 
 def _unreachable(error: BaseException, where: str) -> UnreachableError:
-    """What a failed attempt means for the next one."""
+    """Return what a failed attempt means for the next one."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError | ssl.SSLCertVerificationError):
         return UnreachableError(
             f"{where}: the server's certificate is not trusted: {_why(error)}", sent=False, lasting=True
@@ -399,7 +399,7 @@ def _unreachable(error: BaseException, where: str) -> UnreachableError:
 
 
 def _why(error: BaseException) -> str:
-    """The root of a connection error in a few words."""
+    """Return the root of a connection error in a few words."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         inner = error.certificate_error
         return getattr(inner, "verify_message", "") or str(inner)

@@ -65,17 +65,19 @@ class WriterPool:
 
     @property
     def guard(self) -> Guard | None:
-        """What a request asks before every attempt (`ApiClient.request`): whether there is still the right to write."""
+        """Return what a request asks before every attempt (`ApiClient.request`): whether there is still the right to
+        write.
+        """
         return self._fence.check if self._fence is not None else None
 
     @property
     def in_flight(self) -> int:
-        """How many writes are being carried out."""
+        """Return how many writes are being carried out."""
         return len(self._tasks)
 
     @property
     def pending(self) -> int:
-        """How many writes have not ended."""
+        """Return how many writes have not ended."""
         return sum(len(writes) for writes in self._waiting.values())
 
     def submit(self, key: str, act: Callable[[], Awaitable[T]]) -> asyncio.Future[T]:
@@ -187,7 +189,9 @@ class WriterPool:
 
 
 def _passing(error: ApiError | UnreachableError) -> bool:
-    """Whether the same write may go well later; an unsure outcome counts: what was written answers 409 or the same."""
+    """Return whether the same write may go well later; an unsure outcome counts: what was written answers 409 or the
+    same.
+    """
     if isinstance(error, UnreachableError):
         return not error.lasting
     return error.code == 429 or error.code >= 500

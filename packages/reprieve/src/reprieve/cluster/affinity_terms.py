@@ -40,7 +40,7 @@ class Matcher(NamedTuple):
     def accepts(
         self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str], *, terminating: bool
     ) -> bool:
-        """Whether a pod of that namespace with those labels is meant."""
+        """Return whether a pod of that namespace with those labels is meant."""
         if terminating and self.staying:
             return False
         if namespace not in self.namespaces and not self.namespace_selector.matches(namespace_labels):
@@ -64,14 +64,14 @@ class AffinityTerms:
     specs: tuple[TermSpec, ...] = ()
 
     def of(self, kind: TermKind) -> tuple[TermSpec, ...]:
-        """The terms of one list."""
+        """Return the terms of one list."""
         return tuple(spec for spec in self.specs if spec.kind is kind)
 
 
 def merged_with_keys(
     selector: Selector, match: Iterable[str], mismatch: Iterable[str], labels: Mapping[str, str]
 ) -> Selector:
-    """The selector and what label keys add: the pod's own value (`match`) or any but that (`mismatch`).
+    """Return the selector and what label keys add: the pod's own value (`match`) or any but that (`mismatch`).
 
     Keys the pod has no label for add nothing.
     """
@@ -88,7 +88,7 @@ def merged_with_keys(
 
 
 def affinity_terms(affinity: objects.Affinity | None, namespace: str, labels: Mapping[str, str]) -> AffinityTerms:
-    """The inter-pod terms of a pod of this namespace with these labels.
+    """Return the inter-pod terms of a pod of this namespace with these labels.
 
     Raises `kube_rules.selectors.SelectorError` for an operator that does not exist.
     """
@@ -123,5 +123,5 @@ def _matcher(term: objects.PodAffinityTerm, namespace: str, labels: Mapping[str,
 
 @lru_cache(maxsize=1024)
 def _only(namespace: str) -> frozenset[str]:
-    """One set for all terms that mean just that namespace."""
+    """Return one set for all terms that mean just that namespace."""
     return frozenset((namespace,))

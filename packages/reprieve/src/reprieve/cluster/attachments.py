@@ -190,7 +190,7 @@ class AttachedVolumes:
             self._taken[driver][row] = sum(1 for other, _ in (*on, *lingering) if other == driver)
 
     def _attached(self, row: int, migrated: frozenset[str]) -> tuple[frozenset[Attached], frozenset[Attached]]:
-        """What the pods of a row explain, and what is attached there beside that."""
+        """Return what the pods of a row explain, and what is attached there beside that."""
         store = self._store
         there = (other for other in self._nodes.pods[row].values() if other.volumes is not None)
         on = frozenset(volume for other in there for volume in attached_by(store, other, migrated))
@@ -236,7 +236,7 @@ def migrated_plugins(csi_node: CSINode | None) -> frozenset[str]:
 
 
 def by_driver(volumes: Iterator[Attached]) -> dict[str, set[Attached]]:
-    """The volumes of each driver, each once."""
+    """Return the volumes of each driver, each once."""
     result: dict[str, set[Attached]] = {}
     for volume in volumes:
         result.setdefault(volume[0], set()).add(volume)
@@ -244,7 +244,7 @@ def by_driver(volumes: Iterator[Attached]) -> dict[str, set[Attached]]:
 
 
 def attached_by(store: VolumeObjects, pod: PodRecord, migrated: frozenset[str]) -> Iterator[Attached]:
-    """The CSI volumes that a pod has attached on a node with these plugins migrated."""
+    """Yield the CSI volumes that a pod has attached on a node with these plugins migrated."""
     if pod.volumes is None:
         return
     for used in pod.volumes.claims:
@@ -274,7 +274,7 @@ def _of_claim(store: VolumeObjects, key: str, migrated: frozenset[str]) -> Attac
 
 
 def of_volume(volume: PersistentVolume, migrated: frozenset[str]) -> Attached | None:
-    """A volume as its CSI driver knows it; None where no CSI driver does."""
+    """Return a volume as its CSI driver knows it; None where no CSI driver does."""
     spec = volume.spec
     if spec.csi is not None:
         return (spec.csi.driver, spec.csi.volume_handle) if spec.csi.driver and spec.csi.volume_handle else None

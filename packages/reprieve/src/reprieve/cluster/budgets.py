@@ -20,12 +20,14 @@ class Budget:
     """Names of pods; the API server has counted their disruption already."""
 
     def counts(self, pod: PodRecord) -> bool:
-        """Whether disrupting the pod is charged to this budget."""
+        """Return whether disrupting the pod is charged to this budget."""
         return pod.namespace == self.namespace and pod.name not in self.disrupted and self.selector.matches(pod.labels)
 
 
 def budget_of(pdb: objects.PodDisruptionBudget) -> Budget:
-    """The budget of an API object. A nil selector matches nothing, an empty one the whole namespace (policy/v1)."""
+    """Return the budget of an API object. A nil selector matches nothing, an empty one the whole namespace
+    (policy/v1).
+    """
     return Budget(
         namespace=pdb.metadata.namespace or "default",
         name=pdb.metadata.name,
@@ -56,7 +58,7 @@ class ByLabel:
                 values.setdefault(value, []).append(number)
 
     def candidates(self, namespace: str, labels: Mapping[str, str]) -> Sequence[int]:
-        """The numbers of all selectors that can match the labels, each once, and perhaps of some that do not."""
+        """Return the numbers of all selectors that can match the labels, each once, and perhaps of some that do not."""
         result = self._others.get(namespace, [])
         by_key = self._by_label.get(namespace)
         if by_key:
@@ -67,7 +69,7 @@ class ByLabel:
         return result
 
     def by_one_label(self, namespace: str) -> tuple[str, Mapping[str, Sequence[int]]] | None:
-        """The label by which all selectors of the namespace ask, and the numbers by value; None: not by one."""
+        """Return the label by which all selectors of the namespace ask, and the numbers by value; None: not by one."""
         by_key = self._by_label.get(namespace, {})
         if self._others.get(namespace) or len(by_key) != 1:
             return None
@@ -103,7 +105,9 @@ class BudgetIndex:
         """By namespace and labels: what a lone pod is charged with, to be read only."""
 
     def _charged_alike(self, unit: Sequence[PodRecord]) -> dict[int, int]:
-        """How many pods of the unit each budget counts; selectors are asked once for all pods with the same labels."""
+        """Return how many pods of the unit each budget counts; selectors are asked once for all pods with the same
+        labels.
+        """
         result: dict[int, int] = {}
         for pod in unit:
             key = (pod.namespace, frozenset(pod.labels.items()))

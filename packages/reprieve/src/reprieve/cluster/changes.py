@@ -54,14 +54,14 @@ class GangReader:
         self._epoch, self._position = log.epoch, len(log.keys)
 
     def take(self) -> set[str] | None:
-        """The groups since the last call; None: it may be any."""
+        """Return the groups since the last call; None: it may be any."""
         log = self._log
         result = set(log.keys[self._position :]) if log.epoch == self._epoch else None
         self._epoch, self._position = log.epoch, len(log.keys)
         return result
 
     def copy(self) -> "GangReader":
-        """A reader in the same place."""
+        """Return a reader in the same place."""
         made = GangReader(self._log)
         made._epoch, made._position = self._epoch, self._position
         return made
@@ -92,7 +92,7 @@ class ChangeReader:
         return touched
 
     def copy(self) -> "ChangeReader":
-        """A reader in the same place."""
+        """Return a reader in the same place."""
         made = ChangeReader(self._log, self._nodes)
         made._position, made._stamp = self._position, self._stamp
         return made

@@ -53,7 +53,7 @@ class ClaimState:
 
     @property
     def claim(self) -> ResourceClaim:
-        """The object, which must be known."""
+        """Return the object, which must be known."""
         assert self.object is not None
         return self.object
 

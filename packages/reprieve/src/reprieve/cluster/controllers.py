@@ -23,7 +23,7 @@ OwnershipKey = tuple[str, Owner | None, str | None, str | None]
 
 
 def ownership_key(pod: PodRecord) -> OwnershipKey:
-    """What decides which a pod's highest controllers are; its labels and its group may change."""
+    """Return what decides which a pod's highest controllers are; its labels and its group may change."""
     return pod.namespace, pod.owner, pod.group, pod.labels.get(POD_TEMPLATE_HASH)
 
 
@@ -44,7 +44,7 @@ class Controllers:
         self._above.pop((kind, namespace, name), None)
 
     def highest(self, namespace: str, owner: Owner, labels: Mapping[str, str] = _NO_LABELS) -> Owner:
-        """The highest known controller above, and including, that of a pod with these labels, or of a group."""
+        """Return the highest known controller above, and including, that of a pod with these labels, or of a group."""
         for _ in range(_MOST_STEPS):
             key = (owner[1], namespace, owner[2])
             above = self._above.get(key)
@@ -57,7 +57,7 @@ class Controllers:
 
 
 def _by_name(owner: Owner, labels: Mapping[str, str]) -> Owner | None:
-    """The Deployment of a ReplicaSet that is not known."""
+    """Return the Deployment of a ReplicaSet that is not known."""
     version, kind, name = owner
     suffix = f"-{labels[POD_TEMPLATE_HASH]}" if labels.get(POD_TEMPLATE_HASH) else ""
     if kind != "ReplicaSet" or not suffix or not name.endswith(suffix) or name == suffix:

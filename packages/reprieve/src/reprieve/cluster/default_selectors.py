@@ -57,7 +57,7 @@ class DefaultSelectors:
         return known
 
     def default_selector(self, namespace: str, labels: Mapping[str, str], owner: Owner | None) -> Selector | None:
-        """What a pod's services and controller select by, or None where that is nothing at all."""
+        """Return what a pod's services and controller select by, or None where that is nothing at all."""
         merged: dict[str, str] = {}
         for service in sorted(self._index.may_match(namespace, labels)):
             selector = self._services[service]

@@ -56,7 +56,7 @@ class DevicesInUse:
     consumed: dict[DeviceId, dict[str, int]] = field(default_factory=dict)
 
     def any(self, device: DeviceId) -> bool:
-        """Whether a claim has the device or a share of it."""
+        """Return whether a claim has the device or a share of it."""
         return device in self.whole or device in self.shares
 
 
@@ -170,7 +170,7 @@ class _Search:
                 )
 
     def _demand(self, number: int, claim: PendingClaim, option: Option) -> int:
-        """How many devices an option needs."""
+        """Return how many devices an option needs."""
         where = f"claim {claim.key}, request {option.name}"
         for index, text in enumerate(option.selectors):
             if text is None:
@@ -266,7 +266,7 @@ class _Search:
         return False
 
     def _suits(self, number: int, option: Option, slot: _Slot, *, free: bool = False) -> bool:
-        """Whether class and request would have the device; with `free` also whether it is there to be had."""
+        """Return whether class and request would have the device; with `free` also whether it is there to be had."""
         self._steps += 1
         if self._steps == _COUNT_AFTER and self._hopeless():
             raise _HopelessError
@@ -278,7 +278,7 @@ class _Search:
         return self._fitting(number, option, slot)
 
     def _fitting(self, number: int, option: Option, slot: _Slot) -> bool:
-        """Whether class and request select the device, and it is for this node."""
+        """Return whether class and request select the device, and it is for this node."""
         device = slot.device
         key = (number, option.name, device.id)
         result = self._selectable.get(key)
@@ -289,7 +289,9 @@ class _Search:
         return result
 
     def _hopeless(self) -> bool:
-        """Whether a request has too few devices whatever the others take. A fault is left for the search to find."""
+        """Return whether a request has too few devices whatever the others take. A fault is left for the search to
+        find.
+        """
         try:
             for number, claim in enumerate(self._pending):
                 for request in claim.shape.requests:
@@ -415,7 +417,9 @@ class _Search:
         return True
 
     def _capacity_left(self, option: Option, device: Device) -> Mapping[str, int] | None:
-        """What the option would consume of the device's capacities, by published name; None if they do not last."""
+        """Return what the option would consume of the device's capacities, by published name; None if they do not
+        last.
+        """
         wanted: dict[str, int] = {}
         for name, amount in option.capacity.items():
             published = device.capacity_name(name)
@@ -443,7 +447,7 @@ def _subtract(left: dict[str, dict[str, int]], consumes: Mapping[str, Mapping[st
 
 
 def _value_of(device: Device, constraint: Constraint) -> str | None:
-    """The attribute's value, distinguished by its type; None if the device does not have it."""
+    """Return the attribute's value, distinguished by its type; None if the device does not have it."""
     found = device.attribute(constraint.attribute)
     if found is not None:
         for kind in ("string", "int", "bool", "version"):
@@ -453,7 +457,7 @@ def _value_of(device: Device, constraint: Constraint) -> str | None:
 
 
 def rounded(wanted: int | None, capacity: Capacity) -> int | None:
-    """What a request for a capacity consumes by its policy; None if the policy does not allow it.
+    """Return what a request for a capacity consumes by its policy; None if the policy does not allow it.
 
     Without a request the policy's default, else all of it.  Amounts in units of 10^-9.
     """

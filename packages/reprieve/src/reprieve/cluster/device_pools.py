@@ -66,14 +66,14 @@ class Reach(NamedTuple):
     """The selector as written, for the allocation."""
 
     def includes(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether a node is meant."""
+        """Return whether a node is meant."""
         if self.node:
             return self.node == name
         return self.everywhere or (self.selector is not None and self.selector.matches(labels, name))
 
     @property
     def known(self) -> bool:
-        """Whether any of it is stated."""
+        """Return whether any of it is stated."""
         return bool(self.node) or self.everywhere or self.selector is not None
 
 
@@ -98,7 +98,7 @@ class Device:
     """Selectors it was asked for -> whether they hold, or why that cannot be evaluated."""
 
     def attribute(self, name: str) -> Mapping[str, Any] | None:
-        """An attribute by its fully qualified name; the driver is the domain of names without one."""
+        """Return an attribute by its fully qualified name; the driver is the domain of names without one."""
         result = self.attributes.get(name)
         if result is None:
             domain, identifier = split_name(name, "")
@@ -107,7 +107,7 @@ class Device:
         return result
 
     def capacity_name(self, wanted: str) -> str | None:
-        """The published name of a capacity that is asked for with or without the driver as its domain."""
+        """Return the published name of a capacity that is asked for with or without the driver as its domain."""
         if wanted in self.capacity:
             return wanted
         driver = self.id[0]
@@ -130,7 +130,7 @@ class Slice:
     counters: tuple[tuple[str, Mapping[str, int]], ...]
 
     def relevant(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether the slice matters on a node."""
+        """Return whether the slice matters on a node."""
         if self.counters:
             return True
         if self.reach.known:
@@ -151,12 +151,12 @@ class Pool:
 
     @property
     def usable(self) -> bool:
-        """Whether devices may be allocated from it."""
+        """Return whether devices may be allocated from it."""
         return not self.incomplete and not self.invalid
 
     @property
     def waits_for_devices(self) -> bool:
-        """Whether binding to some device takes a while: such pools come last."""
+        """Return whether binding to some device takes a while: such pools come last."""
         return any(device.binding_conditions for device_slice in self.slices for device in device_slice.devices)
 
 
@@ -181,12 +181,12 @@ def read_slice(item: ResourceSlice, rules: Iterable[DeviceTaintRule] = ()) -> Sl
 
 
 def taint_of(rule: DeviceTaintRule) -> EffectiveTaint:
-    """The taint that a rule gives to devices."""
+    """Return the taint that a rule gives to devices."""
     return EffectiveTaint(rule.spec.taint.key, rule.spec.taint.value, rule.spec.taint.effect)
 
 
 def stated_taints(one: Mapping[str, Any]) -> tuple[EffectiveTaint, ...]:
-    """The taints that the driver gave to a device."""
+    """Return the taints that the driver gave to a device."""
     return tuple(
         EffectiveTaint(str(t.get("key", "")), str(t.get("value", "")), str(t.get("effect", "")))
         for t in one.get("taints") or ()
@@ -263,11 +263,11 @@ class SliceIndex:
 
     @property
     def local(self) -> bool:
-        """Whether every device belongs to one node."""
+        """Return whether every device belongs to one node."""
         return not any(item.devices for item in self._anywhere)
 
     def home(self, pool: PoolId) -> str | None:
-        """The only node that can reach a pool, None if there may be several."""
+        """Return the only node that can reach a pool, None if there may be several."""
         there = self._of_pool.get(pool, [])
         names = {item.reach.node for item in there}
         return names.pop() if len(names) == 1 and "" not in names else None
@@ -351,7 +351,7 @@ class DeviceMatcher:
         self._answers: dict[tuple[object, ...], bool | str] = {}
 
     def matches(self, device: Device, expression: str) -> bool:
-        """Whether the device satisfies it. Raises DeviceSelectorError, the same each time."""
+        """Return whether the device satisfies it. Raises DeviceSelectorError, the same each time."""
         result = device.answers.get(expression)
         if result is None:
             from reprieve.cluster.device_selectors import compiled  # most clusters have none, and CEL takes 15 ms

@@ -26,7 +26,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def tolerated(tolerations: Iterable[Mapping[str, Any]], taint: EffectiveTaint) -> bool:
-    """Whether one of them covers the taint of a device (resourceclaim.ToleratesTaint)."""
+    """Return whether one of them covers the taint of a device (resourceclaim.ToleratesTaint)."""
     for toleration in tolerations:
         if toleration.get("effect") and toleration["effect"] != taint.effect:
             continue
@@ -55,7 +55,7 @@ class Option:
     """Capacity asked for, by name as written, in units of 10^-9."""
 
     def tolerates(self, taint: EffectiveTaint) -> bool:
-        """Whether a toleration covers the taint."""
+        """Return whether a toleration covers the taint."""
         return tolerated(self.tolerations, taint)
 
 
@@ -77,7 +77,7 @@ class Constraint:
     requests: frozenset[str]
 
     def concerns(self, option: Option) -> bool:
-        """Whether devices of that option have to keep it."""
+        """Return whether devices of that option have to keep it."""
         return not self.requests or option.request in self.requests or option.name in self.requests
 
 
@@ -92,12 +92,12 @@ class ClaimShape:
 
     @property
     def prioritized(self) -> bool:
-        """Whether some request offers a choice."""
+        """Return whether some request offers a choice."""
         return any(request.prioritized for request in self.requests)
 
     @property
     def options(self) -> list[Option]:
-        """All options of all requests."""
+        """Return all options of all requests."""
         return [option for request in self.requests for option in request.options]
 
 
@@ -108,7 +108,7 @@ class Shapes:
         self._known: dict[bytes, ClaimShape] = {}
 
     def of(self, devices: Mapping[str, Any]) -> ClaimShape:
-        """The shape of a claim. Raises QuantityError for a capacity that does not parse."""
+        """Return the shape of a claim. Raises QuantityError for a capacity that does not parse."""
         key = _encode(devices)
         result = self._known.get(key)
         if result is None:
@@ -146,7 +146,7 @@ def _option(name: str, request: str, given: Mapping[str, Any], *, admin: bool = 
 
 
 def expressions(selectors: Sequence[Mapping[str, Any]]) -> tuple[str | None, ...]:
-    """The CEL texts of selectors of a request or a class."""
+    """Return the CEL texts of selectors of a request or a class."""
     return tuple((selector.get("cel") or {}).get("expression") for selector in selectors)
 
 
@@ -205,7 +205,7 @@ def _plain(item: AllocationResult | NodeSelector) -> dict[str, Any]:
 
 
 def read_allocation(result: AllocationResult) -> Allocation:
-    """The allocation of a claim's status. Raises QuantityError or SelectorError for what does not parse."""
+    """Return the allocation of a claim's status. Raises QuantityError or SelectorError for what does not parse."""
     grants = tuple(
         DeviceGrant(
             option=str(item.get("request", "")),
@@ -236,7 +236,7 @@ class Chosen:
 def write_allocation(
     claim_key: str, shape: ClaimShape, chosen: Sequence[Chosen], node: str, classes: Mapping[str, DeviceClass]
 ) -> Allocation:
-    """The allocation of a claim on a node, as the API is to have it."""
+    """Return the allocation of a claim on a node, as the API is to have it."""
     results, grants = [], []
     for number, one in enumerate(chosen):
         driver, pool, name = one.device.id
@@ -289,7 +289,9 @@ def _form(nano: int) -> str:
 
 
 def _nodes(chosen: Sequence[Chosen], node: str) -> NodeSelector | None:
-    """Where all chosen devices can be used: one node if any is local to it, else what their selectors ask for."""
+    """Return where all chosen devices can be used: one node if any is local to it, else what their selectors ask
+    for.
+    """
     fields: list[NodeSelectorRequirement] = []
     labels: list[NodeSelectorRequirement] = []
     for item in chosen:
@@ -338,7 +340,7 @@ def _config(shape: ClaimShape, chosen: Sequence[Chosen], classes: Mapping[str, D
 
 
 def preference(shape: ClaimShape, chosen: Sequence[Chosen]) -> int:
-    """How well a prioritized list was served: its first option counts most (upstream's computeScore)."""
+    """Return how well a prioritized list was served: its first option counts most (upstream's computeScore)."""
     used = {item.option.name for item in chosen}
     return sum(
         MOST_OPTIONS - number

@@ -35,7 +35,7 @@ class CompiledSelector:
         self.reads = reads
 
     def matches(self, device: Any) -> bool:
-        """Whether a device (`device_value`) satisfies it. Raises DeviceSelectorError."""
+        """Return whether a device (`device_value`) satisfies it. Raises DeviceSelectorError."""
         try:
             result = self._program.evaluate({"device": device}, cel.Meter(MAX_COST))
         except (cel.CelError, cel.CostExceededError) as error:
@@ -46,7 +46,7 @@ class CompiledSelector:
 
 
 def compiled(expression: str) -> CompiledSelector:
-    """The selector of a text. Raises DeviceSelectorError if it does not compile."""
+    """Return the selector of a text. Raises DeviceSelectorError if it does not compile."""
     if len(expression.encode("utf-8", "replace")) > LONGEST:  # not kept: it may be of any length
         raise DeviceSelectorError(f"may not be more than {LONGEST} bytes")
     result = _compiled(expression)
@@ -65,7 +65,7 @@ def _compiled(expression: str) -> CompiledSelector | str:
 
 
 def device_value(driver: str, shared: bool, attributes: Mapping[str, Any], capacity: Mapping[str, int]) -> Any:
-    """What an expression sees of a device.
+    """Return what an expression sees of a device.
 
     `attributes`: name, with or without a domain, to DeviceAttribute as in the manifest; `capacity`: the same to an
     amount in units of 10^-9.  Raises DeviceSelectorError for an attribute without a value.

@@ -224,7 +224,7 @@ class DeviceBook:
         return sorted(found.users.values(), key=lambda pod: pod.key) if found is not None else []
 
     def lists(self, key: str, uid: str) -> bool:
-        """Whether the API has the claim allocated and the pod as a consumer of it."""
+        """Return whether the API has the claim allocated and the pod as a consumer of it."""
         found = self.claims.get(key)
         return found is not None and found.stated is not None and uid in found.consumers
 
@@ -233,7 +233,7 @@ class DeviceBook:
         return [key for key in pod.claim_keys if self.lists(key, pod.uid)]
 
     def sharing(self, pod: PodRecord, one: PodClaim) -> GroupState | None:
-        """The PodGroup that owns the claim of the pod's entry (KEP-5729), None: the pod's own."""
+        """Return the PodGroup that owns the claim of the pod's entry (KEP-5729), None: the pod's own."""
         group = self._groups.get(pod.group) if pod.group is not None else None
         if group is None or group.spec is None or one.reference not in group.spec.claims:
             return None
@@ -250,7 +250,7 @@ class DeviceBook:
 
     @staticmethod
     def lacking(claims: Iterable[ClaimState]) -> list[ClaimState]:
-        """Those that have nothing yet and could get something."""
+        """Return those that have nothing yet and could get something."""
         return [c for c in claims if c.allocation is None and c.object is not None and c.shape is not None]
 
     def _change(self, claim: ClaimState, held: Held) -> None:
@@ -295,7 +295,7 @@ class DeviceBook:
                 del in_use.consumed[grant.device]
 
     def _free(self, allocation: Allocation) -> bool:
-        """Whether no claim took the whole devices of an allocation since it was given up."""
+        """Return whether no claim took the whole devices of an allocation since it was given up."""
         return not any(grant.device in self.in_use.whole for grant in allocation.grants if not grant.admin)
 
     # -- extended resources -------------------------------------------------------------------------------------------
@@ -323,19 +323,21 @@ class DeviceBook:
         return (*plain, PodClaim(SPECIAL, name, generated=False, made=True, extended=True))
 
     def special(self, pod: PodRecord) -> ClaimState | None:
-        """The claim for a known pod's extended resources; without `object` it is not made yet."""
+        """Return the claim for a known pod's extended resources; without `object` it is not made yet."""
         for claim in pod.claims:
             if claim.extended:
                 return self.claims.get(f"{pod.namespace}/{claim.claim}")
         return None
 
     def special_shape(self, pod: PodRecord, row: int) -> tuple[ClaimShape, tuple[Mapped, ...]] | None:
-        """What the claim asks for on a node, and for which containers; None where the node has all of it itself."""
+        """Return what the claim asks for on a node, and for which containers; None where the node has all of it
+        itself.
+        """
         names = {name for ask in pod.signature.extended for name, _, _ in ask.amounts if name in self.served}
         return self.shape_for(pod, frozenset(name for name in names if self._nodes.by_devices(name)[row]))
 
     def shape_for(self, pod: PodRecord, wanted: frozenset[str]) -> tuple[ClaimShape, tuple[Mapped, ...]] | None:
-        """The same for a node where device classes serve these resources."""
+        """Return the same for a node where device classes serve these resources."""
         if not wanted:
             return None
         key = (pod.signature.extended, wanted)
@@ -350,7 +352,7 @@ class DeviceBook:
     # -- taints -------------------------------------------------------------------------------------------------------
 
     def evicting(self, allocation: Allocation) -> bool:
-        """Whether a device of the allocation has a taint NoExecute that its request does not tolerate."""
+        """Return whether a device of the allocation has a taint NoExecute that its request does not tolerate."""
         rules = [rule for rule in self.rules.values() if rule.spec.taint.effect == NO_EXECUTE]
         if self._executing is None:
             self._executing = self._tainted()
@@ -395,7 +397,7 @@ class DeviceBook:
         return self._index
 
     def pools(self, row: int) -> tuple[Pool, ...]:
-        """The pools a node reaches."""
+        """Return the pools a node reaches."""
         nodes = self._nodes
         stamp = (self._version, nodes.version)
         if stamp != self._pools_stamp:
@@ -407,7 +409,7 @@ class DeviceBook:
         return result
 
     def verdicts(self, claims: Sequence[ClaimState], rows: npt.NDArray[np.int64]) -> DeviceVerdicts:
-        """Where the claims can be allocated: the codes of `rows` are filled in. Raises DeviceError."""
+        """Return where the claims can be allocated: the codes of `rows` are filled in. Raises DeviceError."""
         key = tuple(claim.shape.id for claim in claims if claim.shape is not None)
         view = self._view(key)
         for row in rows[view.codes[rows] == UNKNOWN].tolist():
@@ -415,7 +417,7 @@ class DeviceBook:
         return view
 
     def reaches(self, claims: Sequence[ClaimState]) -> list[tuple[int, ...]]:
-        """The sets of rows that can use the claims together if they are allocated on one node; each once.
+        """Return the sets of rows that can use the claims together if they are allocated on one node; each once.
 
         At most `MOST_REACHES` nodes are examined where devices reach farther than their node.  Raises DeviceError.
         """

@@ -42,12 +42,12 @@ class Mapped(NamedTuple):
 
 
 def may_be_served(name: str) -> bool:
-    """Whether device classes can serve a resource of this name."""
+    """Return whether device classes can serve a resource of this name."""
     return is_extended_resource(name) or name.startswith(IMPLICIT)
 
 
 def asks_of(spec: objects.PodSpec) -> tuple[ContainerAsk, ...]:
-    """The containers that ask for what device classes can serve; () for most pods."""
+    """Return the containers that ask for what device classes can serve; () for most pods."""
     result = []
     first = len(spec.init_containers)
     for index, container in enumerate((*spec.init_containers, *spec.containers)):
@@ -85,7 +85,7 @@ def served_by(classes: Iterable[objects.DeviceClass]) -> dict[str, str]:
 def requests_of(
     asks: Sequence[ContainerAsk], served: Mapping[str, str], wanted: Iterable[str]
 ) -> tuple[list[dict[str, Any]], list[Mapped]]:
-    """The requests of the claim for some resources, by name, and which containers they serve."""
+    """Return the requests of the claim for some resources, by name, and which containers they serve."""
     requests: list[dict[str, Any]] = []
     mapped: list[Mapped] = []
     for resource in sorted(wanted):
@@ -133,7 +133,9 @@ def _request(name: str, class_name: str, count: int) -> dict[str, Any]:
 
 
 def claim_name(pod: str, uid: str) -> str:
-    """The name of the claim for a pod: the same whenever it is asked for, so that a second attempt finds the first."""
+    """Return the name of the claim for a pod: the same whenever it is asked for, so that a second attempt finds the
+    first.
+    """
     digest = hashlib.sha256(uid.encode()).hexdigest()[:10]
     return f"{pod[: _LONGEST_NAME - len(_SUFFIX) - len(digest)].rstrip('.-')}{_SUFFIX}{digest}"
 

@@ -106,7 +106,7 @@ class _GroupRecord:
 
     @property
     def min_count(self) -> int:
-        """The gang's minimum, of pods or of child groups; 0 for `basic` and for a missing object."""
+        """Return the gang's minimum, of pods or of child groups; 0 for `basic` and for a missing object."""
         return self.spec.min_count or 0 if self.spec is not None else 0
 
     @property
@@ -142,11 +142,11 @@ class GroupState(_GroupRecord):
         return ()
 
     def leaves(self) -> "Iterator[GroupState]":
-        """The pod groups of the tree below it, itself."""
+        """Yield the pod groups of the tree below it, itself."""
         yield self
 
     def below(self) -> "Iterator[Group]":
-        """All groups of the tree below it, itself first."""
+        """Yield all groups of the tree below it, itself first."""
         yield self
 
     def pending(self) -> list[PodRecord]:
@@ -193,17 +193,17 @@ class CompositeState(_GroupRecord):
 
     @property
     def ready(self) -> bool:
-        """Whether enough children are; valid if the root of the tree is `counted`."""
+        """Return whether enough children are; valid if the root of the tree is `counted`."""
         return self.fault is None and self.ready_children >= max(1, self.min_count)
 
     def leaves(self) -> "Iterator[GroupState]":
-        """The pod groups of the tree below it, in order, but those that have no root."""
+        """Yield the pod groups of the tree below it, in order, but those that have no root."""
         for child in self.children:
             if child.fault is None:
                 yield from child.leaves()
 
     def below(self) -> "Iterator[Group]":
-        """All groups of the tree below it, parents before children, itself first; but those that have no root."""
+        """Yield all groups of the tree below it, parents before children, itself first; but those that have no root."""
         yield self
         for child in self.children:
             if child.fault is None:
@@ -225,7 +225,7 @@ class CompositeState(_GroupRecord):
         return sum(leaf.existing for leaf in self.leaves())
 
     def pending(self) -> list[PodRecord]:
-        """Pods to schedule, in no particular order."""
+        """Return pods to schedule, in no particular order."""
         return [pod for leaf in self.leaves() for pod in leaf.pending()]
 
     def running(self) -> list[PodRecord]:
@@ -243,7 +243,7 @@ def turn_of(group: Group) -> tuple[float, str, str]:
 
 
 def is_ready(group: Group, known: Callable[[GroupState], int]) -> bool:
-    """Whether the tree below reaches its numbers, if so many pods of a leaf are `known` (composite.md 2.4)."""
+    """Return whether the tree below reaches its numbers, if so many pods of a leaf are `known` (composite.md 2.4)."""
     if isinstance(group, GroupState):
         return known(group) >= max(1, group.min_count)
     ready = sum(1 for child in group.children if child.fault is None and is_ready(child, known))
@@ -251,7 +251,9 @@ def is_ready(group: Group, known: Callable[[GroupState], int]) -> bool:
 
 
 def fewest_pods(group: Group) -> int:
-    """How many more pods have to be placed at least for the tree below to reach its numbers (composite.md 3.3)."""
+    """Return how many more pods have to be placed at least for the tree below to reach its numbers (composite.md
+    3.3).
+    """
     if isinstance(group, GroupState):
         return max(0, max(1, group.min_count) - group.scheduled)
     least = sorted(fewest_pods(child) for child in group.children if child.fault is None)
@@ -259,7 +261,7 @@ def fewest_pods(group: Group) -> int:
 
 
 def all_below(group: Group, wanted: Callable[[Group], bool] = lambda _: True) -> list[Group]:
-    """The group and those below it that are wanted, parents first, also where they have no root.
+    """Return the group and those below it that are wanted, parents first, also where they have no root.
 
     Nothing below one that is not wanted is visited.
     """
@@ -276,7 +278,7 @@ def all_below(group: Group, wanted: Callable[[Group], bool] = lambda _: True) ->
 
 
 def disrupted_with(unit: Group) -> list[Group]:
-    """The groups that are disrupted as one with that unit, and the composites between, itself first.
+    """Return the groups that are disrupted as one with that unit, and the composites between, itself first.
 
     Also where its chain is broken above it, or part of a cycle (composite.md 4.3).
     """
@@ -284,7 +286,7 @@ def disrupted_with(unit: Group) -> list[Group]:
 
 
 def running_below(groups: Iterable[Group]) -> list[PodRecord]:
-    """The scheduled pods of the pod groups among them, in no particular order."""
+    """Return the scheduled pods of the pod groups among them, in no particular order."""
     return [pod for group in groups if isinstance(group, GroupState) for pod in group.running()]
 
 
@@ -298,7 +300,7 @@ class Fault:
 
 
 def composite_spec_of(group: objects.CompositePodGroup) -> GroupSpec:
-    """What scheduling reads of a CompositePodGroup (v1alpha3)."""
+    """Return what scheduling reads of a CompositePodGroup (v1alpha3)."""
     spec = group.spec
     gang = spec.scheduling_policy.gang
     topology = spec.scheduling_constraints.topology
@@ -324,7 +326,7 @@ def _parent(namespace: str, name: str) -> str | None:
 
 
 def spec_of(group: objects.PodGroup, *, trees: bool = True) -> GroupSpec:
-    """What scheduling reads of a PodGroup in its internal form (v1beta1); without `trees` it has no parent."""
+    """Return what scheduling reads of a PodGroup in its internal form (v1beta1); without `trees` it has no parent."""
     spec = group.spec
     gang = spec.scheduling_policy.gang
     constraints = spec.scheduling_constraints

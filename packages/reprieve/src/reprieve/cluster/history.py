@@ -50,7 +50,9 @@ class History:
             self._of.move_to_end(name)
 
     def story(self, text: str) -> str:
-        """What happened to each object that `text` names, oldest first, a change per line; "" where it names none."""
+        """Return what happened to each object that `text` names, oldest first, a change per line; "" where it names
+        none.
+        """
         named = dict.fromkeys(name for name in _NAME.findall(text) if name in self._of)
         lines: list[str] = []
         for name in named:

@@ -35,7 +35,7 @@ class JobDeadlines:
         self._by_job.pop((namespace, name), None)
 
     def of(self, pod: PodRecord) -> float | None:
-        """When the pod has to end because its Job has to have ended; None: there is no deadline."""
+        """Return when the pod has to end because its Job has to have ended; None: there is no deadline."""
         if not self._by_job or pod.owner is None:
             return None
         version, kind, name = pod.owner

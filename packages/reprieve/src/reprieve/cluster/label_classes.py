@@ -55,7 +55,7 @@ class _Placed:
 
     @property
     def rows(self) -> Mapping[int, int]:
-        """Pods by row, without zeros. Not to be written to nor kept."""
+        """Return pods by row, without zeros. Not to be written to nor kept."""
         there = self._rows
         if isinstance(there, int):
             return {there: 1}
@@ -63,7 +63,7 @@ class _Placed:
 
     @property
     def anywhere(self) -> bool:
-        """Whether any of them runs."""
+        """Return whether any of them runs."""
         return self._rows is not None
 
     def move(self, row: int, by: int) -> None:
@@ -169,13 +169,13 @@ class LabelClass(_Placed):
 
     @property
     def memo(self) -> dict[object, object]:
-        """Where plugins keep what they compiled for these pods."""
+        """Return where plugins keep what they compiled for these pods."""
         if self._memo is None:
             self._memo = {}
         return self._memo
 
     def terms(self, constraints: int) -> AffinityTerms | None:
-        """What was kept of its pods' own terms for the id of their constraints."""
+        """Return what was kept of its pods' own terms for the id of their constraints."""
         kept = self._terms
         if isinstance(kept, tuple):
             return kept[1] if kept[0] == constraints else None

@@ -56,7 +56,7 @@ class SelectorIndex(Generic[T]):
                 _take_out(self._shelves, place, key, value, item)
 
     def may_match(self, namespace: str, labels: Mapping[str, str]) -> Iterator[T]:
-        """Every item that may select such labels in that namespace, once each."""
+        """Yield every item that may select such labels in that namespace, once each."""
         for place in (namespace, None):
             shelf = self._shelves.get(place)
             if shelf is None:
@@ -106,7 +106,7 @@ class LabelIndex(Generic[T]):
             _take_out(self._everywhere, None, key, value, item)
 
     def may_match(self, selector: Selector, namespaces: Sequence[str] | None) -> Iterator[T]:
-        """Every item that the selector may match in some namespaces (None: in any), once each."""
+        """Yield every item that the selector may match in some namespaces (None: in any), once each."""
         if selector.nothing:
             return
         here = self._in_namespace

@@ -231,7 +231,7 @@ class NodeColumns:
         return have if served is None else np.where(served[: len(self.names)], 0, have)
 
     def conflicting_port(self, row: int, ports: tuple[HostPort, ...]) -> HostPort | None:
-        """The first of the wanted host ports that is taken on the node.
+        """Return the first of the wanted host ports that is taken on the node.
 
         Taken: the same protocol and port, and the same address, or the wildcard on either side.
         """

@@ -64,11 +64,11 @@ class Placements:
         return ChangeReader(self.touched, self.nodes if of_nodes else None)
 
     def gang_changes(self) -> GangReader:
-        """A reader of the groups of which more pods run from now on, or fewer."""
+        """Return a reader of the groups of which more pods run from now on, or fewer."""
         return GangReader(self.resized_gangs)
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
-        """A namespace's labels, with the one for its name that the API server gives to each; known or not."""
+        """Return a namespace's labels, with the one for its name that the API server gives to each; known or not."""
         found = self.namespaces.get(name)
         return found if found is not None else {NAMESPACE_NAME: name}
 
@@ -213,7 +213,7 @@ class Placements:
 
     @property
     def undo_mark(self) -> int:
-        """Where the present trial stands: what `roll_back` goes back to."""
+        """Return where the present trial stands: what `roll_back` goes back to."""
         return self._undo.mark
 
     def roll_back(self, mark: int) -> None:
@@ -259,12 +259,12 @@ class Placements:
 
     @property
     def overlaid(self) -> bool:
-        """Whether pods are pretended to run of which the touch log does not tell."""
+        """Return whether pods are pretended to run of which the touch log does not tell."""
         return self._overlaid
 
     @property
     def in_trial(self) -> bool:
-        """Whether a trial is open."""
+        """Return whether a trial is open."""
         return self._undo.in_trial
 
     # -- inside ------------------------------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ class Placements:
 
     @property
     def _chooses(self) -> bool:
-        """Whether a pod that is placed now has volumes yet to choose: not one that is put back where it was."""
+        """Return whether a pod that is placed now has volumes yet to choose: not one that is put back where it was."""
         return self.in_trial and not self._overlaid and not self._undo.rewinding
 
     def _leave_volumes(self, pod: PodRecord, row: int) -> None:

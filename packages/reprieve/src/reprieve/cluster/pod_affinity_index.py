@@ -72,12 +72,12 @@ class PodAffinityIndex:
     # -- asking ------------------------------------------------------------------------------------
 
     def label_class(self, pod: PodRecord) -> LabelClass:
-        """The label class of a pod."""
+        """Return the label class of a pod."""
         found = pod.label_class
         return found if found is not None else self._intern(pod)
 
     def terms(self, pod: PodRecord) -> AffinityTerms:
-        """The pod's own inter-pod terms."""
+        """Return the pod's own inter-pod terms."""
         if not pod.signature.selects:
             return _NO_TERMS
         return self._terms(self.label_class(pod), pod.signature)
@@ -126,7 +126,7 @@ class PodAffinityIndex:
         return term.counts(len(self._nodes))
 
     def accepted(self, matchers: Matchers, pod: PodRecord) -> bool:
-        """Whether every matcher accepts the pod."""
+        """Return whether every matcher accepts the pod."""
         return self._accepts(matchers, self.label_class(pod))
 
     def anti_affinity_terms(self, pod: PodRecord) -> list[ExistingTerm]:
@@ -134,11 +134,11 @@ class PodAffinityIndex:
         return list(each(self.label_class(pod).anti_affinity_terms)) if self._existing else []
 
     def has_anti_affinity_terms(self, pod: PodRecord) -> bool:
-        """Whether there are any; the same before, in and after a trial."""
+        """Return whether there are any; the same before, in and after a trial."""
         return bool(self._existing) and self.label_class(pod).anti_affinity_terms is not None
 
     def scoring_terms(self, pod: PodRecord) -> list[ExistingTerm]:
-        """All other terms that placed pods state and that match this pod."""
+        """Return all other terms that placed pods state and that match this pod."""
         if not self._existing:
             return []
         return [term for term in each(self.label_class(pod).scoring_terms) if term.anywhere]
@@ -164,7 +164,7 @@ class PodAffinityIndex:
         return counts
 
     def sizes(self) -> dict[str, int]:
-        """How much is kept, for the gauges."""
+        """Return how much is kept, for the gauges."""
         return {
             "label_classes": len(self._label_classes),
             "match_counts": len(self._match_counts),
@@ -385,7 +385,7 @@ _NO_TERMS = AffinityTerms()
 
 
 def _namespaces(matcher: Matcher) -> Sequence[str] | None:
-    """The namespaces a matcher means by name; None: it asks for labels of namespaces too."""
+    """Return the namespaces a matcher means by name; None: it asks for labels of namespaces too."""
     return tuple(sorted(matcher.namespaces)) if matcher.namespace_selector.nothing else None
 
 

@@ -35,7 +35,7 @@ class PodVolumes:
 
 
 def volumes_of(pod: objects.Pod) -> PodVolumes | None:
-    """The volumes of a pod that matter for placement; None if there are none, as for most pods."""
+    """Return the volumes of a pod that matter for placement; None if there are none, as for most pods."""
     if not pod.spec.volumes:
         return None
     namespace = pod.metadata.namespace or "default"

@@ -187,7 +187,7 @@ def record_of(
     group: str | None = None,
     scheduler_name: str | None = None,
 ) -> PodRecord:
-    """The record of an API object.
+    """Return the record of an API object.
 
     `created` (seconds) stands in for `metadata.creationTimestamp`.  `group` is the key of its group (`namespace/name`);
     `scheduler_name` of the profile that its own name stands for, where that is another.
@@ -222,7 +222,7 @@ def record_of(
 
 
 def _unschedulable_since(pod: objects.Pod) -> float | None:
-    """The transition time of PodScheduled=False, reason Unschedulable (reservations.md 1.2)."""
+    """Return the transition time of PodScheduled=False, reason Unschedulable (reservations.md 1.2)."""
     since = (
         c.last_transition_time
         for c in pod.status.conditions or ()
@@ -233,19 +233,19 @@ def _unschedulable_since(pod: objects.Pod) -> float | None:
 
 
 def annotations_of(meta: ObjectMeta) -> Mapping[str, str]:
-    """The annotations that plugins see: all but the copy of the manifest that `kubectl apply` keeps."""
+    """Return the annotations that plugins see: all but the copy of the manifest that `kubectl apply` keeps."""
     if _APPLIED not in meta.annotations:
         return meta.annotations or _EMPTY
     return {key: text for key, text in meta.annotations.items() if key != _APPLIED}
 
 
 def controller_of(meta: ObjectMeta) -> Owner | None:
-    """The owner reference that is marked as the controller's."""
+    """Return the owner reference that is marked as the controller's."""
     return next(((o.api_version, o.kind, o.name) for o in meta.owner_references if o.controller), None)
 
 
 def claims_of(pod: objects.Pod) -> tuple[PodClaim, ...]:
-    """The device claims of a pod, those from templates as far as its status names them (resourceclaim.Name)."""
+    """Return the device claims of a pod, those from templates as far as its status names them (resourceclaim.Name)."""
     if not pod.spec.resource_claims:
         return ()
     made = {item.name: item.resource_claim_name for item in pod.status.resource_claim_statuses}
@@ -264,7 +264,7 @@ def claims_of(pod: objects.Pod) -> tuple[PodClaim, ...]:
 
 
 def was_preempted(pod: objects.Pod) -> bool:
-    """Whether the pod carries DisruptionTarget=True, reason PreemptionByScheduler (preemption.md 2.3)."""
+    """Return whether the pod carries DisruptionTarget=True, reason PreemptionByScheduler (preemption.md 2.3)."""
     return any(
         c.type == "DisruptionTarget" and c.status == "True" and c.reason == PREEMPTION_BY_SCHEDULER
         for c in pod.status.conditions or ()
@@ -272,6 +272,8 @@ def was_preempted(pod: objects.Pod) -> bool:
 
 
 def gone_by(pod: objects.Pod) -> float | None:
-    """When a pod that is on its way out is to be gone (its deletionTimestamp), in seconds; None for one that stays."""
+    """Return when a pod that is on its way out is to be gone (its deletionTimestamp), in seconds; None for one that
+    stays.
+    """
     stamp = pod.metadata.deletion_timestamp
     return stamp.timestamp() if stamp is not None else None

@@ -53,11 +53,11 @@ class ResourceTable:
         return len(self.names)
 
     def __contains__(self, name: str) -> bool:
-        """Whether the resource has a column."""
+        """Return whether the resource has a column."""
         return name in self._column
 
     def column(self, name: str) -> int:
-        """The column of a resource; an unknown name gets the next free one."""
+        """Return the column of a resource; an unknown name gets the next free one."""
         result = self._column.get(name)
         if result is None:
             result = self._column[name] = len(self.names)
@@ -91,7 +91,7 @@ def shortages_text(missing: Mapping[str, str]) -> str:
 
 
 def readable(name: str, value: int) -> str:
-    """An amount of a column as people write it: `1500m`, `2Gi`, `3`."""
+    """Return an amount of a column as people write it: `1500m`, `2Gi`, `3`."""
     if name == "cpu":
         return f"{value // 1000}" if value % 1000 == 0 else f"{value}m"
     if name in ("memory", "ephemeral-storage") or name.startswith("hugepages-"):

@@ -92,7 +92,7 @@ class PodSpecSignature:
 
     @property
     def amounts(self) -> dict[str, int]:
-        """What is asked for by name, the pod slot apart; nothing that is zero."""
+        """Return what is asked for by name, the pod slot apart; nothing that is zero."""
         names = self.resources.names
         return {names[column]: amount for column, amount in self.requests if column != PODS}
 
@@ -120,7 +120,7 @@ class SignatureTable:
         return len(self._signatures)
 
     def sizes(self) -> dict[str, int]:
-        """How much is kept, for the gauges."""
+        """Return how much is kept, for the gauges."""
         return {
             "signatures": len(self._signatures),
             "pod_constraints": len(self._constraints),
@@ -128,7 +128,7 @@ class SignatureTable:
         }
 
     def intern(self, pod: objects.Pod) -> PodSpecSignature:
-        """The signature of a pod; the same object for every pod that reads the same to the plugins.
+        """Return the signature of a pod; the same object for every pod that reads the same to the plugins.
 
         Raises `kube_rules.quantity.QuantityError` where a request does not parse.
         """

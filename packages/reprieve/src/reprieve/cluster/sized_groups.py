@@ -51,11 +51,11 @@ class SizedGroups:
             del self._sizes[key], self._given[key]
 
     def size(self, key: str) -> int | None:
-        """How many pods the group has; None where no pod says so."""
+        """Return how many pods the group has; None where no pod says so."""
         return max(self._given.get(key, ()), default=None)
 
     def group(self, key: str) -> objects.PodGroup | None:
-        """The group as an object; None where no pod gives a size."""
+        """Return the group as an object; None where no pod gives a size."""
         size = self.size(key)
         if size is None:
             return None

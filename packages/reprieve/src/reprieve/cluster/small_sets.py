@@ -45,14 +45,14 @@ def left(few: Few[T], item: T) -> Few[T]:
 
 
 def each(few: Few[T]) -> Collection[T]:
-    """The items; not to be kept, as it may follow what happens to the set."""
+    """Return the items; not to be kept, as it may follow what happens to the set."""
     if few is None:
         return ()
     return few if isinstance(few, Several) else (few,)
 
 
 def count(few: Few[T]) -> int:
-    """How many items there are."""
+    """Return how many items there are."""
     if few is None:
         return 0
     return len(few) if isinstance(few, Several) else 1

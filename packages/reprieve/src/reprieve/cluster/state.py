@@ -290,7 +290,7 @@ class ClusterState(Placements):
             self._touch(pod.row)
 
     def group(self, key: str) -> GroupState:
-        """The state of a group, made when first named."""
+        """Return the state of a group, made when first named."""
         result = self.groups.get(key)
         if result is None:
             result = self.groups[key] = GroupState(key)
@@ -384,7 +384,7 @@ class ClusterState(Placements):
 
     @property
     def rules_of_work(self) -> bool:
-        """Whether any annotation decides which pods may be evicted, and not only at what cost."""
+        """Return whether any annotation decides which pods may be evicted, and not only at what cost."""
         return bool(self._ruling)
 
     def _note_rules(self, key: str, rules: bool) -> None:
@@ -394,7 +394,9 @@ class ClusterState(Placements):
             self._ruling.discard(key)
 
     def unsettled_disruptions(self, key: str) -> int:
-        """How many pods that a budget counts are gone without its status having been written since (cost.md 2.8)."""
+        """Return how many pods that a budget counts are gone without its status having been written since (cost.md
+        2.8).
+        """
         return sum(1 for gone in self._unsettled.get(key, ()) if gone + _SETTLED_AFTER > self.now)
 
     def set_terms(self, pod: PodRecord, terms: WorkTerms) -> None:
@@ -405,7 +407,8 @@ class ClusterState(Placements):
         self.terms_version += 1
 
     def terms_of(self, pod: PodRecord) -> WorkTerms:
-        """The annotations about a pod's work: on the pod, else on its group, else on the class of the group or pod.
+        """Return the annotations about a pod's work: on the pod, else on its group, else on the class of the group or
+        pod.
 
         As far as the pod's own class grants them, and that of its group where it names another (cost.md 7).
         """
@@ -425,7 +428,7 @@ class ClusterState(Placements):
         return self.classes.get(class_name, NO_CLASS_TERMS).grant_in(namespace)
 
     def class_terms_of(self, preemptor: PodRecord | Group) -> ClassTerms:
-        """What the class of a preemptor says: of a pod of a group that of the group, if that names one."""
+        """Return what the class of a preemptor says: of a pod of a group that of the group, if that names one."""
         if isinstance(preemptor, PodRecord):
             group = self.groups.get(preemptor.group) if preemptor.group is not None else None
             of_group = group.spec.class_name if group is not None and group.spec is not None else ""
@@ -464,7 +467,7 @@ class ClusterState(Placements):
             self._budgets_changed()
 
     def budgets_counting(self, pod: PodRecord) -> list[str]:
-        """The keys of the budgets that count a pod; which can is known by label, however many there are."""
+        """Return the keys of the budgets that count a pod; which can is known by label, however many there are."""
         if self._budgets_by_label is None:
             selectors = ((number, one.namespace, one.selector) for number, one in enumerate(self.budgets.values()))
             self._budgets_by_label = tuple(self.budgets), ByLabel(selectors)
@@ -478,7 +481,7 @@ class ClusterState(Placements):
 
     @property
     def budget_index(self) -> BudgetIndex:
-        """The budgets as they are now, ready to be asked which pods they count."""
+        """Return the budgets as they are now, ready to be asked which pods they count."""
         if self._budget_index is None:
             self._budget_index = BudgetIndex(self.budgets.values())
         return self._budget_index
@@ -486,7 +489,7 @@ class ClusterState(Placements):
     # -- what is asked of the whole picture --------------------------------------------------------------------------
 
     def entity_ref(self, pod: PodRecord) -> str:
-        """What a pending pod waits in: `pod/<uid>`, or its tree's root, `group/...` or `composite/...`."""
+        """Return what a pending pod waits in: `pod/<uid>`, or its tree's root, `group/...` or `composite/...`."""
         if pod.group is None:
             return f"pod/{pod.uid}"
         group = self.groups.get(pod.group)

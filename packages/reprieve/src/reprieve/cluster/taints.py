@@ -10,10 +10,10 @@ REJECTING = ("NoSchedule", "NoExecute")
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether one toleration covers one taint."""
+    """Return whether one toleration covers one taint."""
     return covers(toleration.key, toleration.operator, toleration.value, toleration.effect, taint)
 
 
 def untolerated(tolerations: Sequence[Toleration], taints: tuple[Taint, ...]) -> bool:
-    """Whether one of the taints keeps pods with these tolerations away."""
+    """Return whether one of the taints keeps pods with these tolerations away."""
     return any(taint[2] in REJECTING and not any(tolerates(t, taint) for t in tolerations) for taint in taints)

@@ -21,7 +21,7 @@ _LONGEST_CHAIN: Final = 64
 
 
 def waiting_for_object(name: str) -> str:
-    """What is reported while the object of a group does not exist (observability.md)."""
+    """Return what is reported while the object of a group does not exist (observability.md)."""
     return f'waiting for pods\'s pod group "{name}" to appear in scheduling queue'
 
 
@@ -46,12 +46,12 @@ class GroupTrees:
         return bool(self.composites or self._children)
 
     def find(self, ref: str) -> Group | None:
-        """The group of `group/<namespace>/<name>` or `composite/<namespace>/<name>`."""
+        """Return the group of `group/<namespace>/<name>` or `composite/<namespace>/<name>`."""
         kind, _, key = ref.partition("/")
         return self.composites.get(key) if kind == "composite" else self._groups.get(key) if kind == "group" else None
 
     def has_children(self, key: str) -> bool:
-        """Whether a group names the composite of that key as its parent."""
+        """Return whether a group names the composite of that key as its parent."""
         return key in self._children
 
     def take_moved(self) -> list[tuple[GroupState, str]]:
@@ -103,7 +103,7 @@ class GroupTrees:
     # -- readiness -------------------------------------------------------------------------------------------------
 
     def is_ready(self, root: Group) -> bool:
-        """Whether the tree reaches its numbers with the pods that are known of it (composite.md 2.4)."""
+        """Return whether the tree reaches its numbers with the pods that are known of it (composite.md 2.4)."""
         if isinstance(root, GroupState):
             return root.existing >= max(1, root.min_count)
         if not root.counted:
@@ -168,7 +168,8 @@ class GroupTrees:
         self.settled += 1
 
     def _victim_priority(self, above: list[Group]) -> int | None:
-        """The priority as a potential victim of what is evicted with the first of these groups; its ancestors follow.
+        """Return the priority as a potential victim of what is evicted with the first of these groups; its ancestors
+        follow.
 
         That of the topmost, or higher if the nearest group that names a class as victim names a higher one
         (composite.md 4.3) and its own class grants that (cost.md 7); None where no group of them exists.
@@ -194,7 +195,7 @@ class GroupTrees:
         return result
 
     def _chain(self, group: Group) -> tuple[list[Group], Fault | None]:
-        """The group and its ancestors as far as they exist, and what is wrong with it."""
+        """Return the group and its ancestors as far as they exist, and what is wrong with it."""
         chain: list[Group] = [group]
         refs = {group.ref}
         while (spec := chain[-1].spec) is not None and spec.parent is not None:

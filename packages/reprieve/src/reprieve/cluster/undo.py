@@ -27,12 +27,12 @@ class UndoLog:
 
     @property
     def in_trial(self) -> bool:
-        """Whether what happens now is undone later, or is being undone."""
+        """Return whether what happens now is undone later, or is being undone."""
         return self._depth > 0
 
     @property
     def rewinding(self) -> bool:
-        """Whether what happens now undoes something."""
+        """Return whether what happens now undoes something."""
         return self._depth > 0 and not self._recording
 
     def record(self, change: Callable[..., None], *arguments: object) -> None:
@@ -57,7 +57,7 @@ class UndoLog:
 
     @property
     def mark(self) -> int:
-        """Where the log stands: what `rewind` goes back to."""
+        """Return where the log stands: what `rewind` goes back to."""
         return len(self._steps)
 
     def rewind(self, mark: int) -> None:

@@ -88,7 +88,7 @@ class VolumeReach:
         self._kept: dict[str, tuple[VolumeNodeAffinity | None, Numbers | None]] = {}
 
     def rows(self, cluster: ClusterState, volume: PersistentVolume) -> Numbers | None:
-        """The rows, ascending; None: all of them."""
+        """Return the rows, ascending; None: all of them."""
         affinity = volume.spec.node_affinity
         if affinity is None or affinity.required is None:
             return None
@@ -269,7 +269,7 @@ def _capacity_mask(cluster: ClusterState, found: StorageClass, claim: Persistent
 
 
 def volume_limit(capacity: CSIStorageCapacity) -> int | None:
-    """The size in bytes of the largest volume that can be made; None: nothing is known."""
+    """Return the size in bytes of the largest volume that can be made; None: nothing is known."""
     limit = capacity.maximum_volume_size if capacity.maximum_volume_size is not None else capacity.capacity
     return value_of(limit) if limit is not None else None
 
@@ -289,7 +289,9 @@ def capacity_reach(nodes: NodeColumns, capacity: CSIStorageCapacity) -> Mask:
 
 
 def split(store: VolumeObjects, pod: PodRecord) -> tuple[list[PersistentVolumeClaim], list[PersistentVolumeClaim]]:
-    """A pod's claims that are bound, and those bound once it is placed; unknown and immediate ones are left out."""
+    """Return a pod's claims that are bound, and those bound once it is placed; unknown and immediate ones are left
+    out.
+    """
     bound, unbound = [], []
     seen: set[str] = set()
     for used in pod.volumes.claims if pod.volumes is not None else ():
@@ -305,7 +307,9 @@ def split(store: VolumeObjects, pod: PodRecord) -> tuple[list[PersistentVolumeCl
 
 
 def _unsettled(cluster: ClusterState, reach: VolumeReach) -> tuple[dict[str, str], dict[str, str]]:
-    """What pods placed earlier in this trial have taken: volume -> claim, and claim -> node it is provisioned for."""
+    """Return what pods placed earlier in this trial have taken: volume -> claim, and claim -> node it is provisioned
+    for.
+    """
     taken: dict[str, str] = {}
     chosen: dict[str, str] = {}
     waiting = cluster.volumes.unsettled

@@ -113,7 +113,7 @@ def key_of(item: KubernetesObject) -> str:
 
 
 def not_found(name: str) -> str:
-    """The API's words for a claim that is not there."""
+    """Return the API's words for a claim that is not there."""
     return f'persistentvolumeclaim "{name}" not found'
 
 
@@ -266,7 +266,7 @@ class VolumeObjects:
         return noted if noted is not None else self.selected.get(key_of(claim))
 
     def has_volume_for(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool | None:
-        """Whether a volume is held for this claim; None: it is free."""
+        """Return whether a volume is held for this claim; None: it is free."""
         key = key_of(claim)
         kept = self.kept.get(volume.metadata.name)
         if kept is not None:
@@ -295,15 +295,15 @@ class VolumeObjects:
     # -- attachments -------------------------------------------------------------------------------------------------
 
     def attachments_on(self, node: str) -> Iterable[VolumeAttachment]:
-        """What the API says is attached to a node."""
+        """Return what the API says is attached to a node."""
         return self._attached_to.get(node, {}).values()
 
     def attachments_of(self, volume: str) -> list[VolumeAttachment]:
-        """Where a volume is attached, by name of the attachment."""
+        """Return where a volume is attached, by name of the attachment."""
         return [self.attachments[name] for name in sorted(self._nodes_of.get(volume, ()))]
 
     def used_on(self, volume: str, row: int) -> bool:
-        """Whether a pod on the row has a claim that names the volume."""
+        """Return whether a pod on the row has a claim that names the volume."""
         return any(row in self._rows_of.get(claim, ()) for claim in self._named_by.get(volume, ()))
 
     def _note(self, key: str, before: VolumeObject | None, item: VolumeObject | None) -> None:
@@ -371,7 +371,7 @@ def _enlist(table: dict[str, dict[str, Any]], first: str, second: str, value: An
 
 
 def _source(item: VolumeObject | None) -> object:
-    """What decides which CSI volume a claim or a volume is."""
+    """Return what decides which CSI volume a claim or a volume is."""
     if isinstance(item, PersistentVolumeClaim):
         return item.spec.volume_name, class_of(item)
     if not isinstance(item, PersistentVolume):

@@ -47,7 +47,7 @@ class PreemptionHistory(Document, frozen=True, kw_only=True):
 
 
 def history_of(records: Iterable[DecisionRecord], namespace: str | None) -> PreemptionHistory:
-    """The preemptions of the records, newest first; of one namespace those by it and of it."""
+    """Return the preemptions of the records, newest first; of one namespace those by it and of it."""
     items = [item for record in records if (item := _item(record)) is not None]
     if namespace is not None:
         items = [

@@ -69,7 +69,7 @@ class VictimReason(Document, frozen=True, kw_only=True):
 
     @property
     def clause(self) -> str:
-        """The reason as part of a sentence."""
+        """Return the reason as part of a sentence."""
         return would_not_fit(self.pod, self.node_name, self.missing, self.message)
 
 

@@ -145,7 +145,7 @@ class EvictionReason(RecordPart, frozen=True):
 
     @property
     def clause(self) -> str:
-        """The reason as part of a sentence."""
+        """Return the reason as part of a sentence."""
         text = f"{self.text} ({self.short} short)" if self.short else self.text
         return would_not_fit(self.pod, self.node, self.missing, text)
 
@@ -179,7 +179,7 @@ class UnitRecord(RecordPart, frozen=True):
 
     @property
     def reason(self) -> str:
-        """Why it is evicted, as part of a sentence; empty where nothing is known."""
+        """Return why it is evicted, as part of a sentence; empty where nothing is known."""
         if self.why is not None:
             return self.why.clause
         return f"chosen by plugin {self.chosen_by}" if self.chosen_by else ""

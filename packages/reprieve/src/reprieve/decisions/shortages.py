@@ -26,7 +26,7 @@ Amounts = npt.NDArray[np.int64]
 def lack_of(
     cluster: ClusterState, pod: PodRecord, diagnosis: Diagnosis, *, placed: int, more: int, only_amounts: bool
 ) -> Shortfall:
-    """What `pod` lacks. For a group of identical pods: after `placed` of them, for each of `more` further ones.
+    """Return what `pod` lacks. For a group of identical pods: after `placed` of them, for each of `more` further ones.
 
     `only_amounts`: what else its filters check depends on nodes alone, so that it fits once nothing is missing.
 
@@ -109,7 +109,7 @@ def _hold(
 def _closest(
     cluster: ClusterState, columns: Sequence[int], rows: npt.NDArray[np.int64], short: Amounts, asked: Amounts
 ) -> Shortage | None:
-    """The smallest shortage, in parts of what is asked for, and the nodes that have exactly that."""
+    """Return the smallest shortage, in parts of what is asked for, and the nodes that have exactly that."""
     missing = short.any(axis=0)
     if not missing.any():
         return None

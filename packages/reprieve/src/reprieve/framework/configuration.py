@@ -176,7 +176,7 @@ class Extender(_Part, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float:
-        """How long to wait for an answer; 0 in the file means the default, 5 s."""
+        """Return how long to wait for an answer; 0 in the file means the default, 5 s."""
         return duration(self.http_timeout) or duration(DEFAULT_EXTENDER_TIMEOUT)
 
 
@@ -215,7 +215,7 @@ class SchedulerConfiguration(_Part, frozen=True, kw_only=True):
 
     @property
     def sources(self) -> GroupSources:
-        """The sources of groups that are on. Raises ConfigurationError."""
+        """Return the sources of groups that are on. Raises ConfigurationError."""
         chosen = self.group_sources
         try:
             return GroupSources.switched(chosen) if isinstance(chosen, Mapping) else GroupSources(chosen)

@@ -17,7 +17,7 @@ from reprieve.framework.configuration_rules import check
 
 
 def configuration_of(document: object) -> SchedulerConfiguration:
-    """The configuration in a parsed file. Raises ConfigurationError naming the path and what is wrong."""
+    """Return the configuration in a parsed file. Raises ConfigurationError naming the path and what is wrong."""
     if not isinstance(document, Mapping):
         raise ConfigurationError("", f"expected a {KIND} object")
     version, kind = document.get("apiVersion"), document.get("kind")
@@ -38,7 +38,7 @@ def configuration_of(document: object) -> SchedulerConfiguration:
 
 
 def _without_nulls(value: Any) -> Any:
-    """An explicit null means absent, as in Go."""
+    """Return an explicit null means absent, as in Go."""
     if isinstance(value, Mapping):
         return {str(key): _without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):

@@ -133,7 +133,9 @@ class Diagnoser:
         self._kept: dict[tuple[object, ...], tuple[RowReasons, ChangeReader]] = {}
 
     def diagnose(self, state: CycleState, identity: tuple[object, ...] | None) -> Diagnosis:
-        """The outcome on all live rows; `identity` is equal for pods that are treated alike, None: share nothing."""
+        """Return the outcome on all live rows; `identity` is equal for pods that are treated alike, None: share
+        nothing.
+        """
         nodes = self._cluster.nodes
         alive = np.flatnonzero(nodes.alive[: len(nodes)])
         if not len(alive):
@@ -161,14 +163,14 @@ class Diagnoser:
         return known.summary(len(alive))
 
     def diagnose_rows(self, state: CycleState, rows: npt.NDArray[np.int64]) -> Diagnosis:
-        """The outcome on these live rows alone, as if there were no others; nothing is kept."""
+        """Return the outcome on these live rows alone, as if there were no others; nothing is kept."""
         row_reasons = RowReasons(len(self._cluster.nodes))
         self._inspect(state, rows, row_reasons, apart=self.ruled(state))
         self._ask_extenders(state, rows, row_reasons)
         return row_reasons.summary(len(rows))
 
     def why_not(self, state: CycleState, row: int, *, rules: bool = True) -> tuple[str, tuple[str, ...]]:
-        """The plugin that rejects the pod on one row, and its reasons; ("", ()) if none does.
+        """Return the plugin that rejects the pod on one row, and its reasons; ("", ()) if none does.
 
         Without `rules` the CLUSTER-scope filters are left out.
         """
@@ -218,7 +220,9 @@ class Diagnoser:
                 self._ask_all(filters[first:], state, np.array([row], dtype=np.int64), found)
 
     def _narrowed(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons) -> npt.NDArray[np.int64]:
-        """The rows that `FilterPlugin.narrowed` leaves over; the others are rejected by all that left any out."""
+        """Return the rows that `FilterPlugin.narrowed` leaves over; the others are rejected by all that left any
+        out.
+        """
         masks = {}
         for plugin in self._narrowing:
             mask = call_plugin(plugin.name, "PreFilter", plugin.narrowed, state)
@@ -236,7 +240,7 @@ class Diagnoser:
         return left
 
     def _refused_outright(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons) -> bool:
-        """Whether a filter rejects the pod before any node is filtered: then that is the whole diagnosis."""
+        """Return whether a filter rejects the pod before any node is filtered: then that is the whole diagnosis."""
         for plugin in self._profile.filters:
             if plugin.outside:
                 continue
@@ -289,13 +293,13 @@ class Diagnoser:
         return passed
 
     def ruled(self, state: CycleState) -> bool:
-        """Whether CLUSTER filters may have something to say about the pod."""
+        """Return whether CLUSTER filters may have something to say about the pod."""
         profile = self._profile
         return any_concerned(profile.cluster_filters, state) or any_concerned(profile.outside_filters, state)
 
 
 def any_concerned(plugins: Sequence[FilterPlugin], state: CycleState) -> bool:
-    """Whether any of the filters has something to say about the pod (`FilterPlugin.concerns`)."""
+    """Return whether any of the filters has something to say about the pod (`FilterPlugin.concerns`)."""
     for plugin in plugins:  # noqa: SIM110 - asked for every pod of a group: a generator costs as much as the answers
         if call_plugin(plugin.name, "PreFilter", plugin.concerns, state):
             return True
@@ -303,7 +307,7 @@ def any_concerned(plugins: Sequence[FilterPlugin], state: CycleState) -> bool:
 
 
 def _may_reject(plugin: FilterPlugin, state: CycleState) -> bool:
-    """Whether the filter may reject the pod anywhere, as far as the pod itself and `concerns` tell."""
+    """Return whether the filter may reject the pod anywhere, as far as the pod itself and `concerns` tell."""
     if plugin.scope is Scope.CLUSTER:
         return call_plugin(plugin.name, "PreFilter", plugin.concerns, state)
     return call_plugin(plugin.name, "PreFilter", plugin.pre_filter, state).code is not Code.SKIP

@@ -34,11 +34,13 @@ class Diagnosis:
         return np.flatnonzero(self.codes == UNSCHEDULABLE)
 
     def unresolvable(self, row: int) -> bool:
-        """Whether that row failed for good."""
+        """Return whether that row failed for good."""
         return bool(self.codes[row] == UNRESOLVABLE)
 
     def message(self, post_filter: str = "") -> str:
-        """The FitError text, with the PostFilter's message at the end if there is one; without nodes, just that."""
+        """Return the FitError text, with the PostFilter's message at the end if there is one; without nodes, just
+        that.
+        """
         if not self.nodes:
             return NO_NODES
         return fit_error(self.nodes, self.reasons, self.pre_filter_message, post_filter)

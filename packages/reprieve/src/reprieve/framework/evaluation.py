@@ -162,7 +162,7 @@ class Evaluator:
         cluster_scores: Sequence[Weighted],
         feasible: npt.NDArray[np.int64],
     ) -> Scores:
-        """What feasible rows score beside each other: `int64[feasible]`."""
+        """Return what feasible rows score beside each other: `int64[feasible]`."""
         total: Scores = view.keys[feasible] // RANKS
         for weighted, raw in view.static_scores:
             total = total + weighted.weight * self._normalized(weighted, state, raw[feasible])
@@ -171,7 +171,7 @@ class Evaluator:
         return total
 
     def score_at(self, state: CycleState, row: int) -> int:
-        """What a row scores beside the others that the pod may go to in the present view; 0 where it may not."""
+        """Return what a row scores beside the others that the pod may go to in the present view; 0 where it may not."""
         view = self.view(state)
         feasible = self._keeping(state, self.rules(state), np.flatnonzero(view.keys != _INFEASIBLE))
         at = np.flatnonzero(feasible == row)
@@ -181,7 +181,9 @@ class Evaluator:
         return int(total[at[0]])
 
     def fits_row(self, state: CycleState, row: int) -> bool:
-        """Whether the pod passes every filter on one row, nominated pods counted (both with and without them)."""
+        """Return whether the pod passes every filter on one row, nominated pods counted (both with and without
+        them).
+        """
         return self.fits_node(state, row) and self.keeps_rules(state, row, self.rules(state))
 
     def fits_node(self, state: CycleState, row: int) -> bool:
@@ -189,7 +191,7 @@ class Evaluator:
         return bool(self.view(state).keys[row] != _INFEASIBLE)
 
     def rules(self, state: CycleState) -> list[FilterPlugin]:
-        """The CLUSTER filters that have something to say about the pod, prepared for the present view."""
+        """Return the CLUSTER filters that have something to say about the pod, prepared for the present view."""
         return self._prepared(self._profile.cluster_filters, state)
 
     def _prepared(self, plugins: Sequence[FilterPlugin], state: CycleState) -> list[FilterPlugin]:
@@ -201,17 +203,17 @@ class Evaluator:
         return active
 
     def ruled(self, state: CycleState) -> bool:
-        """Whether CLUSTER filters may have something to say: then nothing but node views is shared."""
+        """Return whether CLUSTER filters may have something to say: then nothing but node views is shared."""
         return self._diagnoser.ruled(state)
 
     def keeps_rules(self, state: CycleState, row: int, active: Sequence[FilterPlugin]) -> bool:
-        """Whether the pod passes the CLUSTER filters that `rules` gave, on one row, nominated pods counted."""
+        """Return whether the pod passes the CLUSTER filters that `rules` gave, on one row, nominated pods counted."""
         return len(self._keeping(state, active, np.array([row], dtype=np.int64))) > 0
 
     def broken_rule(
         self, state: CycleState, row: int, active: Sequence[FilterPlugin]
     ) -> tuple[str, tuple[str, ...]] | None:
-        """The CLUSTER filter that rejects the pod on one row, and its reasons; None if `keeps_rules`."""
+        """Return the CLUSTER filter that rejects the pod on one row, and its reasons; None if `keeps_rules`."""
         rows = np.array([row], dtype=np.int64)
         for plugin in active:
             if not self._fits(plugin, state, rows)[0]:
@@ -228,7 +230,7 @@ class Evaluator:
         return self._diagnoser.why_not(state, row, rules=False)
 
     def why_not(self, state: CycleState, row: int) -> tuple[str, tuple[str, ...]]:
-        """The plugin that rejects the pod on one row, and its reasons; ("", ()) if none does."""
+        """Return the plugin that rejects the pod on one row, and its reasons; ("", ()) if none does."""
         return self._diagnoser.why_not(state, row)
 
     def diagnose(self, state: CycleState, within: npt.NDArray[np.int64] | None = None) -> Diagnosis:
@@ -245,13 +247,15 @@ class Evaluator:
         return None if None in fragments else (pod.signature.id, pod.priority, *fragments)
 
     def by_rows_alone(self, state: CycleState) -> bool:
-        """Whether where the pod goes among some rows depends on those rows alone, and is the same for pods like it."""
+        """Return whether where the pod goes among some rows depends on those rows alone, and is the same for pods like
+        it.
+        """
         if not self._share or self._seed is not None or self.ruled(state) or self.identity(state.pod) is None:
             return False
         return not self._active_cluster_scores(state)
 
     def sizes(self) -> dict[str, int]:
-        """How much is kept, for the gauges."""
+        """Return how much is kept, for the gauges."""
         return {"views": len(self._views), "node_constraint_masks": len(self._by_node_constraints)}
 
     def allowed_nodes(self, pod: PodRecord) -> Mask:
@@ -265,7 +269,7 @@ class Evaluator:
     # -- views -------------------------------------------------------------------------------------
 
     def view(self, state: CycleState) -> SignatureView:
-        """The up-to-date view for this pod's signature and priority."""
+        """Return the up-to-date view for this pod's signature and priority."""
         key = self.identity(state.pod) if self._share else None
         view = self._views.pop(key, None) if key is not None else None
         if view is None:
@@ -328,7 +332,9 @@ class Evaluator:
         self.passes += 1
 
     def _node_constraints_view(self, state: CycleState) -> NodeConstraintsView:
-        """What STATIC plugins say that read nothing of a pod but its node constraints; shared by all that have them."""
+        """Return what STATIC plugins say that read nothing of a pod but its node constraints; shared by all that have
+        them.
+        """
         key = state.signature.constraints.nodes.id
         known = self._by_node_constraints.pop(key, None) if self._share else None
         if known is None or known.changes.take() is None:
@@ -441,7 +447,7 @@ class Evaluator:
     def _let_through(
         self, outside: Sequence[FilterPlugin], state: CycleState, rows: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """Those of the rows that plugins which call outside let through; each sees what those before it left."""
+        """Return those of the rows that plugins which call outside let through; each sees what those before it left."""
         for plugin in outside:
             if len(rows):
                 rows = rows[self._fits(plugin, state, rows)]
@@ -450,7 +456,7 @@ class Evaluator:
     def _keeping(
         self, state: CycleState, active: Sequence[FilterPlugin], rows: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """Those of the rows on which the pod passes these CLUSTER filters, nominated pods counted."""
+        """Return those of the rows on which the pod passes these CLUSTER filters, nominated pods counted."""
         return rows[self._cluster_mask(state, active, rows)] if active and len(rows) else rows
 
     def _cluster_mask(self, state: CycleState, active: Sequence[FilterPlugin], rows: npt.NDArray[np.int64]) -> Mask:
@@ -481,7 +487,7 @@ class Evaluator:
                         plugin.remove_pod(state, pod, row)
 
     def _seeded(self, seed: int, best: npt.NDArray[np.int64], pod: PodRecord) -> int:
-        """A choice among the best rows that depends on the seed and the pod alone."""
+        """Return a choice among the best rows that depends on the seed and the pod alone."""
         ordered = best[np.argsort(self._cluster.nodes.rank[best])]
         return int(ordered[_drawn(seed, pod.key) % len(ordered)])
 
@@ -493,5 +499,5 @@ def _texts(plugin: FilterPlugin, state: CycleState, rows: npt.NDArray[np.int64])
 
 
 def _drawn(seed: int, text: str) -> int:
-    """A number below 2**64 that depends on nothing else, whatever the machine and the version of Python."""
+    """Return a number below 2**64 that depends on nothing else, whatever the machine and the version of Python."""
     return int.from_bytes(blake2b(f"{seed} {text}".encode(), digest_size=8).digest())

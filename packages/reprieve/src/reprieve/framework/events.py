@@ -79,7 +79,9 @@ class ClusterEvent:
 
 
 def tree_of(cluster: ClusterState, event: ClusterEvent) -> str | None:
-    """The `ref` of the entity of the group, or group of groups, that the event is about; None: it is about none."""
+    """Return the `ref` of the entity of the group, or group of groups, that the event is about; None: it is about
+    none.
+    """
     if event.group is not None:
         group = cluster.groups.get(event.group)
         return group.home if group is not None else f"group/{event.group}"

@@ -19,7 +19,7 @@ class CandidatePlugin(Plugin):
     """Takes part in choosing where to preempt and which pods; asked for single pods as preemptors, as upstream."""
 
     def judges_candidates(self, state: CycleState) -> bool:
-        """Whether it has something to say about this preemptor."""
+        """Return whether it has something to say about this preemptor."""
         return False
 
     def judge_candidates(self, state: CycleState, candidates: Mapping[int, VictimsOn]) -> Mapping[int, Sequence[str]]:

@@ -16,7 +16,7 @@ _RAISE = opcode.opmap["RAISE_VARARGS"]
 
 
 def is_ctrl_c(error: BaseException) -> bool:
-    """Whether the user wants the program to end; False for what the code that was called raised itself.
+    """Return whether the user wants the program to end; False for what the code that was called raised itself.
 
     To be asked in the thread in which it was caught.
     """
@@ -31,7 +31,7 @@ def is_ctrl_c(error: BaseException) -> bool:
 
 
 def _handles_signal(frame: FrameType) -> bool:
-    """Whether the frame is that of the handler of SIGINT."""
+    """Return whether the frame is that of the handler of SIGINT."""
     handler = signal.getsignal(signal.SIGINT)
     code = getattr(getattr(handler, "__func__", handler), "__code__", None)
     return code is frame.f_code

@@ -95,7 +95,7 @@ class Plugin:
 
     @classmethod
     def configured(cls, args: Mapping[str, Any]) -> Self:
-        """The plugin for these `pluginConfig` args, without apiVersion and kind (docs/plugins.md).
+        """Return the plugin for these `pluginConfig` args, without apiVersion and kind (docs/plugins.md).
 
         By default the constructor gets them as an `args_type`, or nothing where there is none.  Raises
         ConfigurationError, its path within the args, and msgspec.ValidationError.
@@ -164,7 +164,7 @@ class FilterPlugin(Plugin):
         return SUCCESS
 
     def concerns(self, state: CycleState) -> bool:
-        """Whether the plugin may have something to say about this pod, wherever other known pods are placed.
+        """Return whether the plugin may have something to say about this pod, wherever other known pods are placed.
 
         Asked of CLUSTER plugins, to tell the pods that can share work; must not change in a trial.
         """
@@ -193,7 +193,8 @@ class FilterPlugin(Plugin):
         return True
 
     def incremental_filter(self, states: Sequence[CycleState], rows: Sequence[int]) -> "IncrementalFilter | None":
-        """The rules of many pods of one kind, each on its row and prepared by `pre_filter`, to be kept up together.
+        """Return the rules of many pods of one kind, each on its row and prepared by `pre_filter`, to be kept up
+        together.
 
         None: it is notified of each with `add_pod` and `remove_pod`.
         """
@@ -209,7 +210,7 @@ class FilterPlugin(Plugin):
         return mask
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        """The texts behind a rejection, each with the rows (`bool[len(rows)]`) it holds for.
+        """Return the texts behind a rejection, each with the rows (`bool[len(rows)]`) it holds for.
 
         A row may have several; only rows that `filter` rejected are read.
         """
@@ -240,7 +241,7 @@ class PostFilterPlugin(Plugin):
     """Runs when no node fits a single pod: usually preemption."""
 
     def post_filter(self, state: CycleState, diagnosis: "Diagnosis") -> "PostFilterResult":
-        """What could be done to make the pod schedulable."""
+        """Return what could be done to make the pod schedulable."""
         raise NotImplementedError
 
 
@@ -252,7 +253,7 @@ class PodGroupPostFilterPlugin(Plugin):
     """
 
     def pod_group_post_filter(self, attempt: "PodGroupAttempt") -> "PostFilterResult":
-        """What could be done to make the group schedulable."""
+        """Return what could be done to make the group schedulable."""
         raise NotImplementedError
 
 
@@ -317,7 +318,7 @@ class BindPlugin(Plugin):
     """Says how a pod is bound; the first plugin that answers does it."""
 
     def bind(self, state: CycleState, row: int) -> object | None:
-        """An `Instruction` for the driver, or None to leave it to the next plugin."""
+        """Return an `Instruction` for the driver, or None to leave it to the next plugin."""
         return None
 
 
@@ -349,7 +350,7 @@ class PlacementGeneratePlugin(Plugin):
     """
 
     def generate(self, cluster: ClusterState, group: Group) -> Sequence[Placement] | None:
-        """The placements, in the order in which ties between them are settled; None: any node will do.
+        """Return the placements, in the order in which ties between them are settled; None: any node will do.
 
         Raises `PlacementError` where there cannot be a right answer.
         """
@@ -403,7 +404,7 @@ class SignPlugin(Plugin):
     """
 
     def sign(self, pod: PodRecord) -> bytes | None:
-        """The fragment; None: this pod cannot be signed, nothing is shared for it."""
+        """Return the fragment; None: this pod cannot be signed, nothing is shared for it."""
         raise NotImplementedError
 
 
@@ -435,7 +436,7 @@ class TieBreaker:
     """Chooses among nodes of equal score, before the name does."""
 
     def narrow(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The rows to prefer among `int64[k]` rows of equal score; never empty."""
+        """Return the rows to prefer among `int64[k]` rows of equal score; never empty."""
         return rows
 
     def took(self, row: int) -> None:
@@ -479,16 +480,20 @@ class PodGroupAttempt:
         return ()
 
     def hopeful(self) -> Sequence[Placement]:
-        """Those of the placements that may have room for enough members in the present view; the others do not."""
+        """Return those of the placements that may have room for enough members in the present view; the others do
+        not.
+        """
         raise NotImplementedError
 
     def placement_scores(self, found: Sequence[tuple[Placement, Assigned, Sequence[PodRecord]]]) -> Sequence[int]:
-        """The group's own preference, higher is better, among (placement, members' places, pods counted as gone)."""
+        """Return the group's own preference, higher is better, among (placement, members' places, pods counted as
+        gone).
+        """
         raise NotImplementedError
 
     @property
     def placed_without_help(self) -> int:
-        """How many members the failed attempt could place."""
+        """Return how many members the failed attempt could place."""
         raise NotImplementedError
 
     @property
@@ -551,7 +556,7 @@ class PerNodeScore(ScorePlugin):
     """Adaptor: a score that knows one node at a time. Implement `score_node`."""
 
     def score_node(self, state: CycleState, row: int) -> int:
-        """The node's score; 0..100 after `normalize`."""
+        """Return the node's score; 0..100 after `normalize`."""
         raise NotImplementedError
 
     def score(self, state: CycleState, rows: Rows) -> Scores:
@@ -560,14 +565,14 @@ class PerNodeScore(ScorePlugin):
 
 
 def row_numbers(cluster: ClusterState, rows: Rows) -> list[int]:
-    """The rows as plain integers."""
+    """Return the rows as plain integers."""
     if isinstance(rows, slice):
         return list(range(*rows.indices(len(cluster.nodes))))
     return [int(row) for row in rows]
 
 
 def row_count(cluster: ClusterState, rows: Rows) -> int:
-    """How many rows are meant."""
+    """Return how many rows are meant."""
     return len(range(*rows.indices(len(cluster.nodes)))) if isinstance(rows, slice) else len(rows)
 
 

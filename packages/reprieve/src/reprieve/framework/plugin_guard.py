@@ -81,7 +81,7 @@ class PluginIncident:
 
     @classmethod
     def of(cls, error: PluginError) -> "PluginIncident":
-        """A plugin's error with its traceback."""
+        """Return a plugin's error with its traceback."""
         cause = error.__cause__ or error
         return cls(error.plugin, error.point, "error", str(error), "".join(traceback.format_exception(cause)))
 
@@ -97,7 +97,7 @@ class CallPolicy:
         """Incidents that `take` returns next."""
 
     def call(self, plugin: Plugin, point: str, function: Callable[[], R], *, in_cycle: bool) -> R:
-        """What the function returns or raises. `in_cycle`: an attempt waits for it, and nothing else does."""
+        """Return what the function returns or raises. `in_cycle`: an attempt waits for it, and nothing else does."""
         return function()
 
     def back(self, function: Callable[[], R]) -> R:
@@ -105,7 +105,7 @@ class CallPolicy:
         return function()
 
     def interrupted(self, error: BaseException) -> bool:
-        """Whether what came out of `call` is a person's wish to end the program, and not the plugin's doing."""
+        """Return whether what came out of `call` is a person's wish to end the program, and not the plugin's doing."""
         return is_ctrl_c(error)
 
     def report(self, trouble: PluginIncident) -> None:
@@ -121,12 +121,12 @@ class CallPolicy:
 
 
 def is_in_tree(plugin: Plugin) -> bool:
-    """Whether the plugin comes with the product."""
+    """Return whether the plugin comes with the product."""
     return type(plugin).__module__.startswith("reprieve.")
 
 
 def contained(plugin: Plugin, watch: CallPolicy) -> Plugin:
-    """The plugin behind a guard, or the plugin itself if it is in-tree or guarded already.
+    """Return the plugin behind a guard, or the plugin itself if it is in-tree or guarded already.
 
     Raises PluginError if its `events` raises.
     """
@@ -139,7 +139,7 @@ def contained(plugin: Plugin, watch: CallPolicy) -> Plugin:
 
 
 def unguarded(plugin: Plugin) -> Plugin:
-    """The plugin itself."""
+    """Return the plugin itself."""
     return plugin.inner if isinstance(plugin, PluginGuard) else plugin
 
 
@@ -187,7 +187,7 @@ class PluginGuard(Plugin):
         return answer
 
     def _outcome(self, point: str, function: Callable[[], Any]) -> PostFilterResult:
-        """What a PostFilter gives, with copies of the nominations and victims that it names."""
+        """Return what a PostFilter gives, with copies of the nominations and victims that it names."""
 
         def copied() -> Any:
             result = function()
@@ -214,7 +214,7 @@ class PluginGuard(Plugin):
         return [self._held(point, item) for item in found]
 
     def _held(self, point: str, instruction: Instruction) -> Instruction:
-        """An instruction with questions that are asked as the plugin's calls are, but by the driver."""
+        """Return an instruction with questions that are asked as the plugin's calls are, but by the driver."""
         if isinstance(instruction, AwaitObject):
             done = instruction.done
             return replace(instruction, done=lambda found: self._answer(point, Status, lambda: done(found)))
@@ -224,7 +224,7 @@ class PluginGuard(Plugin):
         return instruction
 
     def _answer(self, point: str, kind: type[R], function: Callable[[], Any]) -> R:
-        """A question that is asked outside of the cycle, directly: it may be asked while a cycle runs."""
+        """Return a question that is asked outside of the cycle, directly: it may be asked while a cycle runs."""
         try:
             answer = function()
         except BaseException as error:
@@ -272,7 +272,7 @@ class _PreEnqueue(PluginGuard, PreEnqueuePlugin):
 
 class _QueueSort(PluginGuard, QueueSortPlugin):
     def sort_key(self, priority: int, timestamp: float, key: str) -> tuple[float, ...]:
-        """An error falls back to the order of PrioritySort."""
+        """Return an error falls back to the order of PrioritySort."""
         try:
             found = self._ask("QueueSort", lambda: self.inner.sort_key(priority, timestamp, key), in_cycle=False)
             # A NaN is not equal to itself and would spoil the heap.
@@ -549,7 +549,7 @@ _GUARDS: dict[type[Plugin], type[PluginGuard]] = {
 
 
 def _is_array(found: object, kinds: str, count: int) -> bool:
-    """Whether it is a one-dimensional array of that length, of one of numpy's kinds of type."""
+    """Return whether it is a one-dimensional array of that length, of one of numpy's kinds of type."""
     return isinstance(found, np.ndarray) and found.dtype.kind in kinds and found.shape == (count,)
 
 

@@ -57,7 +57,7 @@ class EvictionUnits:
 
     @property
     def now(self) -> float:
-        """The time of the decision, in seconds since the epoch."""
+        """Return the time of the decision, in seconds since the epoch."""
         return self.cluster.now
 
     @cached_property
@@ -67,7 +67,7 @@ class EvictionUnits:
 
     @cached_property
     def every_pod(self) -> list[PodRecord]:
-        """All pods, unit by unit."""
+        """Return all pods, unit by unit."""
         return [pod for pods in self.pods for pod in pods]
 
     def per_unit(self, of_pods: npt.ArrayLike) -> Costs:
@@ -102,11 +102,11 @@ class PreemptionCost(Plugin):
         raise NotImplementedError
 
     def total(self, victims: EvictionUnits) -> float:
-        """What evicting all of them costs: by default the sum of what each does."""
+        """Return what evicting all of them costs: by default the sum of what each does."""
         return float(self.of_units(victims).sum())
 
     def beyond_the_node(self, cluster: ClusterState) -> Hashable | None:
-        """What the costs on a node depend on beside its units, their pods, what nodes are, and the budgets.
+        """Return what the costs on a node depend on beside its units, their pods, what nodes are, and the budgets.
 
         They are kept as long as it is equal to what it was, and what is on the node is the same; None: not at all.
         """
@@ -114,5 +114,5 @@ class PreemptionCost(Plugin):
 
     @property
     def additive(self) -> bool:
-        """Whether the whole is the sum of its parts."""
+        """Return whether the whole is the sum of its parts."""
         return type(self).total is PreemptionCost.total

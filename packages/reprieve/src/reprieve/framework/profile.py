@@ -87,7 +87,7 @@ class Profile:
         self.cluster_scores = [weighted for weighted in self.scores if weighted.plugin.scope is Scope.CLUSTER]
 
     def at(self, point: type[P]) -> list[P]:
-        """The plugins of one extension point, in order; not to be changed."""
+        """Return the plugins of one extension point, in order; not to be changed."""
         known: list[P] | None = self._points.get(point)
         if known is None:
             known = self._points[point] = self._resolved(point)
@@ -102,7 +102,7 @@ class Profile:
 
     @property
     def blocking(self) -> bool:
-        """Whether a cycle may wait for something outside."""
+        """Return whether a cycle may wait for something outside."""
         return any(plugin.blocking for plugin in self.plugins)
 
     @property
@@ -112,7 +112,7 @@ class Profile:
 
     @property
     def queue_sort(self) -> QueueSortPlugin:
-        """The one QueueSort plugin. Raises ValueError if there is not exactly one."""
+        """Return the one QueueSort plugin. Raises ValueError if there is not exactly one."""
         found = self.at(QueueSortPlugin)
         if len(found) != 1:
             raise ValueError(f"profile {self.name!r}: exactly one queueSort plugin is needed, found {len(found)}")

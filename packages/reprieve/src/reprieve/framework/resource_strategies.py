@@ -76,7 +76,7 @@ MOST_ALLOCATED = Strategy(_most_allocated)
 
 
 def requested_to_capacity_ratio(shape: Sequence[tuple[int, int]]) -> Strategy:
-    """A broken line through (utilization 0..100, score 0..10), flat outside; scores are scaled to 0..100.
+    """Return a broken line through (utilization 0..100, score 0..10), flat outside; scores are scaled to 0..100.
 
     `shape` is in ascending order of utilization and not empty.
     """

@@ -67,7 +67,7 @@ class TriedPlacements:
         return len(self._kept)
 
     def outcomes(self, cluster: ClusterState, shape: Hashable, placements: Sequence[Placement]) -> PlacementOutcomes:
-        """What is known of groups of that shape in these placements, none of them empty, in the present view."""
+        """Return what is known of groups of that shape in these placements, none of them empty, in the present view."""
         self._catch_up(cluster)
         key = (shape, id(placements))
         outcomes = self._kept.pop(key, None)

@@ -111,7 +111,7 @@ def _noting(manifests: Manifests) -> Iterator[None]:
 
 
 def _finished(manifests: Manifests, complete: bool, classes: Sequence[PriorityClass]) -> Manifests:
-    """What needs the whole input: creation times, duplicates, references, priorities."""
+    """Return what needs the whole input: creation times, duplicates, references, priorities."""
     manifests.date_undated()
     refuse_duplicates(manifests.all())
     check_groups(manifests.pod_groups, manifests.pods)
@@ -247,7 +247,7 @@ class _Collector(DocumentReader):
         return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp(), True
 
     def _meant(self, version: str, kind: str) -> str:
-        """The kind that was probably meant by an unknown one."""
+        """Return the kind that was probably meant by an unknown one."""
         key = (version, kind)
         if key not in self._meanings:
             if self._schemas is None or len(self._meanings) >= _MOST_MEANINGS:
@@ -361,7 +361,7 @@ class _Collector(DocumentReader):
 
 
 def _in_templates(manifest: Mapping[str, Any], schemas: Schemas) -> list[MisnamedField]:
-    """What is misspelt in the pod templates, and the Jobs' templates, of a kind that there is no schema of."""
+    """Return what is misspelt in the pod templates, and the Jobs' templates, of a kind that there is no schema of."""
     result = []
     for path, template in templates_in(manifest):
         pod = {name: template[name] for name in ("metadata", "spec") if name in template}

@@ -22,7 +22,7 @@ _SUFFIXES: Final = (".yaml", ".yml", ".json")
 def read_sources(
     sources: Sequence[str | Path | Document], max_bytes: int, stdin: BinaryIO | None
 ) -> Iterator[tuple[str, bytes | Mapping[str, Any]]]:
-    """Each file of the sources with its name, in order, none of more than so many bytes. Raises `InputError`."""
+    """Yield each file of the sources with its name, in order, none of more than so many bytes. Raises `InputError`."""
     for source in sources:
         if isinstance(source, tuple):
             name, content = source
@@ -65,7 +65,7 @@ def _read_file(path: Path, max_bytes: int) -> bytes:
 
 
 def _read(stream: BinaryIO, name: str, max_bytes: int) -> bytes:
-    """The stream's bytes, never more than `max_bytes` (and a block) of them in memory."""
+    """Return the stream's bytes, never more than `max_bytes` (and a block) of them in memory."""
     blocks: list[bytes] = []
     size = 0
     while block := stream.read(1 << 20):

@@ -111,12 +111,12 @@ class Scheduler:
 
     @property
     def leading(self) -> bool:
-        """Whether there is the right to act."""
+        """Return whether there is the right to act."""
         return self.election is None or self.election.fence.open
 
     @property
     def deciding(self) -> bool:
-        """Whether it knows everything and may act."""
+        """Return whether it knows everything and may act."""
         return self.feed.fed and self.leading
 
     async def run(self, stop: asyncio.Event) -> None:

@@ -286,7 +286,7 @@ class Binder:
 
 
 def _unsure(error: BaseException) -> bool:
-    """Whether the binding may have been carried out all the same."""
+    """Return whether the binding may have been carried out all the same."""
     if isinstance(error, UnreachableError):
         return error.sent and not error.lasting
     return isinstance(error, ApiError) and error.code >= 500

@@ -72,7 +72,7 @@ class VictimClasses(Generic[GroupT]):
         self._reported.pop(key, None)
 
     def resolved(self, group: GroupT) -> GroupT:
-        """The group with the preemption priority that its annotation stands for now."""
+        """Return the group with the preemption priority that its annotation stands for now."""
         annotations = group.metadata.annotations
         name = annotations.get(PREEMPTION_PRIORITY_CLASS, "")
         key, uid = group.key, group.metadata.uid

@@ -129,7 +129,7 @@ class Composites:
         self._effects(self._engine.set(resolved, now, created=_created(composite)))
 
     def _highest(self, key: str) -> int | None:
-        """The highest priority of the groups in a composite; None if none has one."""
+        """Return the highest priority of the groups in a composite; None if none has one."""
         return max(self._priorities(key), default=None)
 
     def _priorities(self, key: str) -> Iterator[int]:

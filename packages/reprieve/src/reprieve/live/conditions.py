@@ -251,7 +251,7 @@ class Conditions:
             self._touched(ref, subject)
 
     def was_scheduled(self, ref: str) -> bool:
-        """Whether a group says, or is about to say, that it was scheduled."""
+        """Return whether a group says, or is about to say, that it was scheduled."""
         subject = self._groups.get(_carrier_of(ref))
         return subject is not None and "True" in (subject.now.condition.status, (subject.condition or ("",))[0])
 
@@ -548,7 +548,7 @@ class Conditions:
 
 
 def ref_of(group: objects.PodGroup | objects.CompositePodGroup) -> str:
-    """What a group is called here and in the queue, by which one does not pass for a composite of its name."""
+    """Return what a group is called here and in the queue, by which one does not pass for a composite of its name."""
     kind = "composite" if isinstance(group, objects.CompositePodGroup) else "group"
     return f"{kind}/{group.metadata.namespace or 'default'}/{group.metadata.name}"
 
@@ -576,7 +576,9 @@ def observed(condition: dict[str, Any], generation: int) -> dict[str, Any]:
 
 
 def _carrier_of(ref: str) -> str:
-    """Where a group's conditions go: for the root of a foreign PodGroup's tree, to that group (workloads.md 4.7)."""
+    """Return where a group's conditions go: for the root of a foreign PodGroup's tree, to that group (workloads.md
+    4.7).
+    """
     kind, _, key = ref.partition("/")
     namespace, _, name = key.partition("/")
     own = made_for(name) if kind == "composite" else None

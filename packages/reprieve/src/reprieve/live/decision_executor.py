@@ -96,7 +96,7 @@ class DecisionExecutor:
 
     @property
     def bindings_under_way(self) -> int:
-        """The number of bindings that have no known outcome yet."""
+        """Return the number of bindings that have no known outcome yet."""
         return self.binder.under_way
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:

@@ -52,13 +52,13 @@ class DemoCluster:
     # -- reading ---------------------------------------------------------------------------------------
 
     def pods(self, *groups: str) -> list[o.Pod]:
-        """All pods, or those of some groups (`namespace/name`), by name."""
+        """Return all pods, or those of some groups (`namespace/name`), by name."""
         found = self._pods.objects.values()
         chosen = [pod for pod in found if not groups or f"{pod.namespace}/{pod_group_name(pod)}" in groups]
         return sorted(chosen, key=lambda pod: pod.key)
 
     def running(self, *groups: str) -> list[o.Pod]:
-        """Those of them that run and are not being deleted."""
+        """Return those of them that run and are not being deleted."""
         return [
             pod
             for pod in self.pods(*groups)
@@ -66,7 +66,9 @@ class DemoCluster:
         ]
 
     def waits(self, group: str) -> str | None:
-        """Why a group and its pods cannot be scheduled, in the words of its first pod, once all say so; else None."""
+        """Return why a group and its pods cannot be scheduled, in the words of its first pod, once all say so; else
+        None.
+        """
         found = self._groups.objects.get(group)
         conditions = found.status.conditions if found is not None else ()
         rejected = any(
@@ -78,7 +80,7 @@ class DemoCluster:
         return messages[0] if rejected and messages and all(messages) else None
 
     def tree_is_scheduled(self, root: str) -> bool:
-        """Whether a CompositePodGroup says that its tree was scheduled."""
+        """Return whether a CompositePodGroup says that its tree was scheduled."""
         found = self._trees.objects.get(root)
         return found is not None and any(
             (condition.type, condition.status) == ("CompositePodGroupInitiallyScheduled", "True")
@@ -95,7 +97,7 @@ class DemoCluster:
         return result
 
     def latest_start(self) -> datetime | None:
-        """When the pod that started last started."""
+        """Return when the pod that started last started."""
         return max((pod.status.start_time for pod in self.running() if pod.status.start_time), default=None)
 
     # -- acting ----------------------------------------------------------------------------------------
@@ -148,7 +150,7 @@ class DemoCluster:
 
 
 def _is_preempted(pod: o.Pod) -> bool:
-    """Whether it is marked to be evicted for others of higher priority."""
+    """Return whether it is marked to be evicted for others of higher priority."""
     return any(
         condition.type == "DisruptionTarget" and condition.status == "True" and condition.reason == _PREEMPTED
         for condition in pod.status.conditions

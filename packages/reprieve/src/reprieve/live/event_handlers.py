@@ -181,12 +181,12 @@ class ClusterFeed:
 
     @property
     def synced(self) -> bool:
-        """Whether everything that was there at the start has arrived."""
+        """Return whether everything that was there at the start has arrived."""
         return self._synced.is_set()
 
     @property
     def fed(self) -> bool:
-        """Whether the engine has been given it: from then on it may decide."""
+        """Return whether the engine has been given it: from then on it may decide."""
         return self._fed
 
     @property

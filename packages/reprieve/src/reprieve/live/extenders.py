@@ -67,11 +67,11 @@ class Bodies:
             self._nodes.pop(item.metadata.name, None)
 
     def pod(self, pod: PodRecord) -> Mapping[str, Any]:
-        """The v1.Pod. Raises ExtenderError."""
+        """Return the v1.Pod. Raises ExtenderError."""
         return _body(self._pods.get(pod.uid), f"pod {pod.key}")
 
     def node(self, name: str) -> Mapping[str, Any]:
-        """The v1.Node. Raises ExtenderError."""
+        """Return the v1.Node. Raises ExtenderError."""
         return _body(self._nodes.get(name), f"node {name}")
 
 
@@ -194,7 +194,7 @@ class HttpTransport:
         connection.sock.settimeout(left)
 
     def _read(self, connection: http.client.HTTPConnection, answer: http.client.HTTPResponse, ends: float) -> bytes:
-        """The body; the limit of time holds for all of it, however slowly it comes."""
+        """Return the body; the limit of time holds for all of it, however slowly it comes."""
         found = bytearray()
         while True:
             if connection.sock is not None:

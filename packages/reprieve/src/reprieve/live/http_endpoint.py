@@ -78,12 +78,12 @@ class ServingOptions:
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine can get there."""
+        """Return whether only this machine can get there."""
         return _is_loopback(self.host)
 
     @property
     def secure(self) -> bool:
-        """Whether TLS is spoken."""
+        """Return whether TLS is spoken."""
         if self.tls is not None:
             return self.tls
         return not self.loopback or self.certificate is not None
@@ -101,7 +101,7 @@ class Health:
         self.ready: dict[str, Check] = {}
 
     def report(self, checks: Mapping[str, Check], *, but: Sequence[str] = ()) -> tuple[bool, str]:
-        """Whether all is well, and a line per check in the form of kube-scheduler's `?verbose`."""
+        """Return whether all is well, and a line per check in the form of kube-scheduler's `?verbose`."""
         well, lines = True, []
         for name, check in checks.items():
             if name in but:
@@ -191,7 +191,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where it is served, once it is started."""
+        """Return where it is served, once it is started."""
         host = self.options.host
         shown = f"[{host}]" if ":" in host else host
         return f"{'https' if self.options.secure else 'http'}://{shown}:{self.port}"
@@ -289,7 +289,7 @@ class Server:
         return _listed(found)
 
     async def _history(self, since: str) -> web.Response:
-        """Every preemption since a time, in seconds since 1970."""
+        """Return every preemption since a time, in seconds since 1970."""
         try:
             seconds = float(since)
         except ValueError:
@@ -328,7 +328,7 @@ def _bearer(request: web.Request) -> str | None:
 
 
 def _host(request: web.Request) -> str:
-    """The Host header without its port."""
+    """Return the Host header without its port."""
     host = request.headers.get("Host", "")
     if host.startswith("["):
         return host[1:].partition("]")[0]
@@ -352,7 +352,7 @@ def _same(one: str, other: str) -> bool:
 
 
 def tls_context(options: ServingOptions) -> ssl.SSLContext:
-    """The server's context, from the files or from a certificate made now. Raises OSError or ssl.SSLError."""
+    """Return the server's context, from the files or from a certificate made now. Raises OSError or ssl.SSLError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if options.certificate is not None and options.key is not None:

@@ -56,7 +56,7 @@ class LocalCluster:
 
     @property
     def kubeconfig(self) -> Path:
-        """The kubeconfig file for kubectl and any other client."""
+        """Return the kubeconfig file for kubectl and any other client."""
         return self.server.kubeconfig.resolve()
 
 
@@ -89,7 +89,7 @@ async def local_cluster(options: LocalOptions) -> AsyncIterator[LocalCluster]:
 
 
 def scheduler_command(server: Serving, metrics_port: int, arguments: Sequence[str]) -> list[str]:
-    """The command line of the scheduler of a server."""
+    """Return the command line of the scheduler of a server."""
     kubeconfig = server.directory / "scheduler.kubeconfig"
     write_kubeconfig(kubeconfig, server=server.url, ca=server.ca, token=server.keys.admin_token, name="scheduler")
     command = [

@@ -70,7 +70,7 @@ class DecisionListener(Protocol):
 
     @property
     def bindings_under_way(self) -> int:
-        """The number of bindings that have no known outcome yet."""
+        """Return the number of bindings that have no known outcome yet."""
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
         """Act on a decision: start what it asks for, without waiting."""
@@ -324,7 +324,7 @@ class SchedulingLoop:
 
 
 def blocks(engine: Engine) -> bool:
-    """Whether a plugin of any profile may block: then cycles belong in a thread."""
+    """Return whether a plugin of any profile may block: then cycles belong in a thread."""
     return any(running.profile.blocking for running in engine.running.values())
 
 

@@ -26,7 +26,7 @@ class Namesakes(Generic[_T]):
         """By `namespace/name`, then by the API group they are of."""
 
     def counting(self, key: str) -> tuple[_T, Resource] | None:
-        """The one of a name (`namespace/name`) that counts, and where it was read; None if there is none."""
+        """Return the one of a name (`namespace/name`) that counts, and where it was read; None if there is none."""
         there = self._there.get(key, {})
         return next((there[group] for group in self._strongest_first if group in there), None)
 

@@ -54,12 +54,12 @@ class Outages:
 
     @property
     def under_way(self) -> bool:
-        """Whether something fails, or did a moment ago."""
+        """Return whether something fails, or did a moment ago."""
         return self._began is not None
 
     @property
     def failing(self) -> Collection[str]:
-        """What has failed and not gone well since."""
+        """Return what has failed and not gone well since."""
         return self._failing.keys()
 
     def failed(self, what: str, where: str, text: str) -> None:

@@ -313,7 +313,7 @@ class _Run:
             raise
 
     def _left(self, unit: PreemptionUnit) -> list[PodRecord]:
-        """The pods of a unit that calls have to be made for."""
+        """Return the pods of a unit that calls have to be made for."""
         return [pod for pod in unit.pods if pod.uid not in self._released]
 
     async def _each(self, pods: Iterable[PodRecord], act: Callable[[PodRecord], Awaitable[None]]) -> None:
@@ -359,11 +359,11 @@ class _Run:
 
 
 def _staying(leaf: GroupState) -> int:
-    """Pods of a group that run and are not being deleted."""
+    """Return pods of a group that run and are not being deleted."""
     return sum(1 for pod in leaf.running() if not pod.terminating)
 
 
 def _waited_for(cluster: ClusterState, running: Iterable[PodRecord], priority: int) -> bool:
-    """Whether a pending pod of higher priority is nominated to the node of one of these pods."""
+    """Return whether a pending pod of higher priority is nominated to the node of one of these pods."""
     nominated = (pod for row in {pod.row for pod in running} for pod in cluster.nodes.nominated.get(row, {}).values())
     return any(pod.row < 0 and effective_priority(cluster, pod) > priority for pod in nominated)

@@ -78,7 +78,7 @@ class Settings:
 def named(
     configuration: SchedulerConfiguration | None, scheduler_name: str, also_known_as: Sequence[str] = ()
 ) -> SchedulerConfiguration:
-    """The configuration with a profile of that name, and of those besides, where it has none of its own."""
+    """Return the configuration with a profile of that name, and of those besides, where it has none of its own."""
     result = configuration or SchedulerConfiguration()
     if result.profiles:
         return result
@@ -88,7 +88,7 @@ def named(
 
 
 def seconds(text: str) -> float:
-    """A duration as Go writes it (`15s`, `1m30s`, `500ms`). Raises ValueError."""
+    """Return a duration as Go writes it (`15s`, `1m30s`, `500ms`). Raises ValueError."""
     found = _DURATION.fullmatch(text.strip())
     if found is None or not any(found.groups()):
         raise ValueError(f"{text!r}: expected a duration like 15s or 1m30s")
@@ -107,7 +107,9 @@ def election_of(
     resource_namespace: str | None = None,
     resource_lock: str | None = None,
 ) -> LeaseOptions | None:
-    """How to stand for leader; None: not at all. What is given here wins over the file. Raises ConfigurationError."""
+    """Return how to stand for leader; None: not at all. What is given here wins over the file. Raises
+    ConfigurationError.
+    """
     file = configured or LeaderElection(resource_name=LEASE_NAME)
     if not (file.leader_elect if elect is None else elect):
         return None
@@ -156,7 +158,7 @@ def pace_of(configuration: SchedulerConfiguration | None) -> tuple[float, int]:
 def serving_of(
     address: str, port: int, *, certificate: str | None = None, key: str | None = None
 ) -> ServingOptions | None:
-    """Where to serve metrics and health; port 0: nowhere. Raises ConfigError."""
+    """Return where to serve metrics and health; port 0: nowhere. Raises ConfigError."""
     if port == 0:
         return None
     return ServingOptions(

@@ -46,7 +46,7 @@ class SingleFlight:
                 del self._evicted[key]
 
     def wanted(self, key: str) -> bool:
-        """Whether a preemption under way evicts it."""
+        """Return whether a preemption under way evicts it."""
         return key in self._evicted
 
     def forget(self, what: str, key: str) -> None:

@@ -48,7 +48,7 @@ class Restarts:
     steady: float = 30.0
 
     def after(self, previous: float | None, uptime: float) -> float:
-        """How long to wait; `previous` is how long it was last time, None for the first."""
+        """Return how long to wait; `previous` is how long it was last time, None for the first."""
         if previous is None or uptime >= self.steady:
             return self.first
         return min(previous * 2, self.longest)
@@ -92,7 +92,7 @@ class Supervisor:
 
     @property
     def pid(self) -> int | None:
-        """The process id of the child, while it runs."""
+        """Return the process id of the child, while it runs."""
         process = self._process
         return process.pid if process is not None and process.returncode is None else None
 

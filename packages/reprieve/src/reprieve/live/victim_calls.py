@@ -85,7 +85,7 @@ class VictimCalls:
         return await self._shared.once(_DELETE, pod.uid, lambda: self.delete_again(pod))
 
     async def stay(self, pods: Iterable[PodRecord], doubtful: Iterable[PodRecord]) -> bool:
-        """Whether none of the pods is gone or terminating, by the watch, or by the API for the doubtful ones.
+        """Return whether none of the pods is gone or terminating, by the watch, or by the API for the doubtful ones.
 
         Raises ClientError.
         """
@@ -239,7 +239,7 @@ class UnitRepairs:
 
 
 def unit_key(group: Group) -> str:
-    """What a group that goes as one is called among the calls."""
+    """Return what a group that goes as one is called among the calls."""
     return group.ref
 
 

@@ -71,7 +71,7 @@ class Watchdog(CallPolicy):
         return cast(R, answer())
 
     def _wait(self, worker: _Worker, call: _PluginCall, limit: float) -> Callable[[], Any]:
-        """What gives the call's outcome. Runs on this thread what the call asks for, not counting that time."""
+        """Return what gives the call's outcome. Runs on this thread what the call asks for, not counting that time."""
         while True:
             left = call.began + call.elsewhere + limit - self._clock()
             try:
@@ -101,7 +101,7 @@ class Watchdog(CallPolicy):
         return error is not self._raised and super().interrupted(error)
 
     def stuck(self) -> list[str]:
-        """Names of plugins that have not returned from a call that was given up."""
+        """Return names of plugins that have not returned from a call that was given up."""
         return sorted(worker.plugin.name for worker in list(self._workers.values()) if worker.stuck is not None)
 
     def close(self) -> None:
@@ -214,7 +214,7 @@ class _Worker:
 
 
 def _stuck(worker: _Worker, call: _PluginCall, limit: float) -> PluginIncident:
-    """What to log: with where in its code the plugin is."""
+    """Return what to log: with where in its code the plugin is."""
     name = worker.plugin.name
     text = (
         f"{call.point} plugin {name!r} gave no answer within {limit:g} s: "

@@ -48,7 +48,8 @@ class UnservedError(ClientError):
 
 
 def superseded(error: BaseException | None) -> bool:
-    """Whether a refusal means that the object of that UID is not there any more: gone, or another one of its name.
+    """Return whether a refusal means that the object of that UID is not there any more: gone, or another one of its
+    name.
 
     404; and 422 for the UID alone, which is how kube-apiserver words a patch that carries another object's UID.
     """
@@ -58,7 +59,7 @@ def superseded(error: BaseException | None) -> bool:
 
 
 def refused(error: BaseException | None) -> bool:
-    """Whether a write that ended so was certainly not carried out: the server said so, or never got it."""
+    """Return whether a write that ended so was certainly not carried out: the server said so, or never got it."""
     return isinstance(error, ApiError | UnreachableError) and not _unsure(error)
 
 
@@ -159,7 +160,7 @@ class Writes:
         return self._pool.submit(f"Pod {namespace}/{name}", act)
 
     async def stays(self, namespace: str, name: str, uid: str) -> bool:
-        """Whether the API has this very pod, and it is not terminating. Raises as `ApiClient.get`."""
+        """Return whether the API has this very pod, and it is not terminating. Raises as `ApiClient.get`."""
         try:
             found = (await self._client.get(_pod_path(namespace, name))).read(dict)["metadata"]
         except ApiError as error:
@@ -169,7 +170,7 @@ class Writes:
         return found.get("uid") == uid and not found.get("deletionTimestamp")
 
     async def _is_bound(self, namespace: str, name: str, uid: str, node: str) -> bool:
-        """Whether the API has this very pod on this node. Raises as `ApiClient.get`."""
+        """Return whether the API has this very pod on this node. Raises as `ApiClient.get`."""
         found = (await self._client.get(_pod_path(namespace, name))).read(dict)
         return found["metadata"].get("uid") == uid and (found.get("spec") or {}).get("nodeName") == node
 
@@ -424,12 +425,12 @@ def _another(path: str) -> ApiError:
 
 
 def _unsure(error: ApiError | UnreachableError) -> bool:
-    """Whether the request may have been carried out all the same."""
+    """Return whether the request may have been carried out all the same."""
     return error.sent if isinstance(error, UnreachableError) else error.code >= 500
 
 
 def _holds(patch: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
-    """Whether an object is as a merge patch would make it."""
+    """Return whether an object is as a merge patch would make it."""
     for key, wanted in patch.items():
         there = found.get(key)
         if isinstance(wanted, Mapping):

@@ -64,12 +64,13 @@ class Reference:
 
 
 def pod_reference(pod: PodRecord) -> Reference:
-    """A pod as the object of an event."""
+    """Return a pod as the object of an event."""
     return Reference("v1", "Pod", pod.namespace, pod.name, pod.uid)
 
 
 def group_reference(group: Group, api_version: str) -> Reference:
-    """A group as the object of an event; `api_version` is the one that native groups of its kind are served under.
+    """Return a group as the object of an event; `api_version` is the one that native groups of its kind are served
+    under.
 
     What the PodGroup of another scheduler was made into is that PodGroup (observability.md 2.6, workloads.md 2.9).
     """

@@ -35,7 +35,7 @@ class Log:
         self._logger: Any = structlog.wrap_logger(structlog.PrintLogger(to), processors=[stamp, last]).bind()
 
     def at(self, level: int) -> bool:
-        """Whether lines of that verbosity are written: ask before working out expensive details."""
+        """Return whether lines of that verbosity are written: ask before working out expensive details."""
         return level <= self.verbosity
 
     def info(self, event: str, /, *, v: int = 0, **details: Any) -> None:

@@ -70,7 +70,7 @@ def exponential(start: float, factor: float, count: int) -> list[float]:
 
 
 def attempts_label(attempts: int) -> str:
-    """How many attempts a pod took, with everything from 15 on in one class as upstream has it."""
+    """Return how many attempts a pod took, with everything from 15 on in one class as upstream has it."""
     return str(attempts) if attempts < _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS}+"
 
 
@@ -265,7 +265,7 @@ class Metrics:
 
     @property
     def engine(self) -> Engine | None:
-        """What the gauges read."""
+        """Return what the gauges read."""
         return self._engine
 
     def read_engine(self) -> None:
@@ -275,7 +275,7 @@ class Metrics:
 
     @property
     def state(self) -> list[Metric]:
-        """The state as it was read last."""
+        """Return the state as it was read last."""
         return self._state
 
     def pod_attempt(self, result: str, profile: str, seconds: float) -> None:
@@ -288,7 +288,7 @@ class Metrics:
         pair[1].observe(seconds)
 
     def render(self, *, read: bool = True) -> bytes:
-        """All metrics as `CONTENT_TYPE`. Not `read`: with the state of the engine as it was read last."""
+        """Return all metrics as `CONTENT_TYPE`. Not `read`: with the state of the engine as it was read last."""
         if read:
             self.read_engine()
         return generate_latest(_WithoutCreated(self.registry))
@@ -360,7 +360,7 @@ def _state_of(engine: Engine) -> Iterable[Metric]:
 
 
 def event_label(cause: Cause) -> str:
-    """The `event` label for what brought a pod into a queue."""
+    """Return the `event` label for what brought a pod into a queue."""
     known = EVENT_LABELS.get(cause)
     if known is not None:
         return known

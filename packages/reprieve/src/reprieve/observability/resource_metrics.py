@@ -34,7 +34,7 @@ class PodResources:
 
 
 def pod_resources(engine: Engine) -> tuple[list[PodResources], list[str]]:
-    """What all pods ask for, and the names of the columns; to be read while no cycle runs."""
+    """Return what all pods ask for, and the names of the columns; to be read while no cycle runs."""
     cluster = engine.cluster
     names = cluster.nodes.names
     result = [
@@ -52,7 +52,9 @@ def pod_resources(engine: Engine) -> tuple[list[PodResources], list[str]]:
 
 
 def rendered(pods: list[PodResources], columns: list[str]) -> bytes:
-    """The series as text of Prometheus. Names of objects need no escapes; a scheduler's is any text its pod says."""
+    """Return the series as text of Prometheus. Names of objects need no escapes; a scheduler's is any text its pod
+    says.
+    """
     lines = [_HEAD]
     for pod in pods:
         of_pod = f'namespace="{pod.namespace}",pod="{pod.name}",node="{pod.node}"'

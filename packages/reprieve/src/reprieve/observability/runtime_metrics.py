@@ -37,7 +37,7 @@ ResourceRevisions = Mapping[tuple[str, str, str], str]
 
 
 def build_labels() -> dict[str, str]:
-    """The labels of `kubernetes_build_info`, by upstream's names (component-base, `metrics/prometheus/version`).
+    """Return the labels of `kubernetes_build_info`, by upstream's names (component-base, `metrics/prometheus/version`).
 
     The commit is known of a package that was installed from a repository; nothing tells when it was built.
     """
@@ -180,7 +180,7 @@ class RuntimeMetrics:
         return answer
 
     def read(self) -> Iterable[Metric]:
-        """What is a state, as it is now."""
+        """Yield what is a state, as it is now."""
         tasks = GaugeMetricFamily(
             "scheduler_goroutines",
             "Number of running tasks (asyncio) split by the work they do such as binding.",

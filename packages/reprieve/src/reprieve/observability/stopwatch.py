@@ -138,7 +138,7 @@ def _child(known: dict[tuple[str, str, str], Histogram], of: Histogram, labels: 
 
 
 def _status(answer: Any) -> str:
-    """The status of what a plugin answered: a status, a result with one, a mask or codes of nodes, or scores."""
+    """Return the status of what a plugin answered: a status, a result with one, a mask or codes of nodes, or scores."""
     status = answer if isinstance(answer, Status) else getattr(answer, "status", None)
     if isinstance(status, Status):
         return _STATUSES.get(status.code, "Success")

@@ -53,7 +53,7 @@ class RecordStore(Protocol):
     """What keeps records. `put` with an id that is there replaces that record."""
 
     def next_id(self) -> int:
-        """A number above all given out before."""
+        """Return a number above all given out before."""
 
     def put(self, record: DecisionRecord, involved: Sequence[Name]) -> None:
         """Keep a record, to be found under each of the names."""
@@ -72,7 +72,7 @@ def open_store(
     trouble: Trouble = lambda _: None,
     lost: Lost = lambda _: None,
 ) -> MemoryStore | FileStore:
-    """A store in a file, or in memory where there is none.
+    """Return a store in a file, or in memory where there is none.
 
     From any thread `trouble` is called with what went wrong, and `lost` with how many records were lost by it.
     Raises OSError where the file cannot be opened or made, or is something else.

@@ -278,7 +278,7 @@ class DynamicResources(
         return PostFilterResult(Status(Code.UNSCHEDULABLE, NOT_SCHEDULABLE, self.name))
 
     def pod_group_post_filter(self, attempt: PodGroupAttempt) -> PostFilterResult:
-        """The same for a group: what its pods, or the group itself, have and none of them uses.
+        """Return the same for a group: what its pods, or the group itself, have and none of them uses.
 
         Upstream of 1.37 leaves what is reserved for a PodGroup allocated; here all pods of the group are known.
         """
@@ -322,7 +322,7 @@ class DynamicResources(
     # -- reserve and bind ---------------------------------------------------------------------------------------------
 
     def reserve(self, state: CycleState, row: int) -> Status:
-        """What the pod was given when it was put on the node has to be there."""
+        """Return what the pod was given when it was put on the node has to be there."""
         pod = state.pod
         book = state.cluster.devices
         special = book.special(pod)
@@ -334,7 +334,9 @@ class DynamicResources(
         return SUCCESS
 
     def give_up(self, state: CycleState, row: int) -> Sequence[Instruction]:
-        """What the API may have of a pod that is not bound after all: its reservations, and what only it reserved."""
+        """Return what the API may have of a pod that is not bound after all: its reservations, and what only it
+        reserved.
+        """
         result: list[Instruction] = []
         book, pod = state.cluster.devices, state.pod
         special = book.special(pod)
@@ -387,7 +389,7 @@ class DynamicResources(
 
 
 def missing(cluster: ClusterState, pod: PodRecord) -> str:
-    """Why the pod's claims cannot be used yet; "" if they are all there (upstream's messages)."""
+    """Return why the pod's claims cannot be used yet; "" if they are all there (upstream's messages)."""
     for claim in pod.claims:
         if claim.extended:
             continue  # it is made when the pod is bound
@@ -428,7 +430,7 @@ def _consumer(pod: PodRecord, group: GroupState | None) -> tuple[str, str]:
 def _in_the_way(
     cluster: ClusterState, claim: ClaimState, waiting: Set[str], rows: npt.NDArray[np.int64], group: str = ""
 ) -> bool:
-    """Whether a claim is allocated only for pods that wait, or their group, and keeps them from some node.
+    """Return whether a claim is allocated only for pods that wait, or their group, and keeps them from some node.
 
     `waiting`: UIDs of the pods. `group`: the UID of their group; a claim reserved for it is used by no pod as long as
     no pod that names it has a place.
@@ -469,7 +471,7 @@ def _numbers(cluster: ClusterState, rows: Rows) -> npt.NDArray[np.int64]:
 
 
 def _failed(claim: ClaimState) -> bool:
-    """Whether a device of the claim has a condition that it cannot be bound."""
+    """Return whether a device of the claim has a condition that it cannot be bound."""
     if claim.object is None or claim.stated is None or not any(g.failure_conditions for g in claim.stated.grants):
         return False
     return readiness(claim.key, claim.object, claim.stated.grants).code is Code.UNSCHEDULABLE

@@ -59,10 +59,10 @@ class Transport(Protocol):
         """POST `body` to the verb; the answer's JSON as plain values. Raises ExtenderError."""
 
     def pod(self, pod: PodRecord) -> Mapping[str, Any]:
-        """The v1.Pod as the API has it. Raises ExtenderError if it is not known."""
+        """Return the v1.Pod as the API has it. Raises ExtenderError if it is not known."""
 
     def node(self, name: str) -> Mapping[str, Any]:
-        """The v1.Node as the API has it. Raises ExtenderError if it is not known."""
+        """Return the v1.Node as the API has it. Raises ExtenderError if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,11 @@ class HttpExtender:
 
     @property
     def name(self) -> str:
-        """What messages call it: its address."""
+        """Return what messages call it: its address."""
         return self.settings.url_prefix
 
     def concerns(self, pod: PodRecord) -> bool:
-        """Whether it manages a resource the pod asks for, or all pods are its business."""
+        """Return whether it manages a resource the pod asks for, or all pods are its business."""
         managed = self.settings.managed_resources
         return not managed or any(resource.name in pod.signature.amounts for resource in managed)
 
@@ -308,7 +308,7 @@ class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
     # -- trouble ---------------------------------------------------------------------------------------
 
     def _try(self, extender: HttpExtender, point: str, call: Callable[[], R]) -> R | None:
-        """What the call gives; None where an ignorable extender failed. Raises PluginError for others."""
+        """Return what the call gives; None where an ignorable extender failed. Raises PluginError for others."""
         try:
             return call()
         except ExtenderError as error:
@@ -322,12 +322,14 @@ class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
 
 
 def address(settings: Extender, verb: str) -> str:
-    """Where a verb is called."""
+    """Return where a verb is called."""
     return f"{settings.url_prefix.rstrip('/')}/{verb}"
 
 
 def _object(value: Any) -> dict[str, Any]:
-    """A JSON object by lower-case keys: Go reads them without regard to case, and extenders may write them so."""
+    """Return a JSON object by lower-case keys: Go reads them without regard to case, and extenders may write them
+    so.
+    """
     if not isinstance(value, Mapping):
         raise ExtenderError(f"expected an object, found {type(value).__name__}")
     return {str(key).lower(): item for key, item in value.items()}

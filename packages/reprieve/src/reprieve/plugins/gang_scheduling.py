@@ -16,7 +16,7 @@ WAITING_FOR_MEMBERS = "waiting for minCount pods from a gang to appear in schedu
 
 
 def waiting_for_quorum(name: str) -> str:
-    """The gate's message of a tree that cannot reach its numbers with the pods there are (composite.md 2.4)."""
+    """Return the gate's message of a tree that cannot reach its numbers with the pods there are (composite.md 2.4)."""
     return f'waiting for composite pod group "{name}" tree to meet quorum'
 
 

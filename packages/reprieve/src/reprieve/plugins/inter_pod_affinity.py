@@ -76,7 +76,7 @@ class _Counted:
 
     @property
     def tables(self) -> tuple[dict[str, Counts], dict[str, Counts], dict[str, Counts]]:
-        """What is counted, in the order of `_AFFINITY`, `_ANTI`, `_EXISTING`."""
+        """Return what is counted, in the order of `_AFFINITY`, `_ANTI`, `_EXISTING`."""
         return self.affinity, self.anti, self.existing
 
     @property
@@ -155,7 +155,7 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         return codes
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        """The first rule that fails: affinity, anti-affinity, anti-affinity of pods that run."""
+        """Return the first rule that fails: affinity, anti-affinity, anti-affinity of pods that run."""
         unwanted, shunned, repelled = self._broken(state, rows)
         return [
             (AFFINITY, unwanted),

@@ -60,7 +60,9 @@ class NodeAffinityPlugin(FilterPlugin, ScorePlugin):
         return _CONFLICT if _named(state) == set() else SUCCESS
 
     def narrowed(self, state: CycleState) -> Mask | None:
-        """The named nodes, where every required term names its nodes: pods of a DaemonSet are filtered there only."""
+        """Return the named nodes, where every required term names its nodes: pods of a DaemonSet are filtered there
+        only.
+        """
         names = _named(state)
         if names is None:
             return None

@@ -57,7 +57,7 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         return scores
 
     def _kept(self, cluster: ClusterState, columns: tuple[int, ...]) -> "_Now":
-        """What is the same for all pods that ask for these resources, on all rows."""
+        """Return what is the same for all pods that ask for these resources, on all rows."""
         of_cluster = self._known.get(cluster)
         if of_cluster is None:
             of_cluster = self._known[cluster] = {}
@@ -111,7 +111,7 @@ class _Now:
         return cls(_balance(used, divisors, present), divisors, present)
 
     def only(self, rows: Rows) -> "_Now":
-        """Those of some rows."""
+        """Return those of some rows."""
         return _Now(self.balance[rows], [item[rows] for item in self.divisors], [item[rows] for item in self.present])
 
     def replace(self, rows: npt.NDArray[np.int64], others: "_Now") -> None:

@@ -108,7 +108,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin, PlacementScorePlugin):
         return codes
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        """Every resource that is short, not only the first."""
+        """Return every resource that is short, not only the first."""
         nodes = state.cluster.nodes
         n = len(nodes)
         names = state.cluster.resources.names
@@ -121,7 +121,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin, PlacementScorePlugin):
         ]
 
     def score(self, state: CycleState, rows: Rows) -> Scores:
-        """The strategy's weighted mean over its resources."""
+        """Return the strategy's weighted mean over its resources."""
         nodes, table, delta = state.cluster.nodes, state.cluster.resources, state.signature.delta
         n = len(nodes)
         scored = []
@@ -170,7 +170,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin, PlacementScorePlugin):
 
 
 def _sum(amounts: npt.NDArray[np.int64]) -> int:
-    """The exact sum, however many large amounts there are."""
+    """Return the exact sum, however many large amounts there are."""
     return (int((amounts >> 32).sum()) << 32) + int((amounts & 0xFFFFFFFF).sum())
 
 

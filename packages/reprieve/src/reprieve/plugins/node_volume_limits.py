@@ -60,7 +60,7 @@ class NodeVolumeLimits(FilterPlugin):
         return self._judged(state, rows)
 
     def _judged(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        """What is wrong, with where; a node that lacks a driver has no further reason."""
+        """Return what is wrong, with where; a node that lacks a driver has no further reason."""
         attached, overlaid = state.cluster.attached, state.cluster.overlaid
         numbers = np.arange(len(state.cluster.nodes), dtype=np.int64)[rows]
         result: list[tuple[str, Mask]] = []

@@ -15,7 +15,7 @@ class PodGroupPodsCount(PlacementScorePlugin):
     by_count: ClassVar[bool] = True
 
     def score_placement(self, _cluster: ClusterState, group: Group, _placement: Placement, assigned: Assigned) -> int:
-        """How many pods of the group would run."""
+        """Return how many pods of the group would run."""
         return group.scheduled + len(assigned)
 
     def normalize_placements(self, scores: Sequence[int]) -> Sequence[int]:

@@ -92,7 +92,7 @@ class _SpreadDomains:
         self.number = int(np.count_nonzero(there))
 
     def least(self, min_domains: int) -> int | None:
-        """The global minimum; None where no node is eligible at all."""
+        """Return the global minimum; None where no node is eligible at all."""
         if self.number < min_domains:
             return 0
         return int(self.counts[self.there].min()) if self.number else None
@@ -187,7 +187,7 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         return bool(self._constraints(state.cluster, state.pod, SCHEDULE_ANYWAY))
 
     def score(self, state: CycleState, rows: Rows) -> Scores:
-        """How full the domains of each node are, weighted, before normalizing; `rows` are all the candidates."""
+        """Return how full the domains of each node are, weighted, before normalizing; `rows` are all the candidates."""
         cluster, index = state.cluster, state.cluster.pod_affinity
         constraints = self._constraints(cluster, state.pod, SCHEDULE_ANYWAY)
         all_keys = bool(state.signature.spread) or not self._system
@@ -242,11 +242,11 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
     # -- constraints -------------------------------------------------------------------------------
 
     def filtering(self, cluster: ClusterState, pod: PodRecord) -> tuple[SpreadConstraint, ...]:
-        """The constraints that the pod states itself and that filter."""
+        """Return the constraints that the pod states itself and that filter."""
         return self._constraints(cluster, pod, DO_NOT_SCHEDULE) if pod.signature.spread else ()
 
     def _constraints(self, cluster: ClusterState, pod: PodRecord, action: str) -> tuple[SpreadConstraint, ...]:
-        """The pod's constraints of one kind, compiled once per label_class, signature and owner."""
+        """Return the pod's constraints of one kind, compiled once per label_class, signature and owner."""
         label_class = cluster.pod_affinity.label_class(pod)
         stated = pod.signature.spread
         version = -1 if stated else cluster.default_selectors.version
@@ -341,7 +341,7 @@ class _IncrementalSpread(IncrementalFilter):
         return counts
 
     def suspects(self) -> Collection[int]:
-        """Those in a domain that got more, if it now has too many: with more elsewhere no pod is worse off."""
+        """Return those in a domain that got more, if it now has too many: with more elsewhere no pod is worse off."""
         result: set[int] = set()
         for turn, (constraint, touched) in enumerate(zip(self._constraints, self._touched, strict=True)):
             if not touched:
@@ -436,6 +436,6 @@ def _eligible(nodes: NodeColumns, signature: PodSpecSignature, constraint: Sprea
 
 
 def _or_empty(cluster: ClusterState, key: str, domains: Counts) -> Counts:
-    """Where scoring looks up a domain, a node without the label counts as one with an empty label."""
+    """Return where scoring looks up a domain, a node without the label counts as one with an empty label."""
     empty = cluster.nodes.label_column(key)[1].get("")
     return domains if empty is None else np.where(domains == 0, empty + 1, domains)

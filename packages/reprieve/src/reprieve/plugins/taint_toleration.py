@@ -46,7 +46,7 @@ class TaintToleration(FilterPlugin, ScorePlugin):
         return [("node(s) had untolerated taint(s)", self.filter(state, rows) != 0)]
 
     def score(self, state: CycleState, rows: Rows) -> Scores:
-        """How many PreferNoSchedule taints the pod does not tolerate: fewer is better after `normalize`."""
+        """Return how many PreferNoSchedule taints the pod does not tolerate: fewer is better after `normalize`."""
         soft = [t for t in state.signature.tolerations if t.effect in ("", "PreferNoSchedule")]
         counts = np.array(
             [

@@ -58,7 +58,7 @@ class TopologyPlacement(PlacementGeneratePlugin):
         return [Placement(required, rows)] if within is None or len(rows) else []
 
     def _all_domains(self, cluster: ClusterState, key: str, within: Placement | None) -> tuple[Placement, ...]:
-        """The domains of a label, worked out once while the nodes stay as they are."""
+        """Return the domains of a label, worked out once while the nodes stay as they are."""
         if self._version != cluster.nodes.version or self._cluster is not cluster:
             self._version, self._cluster = cluster.nodes.version, cluster
             self._domains.clear()
@@ -81,14 +81,14 @@ class TopologyPlacement(PlacementGeneratePlugin):
 
 
 def _live(cluster: ClusterState, within: Placement | None) -> npt.NDArray[np.int64]:
-    """The live rows, of a placement or all."""
+    """Return the live rows, of a placement or all."""
     if within is not None:
         return within.rows
     return np.flatnonzero(cluster.nodes.alive[: len(cluster.nodes)])
 
 
 def _domains(cluster: ClusterState, key: str, rows: npt.NDArray[np.int64]) -> tuple[Placement, ...]:
-    """The rows apart by the value of a label, by that; those without it are left out."""
+    """Return the rows apart by the value of a label, by that; those without it are left out."""
     column, _ = cluster.nodes.label_column(key)
     labels = cluster.nodes.labels
     rows = rows[column[rows] != ABSENT]
@@ -99,7 +99,8 @@ def _domains(cluster: ClusterState, key: str, rows: npt.NDArray[np.int64]) -> tu
 
 
 def _domain_of_members(cluster: ClusterState, group: Group, key: str) -> str | None:
-    """The domain in which members run; None while there are none. Leaving members do not count (scheduling.md 7).
+    """Return the domain in which members run; None while there are none. Leaving members do not count (scheduling.md
+    7).
 
     Raises PlacementError where they run in several domains or in none.
     """

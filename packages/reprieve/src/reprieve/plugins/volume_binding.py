@@ -240,7 +240,7 @@ class _Progress:
 
 
 def _sorted_claims(cluster: ClusterState, pod: PodRecord) -> _Claims | str:
-    """The pod's claims, or why no node will do, volume by volume."""
+    """Return the pod's claims, or why no node will do, volume by volume."""
     store = cluster.volumes
     claims = _Claims([], [])
     seen: set[str] = set()
@@ -281,7 +281,9 @@ def _in_hand(store: VolumeObjects, claim: str, volume: PersistentVolume) -> bool
 
 
 def _bind_volume(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PatchObject:
-    """The volume's claimRef; a volume that was not held for the claim beforehand is noted as the controller's work."""
+    """Return the volume's claimRef; a volume that was not held for the claim beforehand is noted as the controller's
+    work.
+    """
     meta = claim.metadata
     reference = {
         "apiVersion": "v1",

@@ -27,7 +27,7 @@ _RESTRICTED = frozenset({"gcePersistentDisk", "awsElasticBlockStore", "iscsi", "
 
 
 def conflicting(ours: InlineDisk, theirs: InlineDisk) -> bool:
-    """Whether two pods cannot have these on one node."""
+    """Return whether two pods cannot have these on one node."""
     if ours.source != theirs.source or ours.source not in _RESTRICTED or not ours.ids & theirs.ids:
         return False
     return not (ours.read_only and theirs.read_only)

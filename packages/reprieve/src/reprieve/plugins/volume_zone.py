@@ -101,7 +101,7 @@ class VolumeZone(FilterPlugin):
 
 
 def _wanted(cluster: ClusterState, pod: PodRecord) -> tuple[_Wanted, ...] | str:
-    """What the bound volumes ask for, or why that cannot be known."""
+    """Return what the bound volumes ask for, or why that cannot be known."""
     store = cluster.volumes
     wanted: list[_Wanted] = []
     for used in pod.volumes.claims if pod.volumes is not None else ():

@@ -107,7 +107,7 @@ class RowAnswers:
             self.searched.pop(row, None)
 
     def for_priority(self, priority: int) -> "RowAnswers":
-        """A copy that knows what is the same for another priority."""
+        """Return a copy that knows what is the same for another priority."""
         gangs = self.gangs.copy() if self.gangs is not None else None
         copy = RowAnswers(self._changes.copy(), 0, self._criteria, gangs)
         copy.known = self.known & (self._low <= priority) & (priority <= self._high)
@@ -178,7 +178,7 @@ class RowAnswers:
         return result
 
     def cheapest(self, rows: Rows, rank: Rows) -> Choice | None:
-        """The best candidate among the rows by cost, then by name; None if there is none."""
+        """Return the best candidate among the rows by cost, then by name; None if there is none."""
         left = rows[self.good[rows]]
         count = len(left)
         if not count:
@@ -205,7 +205,9 @@ class RowAnswers:
         return Choice(best, self._cost_of(best), count, second, second_cost, tuple(steps))
 
     def cheapest_first(self, rows: Rows, rank: Rows, most: int | None = None) -> list[tuple[int, Cost]]:
-        """Those of the rows that are candidates with what they cost, by that and then by name; the first `most`."""
+        """Return those of the rows that are candidates with what they cost, by that and then by name; the first
+        `most`.
+        """
         left = rows[self.good[rows]]
         order = left[np.lexsort((rank[left], *self._cost[::-1, left]))]
         return [(row, self._cost_of(row)) for row in order[:most].tolist()]
@@ -225,7 +227,7 @@ class RowAnswers:
         return [(tuple(self._least[:, row].tolist()), row) for row in order.tolist()]
 
     def _first_of(self, left: Rows, rank: Rows) -> int:
-        """The best of the rows, all of them candidates; -1 if there are none."""
+        """Return the best of the rows, all of them candidates; -1 if there are none."""
         for row_costs in self._cost:
             if len(left) > 1:
                 costs = row_costs[left]
@@ -237,7 +239,7 @@ class RowAnswers:
 
 
 def _kinds(short: npt.NDArray[np.bool_], lacking: Misfit) -> list[tuple[Rows, Misfit]]:
-    """The columns of bool[requests, columns] that say the same, and what of `lacking` that is."""
+    """Return the columns of bool[requests, columns] that say the same, and what of `lacking` that is."""
     left, found = np.arange(short.shape[1]), []
     while len(left):
         first = short[:, left[0]]

@@ -73,7 +73,7 @@ class Cascades:
         return tuple(steps)
 
     def cost(self, verdicts: Sequence[Verdict], steps: Sequence[CascadeStep], own: Cost) -> Cost:
-        """What the victims cost together with those evicted in turn; `own`: without them."""
+        """Return what the victims cost together with those evicted in turn; `own`: without them."""
         in_turn = [unit for step in steps for unit in step.evicted]
         if not in_turn:
             return own
@@ -127,7 +127,7 @@ class Cascades:
         return moves
 
     def _cheapest(self, state: CycleState, evicted: set[str]) -> tuple[int, tuple[PreemptionUnit, ...]] | None:
-        """The row where the pod evicts what costs least, of units that have not been evicted yet."""
+        """Return the row where the pod evicts what costs least, of units that have not been evicted yet."""
         cluster, evaluator, pod = self.running.cluster, self.running.evaluator, state.pod
         nodes, terms = cluster.nodes, cluster.class_terms_of(pod)
         usable = evaluator.view(state).static_mask.copy()

@@ -33,7 +33,7 @@ class Cheapest:
 
 
 def cheapest_on_row(running: RunningProfile, criteria: Criteria, pod: PodRecord, row: int) -> Cheapest | None:
-    """The cheapest eviction on the row that leaves the pod its resources, by the criteria; None if none does.
+    """Return the cheapest eviction on the row that leaves the pod its resources, by the criteria; None if none does.
 
     The pod's own nomination has been lifted in the present view.
     """

@@ -48,17 +48,17 @@ class Criteria:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """What configurations call them."""
+        """Return what configurations call them."""
         return tuple(cost.name for cost in self.costs)
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """What each prefers, in a few words."""
+        """Return what each prefers, in a few words."""
         return tuple(cost.text or f"least {cost.name}" for cost in self.costs)
 
     @cached_property
     def described(self) -> tuple[Criterion, ...]:
-        """The criteria as a decision keeps them."""
+        """Return the criteria as a decision keeps them."""
         return tuple(Criterion(*item) for item in zip(self.names, self.texts, self._measures, strict=True))
 
     @property
@@ -101,7 +101,7 @@ class Criteria:
         return all(cost.timeless for cost in self.costs)
 
     def beyond_the_node(self, cluster: ClusterState) -> Hashable | None:
-        """What evictions on a node cost is the same until something on it changes, or this; None: it is not."""
+        """Return what evictions on a node cost is the same until something on it changes, or this; None: it is not."""
         if self.upstream:
             return ()
         found = tuple(cost.beyond_the_node(cluster) for cost in self.costs)
@@ -120,11 +120,11 @@ class Criteria:
     def costing(
         self, cluster: ClusterState, evaluator: Evaluator | None, units: Sequence[PreemptionUnit]
     ) -> "Costing | None":
-        """What the criteria need to know before any pods are displaced; upstream's comparison needs nothing."""
+        """Return what the criteria need to know before any pods are displaced; upstream's comparison needs nothing."""
         return None if self.upstream else Costing(cluster, evaluator, units)
 
     def cost_of(self, verdicts: Sequence[Verdict], costing: "Costing | None" = None) -> Cost | None:
-        """A sortable cost, cheapest first: a number by each criterion, in order. None where no pods are evicted.
+        """Return a sortable cost, cheapest first: a number by each criterion, in order. None where no pods are evicted.
 
         `costing`: needed unless it is upstream's comparison.
         """
@@ -281,7 +281,7 @@ class Pricing:
     """What breaking a gang weighs beside that."""
 
     def price(self, gone: Sequence[int], violations: Sequence[bool], gangs: int) -> Cost:
-        """What evicting these units costs, given by ascending number.
+        """Return what evicting these units costs, given by ascending number.
 
         `violations` are counted over them, and so are the `gangs` that fall below their minimum.
         """
@@ -345,7 +345,7 @@ _NEXT_SCALE = 1e-3
 
 
 def _some(columns: EvictionUnits, chosen: Sequence[int], violations: Sequence[bool]) -> EvictionUnits:
-    """The columns of some of the units."""
+    """Return the columns of some of the units."""
     return EvictionUnits(
         cluster=columns.cluster,
         evaluator=columns.evaluator,

@@ -118,7 +118,7 @@ class LostWorkCost(PreemptionCost):
     measure: ClassVar[str] = "GPU-seconds"
 
     def beyond_the_node(self, cluster: ClusterState) -> Hashable | None:
-        """The time, and the annotations about work: pods that are tried at the same time share what is found."""
+        """Return the time, and the annotations about work: pods that are tried at the same time share what is found."""
         return cluster.now, cluster.terms_version, cluster.groups_version
 
     def __init__(self, *, with_gangs: bool = False) -> None:

@@ -75,7 +75,9 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
 
     @property
     def waits_for_completions(self) -> bool:
-        """Whether preemptors may wait for pods that end by themselves: then deadlines of Jobs count (cost.md 6.3)."""
+        """Return whether preemptors may wait for pods that end by themselves: then deadlines of Jobs count (cost.md
+        6.3).
+        """
         return self._options.wait_for_completions > 0
 
     def attach(self, running: RunningProfile) -> None:
@@ -154,13 +156,13 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
 
     @property
     def plans_together(self) -> bool:
-        """Whether preemptors of one priority are planned together."""
+        """Return whether preemptors of one priority are planned together."""
         options = self._options
         waits = options.wait_for_completions > 0 or options.wait_for_checkpoint > 0
         return options.together and options.placement == MINIMIZE_VICTIMS and not options.cascade_depth and not waits
 
     def may_join(self, pods: Sequence[PodRecord], group: Group | None) -> bool:
-        """Whether a preemptor that is not nominated may evict pods now, with others."""
+        """Return whether a preemptor that is not nominated may evict pods now, with others."""
         attached = self._attached()
         running = attached.running
         cluster = running.cluster
@@ -172,7 +174,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         return until_delay_is_over(cluster, pods) is None and not self._predecessors(pods, group)
 
     def may_gain(self, made: Preemption) -> bool:
-        """Whether an eviction for several preemptors may be cheaper than one for each; `made`: the first's own.
+        """Return whether an eviction for several preemptors may be cheaper than one for each; `made`: the first's own.
 
         In a large cluster it is not for a pod in no group if no node holds two such pods and no victim has pods on
         several nodes.
@@ -194,7 +196,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         return plan_together(attached.running, peers, priority, terms, attached.options, self._within(peers))
 
     def _within(self, peers: Sequence[Peer]) -> Placement | None:
-        """The nodes that are searched for pods in no group: those where they evict cheapest alone; None: all."""
+        """Return the nodes that are searched for pods in no group: those where they evict cheapest alone; None: all."""
         attached = self._attached()
         running = attached.running
         most = _NODES_FOR_EACH * len(peers) + _MORE_NODES
@@ -209,7 +211,9 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         return Placement(CLUSTER_DOMAIN, np.array(sorted(rows), dtype=np.int64))
 
     def _part(self, planned: object, preemptor: PodRecord | Group) -> PostFilterResult | None:
-        """The preemption by which a preemptor does its part in what was planned for several; None: it has none."""
+        """Return the preemption by which a preemptor does its part in what was planned for several; None: it has
+        none.
+        """
         if not isinstance(planned, JointPart):
             return None
         attached = self._attached()
@@ -231,7 +235,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
     def _unless_it_waits(
         self, found: PostFilterResult, pods: Sequence[PodRecord], assign: Callable[[], Assigned | None]
     ) -> PostFilterResult:
-        """What was found, if it evicts no pods or there is nothing to wait for; else what is waited for."""
+        """Return what was found, if it evicts no pods or there is nothing to wait for; else what is waited for."""
         preemption = found.proposal
         if not isinstance(preemption, Preemption) or not preemption.victims:
             return found
@@ -263,19 +267,19 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
 
 
 def _anew(state: CycleState) -> CycleState:
-    """The attempt in a view that has changed since it began."""
+    """Return the attempt in a view that has changed since it began."""
     return CycleState(
         state.cluster, state.pod, nominated=state.nominated, preemption_under_way=state.preemption_under_way
     )
 
 
 def _place(running: RunningProfile, state: CycleState) -> Assigned | None:
-    """Where the pod goes in the present view."""
+    """Return where the pod goes in the present view."""
     row = running.evaluator.best_row(_anew(state))
     return ((state.pod, row),) if row >= 0 else None
 
 
 def _assign(attempt: PodGroupAttempt, wanted: int) -> Assigned | None:
-    """Where the group goes in the present view, if that are so many members."""
+    """Return where the group goes in the present view, if that are so many members."""
     found = attempt.run()
     return found.placed if found.feasible and len(found.placed) >= wanted else None

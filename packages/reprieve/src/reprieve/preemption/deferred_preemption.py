@@ -44,7 +44,7 @@ def owners_of(cluster: ClusterState, pods: Iterable[PodRecord], group: Group | N
 
 
 def predecessors(cluster: ClusterState, owners: Owners, hold_seconds: float) -> list[PodRecord]:
-    """Pods of the same owners that are leaving, by UID.
+    """Return pods of the same owners that are leaving, by UID.
 
     Not those that should have left `hold_seconds` ago (0: those too): they may never.
     """
@@ -106,7 +106,7 @@ def until_delay_is_over(cluster: ClusterState, pods: Sequence[PodRecord]) -> Def
 
 
 def expected_end(cluster: ClusterState, pod: PodRecord) -> float | None:
-    """When a scheduled pod is expected to be gone by its annotations; None: they state nothing.
+    """Return when a scheduled pod is expected to be gone by its annotations; None: they state nothing.
 
     Its annotation `expected-end`, or its group's; `expected-runtime` from its start; its `activeDeadlineSeconds` with
     its grace period on top, from its start; that of its Job, from the Job's start, likewise; for one that is leaving

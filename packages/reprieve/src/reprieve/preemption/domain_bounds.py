@@ -58,7 +58,7 @@ class DomainBounds:
     _victims_on: dict[int, list[PodRecord]] = field(default_factory=dict)
 
     def score(self, index: int, price: Price) -> int | None:
-        """What the group scores a candidate of that price in a domain; None if that is not known beforehand."""
+        """Return what the group scores a candidate of that price in a domain; None if that is not known beforehand."""
         if not self.alike:
             return None
         domain, gone = self.domains[index], int(price[1][-2]) if price[0] else 0
@@ -111,7 +111,7 @@ def bounds_of(
     priority: int,
     domains: Sequence[Placement],
 ) -> DomainBounds | None:
-    """The bounds of the domains by a native list of criteria; None where no bound can be given.
+    """Return the bounds of the domains by a native list of criteria; None where no bound can be given.
 
     In a view where all units of the ranking are displaced.
     """
@@ -164,7 +164,7 @@ def bounds_of(
 
 
 def _feasible(plugin: PlacementFeasiblePlugin, group: Group, count: int) -> bool:
-    """Whether so many members more may do; of a tree each level asks for its own."""
+    """Return whether so many members more may do; of a tree each level asks for its own."""
     if not isinstance(group, GroupState):
         return True
     scheduled = group.scheduled + count
@@ -197,7 +197,7 @@ def _breaks(ranking: Ranking) -> list[int] | None:
 def _victims(
     units: Sequence[PreemptionUnit], breaks: Sequence[int] | None, rows: Counts, columns: Sequence[int]
 ) -> _Victims:
-    """The pods of the units that run on the rows."""
+    """Return the pods of the units that run on the rows."""
     at = {row: index for index, row in enumerate(rows.tolist())}
     kinds: dict[int, int] = {}
     deltas: list[Counts] = []
@@ -233,7 +233,7 @@ def _victims(
 
 
 def _prices(rooms: _DomainFreeResources, victims: _Victims) -> list[Price]:
-    """The bound of each domain."""
+    """Return the bound of each domain."""
     starts, domain_of = rooms.starts, rooms.domain_of
     beside = np.maximum(rooms.left - _sums(rooms.left, victims, slice(None)), 0)
     free = np.minimum((beside // rooms.asked).min(axis=0), rooms.holds)

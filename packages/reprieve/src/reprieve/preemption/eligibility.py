@@ -42,7 +42,7 @@ def ineligible(
 
 
 def pod_is_ineligible(state: CycleState, diagnosis: Diagnosis) -> str | None:
-    """The same of a single pod that fits nowhere.
+    """Return the same of a single pod that fits nowhere.
 
     The node that it is nominated to does not count where that failed as unschedulable and unresolvable (2.3).
     """

@@ -26,7 +26,7 @@ def judges_of(profile: Profile, state: CycleState) -> list[CandidatePlugin]:
 def judged(
     judges: Sequence[CandidatePlugin], state: CycleState, candidates: Mapping[int, tuple[Verdict, ...]]
 ) -> dict[int, tuple[Verdict, ...]]:
-    """The verdicts by row for rows that stay candidates. Raises PluginError."""
+    """Return the verdicts by row for rows that stay candidates. Raises PluginError."""
     result = dict(candidates)
     for judge in judges:
         asked = {row: _victims(verdicts, row) for row, verdicts in result.items()}

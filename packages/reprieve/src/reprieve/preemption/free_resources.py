@@ -22,7 +22,7 @@ RESOURCES_PLUGIN = "NodeResourcesFit"
 
 
 def only_resources(profile: Profile, states: Iterable[CycleState]) -> bool:
-    """Whether resources are all that an eviction can change for these pods.
+    """Return whether resources are all that an eviction can change for these pods.
 
     A rule of a pod that may come back counts too, hence `concerns`: it does not depend on what is placed now.
     """
@@ -92,7 +92,7 @@ class FreeResources:
         return room
 
     def _amounts(self, pod: PodRecord, columns: tuple[int, ...]) -> list[int]:
-        """What a pod takes of each column; not to be changed."""
+        """Return what a pod takes of each column; not to be changed."""
         signature = pod.signature
         result = self._known.get((signature.id, columns))
         if result is None:
@@ -120,7 +120,7 @@ class FreeResources:
                 self.left[row] = [amount + more for amount, more in zip(left, taken, strict=True)]
 
     def _by_row(self, pods: Sequence[PodRecord], rows: Sequence[int]) -> dict[int, list[int]]:
-        """What the pods take together on each of the rows that matter, by the row's columns."""
+        """Return what the pods take together on each of the rows that matter, by the row's columns."""
         if len(pods) == 1:
             return {rows[0]: self._amounts(pods[0], self.columns[rows[0]])} if rows[0] in self.left else {}
         wanted: dict[int, list[int]] = {}

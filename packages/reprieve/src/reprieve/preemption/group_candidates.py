@@ -76,7 +76,7 @@ class CandidateSearch:
         return (candidates, passed_over) if candidates else self.cheapest(hopeful, find)
 
     def candidate(self, placement: Placement | None) -> GroupCandidate | None:
-        """What placing the group there costs; None if it does not fit or nothing is gained.
+        """Return what placing the group there costs; None if it does not fit or nothing is gained.
 
         Where nodes tie in score the algorithm leaves a choice: the first by name is compared with the one that spares
         the important units (`reprieve.preemption.tie_breaking`), and the cheaper eviction is taken.
@@ -98,7 +98,8 @@ class CandidateSearch:
         return min(candidate, view.judged(placement, sparing), key=price_of)
 
     def _in_other_domains(self, candidate: GroupCandidate) -> GroupCandidate:
-        """The cheaper of a candidate and one in the same placement with the groups below in other ones of their own.
+        """Return the cheaper of a candidate and one in the same placement with the groups below in other ones of their
+        own.
 
         They are settled one after another, each where room for its pods and for those before costs least; so many
         placements are tried in all.
@@ -161,7 +162,7 @@ class CandidateSearch:
         return [candidates[index] for index in sorted(candidates)], passed_over
 
     def unhelpful(self) -> UnhelpfulPreemption:
-        """Why it does not help that all potential victims are gone."""
+        """Return why it does not help that all potential victims are gone."""
         attempt = self.view.request.attempt
         assignment = attempt.run(diagnose=True)
         placed = len(assignment.placed)

@@ -47,7 +47,7 @@ def cheapest_of(
 
 
 def _part_of_price(candidate: GroupCandidate, position: int) -> float:
-    """One number of a candidate's price: whether any pods are evicted, then the parts of the cost."""
+    """Return one number of a candidate's price: whether any pods are evicted, then the parts of the cost."""
     evicts, cost = candidate.price
     return evicts if position == 0 else cost[position - 1] if evicts else 0.0
 

@@ -24,7 +24,7 @@ its pods are placed for it."""
 
 
 def all_cheaper(view: GroupView, candidates: Sequence[GroupCandidate], wide: Numbers | None) -> list[GroupCandidate]:
-    """The candidates with the cheapest victims, where their domain may still be one of the two cheapest.
+    """Return the candidates with the cheapest victims, where their domain may still be one of the two cheapest.
 
     In a view where all potential victims stay. `wide`: the numbers of the whole cluster, if that is the only domain.
     """
@@ -40,7 +40,7 @@ def all_cheaper(view: GroupView, candidates: Sequence[GroupCandidate], wide: Num
 
 
 def numbers_for(view: GroupView, candidate: GroupCandidate, within: Ranking) -> Numbers | None:
-    """What the search for victims is given, in a view where all units of `within` are displaced.
+    """Return what the search for victims is given, in a view where all units of `within` are displaced.
 
     None where numbers do not suffice: levels of a tree that want nodes of their own are placed by the walk alone.
     """
@@ -52,7 +52,7 @@ def numbers_for(view: GroupView, candidate: GroupCandidate, within: Ranking) -> 
 
 
 def _cheaper(view: GroupView, candidate: GroupCandidate, numbers: Numbers | None, work: PlacingWork) -> GroupCandidate:
-    """The candidate with the cheapest victims that make room for as many members in the same placement."""
+    """Return the candidate with the cheapest victims that make room for as many members in the same placement."""
     if candidate.cost is None:
         return candidate
     ranking, everything = candidate.ranking, range(len(candidate.ranking.ordered))
@@ -83,7 +83,7 @@ class ExactSearch:
     inside: Sequence[int]
 
     def cheaper(self) -> GroupCandidate | None:
-        """The cheapest candidate; None if the search finds none."""
+        """Return the cheapest candidate; None if the search finds none."""
         candidate = self.candidate
         known = tuple(turn for turn, index in enumerate(self.inside) if index in candidate.reasons)
         cheapest = cheapest_eviction(self.numbers, known, steps=self.view.request.steps)
@@ -130,7 +130,7 @@ class ExactSearch:
         return sorted(int(rank[row]) for _, row in candidate.assignment.placed)
 
     def _scores(self, candidates: Sequence[GroupCandidate]) -> list[int]:
-        """What the places of each score, pod by pod, with the victims of all of them gone: by one yardstick."""
+        """Return what the places of each score, pod by pod, with the victims of all of them gone: by one yardstick."""
         request = self.view.request
         cluster, evaluator = request.running.cluster, request.running.evaluator
         scores = []
@@ -149,7 +149,7 @@ class ProposeAndTry(ExactSearch):
     """More than resources is in play: what the numbers propose is tried with all filters."""
 
     def cheaper(self) -> GroupCandidate | None:
-        """The proposal, or the candidate where that is cheaper; None if the proposal does not work."""
+        """Return the proposal, or the candidate where that is cheaper; None if the proposal does not work."""
         candidate = self.candidate
         known = [turn for turn, index in enumerate(self.inside) if index in candidate.reasons]
         proposed = cheapest_eviction(self.numbers, known, steps=self.view.request.steps)
@@ -165,7 +165,9 @@ class ProposeAndTry(ExactSearch):
         return min(*((tried, candidate) if single else (candidate, tried)), key=price_of)
 
     def _in_its_places(self, gone: set[int], proposed: Found) -> GroupCandidate:
-        """The proposal with the places that it names, where the group's algorithm finds none and the filters agree."""
+        """Return the proposal with the places that it names, where the group's algorithm finds none and the filters
+        agree.
+        """
         row_of = {pod.uid: row for pod, row in proposed.assigned(self.numbers)}
         pods = [pod for pod, _ in self.candidate.assignment.placed]
         own = PodGroupAssignment(tuple((pod, row_of[pod.uid]) for pod in pods), True, {})
@@ -183,7 +185,7 @@ class LeastImportant:
     candidate: GroupCandidate
 
     def cheaper(self) -> GroupCandidate:
-        """The cheapest of these and the candidate."""
+        """Return the cheapest of these and the candidate."""
         best = candidate = self.candidate
         for order in (list(reversed(candidate.ranking.order)), self.by_node()):
             low, high = 1, len(order)

@@ -54,7 +54,7 @@ class GroupCandidate:
         return (self.cost is not None, self.cost or ())
 
     def victims(self) -> list[PreemptionUnit]:
-        """The evicted units, most important first."""
+        """Return the evicted units, most important first."""
         return [self.ranking.ordered[index] for index in sorted(self.reasons)]
 
     def evicted(self) -> list[Verdict]:
@@ -66,7 +66,7 @@ class GroupCandidate:
         ]
 
     def verdicts(self) -> tuple[Verdict, ...]:
-        """The verdict on every unit, in importance order; `evicted` for the evicted ones."""
+        """Return the verdict on every unit, in importance order; `evicted` for the evicted ones."""
         gone = dict(zip(sorted(self.reasons), self.evicted(), strict=True))
         return tuple(gone.get(index, kept) for index, kept in enumerate(verdicts_of(self.ranking, self.reasons)))
 
@@ -110,7 +110,7 @@ class GroupView:
         return replace(candidate, cost=ranking.criteria.cost_of(evicted, ranking.costing))
 
     def up_to(self, priority: int) -> AbstractContextManager["GroupView"]:
-        """The view where only units up to that priority are displaced."""
+        """Return the view where only units up to that priority are displaced."""
         return self.of(self.ranking, {i for i, unit in enumerate(self.ranking.ordered) if unit.priority <= priority})
 
     @contextmanager
@@ -128,7 +128,7 @@ class GroupView:
             yield replace(self, ranking=ranking.only(gone), stay=False)
 
     def holds(self, assignment: PodGroupAssignment) -> bool:
-        """Whether all pods pass every filter in their places, each beside those before it."""
+        """Return whether all pods pass every filter in their places, each beside those before it."""
         running = self.request.running
         with running.cluster.trial():
             for pod, row in assignment.placed:
@@ -141,7 +141,7 @@ class GroupView:
     def with_gone(
         self, candidate: GroupCandidate, gone: set[int], instead: PodGroupAssignment | None = None
     ) -> GroupCandidate:
-        """The candidate with only these units of its ranking displaced; itself if fewer members fit then.
+        """Return the candidate with only these units of its ranking displaced; itself if fewer members fit then.
 
         `instead`: where the members are placed if the group's algorithm does not find it, in an order of its own.
         """

@@ -38,7 +38,7 @@ class _Each(IncrementalFilter):
         return True
 
     def suspects(self) -> Collection[int]:
-        """All of them, if anything counted."""
+        """Return all of them, if anything counted."""
         counted, self._counted = self._counted, False
         return range(len(self._states)) if counted else ()
 
@@ -129,7 +129,7 @@ class IncrementalFilters:
                     kept.suspects()
 
     def of(self, index: int) -> Sequence[FilterPlugin]:
-        """The filters with a rule for an assigned pod, their states brought up to date."""
+        """Return the filters with a rule for an assigned pod, their states brought up to date."""
         kind, position = self._whose[index]
         for kept in kind.filters:
             kept.update_state(position)

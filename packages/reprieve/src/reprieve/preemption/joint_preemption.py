@@ -129,7 +129,7 @@ def plan_together(
     options: EvictionOptions,
     within: Placement | None = None,
 ) -> dict[str, JointPart]:
-    """The parts by the keys of their preemptors, in the order in which they are carried out.
+    """Return the parts by the keys of their preemptors, in the order in which they are carried out.
 
     The peers are in the order of the queue; each fails without an eviction.  There are no parts if the first would be
     the only one.  `within`: the only nodes that they may use.  Leaves the cluster as it was.
@@ -158,7 +158,7 @@ def plan_together(
 
 
 def _size(cluster: ClusterState, peer: Peer) -> float:
-    """The largest share of the cluster that it asks for, of any resource."""
+    """Return the largest share of the cluster that it asks for, of any resource."""
     asked: dict[int, int] = {}
     for pod in peer.pods:
         for column, amount in pod.signature.requests:
@@ -171,7 +171,7 @@ def _size(cluster: ClusterState, peer: Peer) -> float:
 
 
 def _wanted(cluster: ClusterState, peers: Iterable[Peer], within: Placement | None) -> dict[str, int]:
-    """How many places each gets, of those that get as many as alone beside those before."""
+    """Return how many places each gets, of those that get as many as alone beside those before."""
     wanted: dict[str, int] = {}
     placed: list[PodRecord] = []
     for peer in peers:
@@ -222,7 +222,7 @@ def _parts(request: GroupRequest, peers: Sequence[Peer], placed: Assigned, gone:
 
 
 def _needed(request: GroupRequest, gone: Ranking, places: Assigned, indices: Sequence[int]) -> set[int]:
-    """Those of the units that cannot stay beside the places, in a view where all of them are displaced."""
+    """Return those of the units that cannot stay beside the places, in a view where all of them are displaced."""
     if not indices:
         return set()
     view = GroupView(request, gone.only(indices))
@@ -238,7 +238,7 @@ def carried_out(
     terms: ClassTerms,
     options: EvictionOptions,
 ) -> Preemption | None:
-    """The preemption by which a preemptor does its part; None if that does not help it any more."""
+    """Return the preemption by which a preemptor does its part; None if that does not help it any more."""
     cluster, pod = running.cluster, preemptor if isinstance(preemptor, PodRecord) else None
     group = preemptor if not isinstance(preemptor, PodRecord) else None
     if pod is None:

@@ -52,7 +52,9 @@ class EvictedPods:
 
 @lru_cache(maxsize=1_024)
 def is_gpu(resource: str) -> bool:
-    """Whether an extended resource counts as GPUs: `nvidia.com/gpu`, `gpu.intel.com/i915`, `nvidia.com/mig-1g.5gb`."""
+    """Return whether an extended resource counts as GPUs: `nvidia.com/gpu`, `gpu.intel.com/i915`,
+    `nvidia.com/mig-1g.5gb`.
+    """
     domain, slash, name = resource.partition("/")
     return bool(slash) and (domain.startswith("gpu.") or name == "gpu" or name.startswith(_PARTS_OF_GPUS))
 
@@ -65,7 +67,9 @@ def processors(resources: ResourceTable, signature: PodSpecSignature) -> tuple[i
 
 
 def unsaved_seconds(cluster: ClusterState, pod: PodRecord) -> float:
-    """How long the pod has worked since that was saved, and the cost of its restart, at the time of the cache."""
+    """Return how long the pod has worked since that was saved, and the cost of its restart, at the time of the
+    cache.
+    """
     terms = cluster.terms_of(pod)
     restart = terms.restart_cost or 0.0
     if pod.start is None:
@@ -94,7 +98,7 @@ def next_checkpoint(cluster: ClusterState, pod: PodRecord) -> tuple[float, float
 
 
 def lost_work(cluster: ClusterState, pods: Iterable[PodRecord]) -> LostWork:
-    """What evicting the pods throws away."""
+    """Return what evicting the pods throws away."""
     gpu = cpu = 0.0
     for of_gpus, of_cpus in lost_by_pod(cluster, pods):
         gpu += of_gpus
@@ -103,7 +107,9 @@ def lost_work(cluster: ClusterState, pods: Iterable[PodRecord]) -> LostWork:
 
 
 def lost_by_pod(cluster: ClusterState, pods: Iterable[PodRecord]) -> list[tuple[float, float]]:
-    """What evicting each pod throws away: GPU-seconds, and CPU-seconds of one without GPUs; like ones counted once."""
+    """Return what evicting each pod throws away: GPU-seconds, and CPU-seconds of one without GPUs; like ones counted
+    once.
+    """
     per_kind: dict[int, tuple[int, float]] = {}
     lost = []
     for pod in pods:

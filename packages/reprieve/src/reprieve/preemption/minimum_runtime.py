@@ -11,7 +11,7 @@ from reprieve.cluster.state import ClusterState
 
 
 def runtime_is_over(cluster: ClusterState, pods: Iterable[PodRecord], start: float) -> float:
-    """When pods of which the first started at `start` have run their minimum, in seconds since the epoch.
+    """Return when pods of which the first started at `start` have run their minimum, in seconds since the epoch.
 
     Now or before: they have, or none is stated.
     """

@@ -64,7 +64,7 @@ class Ranking:
                 self._turns.setdefault(row, []).append(turn)
 
     def only(self, indices: Iterable[int]) -> "Ranking":
-        """The ranking of some of the units; budgets are counted over them alone."""
+        """Return the ranking of some of the units; budgets are counted over them alone."""
         kept = sorted(indices)
         result = Ranking.__new__(Ranking)
         result.criteria, result.costing = self.criteria, self.costing
@@ -72,7 +72,7 @@ class Ranking:
         return result
 
     def violating(self, indices: Iterable[int]) -> list[bool]:
-        """Which of the units, given by ascending index, violate a budget if they and no others are evicted."""
+        """Return which of the units, given by ascending index, violate a budget if they and no others are evicted."""
         return exceeding([self.charged[i] for i in indices], self.allowed)
 
     def on(self, rows: Iterable[int]) -> list[int]:

@@ -60,12 +60,12 @@ class Reason:
 
     @property
     def resource(self) -> str:
-        """The scarcest resource."""
+        """Return the scarcest resource."""
         return self.missing[0].resource if self.missing else ""
 
     @property
     def short(self) -> int:
-        """How much of it would be missing, in the column's unit."""
+        """Return how much of it would be missing, in the column's unit."""
         return self.missing[0].short if self.missing else 0
 
 
@@ -243,17 +243,17 @@ class Preemption:
 
     @property
     def reprieved(self) -> int:
-        """How many potential victims were spared."""
+        """Return how many potential victims were spared."""
         return sum(1 for v in self.verdicts if not v.evicted)
 
     @property
     def pdb_violations(self) -> int:
-        """How many evicted units violate a budget."""
+        """Return how many evicted units violate a budget."""
         return sum(1 for v in self.verdicts if v.evicted and v.violates_pdb)
 
     @property
     def kind(self) -> str:
-        """What needs the room: `pod`, `podgroup` or `compositepodgroup`, as messages and metrics have it."""
+        """Return what needs the room: `pod`, `podgroup` or `compositepodgroup`, as messages and metrics have it."""
         return self.group.kind.lower() if self.group is not None else "pod"
 
     @property

@@ -87,7 +87,7 @@ class PodPreemption:
         """What pods share that differ in priority alone -> the key in `_memory` of the last of them."""
 
     def preempt(self, state: CycleState, diagnosis: Diagnosis) -> PostFilterResult:
-        """The decision for a pod that fits nowhere. Leaves the cluster as it was.
+        """Return the decision for a pod that fits nowhere. Leaves the cluster as it was.
 
         The pod's own nomination has been lifted in the present view; `state.nominated` says where it was.
         """
@@ -154,13 +154,13 @@ class PodPreemption:
 
     @property
     def _searches(self) -> bool:
-        """Whether sets of units are compared; annotations about work may forbid what is found by that."""
+        """Return whether sets of units are compared; annotations about work may forbid what is found by that."""
         return self._search and not self._cluster.rules_of_work
 
     def _cheaper(
         self, state: CycleState, curable: npt.NDArray[np.int64], answers: RowAnswers, found: Choice
     ) -> tuple[Choice, tuple[Verdict, ...] | None]:
-        """The choice after the sets of units of each row that may be cheaper were compared (cost.md 4.8).
+        """Return the choice after the sets of units of each row that may be cheaper were compared (cost.md 4.8).
 
         With the verdicts there; None where it stays what the reprieve leaves.  Rows are searched in the order of what
         an eviction there costs at least, until no other can be cheaper, at most so many that it stays bounded: which
@@ -188,14 +188,14 @@ class PodPreemption:
         return self._instead(found, row, self._cost_of(verdicts) or best), verdicts
 
     def _cost_of(self, verdicts: Sequence[Verdict]) -> Cost | None:
-        """What an eviction costs with no pods displaced."""
+        """Return what an eviction costs with no pods displaced."""
         costing = self._criteria.costing(self._cluster, self._evaluator, [verdict.unit for verdict in verdicts])
         return self._criteria.cost_of(verdicts, costing)
 
     def _cheaper_by_filters(
         self, state: CycleState, curable: npt.NDArray[np.int64], answers: RowAnswers, found: Choice
     ) -> tuple[Choice, tuple[Verdict, ...] | None]:
-        """The same where more than resources is in play: on the cheapest rows what resources propose is tried.
+        """Return the same where more than resources is in play: on the cheapest rows what resources propose is tried.
 
         It is taken if the pod passes every filter with only those gone.
         """
@@ -283,7 +283,7 @@ class PodPreemption:
         )
 
     def _cheapest_of(self, changed: Mapping[int, tuple[Verdict, ...]]) -> Choice | None:
-        """The choice after extenders have had their say; nothing of what they say is remembered."""
+        """Return the choice after extenders have had their say; nothing of what they say is remembered."""
         answers = RowAnswers(self._cluster.changes(), len(self._cluster.nodes), self._criteria)
         for row, verdicts in changed.items():
             costing = self._criteria.costing(self._cluster, self._evaluator, [verdict.unit for verdict in verdicts])
@@ -293,7 +293,7 @@ class PodPreemption:
     def _answers(
         self, state: CycleState, curable: npt.NDArray[np.int64], *, numbers: bool, searches: bool
     ) -> RowAnswers:
-        """An answer for every row with a curable failure: what it costs, or why it is no candidate.
+        """Return an answer for every row with a curable failure: what it costs, or why it is no candidate.
 
         `numbers`: only resources are in play. `searches`: the sets of units are compared on rows evaluated singly.
         """
@@ -311,7 +311,7 @@ class PodPreemption:
         return answers
 
     def _lacking(self, state: CycleState) -> Misfit:
-        """What to say of a row where each of the pod's requests is short."""
+        """Return what to say of a row where each of the pod's requests is short."""
         names = self._cluster.resources.names
         return tuple(insufficient(names[column]) for column, _ in state.signature.requests)
 
@@ -322,7 +322,7 @@ class PodPreemption:
         return found.verdicts
 
     def _recall(self, state: CycleState) -> RowAnswers:
-        """What is known for pods like this one and still holds."""
+        """Return what is known for pods like this one and still holds."""
         cluster = self._cluster
         beyond = self._criteria.beyond_the_node(cluster) if self._share else None
         if beyond is not None and beyond != self._beyond:
@@ -368,7 +368,7 @@ class PodPreemption:
         answers.forget(sorted(rows))
 
     def _same_for(self, state: CycleState, row: int, *, numbers: bool) -> tuple[int, int]:
-        """The priorities (from, to) of a preemptor for which the row's answer is the same.
+        """Return the priorities (from, to) of a preemptor for which the row's answer is the same.
 
         That is as long as the same units may go and the same nominated pods count.  `numbers`: only resources are in
         play; else a filter may read the priority.
@@ -418,7 +418,9 @@ class PodPreemption:
     def _within_budgets(
         self, pod: PodRecord, row: int, units: Sequence[PreemptionUnit], work: EvictionTerms
     ) -> Candidate | None:
-        """The cheapest units of the row by all sets of them, if they keep to every budget, counted over them alone."""
+        """Return the cheapest units of the row by all sets of them, if they keep to every budget, counted over them
+        alone.
+        """
         cluster = self._cluster
         cheapest = cheapest_on_row(self._running, self._criteria, pod, row) if self._search else None
         may = {unit.pods[0].uid for unit in units}
@@ -431,7 +433,9 @@ class PodPreemption:
         return found if isinstance(found, Candidate) else None
 
     def _respected(self, state: CycleState) -> RespectedBudgets:
-        """What budgets allow a pod that violates none: the same on all rows, so worked out once for an attempt."""
+        """Return what budgets allow a pod that violates none: the same on all rows, so worked out once for an
+        attempt.
+        """
         result = state.data.get(self._plugin)
         if not isinstance(result, RespectedBudgets):
             result = state.data[self._plugin] = RespectedBudgets(self._cluster)
@@ -440,7 +444,7 @@ class PodPreemption:
     def _with_units(
         self, state: CycleState, row: int, units: list[PreemptionUnit], *, numbers: bool
     ) -> tuple[Candidate | Misfit, bool]:
-        """The same where only these units may go."""
+        """Return the same where only these units may go."""
         cluster, pod = self._cluster, state.pod
         if not units:
             return (NO_VICTIMS_POD,), False
@@ -467,7 +471,7 @@ class PodPreemption:
     def _by_numbers(
         self, pod: PodRecord, row: int, units: list[PreemptionUnit], costing: Costing | None
     ) -> Candidate | Misfit:
-        """The same where only resources are in play: nothing has to be moved to find out."""
+        """Return the same where only resources are in play: nothing has to be moved to find out."""
         cluster = self._cluster
         room = FreeResources.after(cluster, [(pod, row)], priority=pod.priority)
         for unit in units:
@@ -481,7 +485,9 @@ class PodPreemption:
         return self._candidate(row, verdicts, costing)
 
     def _candidate(self, row: int, verdicts: tuple[Verdict, ...], costing: Costing | None) -> Candidate | Misfit:
-        """The cost of evicting on a row; a node where no pods are evicted is none (it failed for another reason)."""
+        """Return the cost of evicting on a row; a node where no pods are evicted is none (it failed for another
+        reason).
+        """
         cost = self._criteria.cost_of(verdicts, costing)
         if cost is None:
             return (NO_VICTIMS_POD,)

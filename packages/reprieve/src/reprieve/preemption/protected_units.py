@@ -27,7 +27,7 @@ _SOONEST = 1.0
 def potential_victims(
     cluster: ClusterState, priority: int, pods: Iterable[PodRecord], terms: ClassTerms, whole: Collection[str] = ()
 ) -> list[PreemptionUnit]:
-    """The units that a preemptor of that priority and class may evict (preemption.md 1), in no particular order.
+    """Return the units that a preemptor of that priority and class may evict (preemption.md 1), in no particular order.
 
     `whole`: groups that go as one (2.7).
     """
@@ -96,7 +96,7 @@ class RespectedBudgets:
         )
 
     def violated_by(self, victims: Sequence[PreemptionUnit]) -> bool:
-        """Whether evicting all of them violates a budget."""
+        """Return whether evicting all of them violates a budget."""
         charged = self._index.charges([unit.pods for unit in victims])
         return any(exceeding(charged, self._index.allowed))
 
@@ -134,7 +134,7 @@ class EvictionTerms:
         self.restricted = False
 
     def violated_by(self, victims: Sequence[PreemptionUnit]) -> bool:
-        """Whether evicting all of them violates a budget that counts."""
+        """Return whether evicting all of them violates a budget that counts."""
         return self._budgets is not None and self._budgets.violated_by(victims)
 
     def below_minimum(self, victims: Iterable[PreemptionUnit]) -> set[str]:
@@ -142,6 +142,6 @@ class EvictionTerms:
         return left_below_minimum(self._cluster, victims) - self.whole
 
     def units(self) -> list[PreemptionUnit]:
-        """The potential victims by these terms."""
+        """Return the potential victims by these terms."""
         units = potential_victims(self._cluster, self._priority, self._pods, self._terms, self.whole)
         return self._budgets.affordable(units) if self._budgets is not None and self.restricted else units

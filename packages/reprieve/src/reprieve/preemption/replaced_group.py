@@ -28,7 +28,7 @@ class PlacingWork:
 
     @classmethod
     def of(cls, view: GroupView) -> "PlacingWork":
-        """All the work of a preemption."""
+        """Return all the work of a preemption."""
         nodes = max(1, len(view.request.running.cluster.nodes))
         return cls(min(MOST_PLACED, MOST_NODES_PLACED // nodes))
 
@@ -115,7 +115,9 @@ class ReplacedGroup:
         return best
 
     def _tried_with(self, best: GroupCandidate, gone: frozenset[int], order: Sequence[int]) -> GroupCandidate:
-        """What is left of an eviction when units are put back in that order, if that can be cheaper than the best."""
+        """Return what is left of an eviction when units are put back in that order, if that can be cheaper than the
+        best.
+        """
         left = self._put_back(gone, order)
         if len(gone) - len(left) < 1:
             return best
@@ -139,7 +141,7 @@ class ReplacedGroup:
         return gone
 
     def _place(self, gone: Collection[int]) -> bool:
-        """Whether as many members fit with only these units gone."""
+        """Return whether as many members fit with only these units gone."""
         key = frozenset(gone)
         if key not in self._fits:
             self._left -= 1

@@ -59,13 +59,13 @@ def reasons_to_go(
 
 
 def _reaches_far(filters: Sequence[FilterPlugin], state: CycleState) -> bool:
-    """Whether what runs on one row may matter to the pod on another."""
+    """Return whether what runs on one row may matter to the pod on another."""
     far = (p for p in filters if any_concerned([p], state))
     return any(not call_plugin(plugin.name, "PreFilter", plugin.local, state) for plugin in far)
 
 
 def verdicts_of(ranking: Ranking, reasons: Mapping[int, Reason]) -> tuple[Verdict, ...]:
-    """The verdict on every unit, in importance order."""
+    """Return the verdict on every unit, in importance order."""
     return tuple(
         Verdict(unit, violates, reasons.get(index))
         for index, (unit, violates) in enumerate(zip(ranking.ordered, ranking.violations, strict=True))
@@ -167,7 +167,9 @@ def _asked(assigned: Sequence[tuple[PodRecord, int]]) -> dict[int, Counter[int]]
 
 
 def _missing(cluster: ClusterState, plugin: str, pod: PodRecord, row: int) -> tuple[Missing, ...]:
-    """What one pod lacks on a row in the present view beside nominated pods, if it is the amounts that do not fit."""
+    """Return what one pod lacks on a row in the present view beside nominated pods, if it is the amounts that do not
+    fit.
+    """
     if plugin != RESOURCES_PLUGIN:
         return ()
     nodes, names = cluster.nodes, cluster.resources.names
@@ -229,7 +231,9 @@ def _by_rules(
 
 
 def _misfit(running: RunningProfile, seat: _Seat, active: Sequence[FilterPlugin], *, on_row: bool) -> Reason | None:
-    """Why one assigned pod no longer passes, with its rules counted beforehand; `on_row`: its row has changed."""
+    """Return why one assigned pod no longer passes, with its rules counted beforehand; `on_row`: its row has
+    changed.
+    """
     evaluator = running.evaluator
     state, row = seat
     pod = state.pod
@@ -243,7 +247,7 @@ def _misfit(running: RunningProfile, seat: _Seat, active: Sequence[FilterPlugin]
 def _by_filters(
     running: RunningProfile, ranking: Ranking, assigned: Sequence[_Seat], *, everywhere: bool
 ) -> list[Reason | None]:
-    """The reference: every filter of every assigned pod is asked anew for every unit."""
+    """Return the reference: every filter of every assigned pod is asked anew for every unit."""
     cluster = running.cluster
     reasons: list[Reason | None] = [None] * len(ranking.ordered)
     for index in ranking.order:
@@ -260,7 +264,7 @@ def _by_filters(
 
 
 def _first_misfit(running: RunningProfile, assigned: Sequence[_Seat], affected: set[int] | None) -> Reason | None:
-    """The first assigned pod, in scheduling order, that no longer passes; only rows in `affected` if given."""
+    """Return the first assigned pod, in scheduling order, that no longer passes; only rows in `affected` if given."""
     cluster, evaluator = running.cluster, running.evaluator
     with cluster.trial():
         for state, row in assigned:

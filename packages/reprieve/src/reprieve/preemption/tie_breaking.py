@@ -49,7 +49,8 @@ def victim_sparing_tie_breaker(
     ranking: Ranking,
     within: Placement | None = None,
 ) -> VictimSparingTieBreaker | None:
-    """The tie breaker for a group of identical pods, in a view where all units are displaced; None if there is none.
+    """Return the tie breaker for a group of identical pods, in a view where all units are displaced; None if there is
+    none.
 
     `within`: the only nodes the group may use.
     """
@@ -125,7 +126,7 @@ def _keep(
 
 
 def _by_row(unit: PreemptionUnit, columns: Sequence[int]) -> dict[int, list[int]]:
-    """What the unit takes of each column on each of its rows."""
+    """Return what the unit takes of each column on each of its rows."""
     change: dict[int, list[int]] = {}
     if len({pod.signature for pod in unit.pods}) == 1:  # most are: members of a group are alike
         delta = unit.pods[0].signature.delta

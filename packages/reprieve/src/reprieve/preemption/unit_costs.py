@@ -55,7 +55,7 @@ class JudgedUnits:
         return gone
 
     def _priorities(self) -> tuple[Mask, Counts]:
-        """Whether all potential victims of a row are of one priority; the highest of each row."""
+        """Return whether all potential victims of a row are of one priority; the highest of each row."""
         units = self._units
         lowest = units.priority.min(axis=0)
         highest = units.priority[0]
@@ -87,7 +87,7 @@ class JudgedUnits:
         return cost
 
     def least(self, highest_known: float, worth: float) -> Costs:
-        """What no set of the units costs less than that makes up for what is lacking, where any must be evicted.
+        """Return what no set of the units costs less than that makes up for what is lacking, where any must be evicted.
 
         So many units are needed as would be of the largest; one of them has the lowest priority that suffices, and the
         others weigh what the lightest does.  Budgets count for nothing.  Where that is not above what is known to do

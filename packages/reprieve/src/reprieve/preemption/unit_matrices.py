@@ -144,7 +144,7 @@ class UnitMatrices:
 
 
 def _distinct(depths: Counts) -> list[int]:
-    """Those that occur, without 0."""
+    """Return those that occur, without 0."""
     return [depth for depth in sorted(set(depths.tolist())) if depth]
 
 

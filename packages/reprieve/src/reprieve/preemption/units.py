@@ -43,7 +43,7 @@ class PreemptionUnit:
 
     @property
     def groups(self) -> list[Group]:
-        """The groups with a status that reports its eviction, the topmost first (composite.md 4.4)."""
+        """Return the groups with a status that reports its eviction, the topmost first (composite.md 4.4)."""
         return disrupted_with(self.group) if self.group is not None else []
 
 
@@ -69,7 +69,7 @@ def _standing(group: GroupState, pod: PodRecord, as_victim: int) -> int:
 def units_below(
     cluster: ClusterState, priority: int, pods: Iterable[PodRecord], as_one: Collection[str] = ()
 ) -> list[PreemptionUnit]:
-    """The units with lower priority than given that have at least one of the scheduled pods, each whole.
+    """Return the units with lower priority than given that have at least one of the scheduled pods, each whole.
 
     In no particular order. Pods that were to make room long ago and have not are no victims (cost.md 5.2).
     `as_one`: keys of further groups that are evicted whole.
@@ -103,7 +103,7 @@ def units_below(
 
 
 def scheduled_pods(cluster: ClusterState) -> Iterable[PodRecord]:
-    """Every bound or assumed pod."""
+    """Yield every bound or assumed pod."""
     for pod in cluster.nodes.pods:
         yield from pod.values()
 

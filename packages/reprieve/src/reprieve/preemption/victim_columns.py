@@ -110,7 +110,7 @@ class _Segments:
         self._end += held
 
     def of(self, rows: Counts) -> tuple[Counts, Counts]:
-        """Where the entries of the rows are, one row after another, and their row: an index into `rows`."""
+        """Return where the entries of the rows are, one row after another, and their row: an index into `rows`."""
         counts = self.count[rows]
         owner = np.repeat(np.arange(len(rows)), counts)
         before = np.cumsum(counts) - counts
@@ -150,7 +150,7 @@ class VictimColumns:
         """The rows they were found on."""
 
     def judge(self, pod: PodRecord, rows: Counts) -> JudgedRows:
-        """What room for the pod costs on each of the rows (ascending), where only resources are in play.
+        """Return what room for the pod costs on each of the rows (ascending), where only resources are in play.
 
         The pod's own nomination has been lifted in the present view (preemption.md 3.1 to 3.5).
         """
@@ -276,7 +276,7 @@ class VictimColumns:
             self._read(sorted(self._concerned(set(touched))), everything=False)
 
     def _with_resized(self, resized: GangReader, touched: list[int] | None) -> list[int] | None:
-        """The rows, and those on which groups have pods that have lost or got some; None: it may be all."""
+        """Return the rows, and those on which groups have pods that have lost or got some; None: it may be all."""
         keys, groups = resized.take(), self._cluster.groups
         if keys is None or touched is None:
             return None
@@ -284,7 +284,7 @@ class VictimColumns:
         return [*touched, *result.difference(touched)] if result else touched
 
     def _concerned(self, touched: set[int]) -> set[int]:
-        """The rows, and those of every group that is, or was, on one of them and is disrupted as a whole."""
+        """Return the rows, and those of every group that is, or was, on one of them and is disrupted as a whole."""
         result = set(touched)
         seen: set[str] = set()
         for row in touched:
@@ -354,7 +354,7 @@ class VictimColumns:
     def _read_charges(
         self, units: Sequence[PreemptionUnit], counts: Counts
     ) -> tuple[dict[str, npt.NDArray[Any]], Counts]:
-        """The entries of `_charges` for units given row by row, `counts` on each; and how many each row has."""
+        """Return the entries of `_charges` for units given row by row, `counts` on each; and how many each row has."""
         index = self._cluster.budget_index
         entries: list[tuple[int, int, int, int]] = []
         if index.allowed:

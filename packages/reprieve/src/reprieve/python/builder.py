@@ -114,9 +114,9 @@ class ClusterBuilder:
         )
 
     def build(self) -> Cluster:
-        """The cluster. Raises `reprieve.InputError` for a manifest that cannot be used."""
+        """Return the cluster. Raises `reprieve.InputError` for a manifest that cannot be used."""
         return Cluster(read(self._documents))
 
     def plan(self, options: PlanOptions | None = None, **how: Any) -> PlanResult:
-        """What would happen: `reprieve.plan` of the cluster. Raises as `build` does."""
+        """Return what would happen: `reprieve.plan` of the cluster. Raises as `build` does."""
         return plan(self.build(), options, **how)

@@ -162,12 +162,12 @@ class Cluster:
 
     @property
     def manifests(self) -> Manifests:
-        """The objects, changed, with the pods that workloads call for. Not to be changed."""
+        """Return the objects, changed, with the pods that workloads call for. Not to be changed."""
         return self._whole
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Names of the nodes, sorted."""
+        """Return names of the nodes, sorted."""
         return tuple(sorted(loaded.object.name for loaded in self._whole.nodes))
 
     @property
@@ -184,7 +184,7 @@ class Cluster:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The warnings of `reprieve plan` about the input: unknown fields, workloads that are not planned."""
+        """Return the warnings of `reprieve plan` about the input: unknown fields, workloads that are not planned."""
         return self._warnings
 
     # -- changes -----------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ def _copied(manifests: Manifests) -> Manifests:
 
 
 def _both(first: Changed, then: Changed) -> Changed:
-    """What two stages did, one after the other."""
+    """Return what two stages did, one after the other."""
     return Changed(
         then.manifests,
         [*first.made, *then.made],
@@ -377,7 +377,7 @@ def _both(first: Changed, then: Changed) -> Changed:
 
 
 def _phase(pod: objects.Pod) -> str:
-    """The phase of a pod as a plan takes it: manifests of pods on nodes need no status."""
+    """Return the phase of a pod as a plan takes it: manifests of pods on nodes need no status."""
     return "Running" if pod.spec.node_name and pod.status == objects.PodStatus() else pod.status.phase
 
 

@@ -89,7 +89,7 @@ class InputSource(InputSettings):
 
     @property
     def live(self) -> bool:
-        """Whether a cluster is read; without `kubeconfig` the one that kubectl would use."""
+        """Return whether a cluster is read; without `kubeconfig` the one that kubectl would use."""
         return self.kubeconfig is not None or not self.files
 
 
@@ -111,7 +111,7 @@ class PreparedInput:
 
     @property
     def with_makers(self) -> Manifests:
-        """The input with its workloads, which are the owners of their pods; not to be expanded again."""
+        """Return the input with its workloads, which are the owners of their pods; not to be expanded again."""
         whole = self.manifests
         return Manifests(whole.objects, unknown=whole.unknown, pod_makers=list(self.makers), jobs=whole.jobs)
 

@@ -115,19 +115,21 @@ class PlanResult(Answer):
 
     @property
     def help(self) -> dict[str, tuple[Help, ...]]:
-        """What would help pending pods: by `Pod namespace/name` or `PodGroup namespace/name`, each suggestion tried."""
+        """Return what would help pending pods: by `Pod namespace/name` or `PodGroup namespace/name`, each suggestion
+        tried.
+        """
         helps = [(f"Pod {pod.namespace}/{pod.name}", pod.help) for pod in self.plan.pods]
         helps += [(f"PodGroup {group.namespace}/{group.name}", group.help) for group in self.plan.pod_groups]
         return {key: suggestions for key, suggestions in helps if suggestions}
 
     @property
     def all_placed(self) -> bool:
-        """Whether no pod stays pending."""
+        """Return whether no pod stays pending."""
         return self.plan.all_placed
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was not understood, or may make the answer differ from the live scheduler."""
+        """Return what was not understood, or may make the answer differ from the live scheduler."""
         return self.account.warnings
 
     def table(self, what: What = "pods") -> Table:

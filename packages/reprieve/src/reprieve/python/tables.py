@@ -25,7 +25,7 @@ class Table(NamedTuple):
 
 
 def data_frame(table: Table) -> pandas.DataFrame:
-    """The table as a pandas.DataFrame. Raises ImportError that says what to install where there is no pandas."""
+    """Return the table as a pandas.DataFrame. Raises ImportError that says what to install where there is no pandas."""
     try:
         import pandas
     except ImportError as error:
@@ -34,7 +34,7 @@ def data_frame(table: Table) -> pandas.DataFrame:
 
 
 def html(title: str, table: Table) -> str:
-    """The table with its title as HTML, at most MOST_ROWS rows of it; empty for a table without rows."""
+    """Return the table with its title as HTML, at most MOST_ROWS rows of it; empty for a table without rows."""
     if not table.rows:
         return ""
     head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)

@@ -174,7 +174,7 @@ def capacity(
 
 
 def _places_add_up(pod: objects.Pod) -> bool:
-    """Whether a node takes as many of such pods as it has places for, whatever is on other nodes."""
+    """Return whether a node takes as many of such pods as it has places for, whatever is on other nodes."""
     spec = pod.spec
     between_pods = spec.affinity is not None and (
         spec.affinity.pod_affinity is not None or spec.affinity.pod_anti_affinity is not None
@@ -188,8 +188,8 @@ def _are_alike(pods: Sequence[objects.Pod]) -> bool:
 
 
 def _only_amounts_count(pods: Sequence[objects.Pod], groups: Sequence[objects.PodGroup]) -> bool:
-    """Whether as many copies fit as there are places for their pods: gangs of pods that are alike and do not care where
-    others are. However they are placed, each node takes as many as it has room for.
+    """Return whether as many copies fit as there are places for their pods: gangs of pods that are alike and do not
+    care where others are. However they are placed, each node takes as many as it has room for.
     """
     spec = pods[0].spec
     if len(groups) != 1 or groups[0].min_count != len(pods) or groups[0].spec.resource_claims:
@@ -215,7 +215,7 @@ def _check_label(manifests: Manifests, option: str, label: str) -> None:
 
 
 def _settled(manifests: Manifests, shape: Manifests) -> Manifests:
-    """What runs, the nodes and everything else; the shape's classes are there too."""
+    """Return what runs, the nodes and everything else; the shape's classes are there too."""
     result: dict[Any, list[Any]] = {kind: list(each) for kind, each in manifests.objects.items()}
     result[objects.Pod] = [item for item in manifests.pods if item.object.spec.node_name]
     known = {(type(item.object), item.object.key) for item in manifests.all()}
@@ -229,12 +229,12 @@ def _settled(manifests: Manifests, shape: Manifests) -> Manifests:
 
 
 def _limits(manifests: Manifests) -> Sequence[Loaded[Any]]:
-    """The quotas and limit ranges."""
+    """Return the quotas and limit ranges."""
     return [*manifests.of(objects.ResourceQuota), *manifests.of(objects.LimitRange)]
 
 
 def _unlimited(manifests: Manifests) -> Manifests:
-    """The cluster without quotas and limit ranges: what its nodes take."""
+    """Return the cluster without quotas and limit ranges: what its nodes take."""
     kept = {kind: found for kind, found in manifests.objects.items() if kind not in _LIMITING}
     return with_fields(manifests, objects=kept)
 
@@ -245,7 +245,7 @@ _LIMITING: Final = (objects.ResourceQuota, objects.LimitRange)
 def _amounts(
     nodes: Sequence[Loaded[objects.Node]], pods: Sequence[Loaded[objects.Pod]]
 ) -> tuple[list[Amounts], list[Amounts]]:
-    """What of each node these pods leave free, and what there is."""
+    """Return what of each node these pods leave free, and what there is."""
     whole = {node.object.name: resource_list(node.object.status.allocatable) for node in nodes}
     left = {name: Counter(amounts) for name, amounts in whole.items()}
     for loaded in pods:
@@ -256,7 +256,7 @@ def _amounts(
 
 
 def _most(nodes: Sequence[Mapping[str, int]], pods: Sequence[objects.Pod], most: int, by_claim: Set[str]) -> int:
-    """A number of copies that is not too low: as many as would fit if only resources mattered, `most` at most.
+    """Return a number of copies that is not too low: as many as would fit if only resources mattered, `most` at most.
 
     Each node takes as many pods as it has room for the least that any of them asks of each resource, and all nodes
     together what all pods ask, but for `by_claim`: nodes do not list what drivers offer. A higher number cannot
@@ -305,7 +305,7 @@ class _Counting:
     alike: bool
 
     def counts(self, free: Sequence[Mapping[str, int]], now: int | None) -> _CopyCount:
-        """All of it; `free` on each node; `now`: the copies that fit now, where that is known."""
+        """Return all of it; `free` on each node; `now`: the copies that fit now, where that is known."""
         emptied = self._emptied()
         room, _ = _amounts(emptied.nodes, emptied.pods)
         number = self._at_most(room)
@@ -397,7 +397,7 @@ class _Counting:
         return number - len(waiting), _victims(document), bool(waiting) and waiting == refused
 
     def _together(self, number: int) -> int | None:
-        """How many pods go for so many copies if all come at once, as one gang; None if they cannot."""
+        """Return how many pods go for so many copies if all come at once, as one gang; None if they cannot."""
         (group, *others) = self.groups
         spec = group.spec
         apart = spec.scheduling_constraints.topology or spec.resource_claims or spec.parent_composite_pod_group_name
@@ -417,7 +417,7 @@ class _Counting:
         return _victims(document)
 
     def _pods(self, ending: str, of_group: str, policy: Mapping[str, Any]) -> Iterator[objects.Pod]:
-        """The pods of a copy, by its own ending and that of its groups."""
+        """Yield the pods of a copy, by its own ending and that of its groups."""
         for pod in self.pods:
             spec = replace(pod.spec, **policy)
             named = spec.scheduling_group
@@ -439,7 +439,9 @@ def _victims(document: Plan) -> int:
 def _singles(
     cluster: Manifests, pod: objects.Pod, options: PlanOptions, number: int
 ) -> tuple[Counter[str], str | None]:
-    """How many pods of the shape each node takes, if each goes where it fits; what admission answers to the next."""
+    """Return how many pods of the shape each node takes, if each goes where it fits; what admission answers to the
+    next.
+    """
     spec = replace(pod.spec, scheduling_group=None, preemption_policy="Never")
     items = [
         replace(pod, metadata=replace(pod.metadata, name=f"{pod.name}-copy-{copy:04d}", uid=""), spec=spec)
@@ -451,7 +453,7 @@ def _singles(
 
 
 def _planned(cluster: Manifests, items: list[Any], options: PlanOptions) -> Plan:
-    """The plan of the cluster with more in it."""
+    """Return the plan of the cluster with more in it."""
     there = [one for found in cluster.objects.values() for one in found]
     created = max((one.created for one in there), default=0.0)
     order = 1 + max((one.order for one in there), default=0)
@@ -527,7 +529,7 @@ def _pools(
 
 
 def _pool_of(node: objects.Node, label: str) -> str:
-    """The value of the pool label, else the size of the node."""
+    """Return the value of the pool label, else the size of the node."""
     if label:
         return node.metadata.labels.get(label, "(none)")
     amounts = resource_list(node.status.allocatable)

@@ -186,7 +186,7 @@ class _Changer:
         self._made.append(made)
 
     def finished(self) -> Changed:
-        """The changed input."""
+        """Return the changed input."""
         after = gang_sizes(self._manifests) if self._before else {}
         broken = []
         for key, (minimum, before) in self._before.items():
@@ -216,7 +216,7 @@ class _Changer:
     # -- nodes -------------------------------------------------------------------------------------
 
     def _nodes(self, text: str) -> list[Loaded[objects.Node]]:
-        """The node of this name, or those that a selector matches."""
+        """Return the node of this name, or those that a selector matches."""
         nodes = self._list(objects.Node)
         named = [loaded for loaded in nodes if loaded.object.name == text]
         if not named and re.search(r"[=!,()]|\s(in|notin)\s", text):
@@ -567,7 +567,7 @@ def with_changes(answer: Answer, made: Changed) -> Answer:
 
 
 def why_waits(plan: Plan) -> Callable[[PodOutcome], str | None]:
-    """Why a pod of the plan waits: its own message, else that of its group."""
+    """Return why a pod of the plan waits: its own message, else that of its group."""
     groups = {(group.namespace, group.name): group.message for group in plan.pod_groups}
     return lambda pod: pod.message or groups.get((pod.namespace, pod.pod_group or ""))
 
@@ -576,7 +576,7 @@ def why_waits(plan: Plan) -> Callable[[PodOutcome], str | None]:
 
 
 def _fates(back: int, lost: int) -> list[str]:
-    """How many displaced pods come back, and how many do not."""
+    """Return how many displaced pods come back, and how many do not."""
     parts = [f"{back} {'comes' if back == 1 else 'come'} back"] if back else []
     return parts + ([f"{lost} without a controller {'is' if lost == 1 else 'are'} lost"] if lost else [])
 

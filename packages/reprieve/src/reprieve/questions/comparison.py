@@ -34,7 +34,7 @@ class ComparisonRow(Document, frozen=True, kw_only=True):
 
     @property
     def differs(self) -> bool:
-        """Whether the outcomes differ."""
+        """Return whether the outcomes differ."""
         return len(set(self.outcomes)) > 1
 
 

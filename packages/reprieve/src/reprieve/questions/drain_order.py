@@ -115,12 +115,12 @@ class DrainPlan(Document, frozen=True, kw_only=True):
 
     @property
     def clean(self) -> bool:
-        """Whether every pod finds a place, and no budget stops a drain or is overruled."""
+        """Return whether every pod finds a place, and no budget stops a drain or is overruled."""
         return not any(node.budgets or node.waiting or node.lost or node.overruled for node in self.nodes)
 
     @property
     def evicts(self) -> bool:
-        """Whether a pod is preempted to make room for another one."""
+        """Return whether a pod is preempted to make room for another one."""
         return any(node.evicted for node in self.nodes)
 
 
@@ -136,12 +136,12 @@ class _Step:
 
     @property
     def pods(self) -> tuple[DisplacedPod | EvictedPod, ...]:
-        """All that leave their nodes."""
+        """Return all that leave their nodes."""
         return (*self.displaced, *self.evicted)
 
     @property
     def harm(self) -> _Harm:
-        """What it does, the worst first."""
+        """Return what it does, the worst first."""
         outcomes = Counter(pod.outcome for pod in self.pods)
         return len(self.broken), len(_budgets(self.pods)), outcomes["Lost"], outcomes["Waiting"], len(self.pods)
 
@@ -170,7 +170,7 @@ _Harm = tuple[int, ...]
 
 
 def _budgets(pods: Sequence[DisplacedPod | EvictedPod]) -> tuple[str, ...]:
-    """Those in the way of these pods."""
+    """Return those in the way of these pods."""
     return tuple(sorted({budget for pod in pods for budget in pod.budgets}))
 
 
@@ -185,7 +185,7 @@ class _Drained:
 def drain_plan(
     manifests: Manifests, nodes: Sequence[str], options: PlanOptions, *, rows: Rows = TABLE, run: Sequence[str] = ()
 ) -> DrainPlan:
-    """The order and what happens in it; `manifests` before its workloads are expanded. Raises InputError."""
+    """Return the order and what happens in it; `manifests` before its workloads are expanded. Raises InputError."""
     names = sorted(dict.fromkeys(nodes))
     closed = changed(
         manifests, [InputChange("cordon", name) for name in names], rows=rows
@@ -218,7 +218,7 @@ class _Taken(NamedTuple):
 
 
 def _best_order(there: Manifests, names: Sequence[str], options: PlanOptions) -> list[_Taken]:
-    """The order that breaks least: the one that takes the least harm next, or a better one that a search finds.
+    """Return the order that breaks least: the one that takes the least harm next, or a better one that a search finds.
 
     Nodes are drained one by one as well where they may be drained together.
     """
@@ -251,7 +251,7 @@ def _total(order: Sequence[_Taken]) -> _Harm:
 
 
 def _least_next(there: Manifests, steps: Sequence[Nodes], options: PlanOptions) -> list[_Taken]:
-    """The order in which the step with the least harm comes next; of many steps with the least harm alone."""
+    """Return the order in which the step with the least harm comes next; of many steps with the least harm alone."""
     left, order = list(steps), []
     alone = _by_harm(there, left, options) if len(left) > MOST_TRIED else []
     while left:
@@ -296,7 +296,7 @@ class _Drain:
     def step_with(
         self, displaced: Sequence[DisplacedPod], broken: Sequence[BrokenGang], evicted: Sequence[EvictedPod] = ()
     ) -> _Step:
-        """The step with what became of its pods."""
+        """Return the step with what became of its pods."""
         return _Step(
             nodes=self.names,
             displaced=tuple(sorted(self._in_turn(displaced), key=lambda one: (one.namespace, one.name))),
@@ -306,7 +306,7 @@ class _Drain:
         )
 
     def _in_turn(self, displaced: Sequence[DisplacedPod]) -> Sequence[DisplacedPod]:
-        """The pods with the budgets that stop each, node after node: what found a place counts again."""
+        """Return the pods with the budgets that stop each, node after node: what found a place counts again."""
         if len(self.names) == 1 or not any(item.budgets for item in displaced):
             return displaced
         pods = {pod.object.key: pod.object for pod in self.there.pods}
@@ -327,7 +327,7 @@ class _Drain:
 
     @property
     def decides_nothing(self) -> bool:
-        """Whether no pod is without a node after it, so that its plan leaves the cluster as it is."""
+        """Return whether no pod is without a node after it, so that its plan leaves the cluster as it is."""
         made, manifests = self.made, self.made.manifests
         if made.broken or manifests.scenarios or any(manifests.of(kind) for kind in _WITH_CONTROLLERS):
             return False
@@ -340,7 +340,7 @@ _WITH_CONTROLLERS: Final = (ResourceClaim, ResourceClaimTemplate, PersistentVolu
 
 
 def _stays_there(pod: Pod, nodes: Set[str]) -> bool:
-    """Whether nothing happens to a pod in a plan in which nothing is decided, nor to anything of it."""
+    """Return whether nothing happens to a pod in a plan in which nothing is decided, nor to anything of it."""
     if pod.status.phase in ("Succeeded", "Failed"):
         return True
     moving = pod.metadata.deletion_timestamp is not None or pod.spec.resource_claims
@@ -358,7 +358,7 @@ def _planned(drain: _Drain, options: PlanOptions) -> _Drained:
 
 
 def _after(there: Manifests, drained: _Drained) -> Manifests:
-    """The input as a drain leaves it, with its budgets as they are then: what found a place counts again."""
+    """Return the input as a drain leaves it, with its budgets as they are then: what found a place counts again."""
     made = drained.after
     before, after = _healthy(there), _healthy(made)
     gone = [pod for key, pod in before.items() if key not in after]
@@ -373,13 +373,13 @@ def _after(there: Manifests, drained: _Drained) -> Manifests:
 
 
 def _healthy(manifests: Manifests) -> dict[str, Pod]:
-    """Pods that count for budgets, by `namespace/name`."""
+    """Return pods that count for budgets, by `namespace/name`."""
     pods = (loaded.object for loaded in manifests.pods)
     return {pod.key: pod for pod in pods if is_healthy(pod)}
 
 
 def _use_of_budgets(step: _Step, there: Manifests, after: Manifests) -> list[BudgetUse]:
-    """The budgets of the pods that a step evicts, sorted by name."""
+    """Return the budgets of the pods that a step evicts, sorted by name."""
     budgets = [loaded.object for loaded in there.of(PodDisruptionBudget)]
     if not budgets or not step.pods:
         return []

@@ -63,7 +63,7 @@ class _Gangs:
         return often[:MOST_GANGS]
 
     def breaks(self, steps: Iterable[Sequence[str]]) -> int:
-        """How often these steps break gangs in all, if what they evict finds another place each time."""
+        """Return how often these steps break gangs in all, if what they evict finds another place each time."""
         total = 0
         for step in steps:
             lost: Counter[Group] = Counter()

@@ -14,7 +14,7 @@ Amounts = dict[str, "Counter[str]"]
 
 
 def requested(pods: Iterable[objects.Pod], counts: Callable[[objects.Pod], bool] = lambda _: True) -> Amounts:
-    """What the pods on each node ask for, of those that count and have not ended."""
+    """Return what the pods on each node ask for, of those that count and have not ended."""
     result: Amounts = defaultdict(Counter)
     for pod in pods:
         if pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed") and counts(pod):
@@ -31,11 +31,11 @@ class NodeSpace:
     asked: Mapping[str, int]
 
     def places(self) -> int:
-        """How many of the pods there is room for on all nodes."""
+        """Return how many of the pods there is room for on all nodes."""
         return sum(self._room(node, {}) for node in self.nodes)
 
     def more_places(self, freed: Amounts) -> int:
-        """How many more there are when these amounts are freed."""
+        """Return how many more there are when these amounts are freed."""
         nodes = [node for node in self.nodes if node.name in freed]
         return sum(self._room(node, freed) - self._room(node, {}) for node in nodes)
 

@@ -38,7 +38,7 @@ def width_for(steps: int, most: int) -> int:
 
 
 def _next_steps(steps: int, width: int) -> int:
-    """How many next steps are looked at from so many orders at once."""
+    """Return how many next steps are looked at from so many orders at once."""
     return sum(min(width, comb(steps, done)) * (steps - done) for done in range(steps))
 
 

@@ -26,7 +26,7 @@ class ChangePart:
     edit: Callable[[Manifests], Manifests] | None = None
 
     def apply(self, manifests: Manifests) -> Manifests:
-        """The input with the edit; flags are made before."""
+        """Return the input with the edit; flags are made before."""
         return manifests if self.edit is None else self.edit(manifests)
 
 
@@ -37,7 +37,7 @@ class PairSource(Protocol):
         """The changes that are combined."""
 
     def works_with(self, changes: Sequence[InputChange], edits: Sequence[Callable[[Manifests], Manifests]]) -> bool:
-        """Whether it runs after these changes and edits. Raises as trials do."""
+        """Return whether it runs after these changes and edits. Raises as trials do."""
 
 
 def pairs(finder: PairSource) -> Iterator[Help]:
@@ -69,7 +69,7 @@ def _fewest(
     turn: int,
     works: Callable[[Sequence[Sequence[tuple[str, InputChange]]]], bool],
 ) -> list[tuple[str, InputChange]]:
-    """The shortest beginning of the choices of one part with which the pair still works."""
+    """Return the shortest beginning of the choices of one part with which the pair still works."""
     low, high = 0, len(chosen[turn])
     while high - low > 1:
         middle = (low + high) // 2

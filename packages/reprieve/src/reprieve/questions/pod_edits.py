@@ -26,7 +26,7 @@ ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
 
 def edited(manifests: Manifests, kind: type[ObjectT], edit: Callable[[ObjectT], ObjectT]) -> Manifests:
-    """The input with other objects of a kind."""
+    """Return the input with other objects of a kind."""
     result = dict(manifests.objects)
     listed = manifests.of(kind)
     result[kind] = [Loaded(edit(item.object), item.origin, item.order, item.created) for item in listed]
@@ -51,7 +51,9 @@ def workload_of_pod(pod: objects.Pod) -> str | None:
 
 
 def may_take(node: objects.Node, pod: objects.Pod) -> bool:
-    """Whether a pod tolerates the taints of a node, but for those that tell its state, and its labels suit the pod."""
+    """Return whether a pod tolerates the taints of a node, but for those that tell its state, and its labels suit the
+    pod.
+    """
     taints = tuple((t.key, t.value, t.effect) for t in node.spec.taints if not t.key.startswith(LIFECYCLE))
     if untolerated(pod.spec.tolerations, taints):
         return False
@@ -64,23 +66,23 @@ def may_take(node: objects.Node, pod: objects.Pod) -> bool:
 
 
 def holds(node: objects.Node, asked: Mapping[str, int]) -> int:
-    """How many pods that ask for this an empty node has room for, as far as amounts go."""
+    """Return how many pods that ask for this an empty node has room for, as far as amounts go."""
     there = resource_list(node.status.allocatable)
     return min((there.get(name, 0) // amount for name, amount in asked.items() if amount), default=1)
 
 
 def amount_of(text: str | int | float, name: str) -> int:
-    """An amount as integers are kept: cpu in milli-units, others in base units."""
+    """Return an amount as integers are kept: cpu in milli-units, others in base units."""
     return milli_value_of(text) if name == "cpu" else value_of(text)
 
 
 def text_of(amount: int, name: str) -> str:
-    """The opposite of `amount_of`."""
+    """Return the opposite of `amount_of`."""
     return f"{amount}m" if name == "cpu" else str(amount)
 
 
 def without_selectors(pod: objects.Pod) -> objects.Pod:
-    """The pod with neither a node selector nor required node affinity."""
+    """Return the pod with neither a node selector nor required node affinity."""
     affinity = pod.spec.affinity
     if affinity is not None and affinity.node_affinity is not None:
         of_node = replace(affinity.node_affinity, required_during_scheduling_ignored_during_execution=None)
@@ -89,7 +91,7 @@ def without_selectors(pod: objects.Pod) -> objects.Pod:
 
 
 def without_ports(pod: objects.Pod) -> objects.Pod:
-    """The pod without host ports."""
+    """Return the pod without host ports."""
     containers = tuple(
         replace(container, ports=tuple(replace(port, host_port=0) for port in container.ports))
         for container in pod.spec.containers
@@ -98,5 +100,5 @@ def without_ports(pod: objects.Pod) -> objects.Pod:
 
 
 def preempting(pod: objects.Pod) -> objects.Pod:
-    """The pod with the policy that lets it preempt."""
+    """Return the pod with the policy that lets it preempt."""
     return replace(pod, spec=replace(pod.spec, preemption_policy="PreemptLowerPriority"))

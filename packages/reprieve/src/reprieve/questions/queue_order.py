@@ -211,7 +211,7 @@ class _PriorityTrials:
         return self._known[like]
 
     def _like(self, key: str) -> Hashable:
-        """What pods have in common that get the same answer; the key of what has to be tried by itself."""
+        """Return what pods have in common that get the same answer; the key of what has to be tried by itself."""
         entity = self.engine.queue.get(key)
         pod = next(iter(entity.ready.values()), None) if entity is not None and entity.group is None else None
         if pod is None or pod.claims or pod.volumes or pod.nominated >= 0:
@@ -236,7 +236,7 @@ _NEVER: Final = (0.0, False)
 
 
 def _created(manifests: Manifests, engine: Engine | None) -> tuple[dict[Key, tuple[float, bool]], dict[Key, str]]:
-    """When the first of each entity was created, and whether the input says so; and what the engine calls it.
+    """Return when the first of each entity was created, and whether the input says so; and what the engine calls it.
 
     A group of a tree is tried with all of the tree.
     """

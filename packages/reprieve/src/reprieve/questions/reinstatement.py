@@ -148,7 +148,7 @@ class Rounds:
         return [with_fields(one, after=sizes.get(key, (0, 0))[1]) for key, one in self._broken.items()]
 
     def outcomes(self) -> tuple[list[DisplacedPod], list[EvictedPod]]:
-        """The displaced and the preempted pods, each with what became of it."""
+        """Return the displaced and the preempted pods, each with what became of it."""
         pods = {(loaded.object.namespace, loaded.object.name): loaded.object for loaded in self.manifests.pods}
         because = why_waits(self._document)
         messages = {(pod.namespace, pod.name): because(pod) for pod in self._document.pods}

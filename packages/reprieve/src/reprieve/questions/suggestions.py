@@ -160,7 +160,7 @@ class Finder:
         return self._trials.runs(self._pending, changes)
 
     def works_with(self, changes: Sequence[InputChange], edits: Sequence[Callable[[Manifests], Manifests]]) -> bool:
-        """Whether it runs after these changes and edits."""
+        """Return whether it runs after these changes and edits."""
         try:
             manifests = self._trials.after(changes)
         except InputError:
@@ -206,16 +206,16 @@ class Finder:
 
     @property
     def asked(self) -> dict[str, int]:
-        """What a pod that waits asks for: cpu in milli-units, others in base units."""
+        """Return what a pod that waits asks for: cpu in milli-units, others in base units."""
         return pod_requests(next((pod for pod in self._pods if not pod.spec.node_name), self._pods[0]))
 
     def may_take(self, node: objects.Node) -> bool:
-        """Whether taints, selectors and affinity of a pod let it on a new node like this one."""
+        """Return whether taints, selectors and affinity of a pod let it on a new node like this one."""
         return all(may_take(node, pod) for pod in self._pods)
 
     @property
     def _waits_for(self) -> int:
-        """How many pods need a place."""
+        """Return how many pods need a place."""
         if self._group is None:
             return 1
         waiting = sum(not pod.spec.node_name for pod in self._pods)
@@ -224,7 +224,7 @@ class Finder:
 
     @property
     def _all_waiting(self) -> int:
-        """Pods that wait: others may take the room that is made."""
+        """Return pods that wait: others may take the room that is made."""
         return sum(pod.node_name is None for pod in self._document.pods)
 
     # -- nodes -------------------------------------------------------------------------------------
@@ -349,7 +349,7 @@ class Finder:
                 )
 
     def _fewest_of(self, choices: Sequence[tuple[str, InputChange]]) -> list[str]:
-        """Names of which none can be left out: with them it runs, without any one of them it does not."""
+        """Return names of which none can be left out: with them it runs, without any one of them it does not."""
         choices = choices[:MOST_NODES]
         if not choices or not self._works(*(change for _, change in choices)):
             return []
@@ -479,7 +479,7 @@ class Finder:
     # -- what the last attempt says ----------------------------------------------------------------
 
     def _holds(self, hint: Help) -> bool:
-        """Whether a hint of the last attempt is true in a trial; other sorts are searched for anyway."""
+        """Return whether a hint of the last attempt is true in a trial; other sorts are searched for anyway."""
         edit: Callable[[int], Manifests | None] | None = {
             "Free": lambda less: self._freed(hint, less),
             "Node": lambda less: self._larger_node(hint) if not less else None,
@@ -495,7 +495,8 @@ class Finder:
         return less is None or not self._trials.runs_in(self._pending, less)
 
     def _freed(self, hint: Help, less: int) -> Manifests | None:
-        """The input with capacity freed on as many nodes as the hint says; `less`: the smallest amount less on one.
+        """Return the input with capacity freed on as many nodes as the hint says; `less`: the smallest amount less on
+        one.
 
         None where so much is not in use on so many nodes that lack as little: then it cannot be freed.
         """
@@ -515,7 +516,9 @@ class Finder:
         return self._edited(objects.Node, roomier)
 
     def _lacking_as_little(self, hint: Help) -> list[str]:
-        """The nodes of the hint and others with the same capacity in use, as many as it says, with that much in use."""
+        """Return the nodes of the hint and others with the same capacity in use, as many as it says, with that much in
+        use.
+        """
         taken = requested(loaded.object for loaded in self._trials.manifests.pods)
         known = {node.name: node for node in self._nodes}
         on = [name for name in hint.on if name in known]
@@ -537,7 +540,7 @@ class Finder:
         return names if enough else []
 
     def _larger_node(self, hint: Help) -> Manifests | None:
-        """The input with one more node, as large as what the pod asks for."""
+        """Return the input with one more node, as large as what the pod asks for."""
         asked = pod_requests(self._pods[0])
         largest = {hint.resource or "": 1}
         names = sorted(self._nodes, key=lambda node: (not self.may_take(node), -holds(node, largest), node.name))
@@ -560,7 +563,7 @@ class Finder:
         return self._editor(edit)(self._trials.manifests)
 
     def _editor(self, edit: Callable[[objects.Pod], objects.Pod]) -> Callable[[Manifests], Manifests]:
-        """An edit of its pods in an input, and where they may preempt of its group."""
+        """Return an edit of its pods in an input, and where they may preempt of its group."""
         ours, group = {pod.key for pod in self._pods}, self._group
 
         def allowed(one: objects.PodGroup) -> objects.PodGroup:

@@ -53,7 +53,7 @@ class Trials:
     _known: dict[tuple[Waiting, tuple[str, ...]], bool] = field(default_factory=dict)
 
     def runs(self, pending: Waiting, changes: Sequence[InputChange]) -> bool:
-        """Whether it runs after these changes, which may be impossible here.
+        """Return whether it runs after these changes, which may be impossible here.
 
         Raises SpentError when there have been trials enough.
         """
@@ -66,7 +66,7 @@ class Trials:
         return self._known[key]
 
     def after(self, changes: Sequence[InputChange]) -> Manifests:
-        """The input after these changes, expanded as it was before. Raises InputError."""
+        """Return the input after these changes, expanded as it was before. Raises InputError."""
         base = self.base
         if base is not None and base.pod_makers:
             try:
@@ -76,7 +76,7 @@ class Trials:
         return changed(self.manifests, changes, rows=self.rows).manifests
 
     def runs_in(self, pending: Waiting, manifests: Manifests) -> bool:
-        """Whether it runs in another input."""
+        """Return whether it runs in another input."""
         left = self.allowed()
         if self._cost(manifests, self.attempts) > left:
             self.spent = True
@@ -95,7 +95,7 @@ class Trials:
         return runs
 
     def allowed(self) -> int:
-        """How much work there is left for trials."""
+        """Return how much work there is left for trials."""
         if self.left is None:
             self.left = min(MOST_WORK, FREE_WORK + SHARE * self._cost(self.manifests, self.attempts))
         return self.left
@@ -107,7 +107,7 @@ class Trials:
 
 
 def _rules(loaded: Loaded[objects.Pod]) -> int:
-    """How many rules about other pods a pod has beyond a few: each takes about as long as an object."""
+    """Return how many rules about other pods a pod has beyond a few: each takes about as long as an object."""
     spec = loaded.object.spec
     affinity, count = spec.affinity, len(spec.topology_spread_constraints)
     for kind in () if affinity is None else (affinity.pod_affinity, affinity.pod_anti_affinity):

@@ -23,7 +23,7 @@ class ActiveEntities:
         return any(key == entity.key for _, key in self._heap)
 
     def first(self) -> Entity | None:
-        """The next entity to try, which stays."""
+        """Return the next entity to try, which stays."""
         while self._heap:
             order, key = self._heap[0]
             entity = self._entities.get(key)
@@ -33,14 +33,14 @@ class ActiveEntities:
         return None
 
     def pop(self) -> Entity | None:
-        """The next entity to try; its entry is gone."""
+        """Return the next entity to try; its entry is gone."""
         entity = self.first()
         if entity is not None:
             heapq.heappop(self._heap)
         return entity
 
     def followers(self, entity: Entity, most: int) -> list[Entity]:
-        """Those of the same priority that come next, in order, so many at most."""
+        """Return those of the same priority that come next, in order, so many at most."""
         taken: dict[str, Entity] = {}
         while len(taken) < most and (first := self.first()) is not None and first.priority == entity.priority:
             heapq.heappop(self._heap)

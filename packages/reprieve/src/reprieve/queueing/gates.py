@@ -21,7 +21,7 @@ class PreEnqueueGates:
         self._of_groups = {n: [p for p in each.pre_enqueue if p.concerns_group] for n, each in profiles.items()}
 
     def of_entity(self, entity: Entity) -> Status:
-        """Whether the entity as a whole may be tried; which of its pods are gated has been found out before."""
+        """Return whether the entity as a whole may be tried; which of its pods are gated has been found out before."""
         group = entity.group
         if group is not None and group.fault is not None:
             return Status(Code.UNRESOLVABLE, group.fault.message)
@@ -43,7 +43,7 @@ class PreEnqueueGates:
         return SUCCESS
 
     def of_pod(self, pod: PodRecord) -> Status:
-        """Whether a pod is gated by itself: the first rejection of a PreEnqueue plugin, or SUCCESS."""
+        """Return whether a pod is gated by itself: the first rejection of a PreEnqueue plugin, or SUCCESS."""
         for plugin in self._of_pods.get(pod.scheduler_name, self._of_pods[self._first]):
             status = plugin.pre_enqueue(self._cluster, pod)
             if not status.ok:

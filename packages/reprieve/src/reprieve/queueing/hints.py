@@ -51,7 +51,7 @@ class QueueingHints:
         """Plugins with a hint for a kind of event."""
 
     def kinds(self, plugin: str, pods: Iterable[PodRecord]) -> Mapping[Hashable, PodRecord]:
-        """The pods that a hint of the plugin may tell apart: one of each kind, or one of each group."""
+        """Return the pods that a hint of the plugin may tell apart: one of each kind, or one of each group."""
         if plugin in self.of_groups:
             return {pod.group: pod for pod in pods}
         return {self._cluster.equivalence_key(pod): pod for pod in pods}
@@ -64,7 +64,7 @@ class QueueingHints:
         cache: dict[Hashable, bool],
         kinds: Mapping[Hashable, PodRecord] | None = None,
     ) -> bool:
-        """Whether the plugin's hint says that the event may help one of the entity's ready pods.
+        """Return whether the plugin's hint says that the event may help one of the entity's ready pods.
 
         `cache`: answers about this event so far; `kinds`: what `kinds` says of the pods, where that is known.
         """

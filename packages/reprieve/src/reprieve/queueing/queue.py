@@ -117,19 +117,19 @@ class SchedulingQueue:
         return len(self._entities)
 
     def entities(self) -> Iterable[Entity]:
-        """All pending entities, in no particular order."""
+        """Return all pending entities, in no particular order."""
         return self._entities.values()
 
     def find(self, pod: PodRecord) -> Entity | None:
-        """The entity a pending pod belongs to."""
+        """Return the entity a pending pod belongs to."""
         return self._entities.get(self._cluster.entity_ref(pod))
 
     def get(self, key: str) -> Entity | None:
-        """The entity of that key, if it is pending."""
+        """Return the entity of that key, if it is pending."""
         return self._entities.get(key)
 
     def counts(self) -> dict[QueueState, int]:
-        """How many entities are in each state."""
+        """Return how many entities are in each state."""
         counts = dict.fromkeys(QueueState, 0)
         for entity in self._entities.values():
             counts[entity.state] += 1
@@ -226,7 +226,7 @@ class SchedulingQueue:
     # -- a cycle -----------------------------------------------------------------------------------
 
     def pop(self, now: float) -> Entity | None:
-        """The next entity to try; it is in its cycle until `done` or `requeue`."""
+        """Return the next entity to try; it is in its cycle until `done` or `requeue`."""
         self.tick(now)
         while (entity := self._active.pop()) is not None:
             if not self._sharing.would_fail(entity):
@@ -256,7 +256,7 @@ class SchedulingQueue:
         self._active.push(entity)
 
     def followers(self, entity: Entity, most: int) -> list[Entity]:
-        """Those of the next `most` of the same priority that have its profile and may get a place, in order."""
+        """Return those of the next `most` of the same priority that have its profile and may get a place, in order."""
         found = self._active.followers(entity, most)
         return [other for other in found if other.profile == entity.profile and not self._sharing.would_fail(other)]
 
@@ -462,7 +462,7 @@ class SchedulingQueue:
         self.retry_above(_LOWEST_PRIORITY, now)
 
     def next_wakeup(self, *, flush: bool = True, ignoring: Collection[str] = ()) -> float | None:
-        """When `tick` has something to do next, if nothing else happens.
+        """Return when `tick` has something to do next, if nothing else happens.
 
         Without `flush` only backoffs count; entities in `ignoring` (keys) do not.
         """
@@ -476,11 +476,11 @@ class SchedulingQueue:
 
     @property
     def has_active(self) -> bool:
-        """Whether `pop` would answer now."""
+        """Return whether `pop` would answer now."""
         return self._active.first() is not None
 
     def kept_events(self) -> dict[EventKind, int]:
-        """How many events are kept for entities to which they are replayed, by kind."""
+        """Return how many events are kept for entities to which they are replayed, by kind."""
         counts: dict[EventKind, int] = {}
         for entity in self._listening.values():
             for event in entity.events:

@@ -30,7 +30,9 @@ class AlikeEntities:
         """Where the last entry of an entity is, as long as it is there."""
 
     def kind(self, entity: Entity) -> Hashable | None:
-        """What it shares with those that are alike; None for a group, and for a pod that waits for its own claims."""
+        """Return what it shares with those that are alike; None for a group, and for a pod that waits for its own
+        claims.
+        """
         if entity.group is not None or len(entity.ready) != 1 or entity.held:
             return None
         (pod,) = entity.ready.values()
@@ -62,7 +64,7 @@ class AlikeEntities:
         return tuple(self._by_plugin.get(plugin, ()))
 
     def first(self, kind: Hashable, waits: Callable[[str], Entity | None]) -> Entity | None:
-        """The first of a kind that still waits."""
+        """Return the first of a kind that still waits."""
         heap = self._heaps.get(kind)
         while heap:
             entity = waits(heap[0][1])
@@ -78,7 +80,7 @@ class AlikeEntities:
         return None
 
     def kind_of(self, key: str) -> Hashable | None:
-        """The kind an entity had when it last waited."""
+        """Return the kind an entity had when it last waited."""
         return self._kind_of.get(key)
 
     def forget(self, key: str) -> None:

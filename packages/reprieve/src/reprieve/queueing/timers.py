@@ -29,7 +29,7 @@ class Timers:
             self.entries = sorted({entry for entry in self.entries if self._entity(entry) is not None})
 
     def pop_due(self, now: float) -> Entity | None:
-        """The next entity that is due, which is taken out."""
+        """Return the next entity that is due, which is taken out."""
         while self.entries and self.entries[0][0] <= now:
             entity = self._entity(heapq.heappop(self.entries))
             if entity is not None and entity.state is self._state:
@@ -37,7 +37,7 @@ class Timers:
         return None
 
     def next(self, ignoring: Collection[str] = ()) -> float | None:
-        """When the next entity is due, leaving out some by key."""
+        """Return when the next entity is due, leaving out some by key."""
         while self.entries and not self._counts(self.entries[0]):
             heapq.heappop(self.entries)
         if not ignoring:

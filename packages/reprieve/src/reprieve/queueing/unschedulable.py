@@ -44,7 +44,7 @@ class UnschedulableEntities:
             self.by_plugin[plugin].pop(entity.key, None)
 
     def first(self) -> Entity | None:
-        """The one that was considered longest ago."""
+        """Return the one that was considered longest ago."""
         return next(iter(self.by_key.values()), None)
 
     def make_overdue(self, entity: Entity, now: float) -> None:
@@ -54,7 +54,7 @@ class UnschedulableEntities:
         self._overdue[entity.key] = entity
 
     def take_overdue(self, now: float) -> Entity | None:
-        """The one of them to be tried now."""
+        """Return the one of them to be tried now."""
         if not self._overdue or now < self._next_overdue:
             return None
         self._next_overdue = now + OVERDUE_INTERVAL
@@ -62,5 +62,5 @@ class UnschedulableEntities:
 
     @property
     def next_overdue(self) -> float | None:
-        """When it is the turn of the next of them."""
+        """Return when it is the turn of the next of them."""
         return self._next_overdue if self._overdue else None

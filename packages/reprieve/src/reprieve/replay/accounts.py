@@ -232,7 +232,7 @@ class Timeline:
         self.preemptions.append((now, preemptor, stays))
 
     def name(self, stay: int, jobs: Sequence[str]) -> str:
-        """The name of its job, or of the pod of the cluster file; `jobs` are the names of jobs."""
+        """Return the name of its job, or of the pod of the cluster file; `jobs` are the names of jobs."""
         return jobs[self.job[stay]] if self.job[stay] >= 0 else self.others[stay]
 
     def lost(self, uid: str) -> None:

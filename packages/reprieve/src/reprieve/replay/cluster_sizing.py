@@ -74,7 +74,7 @@ def _nodes_for(shape: Shape, gpus: int, cpu: int, memory: int) -> int:
 
 
 def node_document(name: str, amounts: Mapping[str, str], labels: Mapping[str, str]) -> Document:
-    """A Node manifest."""
+    """Return a Node manifest."""
     metadata: Document = {"name": name}
     if labels:
         metadata["labels"] = dict(labels)

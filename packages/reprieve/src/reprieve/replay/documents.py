@@ -14,7 +14,7 @@ from reprieve.replay.statistics import JobRow
 
 
 def as_json(outcomes: Sequence[PolicyOutcome], setting: Mapping[str, Any]) -> str:
-    """One document; the same for the same run, byte for byte."""
+    """Return one document; the same for the same run, byte for byte."""
     document = {
         "apiVersion": "reprieve.dev/v1alpha1",
         "kind": "Replay",
@@ -25,7 +25,7 @@ def as_json(outcomes: Sequence[PolicyOutcome], setting: Mapping[str, Any]) -> st
 
 
 def as_csv(outcomes: Sequence[PolicyOutcome]) -> str:
-    """A row per policy and job; no cell is a formula (`csv_cells`)."""
+    """Return a row per policy and job; no cell is a formula (`csv_cells`)."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("policy", *JobRow.__struct_fields__))

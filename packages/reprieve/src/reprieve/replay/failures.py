@@ -25,7 +25,7 @@ class Failures:
     listed: Mapping[str, Sequence[Outage]] = field(default_factory=dict)
 
     def of(self, node: str, seed: int) -> Iterator[Outage]:
-        """The outages of a node, without end where they are drawn; times since the replay began."""
+        """Yield the outages of a node, without end where they are drawn; times since the replay began."""
         yield from self.listed.get(node, ())
         if self.mean_between <= 0:
             return
@@ -38,7 +38,7 @@ class Failures:
 
 
 def read_failures(path: Path, *, begin: int, dated: bool, faster: float = 1.0) -> Failures:
-    """A list: CSV `node,down,up`, `up` empty for a node that stays away. Raises JobListError, OSError.
+    """Return a list: CSV `node,down,up`, `up` empty for a node that stays away. Raises JobListError, OSError.
 
     Times are like those of the job list, with the first job submitted at `begin`.  Nodes fail `faster` times as fast
     (replay.md 1.4), but are down as long.

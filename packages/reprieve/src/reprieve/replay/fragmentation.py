@@ -83,12 +83,14 @@ class Fragmentation:
 
     @property
     def by_waiting(self) -> float | None:
-        """The mean over the times at which workers waited for GPUs while some were free; None: there were none."""
+        """Return the mean over the times at which workers waited for GPUs while some were free; None: there were
+        none.
+        """
         return self._mean(0)
 
     @property
     def by_workload(self) -> float | None:
-        """The mean over the times at which GPUs were free; None: there were none."""
+        """Return the mean over the times at which GPUs were free; None: there were none."""
         return self._mean(1)
 
     def _mean(self, which: int) -> float | None:
@@ -170,7 +172,7 @@ class _SharedGpus:
 
 
 def popular(jobs: Iterable[ReplayJob], terms: Terms) -> Mix:
-    """The most frequent kinds of workers, until they make up POPULAR of all, at most MOST_KINDS."""
+    """Return the most frequent kinds of workers, until they make up POPULAR of all, at most MOST_KINDS."""
     by_shape: Counter[int] = Counter()
     shapes: dict[int, Shape] = {}
     for job in jobs:  # jobs of one shape share it: comparing shapes by what they are takes far longer
@@ -188,7 +190,7 @@ def popular(jobs: Iterable[ReplayJob], terms: Terms) -> Mix:
 
 
 def _by_kind(workers: Iterable[tuple[Shape, int]], terms: Terms) -> Mix:
-    """The most frequent first."""
+    """Return the most frequent first."""
     counter: Counter[_Kind] = Counter()
     for shape, count in workers:
         counter[shape.gpu, shape.cpu, shape.memory, shape.models, terms.tolerations_of(shape)] += count

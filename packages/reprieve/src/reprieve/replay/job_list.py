@@ -116,7 +116,7 @@ class JobList:
 
     @property
     def begin(self) -> int:
-        """When the first job was submitted, in milliseconds; 0 of an empty list."""
+        """Return when the first job was submitted, in milliseconds; 0 of an empty list."""
         return self.jobs[0].submit if self.jobs else 0
 
 
@@ -303,7 +303,7 @@ class JobShapes:
         self._known: dict[Shape, Shape] = {}
 
     def of(self, **content: Any) -> Shape:
-        """The shape of these fields. Raises a ValueError with a `column` where they make no sense together."""
+        """Return the shape of these fields. Raises a ValueError with a `column` where they make no sense together."""
         workers = content.get("workers", 1)
         least = content.setdefault("min_workers", workers)
         if least > workers:
@@ -324,7 +324,7 @@ class _ColumnError(ValueError):
 
 
 def read_jobs(path: Path, *, skip_bad: bool = False, max_jobs: int = MAX_JOBS) -> JobList:
-    """The jobs of a file. Raises JobListError, or OSError where it cannot be read."""
+    """Return the jobs of a file. Raises JobListError, or OSError where it cannot be read."""
     file = str(path)
     rows = _parquet_rows(path) if path.suffix == ".parquet" else csv_rows(path)
     submits, shapes = SubmitTimes(), JobShapes()
@@ -505,7 +505,7 @@ def _text(content: object) -> str:
 
 
 def shown(text: str) -> str:
-    """A piece of input as a message quotes it."""
+    """Return a piece of input as a message quotes it."""
     return f'"{text[:77]}..."' if len(text) > 80 else f'"{text}"'
 
 
@@ -534,7 +534,7 @@ def _duration_of(job: ReplayJob) -> str:
 
 
 def written(job: ReplayJob, *, dated: bool) -> dict[str, str]:
-    """The row of a job; a value that an empty field stands for is left out."""
+    """Return the row of a job; a value that an empty field stands for is left out."""
     shape = job.shape
     when = job.submit
     submit = datetime.fromtimestamp(when / 1000, UTC).isoformat().replace("+00:00", "Z") if dated else _decimals(when)

@@ -34,7 +34,7 @@ class Terms:
         return self.checkpoint if shape.checkpoint is None else shape.checkpoint
 
     def tolerations_of(self, shape: Shape) -> tuple[Tolerated, ...]:
-        """The taints that its pods tolerate."""
+        """Return the taints that its pods tolerate."""
         return shape.tolerations or self.tolerations
 
 
@@ -45,7 +45,7 @@ def terms_for(
     restart: int = 0,
     tolerations: tuple[Tolerated, ...] = (),
 ) -> Terms:
-    """How the nodes call GPUs and their models."""
+    """Return how the nodes call GPUs and their models."""
     resources: set[str] = set()
     labels: set[str] = set()
     for node in nodes:
@@ -84,7 +84,7 @@ class Makers:
         return shape.priority if shape.priority is not None else self._classes.get(shape.priority_class, 0)
 
     def pod(self, job: ReplayJob, uid: str, name: str, group: str, runtime: int | None = None) -> objects.Pod:
-        """A worker; `group` is the name of the PodGroup, empty for a pod by itself.
+        """Return a worker; `group` is the name of the PodGroup, empty for a pod by itself.
 
         `runtime`: milliseconds that the scheduler expects it to run; None: it states nothing.
         """
@@ -116,7 +116,7 @@ class Makers:
         return objects.Pod(metadata=meta, spec=spec)
 
     def group(self, job: ReplayJob, name: str) -> objects.PodGroup:
-        """The PodGroup: a gang of `min_workers`."""
+        """Return the PodGroup: a gang of `min_workers`."""
         shape = job.shape
         spec = self._group_specs.get(id(shape))
         if spec is None:

@@ -93,7 +93,9 @@ def table(reports: Sequence[PolicyReport]) -> list[tuple[str, list[str]]]:
 
 
 def compared(values: Sequence[float | None], measure: Measure) -> list[str]:
-    """The cells of a row: the best marked where they differ, with what is different from the first in percent."""
+    """Return the cells of a row: the best marked where they differ, with what is different from the first in
+    percent.
+    """
     known = [value for value in values if value is not None]
     best = measure.best(known) if measure.best is not None and len(set(known)) > 1 else None
     cells = []

@@ -46,7 +46,7 @@ _Box = tuple[float, float, float, float]
 
 
 def as_page(outcomes: Sequence[PolicyOutcome], setting: Mapping[str, Any]) -> str:
-    """The page; the same for the same run, byte for byte."""
+    """Return the page; the same for the same run, byte for byte."""
     reports = [outcome.report for outcome in outcomes]
     parts = [_head(reports, setting), _table(reports)]
     parts += [_figure(number, *picture) for number, picture in enumerate(_pictures(outcomes), 1)]
@@ -111,7 +111,7 @@ def _row(label: str, cells: Sequence[str]) -> str:
 
 
 def _cell(cell: str) -> str:
-    """What is in brackets, or after a comma, may stand below the rest where there is little room."""
+    """Return what is in brackets, or after a comma, may stand below the rest where there is little room."""
     kind = ' class="best"' if cell.endswith(" *") else ""
     text = cell.removesuffix(" *")
     for mark in (" (", ", "):
@@ -187,7 +187,9 @@ def _curve(axes: Any, report: PolicyReport, at: int, amounts: Sequence[float]) -
 
 
 def _in_legend(name: str) -> str:
-    """The name so that matplotlib shows it: of those that begin with an underscore it thinks they are its own."""
+    """Return the name so that matplotlib shows it: of those that begin with an underscore it thinks they are its
+    own.
+    """
     return f"\u200b{name}" if name.startswith("_") else name
 
 
@@ -385,7 +387,7 @@ class _Strip:
 
 
 def _filled(boxes: Sequence[_Box], colour: str) -> Any:
-    """All boxes of a colour as one shape: an element for each would be most of the page."""
+    """Return all boxes of a colour as one shape: an element for each would be most of the page."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path as Curve
 
@@ -422,7 +424,7 @@ def _figure(number: int, title: str, text: str, draw: Draw, height: float) -> st
 
 
 def _svg(prefix: str, size: tuple[float, float], draw: Draw, narrow: bool) -> str:
-    """An inline SVG, with ids of its own, and the page's colours."""
+    """Return an inline SVG, with ids of its own, and the page's colours."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -449,5 +451,5 @@ def _svg(prefix: str, size: tuple[float, float], draw: Draw, narrow: bool) -> st
 
 
 def _shorter(path: re.Match[str]) -> str:
-    """A path to hundredths of a point."""
+    """Return a path to hundredths of a point."""
     return re.sub(r"(\.\d\d)\d+", r"\1", path[0])

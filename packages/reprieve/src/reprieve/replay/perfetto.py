@@ -19,7 +19,7 @@ _DECISION = 1000
 
 
 def as_trace(outcomes: Sequence[PolicyOutcome]) -> str:
-    """The document, with all policies beside each other."""
+    """Return the document, with all policies beside each other."""
     events: list[Event] = []
     first = 1
     for outcome in outcomes:

@@ -47,7 +47,7 @@ class JobQuotas:
         self._number = 0
 
     def admits(self, job: ReplayJob) -> bool:
-        """Whether the next job of the list may come in; one that may not waits until `ended` names it."""
+        """Return whether the next job of the list may come in; one that may not waits until `ended` names it."""
         index = self._number
         self._number += 1
         space = self._spaces.get(job.shape.tenant)

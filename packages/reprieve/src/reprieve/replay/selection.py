@@ -63,7 +63,7 @@ def time_of(text: str, found: JobList) -> int:
 
 
 def chosen(found: JobList, selection: JobSelection) -> ChosenJobs:
-    """The jobs to replay."""
+    """Return the jobs to replay."""
     first = found.begin + selection.begin
     last = None if selection.until is None else found.begin + selection.until
     jobs = [job for job in found.jobs if job.submit >= first and (last is None or job.submit < last)]

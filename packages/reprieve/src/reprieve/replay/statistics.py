@@ -201,7 +201,7 @@ def report(name: str, replay: Replay, *, interrupted: bool = False) -> PolicyRep
 
 
 def rows(replay: Replay) -> list[JobRow]:
-    """A row per job that came, in order of submit."""
+    """Return a row per job that came, in order of submit."""
     now = replay.series.at
     result = []
     for account in _arrived(replay):
@@ -233,7 +233,7 @@ def rows(replay: Replay) -> list[JobRow]:
 
 
 def _arrived(replay: Replay) -> list[ReplayAccount]:
-    """The jobs that came while it was simulated."""
+    """Return the jobs that came while it was simulated."""
     return [account for account in replay.accounts if account.job.submit <= replay.series.at]
 
 

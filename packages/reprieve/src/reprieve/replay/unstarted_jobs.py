@@ -28,7 +28,9 @@ class NeverStarted(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def never_started(replay: Replay, accounts: Iterable[ReplayAccount]) -> tuple[NeverStarted, ...]:
-    """The reasons why those of the jobs that never started did not, the most frequent first; at most MOST_REASONS."""
+    """Return the reasons why those of the jobs that never started did not, the most frequent first; at most
+    MOST_REASONS.
+    """
     jobs: Counter[str] = Counter()
     first: dict[str, str] = {}
     for account in accounts:
@@ -57,7 +59,7 @@ def _reason(replay: Replay, account: ReplayAccount) -> str:
 
 
 def _not_tolerated(replay: Replay, account: ReplayAccount) -> list[str]:
-    """The taints of nodes that keep the job away, as `KEY=VALUE:EFFECT`."""
+    """Return the taints of nodes that keep the job away, as `KEY=VALUE:EFFECT`."""
     nodes = replay.engine.cluster.nodes
     tolerations = tolerations_from(replay.terms.tolerations_of(account.job.shape))
     sets = {int(number) for number in nodes.taint_set[: len(nodes)][nodes.alive[: len(nodes)]]}

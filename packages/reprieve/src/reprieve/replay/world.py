@@ -206,11 +206,11 @@ class Replay:
 
     @property
     def stopped(self) -> bool:
-        """Whether it was stopped from outside."""
+        """Return whether it was stopped from outside."""
         return self._world.stopped
 
     def _goes_on(self) -> bool:
-        """Whether some job can still change (replay.md 3.11)."""
+        """Return whether some job can still change (replay.md 3.11)."""
         if self._next < len(self.accounts) or self.running or self._leaving:
             return True
         if not self.unfinished:
@@ -302,7 +302,7 @@ class Replay:
         return self._seconds(account.job.submit) + account.beside * _TICK
 
     def last_attempt(self, account: ReplayAccount) -> tuple[str, bool]:
-        """Why a job that waits has not started, as the last attempt says; and whether a quota holds it back."""
+        """Return why a job that waits has not started, as the last attempt says; and whether a quota holds it back."""
         if not account.round:
             return "", True
         rejected = (self._world.rejections.get(uid) for uid in account.pods)
@@ -348,7 +348,9 @@ class Replay:
         self._taken((uid for uid, stays in staying.items() if stays), now, by_eviction=True)
 
     def _stays(self, uid: str) -> bool:
-        """Whether a victim was not leaving before: what two preemptors wait for is evicted once (replay.md 4.3)."""
+        """Return whether a victim was not leaving before: what two preemptors wait for is evicted once (replay.md
+        4.3).
+        """
         account = self._of.get(uid)
         return uid in account.counted if account is not None else uid not in self._foreign_leaving
 
@@ -488,7 +490,7 @@ class Replay:
     # -- room of each GPU --------------------------------------------------------------------------------------------
 
     def _free_per_gpu(self, policy: Policy) -> Callable[[ClusterState], Ints] | None:
-        """How the room of each GPU is found; None where GPUs are not shared."""
+        """Return how the room of each GPU is found; None where GPUs are not shared."""
         if self.terms.per_gpu != GPU:
             return None
         for profile in policy.profiles:
@@ -544,7 +546,7 @@ class Replay:
 
 
 def _checked_room(plugin: TracksFreeGpus) -> Callable[[ClusterState], Ints]:
-    """The room that a plugin reports for each GPU, checked: the plugin is not ours."""
+    """Return the room that a plugin reports for each GPU, checked: the plugin is not ours."""
 
     def free_per_gpu(cluster: ClusterState) -> Ints:
         name = type(plugin).__name__

@@ -46,12 +46,12 @@ class AdvanceReservation:
 
     @property
     def nodes(self) -> list[str]:
-        """The nodes, each once, in the order of the pods."""
+        """Return the nodes, each once, in the order of the pods."""
         return list(dict.fromkeys(node for _, node in self.pods))
 
     @property
     def waits_for(self) -> tuple[PodRecord, ...]:
-        """The pods in the way that still run."""
+        """Return the pods in the way that still run."""
         return tuple(pod for pod in self.awaited if pod.row >= 0)
 
     def when(self) -> str:

@@ -126,7 +126,7 @@ class AdvanceReservations:
         heapq.heappush(self._next, (when, entity.key))
 
     def _failed_first(self, entity: Entity, now: float) -> float:
-        """When its first attempt failed: now, or before a restart, as the conditions of its pods have it."""
+        """Return when its first attempt failed: now, or before a restart, as the conditions of its pods have it."""
         known = [pod.unschedulable_since for pod in entity.ready.values() if pod.unschedulable_since is not None]
         return min((now, *known))
 
@@ -156,7 +156,7 @@ class AdvanceReservations:
         self._bound_idle(now)
 
     def next_time(self) -> float | None:
-        """When `review` has something to do, if nothing else happens."""
+        """Return when `review` has something to do, if nothing else happens."""
         times = [entry[0] for entry in self._next[:1]]
         for held in self.held.values():
             entity = self._queue.get(held.key)
@@ -171,7 +171,7 @@ class AdvanceReservations:
         return min(times, default=None)
 
     def _may_make(self) -> bool:
-        """Whether others may get a reservation now, and something has changed since they were looked at."""
+        """Return whether others may get a reservation now, and something has changed since they were looked at."""
         room = self._waiting and len(self.held) < self._common.max_reservations
         return bool(room) and (self._look or self._looked_at[1] != self._queue.freed)
 
@@ -208,7 +208,9 @@ class AdvanceReservations:
         return expected_start(running, entity, now, longest)
 
     def _lost(self, held: AdvanceReservation, entity: Entity) -> bool:
-        """Whether a member is not nominated where the reservation has it: a node is gone, or was taken; or is new."""
+        """Return whether a member is not nominated where the reservation has it: a node is gone, or was taken; or is
+        new.
+        """
         row_of = self._cluster.nodes.row_of
         return len(entity.ready) != held.members or any(
             pod.nominated < 0 or row_of.get(node) != pod.nominated for pod, node in held.pods

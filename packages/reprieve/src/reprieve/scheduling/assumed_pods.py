@@ -43,7 +43,7 @@ class AssumedPods:
 
     @property
     def waits(self) -> bool:
-        """Whether a Permit plugin lets a pod wait."""
+        """Return whether a Permit plugin lets a pod wait."""
         return bool(self._waiting)
 
     def add(self, pod: PodRecord, attempts: int) -> None:

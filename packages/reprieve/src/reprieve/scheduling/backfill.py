@@ -96,7 +96,9 @@ class Backfill:
             self._queue.wake(entity.key, now)
 
     def _before(self, entity: Entity, now: float) -> list[AdvanceReservation]:
-        """The reservations of others, of the same or a higher priority, that begin after the entity has ended."""
+        """Return the reservations of others, of the same or a higher priority, that begin after the entity has
+        ended.
+        """
         held = self._reservations.held
         if not held:
             return []
@@ -113,7 +115,7 @@ class Backfill:
         ]
 
     def end_of(self, pods: Iterable[PodRecord], now: float, margin: float) -> float | None:
-        """When pods that start now have ended, with the margin on top; None: one of them does not state it."""
+        """Return when pods that start now have ended, with the margin on top; None: one of them does not state it."""
         latest = now
         for pod in pods:
             terms = self._cluster.terms_of(pod)

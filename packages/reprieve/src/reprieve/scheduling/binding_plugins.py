@@ -91,7 +91,7 @@ def permitted(running: RunningProfile, binding: Binding) -> Status:
 
 
 def instructed(running: RunningProfile, binding: Binding) -> Binding:
-    """The binding with what its PreBind and Bind plugins want done. Raises PluginError."""
+    """Return the binding with what its PreBind and Bind plugins want done. Raises PluginError."""
     state = CycleState(running.cluster, binding.pod)
     before: list[Instruction] = []
     for plugin in running.profile.pre_binds:
@@ -114,7 +114,7 @@ def run_post_bind(running: RunningProfile, pod: PodRecord, row: int) -> None:
 
 
 def given_up(running: RunningProfile, binding: Binding) -> list[Instruction]:
-    """What the Reserve plugins want taken back of a binding that failed."""
+    """Return what the Reserve plugins want taken back of a binding that failed."""
     state = CycleState(running.cluster, binding.pod)
     result: list[Instruction] = []
     for plugin in running.profile.reserves:

@@ -122,7 +122,7 @@ class Registry:
 
 
 def profile_of(configuration: ProfileConfiguration, gates: FeatureGates, registry: Registry, path: str) -> Profile:
-    """One profile. Raises ConfigurationError; `path` is where in the file the profile stands."""
+    """Return one profile. Raises ConfigurationError; `path` is where in the file the profile stands."""
     configuration = _by_our_names(configuration, registry.also_called)
     plugins = configuration.plugins
     multi = _multi_point(plugins, registry, f"{path}.plugins.multiPoint")
@@ -181,7 +181,7 @@ def profile_of(configuration: ProfileConfiguration, gates: FeatureGates, registr
 
 
 def _by_our_names(configuration: ProfileConfiguration, names: Mapping[str, str]) -> ProfileConfiguration:
-    """The same with plugins called as they are called here."""
+    """Return the same with plugins called as they are called here."""
 
     def renamed(chosen: PluginSet) -> PluginSet:
         return PluginSet(
@@ -196,7 +196,7 @@ def _by_our_names(configuration: ProfileConfiguration, names: Mapping[str, str])
 
 
 def _multi_point(plugins: Plugins, registry: Registry, where: str) -> dict[str, int]:
-    """The plugins of multiPoint in order with their weights: defaults, replaced in place, then what is new."""
+    """Return the plugins of multiPoint in order with their weights: defaults, replaced in place, then what is new."""
     chosen = plugins.multi_point
     off = {entry.name for entry in chosen.disabled}
     for index, entry in enumerate(chosen.disabled):
@@ -239,7 +239,7 @@ def _check_set(plugins: Plugins, point: str, chosen: PluginSet, registry: Regist
 
 
 def _following(own: PluginSet, of_pods: PluginSet) -> PluginSet:
-    """What is chosen for podGroupPostFilter: as for postFilter, but for the plugins that are named there itself.
+    """Return what is chosen for podGroupPostFilter: as for postFilter, but for the plugins that are named there itself.
 
     To switch preemption off at postFilter, the only such point that kube-scheduler's files knew for years, means groups
     as well.
@@ -254,7 +254,7 @@ def _following(own: PluginSet, of_pods: PluginSet) -> PluginSet:
 
 
 def _expanded(multi: Mapping[str, int], chosen: PluginSet) -> Iterator[str]:
-    """The plugins of one extension point, in the order they run."""
+    """Yield the plugins of one extension point, in the order they run."""
     own = [ref.name for ref in chosen.enabled]
     off = {entry.name for entry in chosen.disabled}
     if "*" in off:
@@ -286,7 +286,9 @@ def _args(configuration: ProfileConfiguration, registry: Registry, path: str) ->
 
 
 def _build(name: str, gates: FeatureGates, registry: Registry, args: Args, where: str) -> Plugin:
-    """A plugin, guarded if it is not in-tree. Raises ConfigurationError for whatever keeps it from being made."""
+    """Return a plugin, guarded if it is not in-tree. Raises ConfigurationError for whatever keeps it from being
+    made.
+    """
     if name in registry.in_tree:
         if name == "NodeResourcesFit" and registry.ignored_resources:
             args = {**args, "ignoredResources": [*(args.get("ignoredResources") or ()), *registry.ignored_resources]}

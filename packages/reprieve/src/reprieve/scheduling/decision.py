@@ -23,7 +23,7 @@ WAITING_FOR_QUORUM = (
 
 
 def below_unschedulable(root: str) -> str:
-    """What a group says that would do if the tree above it did."""
+    """Return what a group says that would do if the tree above it did."""
     return f'composite pod group "{root}" is unschedulable'
 
 
@@ -160,6 +160,6 @@ def stamped(decision: Decision, attempt: int, queued: float, profile: str) -> De
 
 
 def instead(decision: Decision, bindings: tuple[Binding, ...]) -> Decision:
-    """The decision with the same bindings, each with its instructions; changed in place, as by `stamped`."""
+    """Return the decision with the same bindings, each with its instructions; changed in place, as by `stamped`."""
     object.__setattr__(decision, "bindings", bindings)
     return decision

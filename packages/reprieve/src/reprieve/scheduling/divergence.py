@@ -66,7 +66,7 @@ def divergence(group: GroupState, pods: Sequence[PodRecord], *, group_policy: bo
 
 
 def _tree_divergence(root: CompositeState, pods: Sequence[PodRecord], *, group_policy: bool) -> str | None:
-    """The same of a tree: everything in it wants what its root does (composite.md 3.1)."""
+    """Return the same of a tree: everything in it wants what its root does (composite.md 3.1)."""
     spec = root.spec
     assert spec is not None
     members = _members(root, pods)
@@ -115,7 +115,9 @@ def _workload(group: Group) -> str:
 
 
 def _members(group: Group, pods: Sequence[PodRecord]) -> list[PodRecord]:
-    """The pods tried, then those of their groups that were not, scheduled ones too, and are not on their way out."""
+    """Return the pods tried, then those of their groups that were not, scheduled ones too, and are not on their way
+    out.
+    """
     tried = {pod.uid for pod in pods}
     others = [pod for pod in group.members.values() if pod.uid not in tried and not pod.terminating]
     return [*pods, *sorted(others, key=queue_order)]

@@ -124,7 +124,7 @@ class Engine:
         return self.finished(known=handler is not None and handler.remove(ref, now))
 
     def reads(self, kind: str) -> bool:
-        """Whether objects of that kind mean anything to the engine."""
+        """Return whether objects of that kind mean anything to the engine."""
         return kind in self._handlers
 
     def pod_terminating(self, uid: str, now: float, *, preempted: bool = False) -> Effects:
@@ -180,7 +180,7 @@ class Engine:
             self._backfill.wake(now)
 
     def next_wakeup(self, *, flush: bool = True, holds: bool = True, ignoring: Collection[str] = ()) -> float | None:
-        """When `tick` has something to do next, if nothing else happens (`SchedulingQueue.next_wakeup`).
+        """Return when `tick` has something to do next, if nothing else happens (`SchedulingQueue.next_wakeup`).
 
         Without `holds` it is left out that room is not held for ever.
         """
@@ -314,19 +314,21 @@ class Engine:
         return self._nominations.decide(entity.key, places, entity.priority, leaving, now)
 
     def sizes(self) -> dict[str, int]:
-        """How much is kept beside nodes and pods, by kind, of all profiles together: for the gauges."""
+        """Return how much is kept beside nodes and pods, by kind, of all profiles together: for the gauges."""
         cluster, waiting = self.cluster, self.reach.sizes() if self.reach is not None else {}
         return {**cluster.signatures.sizes(), **cluster.pod_affinity.sizes(), **waiting, **self.running.sizes()}
 
     @property
     def blocking(self) -> bool:
-        """Whether a step may wait for something outside (an extender, a third-party plugin in its own thread)."""
+        """Return whether a step may wait for something outside (an extender, a third-party plugin in its own
+        thread).
+        """
         return self.running.blocking
 
     # -- what became of decisions ------------------------------------------------------------------
 
     def wants_room(self, key: str) -> bool:
-        """Whether the preemptor is still there, and may be tried once its victims are gone."""
+        """Return whether the preemptor is still there, and may be tried once its victims are gone."""
         entity = self.queue.get(key)
         return entity is not None and bool(entity.ready) and (entity.gate.ok or entity.gate.code is Code.ERROR)
 
@@ -342,7 +344,7 @@ class Engine:
 
     @property
     def awaits_permission(self) -> bool:
-        """Whether pods wait for a Permit plugin."""
+        """Return whether pods wait for a Permit plugin."""
         return self._assumed.waits
 
     def ask_permission(self, now: float) -> Effects:
@@ -372,7 +374,8 @@ class Engine:
         return self.finished()
 
     def preempting(self, key: str) -> bool:
-        """Whether a preemption for this entity is under way: victims of it are still there, and a nomination stands.
+        """Return whether a preemption for this entity is under way: victims of it are still there, and a nomination
+        stands.
 
         A nomination that was cleared, because a more important pod took the node, the node is gone or the API says
         so, frees the entity to preempt elsewhere at once, though victims are still leaving (preemption.md 2.3).
@@ -383,7 +386,8 @@ class Engine:
     # -- inside ------------------------------------------------------------------------------------
 
     def is_for_us(self, key: str, api_version: str) -> bool:
-        """Whether a group of another scheduler's API (by `namespace/name`) is ours to look after (workloads.md 4.4).
+        """Return whether a group of another scheduler's API (by `namespace/name`) is ours to look after (workloads.md
+        4.4).
 
         One of its pods asks for a profile of ours; without pods, the scheduler that the API was made for is one.
         """

@@ -35,7 +35,7 @@ class EngineOptions:
 
     @property
     def named_profiles(self) -> Mapping[str, Profile]:
-        """The profiles that run, by schedulerName: never empty."""
+        """Return the profiles that run, by schedulerName: never empty."""
         if self.profiles:
             return self.profiles
         profile = default_profile(self.gates)

@@ -43,7 +43,7 @@ class ExpectedStart:
 
 
 def expected_start(running: RunningProfile, entity: Entity, now: float, longest: float) -> ExpectedStart | None:
-    """The earliest start of an entity, or the one with the least in the way; None: it fits nowhere.
+    """Return the earliest start of an entity, or the one with the least in the way; None: it fits nowhere.
 
     Ends later than `longest` seconds from now count as unknown.
     """
@@ -85,7 +85,7 @@ def expected_start(running: RunningProfile, entity: Entity, now: float, longest:
 
 
 def _places(running: RunningProfile, entity: Entity) -> Assigned | None:
-    """Where all members go in the present view, if they do."""
+    """Return where all members go in the present view, if they do."""
     pods = list(entity.ready.values())
     if entity.group is None:
         return pod_places(running, pods[0])
@@ -93,7 +93,7 @@ def _places(running: RunningProfile, entity: Entity) -> Assigned | None:
 
 
 def _in_the_way(running: RunningProfile, entity: Entity) -> tuple[list[PodRecord], list[PodRecord]]:
-    """Pods on nodes that a member may go to: those it may evict, and the others but its own."""
+    """Return pods on nodes that a member may go to: those it may evict, and the others but its own."""
     cluster = running.cluster
     pods = list(entity.ready.values())
     if entity.group is not None:
@@ -132,7 +132,7 @@ def _by_end(
 def _by_known_ends(
     cluster: ClusterState, timed: Sequence[tuple[float, PodRecord]], assign: Callable[[], Assigned | None]
 ) -> tuple[float, Assigned] | None:
-    """The earliest end at which there is a place, and the place; more room is taken never to be worse."""
+    """Return the earliest end at which there is a place, and the place; more room is taken never to be worse."""
     times = sorted({end for end, _ in timed})
 
     def after(count: int) -> Assigned | None:
@@ -147,7 +147,7 @@ def _by_known_ends(
 def _fewest(
     cluster: ClusterState, pods: Sequence[PodRecord], assign: Callable[[], Assigned | None]
 ) -> tuple[int, Assigned] | None:
-    """How many of the first pods have to end, and the place then."""
+    """Return how many of the first pods have to end, and the place then."""
 
     def after(count: int) -> Assigned | None:
         with cluster.trial():
@@ -158,7 +158,7 @@ def _fewest(
 
 
 def _least(most: int, after: Callable[[int], Assigned | None]) -> tuple[int, Assigned] | None:
-    """The least count from 1 to `most` with an answer, by bisection."""
+    """Return the least count from 1 to `most` with an answer, by bisection."""
     places = after(most) if most else None
     if places is None:
         return None
@@ -174,7 +174,7 @@ def _least(most: int, after: Callable[[int], Assigned | None]) -> tuple[int, Ass
 
 
 def _cheapest_first(cluster: ClusterState, entity: Entity, pods: Sequence[PodRecord]) -> list[PodRecord]:
-    """Pods in the order in which they are waited for: by how many make place for one more of the largest member.
+    """Return pods in the order in which they are waited for: by how many make place for one more of the largest member.
 
     Of as many those that have run longest.  What makes no place comes last.
     """
@@ -209,6 +209,6 @@ def _cheapest_first(cluster: ClusterState, entity: Entity, pods: Sequence[PodRec
 
 
 def _on(places: Assigned, pods: Sequence[PodRecord]) -> tuple[PodRecord, ...]:
-    """Those of the pods that are on the rows of the places."""
+    """Return those of the pods that are on the rows of the places."""
     rows = {row for _, row in places}
     return tuple(pod for pod in pods if pod.row in rows)

@@ -70,7 +70,7 @@ class ForeignTree:
         self._rest = rest
 
     def leaf_of(self, task: str, labels: Mapping[str, str]) -> str | None:
-        """The name of the leaf of a pod; None for a pod that the minimum does not concern: it is by itself."""
+        """Return the name of the leaf of a pod; None for a pod that the minimum does not concern: it is by itself."""
         for policy in self._policies:
             if policy.matcher is None or policy.matcher.matches(labels):
                 values = [labels.get(key, "") for key in policy.keys]
@@ -82,7 +82,7 @@ class ForeignTree:
         return below(self._name, _REST, "") if self._rest > 0 else None
 
     def groups(self, leaves: Sequence[str], priority: int | None) -> Tree:
-        """The tree while pods are in these leaves: the root first, then what is below it, in order."""
+        """Return the tree while pods are in these leaves: the root first, then what is below it, in order."""
         root = below(self._name)
         if not self._policies:
             result = [(below(self._name, task), least) for task, least in self._tasks.items() if least]
@@ -104,7 +104,9 @@ class ForeignTree:
         return made
 
     def subgroup(self, leaf: str, priority: int | None) -> Subgroup | None:
-        """A leaf that comes with its first pod and goes with its last, while the rest of the tree stays as it is."""
+        """Return a leaf that comes with its first pod and goes with its last, while the rest of the tree stays as it
+        is.
+        """
         for place, policy in enumerate(self._policies):
             if self._is_of(leaf, policy):
                 return self._subgroup(place, policy, leaf, priority)
@@ -152,7 +154,7 @@ class ForeignTree:
 
 
 def tree_of(group: objects.PodGroup) -> ForeignTree | None:
-    """The tree of a PodGroup; None where the group is flat."""
+    """Return the tree of a PodGroup; None where the group is flat."""
     foreign = group.foreign
     if foreign is None:
         return None

@@ -40,7 +40,7 @@ class GroupCycle:
     """So many pods are placed and no more; None: as many as fit."""
 
     def ordered(self, pods: Sequence[PodRecord]) -> GroupCycle:
-        """The same members in another order."""
+        """Return the same members in another order."""
         return self if pods is self.pods else replace(self, pods=pods)
 
 
@@ -197,7 +197,7 @@ class _Members:
 
 
 def progress(profile: Profile, group: Group, scheduled: int, remaining: int) -> Status:
-    """What the PlacementFeasible plugins say: the first UNSCHEDULABLE, else the last that is not a SUCCESS."""
+    """Return what the PlacementFeasible plugins say: the first UNSCHEDULABLE, else the last that is not a SUCCESS."""
     status = SUCCESS
     for plugin in profile.placement_feasible:
         answer = call_plugin(

@@ -102,7 +102,7 @@ class _Attempt(PodGroupAttempt):
         *,
         diagnose: bool,
     ) -> GroupAssignment:
-        """The same for a tree."""
+        """Return the same for a tree."""
         result = place(self._cycle, diagnose=diagnose, ties=ties, within=within, chosen=chosen)
         if not result.feasible and retries(self._cycle.running):
             result = in_another_way(self._cycle, result, within) or result
@@ -137,7 +137,9 @@ def _answer(found: GroupAssignment, diagnose: bool) -> PodGroupAssignment:
 
 
 def _where(cycle: GroupCycle) -> tuple[Sequence[Placement] | None, bool]:
-    """The placements of the topmost group that has any, if the whole tree is below it; and whether others have some."""
+    """Return the placements of the topmost group that has any, if the whole tree is below it; and whether others have
+    some.
+    """
     if isinstance(cycle.group, GroupState):
         return cycle.placements, False
     running, group = cycle.running, cycle.group
@@ -198,7 +200,7 @@ def group_places(running: RunningProfile, group: Group, members: Sequence[PodRec
 
 
 def _undisputed(running: RunningProfile, group: Group, members: Sequence[PodRecord]) -> GroupCycle | None:
-    """A cycle of the group; None if its members conflict or it has no right placement."""
+    """Return a cycle of the group; None if its members conflict or it has no right placement."""
     pods = order_of(group, members)
     if conflict_of(group, pods, group_policy=running.gates.pod_group_preemption_policy) is not None:
         return None
@@ -271,7 +273,7 @@ def _schedule(
 
 
 def _binds(cycle: GroupCycle, found: GroupAssignment) -> bool:
-    """Whether what was found is bound, and nothing evicted: all members have a place, or enough for a start."""
+    """Return whether what was found is bound, and nothing evicted: all members have a place, or enough for a start."""
     if not found.feasible or len(found.placed) == len(cycle.pods):
         return found.feasible
     leaves = list(cycle.group.leaves())
@@ -280,7 +282,7 @@ def _binds(cycle: GroupCycle, found: GroupAssignment) -> bool:
 
 
 def peer_of(running: RunningProfile, key: str, group: Group, members: Sequence[PodRecord]) -> Peer | Assigned:
-    """A group that is not nominated as one of several preemptors; or the places it gets without an eviction.
+    """Return a group that is not nominated as one of several preemptors; or the places it gets without an eviction.
 
     No places where it cannot be tried at all.
     """
@@ -318,7 +320,7 @@ def _in_another_order(cycle: GroupCycle, found: GroupAssignment) -> tuple[GroupA
 
 
 def _makes_room(cycle: GroupCycle, *, under_way: bool) -> bool:
-    """Whether victims are still leaving for a member: its room is not for the others of the group to take."""
+    """Return whether victims are still leaving for a member: its room is not for the others of the group to take."""
     spec = cycle.group.spec
     priority = spec.priority if spec is not None else 0
     rows = cycle.nominated.values()
@@ -331,7 +333,7 @@ def _lift_nominations(cycle: GroupCycle) -> None:
 
 
 def _is_overtaken(cycle: GroupCycle, *, under_way: bool) -> bool:
-    """Whether the group fails, too, when its victims have left (preemption.md 2.7)."""
+    """Return whether the group fails, too, when its victims have left (preemption.md 2.7)."""
     spec = cycle.group.spec
     return group_is_overtaken(
         cycle.running.cluster,
@@ -343,7 +345,7 @@ def _is_overtaken(cycle: GroupCycle, *, under_way: bool) -> bool:
 
 
 def _otherwise(cycle: GroupCycle, found: GroupAssignment) -> GroupAssignment | None:
-    """How a group that failed can be placed if not in the usual way, where one is known."""
+    """Return how a group that failed can be placed if not in the usual way, where one is known."""
     if not isinstance(cycle.group, GroupState):
         return in_another_way(cycle, found)
     return in_another_order(
@@ -450,7 +452,7 @@ def _condition(group: Group, scheduled: bool, reason: str, message: str) -> Grou
 
 
 def _all_of(group: Group, reason: str, message: str) -> tuple[GroupCondition, ...]:
-    """The same of all groups of a tree."""
+    """Return the same of all groups of a tree."""
     return tuple(_condition(item, False, reason, message) for item in group.below())
 
 
@@ -485,7 +487,7 @@ def _unschedulable(group: Group, found: GroupAssignment, message: str) -> tuple[
 
 
 def _levels(group: Group, found: GroupAssignment) -> tuple[TreeLevel, ...]:
-    """What is reported of the groups of a tree; nothing of one level."""
+    """Return what is reported of the groups of a tree; nothing of one level."""
     if isinstance(group, GroupState):
         return ()
     return tuple(
@@ -544,7 +546,9 @@ def _rejections(cycle: GroupCycle, found: GroupAssignment, *, group_failed: bool
 
 
 def _post_filters_of_member(profile: Profile, pod: PodRecord) -> str:
-    """What in-tree PostFilter plugins answer for a pod of a group, for which they do nothing (preemption.md 2.4)."""
+    """Return what in-tree PostFilter plugins answer for a pod of a group, for which they do nothing (preemption.md
+    2.4).
+    """
     messages = {
         DynamicResources.name: NOT_SCHEDULABLE if pod.claims else NO_CLAIMS,
         DefaultPreemption.name: f"preemption: {GROUP_MEMBER}",

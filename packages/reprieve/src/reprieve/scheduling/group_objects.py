@@ -112,7 +112,7 @@ class GroupObjects:
         return gone if made is None else [*gone, *self._there(key, made)]
 
     def key_of(self, pod: objects.Pod, membership: Membership) -> str:
-        """The key of the group that a new pod belongs to; empty if its group leaves it by itself."""
+        """Return the key of the group that a new pod belongs to; empty if its group leaves it by itself."""
         namespace = pod.metadata.namespace or "default"
         owner = owner_of(pod.metadata) if membership.source.name == OWNERS else None
         if owner is not None:
@@ -180,12 +180,12 @@ class GroupObjects:
         return [GroupChange(pod.group, None)]
 
     def _emptied(self, key: str) -> bool:
-        """Whether the pod that is gone was the last of its leaf, so that the tree is another."""
+        """Return whether the pod that is gone was the last of its leaf, so that the tree is another."""
         leaf = self._cluster.groups.get(key)
         return leaf is None or not leaf.members
 
     def _was_dearest(self, pod: PodRecord, key: str, held: _Counts) -> bool:
-        """Whether the group had its priority of this pod alone, which is gone (workloads.md 2.6)."""
+        """Return whether the group had its priority of this pod alone, which is gone (workloads.md 2.6)."""
         if held.group.spec.priority is not None or held.given is None or pod.priority < held.given:
             return False
         state = self._cluster.groups.get(key)
@@ -216,7 +216,9 @@ class GroupObjects:
         return [change for key in concerned for change in self._owner_changed(key)]
 
     def _owned_key(self, namespace: str, owner: OwnerOf) -> str:
-        """The key of the gang of a pod; empty where it is by itself. A pod with an unknown controller waits for it."""
+        """Return the key of the gang of a pod; empty where it is by itself. A pod with an unknown controller waits for
+        it.
+        """
         if owner.kind not in self.owner_kinds:
             return ""
         sizes = self._owners.get((owner.kind, namespace, owner.name))
@@ -254,7 +256,7 @@ class GroupObjects:
         return self._there(key, made) if made is not None and key not in self._objects else []
 
     def members(self, key: str) -> Sequence[PodRecord]:
-        """The pods that name the group, in whatever leaf they are."""
+        """Return the pods that name the group, in whatever leaf they are."""
         return self._pods(key)
 
     # -- inside ------------------------------------------------------------------------------------
@@ -305,14 +307,14 @@ class GroupObjects:
         return [*changes, *reversed(gone)]
 
     def _change(self, key: str, name: str, place: int, group: Group, created: float) -> GroupChange:
-        """A group of the tree that the foreign group of that key stands for is there, or another than before."""
+        """Return a group of the tree that the foreign group of that key stands for is there, or another than before."""
         counts = self._counts.get(key)
         foreign = counts.group.foreign.api_version if counts is not None and counts.group.foreign is not None else None
         composite = isinstance(group, objects.CompositePodGroup)
         return GroupChange(name, group, created + place * _APART, composite, foreign)
 
     def _moves(self, key: str) -> list[Move]:
-        """Pods of Volcano's groups that belong elsewhere now."""
+        """Return pods of Volcano's groups that belong elsewhere now."""
         counts = self._counts.get(key)
         tree = counts.tree if counts is not None else None
         moves = []

@@ -35,14 +35,15 @@ Assign = Callable[[Sequence[PodRecord], Placement | None], GroupAssignment]
 
 
 def retries(running: RunningProfile) -> bool:
-    """Whether a plugin of the profile asks for other orders to be tried."""
+    """Return whether a plugin of the profile asks for other orders to be tried."""
     return any(plugin.retries_orders for plugin in running.profile.placement_feasible)
 
 
 def in_another_order(
     cycle: GroupCycle, failed: GroupAssignment, assign: Assign, *, anywhere: bool
 ) -> GroupAssignment | None:
-    """The first other order in which a pod group can be placed, in the present view; None if none of those tried works.
+    """Return the first other order in which a pod group can be placed, in the present view; None if none of those tried
+    works.
 
     `anywhere`: no topology constraint says where; then domains of pod affinity are tried too.
     """
@@ -83,7 +84,7 @@ def _other_order(
 
 
 def order_matters(cycle: GroupCycle, other: GroupAssignment | None) -> OrderMatters | None:
-    """What to say of a gang that has failed in the usual order; None where no order would have helped.
+    """Return what to say of a gang that has failed in the usual order; None where no order would have helped.
 
     `other`: how it can be placed in another order, if one is known.  Without one it is reported only if the pods are of
     several kinds and neither the room that each kind finds by itself nor the sum of what they ask for rules it out.
@@ -108,7 +109,7 @@ def order_matters(cycle: GroupCycle, other: GroupAssignment | None) -> OrderMatt
 
 
 def _kind(running: RunningProfile, pod: PodRecord) -> object:
-    """What pods share that are treated alike; one that cannot be compared is a kind of its own."""
+    """Return what pods share that are treated alike; one that cannot be compared is a kind of its own."""
     identity = running.evaluator.identity(pod)
     if identity is not None and not running.evaluator.ruled(CycleState(running.cluster, pod)):
         return identity
@@ -133,7 +134,7 @@ def _fixed_orders(running: RunningProfile, pods: Sequence[PodRecord]) -> Iterato
     most = nodes.allocatable[:, : len(nodes)].max(axis=1, initial=0)
 
     def share(pod: PodRecord) -> float:
-        """The largest part of a node that it asks for."""
+        """Return the largest part of a node that it asks for."""
         return max((amount / max(int(most[column]), 1) for column, amount in pod.signature.requests), default=0.0)
 
     yield sorted(pods, key=share, reverse=True)
@@ -141,7 +142,7 @@ def _fixed_orders(running: RunningProfile, pods: Sequence[PodRecord]) -> Iterato
 
 
 def _domains(running: RunningProfile, pods: Sequence[PodRecord]) -> list[Placement]:
-    """The domains of the topology keys by which the pods must be near others, by key and value."""
+    """Return the domains of the topology keys by which the pods must be near others, by key and value."""
     cluster = running.cluster
     terms = (term for pod in pods for term in cluster.pod_affinity.terms(pod).of(TermKind.REQUIRED_AFFINITY))
     keys = sorted({term.topology_key for term in terms})
@@ -155,7 +156,9 @@ def _domains(running: RunningProfile, pods: Sequence[PodRecord]) -> list[Placeme
 
 
 def _has_the_sum(running: RunningProfile, pods: Sequence[PodRecord], need: int, domain: Placement) -> bool:
-    """Whether the `need` pods that ask for least of a resource ask for no more than is free, for every resource."""
+    """Return whether the `need` pods that ask for least of a resource ask for no more than is free, for every
+    resource.
+    """
     nodes = running.cluster.nodes
     asked: dict[int, list[int]] = {}
     for pod in pods:

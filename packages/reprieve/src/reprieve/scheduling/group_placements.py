@@ -36,7 +36,7 @@ Counts = npt.NDArray[np.int64]
 
 
 def proposed(running: RunningProfile, group: Group, within: Placement | None = None) -> Sequence[Placement] | None:
-    """The placements of a group, None if any node will do. Raises PlacementError where there is no right answer.
+    """Return the placements of a group, None if any node will do. Raises PlacementError where there is no right answer.
 
     What several plugins propose is intersected; the name is theirs joined by a slash.  `within`: the placement of the
     group above, of which they have a part.
@@ -109,7 +109,8 @@ def best_of(
     *,
     shared: bool = True,
 ) -> Placement | None:
-    """The placement that scores best of those in which the group works, the first of them; None if it works in none.
+    """Return the placement that scores best of those in which the group works, the first of them; None if it works in
+    none.
 
     Where only one is hopeful that one, tried or not.
 
@@ -173,7 +174,7 @@ def _shape(cycle: GroupCycle) -> Hashable | None:
 
 
 def nominated_placement(placements: Sequence[Placement], nominated: Mapping[str, int]) -> Placement | None:
-    """The placement with most of the nominated members' rows, the first of them; None if none has any."""
+    """Return the placement with most of the nominated members' rows, the first of them; None if none has any."""
     if not nominated:
         return None
     rows = np.array(list(nominated.values()), dtype=np.int64)
@@ -183,12 +184,14 @@ def nominated_placement(placements: Sequence[Placement], nominated: Mapping[str,
 
 
 def hopeful(cycle: GroupCycle, placements: Sequence[Placement]) -> list[Placement]:
-    """Those of the placements that may hold enough of the pods in the present view; the others certainly do not."""
+    """Return those of the placements that may hold enough of the pods in the present view; the others certainly do
+    not.
+    """
     return [placements[turn] for turn, _ in _hopeful(cycle, placements)]
 
 
 def _hopeful(cycle: GroupCycle, placements: Sequence[Placement]) -> list[tuple[int, int]]:
-    """The same by index, with the most pods each holds; of a group without pods the first."""
+    """Return the same by index, with the most pods each holds; of a group without pods the first."""
     running, group, pods = cycle.running, cycle.group, cycle.pods
     if not pods:
         return [(0, 0)]
@@ -200,7 +203,9 @@ def _hopeful(cycle: GroupCycle, placements: Sequence[Placement]) -> list[tuple[i
 
 
 def fewest(profile: Profile, group: Group) -> int:
-    """How many more pods have to be placed at least for the tree below to be feasible, all PlacementFeasible asked."""
+    """Return how many more pods have to be placed at least for the tree below to be feasible, all PlacementFeasible
+    asked.
+    """
     if isinstance(group, GroupState):
         pods = len(group.pending())
         enough = (n for n in range(pods + 1) if progress(profile, group, group.scheduled + n, 0).ok)
@@ -213,14 +218,16 @@ def fewest(profile: Profile, group: Group) -> int:
 
 
 def _may_do(profile: Profile, group: Group, count: int) -> bool:
-    """Whether so many pods more may be enough for the group."""
+    """Return whether so many pods more may be enough for the group."""
     if isinstance(group, GroupState):
         return progress(profile, group, group.scheduled + count, 0).ok
     return count >= fewest(profile, group)
 
 
 def _counts_are_exact(running: RunningProfile, pods: Sequence[PodRecord]) -> bool:
-    """Whether as many pods are placed as are counted, the first of them, and scores ask no more than how many."""
+    """Return whether as many pods are placed as are counted, the first of them, and scores ask no more than how
+    many.
+    """
     first = running.evaluator.identity(pods[0])
     if first is None or any(running.evaluator.identity(pod) != first for pod in pods):
         return False
@@ -266,7 +273,7 @@ def holds_at_most(running: RunningProfile, pods: Sequence[PodRecord], placements
 
 
 def _kinds(evaluator: Evaluator, pods: Sequence[PodRecord]) -> list[list[PodRecord]]:
-    """Pods that are treated alike, together."""
+    """Return pods that are treated alike, together."""
     kinds: dict[object, list[PodRecord]] = {}
     for pod in pods:
         identity = evaluator.identity(pod)
@@ -289,7 +296,7 @@ def placement_scores(
 
 
 def _raw_scores(running: RunningProfile, group: Group, placement: Placement, assigned: Assigned) -> tuple[int, ...]:
-    """What each PlacementScore plugin says of one placement in the present view."""
+    """Return what each PlacementScore plugin says of one placement in the present view."""
     plugins = (weighted.plugin for weighted in running.profile.placement_scores)
     return tuple(
         call_plugin(p.name, "PlacementScore", p.score_placement, running.cluster, group, placement, assigned)
@@ -298,7 +305,7 @@ def _raw_scores(running: RunningProfile, group: Group, placement: Placement, ass
 
 
 def _totals(running: RunningProfile, raw: Sequence[tuple[int, ...]]) -> list[int]:
-    """The weighted sums for some placements beside each other, given what each plugin says of each."""
+    """Return the weighted sums for some placements beside each other, given what each plugin says of each."""
     totals = [0] * len(raw)
     for index, weighted in enumerate(running.profile.placement_scores):
         plugin, values = weighted.plugin, [each[index] for each in raw]
@@ -315,7 +322,7 @@ def first_of(count: int, status: str = GROUP_UNSCHEDULABLE) -> str:
 def _nowhere(
     running: RunningProfile, pods: Sequence[PodRecord], reported: GroupAssignment, count: int
 ) -> GroupAssignment:
-    """No placement works: whatever might have rejected a member in any of them may help when it changes."""
+    """Return no placement works: whatever might have rejected a member in any of them may help when it changes."""
     reported.why = first_of(count)
     reported.rejected_by |= {plugin.name for plugin in running.profile.placement_generators}
     for pod in {pod.signature.id: pod for pod in pods}.values():

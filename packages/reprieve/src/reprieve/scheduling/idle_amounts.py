@@ -69,7 +69,7 @@ class IdleAmounts:
         self._share = max((float(idle[column] / total[column]) for column in counted if total[column]), default=0.0)
 
     def exhausted(self, now: float) -> bool:
-        """Whether more was idle than may be."""
+        """Return whether more was idle than may be."""
         while self._parts and self._parts[0][0] < now - self._span:
             self._total -= self._parts.popleft()[1]
         return self._total > self._most * self._span

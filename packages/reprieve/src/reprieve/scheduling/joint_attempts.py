@@ -43,7 +43,7 @@ class JointAttempts:
         """The keys of those that are tried next, each with its part."""
 
     def pop(self, now: float) -> tuple[Entity | None, JointPart | None]:
-        """The next entity to try, and its part in what was planned for several."""
+        """Return the next entity to try, and its part in what was planned for several."""
         while self._turns:
             key, part = self._turns.popleft()
             entity = self._queue.pop_only(key, now)

@@ -139,7 +139,7 @@ class _Entry:
 
     @property
     def together(self) -> tuple[_Shape, int]:
-        """A shape that fits wherever a member does, and its slot."""
+        """Return a shape that fits wherever a member does, and its slot."""
         return self.least or self.kinds[0][:2]
 
 
@@ -180,7 +180,7 @@ class RoomBound:
         """Of which nominations, groups and trees that is, as they count their changes."""
 
     def sizes(self) -> dict[str, int]:
-        """How much is kept, for the gauges."""
+        """Return how much is kept, for the gauges."""
         return {
             "waiting_entities": len(self._entries),
             "waiting_shapes": sum(len(level.slots) for level in self._levels.values()),
@@ -188,7 +188,7 @@ class RoomBound:
         }
 
     def out_of_reach(self, entity: Entity) -> frozenset[str]:
-        """The plugins that would reject the entity for want of room, whatever is evicted; empty if it may fit.
+        """Return the plugins that would reject the entity for want of room, whatever is evicted; empty if it may fit.
 
         As of the last `refresh`.  An entity with a nomination is never out of reach: an attempt would take that back.
         """
@@ -436,7 +436,7 @@ class RoomBound:
         return requests, mask
 
     def _enter(self, level: _Level, shape: _Shape) -> int:
-        """The slot of a shape, with one user more."""
+        """Return the slot of a shape, with one user more."""
         slot = level.slots.get(shape)
         if slot is not None:
             level.users[slot] += 1
@@ -519,7 +519,7 @@ class RoomBound:
         return tuple(term for term in terms if term.matcher.namespace_selector.nothing)
 
     def _stays(self, pod: PodRecord, term: TermSpec, priority: float) -> bool:
-        """Whether a term means a pod that is not on its way out and may not be evicted by that priority."""
+        """Return whether a term means a pod that is not on its way out and may not be evicted by that priority."""
         if not term.matcher.accepts(pod.namespace, {}, pod.labels, terminating=False):
             return False
         return not pod.terminating and effective_priority(self._cluster, pod) >= priority
@@ -542,7 +542,7 @@ class RoomBound:
 
 
 def _rules(running: RunningProfile) -> _Rules | None:
-    """What may be claimed of the profile's entities; None: nothing."""
+    """Return what may be claimed of the profile's entities; None: nothing."""
     profile = running.profile
     fit = next((plugin for plugin in map(unguarded, profile.node_filters) if type(plugin) is NodeResourcesFit), None)
     victims = [*profile.post_filters, *profile.group_post_filters]
@@ -574,7 +574,7 @@ def _victims_of(running: RunningProfile, group: Group) -> float:
 
 
 def _together(shapes: Iterable[_Shape]) -> _Shape:
-    """A shape that fits wherever one of them does."""
+    """Return a shape that fits wherever one of them does."""
     shapes = list(shapes)
     if len(shapes) == 1:
         return shapes[0]
@@ -593,6 +593,6 @@ def _leave(level: _Level, shape: _Shape, slot: int) -> None:
 
 
 def _widened(matrix: npt.NDArray[Cell], rows: int) -> npt.NDArray[Cell]:
-    """The matrix with so many columns, new ones zero."""
+    """Return the matrix with so many columns, new ones zero."""
     more = rows - matrix.shape[1]
     return np.hstack([matrix, np.zeros((len(matrix), more), dtype=matrix.dtype)]) if more > 0 else matrix

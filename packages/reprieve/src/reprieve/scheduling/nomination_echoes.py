@@ -44,7 +44,7 @@ class NominationEchoes:
         return False
 
     def stands(self, uid: str) -> bool:
-        """Whether the API has a nomination, or will have one once everything is written."""
+        """Return whether the API has a nomination, or will have one once everything is written."""
         return bool(self._values.get(uid, [""])[-1])
 
     def forget(self, uid: str) -> None:

@@ -195,7 +195,7 @@ class Nominations:
         return ", ".join(nodes[:_MOST_NAMED]) + more
 
     def _gone_by(self, pod: PodRecord, now: float) -> float:
-        """When a pod that leaves, or is about to be evicted, is gone at the latest."""
+        """Return when a pod that leaves, or is about to be evicted, is gone at the latest."""
         due = self._cluster.departures.get(pod.uid)
         return min(max(due, now) if due is not None else now + pod.grace, now + LONGEST)
 
@@ -233,7 +233,7 @@ class Nominations:
             self.freed(pod, before, now)
 
     def stands_in_api(self, pod: PodRecord) -> bool:
-        """Whether the API has a nomination of the pod, or will have one once everything is written."""
+        """Return whether the API has a nomination of the pod, or will have one once everything is written."""
         return self._echoes.stands(pod.uid)
 
     def bound(self, uid: str) -> None:
@@ -247,7 +247,7 @@ class Nominations:
 
 
 def _unused(before: Places, places: Places) -> list[tuple[PodRecord, int]]:
-    """What was held and is not among the places: members of an entity may use each other's."""
+    """Return what was held and is not among the places: members of an entity may use each other's."""
     used = Counter(row for _, row in places)
     left = []
     for pod, row in before:

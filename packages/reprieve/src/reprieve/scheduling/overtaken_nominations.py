@@ -49,13 +49,15 @@ def group_is_overtaken(
 
 
 def _leaving(cluster: ClusterState) -> list[PodRecord]:
-    """The pods on nodes that terminate or are being evicted, by UID."""
+    """Return the pods on nodes that terminate or are being evicted, by UID."""
     uids = sorted({*cluster.departures, *cluster.doomed})
     return [pod for uid in uids if (pod := cluster.pods[uid]).row >= 0]
 
 
 def _leaving_rows(cluster: ClusterState, rows: Iterable[int], priority: int, *, known: bool) -> list[PodRecord]:
-    """The same on some rows. Without `known` victims, as after a restart, every pod of lower priority may be one."""
+    """Return the same on some rows. Without `known` victims, as after a restart, every pod of lower priority may be
+    one.
+    """
     return [
         pod
         for row in sorted(set(rows))

@@ -56,12 +56,12 @@ class Preemptor:
 
     @classmethod
     def of_pod(cls, state: CycleState, why_not: str | None) -> "Preemptor":
-        """A single pod, which fits nowhere."""
+        """Return a single pod, which fits nowhere."""
         return cls((state.pod,), None, state.pod.priority, why_not, 0)
 
     @classmethod
     def of_group(cls, running: RunningProfile, attempt: PodGroupAttempt) -> "Preemptor":
-        """A group of any level, with an attempt that placed fewer pods than it has."""
+        """Return a group of any level, with an attempt that placed fewer pods than it has."""
         group = attempt.group
         priority = group.spec.priority if group.spec is not None else 0
         never = group_never_preempts(group, group_policy=running.gates.pod_group_preemption_policy)
@@ -159,7 +159,7 @@ def _preemption(
 
 
 def _units(cluster: ClusterState, preemptor: Preemptor, victims: Sequence[str]) -> list[PreemptionUnit]:
-    """The units of the victims: each may go, by every rule, and goes whole."""
+    """Return the units of the victims: each may go, by every rule, and goes whole."""
     wanted = set(victims)
     pods = [pod for pod in scheduled_pods(cluster) if pod.key in wanted]
     unknown = wanted - {pod.key for pod in pods}
@@ -220,7 +220,7 @@ def _check_levels(running: RunningProfile, group: Group, by_leaf: _Rows) -> None
 
 
 def _counts(group: Group, by_leaf: _Rows) -> bool:
-    """Whether the level counts for the one above: it is scheduled already, or pods below it are nominated."""
+    """Return whether the level counts for the one above: it is scheduled already, or pods below it are nominated."""
     if isinstance(group, GroupState):
         return group.key in by_leaf or group.scheduled >= max(1, group.min_count)
     ready = sum(1 for child in group.children if child.fault is None and _counts(child, by_leaf))

@@ -20,7 +20,7 @@ class PreemptionsInFlight:
         return len(self._victims)
 
     def waits(self, key: str) -> bool:
-        """Whether victims of that preemptor are still there."""
+        """Return whether victims of that preemptor are still there."""
         return key in self._victims
 
     def victims_of(self, key: str) -> list[str]:
@@ -28,7 +28,7 @@ class PreemptionsInFlight:
         return sorted(self._victims.get(key, ()))
 
     def is_victim(self, uid: str) -> bool:
-        """Whether a preemptor waits for the pod to leave."""
+        """Return whether a preemptor waits for the pod to leave."""
         return uid in self._preemptors
 
     def begin(self, key: str, victims: Iterable[str]) -> bool:

@@ -41,5 +41,5 @@ def with_priority(entity: Entity, priority: int) -> Iterator[None]:
 
 
 def gets_a_place(decision: Decision) -> bool:
-    """Whether the entity of the decision is placed, or preempts to free capacity for itself."""
+    """Return whether the entity of the decision is placed, or preempts to free capacity for itself."""
     return bool(decision.bindings or decision.waiting) or decision.preemption is not None

@@ -23,7 +23,7 @@ class ProfileRemark:
 
 
 def remarks_on(profile: Profile, gates: FeatureGates) -> list[ProfileRemark]:
-    """What to say of a profile before it decides anything."""
+    """Return what to say of a profile before it decides anything."""
     if not gates.generic_workload:
         return []
     result = []

@@ -133,7 +133,7 @@ Without reservations, as kube-scheduler has none."""
 
 
 def default_profile(gates: FeatureGates, name: str = DEFAULT_SCHEDULER, *, compatible: bool = False) -> Profile:
-    """All in-tree plugins with their default weights; `compatible` as in `profiles_of`."""
+    """Return all in-tree plugins with their default weights; `compatible` as in `profiles_of`."""
     args = _PLACED_BY_SCORE if compatible else {}
     plugins = [make(gates, args.get(plugin, {})) for plugin, make in REGISTRY.items()]
     return Profile(name, plugins, dict(DEFAULT_WEIGHTS))
@@ -147,7 +147,7 @@ def profiles_of(
     *,
     compatible: bool = False,
 ) -> tuple[Profile, ...]:
-    """The profiles of a configuration. Raises ConfigurationError naming the path in the file.
+    """Return the profiles of a configuration. Raises ConfigurationError naming the path in the file.
 
     `extenders` is the plugin that asks the configuration's extenders; without it they are not asked.  `compatible`:
     victims are chosen as kube-scheduler does it in every profile (`placement: Compatible`).

@@ -29,7 +29,7 @@ def hold_seconds(profile: Profile) -> float:
 
 
 def waits_for_completions(profiles: Iterable[Profile]) -> bool:
-    """Whether pods of any of the profiles may wait for pods that end by themselves: `waitForCompletions`."""
+    """Return whether pods of any of the profiles may wait for pods that end by themselves: `waitForCompletions`."""
     plugins = (unguarded(plugin) for profile in profiles for plugin in profile.plugins)
     return any(isinstance(plugin, DefaultPreemption) and plugin.waits_for_completions for plugin in plugins)
 
@@ -70,7 +70,7 @@ class ReleasedReservation:
 
     @property
     def nodes(self) -> list[str]:
-        """The nodes, each once, in the order of the pods."""
+        """Return the nodes, each once, in the order of the pods."""
         return list(dict.fromkeys(node for _, node in self.pods))
 
 
@@ -104,7 +104,7 @@ class Reservations:
         return until
 
     def until(self, key: str) -> float | None:
-        """When the hold ends as far as is known now."""
+        """Return when the hold ends as far as is known now."""
         hold = self._holds.get(key)
         return hold.until if hold is not None else None
 
@@ -132,7 +132,7 @@ class Reservations:
         return ended
 
     def next_end(self) -> float | None:
-        """When the next hold is over."""
+        """Return when the next hold is over."""
         while self._ends:
             until, key = self._ends[0]
             hold = self._holds.get(key)

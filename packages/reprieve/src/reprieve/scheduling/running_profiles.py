@@ -42,16 +42,18 @@ class RunningProfiles(dict[str, RunningProfile]):
         self.listen = any(profile.post_binds for profile in profiles.values())
 
     def of(self, pod: PodRecord) -> RunningProfile:
-        """The profile that decides for the pod."""
+        """Return the profile that decides for the pod."""
         return self.get(pod.scheduler_name) or next(iter(self.values()))
 
     @property
     def blocking(self) -> bool:
-        """Whether a step may wait for something outside (an extender, a third-party plugin in its own thread)."""
+        """Return whether a step may wait for something outside (an extender, a third-party plugin in its own
+        thread).
+        """
         return any(running.profile.blocking for running in self.values())
 
     def sizes(self) -> dict[str, int]:
-        """How much the evaluators keep, by kind."""
+        """Return how much the evaluators keep, by kind."""
         sizes: dict[str, int] = {}
         for running in self.values():
             for kind, number in running.evaluator.sizes().items():

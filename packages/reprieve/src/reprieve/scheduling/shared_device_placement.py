@@ -19,7 +19,7 @@ MOST_TRIED = 64
 
 
 def within_reach(cycle: GroupCycle) -> GroupAssignment | None:
-    """A place for the group in the reach of one allocation of what its members share; None if there is none."""
+    """Return a place for the group in the reach of one allocation of what its members share; None if there is none."""
     pods, book = cycle.pods, cycle.running.cluster.devices
     if len(pods) < 2:
         return None

@@ -135,7 +135,7 @@ class SpreadBounds:
         return len(self._spreads)
 
     def of(self, plugin: PodTopologySpread, pods: Sequence[PodRecord], priority: float) -> list[Spread]:
-        """The constraints that all these pods have and are counted by; `place` has to be called for each."""
+        """Return the constraints that all these pods have and are counted by; `place` has to be called for each."""
         first = pods[0]
         nodes = first.signature.constraints.nodes.id
         constraints = plugin.filtering(self._cluster, first)
@@ -159,7 +159,7 @@ class SpreadBounds:
     def _layout(
         self, signature: PodSpecSignature, constraint: SpreadConstraint, constraints: Sequence[SpreadConstraint]
     ) -> Layout:
-        """The one of a constraint of pods with that signature, with one user more; see `eligible`."""
+        """Return the one of a constraint of pods with that signature, with one user more; see `eligible`."""
         key = self._layout_key(signature, constraint, constraints)
         layout = self._layouts.get(key)
         if layout is None:

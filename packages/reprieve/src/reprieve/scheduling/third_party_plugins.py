@@ -43,7 +43,7 @@ class ThirdParty:
     """How they are called; None: directly."""
 
     def watched(self, watch: CallPolicy) -> "ThirdParty":
-        """The same, called in another way."""
+        """Return the same, called in another way."""
         return replace(self, watch=watch)
 
 
@@ -56,7 +56,7 @@ def third_party(
     in_tree: Iterable[str] = (),
     found: "Sequence[EntryPoint] | None" = None,
 ) -> ThirdParty:
-    """The plugins of installed packages and those named as `module:Class`, or given as classes.
+    """Return the plugins of installed packages and those named as `module:Class`, or given as classes.
 
     `in_tree` are names that are taken: an entry point of such a name is never asked, for plugins that come with the
     product go first.  `found` are the entry points, by default those of this Python: without references they are
@@ -134,7 +134,7 @@ def _factory(kind: type[Plugin]) -> Factory:
 
 
 def _of_entry_points(name: str, points: "Sequence[EntryPoint]") -> Factory:
-    """A factory that imports when it is asked; until then trouble of one package troubles no other."""
+    """Return a factory that imports when it is asked; until then trouble of one package troubles no other."""
 
     def build(_gates: FeatureGates, args: Args) -> Plugin:
         if len({_reference(point) for point in points}) > 1:
@@ -162,7 +162,7 @@ def _described(point: "EntryPoint") -> str:
 
 
 def _class_of(reference: str) -> type[Plugin]:
-    """The class behind `module:Class`. Raises PluginLoadError."""
+    """Return the class behind `module:Class`. Raises PluginLoadError."""
     module, colon, name = reference.partition(":")
     module, name = module.strip(), name.strip()
     if not colon or not module or not name:
@@ -177,7 +177,7 @@ def _class_of(reference: str) -> type[Plugin]:
 
 
 def _checked(reference: str, found: object) -> type[Plugin]:
-    """What was found, if it is a plugin. Raises PluginLoadError."""
+    """Return what was found, if it is a plugin. Raises PluginLoadError."""
     if not isinstance(found, type) or not issubclass(found, Plugin):
         raise PluginLoadError(f"{reference}: not a plugin: it does not derive from reprieve.Plugin")
     if not isinstance(found.name, str) or not found.name:

@@ -37,7 +37,7 @@ NOTHING_PLACED = "no pods were schedulable"
 
 
 def order_of(group: Group, pods: Iterable[PodRecord]) -> list[PodRecord]:
-    """Pods of a tree as they are tried: leaf by leaf, within one as `scheduling_order` says."""
+    """Return pods of a tree as they are tried: leaf by leaf, within one as `scheduling_order` says."""
     by_leaf = _by_leaf(pods)
     return [pod for leaf in group.leaves() for pod in scheduling_order(by_leaf.get(leaf.key, []))]
 
@@ -68,7 +68,8 @@ def place(
 def in_another_way(
     cycle: GroupCycle, failed: GroupAssignment, within: Placement | None = None
 ) -> GroupAssignment | None:
-    """The first other way in which the tree can be placed, in the present view; None if none of those tried works.
+    """Return the first other way in which the tree can be placed, in the present view; None if none of those tried
+    works.
 
     Where a child took more than it needs, children are held to their minimum and filled up afterwards; then the pods
     of gangs are tried in other orders, with and without that (composite.md 3.5).
@@ -86,7 +87,7 @@ def in_another_way(
 
 
 def _beyond(level: Level) -> bool:
-    """Whether the group succeeded with more than it needs."""
+    """Return whether the group succeeded with more than it needs."""
     return level.ok and level.succeeded > max(1, level.group.min_count)
 
 
@@ -286,7 +287,7 @@ class _Walk:
 
 
 def _with_level(group: Group, found: GroupAssignment, succeeded: int, of: int) -> GroupAssignment:
-    """What was found, with what there is to say of the level."""
+    """Return what was found, with what there is to say of the level."""
     short = tuple(
         child.name for child in group.children if (level := found.levels.get(child.ref)) is None or not level.ok
     )

@@ -34,7 +34,8 @@ Key = tuple[str, str, str]
 def afterwards(
     manifests: Manifests, engine: Engine, at: float, leaving: Set[str] = frozenset(), *, rows: Rows = TABLE
 ) -> Manifests:
-    """The expanded input of a plan as `engine` has it now, `at` seconds since the epoch. The input is not changed.
+    """Return the expanded input of a plan as `engine` has it now, `at` seconds since the epoch. The input is not
+    changed.
 
     `leaving`: `namespace/name` of victims of a decision that has not been acted on yet.
     """
@@ -91,7 +92,7 @@ def _written(engine: Engine) -> dict[Key, KubernetesObject]:
 
 
 def _played(manifests: Manifests, scenarios: Sequence[ScenarioScript], at: float) -> list[Loaded[KubernetesObject]]:
-    """All objects, with what scenarios create and without what they delete."""
+    """Return all objects, with what scenarios create and without what they delete."""
     everything = manifests.all()
     order = 1 + max((loaded.order for loaded in everything), default=0)
     for scenario in scenarios:

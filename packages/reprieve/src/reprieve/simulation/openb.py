@@ -160,12 +160,12 @@ TASK_COLUMNS: tuple[_Column, ...] = (
 
 
 def read_nodes(path: Path, *, max_bytes: int = MAX_BYTES) -> list[TraceNode]:
-    """The machines, in file order. Raises TraceError, or OSError where the file cannot be read."""
+    """Return the machines, in file order. Raises TraceError, or OSError where the file cannot be read."""
     return [TraceNode(*values) for values in _rows(path, NODE_COLUMNS, max_bytes)]
 
 
 def read_tasks(path: Path, *, max_bytes: int = MAX_BYTES) -> list[TraceTask]:
-    """The tasks in order of arrival. Raises TraceError, or OSError where the file cannot be read."""
+    """Return the tasks in order of arrival. Raises TraceError, or OSError where the file cannot be read."""
     tasks = [
         TraceTask(name, cpu, memory, count * milli, models, qos, created, created if started is None else started)
         for name, cpu, memory, count, milli, models, qos, created, started in _rows(path, TASK_COLUMNS, max_bytes)
@@ -174,7 +174,7 @@ def read_tasks(path: Path, *, max_bytes: int = MAX_BYTES) -> list[TraceTask]:
 
 
 def _rows(path: Path, columns: Sequence[_Column], max_bytes: int) -> Iterable[list[Any]]:
-    """The wanted columns of every row, read; the first column is a key that may not repeat."""
+    """Yield the wanted columns of every row, read; the first column is a key that may not repeat."""
     file = str(path)
     reader = csv.reader(io.StringIO(_text(path, max_bytes), newline=""), strict=True)
     try:
@@ -336,13 +336,13 @@ def write(documents: Sequence[Document], path: Path) -> None:
 
 
 def as_json(documents: Sequence[Document]) -> bytes:
-    """A `List` in JSON, one object per line."""
+    """Return a `List` in JSON, one object per line."""
     encode = msgspec.json.Encoder().encode
     return b'{"apiVersion":"v1","kind":"List","items":[\n' + b",\n".join(map(encode, documents)) + b"\n]}\n"
 
 
 def as_yaml(documents: Sequence[Document]) -> bytes:
-    """One YAML document per object."""
+    """Return one YAML document per object."""
     import yaml
 
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

@@ -157,14 +157,14 @@ def _members_above_their_groups(loaded: Sequence[Loaded[objects.KubernetesObject
 
 
 def workload_remarks(remarks: Iterable[Remark], sources: GroupSources) -> list[str]:
-    """What of workloads is not read, or is read by a scheduler with another configuration alone."""
+    """Return what of workloads is not read, or is read by a scheduler with another configuration alone."""
     return [str(remark) for remark in remarks if not remark.unless or remark.unless not in sources]
 
 
 def input_remarks(
     manifests: Manifests, sources: GroupSources = DEFAULT_SOURCES, later: Sequence[Remark] = ()
 ) -> list[str]:
-    """What of an input is left aside, to be reported with every answer. `later`: remarks of a scenario."""
+    """Return what of an input is left aside, to be reported with every answer. `later`: remarks of a scenario."""
     everything = manifests.all()
     of_workloads = workload_remarks((*manifests.remarks, *later), sources)
     return [

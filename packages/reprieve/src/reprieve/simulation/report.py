@@ -229,16 +229,18 @@ class Plan(Document, frozen=True, kw_only=True):
 
     @property
     def all_placed(self) -> bool:
-        """Whether every pod that the question is about was placed, none went with its node, no gang broke by that."""
+        """Return whether every pod that the question is about was placed, none went with its node, no gang broke by
+        that.
+        """
         return not (self.lost or self.broken or any(pod.outcome != "Scheduled" for pod in self.asked_pods))
 
     @property
     def asked_pods(self) -> tuple[PodOutcome, ...]:
-        """The pods that the question is about."""
+        """Return the pods that the question is about."""
         return tuple(pod for pod in self.pods if pod.asked)
 
     def asks_for(self, preemptor: PreemptorName) -> bool:
-        """Whether the question is about a preemptor; a tree of groups counts whatever its groups are."""
+        """Return whether the question is about a preemptor; a tree of groups counts whatever its groups are."""
         name = (preemptor.namespace, preemptor.name)
         of_kind: dict[str, Sequence[PodOutcome | PodGroupOutcome]] = {"Pod": self.pods, "PodGroup": self.pod_groups}
         outcomes = of_kind.get(preemptor.kind, ())

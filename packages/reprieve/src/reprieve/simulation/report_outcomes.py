@@ -14,7 +14,7 @@ from reprieve.simulation.virtual import VirtualCluster
 
 
 def suspended_workloads(idle: Iterable[Suspended]) -> tuple[SuspendedWorkload, ...]:
-    """What calls for no pods as long as it is suspended, sorted (whatif.md 1.5)."""
+    """Return what calls for no pods as long as it is suspended, sorted (whatif.md 1.5)."""
     found = sorted({(*item[1:], item.message) for item in idle})
     return tuple(
         SuspendedWorkload(api_version=version, kind=kind, namespace=namespace, name=name, message=message)
@@ -23,7 +23,7 @@ def suspended_workloads(idle: Iterable[Suspended]) -> tuple[SuspendedWorkload, .
 
 
 def pod_outcome(world: VirtualCluster, pod: PodRecord) -> PodOutcome:
-    """Where a pod is at the end or would go, or in the scheduler's words why not."""
+    """Return where a pod is at the end or would go, or in the scheduler's words why not."""
     names = world.engine.cluster.nodes.names
     lost = world.lost.get(pod.uid)
     here = world.engine.cluster.pods.get(pod.uid) is pod and lost is None
@@ -82,7 +82,7 @@ def gone_by_group(world: VirtualCluster) -> defaultdict[str, tuple[int, int]]:
 
 
 def lost_pods(world: VirtualCluster) -> list[LostPod]:
-    """Pods that went with their node, by namespace and name."""
+    """Return pods that went with their node, by namespace and name."""
     result = [
         LostPod(
             namespace=pod.namespace,

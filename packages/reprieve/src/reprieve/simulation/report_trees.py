@@ -12,7 +12,7 @@ from reprieve.simulation.virtual import VirtualCluster
 
 
 def composite_outcomes(world: VirtualCluster) -> tuple[CompositeOutcome, ...]:
-    """Every CompositePodGroup, by namespace and name."""
+    """Return every CompositePodGroup, by namespace and name."""
     composites = world.engine.cluster.trees.composites.values()
     levels = {(level.kind, level.group): level for attempt in world.levels.values() for level in attempt}
     found = (_outcome(world, composite, levels.get((composite.kind, composite.key))) for composite in composites)

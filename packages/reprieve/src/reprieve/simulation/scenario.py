@@ -67,7 +67,9 @@ class ScenarioScript:
 
 
 def read_scenarios(manifests: Manifests, rows: Rows = TABLE) -> list[ScenarioScript]:
-    """The Scenario documents of an expanded input. Raises InputError naming document and field for anything unknown."""
+    """Return the Scenario documents of an expanded input. Raises InputError naming document and field for anything
+    unknown.
+    """
     if not manifests.scenarios:
         return []
     surroundings = Surroundings(manifests, manifests.pod_makers, manifests.unknown)
@@ -83,7 +85,7 @@ class _Reader:
         self._origin = origin
 
     def scenario(self, document: Mapping[str, Any]) -> ScenarioScript:
-        """The document."""
+        """Return the document."""
         origin = self._origin
         spec = _mapping(document.get("spec"), "spec", origin)
         _only(spec, ("steps",), "spec", origin)
@@ -147,7 +149,7 @@ class _Reader:
         return makes_pods(version, kind) or self._rows.of(version, kind) is not None
 
     def _expanded(self, manifest: Mapping[str, Any], path: str) -> Maker:
-        """What makes pods, expanded as its controller would now."""
+        """Return what makes pods, expanded as its controller would now."""
         given = PodMaker(manifest, self._origin)
         self._there.owners.add(given)
         maker = Maker(self._there, [given], self._rows, by_rule)
@@ -160,7 +162,7 @@ class _Reader:
         return maker
 
     def _decoded(self, manifest: Mapping[str, Any], path: str) -> objects.KubernetesObject:
-        """One object, checked and with its priority, as an API server would take it."""
+        """Return one object, checked and with its priority, as an API server would take it."""
         origin = self._origin
         with _at(path, origin):
             found = decode_object(manifest, origin)

@@ -236,12 +236,12 @@ class VirtualCluster:
         return record
 
     def awaits_room(self, key: str) -> bool:
-        """Whether the entity's last attempt ended with room held for it that others are leaving."""
+        """Return whether the entity's last attempt ended with room held for it that others are leaving."""
         last = self._last_deferral.get(key)
         return last is not None and bool(last.nominations)
 
     def runs(self, key: str) -> bool:
-        """Whether a pod that came without a UID exists under this `namespace/name` and is not on its way out."""
+        """Return whether a pod that came without a UID exists under this `namespace/name` and is not on its way out."""
         pod = self.engine.cluster.pods.get(key)
         return pod is not None and not pod.terminating
 

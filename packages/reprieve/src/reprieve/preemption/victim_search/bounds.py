@@ -7,7 +7,8 @@ from reprieve.preemption.victim_search.problem import Numbers
 
 
 def least_weight(state: Eviction) -> int:
-    """No eviction weighs less than this (priorities summed as in preemption.md 3); found with no unit evicted yet.
+    """Return no eviction weighs less than this (priorities summed as in preemption.md 3); found with no unit evicted
+    yet.
 
     Each resource by itself, as if what is freed could be used anywhere and units went in parts.
     """
@@ -33,7 +34,7 @@ def least_weight(state: Eviction) -> int:
 
 
 def fewest_gangs(state: Eviction) -> int:
-    """No eviction breaks fewer gangs than this; found with no unit evicted yet.
+    """Return no eviction breaks fewer gangs than this; found with no unit evicted yet.
 
     Each resource by itself, with all that breaks no gang gone, and of each gang that breaks all that it has.
     """
@@ -64,7 +65,7 @@ def fewest_gangs(state: Eviction) -> int:
 
 
 def all_necessary(numbers: Numbers, units: Sequence[int]) -> bool:
-    """Whether every eviction that places all of the pods includes each of these: then none costs less.
+    """Return whether every eviction that places all of the pods includes each of these: then none costs less.
 
     Each is kept alone, with all others gone.
     """
@@ -90,7 +91,7 @@ def all_necessary(numbers: Numbers, units: Sequence[int]) -> bool:
 
 
 def _lack(state: Eviction, resource: int, usable: Sequence[bool]) -> int:
-    """How much of a resource the pods ask for beyond what the nodes have left, wherever it is."""
+    """Return how much of a resource the pods ask for beyond what the nodes have left, wherever it is."""
     kinds, unplaced = state.numbers.kinds, state.places.unplaced
     asked = sum(kind.wants[resource] * count for kind, count in zip(kinds, unplaced, strict=True))
     return asked - sum(max(0, left[resource]) for node, left in enumerate(state.places.left) if usable[node])

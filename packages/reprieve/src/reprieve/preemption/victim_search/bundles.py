@@ -55,7 +55,7 @@ class Bundles:
 
     @property
     def examined(self) -> int:
-        """How many nodes were examined: the search's measure."""
+        """Return how many nodes were examined: the search's measure."""
         return self._examined + self._gains.examined
 
     def touch(self, nodes: Iterable[int]) -> None:
@@ -70,7 +70,9 @@ class Bundles:
         self._examinations.bounded.update(nodes)
 
     def best(self, missing: int) -> Bundle | None:
-        """The bundle that costs least for each of so many missing pods that it finds a place; None if there is none."""
+        """Return the bundle that costs least for each of so many missing pods that it finds a place; None if there is
+        none.
+        """
         self.refresh()
         level = next(i for i, count in enumerate(MISSING) if missing <= count)
         best = None
@@ -105,7 +107,7 @@ class Bundles:
                 self._rate[:, occupied] = np.array([rates_of(self._examine(node)) for node in occupied]).T
 
     def every(self) -> list[Bundle]:
-        """The bundles of all nodes, the lightest first, each once."""
+        """Return the bundles of all nodes, the lightest first, each once."""
         self.refresh()
         for node in sorted(self._examinations.first):
             if node in self._examinations.first:

@@ -72,7 +72,9 @@ class BudgetCharges:
         return _walk(charged, self._allowed) if charges <= _FEW_CHARGES else self._broken_at_once(order)
 
     def _broken_at_once(self, order: Sequence[int]) -> list[bool]:
-        """The same in a pass over all charges: of each budget those of the evicted units, summed by importance."""
+        """Return the same in a pass over all charges: of each budget those of the evicted units, summed by
+        importance.
+        """
         units, pods, first, allowed = self._charges
         evicted = np.zeros(len(self._charged), dtype=np.bool_)
         order = list(order)  # a tuple would be one index of several dimensions
@@ -147,7 +149,7 @@ class GangLosses:
         return sum([after < 0 <= slack[gang] for gang, after in together.items()]) - alone
 
     def members(self) -> list[tuple[int, ...]]:
-        """The units of each gang of which several units hold pods."""
+        """Return the units of each gang of which several units hold pods."""
         by_gang = [tuple(sorted([unit for units in sizes.values() for unit in units])) for sizes in self._units_of]
         return [units for units in by_gang if len(units) > 1]
 

@@ -92,7 +92,7 @@ class Eviction:
 
     @cached_property
     def shares(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """What units hold where, by node: units and nodes, `int64[shares]`, and `int64[shares, resources]`."""
+        """Return what units hold where, by node: units and nodes, `int64[shares]`, and `int64[shares, resources]`."""
         takes = self.numbers.takes
         units = np.repeat(np.arange(len(takes)), [len(take) for take in takes])
         nodes = np.array([node for take in takes for node, _ in take], dtype=np.int64)
@@ -157,7 +157,7 @@ class Eviction:
             self._bar(unit)
 
     def touched(self, mark: Mark) -> set[int]:
-        """Nodes on which units or pods have changed since."""
+        """Return nodes on which units or pods have changed since."""
         takes = self.numbers.takes
         nodes = {node for entry in self._log[mark[0] :] if entry >= 0 for node, _ in takes[entry]}
         return nodes | self.places.touched(mark[1])
@@ -165,11 +165,11 @@ class Eviction:
     # -- what it costs ---------------------------------------------------------------------------------------------
 
     def price(self) -> Price:
-        """What the eviction costs, by the criteria; budgets are counted over the evicted units."""
+        """Return what the eviction costs, by the criteria; budgets are counted over the evicted units."""
         return self.price_of(sorted(self.gone))
 
     def price_of(self, order: Sequence[int]) -> Price:
-        """The same of any units, in order of importance."""
+        """Return the same of any units, in order of importance."""
         if not order:
             return NO_EVICTION
         units, pricing = self.numbers.units, self.numbers.pricing
@@ -200,7 +200,7 @@ class Eviction:
         return self.budgets.over[unit] > 0
 
     def weigh(self, units: Sequence[int]) -> float:
-        """What units that are evicted together weigh beside the evicted ones."""
+        """Return what units that are evicted together weigh beside the evicted ones."""
         heavy, age = self.heavy, self.weights.age
         weight = sum([heavy[unit] + age[unit] for unit in units])
         if len(units) > 1:

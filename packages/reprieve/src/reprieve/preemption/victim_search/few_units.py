@@ -95,7 +95,7 @@ class _FewUnits:
         return (*price[:2], price[2][:sure]) <= (*self._best[:2], self._best[2][:sure])
 
     def _enough(self, left: Sequence[Amounts]) -> bool:
-        """Whether each kind by itself has room for all its pods."""
+        """Return whether each kind by itself has room for all its pods."""
         for kind in self._state.numbers.kinds:
             wanted = [(resource, want) for resource, want in enumerate(kind.wants) if want]
             missing = len(kind.pods)
@@ -109,7 +109,7 @@ class _FewUnits:
         return True
 
     def _places(self, chosen: Sequence[int]) -> bool:
-        """Whether all pods find a place with these gone."""
+        """Return whether all pods find a place with these gone."""
         state = self._state
         if len(state.numbers.kinds) == 1:
             return True
@@ -127,7 +127,7 @@ class _FewUnits:
             self._best, self.found = price, units
 
     def _superfluous(self, units: Sequence[int]) -> bool:
-        """Whether one of them could stay: then the eviction would not be made as it is."""
+        """Return whether one of them could stay: then the eviction would not be made as it is."""
         for unit in units:
             left = self._with_all_from[-1]
             others = [other for other in units if other != unit]

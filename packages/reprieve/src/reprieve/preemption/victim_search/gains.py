@@ -31,7 +31,7 @@ class Gains:
                 changes[unit] += 1
 
     def of(self, units: tuple[int, ...]) -> int:
-        """How many more pods fit with these units evicted."""
+        """Return how many more pods fit with these units evicted."""
         changes = self._changes
         if len(units) > 1:
             now = sum([changes[unit] for unit in units])
@@ -47,7 +47,7 @@ class Gains:
         return gain
 
     def _of_two(self, first: int, second: int) -> int:
-        """The gain of each, and what they gain beyond that on nodes that have both."""
+        """Return the gain of each, and what they gain beyond that on nodes that have both."""
         places, wanted = self._eviction.places, self._wanted
         usable, spare = self._eviction.numbers.kinds[self._kind].usable, places.spare[self._kind]
         gain = self.of((first,)) + self.of((second,))

@@ -42,7 +42,7 @@ class UnlikePods:
 
     @property
     def unplaced(self) -> list[int]:
-        """How many pods of each kind have to fit into `left`."""
+        """Return how many pods of each kind have to fit into `left`."""
         return self.missing
 
     def room(self) -> int:
@@ -90,7 +90,7 @@ class UnlikePods:
                         self.place(kind, node, count)
 
     def places(self) -> tuple[Place, ...]:
-        """Where the pods are."""
+        """Return where the pods are."""
         return tuple(
             (kind, node, count)
             for node, put in enumerate(self.put)
@@ -158,7 +158,7 @@ class UnlikePods:
         self._log.clear()
 
     def touched(self, mark: int) -> set[int]:
-        """Nodes that have changed since."""
+        """Return nodes that have changed since."""
         return {entry[0] for entry in self._log[mark:]}
 
     # -- inside ----------------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class UnlikePods:
             self._recount(node)
 
     def _tightest(self, kind: int) -> int:
-        """The node with room where least is left, -1: none."""
+        """Return the node with room where least is left, -1: none."""
         nodes = self.open[kind]
         if len(nodes) < 2:
             return next(iter(nodes), -1)
@@ -292,7 +292,7 @@ class _Packing:
                 have[resource] += sign * amount
 
     def holds_without(self, unit: int) -> bool:
-        """Whether the nodes hold enough of each size with the unit back, were no pods placed on them."""
+        """Return whether the nodes hold enough of each size with the unit back, were no pods placed on them."""
         for holds, floor in zip(self._holds, self._floors, strict=True):
             for node, amounts in self._numbers.takes[unit]:
                 amount = amounts[floor.resource]
@@ -347,5 +347,5 @@ class _Packing:
         return places
 
     def _rest(self, have: Sequence[int]) -> float:
-        """How much is left, all resources together."""
+        """Return how much is left, all resources together."""
         return float(sum([share * amount for share, amount in zip(self._shares, have, strict=True)]))

@@ -69,7 +69,7 @@ class NodeSets:
         return NodeUnits(units, number)
 
     def sets(self, on: NodeUnits) -> tuple[UnitSet, ...]:
-        """The sets of the units of a node that may be worth evicting."""
+        """Return the sets of the units of a node that may be worth evicting."""
         sets = self._known.get((on.layout,))
         if sets is None:
             weigh = [self._eviction.heavy[unit] for unit in on.units]
@@ -90,7 +90,7 @@ class NodeSets:
         shares: Sequence[Amounts],
         spans: Sequence[bool],
     ) -> tuple[tuple[UnitSet, ...], bool]:
-        """The sets for a layout, and whether what the units weigh has anything to do with it."""
+        """Return the sets for a layout, and whether what the units weigh has anything to do with it."""
         full = [amount + sum(column) for amount, column in zip(have, zip(*shares, strict=True), strict=True)]
         now = self._places(have)
         most = min([full[resource] // want for resource, want in self._wanted]) - now

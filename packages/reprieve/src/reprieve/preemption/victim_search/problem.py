@@ -90,7 +90,7 @@ def numbers_of(
     ranking: Ranking,
     within: Placement | None = None,
 ) -> Numbers | None:
-    """The numbers for these pods of a group, in a view where all the units are displaced; None: too unlike.
+    """Return the numbers for these pods of a group, in a view where all the units are displaced; None: too unlike.
 
     `within`: the only nodes they may use.
     """
@@ -210,7 +210,9 @@ def _merged(found: Sequence[_Alike], most: int) -> list[_Alike]:
 def shares_of(
     units: Sequence[PreemptionUnit], place: Mapping[int, int], columns: Sequence[int], nodes: int
 ) -> tuple[tuple[tuple[tuple[int, Amounts], ...], ...], tuple[tuple[int, ...], ...]]:
-    """What each unit holds on each node, and which units each node has; `place`: row -> node, for rows that count."""
+    """Return what each unit holds on each node, and which units each node has; `place`: row -> node, for rows that
+    count.
+    """
     amounts: dict[int, Amounts] = {}
     takes = []
     on: list[list[int]] = [[] for _ in range(nodes)]
@@ -260,7 +262,7 @@ def budgets_that_matter(ranking: Ranking) -> tuple[tuple[tuple[tuple[int, int], 
 
 
 def gangs_of(ranking: Ranking) -> Gangs | None:
-    """The gangs that break if all of the units go; None where they do not count."""
+    """Return the gangs that break if all of the units go; None where they do not count."""
     costing = ranking.costing
     if not ranking.criteria.counts_gangs or costing is None:
         return None
@@ -276,7 +278,7 @@ def gangs_of(ranking: Ranking) -> Gangs | None:
 
 
 def _ease(kind: Kind, free: np.ndarray) -> tuple[int, Amounts]:
-    """How many pods of the kind there would be room for with every unit gone; then the larger first."""
+    """Return how many pods of the kind there would be room for with every unit gone; then the larger first."""
     holds = np.array(kind.usable, dtype=np.int64) * (1 << 40)
     for have, want in zip(free, kind.wants, strict=True):
         if want:

@@ -68,7 +68,7 @@ def least_rates(eviction: Eviction, kind: int) -> tuple[npt.NDArray[np.float64],
 
 
 def rates_of(bundles: Sequence[Bundle]) -> list[float]:
-    """What the best of them weighs for each place, by how many places are missing."""
+    """Return what the best of them weighs for each place, by how many places are missing."""
     if not bundles:
         return [float("inf")] * len(MISSING)
     rates = _per_place(*bundles[0][:2])

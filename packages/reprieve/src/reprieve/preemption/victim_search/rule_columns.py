@@ -47,7 +47,7 @@ def shares_with_rules(
     takes: Sequence[tuple[tuple[int, tuple[int, ...]], ...]],
     width: int,
 ) -> tuple[tuple[tuple[tuple[int, tuple[int, ...]], ...], ...], tuple[tuple[int, ...], ...]]:
-    """The shares of units (`takes`) with the amounts of the rules added, and the units of each node.
+    """Return the shares of units (`takes`) with the amounts of the rules added, and the units of each node.
 
     `width`: how many amounts there are without rules.
     """
@@ -89,7 +89,8 @@ def _ports(cluster: ClusterState, pods: Sequence[PodRecord]) -> Iterable[RuleCol
 
 
 def _anti_affinity(cluster: ClusterState, pods: Sequence[PodRecord]) -> Iterable[RuleColumn]:
-    """Pods that a member refuses, or that refuse it, take a domain as a whole; one member a node, if it refuses others.
+    """Yield pods that a member refuses, or that refuse it, take a domain as a whole; one member a node, if it refuses
+    others.
 
     Of members that keep apart in larger domains this says nothing.
     """
@@ -134,11 +135,11 @@ class _LabelDomains:
 
     @property
     def largest(self) -> int:
-        """How many nodes the largest has."""
+        """Return how many nodes the largest has."""
         return max(map(len, self._rows.values()), default=0)
 
     def of(self, row: int) -> Sequence[int]:
-        """The rows of the same domain."""
+        """Return the rows of the same domain."""
         return self._rows.get(int(self.domains[row]), ())
 
 

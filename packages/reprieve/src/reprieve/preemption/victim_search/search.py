@@ -49,7 +49,7 @@ class Found:
     places: tuple[Place, ...] | None
 
     def assigned(self, numbers: Numbers) -> tuple[tuple[PodRecord, int], ...]:
-        """The places pod by pod: (pod, row)."""
+        """Return the places pod by pod: (pod, row)."""
         assert self.places is not None
         waiting = [iter(kind.pods) for kind in numbers.kinds]
         return tuple(
@@ -165,7 +165,7 @@ class VictimSearch:
         return self.best
 
     def among_few(self, found: Found) -> Found:
-        """What was found, or what is cheaper still, where all sets of units can be gone through."""
+        """Return what was found, or what is cheaper still, where all sets of units can be gone through."""
         state = self.state
         for unit in sorted(state.barred):
             state.unbar(unit)
@@ -325,7 +325,7 @@ class VictimSearch:
         return True
 
     def _fresh(self, kind: int) -> Bundles:
-        """The bundles for a kind of pod, brought up to date with what has changed."""
+        """Return the bundles for a kind of pod, brought up to date with what has changed."""
         changed, dearer = self.state.changed, self.state.dearer
         if not self.bundles:
             self.bundles = [Bundles(self.state, kind) for kind in range(len(self.numbers.kinds))]
@@ -434,7 +434,7 @@ class VictimSearch:
         return None
 
     def _changes(self, depth: int) -> Iterator[Change]:
-        """What to try next: one victim back; a bundle; then also any single unit, two back, a whole node anew."""
+        """Yield what to try next: one victim back; a bundle; then also any single unit, two back, a whole node anew."""
         state = self.state
         gone = sorted(state.gone, key=lambda unit: (-state.weights.weight[unit], unit))
         for unit in gone:
@@ -490,7 +490,7 @@ def _first_like(numbers: Numbers) -> Sequence[int]:
 
 
 def _drawn() -> Iterator[int]:
-    """A fixed sequence without a pattern (a multiplicative generator modulo a prime)."""
+    """Yield a fixed sequence without a pattern (a multiplicative generator modulo a prime)."""
     value = 1
     while True:
         value = value * 69069 % 4294967291

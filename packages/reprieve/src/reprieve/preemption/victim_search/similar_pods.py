@@ -29,12 +29,12 @@ class LikePods:
 
     @property
     def missing(self) -> list[int]:
-        """How many pods do not fit."""
+        """Return how many pods do not fit."""
         return [max(0, self._count - self._total)]
 
     @property
     def unplaced(self) -> list[int]:
-        """How many pods have to fit into `left`."""
+        """Return how many pods have to fit into `left`."""
         return [self._count]
 
     def settle(self) -> bool:

@@ -16,7 +16,9 @@ _MOST_TRIED = 300
 
 
 def cheapest_for_one(state: Eviction) -> tuple[tuple[int, ...], Price, int] | None:
-    """The units, what they cost and the node; None where the one pod finds no room. No unit is evicted in `state`."""
+    """Return the units, what they cost and the node; None where the one pod finds no room. No unit is evicted in
+    `state`.
+    """
     best: tuple[Price, int, tuple[int, ...]] | None = None
     for node in range(len(state.places.left)):
         if state.numbers.kinds[0].usable[node]:
@@ -74,7 +76,7 @@ class _Node:
         self._tried = 0
 
     def cheapest(self, below: Price | None) -> tuple[Price, tuple[int, ...]] | None:
-        """The cheapest set, if it costs less than `below`."""
+        """Return the cheapest set, if it costs less than `below`."""
         self._limit = below
         if not self._lack:
             self._take(())
@@ -97,7 +99,7 @@ class _Node:
             self._limit = price if self._limit is None else min(price, self._limit)
 
     def _superfluous(self, units: tuple[int, ...]) -> bool:
-        """Whether one of them could stay: then the eviction would not be made as it is."""
+        """Return whether one of them could stay: then the eviction would not be made as it is."""
         share = {unit.number: unit.share for unit in self._units}
         return any(
             all(sum([share[other][r] for other in units if other != unit]) >= n for r, n in self._lack)
@@ -121,7 +123,9 @@ class _Node:
             self._try(turn + 1, chosen, lack, skipped=True)
 
     def _may_help(self, turn: int, chosen: tuple[int, ...], lack: list[tuple[int, int]]) -> bool:
-        """Whether the units from `turn` on could make up what is lacking without costing more than what was found."""
+        """Return whether the units from `turn` on could make up what is lacking without costing more than what was
+        found.
+        """
         more = max([n * self._rates[turn][r] for r, n in lack])
         if more == inf or self._limit is None or not chosen:
             return more < inf

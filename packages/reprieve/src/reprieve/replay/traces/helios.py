@@ -26,7 +26,7 @@ def optional_duration(content: str) -> int | None:
 
 
 def job(line: int, row: Values, shapes: JobShapes, tenant_column: str) -> ReplayJob | str:
-    """A job of Helios or Acme, which have the same columns but for which is the tenant."""
+    """Return a job of Helios or Acme, which have the same columns but for which is the tenant."""
     work = started(row["start_time"], row["end_time"], row["duration"])
     if isinstance(work, str):
         return work

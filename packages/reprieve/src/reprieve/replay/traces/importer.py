@@ -73,7 +73,7 @@ def text(content: str) -> str:
 
 
 def whole(content: str) -> int:
-    """A whole number from 0, also written as `8.0`."""
+    """Return a whole number from 0, also written as `8.0`."""
     number = content[:-2] if content.endswith(".0") else content
     if not (number.isascii() and number.isdigit() and len(number) <= 15):
         raise ValueError("expected a whole number")
@@ -81,7 +81,7 @@ def whole(content: str) -> int:
 
 
 def amount(content: str) -> float:
-    """A number from 0, empty for 0."""
+    """Return a number from 0, empty for 0."""
     if not content:
         return 0.0
     return seconds(content) / 1000
@@ -93,7 +93,7 @@ def duration(content: str) -> int:
 
 
 def optional_time(content: str) -> int | None:
-    """A time, or None for an empty field, `None` and `null`."""
+    """Return a time, or None for an empty field, `None` and `null`."""
     return None if content in ("", "None", "null", "nan", "NaT") else when(content)
 
 
@@ -111,13 +111,13 @@ def when(content: str) -> int:
 
 
 def tenant(content: str) -> str:
-    """A namespace that reads like this: lower case, anything else as `-`."""
+    """Return a namespace that reads like this: lower case, anything else as `-`."""
     found = re.sub(r"[^a-z0-9]+", "-", content.lower()).strip("-")[:63].strip("-")
     return found or "default"
 
 
 def model(content: str) -> str:
-    """A value of a label that reads like this."""
+    """Return a value of a label that reads like this."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", content).strip("-_.")[:63].strip("-_.")
 
 

@@ -44,7 +44,7 @@ _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str] | JobListError]]:
-    """The jobs as rows; a job's line is its place in the array, from 2 on, as in a table with a header."""
+    """Yield the jobs as rows; a job's line is its place in the array, from 2 on, as in a table with a header."""
     with path.open("rb") as stream:
         data = stream.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
@@ -66,7 +66,7 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str] | JobListError]]:
 
 
 def _known(attempts: list[_PhillyAttempt]) -> str:
-    """The attempts that have a beginning and an end, `BEGIN to END` each, separated by commas."""
+    """Return the attempts that have a beginning and an end, `BEGIN to END` each, separated by commas."""
     known = (item for item in attempts if item.start_time not in _NO_TIME and item.end_time not in _NO_TIME)
     return ", ".join(f"{item.start_time} to {item.end_time}" for item in known)
 

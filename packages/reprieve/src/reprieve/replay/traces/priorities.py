@@ -38,7 +38,7 @@ class PriorityRules:
     rules: Sequence[tuple[Callable[[ReplayJob], bool], str, int]]
 
     def given(self, job: ReplayJob) -> ReplayJob:
-        """The job with its class; one that no rule fits keeps what it has."""
+        """Return the job with its class; one that no rule fits keeps what it has."""
         for holds, name, value in self.rules:
             if holds(job):
                 shape = replace(job.shape, priority_class=name, priority=value)

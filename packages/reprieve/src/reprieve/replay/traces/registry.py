@@ -23,7 +23,7 @@ class UnknownFormatError(ValueError):
 
 
 def importer_of(name: str) -> Importer:
-    """The importer of a format. Raises UnknownFormatError."""
+    """Return the importer of a format. Raises UnknownFormatError."""
     module = BUILT_IN.get(name)
     if module is not None:
         result = import_module(f"reprieve.replay.traces.{module}").IMPORTER

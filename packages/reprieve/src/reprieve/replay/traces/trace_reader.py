@@ -36,7 +36,7 @@ def read_trace(
     skip_bad: bool = False,
     max_jobs: int = MAX_JOBS,
 ) -> Imported:
-    """The jobs of a trace. Raises JobListError, or OSError where it cannot be read."""
+    """Return the jobs of a trace. Raises JobListError, or OSError where it cannot be read."""
     options = options or ImportOptions()
     shapes = JobShapes()
     checked: set[Shape] = set()
@@ -98,7 +98,7 @@ def _shared(jobs: list[ReplayJob]) -> list[ReplayJob]:
 
 
 def read_machines(importer: Importer, path: Path) -> list[Machine]:
-    """The nodes of a trace. Raises JobListError, or OSError."""
+    """Return the nodes of a trace. Raises JobListError, or OSError."""
     if importer.machine_columns is None or importer.machine_of is None:
         raise JobListError(str(path), 0, "", f"traces of the format {importer.name} have no list of nodes")
     result = []

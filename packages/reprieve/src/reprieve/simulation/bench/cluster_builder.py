@@ -45,7 +45,7 @@ class BenchCluster:
 def make_node(
     number: int, cpu: str = "64", memory: str = "512Gi", gpus: int = 0, labels: dict[str, str] | None = None
 ) -> objects.Node:
-    """The node of that number, with room for 110 pods; `gpus` of `GPU`, of which none is not named at all."""
+    """Return the node of that number, with room for 110 pods; `gpus` of `GPU`, of which none is not named at all."""
     amounts: objects.ResourceList = {"cpu": cpu, "memory": memory, "pods": "110"}
     if gpus:
         amounts[GPU] = str(gpus)
@@ -68,7 +68,7 @@ def make_pods(
     group: str = "",
     nodes: list[str] | None = None,
 ) -> Iterator[objects.Pod]:
-    """Pods of one shape, bound to the nodes given, one each."""
+    """Yield pods of one shape, bound to the nodes given, one each."""
     container = (objects.Container(name="c", resources=objects.ResourceRequirements(requests=requests)),)
     member = objects.PodSchedulingGroup(pod_group_name=group) if group else None
     for i, name in enumerate(names):
@@ -89,7 +89,7 @@ def metadata_named(name: str) -> objects.ObjectMeta:
 
 
 def make_gang(name: str, priority: int, min_count: int, *, together: bool = False) -> objects.PodGroup:
-    """The group of a gang; `together` gives it the disruption mode `all`."""
+    """Return the group of a gang; `together` gives it the disruption mode `all`."""
     mode = objects.DisruptionMode(all=objects.EMPTY) if together else objects.DisruptionMode(single=objects.EMPTY)
     policy = objects.PodGroupSchedulingPolicy(gang=objects.GangSchedulingPolicy(min_count=min_count))
     return objects.PodGroup(
@@ -99,7 +99,7 @@ def make_gang(name: str, priority: int, min_count: int, *, together: bool = Fals
 
 
 def member_names(name: str, size: int) -> list[str]:
-    """Names of the pods of a gang, or of a run of single pods."""
+    """Return names of the pods of a gang, or of a run of single pods."""
     return [f"{name}-{i:04d}" for i in range(size)]
 
 

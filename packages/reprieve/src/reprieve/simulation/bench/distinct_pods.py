@@ -25,7 +25,7 @@ _IMAGES_ON_NODE: Final = 8
 
 
 def nodes(number: int) -> tuple[objects.Node, ...]:
-    """Nodes of twenty shapes, 16 to 130 cores."""
+    """Return nodes of twenty shapes, 16 to 130 cores."""
     draw = Random(SEED)
     made = []
     for i in range(number):
@@ -50,12 +50,12 @@ def nodes(number: int) -> tuple[objects.Node, ...]:
 
 
 def image_of(number: int) -> str:
-    """The image of the pod of that number: each has a tag of its own."""
+    """Return the image of the pod of that number: each has a tag of its own."""
     return f"registry.example/team-{number % 97}/app:{number}"
 
 
 def services(pods: int) -> Iterator[objects.Service]:
-    """One for every application among so many pods."""
+    """Yield one for every application among so many pods."""
     for application in range((pods + _PODS_OF_APPLICATION - 1) // _PODS_OF_APPLICATION):
         yield objects.Service(
             metadata=objects.ObjectMeta(name=f"app-{application}", namespace=_namespace(application)),
@@ -66,7 +66,7 @@ def services(pods: int) -> Iterator[objects.Service]:
 def pods(
     first: int, number: int, *, priority: int, on: Sequence[objects.Node] = (), largest: int = 1000
 ) -> Iterator[objects.Pod]:
-    """Pods from that number on; bound to the nodes in turn if there are any.
+    """Yield pods from that number on; bound to the nodes in turn if there are any.
 
     `largest` is the most that one asks for, in milli-cores.
     """
@@ -108,7 +108,7 @@ def pods(
 
 
 def with_own_anti_affinity(pods: Iterable[objects.Pod]) -> Iterator[objects.Pod]:
-    """The same pods, of which each refuses similar pods on its node, in a term that no other pod states."""
+    """Yield the same pods, of which each refuses similar pods on its node, in a term that no other pod states."""
     for pod in pods:
         alike = objects.LabelSelector(match_labels={"pod": pod.metadata.labels["pod"]})
         term = objects.PodAffinityTerm(label_selector=alike, topology_key=HOSTNAME)

@@ -71,7 +71,7 @@ def _preempt(nodes: int, pods: int) -> BenchCluster:
 
 
 def _one_gang(nodes: int, pods: int) -> BenchCluster:
-    """One gang of 1-GPU pods in an empty cluster."""
+    """Return one gang of 1-GPU pods in an empty cluster."""
     work = make_pods(member_names("gang", pods), HIGH, {"cpu": "1", "memory": "1Gi", GPU: "1"}, group="gang")
     return BenchCluster(gpu_nodes(nodes), tuple(work), (make_gang("gang", HIGH, pods),))
 
@@ -88,7 +88,7 @@ def _gangs(nodes: int, pods: int) -> BenchCluster:
 
 
 def _gang_preempt(nodes: int, pods: int) -> BenchCluster:
-    """Nodes full of low-priority gangs and singles; a gang of 8-GPU pods that needs as many whole nodes."""
+    """Return nodes full of low-priority gangs and singles; a gang of 8-GPU pods that needs as many whole nodes."""
     machines = gpu_nodes(nodes)
     groups, running = running_gangs(machines)
     work = make_pods(
@@ -163,7 +163,7 @@ def _constrained(nodes: int, pods: int) -> BenchCluster:
 
 
 def _in_slot(pod: objects.Pod, slot: int) -> objects.Pod:
-    """The pod with the rules of `_constrained`."""
+    """Return the pod with the rules of `_constrained`."""
     alike = objects.LabelSelector(match_labels={"slot": str(slot)})
     apart = objects.PodAffinityTerm(label_selector=alike, topology_key=HOSTNAME)
     port = objects.ContainerPort(container_port=8080, host_port=_FIRST_PORT + slot)
@@ -183,7 +183,7 @@ def _in_slot(pod: objects.Pod, slot: int) -> objects.Pod:
 
 
 def _steady(nodes: int, _work: int) -> BenchCluster:
-    """Nodes with ten running pods each, of several sizes; the work comes over time (`steady_work`)."""
+    """Return nodes with ten running pods each, of several sizes; the work comes over time (`steady_work`)."""
     machines = gpu_nodes(nodes)
     running: list[objects.Pod] = []
     for turn in range(RUNNING_PER_NODE):
@@ -193,7 +193,9 @@ def _steady(nodes: int, _work: int) -> BenchCluster:
 
 
 def _unlike(nodes: int, pods: int) -> BenchCluster:
-    """Pods that all differ, arriving beside four running ones for each node that do so too (`bench.distinct_pods`)."""
+    """Return pods that all differ, arriving beside four running ones for each node that do so too
+    (`bench.distinct_pods`).
+    """
     machines = distinct_pods.nodes(nodes)
     here = _UNLIKE_PER_NODE * nodes
     return BenchCluster(
@@ -205,7 +207,7 @@ def _unlike(nodes: int, pods: int) -> BenchCluster:
 
 
 def _waiting(nodes: int, pods: int) -> BenchCluster:
-    """Nodes full of 1-GPU pods that must not be evicted, and gangs of four 8-GPU pods that wait for whole nodes.
+    """Return nodes full of 1-GPU pods that must not be evicted, and gangs of four 8-GPU pods that wait for whole nodes.
 
     No two gangs ask for the same.
     """
@@ -282,7 +284,7 @@ def _racks(nodes: int, pods: int) -> BenchCluster:
 
 
 def _big(nodes: int, pods: int) -> BenchCluster:
-    """Pods that all differ (`bench.distinct_pods`), ten running ones for each node; no services."""
+    """Return pods that all differ (`bench.distinct_pods`), ten running ones for each node; no services."""
     machines = distinct_pods.nodes(nodes)
     here = RUNNING_PER_NODE * nodes
     running = tuple(distinct_pods.pods(0, here, priority=LOW, on=machines))
@@ -290,7 +292,7 @@ def _big(nodes: int, pods: int) -> BenchCluster:
 
 
 def _apart(nodes: int, pods: int) -> BenchCluster:
-    """Pods of one application that keep apart on nodes: as many as there are nodes fill every one."""
+    """Return pods of one application that keep apart on nodes: as many as there are nodes fill every one."""
     machines = tuple(make_node(i, labels={HOSTNAME: f"node-{i:05d}", ZONE: f"zone-{i % ZONES}"}) for i in range(nodes))
     alike = objects.LabelSelector(match_labels={"app": "web"})
     term = objects.PodAffinityTerm(label_selector=alike, topology_key=HOSTNAME)
@@ -315,7 +317,7 @@ def _churn(nodes: int, _work: int) -> BenchCluster:
 
 
 def _take_in(nodes: int, pods: int) -> BenchCluster:
-    """Nodes and services alone; the pods come from `running_elsewhere`, so that no process has to hold them."""
+    """Return nodes and services alone; the pods come from `running_elsewhere`, so that no process has to hold them."""
     return BenchCluster(distinct_pods.nodes(nodes), (), services=tuple(distinct_pods.services(pods)))
 
 
@@ -427,7 +429,7 @@ def _made_unlike(pod: objects.Pod, cpu: str, draw: Random) -> objects.Pod:
 
 
 def _devices(nodes: int, pods: int) -> BenchCluster:
-    """Nodes with eight devices each, of two sizes, and pods with a claim each for one of the larger ones."""
+    """Return nodes with eight devices each, of two sizes, and pods with a claim each for one of the larger ones."""
     driver = "gpu.example.com"
     expression = f"device.capacity['{driver}'].memory.compareTo(quantity('40Gi')) >= 0"
     resources: list[objects.KubernetesObject] = [

@@ -77,7 +77,7 @@ def small_gangs(nodes: int, pods: int) -> BenchCluster:
 
 
 def preempting_for_devices(nodes: int, pods: int) -> BenchCluster:
-    """Nodes with eight devices, each used by a pod of its own, and pods that preempt for one each."""
+    """Return nodes with eight devices, each used by a pod of its own, and pods that preempt for one each."""
     machines = tuple(make_node(i) for i in range(nodes))
     running, claims = [], []
     for pod in _filling(machines, GPUS_PER_NODE, "1"):
@@ -90,7 +90,7 @@ def preempting_for_devices(nodes: int, pods: int) -> BenchCluster:
 
 
 def _in_halls(nodes: int) -> tuple[objects.Node, ...]:
-    """Nodes of 8 CPU: four in a rack, four racks in a block, five blocks in a hall."""
+    """Return nodes of 8 CPU: four in a rack, four racks in a block, five blocks in a hall."""
     return tuple(
         make_node(
             i,
@@ -147,7 +147,7 @@ def _composite(name: str, least: int, key: str, parent: str = "") -> objects.Com
 
 
 def _devices_of(machines: tuple[objects.Node, ...]) -> list[objects.KubernetesObject]:
-    """The class of all devices, and a slice with eight for each node."""
+    """Return the class of all devices, and a slice with eight for each node."""
     expression = f"device.driver == '{DRIVER}'"
     selectors = [{"cel": {"expression": expression}}]
     found: list[objects.KubernetesObject] = [
@@ -163,7 +163,7 @@ def _devices_of(machines: tuple[objects.Node, ...]) -> list[objects.KubernetesOb
 
 
 def _claim(name: str, node: str = "", device: str = "") -> objects.ResourceClaim:
-    """The claim of the pod of that name, allocated if a node is given."""
+    """Return the claim of the pod of that name, allocated if a node is given."""
     request = {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
     status = {}
     if node:

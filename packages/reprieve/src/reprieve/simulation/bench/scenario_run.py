@@ -172,7 +172,7 @@ def _evict(engine: Engine, preemption: Preemption, claims: dict[str, ResourceCla
 
 
 def _reserved(cluster: BenchCluster) -> dict[str, ResourceClaim]:
-    """The allocated claims, by UID of the pod that each is reserved for."""
+    """Return the allocated claims, by UID of the pod that each is reserved for."""
     claims = (item for item in cluster.resources if isinstance(item, ResourceClaim))
     return {consumer.uid: claim for claim in claims for consumer in claim.status.reserved_for}
 
@@ -183,7 +183,7 @@ def _watch(profiler: Profile | None) -> None:
 
 
 def run_steady(scenario: BenchScenario, profiler: Profile | None = None) -> BenchMeasurement:
-    """Pods come and as many end, the oldest first, in simulated time; each is to be placed the moment it comes.
+    """Return pods come and as many end, the oldest first, in simulated time; each is to be placed the moment it comes.
 
     `seconds` is the real time of all of it, the API's reports of bindings and ends included; `attempt_ms` are the
     decisions.  Raises NotBoundError.
@@ -336,7 +336,9 @@ def run_take_in(scenario: BenchScenario, profiler: Profile | None = None) -> Ben
 
 
 def _long_running(scenario: BenchScenario) -> tuple[Engine, deque[str]]:
-    """An engine in the middle of its life, and the UIDs of running pods, oldest first; the objects are not kept."""
+    """Return an engine in the middle of its life, and the UIDs of running pods, oldest first; the objects are not
+    kept.
+    """
     cluster = scenario.build()
     return synced(cluster), deque(pod.metadata.uid for pod in cluster.running)
 
@@ -371,7 +373,7 @@ def _measured(
 
 
 def hottest(profiler: Profile) -> tuple[HotFunction, ...]:
-    """Where most of the time went, by time in the function itself."""
+    """Return where most of the time went, by time in the function itself."""
     result = []
     for (file, line, name), (_, calls, own, total, _) in pstats.Stats(profiler).stats.items():  # type: ignore[attr-defined]
         package, inside, rest = file.rpartition("reprieve/")
@@ -381,7 +383,7 @@ def hottest(profiler: Profile) -> tuple[HotFunction, ...]:
 
 
 def synced(cluster: BenchCluster) -> Engine:
-    """An engine that knows the nodes, the groups of running pods and the running pods."""
+    """Return an engine that knows the nodes, the groups of running pods and the running pods."""
     engine = Engine()
     for node in cluster.nodes:
         engine.set(node, 0.0)
@@ -418,7 +420,7 @@ def peak_rss_mb() -> float:
 
 
 def _status(field: str) -> float | None:
-    """A size in /proc/self/status in MiB."""
+    """Return a size in /proc/self/status in MiB."""
     status = Path("/proc/self/status")
     if status.exists():
         for line in status.read_text().splitlines():
@@ -428,7 +430,7 @@ def _status(field: str) -> float | None:
 
 
 def versions() -> dict[str, str]:
-    """What ran."""
+    """Return what ran."""
     from importlib.metadata import version
 
     return {"reprieve": version("reprieve"), "python": platform.python_version(), "numpy": np.__version__}

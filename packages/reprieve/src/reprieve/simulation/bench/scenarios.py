@@ -23,7 +23,7 @@ class BenchScenario:
     pods: int
 
     def build(self) -> BenchCluster:
-        """The objects."""
+        """Return the objects."""
         return FAMILY_TABLE[self.family].build(self.nodes, self.pods)
 
 
@@ -81,12 +81,12 @@ FAMILIES = tuple(FAMILY_TABLE)
 
 
 def at_size(family: str, nodes: int) -> BenchScenario:
-    """The family at a size, with work in proportion to the nodes: for the growth of its time."""
+    """Return the family at a size, with work in proportion to the nodes: for the growth of its time."""
     kind = FAMILY_TABLE[family]
     return BenchScenario(f"{family}@{nodes}", family, nodes, max(kind.least, round(kind.per_node * nodes)))
 
 
 def named(name: str) -> BenchScenario:
-    """The scenario of that name, `FAMILY@NODES` included. Raises KeyError."""
+    """Return the scenario of that name, `FAMILY@NODES` included. Raises KeyError."""
     family, at, nodes = name.partition("@")
     return at_size(family, int(nodes)) if at and family in FAMILY_TABLE and nodes.isdigit() else SCENARIOS[name]

@@ -27,7 +27,7 @@ class Growth(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def measure(scenarios: Iterable[BenchScenario], *, profile: bool = False) -> Iterator[BenchMeasurement]:
-    """The figures, one scenario after the other; `profile`: with where the time went. Raises ScenarioError."""
+    """Yield the figures, one scenario after the other; `profile`: with where the time went. Raises ScenarioError."""
     for scenario in scenarios:
         command = [sys.executable, "-m", "reprieve.simulation.bench", scenario.name, *(["--profile"] * profile)]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -38,7 +38,7 @@ def measure(scenarios: Iterable[BenchScenario], *, profile: bool = False) -> Ite
 
 
 def growth(families: Iterable[str], sizes: Sequence[int] = GROWTH_SIZES) -> Iterator[Growth]:
-    """The growth of each family's time over sizes in nodes; at least two sizes. Raises ScenarioError."""
+    """Yield the growth of each family's time over sizes in nodes; at least two sizes. Raises ScenarioError."""
     for family in families:
         runs = tuple(measure(at_size(family, nodes) for nodes in sizes))
         points = [(run.nodes + run.pods, run.seconds) for run in runs]

@@ -56,7 +56,7 @@ class AdmissionError(Exception):
         self.frame = frame
 
     def message(self, name: str) -> str:
-        """The server's message for the object, or for one alike of another name."""
+        """Return the server's message for the object, or for one alike of another name."""
         return self.frame.replace("{name}", name) + self.why
 
 
@@ -70,7 +70,7 @@ class Refused:
 
     @property
     def message(self) -> str:
-        """The server's message."""
+        """Return the server's message."""
         return self.error.message(self.pod.name)
 
 
@@ -133,7 +133,7 @@ class Admission:
 
     @property
     def refused(self) -> Iterable[Refused]:
-        """All pods that do not exist because they are refused, those of a controller last."""
+        """Yield all pods that do not exist because they are refused, those of a controller last."""
         yield from self.refused_pods
         for space in self._namespaces.values():
             for pods in space.waiting.values():
@@ -233,7 +233,7 @@ class Admission:
                 self._refused_makers[owner] = refused
 
     def take(self, item: ObjectT, now: float, name: str = "") -> ObjectT | None:
-        """The object as admission makes it, counted from now on; None for one that is refused, which is noted.
+        """Return the object as admission makes it, counted from now on; None for one that is refused, which is noted.
 
         `name`: by what it is released, if not by its UID or, without one, its name.
         """
@@ -261,7 +261,7 @@ class Admission:
             return None
 
     def completed(self, pod: objects.Pod) -> objects.Pod:
-        """A pod that was admitted, with the requests and limits that limit ranges gave it."""
+        """Return a pod that was admitted, with the requests and limits that limit ranges gave it."""
         if exists(pod):
             return pod
         pod = self._with_class(pod)
@@ -282,7 +282,7 @@ class Admission:
         return space.released
 
     def retry(self, now: float) -> list[objects.Pod]:
-        """Pods that controllers make now, as something was released in their namespace."""
+        """Return pods that controllers make now, as something was released in their namespace."""
         made = []
         for space in self._namespaces.values():
             if not space.released:
@@ -304,7 +304,7 @@ class Admission:
     # -- parts -------------------------------------------------------------------------------------
 
     def _admitted(self, item: ObjectT, now: float, name: str = "") -> ObjectT:
-        """The object with defaults, charged to its quotas. Raises AdmissionError."""
+        """Return the object with defaults, charged to its quotas. Raises AdmissionError."""
         space = self._namespaces[item.namespace]
         if isinstance(item, objects.Pod):
             self._refuse_for_owner(item)
@@ -334,7 +334,7 @@ class Admission:
                 raise self._refused_claims[pod.namespace, claim.claim_name]
 
     def _within_limits(self, space: _Namespace, item: ObjectT) -> ObjectT:
-        """The object with the defaults of its limit ranges. Raises AdmissionError for one out of bounds."""
+        """Return the object with the defaults of its limit ranges. Raises AdmissionError for one out of bounds."""
         items = [each for found in space.items.values() for each in found]
         if isinstance(item, objects.Pod):
             item = replace(item, spec=self._with_defaults(item, items))
@@ -345,7 +345,7 @@ class Admission:
         return item
 
     def _with_class(self, pod: objects.Pod) -> objects.Pod:
-        """The pod with what its RuntimeClass adds; pods alike share one spec. Raises AdmissionError."""
+        """Return the pod with what its RuntimeClass adds; pods alike share one spec. Raises AdmissionError."""
         name, spec = pod.spec.runtime_class_name, pod.spec
         if not self._classes or (name is None and not spec.overhead):
             return pod
@@ -369,7 +369,7 @@ class Admission:
         return replace(pod, spec=self._classed[1])
 
     def _with_defaults(self, pod: objects.Pod, items: list[Json]) -> objects.PodSpec:
-        """The spec with the requests and limits that containers lack; pods alike share one."""
+        """Return the spec with the requests and limits that containers lack; pods alike share one."""
         spec = pod.spec
         if self._filled is not None and self._filled[:2] == (spec, pod.namespace) and self._filled[0] is spec:
             return self._filled[2]
@@ -390,7 +390,9 @@ class Admission:
 
     @staticmethod
     def _checked(space: _Namespace, resource: str, name: str, plain: Json, now: float) -> list[tuple[str, Amounts]]:
-        """What the quotas of the namespace are to be charged with. Raises AdmissionError where one is exceeded."""
+        """Return what the quotas of the namespace are to be charged with. Raises AdmissionError where one is
+        exceeded.
+        """
         growth = usage_of(resource, plain, _moment(now))
         classes = space.classes(resource, plain)
         charges = []
@@ -423,7 +425,7 @@ class Admission:
             self.pods_of[owner] += number
 
     def _manifest(self, item: KubernetesObject) -> Json:
-        """The object as plain data; pods alike share their spec."""
+        """Return the object as plain data; pods alike share their spec."""
         if not isinstance(item, objects.Pod):
             result: Json = msgspec.to_builtins(item)
             return result
@@ -438,14 +440,16 @@ class Admission:
 
 
 def exists(item: KubernetesObject) -> bool:
-    """Whether an API server has admitted the object before: it has a UID, or it is a pod that runs or has ended."""
+    """Return whether an API server has admitted the object before: it has a UID, or it is a pod that runs or has
+    ended.
+    """
     if item.metadata.uid or item.metadata.resource_version:
         return True
     return isinstance(item, objects.Pod) and (bool(item.spec.node_name) or _ended(item))
 
 
 def owner_of(pod: objects.Pod) -> Owner | None:
-    """The controller of a pod."""
+    """Return the controller of a pod."""
     for reference in pod.metadata.owner_references:
         if reference.controller:
             return (reference.api_version, reference.kind, pod.namespace, reference.name)

@@ -82,7 +82,7 @@ class Claims:
         return effects.known
 
     def prepared(self, pod: objects.Pod, now: float) -> objects.Pod:
-        """The pod with its claims from templates made and named in its status."""
+        """Return the pod with its claims from templates made and named in its status."""
         made = list(pod.status.resource_claim_statuses)
         named = {item.name for item in made}
         uid, namespace = _uid(pod), pod.metadata.namespace or "default"
@@ -112,7 +112,7 @@ class Claims:
         return pod
 
     def _of_group(self, group: objects.PodGroup, name: str, template: str, now: float) -> str | None:
-        """The claim made for a group's entry: found by its status or its owner, or made now."""
+        """Return the claim made for a group's entry: found by its status or its owner, or made now."""
         stated = {
             resource_claim_status.name: resource_claim_status.resource_claim_name
             for resource_claim_status in group.status.resource_claim_statuses

@@ -59,13 +59,13 @@ def covers(budget: objects.PodDisruptionBudget) -> Callable[[objects.Pod], bool]
 
 
 def is_healthy(pod: objects.Pod) -> bool:
-    """Whether a pod counts for its budgets: it is on a node, neither ending nor reported not ready."""
+    """Return whether a pod counts for its budgets: it is on a node, neither ending nor reported not ready."""
     ended = pod.status.phase in ("Succeeded", "Failed") or pod.metadata.deletion_timestamp is not None
     return bool(pod.spec.node_name) and not ended and not _is_unready(pod)
 
 
 def _is_unready(pod: objects.Pod) -> bool:
-    """Whether its status reports it not ready: manifests often have no conditions."""
+    """Return whether its status reports it not ready: manifests often have no conditions."""
     return any(condition.type == "Ready" and condition.status != "True" for condition in pod.status.conditions)
 
 

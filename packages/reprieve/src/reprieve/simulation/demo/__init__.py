@@ -46,7 +46,7 @@ class Act:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The PodGroups that arrive with their pods."""
+        """Return the PodGroups that arrive with their pods."""
         return self.leaves or (self.group,)
 
 
@@ -110,7 +110,7 @@ ACTS = (
 
 
 def differences(act: Act, *, scheduled: int, evicted: Iterable[str]) -> list[str]:
-    """What came out other than expected, one line each; empty when all is as it must be."""
+    """Return what came out other than expected, one line each; empty when all is as it must be."""
     gone = tuple(sorted(evicted))
     result = []
     if scheduled != act.scheduled:
@@ -121,7 +121,7 @@ def differences(act: Act, *, scheduled: int, evicted: Iterable[str]) -> list[str
 
 
 def check_plan(act: Act, plan: Plan) -> list[str]:
-    """The same of a plan with `cluster.yaml`, the files the act builds on and its own."""
+    """Return the same of a plan with `cluster.yaml`, the files the act builds on and its own."""
     arriving = [pod for pod in plan.pods if f"{pod.namespace}/{pod.pod_group}" in act.groups]
     placed = sum(1 for pod in arriving if pod.outcome == "Scheduled")
     made = [item for item in plan.preemptions if f"{item.preemptor.namespace}/{item.preemptor.name}" == act.group]
@@ -133,19 +133,19 @@ def check_plan(act: Act, plan: Plan) -> list[str]:
 
 
 def objects(file: str) -> Iterator[Json]:
-    """The objects of one of the files, as plain data, in order."""
+    """Yield the objects of one of the files, as plain data, in order."""
     for document in read_documents((DIRECTORY / file).read_text()):
         found = msgspec.to_builtins(document.data)
         yield from found["items"] if found.get("kind") == "List" else (found,)
 
 
 def nodes() -> tuple[Json, ...]:
-    """The nodes of the cluster."""
+    """Return the nodes of the cluster."""
     return tuple(item for item in objects(CLUSTER) if item["kind"] == "Node")
 
 
 def furniture() -> list[Json]:
-    """What the cluster has besides nodes and pods: classes, groups, budgets."""
+    """Return what the cluster has besides nodes and pods: classes, groups, budgets."""
     return [item for item in objects(CLUSTER) if item["kind"] not in ("Node", "Pod")]
 
 

@@ -75,7 +75,7 @@ class PodWorkload:
         return text(self.meta.get("uid"))
 
     def place(self, path: str) -> str:
-        """A path of its own as a path of the object that the input has."""
+        """Return a path of its own as a path of the object that the input has."""
         if not self.outer:
             return path
         if not self.inner:
@@ -85,7 +85,7 @@ class PodWorkload:
         return self.outer
 
     def error(self, path: str, message: str) -> InputError:
-        """An error at a path of its own."""
+        """Return an error at a path of its own."""
         return InputError(self.origin, message, path=self.place(path), subject=self.subject)
 
 
@@ -107,7 +107,7 @@ class Batch:
     """Fields of the pods that are the object's, and where they stand in it."""
 
     def place(self, path: str) -> str:
-        """Where a field of the pods stands in the object that the input has."""
+        """Return where a field of the pods stands in the object that the input has."""
         own = self.inherited.get(path)
         return own if own is not None else f"{self.path}.{path}" if path else self.path
 
@@ -154,11 +154,11 @@ class PodNames:
         self._taken.discard((namespace or "default", name))
 
     def is_taken(self, namespace: str, name: str) -> bool:
-        """Whether a pod has this name."""
+        """Return whether a pod has this name."""
         return (namespace, name) in self._taken
 
     def made(self, workload: PodWorkload, name: str) -> str:
-        """A name for one more pod; one that ends in `-` is completed. Raises InputError for one pod too many."""
+        """Return a name for one more pod; one that ends in `-` is completed. Raises InputError for one pod too many."""
         self._made += 1
         if self._made > MOST_PODS:
             raise InputError(workload.origin, f"more than {MOST_PODS} pods would be created", subject=workload.subject)
@@ -175,7 +175,7 @@ class PodNames:
 
 
 def typed(batch: Batch, admission: PriorityAdmission) -> Iterator[objects.Pod]:
-    """The pods of a batch; what they have in common is read and checked once, with the longest name."""
+    """Yield the pods of a batch; what they have in common is read and checked once, with the longest name."""
     if not batch.pods:
         return
     workload = batch.workload
@@ -212,7 +212,7 @@ def _read(batch: Batch, pod: PodParts, admission: PriorityAdmission) -> objects.
 
 
 def workload_of(maker: PodMaker, *, group: str = "", depth: int = 0) -> PodWorkload:
-    """The object of the input as a workload."""
+    """Return the object of the input as a workload."""
     manifest = maker.manifest
     subject = subject_of_maker(manifest)
     key = key_of(manifest)
@@ -220,7 +220,7 @@ def workload_of(maker: PodMaker, *, group: str = "", depth: int = 0) -> PodWorkl
 
 
 def reference_to(manifest: Mapping[str, Any]) -> OwnerReference:
-    """The controlling reference to an object."""
+    """Return the controlling reference to an object."""
     meta = mapping(manifest.get("metadata"))
     return OwnerReference(
         api_version=text(manifest.get("apiVersion")),
@@ -233,5 +233,5 @@ def reference_to(manifest: Mapping[str, Any]) -> OwnerReference:
 
 
 def names_group(spec: Mapping[str, Any]) -> bool:
-    """Whether the spec of a pod says which group it belongs to."""
+    """Return whether the spec of a pod says which group it belongs to."""
     return bool(spec.get("schedulingGroup"))

@@ -76,7 +76,7 @@ def cron_job(workload: PodWorkload, maker: Maker) -> None:
 
 
 def _template(workload: PodWorkload, maker: Maker) -> Mapping[str, Any] | None:
-    """The pod template; None where there is none, or none that makes sense, which is reported."""
+    """Return the pod template; None where there is none, or none that makes sense, which is reported."""
     return maker.template(workload, "spec.template", workload.spec["template"]) if "template" in workload.spec else None
 
 
@@ -177,7 +177,9 @@ def train_job(workload: PodWorkload, maker: Maker) -> None:
 
 
 def _trained(entry: Any, trainer: Mapping[str, Any], nodes: int) -> Any:
-    """A replicated job of a runtime: the one that trains has as many pods as there are nodes, and what they ask for."""
+    """Return a replicated job of a runtime: the one that trains has as many pods as there are nodes, and what they ask
+    for.
+    """
     template = mapping(mapping(entry).get("template"))
     step = mapping(value_at(template, "metadata.labels")).get(_ANCESTOR)
     launched = text(mapping(entry).get("name")) == "launcher"

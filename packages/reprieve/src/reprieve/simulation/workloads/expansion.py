@@ -44,12 +44,14 @@ class Expansion:
 
     @property
     def remarks(self) -> list[Remark]:
-        """What of the workloads is not read."""
+        """Return what of the workloads is not read."""
         return self.manifests.remarks
 
 
 def run_of(text: str) -> str | None:
-    """The CronJob that `cronjob/NAME` or `NAMESPACE/cronjob/NAME` means, as `NAMESPACE/NAME`; None for other text."""
+    """Return the CronJob that `cronjob/NAME` or `NAMESPACE/cronjob/NAME` means, as `NAMESPACE/NAME`; None for other
+    text.
+    """
     *space, kind, name = text.split("/") if text.count("/") in (1, 2) else ("", "")
     if kind.lower() not in ("cronjob", "cronjobs", "cj", "cronjob.batch") or not name:
         return None
@@ -98,7 +100,7 @@ def by_rule(maker: Maker, workload: PodWorkload, row: WorkloadKind) -> None:
 
 
 def jobs_among(makers: Iterable[PodMaker]) -> list[Job]:
-    """The Jobs that have a deadline."""
+    """Return the Jobs that have a deadline."""
     result = []
     for maker in makers:
         manifest = maker.manifest

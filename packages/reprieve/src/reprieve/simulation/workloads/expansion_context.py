@@ -37,7 +37,7 @@ class Surroundings:
 
     @property
     def nodes(self) -> Iterable[objects.Node]:
-        """All nodes."""
+        """Return all nodes."""
         return self._nodes.values()
 
     @property
@@ -53,7 +53,7 @@ class Surroundings:
         return self._admission
 
     def has(self, item: KubernetesObject) -> bool:
-        """Whether there is one of this kind and name."""
+        """Return whether there is one of this kind and name."""
         return (type(item), item.key) in self._kept
 
     def arrived(self, items: Iterable[KubernetesObject]) -> None:

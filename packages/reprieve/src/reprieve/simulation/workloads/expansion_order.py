@@ -92,7 +92,7 @@ class Maker:
 
     @property
     def nodes(self) -> Iterable[objects.Node]:
-        """All nodes."""
+        """Return all nodes."""
         return self._there.nodes
 
     def make(self) -> None:
@@ -176,7 +176,7 @@ class Maker:
     # -- what rules ask for ------------------------------------------------------------------------
 
     def template(self, workload: PodWorkload, path: str, found: Any) -> Mapping[str, Any] | None:
-        """A pod template, if it is one; where there is none it is a problem."""
+        """Return a pod template, if it is one; where there is none it is a problem."""
         if found is None:
             self.problem(workload, f"there is no pod template at {workload.place(path)}")
             return None
@@ -192,7 +192,7 @@ class Maker:
         return found
 
     def count(self, workload: PodWorkload, path: str, value: Any, default: int) -> int:
-        """A number of pods, or the default. Raises InputError for anything else."""
+        """Return a number of pods, or the default. Raises InputError for anything else."""
         if value is None:
             return default
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
@@ -201,11 +201,11 @@ class Maker:
         return value
 
     def there(self, workload: PodWorkload, *, below: bool = False) -> list[objects.Pod]:
-        """The pods that the workload has; `below`: through other owners as well."""
+        """Return the pods that the workload has; `below`: through other owners as well."""
         return self.owners.pods(workload.key) if below else self.owners.direct(workload.key, workload.uid)
 
     def is_taken(self, workload: PodWorkload, name: str) -> bool:
-        """Whether a pod of this name is there."""
+        """Return whether a pod of this name is there."""
         return self._there.names.is_taken(workload.namespace, name)
 
     def owned(self, workload: PodWorkload) -> list[Mapping[str, Any]]:
@@ -225,7 +225,7 @@ class Maker:
         owner: Mapping[str, Any] | None = None,
         tolerations: Sequence[Any] | None = None,
     ) -> Batch:
-        """A batch to add pods to. `owner`: their owner, if not the workload."""
+        """Return a batch to add pods to. `owner`: their owner, if not the workload."""
         reference = reference_to(owner if owner is not None else workload.manifest)
         if owner is not None:
             meta = {**mapping(owner.get("metadata")), "namespace": workload.namespace}
@@ -289,12 +289,12 @@ class Maker:
             raise workload.error(".".join(filter(None, (path, error.path))), error.message) from None
 
     def runtime(self, workload: PodWorkload) -> Mapping[str, Any] | None:
-        """The training runtime of a TrainJob, if it is in the input."""
+        """Return the training runtime of a TrainJob, if it is in the input."""
         runtime = runtime_of(workload.manifest, self._there.unknown)
         return runtime.manifest if runtime is not None else None
 
     def run_asked(self, workload: PodWorkload) -> bool:
-        """Whether a run of the CronJob was asked for."""
+        """Return whether a run of the CronJob was asked for."""
         name = f"{workload.namespace}/{workload.name}"
         self._ran.add(name)
         return name in self._run
@@ -320,7 +320,7 @@ class Maker:
     # -- typed -------------------------------------------------------------------------------------
 
     def additions(self) -> list[Loaded[Any]]:
-        """Everything that was made, in order, and no part of the surroundings yet."""
+        """Return everything that was made, in order, and no part of the surroundings yet."""
         there = self._there
         admission = there.admission
         self.gangs.settle(self.batches, there.groups)
@@ -364,7 +364,7 @@ def unknown_kind(found: UnknownObject) -> str:
 
 
 def is_unknown_kind(found: UnknownObject) -> bool:
-    """Whether neither a schema nor the table of kinds without pods has it; False where no schemas were given."""
+    """Return whether neither a schema nor the table of kinds without pods has it; False where no schemas were given."""
     return found.known is False and found.kind not in WITHOUT_PODS.get(group_of(found.api_version), ())
 
 
@@ -374,7 +374,7 @@ def _is_paused(workload: PodWorkload) -> bool:
 
 
 def _is_over(workload: PodWorkload, row: WorkloadKind) -> bool:
-    """Whether it calls for no pods any more (whatif.md 1.5)."""
+    """Return whether it calls for no pods any more (whatif.md 1.5)."""
     manifest = workload.manifest
     if any(value_at(manifest, path) in values for path, values in row.ended.items()):
         return True

@@ -67,7 +67,7 @@ class _Gang:
 
     @property
     def is_made(self) -> bool:
-        """Whether there is a group: one that has all it needs already, or no pods, is none.
+        """Return whether there is a group: one that has all it needs already, or no pods, is none.
 
         Where pods name the group by an annotation they would wait for it.
         """
@@ -75,7 +75,7 @@ class _Gang:
 
     @property
     def in_parts(self) -> bool:
-        """Whether the minima of its parts count: they are no more than that of the whole (workloads.md 2.7)."""
+        """Return whether the minima of its parts count: they are no more than that of the whole (workloads.md 2.7)."""
         return 0 < sum(self.parts.values()) <= self.count
 
 
@@ -109,7 +109,7 @@ class WorkloadGangs:
     def of(
         self, workload: PodWorkload, row: WorkloadKind | None = None, part: str = "", piece: tuple[str, str] = ("", "")
     ) -> str:
-        """The name of the gang that pods of the workload belong to (whatif.md 2.10); empty if there is none.
+        """Return the name of the gang that pods of the workload belong to (whatif.md 2.10); empty if there is none.
 
         `part`: which of several gangs of the workload; `piece`: the part and the replica that the pods are of.
         """
@@ -142,7 +142,7 @@ class WorkloadGangs:
         self._remark(workload, f"{path} is ignored: not a field of {PATH}", "", strict=True)
 
     def _by_field(self, workload: PodWorkload, asked: GroupAsked) -> str:
-        """A group that `spec.scheduling` asks for (workloads.md 6)."""
+        """Return a group that `spec.scheduling` asks for (workloads.md 6)."""
         name = f"{workload.name}-{asked.name}" if asked.name else workload.name
         number = 0 if asked.basic else asked.min_count
         if number:
@@ -151,7 +151,7 @@ class WorkloadGangs:
         return self._add(_Gang(workload, name, number, asked.more, basic=asked.basic, place=asked.path))
 
     def _operated(self, workload: PodWorkload, row: WorkloadKind) -> str:
-        """The PodGroup that the operator of the kind makes for Volcano (workloads.md 5)."""
+        """Return the PodGroup that the operator of the kind makes for Volcano (workloads.md 5)."""
         name = filled(row.gang_name, {"name": workload.name})
         least = value_at(workload.manifest, row.min_count) if row.min_count else None
         number = None
@@ -182,7 +182,9 @@ class WorkloadGangs:
             self._remark(workload, f"metadata.annotations[{GANG}]: planned as a gang: {why}", "")
 
     def _missing(self, workload: PodWorkload, part: str) -> int | None:
-        """How many pods a gang needs beyond those that run; None: all that are made. As the scheduler counts it."""
+        """Return how many pods a gang needs beyond those that run; None: all that are made. As the scheduler counts
+        it.
+        """
         sizes = gang_sizes(workload.key[1], workload.spec) if workload.key[1] != "Job" else {}
         size = sizes.get(part, sizes.get(ANY))
         if size is None:
@@ -191,11 +193,11 @@ class WorkloadGangs:
         return size - sum(owner is not None and owner.part == part for owner in owners)
 
     def _outside(self, workload: PodWorkload, name: str) -> list[objects.Pod]:
-        """Pods of the workload that run and are in no group that is made for it: they do not count there."""
+        """Return pods of the workload that run and are in no group that is made for it: they do not count there."""
         return [pod for pod in self._there(workload) if pod_group_name(pod) != name]
 
     def _parts(self, workload: PodWorkload, row: WorkloadKind, name: str) -> Mapping[str, int]:
-        """What each part needs beyond the pods of it that run; empty where no part states a minimum."""
+        """Return what each part needs beyond the pods of it that run; empty where no part states a minimum."""
         pods, field = row.sets[0], row.min_count_of_part
         running = Counter(pod.metadata.annotations.get(TASK_ANNOTATION, "") for pod in self._outside(workload, name))
         result: dict[str, int] = {}
@@ -211,7 +213,7 @@ class WorkloadGangs:
     def of_job(
         self, workload: PodWorkload, template: Mapping[str, Any], wanted: int, there: Sequence[objects.Pod]
     ) -> str:
-        """The same for a Job, which may also ask for its group as an API server reads it (`job_groups`).
+        """Return the same for a Job, which may also ask for its group as an API server reads it (`job_groups`).
 
         Once it has started, or where it has no pods, it needs no more together than it still makes.
         """
@@ -257,7 +259,7 @@ class WorkloadGangs:
     def groups(
         self, admission: PriorityAdmission, existing: Collection[tuple[str, str]]
     ) -> Iterator[tuple[objects.PodGroup, PodWorkload]]:
-        """The groups that are made, each with the workload it is of."""
+        """Yield the groups that are made, each with the workload it is of."""
         for key, gang in self._gangs.items():
             if key not in existing and gang.is_made:
                 yield self._pod_group(gang, admission), gang.workload
@@ -275,7 +277,7 @@ class WorkloadGangs:
         return replace(self._read(gang, INTERNAL_VERSION, spec, admission), custom=gang.by_scheduler)
 
     def _of_volcano(self, gang: _Gang, admission: PriorityAdmission) -> objects.PodGroup:
-        """The PodGroup that an operator makes for Volcano, which says what each part needs where these count."""
+        """Return the PodGroup that an operator makes for Volcano, which says what each part needs where these count."""
         spec: dict[str, Any] = {"minMember": max(gang.count, 0)}
         if gang.in_parts:
             spec["minTaskMember"] = dict(gang.parts)
@@ -301,19 +303,19 @@ class WorkloadGangs:
 
 
 def _is_operated(workload: PodWorkload, row: WorkloadKind) -> bool:
-    """Whether the operator of the kind makes a PodGroup for the object."""
+    """Return whether the operator of the kind makes a PodGroup for the object."""
     if not row.gang_when:
         return row.always_gang and bool(row.priority_class)
     return any(value_at(workload.manifest, path) is not None for path in row.gang_when)
 
 
 def _hands_down(row: WorkloadKind | None) -> bool:
-    """Whether the annotations of an object of this kind are those of what it makes."""
+    """Return whether the annotations of an object of this kind are those of what it makes."""
     return row is not None and any(pods.inherits for pods in row.sets)
 
 
 def _misfit(gang: _Gang, error: InputError | FieldError) -> InputError:
-    """What is wrong with a group, at the field that it comes from (whatif.md 1.9)."""
+    """Return what is wrong with a group, at the field that it comes from (whatif.md 1.9)."""
     name = error.path.removeprefix("spec.")
     if gang.operated:
         return gang.workload.error(gang.priority_class[1] if name == "priorityClassName" else "", error.message)

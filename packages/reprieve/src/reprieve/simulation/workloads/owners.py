@@ -48,7 +48,7 @@ class Owners:
 
     @classmethod
     def of(cls, manifests: Manifests) -> Owners:
-        """Those of an input."""
+        """Return those of an input."""
         return cls(manifests.pod_makers, manifests.unknown, (loaded.object for loaded in manifests.pods))
 
     def add_pod(self, pod: Pod) -> None:
@@ -94,11 +94,11 @@ class Owners:
                 self._list(self._all, owner, pod)
 
     def maker(self, key: Owner) -> PodMaker | None:
-        """The object that makes pods, if it is in the input."""
+        """Return the object that makes pods, if it is in the input."""
         return self._makers.get(key)
 
     def owner(self, key: Owner) -> Owner | None:
-        """The nearest object above that is in the input."""
+        """Return the nearest object above that is in the input."""
         return next(iter(self._chain(self._above.get(key))), None)
 
     def owned(self, key: Owner) -> list[Owner]:
@@ -106,7 +106,7 @@ class Owners:
         return [below for below in self._below.get(key, ()) if self.owner(below) == key]
 
     def pods(self, key: Owner) -> list[Pod]:
-        """All pods of an object of the input, directly or through others."""
+        """Return all pods of an object of the input, directly or through others."""
         return list(self._all.get(key, {}).values())
 
     def direct(self, key: Owner, uid: str = "") -> list[Pod]:
@@ -117,7 +117,7 @@ class Owners:
         return [pod for pod in self._direct.get(key, {}).values() if not uid or _may_be_of(pod, key[1], uid)]
 
     def set_of(self, deployment: Owner) -> Owner | None:
-        """A ReplicaSet that is not in the input, as far as pods name one."""
+        """Return a ReplicaSet that is not in the input, as far as pods name one."""
         return self._deployments_sets.get(deployment)
 
     def _learn(self, manifest: Mapping[str, Any]) -> None:
@@ -146,13 +146,15 @@ class Owners:
 
 
 def _may_be_of(pod: Pod, kind: str, uid: str) -> bool:
-    """Whether the UID of a pod's controlling reference, if that is to an object of this kind, is this one or none."""
+    """Return whether the UID of a pod's controlling reference, if that is to an object of this kind, is this one or
+    none.
+    """
     reference = reference_of(pod)
     return reference is None or reference.kind != kind or reference.uid in ("", uid)
 
 
 def is_active(pod: Pod) -> bool:
-    """Whether the pod counts as one of its controller's: it has not ended and is not on its way out."""
+    """Return whether the pod counts as one of its controller's: it has not ended and is not on its way out."""
     return pod.status.phase not in ("Succeeded", "Failed") and pod.metadata.deletion_timestamp is None
 
 
@@ -164,18 +166,18 @@ def key_of(manifest: Mapping[str, Any]) -> Owner:
 
 
 def name_of_meta(meta: Mapping[str, Any]) -> str:
-    """The name, or what an API server would make of `generateName`."""
+    """Return the name, or what an API server would make of `generateName`."""
     name, generated = text(meta.get("name")), text(meta.get("generateName"))
     return name or (f"{generated[:248]}00000" if generated else "")
 
 
 def namespace_of(meta: Mapping[str, Any]) -> str:
-    """The namespace of an object."""
+    """Return the namespace of an object."""
     return text(meta.get("namespace"))[:253] or "default"
 
 
 def runtime_of(manifest: Mapping[str, Any], among: Iterable[UnknownObject]) -> UnknownObject | None:
-    """The runtime that a TrainJob names, which has its pod templates (whatif.md 2.5)."""
+    """Return the runtime that a TrainJob names, which has its pod templates (whatif.md 2.5)."""
     reference = mapping(mapping(manifest.get("spec")).get("runtimeRef"))
     kind, name = text(reference.get("kind")) or "ClusterTrainingRuntime", text(reference.get("name"))
     namespace = namespace_of(mapping(manifest.get("metadata")))
@@ -199,7 +201,7 @@ def subject_of_maker(manifest: Mapping[str, Any]) -> str:
 
 
 def whole_number(value: str, most: int) -> int | None:
-    """The number that a text of ASCII digits is; None for any other text, and for a number above `most`."""
+    """Return the number that a text of ASCII digits is; None for any other text, and for a number above `most`."""
     digits = value.lstrip("0") or value[:1]
     if not (digits.isascii() and digits.isdigit()) or len(digits) > len(str(most)):
         return None
@@ -208,12 +210,12 @@ def whole_number(value: str, most: int) -> int | None:
 
 
 def reference_of(pod: Pod) -> OwnerReference | None:
-    """The controlling owner reference of a pod."""
+    """Return the controlling owner reference of a pod."""
     return next((reference for reference in pod.metadata.owner_references if reference.controller), None)
 
 
 def deployment_of(pod: Pod) -> str:
-    """The Deployment of a pod by the name of its ReplicaSet; empty if it is of none."""
+    """Return the Deployment of a pod by the name of its ReplicaSet; empty if it is of none."""
     reference, label = reference_of(pod), pod.metadata.labels.get(POD_TEMPLATE_HASH)
     if reference is None or reference.kind != "ReplicaSet" or not label or not reference.name.endswith(f"-{label}"):
         return ""

@@ -153,7 +153,7 @@ def _batch_of(
     group: str,
     owner: Mapping[str, Any] | None,
 ) -> Batch:
-    """The last batch, if the next pod belongs to it, else a new one."""
+    """Return the last batch, if the next pod belongs to it, else a new one."""
     if last is not None and last.group == group and (owner is None or reference_to(owner) == last.owner):
         return last
     return maker.pods(workload, template, where, group=group, owner=owner)
@@ -234,7 +234,7 @@ def _number(
 
 
 def _size_of(maker: Maker, workload: PodWorkload, row: WorkloadKind, entry: Any) -> int:
-    """How many pods a replica has in all, for a set that makes one of them."""
+    """Return how many pods a replica has in all, for a set that makes one of them."""
     other = next((pods.size for pods in row.sets if isinstance(pods.size, str)), "")
     return maker.count(workload, other, value_at(entry, other), 1) if other else 1
 
@@ -269,7 +269,7 @@ def _completed(name: str) -> str:
 
 
 def varies(label: str) -> bool:
-    """Whether a text is another one for each pod of a set, or for another count."""
+    """Return whether a text is another one for each pod of a set, or for another count."""
     return any(f"{{{item}}}" in label for item in ("index", "replica", "member", "replicas"))
 
 

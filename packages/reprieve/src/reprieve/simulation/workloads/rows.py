@@ -148,7 +148,7 @@ class Rows:
             self._rows.setdefault((row.group, row.kind), []).insert(0, row)
 
     def of(self, api_version: str, kind: str) -> WorkloadKind | None:
-        """The row of a kind, None if there is none."""
+        """Return the row of a kind, None if there is none."""
         version = api_version.rpartition("/")[2]
         for row in self._rows.get((group_of(api_version), kind), ()):
             if not row.versions or version in row.versions:
@@ -156,7 +156,7 @@ class Rows:
         return None
 
     def with_more(self, rows: Sequence[WorkloadKind]) -> Rows:
-        """The same with rows that count before these."""
+        """Return the same with rows that count before these."""
         if not rows:
             return self
         return Rows([*(row for item in self._rows.values() for row in reversed(item)), *rows])
@@ -178,7 +178,7 @@ class Rows:
 
 
 def read_rows(name: str, text: str) -> list[WorkloadKind]:
-    """The rows of a WorkloadKinds file (whatif.md 3.3). Raises InputError with document and field."""
+    """Return the rows of a WorkloadKinds file (whatif.md 3.3). Raises InputError with document and field."""
     rows: list[WorkloadKind] = []
     number = 0
     try:
@@ -251,7 +251,9 @@ def _check(row: WorkloadKind, path: str, origin: Origin) -> None:
 
 
 def value_at(value: Any, path: str) -> Any:
-    """What stands at a path of names separated by dots; None where nothing does. A name with dots: `labels[a.b/c]`."""
+    """Return what stands at a path of names separated by dots; None where nothing does. A name with dots:
+    `labels[a.b/c]`.
+    """
     for step in _steps(path):
         value = value.get(step) if isinstance(value, Mapping) else None
     return value
@@ -266,7 +268,7 @@ _STEP: Final = re.compile(r"\[([^\]]+)\]|([^.\[]+)")
 
 
 def filled(text: str, values: Mapping[str, object]) -> str:
-    """A text with its placeholders filled in."""
+    """Return a text with its placeholders filled in."""
     return text.format_map(values) if "{" in text else text
 
 

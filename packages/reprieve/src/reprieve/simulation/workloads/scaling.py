@@ -98,7 +98,9 @@ class Workloads:
     # -- by name -----------------------------------------------------------------------------------
 
     def named(self, given: str) -> Named:
-        """What `[NAMESPACE/]KIND/NAME[/PART]` names. Raises FieldError if there is no such thing, or more than one."""
+        """Return what `[NAMESPACE/]KIND/NAME[/PART]` names. Raises FieldError if there is no such thing, or more than
+        one.
+        """
         parts = given.strip().split("/")
         if not 2 <= len(parts) <= 4 or not all(parts):
             raise FieldError("", f'"{given}": expected KIND/NAME or NAMESPACE/KIND/NAME')
@@ -131,7 +133,9 @@ class Workloads:
         return one._replace(part=rest[0] if rest else "")
 
     def _meant(self, kind: str, namespace: str, name: str) -> str:
-        """What may be meant, as `named` takes it: the name in another namespace, else a similar one; empty: nothing."""
+        """Return what may be meant, as `named` takes it: the name in another namespace, else a similar one; empty:
+        nothing.
+        """
         there = sorted({(item.namespace, item.name) for item in self._all() if item.kind.lower() == kind})
         similar = name if any(found == name for _, found in there) else ""
         similar = similar or nearest(name, [found for space, found in there if space in (namespace, "")])
@@ -172,7 +176,7 @@ class Workloads:
     # -- what belongs to it ------------------------------------------------------------------------
 
     def pods_of(self, found: Named) -> list[Loaded[objects.Pod]]:
-        """The pods of a workload that have not ended, directly or through others."""
+        """Return the pods of a workload that have not ended, directly or through others."""
         if found.kind == "Pod":
             return [loaded for loaded in self._manifests.pods if loaded.object.key == found.key]
         if found.kind == "PodGroup":
@@ -192,7 +196,9 @@ class Workloads:
         ]
 
     def _makes(self, found: Named) -> Iterator[Owner]:
-        """The objects between a workload and its pods, by the names it gives them: they need not be in the input."""
+        """Yield the objects between a workload and its pods, by the names it gives them: they need not be in the
+        input.
+        """
         index = self._maker(found)
         manifest = self._manifests.pod_makers[index].manifest if index is not None else {}
         row = self._rows.of(text(manifest.get("apiVersion")), found.kind)
@@ -206,7 +212,9 @@ class Workloads:
                 yield group_of(version), kind, found.namespace, name
 
     def members(self, found: Named) -> tuple[list[Loaded[objects.Pod]], list[Loaded[objects.PodGroup]]]:
-        """The pods of a workload and the groups they name, each with all its members: they share one priority."""
+        """Return the pods of a workload and the groups they name, each with all its members: they share one
+        priority.
+        """
         pods = self.pods_of(found)
         named = {(item.object.namespace, name) for item in pods if (name := pod_group_name(item.object)) is not None}
         if found.kind == "PodGroup":
@@ -221,7 +229,9 @@ class Workloads:
         return pods, groups
 
     def makes_daemons(self, pod: objects.Pod) -> bool:
-        """Whether the DaemonSet of a pod is in the input with its template, and so makes the pods of new nodes."""
+        """Return whether the DaemonSet of a pod is in the input with its template, and so makes the pods of new
+        nodes.
+        """
         reference = reference_of(pod)
         if reference is None:
             return False
@@ -270,7 +280,9 @@ class Workloads:
         return before, _beyond(there, meant, found, number), []
 
     def _nodes_of_runtime(self, manifest: Mapping[str, Any]) -> int:
-        """How many nodes a TrainJob has that does not say it: as many as its runtime says, else one (whatif.md 2.5)."""
+        """Return how many nodes a TrainJob has that does not say it: as many as its runtime says, else one (whatif.md
+        2.5).
+        """
         runtime = runtime_of(manifest, self._manifests.unknown)
         return _number(value_at(runtime.manifest, "spec.mlPolicy.numNodes"), 1) if runtime is not None else 1
 
@@ -362,14 +374,16 @@ def _singular(kind: str, known: Iterable[str]) -> str | None:
 
 
 def makes_pods_by_name(kind: str, rows: Rows | None = None) -> bool:
-    """Whether a kind as it is typed (`deploy`, `jobs`) is one that makes pods; `rows`: with kinds of others."""
+    """Return whether a kind as it is typed (`deploy`, `jobs`) is one that makes pods; `rows`: with kinds of others."""
     known = {each.lower() for kinds in POD_MAKERS.values() for each in kinds}
     known |= {each.lower() for _, each in rows.kinds()} if rows is not None else set()
     return _singular(kind, known) is not None
 
 
 def makers_named(given: str) -> list[tuple[str, str, str, str]]:
-    """What makes pods and is named: kind, API group if one was typed, namespace, name. Empty if nothing of the sort."""
+    """Return what makes pods and is named: kind, API group if one was typed, namespace, name. Empty if nothing of the
+    sort.
+    """
     makers = {kind.lower(): kind for kinds in POD_MAKERS.values() for kind in kinds}
     parts = given.strip().split("/")
     result = []
@@ -419,12 +433,16 @@ def _with_priority(manifest: Mapping[str, Any], name: str, number: int) -> tuple
 
 
 def _has_template_or_runtime(manifest: Mapping[str, Any]) -> bool:
-    """Whether an object has a pod template, or names the runtime that has it; a light object of a snapshot does not."""
+    """Return whether an object has a pod template, or names the runtime that has it; a light object of a snapshot does
+    not.
+    """
     return "runtimeRef" in mapping(manifest.get("spec")) or any(True for _ in templates_in(manifest))
 
 
 def _counts(row: WorkloadKind, manifest: Mapping[str, Any]) -> Iterator[_Count]:
-    """Every count of an object that can be set, with its pods; where it is no list's its part is the field's name."""
+    """Yield every count of an object that can be set, with its pods; where it is no list's its part is the field's
+    name.
+    """
     for pods in row.sets:
         for path, part, entry in entries_of(manifest, pods):
             if isinstance(pods.replicas, str):
@@ -434,7 +452,7 @@ def _counts(row: WorkloadKind, manifest: Mapping[str, Any]) -> Iterator[_Count]:
 
 
 def _which(found: Named, parts: Sequence[str]) -> str:
-    """What there is to say where not one count is meant."""
+    """Return what there is to say where not one count is meant."""
     if not parts:
         return f"{found}: its kind has no count to set"
     choices = " or ".join(f"{found.kind.lower()}/{found.name}/{part}" for part in parts[:8])
@@ -448,7 +466,7 @@ def _which(found: Named, parts: Sequence[str]) -> str:
 def _beyond(
     there: list[Loaded[objects.Pod]], counts: Sequence[_Count], found: Named, number: int
 ) -> list[Loaded[objects.Pod]]:
-    """Pods of sets that are to have fewer replicas than they; a pod that one of the sets keeps stays."""
+    """Return pods of sets that are to have fewer replicas than they; a pod that one of the sets keeps stays."""
     going: dict[int, Loaded[objects.Pod]] = {}
     kept: set[int] = set()
     for count in counts:
@@ -464,7 +482,7 @@ def _beyond(
 
 
 def _of_set(there: list[Loaded[objects.Pod]], count: _Count, found: Named, number: int) -> list[Loaded[objects.Pod]]:
-    """Pods that have the labels of a set, or else names as it gives them."""
+    """Return pods that have the labels of a set, or else names as it gives them."""
     pods, values = count.pods, _values(count, found, number)
     labels = {**pods.labels, **pods.labels_of.get(str(values["part"]), {})}
     labels = {key: filled(each, values) for key, each in labels.items() if not varies(each)}
@@ -476,7 +494,7 @@ def _of_set(there: list[Loaded[objects.Pod]], count: _Count, found: Named, numbe
 
 
 def _names(count: _Count, found: Named, number: int) -> set[str]:
-    """What so many replicas of a set are called: its pods, or the objects it makes."""
+    """Return what so many replicas of a set are called: its pods, or the objects it makes."""
     values = _values(count, found, number)
     first = _number(value_at(count.entry, count.pods.start), 0) if count.pods.start else 0
     turns = ((first + replica, member) for replica in range(number) for member in _members(count))
@@ -493,14 +511,14 @@ def _values(count: _Count, found: Named, number: int) -> dict[str, object]:
 
 
 def _members(count: _Count) -> range:
-    """The pods of one replica, by their number in it."""
+    """Return the pods of one replica, by their number in it."""
     size = count.pods.size
     of_each = _number(value_at(count.entry, size), 1) if isinstance(size, str) else size
     return range(count.pods.less, max(of_each, count.pods.less))
 
 
 def _name_in_set(pod: objects.Pod, count: _Count) -> str:
-    """The pod's name, or that of the object between of which it is."""
+    """Return the pod's name, or that of the object between of which it is."""
     owner = reference_of(pod)
     return pod.name if count.pods.makes == "v1 Pod" or owner is None else owner.name
 
@@ -517,7 +535,7 @@ def _with(value: Any, path: Path, item: Any) -> Any:
 
 
 def _at(value: Any, path: Path) -> Any:
-    """What stands at a path; None where nothing does."""
+    """Return what stands at a path; None where nothing does."""
     for step in path:
         value = value[step] if isinstance(step, int) else mapping(value).get(step)
     return value

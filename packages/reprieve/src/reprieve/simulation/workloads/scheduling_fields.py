@@ -56,7 +56,7 @@ class Reader:
     unread: Callable[[str], None] = field(compare=False)
 
     def object_at(self, value: Any, path: str, known: Sequence[str]) -> Mapping[str, Any]:
-        """The value, if it is an object or absent; further fields are reported. Raises InputError."""
+        """Return the value, if it is an object or absent; further fields are reported. Raises InputError."""
         if value is None:
             return {}
         if not isinstance(value, Mapping):
@@ -67,7 +67,7 @@ class Reader:
         return value
 
     def level(self, value: Mapping[str, Any], path: str, *, gang: bool, count: str = "minCount") -> GroupAsked:
-        """One level. `gang`: it is one where no policy stands; `count`: the field of a gang that is read."""
+        """Return one level. `gang`: it is one where no policy stands; `count`: the field of a gang that is read."""
         policy = self.object_at(value.get(_POLICY), f"{path}.{_POLICY}", ("basic", "gang"))
         if (
             value.get(_POLICY) is not None
@@ -87,7 +87,7 @@ class Reader:
         return GroupAsked("", path, basic, number, more)
 
     def bounded(self, asked: GroupAsked, pods: int) -> GroupAsked:
-        """The group, if its minimum is no more than its pods. Raises InputError."""
+        """Return the group, if its minimum is no more than its pods. Raises InputError."""
         if asked.min_count is not None and asked.min_count > pods:
             message = f"Invalid value: {asked.min_count}: must be less than or equal to the number of its pods, {pods}"
             raise self.workload.error(f"{asked.path}.{_POLICY}.gang.minCount", message)
@@ -142,7 +142,7 @@ def _by_entries(
     jobs: Mapping[str, Mapping[str, Any]],
     sizes: Mapping[str, int],
 ) -> Asked:
-    """The groups of `spec.scheduling.replicatedJobs`: of one or several replicated jobs, or of each Job."""
+    """Return the groups of `spec.scheduling.replicatedJobs`: of one or several replicated jobs, or of each Job."""
     workload, at = reader.workload, f"{PATH}.replicatedJobs"
     both = next((name for name in _LEVEL if scheduling.get(name) is not None), "")
     if both:
@@ -180,7 +180,7 @@ def _by_entries(
 def _targets(
     reader: Reader, value: Mapping[str, Any], path: str, jobs: Mapping[str, Any], taken: set[str]
 ) -> list[str]:
-    """The replicated jobs that an entry names; they are taken from then on."""
+    """Return the replicated jobs that an entry names; they are taken from then on."""
     targets = _listed(value.get("targetReplicatedJobs"))
     if not targets:
         raise reader.workload.error(path, "Required value: must name a replicated job")
@@ -256,7 +256,7 @@ def _leader_worker_set(reader: Reader) -> Asked:
 
 
 def _by_role(reader: Reader, replica: Mapping[str, Any], size: int) -> Asked:
-    """A group for the leader and one for the workers of each replica."""
+    """Return a group for the leader and one for the workers of each replica."""
     at = f"{PATH}.replica"
     if size < 2:
         raise reader.workload.error("spec.leaderWorkerTemplate.size", f"Invalid value: {size}: must be at least 2")

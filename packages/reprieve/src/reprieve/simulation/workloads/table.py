@@ -43,7 +43,7 @@ _SUBMITTER: Final = {
 
 
 def _training_job(kind: str, field: str, *masters: str) -> WorkloadKind:
-    """A kind of the training operator: a map of replica types, of which some are masters."""
+    """Return a kind of the training operator: a map of replica types, of which some are masters."""
     return WorkloadKind(
         group="kubeflow.org",
         kind=kind,
