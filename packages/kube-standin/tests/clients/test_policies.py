@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +10,30 @@ import yaml
 
 from tests.clients.cluster import client, eventually, running
 
-PAGE = Path(__file__).resolve().parents[4] / "docs" / "policies.md"
 API = "admissionregistration.k8s.io/v1"
+REPLICAS = """
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: replicas
+spec:
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [apps], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [deployments]}
+  validations:
+  - expression: object.spec.replicas <= int(params.data.most)
+    messageExpression: "'at most ' + params.data.most + ' replicas'"
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: replicas
+spec:
+  policyName: replicas
+  paramRef: {name: limits, parameterNotFoundAction: Deny}
+  validationActions: [Deny]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +49,9 @@ def _deployment(name: str, replicas: int) -> Any:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
 
 
-def test_the_example_of_the_page(api: Any) -> None:
+def test_policy_limits_replicas_by_its_parameter(api: Any) -> None:
     policies, apps = client.AdmissionregistrationV1Api(api), client.AppsV1Api(api)
-    text = PAGE.read_text(encoding="utf-8").partition("```yaml\n")[2].partition("```")[0]
-    policy, binding = yaml.safe_load_all(text)
+    policy, binding = yaml.safe_load_all(REPLICAS)
     policies.create_validating_admission_policy(policy)
     policies.create_validating_admission_policy_binding(binding)
     eventually(lambda: policies.read_validating_admission_policy("replicas").status.type_checking, "type checking")
