@@ -7,7 +7,8 @@ Invariant: nominations are as before; what states no end, or ends too late, neve
 """
 
 import heapq
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -47,9 +48,28 @@ class Backfill:
         """Return the decision, or the one by which the entity uses reserved capacity."""
         if decision.result not in (Result.UNSCHEDULABLE, Result.WAITING):
             return decision
+        own = self._reservations.held.get(entity.key)
+        if own is not None:
+            found = self._on_its_places(entity, own)
+            if found is not None:
+                return found
         lifted = self._before(entity, now)
-        if not lifted:
-            return decision
+        return (self._without(lifted, entity) if lifted else None) or decision
+
+    def _on_its_places(self, entity: Entity, own: AdvanceReservation) -> Decision | None:
+        """Place a holder where it holds capacity, whatever is held there for a later start: that is freed later."""
+        rows = set(own.rows.tolist())
+        beside = [
+            one for one in self._reservations.held.values() if _is_later(one, own) and not rows.isdisjoint(one.rows)
+        ]
+        found = self._without(beside, entity) if beside else None
+        if found is None:
+            return None
+        wanted = Counter(node for _, node in own.pods)
+        return found if not Counter(binding.node for binding in found.bindings) - wanted else None
+
+    def _without(self, lifted: Sequence[AdvanceReservation], entity: Entity) -> Decision | None:
+        """Decide for an entity as if these reservations were not there; None: it does not fit."""
         pods = list(entity.ready.values())
         running = self._running.of(pods[0])
         with self._cluster.trial():
@@ -57,10 +77,8 @@ class Backfill:
                 for pod, _ in held.pods:
                     self._cluster.clear_nomination(pod)
             if entity.group is None:
-                found = pod_without_help(running, entity.key, pods[0])
-            else:
-                found = group_without_help(running, entity.key, entity.group, pods)
-        return found or decision
+                return pod_without_help(running, entity.key, pods[0])
+            return group_without_help(running, entity.key, entity.group, pods)
 
     def wake(self, now: float) -> None:
         """Wake those that may use what was freed, or what is reserved from another time on."""
@@ -128,3 +146,12 @@ class Backfill:
                 return None
             latest = max(latest, min(known))
         return now + (latest - now) * (1 + margin)
+
+
+def _is_later(one: AdvanceReservation, other: AdvanceReservation) -> bool:
+    """Whether a reservation is for a later start than the other one, or for the same and was made later."""
+    return one is not other and _turn(one) >= _turn(other)
+
+
+def _turn(held: AdvanceReservation) -> tuple[float, float, str]:
+    return held.expected if held.expected is not None else float("inf"), held.made, held.key
