@@ -147,7 +147,7 @@ async def _send_chunks(send: Send, given: AsyncIterator[bytes]) -> None:
 async def send_parts(send: Send, given: AsyncIterator[bytes]) -> None:
     """Send parts of an answer that goes on, in pieces of at most twice `PIECE` (interfaces.md 5.7)."""
     async for part in given:
-        step = len(part) if len(part) <= 2 * PIECE else PIECE
+        step = PIECE if len(part) > 2 * PIECE else max(1, len(part))  # an empty part is not sent
         for start in range(0, len(part), step):
             await send({"type": "http.response.body", "body": part[start : start + step], "more_body": True})
 
