@@ -23,6 +23,8 @@ from kube_standin.server.rendering import (
     SharedLines,
     chunks,
     error_reply,
+    in_turns,
+    send_parts,
     send_reply,
     warning_headers,
     warning_text,
@@ -379,3 +381,15 @@ def test_object_that_is_stored_in_another_version_is_converted(renderer: Rendere
     )
     [item] = json.loads(whole(renderer.many(GROUP, [state], {}, PLAIN, {})))["items"]
     assert item == {key: value for key, value in one.items() if key not in ("kind", "apiVersion")}
+
+
+def test_empty_part_of_an_answer_is_not_sent_and_does_not_end_it() -> None:
+    """interfaces.md 5.7: compression gives empty parts while it gathers."""
+    bodies: list[bytes] = []
+
+    async def send(message: Any) -> None:
+        bodies.append(message["body"])
+
+    virtually(lambda: send_parts(send, in_turns([b"a", b"", b"b" * 200 * KB])))
+    assert all(bodies)
+    assert b"".join(bodies) == b"a" + b"b" * 200 * KB
