@@ -31,7 +31,7 @@ def is_late(path: str, late: str) -> bool:
 
 
 def lagging(watch: Callable[..., Any], late: str, seconds: float) -> Callable[..., Any]:
-    """The watch of `reprieve.client.watch`, whose events are handed on later."""
+    """The watch of `reprieve.client.watch` with events that are handed on later."""
 
     async def watch_late(
         client: Any, path: str, query: Mapping[str, str], handle: Callable[[Any], None], **more: Any

@@ -1,4 +1,4 @@
-"""A server whose clock is set: timers of controllers and kubelets fire in order, each at its own moment.
+"""A server with a clock that is set: timers of controllers and kubelets fire in order, each at its own moment.
 
 The moments are those of kube-controller-manager (CronJob schedules, ttlSecondsAfterFinished, node-monitor-grace-period
 50 s) and of the kubelet (activeDeadlineSeconds).

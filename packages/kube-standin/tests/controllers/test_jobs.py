@@ -431,7 +431,7 @@ def workload_of(world: World, references: list[Json], finalizers: list[str]) -> 
 
 
 @pytest.mark.parametrize(
-    ("whose", "going", "grouped"),
+    ("owner", "going", "grouped"),
     [
         ("its own", False, True),
         ("its own", True, False),
@@ -440,8 +440,8 @@ def workload_of(world: World, references: list[Json], finalizers: list[str]) -> 
         ("nobody's", False, False),
     ],
 )
-def test_workload_that_a_job_takes(world: World, whose: str, going: bool, grouped: bool) -> None:
-    """One of its name that it does not control, or that somebody wants gone, is left alone; pods come without it."""
+def test_workload_that_a_job_takes(world: World, owner: str, going: bool, grouped: bool) -> None:
+    """One of its name that it does not control, or that is being deleted, is left alone; pods come without it."""
     world.create(job(scheduling={"schedulingPolicy": {"gang": {}}}, parallelism=0, completions=2))
     world.settle()
     uid = world.get("batch/v1", "Job", "j")["metadata"]["uid"]
@@ -453,7 +453,7 @@ def test_workload_that_a_job_takes(world: World, whose: str, going: bool, groupe
         "nobody's": [],
     }
     group = {one["metadata"]["name"] for one in world.all(V1BETA1, "PodGroup")}
-    workload_of(world, references[whose], ["example.com/hold"])
+    workload_of(world, references[owner], ["example.com/hold"])
     if going:
         [made] = world.all(V1BETA1, "Workload")
         world.delete(V1BETA1, "Workload", made["metadata"]["name"])

@@ -1,4 +1,4 @@
-"""What a simulated kubelet does about a pod whose spec changes while it runs (kubelet 1.36)."""
+"""A simulated kubelet follows the spec of a pod that changes while it runs (kubelet 1.36)."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def version(name: str = "v1", schema: Json | None = None, *, storage: bool = Tru
 
 
 def definition(*versions: Json, kind: str = "Widget", scope: str = "Namespaced", **spec: Any) -> Json:
-    """A definition whose plural is the kind with an s."""
+    """Return a definition with the kind and an s as its plural."""
     plural = f"{kind.lower()}s"
     return {
         "apiVersion": "apiextensions.k8s.io/v1",

@@ -307,7 +307,7 @@ def test_requests_that_do_not_end_are_cancelled_after_some_seconds() -> None:
         server._server.stop()
         await asyncio.sleep(1)
         assert not server._task.done()
-        assert server._socket.fileno() == -1, "nobody new is let in meanwhile"
+        assert server._socket.fileno() == -1, "no new connections are accepted meanwhile"
         await server._task
         await asyncio.gather(hanging, return_exceptions=True)
         assert hanging.cancelled()

@@ -111,7 +111,7 @@ def test_service_is_called_where_the_operator_says_under_its_own_name(tmp_path: 
 
 
 class Ports:
-    """Services whose port is known."""
+    """Services with a known port."""
 
     def __init__(self, port: int) -> None:
         self._port = port

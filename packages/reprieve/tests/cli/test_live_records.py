@@ -262,7 +262,7 @@ def test_endpoint_is_asked_and_a_file_is_read(run: Run, recorded: list[Any]) -> 
     ("error", "code", "text"),
     [
         (ConfigError("no records"), 2, "no records"),
-        (UnreachableError("nobody"), 3, "nobody (set another location with --records URL|FILE)"),
+        (UnreachableError("no answer"), 3, "no answer (set another location with --records URL|FILE)"),
     ],
 )
 def test_history_that_cannot_be_read_is_one_line(

@@ -203,7 +203,7 @@ def test_eviction_within_two_percent_of_the_bound_is_not_improved(case: tuple[in
 
 
 def test_closeness_at_its_limits() -> None:
-    """Where budgets are broken it is not over; where nobody goes it is; before anything is found it is not."""
+    """The search ends once no pods are evicted; not while budgets are broken, nor before anything is found."""
     assert not _close(100, 100, CLOSE, 1, violations=1)
     assert _close(0, 0, 0, 1, units=())
     assert not VictimSearch(numbers(problem([(1,)], [], [kind((1,))])), 1).close

@@ -92,11 +92,11 @@ def test_victim_named_by_an_extender_keeps_its_reason() -> None:
 
 
 def test_unit_that_must_stay_is_not_named() -> None:
-    """A failure of the plugin, which says whom; nobody is asked where no candidate is left."""
+    """A failure names the extender; none is called once no candidates are left."""
     world = _outside()
     state = CycleState(world.engine.cluster, world.record("high"))
     with pytest.raises(PluginError, match=r"claims to preempt pod \(UID: uid-b\), which is not of lower priority"):
         judged([_Extender({world.row("n1"): ["uid-z", "uid-b"]})], state, _candidates(world, "w"))
-    nobody, next_one = _Extender({}), _Extender({})
-    assert judged([nobody, next_one], state, _candidates(world, "w")) == {}
-    assert (len(nobody.asked), len(next_one.asked)) == (1, 0)
+    unused, next_one = _Extender({}), _Extender({})
+    assert judged([unused, next_one], state, _candidates(world, "w")) == {}
+    assert (len(unused.asked), len(next_one.asked)) == (1, 0)

@@ -43,7 +43,7 @@ def test_free_resources_beside_placed_pods() -> None:
 
 
 def test_units_are_put_back_where_they_fit() -> None:
-    """Whole or not at all; what is short is told of the first row, and what nobody there asks for does not matter."""
+    """All or none; the first row's shortage is reported, and resources without requests do not matter."""
     world = World(
         node("a", cpu=3),
         node("b", cpu=3),

@@ -85,7 +85,7 @@ def test_exchange_that_helps_is_kept() -> None:
 
 
 def test_units_come_back_the_dearest_first() -> None:
-    """One of the three can; and one that is wanted gone only if nobody else can."""
+    """One of the three can; a unit that is to be evicted only if no other can."""
     made = problem([(3,)], [unit(f"u{p}", {0: (1,)}, priority=p) for p in range(3)], [kind((1,), 2)])
     for wanted, gone in (((), {1, 2}), ((0,), {0, 2}), ((0, 1), {0, 1}), ((0, 1, 2), {1, 2})):
         search = VictimSearch(numbers(made), 1_000)
@@ -97,7 +97,7 @@ def test_units_come_back_the_dearest_first() -> None:
 
 
 def test_where_the_dearest_cannot_come_back_another_may() -> None:
-    """Ruled out before it is tried, or tried in vain."""
+    """Ruled out before it is tried, or tried without success."""
     for first in (3, 2):
         units = [unit("dear", {0: (first,)}, priority=5), unit("cheap", {0: (1,)})]
         made = problem([(4,), (1,)], units, [kind((2,), 1), *([kind((1,), 1, [1])] if first == 2 else [])])
@@ -110,7 +110,7 @@ def test_where_the_dearest_cannot_come_back_another_may() -> None:
 
 
 def test_only_what_is_cheaper_is_remembered() -> None:
-    """Whether it was is told; what costs as much is not another one."""
+    """The result states whether it was replaced; an equal cost replaces nothing."""
     made = problem(
         [(1,)] * 3,
         [unit(n, {i: (1,)}, priority=p) for i, (n, p) in enumerate((("a", 2), ("b", 1), ("c", 1)))],
@@ -167,7 +167,7 @@ def test_small_ones_come_back_first_where_that_is_asked_for() -> None:
 
 
 def test_only_who_is_on_a_node_that_changed_is_tried_back_where_there_is_no_room() -> None:
-    """Nobody could come back before."""
+    """No units could come back before."""
     made = problem([(1,), (2,)], [unit("a", {0: (1,)}), unit("b", {1: (1,)}), unit("c", {1: (1,)})], [kind((1,), 3)])
     search = VictimSearch(numbers(made), 1_000)
     state = search.state
@@ -188,7 +188,7 @@ def test_priority_limit_excludes_units_of_higher_priority() -> None:
         assert search.state.barred == barred
     search.state.bar(5)
     search._limit(2)
-    assert search.state.barred == set(), "everybody else may"
+    assert search.state.barred == set(), "all others may"
 
 
 @each_seed(range(30))

@@ -1,4 +1,4 @@
-"""Who cannot be placed is not tried again, and nobody who can is delayed (`reprieve.scheduling.member_capacity`)."""
+"""Entities that cannot be placed are not tried again, and no others are delayed (`scheduling.member_capacity`)."""
 
 from __future__ import annotations
 

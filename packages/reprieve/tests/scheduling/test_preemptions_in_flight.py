@@ -57,7 +57,7 @@ def _sharing() -> World:
 
 
 def _given_back(world: World, name: str, *, to: tuple[str, ...] = ()) -> None:
-    """The API has taken everybody else off the claim."""
+    """The API has removed all other consumers from the claim."""
     had = {"c": "gpu-0", "d": "gpu-1"}[name]
     status = allocated(("gpu.example.com", "n", had), to=to) if to else None
     world.engine.set(device_claim(name, status=status), world.now)
@@ -65,7 +65,7 @@ def _given_back(world: World, name: str, *, to: tuple[str, ...] = ()) -> None:
 
 @pytest.mark.parametrize("last", ["c", "d"])
 def test_victim_is_waited_for_until_its_devices_are_given_back(last: str) -> None:
-    """KEP-5690: pods are gone before the API has taken them off their claims; nobody else is evicted meanwhile."""
+    """KEP-5690: pods are gone before the API has removed them from their claims; no others are evicted meanwhile."""
     world = _sharing()
     decision = world.step()
     assert decision.preemption is not None

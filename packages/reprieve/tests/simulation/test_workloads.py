@@ -206,7 +206,7 @@ GONE = {
         True,
         "it has a pod template at spec.workers[0], but its kind is unknown",
     ),
-    "a kind that nobody knows": (made("example.com/v1", "Certificate"), False, "it is unknown whether it creates pods"),
+    "an unknown kind": (made("example.com/v1", "Certificate"), False, "it is unknown whether it creates pods"),
     "by the clock": (
         made("batch/v1", "CronJob", {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": TEMPLATE}}}),
         False,
