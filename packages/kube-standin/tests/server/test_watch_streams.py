@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 
@@ -117,6 +118,34 @@ def test_end_of_the_beginning_is_marked_with_its_revision(plane: Plane) -> None:
             },
         },
     }
+
+
+def test_change_before_the_state_is_sent_comes_after_the_end_of_the_beginning(plane: Plane) -> None:
+    """interfaces.md 4.6: it is not in the state, and its revision is higher than that of the mark."""
+    [shown] = make(plane, "a")
+
+    async def run() -> list[Json]:
+        kind = plane.registry.kind("v1", "ConfigMap")
+        options = watch_options({**dict(parse_qsl(f"{INITIAL}&{MARKS}")), "timeoutSeconds": "5"})
+        stream = watching.WatchStream(plane.registry, plane.app.renderer, kind, None, options, PLAIN, {}, WatchTimes())
+        sent: list[bytes] = []
+
+        def commit() -> None:
+            plane.registry.create_now(kind, "default", config_map("b"), WriteOptions())
+            plane.store.flush()
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.start":  # the stream subscribes in this turn, and sends in the next
+                asyncio.get_running_loop().call_soon(commit)
+            sent.append(message.get("body", b""))
+
+        await stream.run(send, asyncio.Event())
+        return [json.loads(line) for line in b"".join(sent).splitlines()]
+
+    events = plane.run(run())
+    assert told(events) == [("ADDED", "a"), END, ("ADDED", "b")]
+    revisions = [int(event["object"]["metadata"]["resourceVersion"]) for event in events]
+    assert revisions == [shown, shown, shown + 1]
 
 
 @pytest.mark.parametrize(

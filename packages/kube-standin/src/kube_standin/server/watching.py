@@ -25,7 +25,7 @@ from kube_standin.server.negotiation import AnswerForm
 from kube_standin.server.query import WatchOptions
 from kube_standin.server.rendering import PIECE, Renderer, Send, chunks, in_turns, send_parts
 from kube_standin.server.slices import encode, is_large
-from kube_standin.storage import CompactedError, Stored, Subscription, WatchEvent
+from kube_standin.storage import CompactedError, Page, Stored, Subscription, WatchEvent
 from kube_standin.worker_thread import encoded
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -143,28 +143,30 @@ class WatchStream:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _open(self) -> tuple[Subscription, Sequence[Stored] | None]:
-        """Subscribe, and return the present state if the watch begins with it, yet to be selected from."""
+    def _open(self) -> tuple[Subscription, Page | None]:
+        """Subscribe, and return the present state if the watch begins with it, yet to be selected from.
+
+        The state and the subscription are of one revision: what is committed before the state is sent follows it.
+        """
         options, store = self._options, self._registry.store
         with_state = options.initial if options.initial is not None else options.since is None
         since = None if with_state or (options.initial is not None and options.since is None) else options.since
         subscription = store.subscribe(self._kind.storage_key, self._namespace, match=self._match, since=since)
         if not with_state:
             return subscription, None
-        return subscription, store.page(self._kind.storage_key, self._namespace).states
+        return subscription, store.page(self._kind.storage_key, self._namespace)
 
-    async def _pump(self, send: Send, subscription: Subscription, initial: Sequence[Stored] | None) -> None:
+    async def _pump(self, send: Send, subscription: Subscription, initial: Page | None) -> None:
         options, times = self._options, self._times
         loop = asyncio.get_running_loop()
         duration = options.timeout or times.shortest_default * (1 + random.random())
         ends = loop.time() + duration
         if initial is not None:
-            start = subscription.revision
-            _, chosen = await served(self._defined_kind, await selected(initial, self._match))
+            _, chosen = await served(self._defined_kind, await selected(initial.states, self._match))
             await send_parts(send, self._initial_lines(chosen))
             self._sent(len(chosen))
             if options.initial and options.bookmarks:
-                await self._send_line(send, self._bookmark(start, initial_end=True))
+                await self._send_line(send, self._bookmark(initial.revision, initial_end=True))  # interfaces.md 4.6
         else:
             await send({"type": "http.response.body", "body": b"", "more_body": True})
         next_bookmark = loop.time() + times.bookmark
