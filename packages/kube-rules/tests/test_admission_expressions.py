@@ -113,6 +113,8 @@ def test_configurations_are_json(text: str, made: Json) -> None:
         ("Object{a: [Object.a{b: Object.a.c{}}]}", 'unexpected type name "Object.a.c", expected "Object.a.b"'),
         ("Object{a: {1: 2}}", "a key of a map is no string"),
         ("Object{a: quantity('1')}", "a value of type kubernetes.Quantity is none of JSON"),
+        ("Object{a: [0.0 / 0.0]}", "json: unsupported value: nan"),
+        ("Object{a: 1.0 / 0.0}", "json: unsupported value: inf"),
     ],
 )
 def test_a_configuration_of_other_types_is_refused(text: str, said: str) -> None:
@@ -120,6 +122,23 @@ def test_a_configuration_of_other_types_is_refused(text: str, said: str) -> None
     with pytest.raises(PolicyTypeError) as error:
         made_patch({}, mutation, _values({}), expressions.CostBudget(LIMIT))
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("nested", "said"),
+    [
+        ("[variables.v{}, variables.v{}]", "the patch is larger than 3145728 bytes"),
+        ("{{'x': variables.v{}, 'y': variables.v{}}}", "the patch is larger than 3145728 bytes"),
+        ("[variables.v{}]", "the patch is nested deeper than"),
+    ],
+)
+def test_a_patch_that_stands_in_itself_is_bounded(nested: str, said: str) -> None:
+    """interfaces.md 6.13: variables that hold the one before them twice make 2**300 values."""
+    variables = [{"name": f"v{n}", "expression": nested.format(n - 1, n - 1) if n else "'x'"} for n in range(300)]
+    made = ", ".join(f"JSONPatch{{op: 'add', path: '/a', value: variables.v{n}}}" for n in range(300))
+    mutation = {"patchType": "JSONPatch", "jsonPatch": {"expression": f"[{made}]"}}
+    with pytest.raises(PolicyTypeError, match=said):
+        made_patch({"variables": variables}, mutation, _values({}), expressions.CostBudget(LIMIT))
 
 
 def test_messages_are_equal_only_to_those_of_their_type() -> None:

@@ -6,7 +6,8 @@ Semantics and texts: k8s.io/apiserver, admission/plugin/policy/mutating/patch an
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from kube_rules import cel
 from kube_rules.admission.expressions import Activation, CostBudget
 from kube_rules.admission.validating_policies import POLICY_LIMIT
 from kube_rules.json import Json
+from kube_rules.yamltext import MAX_DEPTH
 
 _OPERATION = ("op", "path", "from")
 
@@ -28,17 +30,17 @@ def made_patch(spec: Json, mutation: Json, values: Mapping[str, Any], around: Co
     Raises EvaluationError, OverBudgetError, PolicyTypeError.
     """
     activation = Activation(values, spec.get("variables") or (), CostBudget(POLICY_LIMIT, around))
+    patch = _Patch()
     if mutation.get("patchType") == "JSONPatch":
         found = activation.value((mutation.get("jsonPatch") or {}).get("expression", ""))
-        return [_operation(item) for item in found]
+        return [_operation(item, patch) for item in found]
     found = activation.value((mutation.get("applyConfiguration") or {}).get("expression", ""))
     if not isinstance(found, cel.Message):
         raise PolicyTypeError(f"unsupported return type from ApplyConfiguration expression: {cel.type_name(found)}")
-    _check_names(found)
-    return _plain(found)
+    return patch.whole(found)
 
 
-def _operation(item: Any) -> Json:
+def _operation(item: Any, patch: _Patch) -> Json:
     if not isinstance(item, cel.Message) or item.type_name != "JSONPatch":
         raise PolicyTypeError("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch")
     operation: Json = {"op": "", "path": ""}
@@ -48,42 +50,63 @@ def _operation(item: Any) -> Json:
                 raise PolicyTypeError(f"unexpected type {cel.type_name(item[name])} for JSONPatchType '{name}' field")
             operation[name] = item[name]
     if "value" in item:
-        _check_names(item["value"])
-        operation["value"] = _plain(item["value"])
+        operation["value"] = patch.whole(item["value"])
     return operation
 
 
-def _check_names(value: Any) -> None:
-    """Hold the types of messages to the places at which they stand."""
-    if not isinstance(value, cel.Message):
-        return
-    wrong = list(_misnamed(value, value.type_name))
-    if wrong:
-        raise PolicyTypeError("type mismatch: " + "\n".join(wrong))
+class _Patch:
+    """Values of expressions as the JSON of one patch, within bounds: a value may stand in itself time and again."""
 
+    def __init__(self) -> None:
+        self._left = cel.MAX_REQUEST
+        self._wrong: list[str] = []
 
-def _misnamed(value: Any, place: str) -> Iterator[str]:
-    if isinstance(value, cel.Message):
-        if value.type_name != place:
-            yield (
+    def whole(self, value: Any) -> Any:
+        """Return a value as JSON. Raises PolicyTypeError, also where the type of a message is not that of its place."""
+        plain = self._plain(value, value.type_name if isinstance(value, cel.Message) else "", MAX_DEPTH)
+        if self._wrong:
+            raise PolicyTypeError("type mismatch: " + "\n".join(self._wrong))
+        return plain
+
+    def _plain(self, value: Any, place: str, levels: int) -> Any:
+        """Return a value as JSON; `place` is the type that messages have here, "" if any may stand here."""
+        if not levels:
+            raise PolicyTypeError(f"the patch is nested deeper than {MAX_DEPTH} levels")
+        if isinstance(value, dict):
+            return self._fields(value, place, levels)
+        if isinstance(value, list):
+            self._spend(1)
+            return [self._plain(inner, place, levels - 1) for inner in value]
+        plain = _scalar(value)
+        self._spend(1 + (len(plain) if isinstance(plain, str) else 0))
+        return plain
+
+    def _fields(self, value: dict[Any, Any], place: str, levels: int) -> Json:
+        message = isinstance(value, cel.Message)
+        if isinstance(value, cel.Message) and place and value.type_name != place:
+            self._wrong.append(
                 f'unexpected type name "{value.type_name}", expected "{place}", which matches field name path from '
                 "root Object type"
             )
+        plain: Json = {}
+        self._spend(1)
         for name, inner in value.items():
-            yield from _misnamed(inner, f"{place}.{name}")
-    elif isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _misnamed(inner, place)
+            if not isinstance(name, str):
+                raise PolicyTypeError("a key of a map is no string")
+            self._spend(len(name))
+            plain[name] = self._plain(inner, f"{place}.{name}" if message and place else place, levels - 1)
+        return plain
+
+    def _spend(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise PolicyTypeError(f"the patch is larger than {cel.MAX_REQUEST} bytes")
 
 
-def _plain(value: Any) -> Any:
-    """Return a value of an expression as JSON."""
-    if isinstance(value, dict):
-        if any(not isinstance(key, str) for key in value):
-            raise PolicyTypeError("a key of a map is no string")
-        return {key: _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_plain(inner) for inner in value]
+def _scalar(value: Any) -> Any:
+    """Return a value of an expression that is neither a list nor a map as JSON."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise PolicyTypeError(f"json: unsupported value: {value}")
     if value is None or isinstance(value, bool | float | str):
         return value
     if isinstance(value, int):

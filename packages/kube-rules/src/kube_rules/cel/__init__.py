@@ -14,7 +14,7 @@ Values: int, `Uint`, float, str, bytes, bool, None, list, dict, `datetime` and `
 
 from kube_rules.cel.access_functions import AUTHORIZER, AccessQuestion, UserAccess
 from kube_rules.cel.cost_estimate import estimated_cost
-from kube_rules.cel.declarations import UNKNOWN, Declared, converted, declared
+from kube_rules.cel.declarations import MAX_REQUEST, UNKNOWN, Declared, converted, declared
 from kube_rules.cel.evaluator import Program, compiled
 from kube_rules.cel.functions import Function
 from kube_rules.cel.library import LIBRARY
@@ -37,6 +37,7 @@ __all__ = [
     "AUTHORIZER",
     "LIBRARY",
     "MAX_DEPTH",
+    "MAX_REQUEST",
     "NONE",
     "UNKNOWN",
     "AccessQuestion",

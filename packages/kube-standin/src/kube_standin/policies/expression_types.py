@@ -24,31 +24,36 @@ _ANYTHING: Json = {"x-kubernetes-int-or-string": True}
 
 def expression_warnings(spec: Json, kinds: KindTable) -> list[Json]:
     """Return the warnings about the validations of a policy, as its status has them."""
-    matched = _matched_kinds(spec, kinds)
-    params = _param_form(spec, kinds)
+    forms = [(row, _variables(spec, row, kinds)) for row in _matched_kinds(spec, kinds)]
     result: list[Json] = []
     for index, validation in enumerate(spec.get("validations") or ()):
         for field in ("expression", "messageExpression"):
             text = validation.get(field)
-            found = [said for row in matched if text and (said := _mistake(spec, row, params, text))]
+            found = [said for row, variables in forms if text and (said := _mistake(row, variables, text))]
             if found:
                 place = f"spec.validations[{index}].{field}"
                 result.append({"fieldRef": place, "warning": "\n".join(found)})
     return result
 
 
-def _mistake(spec: Json, row: ServedKind, params: cel.Declared | None, text: str) -> str:
-    """Return what is wrong with an expression for objects of a kind, "" if nothing is."""
-    variables = expressions.forms(object_form=_form(row))
+def _variables(spec: Json, row: ServedKind, kinds: KindTable) -> dict[str, cel.Declared]:
+    """Return the forms of what expressions of a policy see for objects of a kind."""
+    forms = expressions.forms(object_form=_form(row))
+    params = _param_form(spec, kinds)
     if params is not None:
-        variables["params"] = params
+        forms["params"] = params
     fields: dict[str, cel.Declared] = {}
-    variables["variables"] = cel.Declared("object", fields=fields)
+    forms["variables"] = cel.Declared("object", fields=fields)
     for variable in spec.get("variables") or ():
         try:
-            fields[variable.get("name", "")] = expressions.checked(variable.get("expression", ""), variables)
+            fields[variable.get("name", "")] = expressions.checked(variable.get("expression", ""), forms)
         except expressions.ExpressionError:
             fields[variable.get("name", "")] = cel.UNKNOWN
+    return forms
+
+
+def _mistake(row: ServedKind, variables: dict[str, cel.Declared], text: str) -> str:
+    """Return what is wrong with an expression for objects of a kind, "" if nothing is."""
     try:
         expressions.checked(text, variables)
     except expressions.ExpressionError as error:
