@@ -12,6 +12,8 @@ import yaml
 from kube_rules.errors import InputError
 from kube_rules.manifests import Manifests
 from reprieve.inputs.loader import read
+from reprieve.simulation.scenario import read_scenarios
+from reprieve.simulation.workloads.table import TABLE
 
 Json = dict[str, Any]
 TEMPLATE: Json = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c"}]}}
@@ -164,3 +166,13 @@ def test_draft_without_required_fields_is_a_remark(whole: Json, text: str, form:
 @pytest.mark.parametrize("form", FORMS)
 def test_manifest_that_is_accepted_or_not_read_has_no_remark(whole: Json, form: str) -> None:
     assert loaded(whole, form).remarks == []
+
+
+@pytest.mark.parametrize(("whole", "path", "message"), WRONG.values(), ids=WRONG)
+def test_step_that_creates_what_an_api_server_refuses_is_an_error(whole: Json, path: str, message: str) -> None:
+    """whatif.md 1.12: in a Scenario as in a file."""
+    scenario = manifest("reprieve.dev/v1alpha1", "Scenario", {"steps": [{"create": [whole]}]})
+    with pytest.raises(InputError) as caught:
+        read_scenarios(loaded(scenario), TABLE)
+    assert caught.value.path == f"spec.steps[0].create[0].{path}"
+    assert message in caught.value.message

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import json
 import lzma
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, Final
+
+from kube_rules.versions import CRD_GROUP, INTERNAL_VERSION
 
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 LIST_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
@@ -26,6 +29,14 @@ JSON_ANY = _APIEXTENSIONS + "JSON"
 SCHEMA_OR_ARRAY = _APIEXTENSIONS + "JSONSchemaPropsOrArray"
 SCHEMA_OR_BOOL = _APIEXTENSIONS + "JSONSchemaPropsOrBool"
 SCHEMA_OR_STRINGS = _APIEXTENSIONS + "JSONSchemaPropsOrStringArray"
+
+
+SAME_SCHEMA: Final[Mapping[str, str]] = {
+    f"{CRD_GROUP}/v1beta1": INTERNAL_VERSION,
+    "resource.k8s.io/v1beta2": "resource.k8s.io/v1",
+    "storage.k8s.io/v1beta1": "storage.k8s.io/v1",
+}
+"""Versions that are read here and have no schema of their own -> the version that has their fields."""
 
 
 @cache

@@ -16,17 +16,9 @@ import msgspec
 
 from kube_rules.foreign_groups import COSCHEDULING_VERSION, VOLCANO_VERSION
 from kube_rules.schema import nodes
-from kube_rules.schema.definitions import OBJECT_META, definition_names
+from kube_rules.schema.definitions import OBJECT_META, SAME_SCHEMA, definition_names
 from kube_rules.schema.nodes import SchemaNode, SchemaType
 from kube_rules.unknown_fields import Manifest, MisnamedField, Path, nearest
-from kube_rules.versions import CRD_GROUP, INTERNAL_VERSION
-
-_SAME_AS: Final[Mapping[str, str]] = {
-    f"{CRD_GROUP}/v1beta1": INTERNAL_VERSION,
-    "resource.k8s.io/v1beta2": "resource.k8s.io/v1",
-    "storage.k8s.io/v1beta1": "storage.k8s.io/v1",
-}
-"""Versions that are read here and have no schema of their own -> the version that has their fields."""
 
 _Place = tuple[str, str]
 """apiVersion and kind."""
@@ -95,7 +87,7 @@ class PackedSchemas:
 
 def _place(api_version: str, kind: str) -> _Place:
     """Return the version and kind that have the schema of this version and kind."""
-    return ("", kind) if kind == "Scenario" else (_SAME_AS.get(api_version, api_version), kind)
+    return ("", kind) if kind == "Scenario" else (SAME_SCHEMA.get(api_version, api_version), kind)
 
 
 def _made(place: _Place) -> SchemaNode | None:

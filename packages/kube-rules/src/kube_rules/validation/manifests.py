@@ -11,19 +11,21 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from kube_rules.decoding import subject_of
 from kube_rules.defaults import apply_defaults
-from kube_rules.errors import FieldError
+from kube_rules.errors import FieldError, InputError, Origin
 from kube_rules.json import Json, mapping
+from kube_rules.manifests import Remark
 from kube_rules.schema import nodes
 from kube_rules.schema.decoding import decoded
-from kube_rules.schema.definitions import definition_names
+from kube_rules.schema.definitions import SAME_SCHEMA, definition_names
 from kube_rules.validation import validate_create
 from kube_rules.validation.typed import TypedKind, is_needed
 from kube_rules.workloads import makes_pods
 
 _STORED: Final = ("uid", "resourceVersion", "creationTimestamp")
 """Fields of the metadata that only a server sets."""
-_SAME_AS: Final = {"resource.k8s.io/v1beta2": "resource.k8s.io/v1", "storage.k8s.io/v1beta1": "storage.k8s.io/v1"}
+_MOST_MISSING: Final = 5
 _OF_SELECTOR: Final = ("spec.selector", "spec.template.metadata.labels")
 """Fields that do not match each other where there is no selector or there are no labels."""
 
@@ -47,7 +49,7 @@ def errors_of_manifest(api_version: str, kind: str, manifest: Mapping[str, Any],
     wrong type is the only error of its object.
     """
     result = ManifestErrors([], [])
-    place = (_SAME_AS.get(api_version, api_version), kind)
+    place = (SAME_SCHEMA.get(api_version, api_version), kind)
     name = definition_names().get(place)
     meta, spec = manifest.get("metadata"), mapping(manifest.get("spec"))
     if name is None or not isinstance(meta, Mapping) or any(meta.get(field) is not None for field in _STORED):
@@ -74,3 +76,22 @@ def errors_of_manifest(api_version: str, kind: str, manifest: Mapping[str, Any],
             absent = error.reason == "FieldValueRequired" or (draft and error.path.startswith(_OF_SELECTOR))
             (result.missing if absent else result.wrong).append(error)
     return result
+
+
+def remark_on(
+    api_version: str, kind: str, manifest: Mapping[str, Any], origin: Origin, *, namespaced: bool
+) -> Remark | None:
+    """Return the remark on a draft that lacks required fields, None for a complete manifest.
+
+    Raises InputError for a manifest that an API server refuses for another reason (whatif.md 1.12).
+    """
+    errors = errors_of_manifest(api_version, kind, manifest, namespaced=namespaced)
+    if not (errors.wrong or errors.missing):
+        return None
+    meta = manifest.get("metadata")
+    placed = {"namespace": "default", **meta} if namespaced and isinstance(meta, Mapping) else meta
+    subject = subject_of({"kind": kind, "metadata": placed})
+    if errors.wrong:
+        raise InputError(origin, errors.wrong[0].message, path=errors.wrong[0].path, subject=subject)
+    text = "an API server refuses it: " + ", ".join(map(str, errors.missing[:_MOST_MISSING]))
+    return Remark(origin, subject, text, strict=True)

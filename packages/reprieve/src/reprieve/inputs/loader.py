@@ -33,13 +33,13 @@ from kube_rules.decoding import (
 )
 from kube_rules.documents import MAX_NESTED_LISTS, Document, DocumentReader, depth, json_error, refuse_nameless
 from kube_rules.errors import FieldError, InputError, Origin, excerpt
-from kube_rules.manifests import Loaded, Manifests, PodMaker, Remark, Scenario, UnknownObject
+from kube_rules.manifests import Loaded, Manifests, PodMaker, Scenario, UnknownObject
 from kube_rules.meta import KubernetesObject, ObjectMeta
 from kube_rules.objects import CompositePodGroup, Pod, PodGroup, PriorityClass, Workload
 from kube_rules.references import check_groups, check_nodes, refuse_duplicates
 from kube_rules.unknown_fields import MOST_FINDINGS, Manifest, MisnamedField, Schemas, UnknownField, located
 from kube_rules.unknown_fields import Path as FieldPath
-from kube_rules.validation.manifests import errors_of_manifest
+from kube_rules.validation.manifests import remark_on
 from kube_rules.validation.typed import is_validated
 from kube_rules.workloads import created_by, makes_pods, nearest_kind, templates_in
 from kube_rules.yamltext import MAX_DEPTH
@@ -52,7 +52,6 @@ FIRST_CREATION: Final = datetime(2026, 1, 1, tzinfo=UTC)
 SCENARIO_VERSION: Final = "reprieve.dev/v1alpha1"
 _PRIORITIZED: Final = (Pod, PodGroup, CompositePodGroup, Workload)
 _MOST_MEANINGS: Final = 200
-_MOST_MISSING: Final = 5
 
 
 def load(
@@ -170,7 +169,8 @@ class _Collector(DocumentReader):
         elif (found := self._kind(kind, version, origin, data)) is not None:
             self._check(version, kind, data, origin, at)
             loaded = from_data(found, data, origin)
-            self._apply_rules(found, version, data, origin)
+            if not is_validated(found):
+                self._check_rules(version, kind, data, origin, namespaced=found.NAMESPACED)
             self._add(loaded, origin)
         else:
             self._check(version, kind, data, origin, at)
@@ -223,7 +223,7 @@ class _Collector(DocumentReader):
         """An object of a kind that is not read here."""
         created, dated = self._created(data)
         if makes_pods(version, kind):
-            self._refuse_invalid(version, kind, data, origin, namespaced=True)
+            self._check_rules(version, kind, data, origin, namespaced=True)
             self.manifests.pod_makers.append(PodMaker(data, origin, created, dated))
             return
         known = None if self._schemas is None else self._schemas.knows(version, kind)
@@ -268,26 +268,13 @@ class _Collector(DocumentReader):
             self._order -= 1
         return result
 
-    def _apply_rules(
-        self, found: type[KubernetesObject], version: str, data: Mapping[str, Any], origin: Origin
-    ) -> None:
-        """Validate what the typed form has in part only."""
-        if not is_validated(found):
-            self._refuse_invalid(version, found.KIND, data, origin, namespaced=found.NAMESPACED)
-
-    def _refuse_invalid(
+    def _check_rules(
         self, version: str, kind: str, data: Mapping[str, Any], origin: Origin, *, namespaced: bool
     ) -> None:
-        """Raise InputError for a manifest that an API server refuses; note required fields that are absent."""
-        meta = data.get("metadata")
-        placed = {"namespace": "default", **meta} if namespaced and isinstance(meta, Mapping) else meta
-        subject = subject_of({"kind": kind, "metadata": placed})
-        errors = errors_of_manifest(version, kind, data, namespaced=namespaced)
-        if errors.wrong:
-            raise InputError(origin, errors.wrong[0].message, path=errors.wrong[0].path, subject=subject)
-        if errors.missing:
-            text = "an API server refuses it: " + ", ".join(map(str, errors.missing[:_MOST_MISSING]))
-            self.manifests.remarks.append(Remark(origin, subject, text, strict=True))
+        """Raise InputError for what an API server refuses; note a draft without required fields."""
+        remark = remark_on(version, kind, data, origin, namespaced=namespaced)
+        if remark is not None:
+            self.manifests.remarks.append(remark)
 
     def _add(self, found: KubernetesObject, origin: Origin) -> None:
         order = self._order
@@ -345,7 +332,7 @@ class _Collector(DocumentReader):
                 loaded = from_json(found, text, head, origin)
                 if not is_validated(found):
                     data = {**plain_json(text, origin), "kind": head.kind, "apiVersion": head.api_version}
-                    self._apply_rules(found, head.api_version, data, origin)
+                    self._check_rules(head.api_version, head.kind, data, origin, namespaced=found.NAMESPACED)
                 self._add(loaded, origin)
 
     def _json_list(self, text: memoryview | msgspec.Raw, head: TypeMeta, origin: Origin, at: FieldPath) -> None:

@@ -25,9 +25,12 @@ from kube_rules import objects
 from kube_rules.decoding import KINDS, decode_object, name_of
 from kube_rules.errors import FieldError, InputError, Origin
 from kube_rules.group_owners import Job
+from kube_rules.json import text
 from kube_rules.manifests import Loaded, Manifests, PodMaker, Remark, Suspended
 from kube_rules.references import check_groups
 from kube_rules.unknown_fields import nearest
+from kube_rules.validation.manifests import remark_on
+from kube_rules.validation.typed import is_validated
 from kube_rules.workloads import makes_pods
 from reprieve.simulation.workloads.expansion import by_rule, jobs_among
 from reprieve.simulation.workloads.expansion_context import Surroundings
@@ -110,6 +113,7 @@ class _Reader:
             at = f"{path}.create[{number}]"
             manifest = _mapping(item, at, origin)
             if self._makes_pods(manifest):
+                remarks += self._remarks_on(manifest, at, namespaced=True)
                 maker = self._expanded(manifest, at)
                 with _at(at, origin):
                     new = [_unborn(loaded.object) for loaded in maker.additions()]
@@ -121,6 +125,8 @@ class _Reader:
                 makers += maker.makers
             else:
                 new = [self._decoded(manifest, at)]
+                if not is_validated(type(new[0])):
+                    remarks += self._remarks_on(manifest, at, namespaced=new[0].NAMESPACED)
             self._there.arrived(new)
             created += [(one, at) for one in sorted(new, key=lambda one: isinstance(one, objects.Pod))]
         deleted = tuple(
@@ -147,6 +153,13 @@ class _Reader:
         if not isinstance(version, str) or not isinstance(kind, str):
             return False
         return makes_pods(version, kind) or self._rows.of(version, kind) is not None
+
+    def _remarks_on(self, manifest: Mapping[str, Any], path: str, *, namespaced: bool) -> list[Remark]:
+        """Return the remark on an object that lacks required fields (whatif.md 1.12). Raises InputError."""
+        version, kind = text(manifest.get("apiVersion")), text(manifest.get("kind"))
+        with _at(path, self._origin):
+            remark = remark_on(version, kind, manifest, self._origin, namespaced=namespaced)
+        return [remark] if remark is not None else []
 
     def _expanded(self, manifest: Mapping[str, Any], path: str) -> Maker:
         """Return what makes pods, expanded as its controller would now."""
