@@ -186,6 +186,26 @@ def test_a_part_that_no_longer_fits_is_not_used() -> None:
     assert all(one.domain != "n3" for one in made)
 
 
+@pytest.mark.parametrize("arrives", [False, True], ids=["one member deleted", "all members replaced"])
+def test_part_with_pods_that_are_gone_is_not_used(arrives: bool) -> None:
+    """8.5: nothing is reserved for a pod that was deleted between the parts."""
+    items: list[Item] = [node(f"n{i}", cpu=4) for i in range(3)]
+    items += [pod(f"low-{i}", cpu=4, node=f"n{i}", priority=1) for i in range(3)]
+    for name in ("a", "b"):
+        items += [group(name, min_count=1, priority=9)]
+        items += [pod(f"{name}-{i}", cpu=2, group=name, priority=9) for i in range(2)]
+    world = world_of(items)
+    first = world.step()
+    assert first.preemption is not None
+    assert first.preemption.together == ("default/b",)
+    world.gone("b-1")
+    if arrives:
+        world.gone("b-0").add(pod("b-2", cpu=2, group="b", priority=9))
+    drained(world)
+    nominated = {uid for pods in world.engine.cluster.nodes.nominated.values() for uid in pods}
+    assert nominated == {"uid-a-0", "uid-a-1", "uid-b-2" if arrives else "uid-b-0"}
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_never_cheaper_than_possible_and_everything_is_placed(family: str) -> None:
     """8.7: the victims of all parts together, against an exact solver."""

@@ -48,7 +48,7 @@ class JointAttempts:
             key, part = self._turns.popleft()
             entity = self._queue.pop_only(key, now)
             if entity is not None:
-                return entity, part
+                return entity, part if part is not None and _is_complete(part, entity) else None
         return self._queue.pop(now), None
 
     def plan(self, entity: Entity, decided: Decision, now: float) -> bool:
@@ -127,6 +127,11 @@ class JointAttempts:
             return ((pod, row),) if row >= 0 else ()
 
         return Peer(entity.key, None, pods, place)
+
+
+def _is_complete(part: JointPart, entity: Entity) -> bool:
+    """Return whether all pods of the part are still to be tried: none was deleted, gated or bound since."""
+    return all(entity.ready.get(pod.uid) is pod for pod, _ in part.places)
 
 
 def _preemptor(entity: Entity) -> PodRecord | Group:
