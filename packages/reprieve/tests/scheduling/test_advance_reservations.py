@@ -267,8 +267,22 @@ def backfill_world(**options: Any) -> World:
         ({"expected_runtime": "4h"}, False),
         ({"expected_end": "2020-09-13T14:30:00Z"}, True),
         ({}, False),
+        ({"expected_end": "2020-09-13T12:00:00Z"}, False),
+        ({"expected_runtime": "0s"}, False),
+        ({"expected_runtime": "-1h"}, False),
+        ({"expected_runtime": "87600h"}, False),
     ],
-    ids=["ends before", "only without the margin", "too long", "by a time", "says nothing"],
+    ids=[
+        "ends before",
+        "only without the margin",
+        "too long",
+        "by a time",
+        "says nothing",
+        "by a time that has passed",
+        "no time at all",
+        "invalid",
+        "ten years",
+    ],
 )
 @pytest.mark.parametrize("size", [1, 2])
 def test_what_ends_before_the_start_may_use_what_is_reserved(terms: dict[str, str], placed: bool, size: int) -> None:

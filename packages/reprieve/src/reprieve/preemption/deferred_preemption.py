@@ -112,15 +112,22 @@ def expected_end(cluster: ClusterState, pod: PodRecord) -> float | None:
     its grace period on top, from its start; that of its Job, from the Job's start, likewise; for one that is leaving
     its deletionTimestamp.  The earliest of them.
     """
+    departure, of_job = cluster.departures.get(pod.uid), cluster.job_deadlines.of(pod)
+    ends = stated_end(cluster, pod, pod.start), departure, of_job + pod.grace if of_job is not None else None
+    return min((end for end in ends if end is not None), default=None)
+
+
+def stated_end(cluster: ClusterState, pod: PodRecord, start: float | None) -> float | None:
+    """Return when a pod that starts at a time (None: not yet) ends, by what it or its group states; None: nothing.
+
+    The earliest of `expected-end`, `expected-runtime` and `activeDeadlineSeconds` with the grace period on top.
+    """
     terms = cluster.terms_of(pod)
-    known = [end for end in (terms.expected_end, cluster.departures.get(pod.uid)) if end is not None]
-    if terms.expected_runtime is not None and pod.start is not None:
-        known.append(pod.start + terms.expected_runtime)
-    if terms.active_deadline is not None and pod.start is not None:
-        known.append(pod.start + terms.active_deadline + pod.grace)
-    of_job = cluster.job_deadlines.of(pod)
-    if of_job is not None:
-        known.append(of_job + pod.grace)
+    known = [terms.expected_end] if terms.expected_end is not None else []
+    if start is not None and terms.expected_runtime is not None:
+        known.append(start + terms.expected_runtime)
+    if start is not None and terms.active_deadline is not None:
+        known.append(start + terms.active_deadline + pod.grace)
     return min(known, default=None)
 
 
@@ -134,8 +141,7 @@ def until_completions(
     """None, or which units end soon enough that the preemptor waits for them.
 
     Soon enough: within `longest` seconds after the first of its `pods` was made.  `assign` tries to place it in the
-    present view, None where that is not enough.  The earliest end that suffices is found by bisection, which takes for
-    granted that more room is never worse.
+    present view, None where that is not enough.
     """
     latest = _since(cluster, pods) + longest
     if latest <= cluster.now:
@@ -148,29 +154,48 @@ def until_completions(
     if not ends:
         return None
     ends.sort(key=lambda entry: (entry[0], entry[1].uid))
+    found = after_known_ends(cluster, ends, assign)
+    if found is None:
+        return None
+    when, places = found
+    rows = {row for _, row in places}
+    awaited = tuple(pod for end, pod in ends if end <= when and pod.row in rows)
+    text = f"waiting for {_named(awaited)} to end by {readable_time(when)}; no pods are evicted until then"
+    return Deferral(WaitsFor.COMPLETIONS, text, min(when + LATE, latest), awaited)
+
+
+def after_known_ends(
+    cluster: ClusterState, ends: Sequence[tuple[float, PodRecord]], assign: Callable[[], Assigned | None]
+) -> tuple[float, Assigned] | None:
+    """Return the earliest of these ends (seconds, pod) at which `assign` has a place, and the place; None: at none."""
     times = sorted({end for end, _ in ends})
 
-    def after(when: float) -> Assigned | None:
+    def after(count: int) -> Assigned | None:
         with cluster.trial():
-            cluster.displace_all([pod for end, pod in ends if end <= when])
+            cluster.displace_all([pod for end, pod in ends if end <= times[count - 1]])
             return assign()
 
-    places = after(times[-1])
+    found = least_count(len(times), after)
+    return (times[found[0] - 1], found[1]) if found is not None else None
+
+
+def least_count(most: int, after: Callable[[int], Assigned | None]) -> tuple[int, Assigned] | None:
+    """Return the least count from 1 to `most` with a place, and the place, by bisection; None: there is none.
+
+    More free capacity is taken never to be worse.
+    """
+    places = after(most) if most else None
     if places is None:
         return None
-    low, high = 0, len(times) - 1
+    low, high = 1, most
     while low < high:
         middle = (low + high) // 2
-        found = after(times[middle])
-        if found is None:
+        tried = after(middle)
+        if tried is None:
             low = middle + 1
         else:
-            high, places = middle, found
-    rows = {row for _, row in places}
-    awaited = tuple(pod for end, pod in ends if end <= times[high] and pod.row in rows)
-    until = min(times[high] + LATE, latest)
-    text = f"waiting for {_named(awaited)} to end by {readable_time(times[high])}; no pods are evicted until then"
-    return Deferral(WaitsFor.COMPLETIONS, text, until, awaited)
+            high, places = middle, tried
+    return high, places
 
 
 # -- victims that are about to save their work -------------------------------------------------------------------------

@@ -13,7 +13,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.resources import FIRST_RESOURCE
 from reprieve.cluster.state import ClusterState
+from reprieve.preemption.deferred_preemption import stated_end
 from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.queue import SchedulingQueue
 from reprieve.scheduling.advance_reservation import AdvanceReservation
@@ -97,9 +99,9 @@ class Backfill:
         def may_fit(pod: PodRecord) -> bool:
             signature = pod.signature
             if signature.id not in fits:
-                delta = signature.delta[2:]
+                delta = signature.delta[FIRST_RESOURCE:]
                 asked = np.flatnonzero(delta)
-                fits[signature.id] = bool((free[2:][asked] >= delta[asked][:, None]).all(axis=0).any())
+                fits[signature.id] = bool((free[FIRST_RESOURCE:][asked] >= delta[asked][:, None]).all(axis=0).any())
             return fits[signature.id]
 
         waiting = (
@@ -134,18 +136,9 @@ class Backfill:
 
     def end_of(self, pods: Iterable[PodRecord], now: float, margin: float) -> float | None:
         """Return when pods that start now have ended, with the margin on top; None: one of them does not state it."""
-        latest = now
-        for pod in pods:
-            terms = self._cluster.terms_of(pod)
-            known = [now + time for time in (terms.expected_runtime,) if time is not None]
-            if terms.active_deadline is not None:
-                known.append(now + terms.active_deadline + pod.grace)
-            if terms.expected_end is not None:
-                known.append(terms.expected_end)
-            if not known:
-                return None
-            latest = max(latest, min(known))
-        return now + (latest - now) * (1 + margin)
+        ends = [stated_end(self._cluster, pod, now) for pod in pods]
+        known = [end for end in ends if end is not None and end > now]
+        return max(known) + margin * (max(known) - now) if known and len(known) == len(ends) else None
 
 
 def _is_later(one: AdvanceReservation, other: AdvanceReservation) -> bool:

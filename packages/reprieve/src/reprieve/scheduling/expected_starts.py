@@ -19,7 +19,7 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.plugin import Assigned
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.status import PluginError
-from reprieve.preemption.deferred_preemption import expected_end
+from reprieve.preemption.deferred_preemption import after_known_ends, expected_end, least_count
 from reprieve.preemption.eligibility import group_never_preempts
 from reprieve.preemption.units import effective_priority
 from reprieve.queueing.entity import Entity
@@ -69,7 +69,7 @@ def expected_start(running: RunningProfile, entity: Entity, now: float, longest:
             cluster.roll_back(mark)
             evictable, others = [], evictable + others
         timed, unknown = _by_end(cluster, others, now, now + longest)
-        found = _by_known_ends(cluster, timed, assign)
+        found = after_known_ends(cluster, timed, assign)
         if found is not None:
             when, places = found
             cluster.roll_back(mark)
@@ -129,21 +129,6 @@ def _by_end(
     return timed[:MOST_PODS], unknown
 
 
-def _by_known_ends(
-    cluster: ClusterState, timed: Sequence[tuple[float, PodRecord]], assign: Callable[[], Assigned | None]
-) -> tuple[float, Assigned] | None:
-    """Return the earliest end at which there is a place, and the place; more room is taken never to be worse."""
-    times = sorted({end for end, _ in timed})
-
-    def after(count: int) -> Assigned | None:
-        with cluster.trial():
-            cluster.displace_all([pod for end, pod in timed if end <= times[count - 1]])
-            return assign()
-
-    found = _least(len(times), after)
-    return (times[found[0] - 1], found[1]) if found is not None else None
-
-
 def _fewest(
     cluster: ClusterState, pods: Sequence[PodRecord], assign: Callable[[], Assigned | None]
 ) -> tuple[int, Assigned] | None:
@@ -154,23 +139,7 @@ def _fewest(
             cluster.displace_all(pods[:count])
             return assign()
 
-    return _least(len(pods), after)
-
-
-def _least(most: int, after: Callable[[int], Assigned | None]) -> tuple[int, Assigned] | None:
-    """Return the least count from 1 to `most` with an answer, by bisection."""
-    places = after(most) if most else None
-    if places is None:
-        return None
-    low, high = 1, most
-    while low < high:
-        middle = (low + high) // 2
-        found = after(middle)
-        if found is None:
-            low = middle + 1
-        else:
-            high, places = middle, found
-    return high, places
+    return least_count(len(pods), after)
 
 
 def _cheapest_first(cluster: ClusterState, entity: Entity, pods: Sequence[PodRecord]) -> list[PodRecord]:
