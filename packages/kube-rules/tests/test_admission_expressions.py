@@ -187,6 +187,7 @@ GOOD = [{"expression": "true"}]
          "must not have more than 20 auditAnnotations"),
         (_policy(validations=GOOD, matchConditions=[{"name": "a", "expression": "variables.x"}],
                  variables=[{"name": "x", "expression": "true"}]), "undeclared reference to 'variables'"),
+        (_policy(validations=GOOD * 5000), "where each counts 32 more"),
         (_policy(validations=[{"expression": "'" + "x" * 50_000 + "' != ''"}] * 5),
          f"expressions of a policy may have at most {TEXT_LIMIT} characters together"),
     ],

@@ -98,6 +98,8 @@ class AdmissionRequest:
     """What webhooks and policies of the mutating half keep from one round to the next."""
     admitted: bool = False
     """Whether this is part of a write that was admitted in another form: the deletion of an evicted pod."""
+    policy_cost: int = 0
+    """What evaluating policies has cost so far (interfaces.md 6.10)."""
     on_staged: list[Callable[[], None]] = field(default_factory=list)
     """What validating steps want done once this write is staged, in the same turn: steps serve all requests and keep
     nothing of one."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kube_standin.policies import invocations
 from tests.policies.policy_objects import (
     API,
     DEPLOYMENTS,
@@ -142,6 +143,20 @@ def test_a_mutation_that_fails_denies(plane: Plane, mutation: Json, said: str) -
     assert said in message
     plane.ask(f"PATCH {MUTATING}/p", {"spec": {"failurePolicy": "Ignore"}}, content_type=MERGE)
     assert created(plane, MAPS, config_map("m", o="0"))["data"] == {"o": "0"}
+
+
+def test_all_mutations_of_a_write_have_one_budget(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """interfaces.md 6.10: so many policies, bindings and parameters make a write no slower."""
+    monkeypatch.setattr(invocations, "REQUEST_LIMIT", 4 * invocations.INLINE_COST)
+    costly = "lists.range(120).all(a, lists.range(120).all(b, a + b >= 0)) ? Object{} : Object{}"
+    for name in ("a", "b", "c"):
+        change = {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": costly}}
+        mutate(plane, name, rule("configmaps"), mutations=[change])
+        answer = plane.ask(f"POST {MAPS}", config_map(name))
+        if answer.status != 201:
+            break
+    assert (name, answer.status) != ("a", 403)
+    assert answer.refusal[2].endswith("no further validation rules will be run")
 
 
 def test_atomic_lists_are_not_merged(plane: Plane) -> None:

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from kube_standin.errors import StatusError
+from kube_standin.policies import invocations
+from kube_standin.registry import WriteOptions
 from tests.policies.policy_objects import (
     API,
     DEPLOYMENTS,
@@ -351,6 +354,36 @@ def test_all_expressions_of_a_policy_have_one_budget(plane: Plane) -> None:
     said = "validation failed due to running out of cost budget, no further validation rules will be run"
     assert answer.refusal[2].endswith(said)
     assert plane.ask(f"POST {MAPS}", config_map("small", a="")).status == 201
+
+
+def test_a_write_that_cannot_wait_has_a_budget_of_its_own(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """interfaces.md 6.10: what controllers write at once is evaluated on the event loop."""
+    validate(plane, "p", rule("configmaps"), validations=check("object.data.all(a, a != '')"))
+    maps = plane.registry.kind("v1", "ConfigMap")
+    data = {f"k{index}": "" for index in range(100)}
+
+    async def create(name: str) -> None:
+        plane.registry.create_now(maps, "default", config_map(name, **data), WriteOptions())
+
+    plane.run(create("within"))
+    monkeypatch.setattr(invocations, "UNWAITING_LIMIT", 100)
+    with pytest.raises(StatusError, match="running out of cost budget"):
+        plane.run(create("beyond"))
+    assert plane.ask(f"POST {MAPS}", config_map("waits", **data)).status == 201
+
+
+def test_parameters_are_bounded_together(plane: Plane) -> None:
+    """interfaces.md 6.12."""
+    kind = {"apiVersion": "v1", "kind": "ConfigMap"}
+    ref = {"selector": {"matchLabels": {"for": "p"}}, "parameterNotFoundAction": "Allow"}
+    checks = check("params == null || params.metadata.name != ''")
+    validate(plane, "p", rule("pods"), paramKind=kind, validations=checks, bound={"paramRef": ref})
+    for index in range(4):
+        assert plane.ask(f"POST {PODS}", pod(f"with-{index}")).status == 201
+        labels = {"metadata": {"name": f"m{index}", "labels": {"for": "p"}}}
+        created(plane, MAPS, {**config_map("", text="x" * 900_000), **labels})
+    refusal = plane.ask(f"POST {PODS}", pod("beyond")).refusal
+    assert refusal[2].endswith("params found for policy binding are larger than 3145728 bytes")
 
 
 def test_policies_are_not_held_to_policies(plane: Plane) -> None:

@@ -117,7 +117,7 @@ class CostBudget:
     """What evaluations may still cost, all together; `around` is a budget of which this one is a part."""
 
     def __init__(self, limit: int, around: CostBudget | None = None) -> None:
-        self._left = limit
+        self._limit = self._left = limit
         self._around = around
         self.exceeded = False
 
@@ -125,6 +125,11 @@ class CostBudget:
     def left(self) -> int:
         """Return the cost that is left."""
         return self._left if self._around is None else min(self._left, self._around.left)
+
+    @property
+    def spent(self) -> int:
+        """Return the cost so far."""
+        return self._limit - self._left
 
     def spend(self, cost: int) -> None:
         """Take away a cost. Raises OverBudgetError."""
@@ -189,9 +194,9 @@ class Activation:
         try:
             found = _program(text).evaluate(self._values, meter)
         except cel.CostExceededError:
+            self._budget.spend(limit)
             if limit < CALL_LIMIT:
                 self._budget.exceed()
-            self._budget.spend(limit)
             raise cel.CelError(_CALL_OVER) from None
         except cel.CelError:
             self._budget.spend(limit - meter.left)

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from kube_rules import cel
 
 TEXT_LIMIT = 160 * 1024
-"""Characters of all expressions of a policy: reading them takes time at every request."""
+"""Characters of all expressions of a policy, `EXPRESSION_WEIGHT` more for each: reading them takes time at every
+request."""
+EXPRESSION_WEIGHT = 32
 _MOST_ANNOTATIONS = 20
 _LONGEST_ANNOTATION = 5 * 1024
 _ACTIONS = ("Audit", "Deny", "Warn")
@@ -124,10 +126,14 @@ class _Expressions:
         from kube_rules import cel
         from kube_rules.admission import expressions  # a plan starts without CEL
 
-        self._read += len(text)
+        weight = len(text) + EXPRESSION_WEIGHT
+        self._read += weight
         if self._read > TEXT_LIMIT:
-            message = f"expressions of a policy may have at most {TEXT_LIMIT} characters together"
-            return (fe.forbidden(path, message),) if self._read - len(text) <= TEXT_LIMIT else ()
+            message = (
+                f"expressions of a policy may have at most {TEXT_LIMIT} characters together, where each counts "
+                f"{EXPRESSION_WEIGHT} more"
+            )
+            return (fe.forbidden(path, message),) if self._read - weight <= TEXT_LIMIT else ()
         variables = expressions.forms(params=self._params, authorizer=authorizer)
         if self._variables:
             variables["variables"] = cel.Declared("object", fields=self._variables)

@@ -58,30 +58,39 @@ class BoundPolicies(Step):
         self._registry = registry
         self._authorizer = authorizer
         self._views = views
-        self._policies: dict[str, tuple[BoundPolicy, ...]] = {}
-        self._concerned: dict[tuple[str, int, str, str], tuple[BoundPolicy, ...]] = {}
+        self._specs: dict[str, dict[str, Json]] = {}
+        self._bound: dict[str, tuple[BoundPolicy, ...]] = {}
+        self._concerned: dict[tuple[str, str, str], tuple[BoundPolicy, ...]] = {}
+        self._generation = 0
         registry.store.undone.append(self.load)
         self.load()
 
     def load(self) -> None:
         """Read policies and bindings anew."""
-        self._concerned.clear()
         for name in (VALIDATING, MUTATING):
-            bindings: dict[str, list[PolicyBinding]] = {}
-            for binding, spec in self._specs(f"{name}Binding"):
-                bindings.setdefault(spec.get("policyName", ""), []).append(PolicyBinding(binding, spec))
-            self._policies[name] = tuple(
-                BoundPolicy(policy, spec, tuple(bindings[policy]))
-                for policy, spec in self._specs(name)
-                if policy in bindings
-            )
+            for kind in (name, f"{name}Binding"):
+                row = self._registry.kinds.of(API, kind)
+                states = () if row is None else self._registry.store.heads(row.storage_key)
+                self._specs[kind] = {state.name: state.decode().get("spec") or {} for state in states}
+        self._forget()
 
-    def _specs(self, kind: str) -> list[tuple[str, Json]]:
-        row = self._registry.kinds.of(API, kind)
-        if row is None:
-            return []
-        states = sorted(self._registry.store.heads(row.storage_key), key=lambda state: state.name)
-        return [(state.name, state.decode().get("spec") or {}) for state in states]
+    def _forget(self) -> None:
+        """Forget what was derived from the specs and from the kinds."""
+        self._bound.clear()
+        self._concerned.clear()
+
+    def _bound_policies(self, name: str) -> tuple[BoundPolicy, ...]:
+        """Return the policies of a kind that have bindings, in the order of their names."""
+        result = self._bound.get(name)
+        if result is None:
+            bindings: dict[str, list[PolicyBinding]] = {}
+            for binding, spec in sorted(self._specs[f"{name}Binding"].items()):
+                bindings.setdefault(spec.get("policyName", ""), []).append(PolicyBinding(binding, spec))
+            policies = sorted(self._specs[name].items())
+            result = self._bound[name] = tuple(
+                BoundPolicy(policy, spec, tuple(bindings[policy])) for policy, spec in policies if policy in bindings
+            )
+        return result
 
     def validate(self, request: AdmissionRequest) -> None:
         """Refuse (422) parameters that the writer may not read."""
@@ -122,20 +131,28 @@ class BoundPolicies(Step):
 
     def committed(self, request: AdmissionRequest) -> None:
         """Follow a write of a policy or a binding."""
-        if request.subresource != "status":
-            self.load()
+        if request.subresource == "status":
+            return
+        specs, state = self._specs[request.kind.kind], self._registry.head(request.kind, "", request.name)
+        specs.pop(request.name, None)
+        if state is not None:
+            specs[request.name] = state.decode().get("spec") or {}
+        self._forget()
 
     def concerned(self, name: str, kind: ServedKind) -> tuple[BoundPolicy, ...]:
         """Return the policies of a kind that have a rule for a resource."""
-        if not self._policies.get(name) or kind.group == EXEMPT_GROUP:
+        if kind.group == EXEMPT_GROUP or not (bound := self._bound_policies(name)):
             return ()
-        key = name, self._registry.kinds.generation, kind.storage_key, kind.api_version
-        found = self._concerned.get(key)
-        if found is None:
+        if self._generation != self._registry.kinds.generation:
+            self._generation = self._registry.kinds.generation
+            self._concerned.clear()
+        key = name, kind.storage_key, kind.api_version
+        result = self._concerned.get(key)
+        if result is None:
             resources = [api_resource(row) for row in self._views.versions(kind)]
-            found = self._concerned[key] = tuple(
+            result = self._concerned[key] = tuple(
                 policy
-                for policy in self._policies[name]
+                for policy in bound
                 if concerns((policy.spec.get("matchConstraints") or {}).get("resourceRules") or (), resources)
             )
-        return found
+        return result

@@ -27,8 +27,12 @@ ResultT = TypeVar("ResultT")
 REQUEST_LIMIT = 20_000_000
 """Cost of all policies of one request, which no cluster has; each has its own limits within."""
 INLINE_COST = 50_000
-"""Cost that is evaluated on the event loop, some milliseconds; what costs more is evaluated beside it."""
+"""Cost of a write that is evaluated on the event loop, some milliseconds; what comes after is evaluated beside it."""
+UNWAITING_LIMIT = 1_000_000
+"""Cost of all policies of a write that cannot wait, such as a status of a controller: a tenth of a second."""
 MOST_PARAMS = 1000
+MOST_PARAM_BYTES = 3 * 1024 * 1024
+"""How many parameters of a binding are read for a write, and how large they are together."""
 _BODIES = frozenset(("scale", "binding", "eviction"))
 """Subresources that are admitted by what is sent to them; the change of the object that follows is not admitted."""
 _OMITTED = frozenset(("managedFields", "ownerReferences", "selfLink"))
@@ -117,6 +121,9 @@ class Invocations:
             states = [state for state in heads if selector.matches(state.labels)]
             if len(states) > MOST_PARAMS:
                 raise PolicyConfigurationError(f"more than {MOST_PARAMS} params found for policy binding")
+            if sum(len(state.raw) for state in states) > MOST_PARAM_BYTES:
+                text = f"params found for policy binding are larger than {MOST_PARAM_BYTES} bytes"
+                raise PolicyConfigurationError(text)
         if not states and ref.get("parameterNotFoundAction") == "Deny":
             text = "no params found for policy binding with `Deny` parameterNotFoundAction"
             raise PolicyConfigurationError(text)
@@ -128,10 +135,9 @@ class Invocations:
         """Return the schema of a kind."""
         return self._registry.schema(row)
 
-    def values(self, write: AdmittedWrite, invocation: PolicyInvocation) -> dict[str, Any]:
-        """Return what the expressions of an invocation see, apart from variables."""
-        values = self.views.values(write, invocation.matched)
-        return {**values, "namespaceObject": self._namespace(write), "params": invocation.param}
+    def values(self, write: AdmittedWrite, matched: ApiResource) -> dict[str, Any]:
+        """Return what the expressions of all invocations see that matched a resource; `params` comes beside it."""
+        return {**self.views.values(write, matched), "namespaceObject": self._namespace(write)}
 
     def _namespace(self, write: AdmittedWrite) -> Json | None:
         name = "" if write.match.of_namespace else write.match.namespace
@@ -145,11 +151,22 @@ class Invocations:
 
     @staticmethod
     def evaluated(request: AdmissionRequest, step: str, given: Any, work: Callable[[CostBudget], ResultT]) -> ResultT:
-        """Do an evaluation, beside the event loop if it turns out long; `given` is all that it depends on."""
-        if request.off_loop_steps is INLINE:
-            return work(CostBudget(REQUEST_LIMIT))
-        short = CostBudget(INLINE_COST)
-        found = work(short)
-        if not short.exceeded:
-            return found
-        return request.off_loop_steps.findings(step, given, lambda: work(CostBudget(REQUEST_LIMIT)))
+        """Do an evaluation, beside the event loop if it turns out long; `given` is all that it depends on.
+
+        All evaluations of a write have one budget. One that is done beside the loop begins the write anew, so that it
+        counts as `INLINE_COST` at least.
+        """
+        inline = request.off_loop_steps is INLINE
+        short = CostBudget(max((UNWAITING_LIMIT if inline else INLINE_COST) - request.policy_cost, 0))
+        result, cost = work(short), short.spent
+        if short.exceeded and not inline:
+            limit = max(REQUEST_LIMIT - request.policy_cost, 0)
+
+            def measured() -> tuple[ResultT, int]:
+                budget = CostBudget(limit)
+                return work(budget), budget.spent
+
+            result, cost = request.off_loop_steps.findings(step, [limit, given], measured)
+            cost = max(cost, INLINE_COST)
+        request.policy_cost += cost
+        return result

@@ -79,7 +79,8 @@ class MutatingPolicies(Step):
             rounds.invoked.add(one.key)
 
     def _values(self, request: AdmissionRequest, one: PolicyInvocation) -> dict[str, Any]:
-        return self._invocations.values(self._invocations.views.of(request), one)
+        values = self._invocations.values(self._invocations.views.of(request), one.matched)
+        return {**values, "params": one.param}
 
     def _holds(self, request: AdmissionRequest, one: PolicyInvocation) -> bool:
         spec = one.policy.spec

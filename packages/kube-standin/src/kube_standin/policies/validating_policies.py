@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from kube_rules.admission.expressions import CostBudget
+from kube_rules.admission.request_match import ApiResource
 from kube_rules.admission.validating_policies import PolicyFailure, policy_failures
 from kube_standin.admission_chain import AdmissionRequest, Step
 from kube_standin.errors import Cause, StatusError
@@ -35,14 +37,18 @@ class ValidatingPolicies(Step):
         invocations = self._invocations.of(bound, write)
         if not invocations:
             return
-        values = [{} if one.error else self._invocations.values(write, one) for one in invocations]
+        values = {
+            matched: self._invocations.values(write, matched)
+            for matched in dict.fromkeys(one.matched for one in invocations if not one.error)
+        }
 
         def work(budget: CostBudget) -> list[list[PolicyFailure]]:
-            return [_failures(one, seen, budget) for one, seen in zip(invocations, values, strict=True)]
+            return [_failures(one, values, budget) for one in invocations]
 
         given = [
-            [one.policy.spec, one.binding.name, one.error, {**seen, "authorizer": None}]
-            for one, seen in zip(invocations, values, strict=True)
+            {policy.name: policy.spec for policy in bound},
+            [{**seen, "authorizer": None} for seen in values.values()],
+            [[one.policy.name, one.binding.name, one.matched, one.param, one.error] for one in invocations],
         ]
         denials: list[StatusError] = []
         for one, failures in zip(
@@ -69,10 +75,12 @@ class ValidatingPolicies(Step):
             )
 
 
-def _failures(one: PolicyInvocation, values: dict[str, Any], budget: CostBudget) -> list[PolicyFailure]:
+def _failures(
+    one: PolicyInvocation, values: Mapping[ApiResource, dict[str, Any]], budget: CostBudget
+) -> list[PolicyFailure]:
     if one.error:
         return [PolicyFailure(one.error, always=True)] if one.policy.strict else []
-    return policy_failures(one.policy.spec, values, budget)
+    return policy_failures(one.policy.spec, {**values[one.matched], "params": one.param}, budget)
 
 
 def _denial(request: AdmissionRequest, text: str, reason: str) -> StatusError:
