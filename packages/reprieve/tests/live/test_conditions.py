@@ -543,6 +543,31 @@ def test_only_a_failed_binding_takes_the_scheduled_condition_back() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("error", [None, UnreachableError("cut")], ids=["written", "lost"])
+def test_group_that_is_placed_again_before_its_condition_was_written_is_scheduled(error: Exception | None) -> None:
+    """scheduling.md 3.6: the last word counts, whatever becomes of the patch that is on its way meanwhile."""
+
+    async def test(scene: Scene) -> None:
+        scene.group()
+        scene.writes.hold = True
+        scene.conditions.group(stating(True, message=""))
+        drained = asyncio.create_task(scene.conditions.drain())
+        while not scene.writes.held:
+            await asyncio.sleep(0)
+        scene.conditions.not_scheduled_after_all("group/default/g", "SchedulerError", "binding rejected")
+        scene.conditions.group(stating(True, message=""))
+        scene.writes.hold = False
+        flight = scene.writes.held.pop()
+        flight.set_result(None) if error is None else flight.set_exception(error)
+        await drained
+        scene.conditions.waiting(scene.engine, scene.now)
+        await scene.conditions.drain()
+        assert [c["status"] for _, c, _ in scene.writes.groups] == ["True"] * (1 if error is None else 2)
+        assert scene.conditions.was_scheduled("group/default/g")
+
+    run(test)
+
+
 @pytest.mark.parametrize(
     ("error", "again"),
     [(None, False), (UnreachableError("cut"), True), (ApiError(404, "NotFound", "no"), False)],

@@ -245,7 +245,8 @@ class Conditions:
         subject = self._groups.get(ref)
         if subject is not None and condition.scheduled and subject.disrupted:
             self._undisrupted(subject)
-        if subject is not None and subject.now.condition.status != "True":
+        # What is to be written counts, not what is on its way: a failed binding may have taken that back.
+        if subject is not None and (subject.condition or subject.now.condition)[0] != "True":
             status = "True" if condition.scheduled else "False"
             subject.condition = (status, condition.reason, condition.message)
             self._touched(ref, subject)
