@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from kube_rules import cel
 from kube_rules.admission.admission_reviews import review_request, user_info
-from kube_rules.admission.request_match import AdmittedRequest, ApiResource
+from kube_rules.admission.request_match import EXEMPT_GROUP, AdmittedRequest, ApiResource, concerns
 from kube_rules.json import Json
 from kube_standin.admission_chain import AdmissionRequest, User
 from kube_standin.authorization import AccessDecision, Attributes, Authorizer
@@ -17,6 +17,8 @@ from kube_standin.conversion import from_storage, to_storage
 from kube_standin.kinds import ServedKind
 from kube_standin.registry import ObjectRegistry
 from kube_standin.schema import parse_json_strict
+
+RuledT = TypeVar("RuledT")
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,36 @@ class AdmissionViews:
             return found.allowed, found.reason
 
         return cel.UserAccess(answer, asked)
+
+
+class ConcernedByResource(Generic[RuledT]):
+    """Those of some webhooks or policies that have a rule for a resource, kept while the kinds are the same."""
+
+    def __init__(self, registry: ObjectRegistry, views: AdmissionViews) -> None:
+        self._kinds = registry.kinds
+        self._views = views
+        self._generation = 0
+        self._kept: dict[tuple[str, str, str], tuple[RuledT, ...]] = {}
+
+    def clear(self) -> None:
+        """Forget all: webhooks or policies have changed."""
+        self._kept.clear()
+
+    def of(
+        self, name: str, kind: ServedKind, given: Sequence[RuledT], rules: Callable[[RuledT], Iterable[Json]]
+    ) -> tuple[RuledT, ...]:
+        """Return those of `given`, which `name` stands for, that have a rule for a kind in one of its versions."""
+        if not given or kind.group == EXEMPT_GROUP:
+            return ()
+        if self._generation != self._kinds.generation:
+            self._generation = self._kinds.generation
+            self._kept.clear()
+        key = name, kind.storage_key, kind.api_version
+        result = self._kept.get(key)
+        if result is None:
+            resources = [api_resource(row) for row in self._views.versions(kind)]
+            result = self._kept[key] = tuple(one for one in given if concerns(rules(one), resources))
+        return result
 
 
 def _asking(user: User, question: cel.AccessQuestion) -> User:

@@ -7,13 +7,14 @@ registry/admissionregistration, authz.go).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kube_rules.admission.request_match import EXEMPT_GROUP, concerns
+from kube_rules.admission.request_match import EXEMPT_GROUP
 from kube_rules.json import Json
 from kube_standin import errors
 from kube_standin.admission_chain import AdmissionRequest, Step
-from kube_standin.admission_views import AdmissionViews, api_resource
+from kube_standin.admission_views import AdmissionViews, ConcernedByResource
 from kube_standin.authorization import Attributes, Authorizer
 from kube_standin.errors import Cause
 from kube_standin.kinds import ServedKind
@@ -57,11 +58,9 @@ class BoundPolicies(Step):
     def __init__(self, registry: ObjectRegistry, authorizer: Authorizer, views: AdmissionViews) -> None:
         self._registry = registry
         self._authorizer = authorizer
-        self._views = views
         self._specs: dict[str, dict[str, Json]] = {}
         self._bound: dict[str, tuple[BoundPolicy, ...]] = {}
-        self._concerned: dict[tuple[str, str, str], tuple[BoundPolicy, ...]] = {}
-        self._generation = 0
+        self._concerned: ConcernedByResource[BoundPolicy] = ConcernedByResource(registry, views)
         registry.store.undone.append(self.load)
         self.load()
 
@@ -141,18 +140,8 @@ class BoundPolicies(Step):
 
     def concerned(self, name: str, kind: ServedKind) -> tuple[BoundPolicy, ...]:
         """Return the policies of a kind that have a rule for a resource."""
-        if kind.group == EXEMPT_GROUP or not (bound := self._bound_policies(name)):
-            return ()
-        if self._generation != self._registry.kinds.generation:
-            self._generation = self._registry.kinds.generation
-            self._concerned.clear()
-        key = name, kind.storage_key, kind.api_version
-        result = self._concerned.get(key)
-        if result is None:
-            resources = [api_resource(row) for row in self._views.versions(kind)]
-            result = self._concerned[key] = tuple(
-                policy
-                for policy in bound
-                if concerns((policy.spec.get("matchConstraints") or {}).get("resourceRules") or (), resources)
-            )
-        return result
+        return self._concerned.of(name, kind, self._bound_policies(name), _rules)
+
+
+def _rules(policy: BoundPolicy) -> Sequence[Json]:
+    return (policy.spec.get("matchConstraints") or {}).get("resourceRules") or ()

@@ -5,13 +5,14 @@ Kept as they stand in the store: a step of the chain sees every write of a confi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kube_rules.admission.request_match import EXEMPT_GROUP, concerns
+from kube_rules.admission.request_match import EXEMPT_GROUP
+from kube_rules.json import Json
 from kube_standin.admission_chain import AdmissionRequest, Step
-from kube_standin.admission_views import AdmissionViews, api_resource
+from kube_standin.admission_views import AdmissionViews, ConcernedByResource
 from kube_standin.kinds import ServedKind
 from kube_standin.registry import ObjectRegistry
 
@@ -50,9 +51,8 @@ class WebhookConfigurations(Step):
 
     def __init__(self, registry: ObjectRegistry, views: AdmissionViews) -> None:
         self._registry = registry
-        self._views = views
         self._webhooks: dict[str, tuple[ConfiguredWebhook, ...]] = {}
-        self._concerned: dict[tuple[str, int, str, str], tuple[ConfiguredWebhook, ...]] = {}
+        self._concerned: ConcernedByResource[ConfiguredWebhook] = ConcernedByResource(registry, views)
         registry.store.undone.append(self.load)
         self.load()
 
@@ -79,13 +79,8 @@ class WebhookConfigurations(Step):
 
     def concerned(self, configuration: str, kind: ServedKind) -> tuple[ConfiguredWebhook, ...]:
         """Return the webhooks of a kind of configurations that have a rule for a resource, in their order."""
-        if not self._webhooks.get(configuration) or kind.group == EXEMPT_GROUP:
-            return ()
-        key = configuration, self._registry.kinds.generation, kind.storage_key, kind.api_version
-        found = self._concerned.get(key)
-        if found is None:
-            resources = [api_resource(row) for row in self._views.versions(kind)]
-            found = self._concerned[key] = tuple(
-                one for one in self._webhooks[configuration] if concerns(one.entry.get("rules") or (), resources)
-            )
-        return found
+        return self._concerned.of(configuration, kind, self._webhooks[configuration], _rules)
+
+
+def _rules(webhook: ConfiguredWebhook) -> Sequence[Json]:
+    return webhook.entry.get("rules") or ()
