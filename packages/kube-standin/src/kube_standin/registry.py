@@ -430,9 +430,19 @@ class ObjectRegistry:
             raise errors.invalid(kind.kind, kind.group, name, [cause]) from error
 
     def _mutated(self, kind: ServedKind, request: AdmissionRequest) -> Json:
-        """Run mutating admission on the storage form and return the object in the request's version."""
+        """Run mutating admission on the storage form and return the object in the request's version.
+
+        Raises 400 where a webhook or a policy moved it to another place (interfaces.md 6.3).
+        """
         self.chain.mutate(request)
-        return request.new if kind.custom else from_storage(kind, request.new)
+        obj = request.new if kind.custom else from_storage(kind, request.new)
+        metadata = obj.setdefault("metadata", {})
+        self._place(kind, request.namespace, metadata)
+        if request.old is not None:
+            metadata.setdefault("name", "")  # validation reports another name
+            for key in ("uid", "creationTimestamp", "resourceVersion"):
+                metadata.setdefault(key, request.old["metadata"][key])
+        return obj
 
     @staticmethod
     def _headed(kind: ServedKind, obj: Json) -> Json:

@@ -145,6 +145,35 @@ def test_a_mutation_that_fails_denies(plane: Plane, mutation: Json, said: str) -
     assert created(plane, MAPS, config_map("m", o="0"))["data"] == {"o": "0"}
 
 
+@pytest.mark.parametrize(
+    ("patch", "created_as", "updated_as"),
+    [
+        ("op: 'replace', path: '/metadata/namespace', value: 'kube-system'", (400, ""), (400, "")),
+        ("op: 'remove', path: '/metadata/namespace'", (201, "m"), (200, "m")),
+        ("op: 'remove', path: '/metadata'", (422, ""), (422, "")),
+        ("op: 'replace', path: '/metadata/name', value: 'o'", (201, "o"), (422, "")),
+        ("op: 'replace', path: '/metadata', value: {'name': 'm'}", (201, "m"), (200, "m")),
+    ],
+)
+def test_an_object_stays_in_its_place(
+    plane: Plane, patch: str, created_as: tuple[int, str], updated_as: tuple[int, str]
+) -> None:
+    """interfaces.md 6.3: what a policy makes of the metadata neither moves an object nor breaks the write."""
+    kept = created(plane, MAPS, config_map("m", before="1"))["metadata"]
+    change = {"patchType": "JSONPatch", "jsonPatch": {"expression": f"[JSONPatch{{{patch}}}]"}}
+    mutate(plane, "p", rule("configmaps"), mutations=[change])
+    answer = plane.ask(f"PUT {MAPS}/m", config_map("m", after="1"))
+    assert answer.status == updated_as[0], answer.json
+    if answer.status == 200:
+        assert answer.json["metadata"]["uid"] == kept["uid"]
+    plane.ask(f"DELETE {MAPS}/m")
+    answer = plane.ask(f"POST {MAPS}", config_map("m"))
+    assert (answer.status, answer.json["metadata"].get("name", "")) == created_as, answer.json
+    assert [item["metadata"]["namespace"] for item in plane.ask("GET /api/v1/configmaps").json["items"]] == [
+        "default" for _ in range(answer.status == 201)
+    ]
+
+
 def test_all_mutations_of_a_write_have_one_budget(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
     """interfaces.md 6.10: so many policies, bindings and parameters make a write no slower."""
     monkeypatch.setattr(invocations, "REQUEST_LIMIT", 4 * invocations.INLINE_COST)
