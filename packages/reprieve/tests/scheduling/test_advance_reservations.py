@@ -10,7 +10,9 @@ from msgspec.structs import replace
 
 from kube_rules import objects
 from reprieve.plugins.reservations import ReservationOptions, ReservationsPlugin
+from reprieve.scheduling import expected_starts
 from reprieve.scheduling.advance_reservation import AdvanceReservation
+from reprieve.scheduling.decision import Decision, Result
 from tests.building import START, World, annotated, gang, node, pod, profile_with
 
 MINUTE, HOUR = 60.0, 3600.0
@@ -144,6 +146,13 @@ def test_end_beyond_the_longest_reservation_is_unknown() -> None:
     assert held(world)["train"].expected is None
 
 
+def test_only_so_many_pods_in_the_way_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """reservations.md 2.5"""
+    monkeypatch.setattr(expected_starts, "MOST_PODS", 1)
+    assert not held(after(world_of(full(), pair()).drain(), HOUR))
+    assert held(after(world_of(full(2), gang("train", 2, cpu=2)).drain(), HOUR))
+
+
 def test_reservation_stays_in_the_domain() -> None:
     """reservations.md 2.1"""
     items: list[Any] = [node(f"n{i}", labels={"rack": f"r{i // 2}"}) for i in range(4)]
@@ -218,6 +227,32 @@ def test_reservation_of_a_deleted_gang_is_released() -> None:
     after(world, HOUR)
     assert not held(world)
     assert not world.nominated
+
+
+def test_holder_that_waits_for_its_predecessor_may_hold_another_reservation_later() -> None:
+    """reservations.md 3.4: what it waits for now may be taken by others."""
+    world = after(world_of(full(), pair()).drain(), DUE + 5)
+    reservations, entity = world.engine.reservations, world.engine.queue.get("group/default/train")
+    assert entity is not None
+    places = tuple((item, node_name) for item, node_name in held(world)["train"].pods)
+    waiting = Decision(key=entity.key, result=Result.WAITING, nominations=places)
+    assert reservations.attempted(entity, waiting, world.now) is waiting
+    assert not held(world)
+    reservations.attempted(entity, Decision(key=entity.key, result=Result.UNSCHEDULABLE), world.now)
+    after(world, 3 * DUE)
+    assert held(world)
+
+
+def test_nothing_is_kept_of_work_that_is_gone() -> None:
+    """reservations.md 1.1: what waits for its turn grows with what is pending, not with all that ever was."""
+    world = world_of(full(), reserve_after=HOUR)
+    reservations = world.engine.reservations
+    most = 0
+    for number in range(400):
+        world.add(*gang(f"brief-{number}", 2, cpu=4)).drain()
+        world.gone(f"brief-{number}-0").gone(f"brief-{number}-1")
+        most = max(most, sum(map(len, (reservations._due, reservations._next, reservations._waiting))))
+    assert 100 < most < 300
 
 
 def test_lost_node_makes_it_be_worked_out_anew() -> None:
@@ -332,6 +367,18 @@ def test_backfill_is_preferred_to_a_preemption() -> None:
     after(world, 25 * MINUTE)
     assert world.where["small"] == "n0"
     assert not world.evicted
+
+
+def test_backfilled_pod_that_runs_for_longer_is_waited_for() -> None:
+    """reservations.md 4.5"""
+    world = backfill_world().add(pod("small", cpu=4, annotations=annotated(expected_runtime="2h")))
+    after(world, 3 * HOUR)
+    assert world.where["small"] == "n0"
+    after(world.gone("r1"), 5 * HOUR)
+    assert world.pending == ["train-0", "train-1"]
+    assert not world.evicted
+    after(world.gone("small"), 5 * HOUR + 10 * MINUTE)
+    assert not world.pending
 
 
 # -- what is idle (5) --------------------------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ _GAIN = 0.1
 """The share of the wait that a move gains at least."""
 _TRIED = 8
 """So many that wait for a reservation are looked at in one round, in the order of the queue."""
+_FEWEST_KEPT = 256
 
 
 def reservation_options(profile: Profile) -> ReservationOptions:
@@ -75,6 +76,8 @@ class AdvanceReservations:
         """From when on an entity that failed may hold one, by key."""
         self._next: list[tuple[float, str]] = []
         """The same as a heap; entries that no longer hold are skipped."""
+        self._most_kept = _FEWEST_KEPT
+        """How much of this there may be before entities that are gone are forgotten."""
         self._waiting: dict[str, None] = {}
         """Those that have waited long enough."""
         self._looked_at = float("-inf"), 0
@@ -97,8 +100,7 @@ class AdvanceReservations:
             return decision
         if key in self.held:
             if decision.nominations:  # it waits for pods that leave now, and holds what they leave
-                del self.held[key]
-                self.changed = True
+                self._forget(key)
                 return decision
             return replace(decision, cleared=())
         if key not in self._due and decision.result is not Result.ERROR:
@@ -124,6 +126,13 @@ class AdvanceReservations:
     def _begin(self, entity: Entity, when: float) -> None:
         self._due[entity.key] = when
         heapq.heappush(self._next, (when, entity.key))
+        if len(self._next) + len(self._due) > self._most_kept:
+            for key in [key for key in self._due if self._queue.get(key) is None]:
+                self._forget(key)
+            served = self._waiting.keys() | self.held.keys()
+            self._next = [(due, key) for key, due in self._due.items() if key not in served]
+            heapq.heapify(self._next)
+            self._most_kept = max(_FEWEST_KEPT, 4 * len(self._due))
 
     def _failed_first(self, entity: Entity, now: float) -> float:
         """Return when its first attempt failed: now, or before a restart, as the conditions of its pods have it."""

@@ -15,6 +15,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.queueing.queue import SchedulingQueue
+from reprieve.scheduling.advance_reservation import named
 from reprieve.scheduling.effects import EffectsInProgress
 from reprieve.scheduling.nomination_echoes import NominationEchoes
 from reprieve.scheduling.preemptions_in_flight import PreemptionsInFlight
@@ -22,7 +23,6 @@ from reprieve.scheduling.reservations import Released, ReleasedReservation, Rese
 
 Places = Iterable[tuple[PodRecord, int]]
 """(pod, row)."""
-_MOST_NAMED = 3
 """Nodes that a message names."""
 
 
@@ -190,9 +190,7 @@ class Nominations:
         self.release(left, Released.MOVED, f"capacity is freed on {self._where(places)} instead", now)
 
     def _where(self, places: Places) -> str:
-        nodes = list(dict.fromkeys(self._cluster.nodes.names[row] for _, row in places))
-        more = f" and {len(nodes) - _MOST_NAMED} more" if len(nodes) > _MOST_NAMED else ""
-        return ", ".join(nodes[:_MOST_NAMED]) + more
+        return named(list(dict.fromkeys(self._cluster.nodes.names[row] for _, row in places)))
 
     def _gone_by(self, pod: PodRecord, now: float) -> float:
         """Return when a pod that leaves, or is about to be evicted, is gone at the latest."""

@@ -9,6 +9,7 @@ Called in a view where all units are displaced and none of the preemptor's pods 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,8 @@ _MOST_COLUMNS = 16
 """So many rules are considered; of a preemptor with more than that none."""
 _MOST_TOGETHER = 64
 """Rules about domains with more nodes are left out: each pod would count on all of them."""
+_MOST_TERMS = 64
+"""So many of the preemptor's anti-affinity terms are looked at."""
 HOSTNAME = "kubernetes.io/hostname"
 
 
@@ -36,7 +39,8 @@ class RuleColumn:
 
 def rule_columns(cluster: ClusterState, pods: Sequence[PodRecord]) -> list[RuleColumn]:
     """Find the rules of these pods that amounts can express; none if there are too many."""
-    columns = [*_ports(cluster, pods), *_anti_affinity(cluster, pods), *_devices(cluster, pods)]
+    every = chain(_ports(cluster, pods), _anti_affinity(cluster, pods), _devices(cluster, pods))
+    columns = list(islice(every, _MOST_COLUMNS + 1))
     return columns if len(columns) <= _MOST_COLUMNS else []
 
 
@@ -89,8 +93,7 @@ def _ports(cluster: ClusterState, pods: Sequence[PodRecord]) -> Iterable[RuleCol
 
 
 def _anti_affinity(cluster: ClusterState, pods: Sequence[PodRecord]) -> Iterable[RuleColumn]:
-    """Yield pods that a member refuses, or that refuse it, take a domain as a whole; one member a node, if it refuses
-    others.
+    """Pods that a member refuses take a domain as a whole; a member takes its node, if it refuses others like it.
 
     Of members that keep apart in larger domains this says nothing.
     """
@@ -103,10 +106,13 @@ def _anti_affinity(cluster: ClusterState, pods: Sequence[PodRecord]) -> Iterable
             (spec, index.accepted((spec.matcher,), pod))
             for spec in index.terms(pod).of(TermKind.REQUIRED_ANTI_AFFINITY)
         )
-    for spec, of_itself in first:
+    domains: dict[str, _LabelDomains] = {}
+    for spec, of_itself in islice(first, _MOST_TERMS):
         alone = of_itself and spec.topology_key == HOSTNAME
         most = 1 if alone else len(pods)
-        rows_of = _LabelDomains(cluster, spec.topology_key)
+        rows_of = domains.get(spec.topology_key)
+        if rows_of is None:
+            rows_of = domains[spec.topology_key] = _LabelDomains(cluster, spec.topology_key)
         if rows_of.largest > _MOST_TOGETHER:
             continue
         counts = index.by_domain(spec.topology_key, index.counts((spec.matcher,)))

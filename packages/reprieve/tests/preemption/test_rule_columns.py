@@ -1,0 +1,46 @@
+"""Rules about ports and other pods as amounts, for the search for victims (cost.md 4.5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kube_rules import objects
+from reprieve.preemption.victim_search import rule_columns as module
+from reprieve.preemption.victim_search.rule_columns import rule_columns
+from tests.building import World, node, pod
+
+
+@pytest.mark.parametrize(("ports", "used"), [(16, 16), (17, 0), (500, 0)])
+def test_preemptor_with_many_ports_is_no_more_work(monkeypatch: pytest.MonkeyPatch, ports: int, used: int) -> None:
+    """4.5: of a preemptor with more than 16 rules none is considered, and no more than 17 are worked out."""
+    made: list[Any] = []
+    original = module.RuleColumn
+    monkeypatch.setattr(module, "RuleColumn", lambda *args: made.append(args) or original(*args))
+    world = World(node("n1"), pod("many", cpu=1, ports=range(1, ports + 1)))
+    pending = [item for item in world.engine.cluster.pods.values() if item.name == "many"]
+    assert len(rule_columns(world.engine.cluster, pending)) == used
+    assert len(made) == min(ports, 17)
+
+
+def test_domains_of_a_label_are_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """4.5: however many terms name it, and no more than 64 of them."""
+    keys: list[str] = []
+    original = module._LabelDomains
+    monkeypatch.setattr(module, "_LabelDomains", lambda cluster, key: keys.append(key) or original(cluster, key))
+    terms = tuple(
+        objects.PodAffinityTerm(
+            topology_key="zone" if turn < 60 else f"label-{turn}",
+            label_selector=objects.LabelSelector(match_labels={"turn": str(turn)}),
+        )
+        for turn in range(100)
+    )
+    apart = objects.Affinity(
+        pod_anti_affinity=objects.PodAntiAffinity(required_during_scheduling_ignored_during_execution=terms)
+    )
+    machines = [node(f"n{i}", labels={"zone": "a"}) for i in range(70)]
+    world = World(*machines, pod("apart", cpu=1, affinity=apart))
+    pending = [item for item in world.engine.cluster.pods.values() if item.name == "apart"]
+    rule_columns(world.engine.cluster, pending)
+    assert keys == ["zone", "label-60", "label-61", "label-62", "label-63"]
