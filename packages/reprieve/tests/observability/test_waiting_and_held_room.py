@@ -1,4 +1,4 @@
-"""cost.md 5.4 and 6.6: how held room and waiting are reported: events, records, explanations, plans."""
+"""cost.md 5.4 and 6.8: how held room and waiting are reported: events, records, explanations, plans."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from reprieve.cli.render import plan_sections
 from reprieve.cli.sections import plain
 from reprieve.decisions.records import CandidateRecord, Comparison, CostRecord, DecisionRecord, PreemptionRecord
 from reprieve.decisions.wording import without_success
+from reprieve.plugins.reservations import ReservationOptions, ReservationsPlugin
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import NoRoom, WaitsFor
@@ -230,3 +231,22 @@ def test_group_that_respects_budgets_is_reported_as_blocked_by_them(budgets: dic
 def test_every_reason_stands_in_the_rules(reason: Released | WaitsFor | NoRoom) -> None:
     """observability.md 4: people and tools grep for them."""
     assert f"`{reason.value}`" in RULES.read_text()
+
+
+def test_reservation_for_what_waits_for_long_is_an_event_and_what_is_idle_a_gauge() -> None:
+    """reservations.md 6.1, 6.2; observability.md 2.3."""
+    profile = profile_with(ReservationsPlugin(ReservationOptions(reserve_after=60.0)))
+    items: list[Item] = [node(f"n{i}", cpu=4) for i in range(5)]
+    items += [pod(f"r{i}", cpu=4, node=f"n{i}", start=0) for i in range(5)]
+    seen = Recorded(*items, *gang("train", 5, cpu=4), profiles={profile.name: profile})
+    seen.world.drain().virtual.until(START + 120)
+    [reservation] = seen.world.engine.reservations.held.values()
+    seen.observer.capacity_reserved(reservation, now=seen.world.now)
+    some = "n0, n1, n2 and 2 more"
+    note = f"Capacity reserved on {some}: when 5 pods on {some} have ended"
+    assert seen.events("CapacityReserved") == [("Normal", "train", note)]
+
+    assert seen.value("reprieve_reserved_idle_resources", resource="cpu") == 0
+    seen.world.gone("r0").virtual.until(START + 240)
+    seen.world.engine.tick(seen.world.now)
+    assert seen.value("reprieve_reserved_idle_resources", resource="cpu") == 4
