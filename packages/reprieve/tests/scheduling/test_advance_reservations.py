@@ -9,8 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from kube_rules import objects
+from reprieve.framework.running_profile import RunningProfile
 from reprieve.plugins.reservations import ReservationOptions, ReservationsPlugin
-from reprieve.scheduling import expected_starts
+from reprieve.queueing.entity import Entity
+from reprieve.scheduling import advance_reservations, expected_starts
 from reprieve.scheduling.advance_reservation import AdvanceReservation
 from reprieve.scheduling.decision import Decision, Result
 from tests.building import START, World, annotated, gang, node, pod, profile_with
@@ -253,6 +255,33 @@ def test_nothing_is_kept_of_work_that_is_gone() -> None:
         world.gone(f"brief-{number}-0").gone(f"brief-{number}-1")
         most = max(most, sum(map(len, (reservations._due, reservations._next, reservations._waiting))))
     assert 100 < most < 300
+
+
+def test_member_that_comes_later_is_reserved_for() -> None:
+    """reservations.md 3.2"""
+    world = after(world_of(full(1), gang("train", 2, cpu=1)).drain(), DUE + 5)
+    assert world.nominated == {"train-0": "n0", "train-1": "n0"}
+    world.add(pod("train-2", cpu=1, group="train"))
+    after(world, DUE + 2 * MINUTE)
+    assert world.nominated == {"train-0": "n0", "train-1": "n0", "train-2": "n0"}
+
+
+def test_stream_of_a_higher_priority_is_no_stream_of_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """reservations.md 3.2: what it takes is made up for once in ten seconds."""
+    world = after(world_of(full(8), gang("train", 4, cpu=4)).drain(), DUE + 15)
+    searches: list[float] = []
+
+    def counted(running: RunningProfile, entity: Entity, now: float, longest: float) -> Any:
+        searches.append(now)
+        return expected_starts.expected_start(running, entity, now, longest)
+
+    monkeypatch.setattr(advance_reservations, "expected_start", counted)
+    for turn in range(4):
+        world.gone(f"r{turn}").add(pod(f"urgent-{turn}", cpu=4, priority=100)).drain()
+    assert len(world.where.keys() & {f"urgent-{turn}" for turn in range(4)}) == 4
+    assert len(searches) <= 1
+    after(world, DUE + 40)
+    assert sorted(world.nominated.values()) == ["n4", "n5", "n6", "n7"]
 
 
 def test_lost_node_makes_it_be_worked_out_anew() -> None:

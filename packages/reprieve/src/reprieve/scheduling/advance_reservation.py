@@ -36,6 +36,8 @@ class AdvanceReservation:
     """How many pods the holder had."""
     reviewed: float = 0.0
     """When it was last worked out."""
+    lost: bool = False
+    """A nomination of it was lost since."""
     freed: int = 0
     """How much had been freed by then (`SchedulingQueue.freed`)."""
 

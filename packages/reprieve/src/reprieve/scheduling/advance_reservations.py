@@ -35,6 +35,8 @@ from reprieve.scheduling.running_profiles import RunningProfiles
 OFF = ReservationOptions(reserve_after=0.0)
 _PAUSE = 60.0
 """Seconds between two looks at a reservation, or at those that wait for one; also the least that a move gains."""
+_PAUSE_IF_LOST = 10.0
+"""Seconds between two looks at a reservation that loses nominations: a stream of a higher priority may take them."""
 _GAIN = 0.1
 """The share of the wait that a move gains at least."""
 _TRIED = 8
@@ -171,7 +173,9 @@ class AdvanceReservations:
             entity = self._queue.get(held.key)
             if entity is not None:
                 times.append(held.made + self._options_of(entity).max_reserved)
-                if held.freed != self._queue.freed:
+                if held.lost:
+                    times.append(held.reviewed + _PAUSE_IF_LOST)
+                if held.freed != self._queue.freed or held.members != len(entity.ready):
                     times.append(held.reviewed + _PAUSE)
                 if held.expected is not None:
                     times.append(max(held.expected, held.reviewed) + _PAUSE)
@@ -197,17 +201,21 @@ class AdvanceReservations:
         if entity.state is QueueState.GATED or entity.priority != held.priority:
             self._end(held, entity, now, "the pods or their group have changed")
             return
-        lost = held.key in self._nominations.overtaken or (
-            self._noted != self._cluster.nodes.nominations and self._lost(held, entity)
+        held.lost = (
+            held.lost
+            or held.key in self._nominations.overtaken
+            or (self._noted != self._cluster.nodes.nominations and self._lost(held))
         )
+        other_members = len(entity.ready) != held.members
         late = held.expected is not None and now > held.expected
-        if not lost and (now < held.reviewed + _PAUSE or not (late or held.freed != self._queue.freed)):
+        stale = held.lost or late or other_members or held.freed != self._queue.freed
+        if not stale or now < held.reviewed + (_PAUSE_IF_LOST if held.lost else _PAUSE):
             return
         held.reviewed, held.freed = now, self._queue.freed
         start = self._start_of(entity, now, left)
         if start is None:
             self._end(held, entity, now, "it does not fit there any more")
-        elif lost or late or self._is_earlier(start, held, now):
+        elif held.lost or late or other_members or self._is_earlier(start, held, now):
             self._reserve(entity, start, held.made, now)
             if late:
                 self._queue.wake(entity.key, now)
@@ -216,14 +224,10 @@ class AdvanceReservations:
         running = self._running.of(next(iter(entity.ready.values())))
         return expected_start(running, entity, now, longest)
 
-    def _lost(self, held: AdvanceReservation, entity: Entity) -> bool:
-        """Return whether a member is not nominated where the reservation has it: a node is gone, or was taken; or is
-        new.
-        """
+    def _lost(self, held: AdvanceReservation) -> bool:
+        """Return whether a member is not nominated where the reservation has it: a node is gone, or was taken."""
         row_of = self._cluster.nodes.row_of
-        return len(entity.ready) != held.members or any(
-            pod.nominated < 0 or row_of.get(node) != pod.nominated for pod, node in held.pods
-        )
+        return any(pod.nominated < 0 or row_of.get(node) != pod.nominated for pod, node in held.pods)
 
     def _is_earlier(self, start: ExpectedStart, held: AdvanceReservation, now: float) -> bool:
         if start.when is None:
