@@ -107,6 +107,23 @@ def test_server_that_starts_again_goes_on_with_init_containers(world: World) -> 
 
 
 @pytest.mark.parametrize(
+    "written",
+    [
+        [],
+        [{"name": "first"}, {"name": "side"}, {"name": "second"}],
+        [{"name": name, "state": {"running": {}}} for name in NAMES],
+        [{"name": name, "state": {"running": {}}} for name in ("some", "other", "names")],
+    ],
+)
+def test_pod_starts_whatever_a_client_wrote_of_its_init_containers(world: World, written: list[Json]) -> None:
+    """interfaces.md 7.2"""
+    bound(world, initContainers=INIT)
+    world.forward(10)
+    world.set_status("v1", "Pod", "p", {**read(world)["status"], "initContainerStatuses": written})
+    assert read(world.forward(10).forward(10).forward(10))["status"]["phase"] == "Running"
+
+
+@pytest.mark.parametrize(
     ("probes", "started", "ready"),
     [
         ({}, 0, 0),

@@ -92,7 +92,7 @@ def wait_for_init(pod: Json, stamp: str, *, pod_ip: str, host_ip: str) -> bool:
     if not initialize(pod, stamp):
         return False
     _address(pod, stamp, pod_ip, host_ip)
-    ended = {one["name"] for one in status["initContainerStatuses"] if one["ready"]}
+    ended = {one["name"] for one in status["initContainerStatuses"] if one.get("ready")}
     missing = " ".join(one["name"] for one in spec["initContainers"] if one["name"] not in ended)
     text = f"containers with incomplete status: [{missing}]"
     _set(status, "Initialized", "False", stamp, "ContainersNotInitialized", text)
@@ -110,16 +110,16 @@ def initialize(pod: Json, stamp: str) -> bool:
     containers, status = (pod.get("spec") or {}).get("initContainers") or (), pod.setdefault("status", {})
     if not containers:
         return False
-    if len(status.get("initContainerStatuses") or ()) != len(containers):
+    if [one.get("name") for one in status.get("initContainerStatuses") or ()] != [one["name"] for one in containers]:
         status["initContainerStatuses"] = [_held(pod, container) for container in containers]
     statuses = status["initContainerStatuses"]
     for index, container in enumerate(containers):
-        state = statuses[index]["state"]
+        state = statuses[index].get("state") or {}  # a client may have written anything
         if _is_sidecar(container):
             if "running" not in state:
                 statuses[index] = _running(pod, container, stamp)
         elif "running" in state:
-            statuses[index] = _completed(pod, container, state["running"]["startedAt"], stamp)
+            statuses[index] = _completed(pod, container, state["running"].get("startedAt", stamp), stamp)
         elif "terminated" not in state:
             statuses[index] = _container(pod, container, 0, {"running": {"startedAt": stamp}}, up=False)
             statuses[index]["started"] = True
