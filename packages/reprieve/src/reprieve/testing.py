@@ -39,8 +39,8 @@ from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.effects import NO_EFFECTS, Effects
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
+from reprieve.scheduling.preemptor_reservations import ReleasedReservation
 from reprieve.scheduling.profiles import default_profile
-from reprieve.scheduling.reservations import ReleasedReservation
 from reprieve.simulation.virtual import VirtualCluster
 
 START = 1_600_000_000.0

@@ -13,7 +13,7 @@ from reprieve.framework.gates import FeatureGates
 from reprieve.scheduling.decision import Result
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
-from reprieve.scheduling.reservations import Released, ReleasedReservation
+from reprieve.scheduling.preemptor_reservations import Released, ReleasedReservation
 from tests.client.clock import until
 from tests.live.executor_stage import LateLoop, Loop, Stage, play, the_group
 from tests.live.faults import pod

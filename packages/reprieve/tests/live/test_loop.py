@@ -27,7 +27,7 @@ from reprieve.scheduling.decision import Binding, Decision, Rejection, Result
 from reprieve.scheduling.effects import NO_EFFECTS, Effects
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
-from reprieve.scheduling.reservations import ReleasedReservation
+from reprieve.scheduling.preemptor_reservations import ReleasedReservation
 from tests.building import group, node, pod, profile_with
 from tests.client.clock import FakeClock, until
 from tests.waiting import DEADLINE

@@ -27,7 +27,7 @@ from reprieve.scheduling.decision import (
     Result,
     TreeLevel,
 )
-from reprieve.scheduling.reservations import Released, ReleasedReservation
+from reprieve.scheduling.preemptor_reservations import Released, ReleasedReservation
 from tests.building import START, World, group, node, pod
 from tests.observability.decisions import evicting, failed, rejection, unit
 

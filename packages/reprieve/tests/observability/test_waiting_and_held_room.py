@@ -19,7 +19,7 @@ from reprieve.plugins.reservations import ReservationOptions, ReservationsPlugin
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import NoRoom, WaitsFor
-from reprieve.scheduling.reservations import Released
+from reprieve.scheduling.preemptor_reservations import Released
 from reprieve.simulation.report import Account, Answer, Plan
 from reprieve.simulation.report_preemptions import deferred_preemptions, released_capacity
 from tests.building import START, Item, annotated, gang, group, node, pdb, pod, priority_class, profile_with

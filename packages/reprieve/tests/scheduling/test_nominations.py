@@ -9,7 +9,7 @@ from kube_rules.work_annotations import LONGEST
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.effects import NO_EFFECTS, EffectsInProgress
 from reprieve.scheduling.nominations import Nominations
-from reprieve.scheduling.reservations import Released
+from reprieve.scheduling.preemptor_reservations import Released
 from tests.building import World, gang, node, pod, profile_with
 
 

@@ -19,7 +19,7 @@ from reprieve.simulation.report_outcomes import (
 from reprieve.simulation.report_preemptions import deferred_preemptions, released_capacity
 from tests.building import START, World, annotated, composite, gang, group, node, pod
 from tests.preemption.test_waiting import owned
-from tests.scheduling.test_reservations import holding
+from tests.scheduling.test_preemptor_reservations import holding
 from tests.simulation.test_virtual import Raises
 
 

@@ -17,7 +17,7 @@ from reprieve.simulation.virtual import Preempted
 from tests.building import START, World, annotated, composite, gang, group, node, pdb, pod, priority_class
 from tests.plugins.devices import template
 from tests.preemption.test_waiting import at, configured, rolling
-from tests.scheduling.test_reservations import holding
+from tests.scheduling.test_preemptor_reservations import holding
 from tests.simulation.test_virtual_claims import gang as gang_with_claims
 from tests.simulation.test_virtual_claims import pod as claiming
 

@@ -39,7 +39,7 @@ def compare_plans(
     from reprieve.python.answers import without
     from reprieve.questions.changes import with_changes
     from reprieve.questions.comparison import compared
-    from reprieve.scheduling.reservations import waits_for_completions
+    from reprieve.scheduling.preemptor_reservations import waits_for_completions
     from reprieve.simulation.plan import plan
 
     if len(configurations) + len(additions) > MOST_VARIANTS:

@@ -158,7 +158,7 @@ def answer_for(source: "InputSource", options: "PlanOptions", records: "WaitingR
 
     from kube_rules.group_sources import OWNERS
     from reprieve.python.answers import answered
-    from reprieve.scheduling.reservations import waits_for_completions
+    from reprieve.scheduling.preemptor_reservations import waits_for_completions
 
     jobs = waits_for_completions(options.profiles)
     prepared = gather(replace(source, owners=OWNERS in options.sources, jobs=jobs), options.now)

@@ -38,7 +38,7 @@ from reprieve.scheduling.advance_reservation import AdvanceReservation
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Binding, Decision, GroupCondition, Rejection
 from reprieve.scheduling.effects import Effects
 from reprieve.scheduling.engine import Engine
-from reprieve.scheduling.reservations import ReleasedReservation
+from reprieve.scheduling.preemptor_reservations import ReleasedReservation
 
 
 class DecisionExecutor:

@@ -32,7 +32,7 @@ from reprieve.scheduling.advance_reservation import AdvanceReservation
 from reprieve.scheduling.decision import Binding, Decision, Rejection
 from reprieve.scheduling.effects import NO_EFFECTS, Effects
 from reprieve.scheduling.engine import Engine
-from reprieve.scheduling.reservations import ReleasedReservation
+from reprieve.scheduling.preemptor_reservations import ReleasedReservation
 
 EngineCall = Callable[[float], Effects | None]
 """A call of the engine; gets the engine's time, and returns the effects if it changed something."""

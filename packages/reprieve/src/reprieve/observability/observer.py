@@ -40,7 +40,7 @@ from reprieve.preemption.outcome import NoRoom, Preemption, UnhelpfulPreemption
 from reprieve.scheduling.advance_reservation import AdvanceReservation
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Result
 from reprieve.scheduling.engine import Engine
-from reprieve.scheduling.reservations import ReleasedReservation
+from reprieve.scheduling.preemptor_reservations import ReleasedReservation
 
 _GROUP_RESULTS: Final = {
     Result.SCHEDULED: SCHEDULED,

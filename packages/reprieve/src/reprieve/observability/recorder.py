@@ -27,7 +27,7 @@ from reprieve.preemption.outcome import Preemption
 from reprieve.scheduling.advance_reservation import AdvanceReservation
 from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.engine import Engine
-from reprieve.scheduling.reservations import ReleasedReservation
+from reprieve.scheduling.preemptor_reservations import ReleasedReservation
 
 if TYPE_CHECKING:  # the store imports sqlite3
     from reprieve.decisions.attempts import ObjectName

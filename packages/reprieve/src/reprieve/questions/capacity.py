@@ -29,7 +29,7 @@ from reprieve.cluster.resources import readable
 from reprieve.decisions.outcomes import Document
 from reprieve.questions.changed_objects import HOSTNAME
 from reprieve.questions.pod_edits import workload_of_pod
-from reprieve.scheduling.reservations import waits_for_completions
+from reprieve.scheduling.preemptor_reservations import waits_for_completions
 from reprieve.simulation.controllers.admission import exists
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import ChangeMade, Plan

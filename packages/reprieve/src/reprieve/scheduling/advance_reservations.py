@@ -2,7 +2,7 @@
 
 A reservation is a nomination of every member, so that pods of the same or a lower priority see the capacity as taken,
 and a restart finds it in the API.  What is kept here is which entities hold one, until when, and when the holder is
-expected to start.  `reprieve.scheduling.reservations` is about what evicted pods leave, which is held for seconds.
+expected to start.  `reprieve.scheduling.preemptor_reservations` is about what evicted pods leave, held for seconds.
 
 Nothing happens by itself: `review` is called before every attempt and with every tick, and does nothing in most calls.
 
@@ -29,7 +29,7 @@ from reprieve.scheduling.effects import EffectsInProgress
 from reprieve.scheduling.expected_starts import ExpectedStart, expected_start
 from reprieve.scheduling.idle_amounts import IdleAmounts
 from reprieve.scheduling.nominations import Nominations
-from reprieve.scheduling.reservations import Released
+from reprieve.scheduling.preemptor_reservations import Released
 from reprieve.scheduling.running_profiles import RunningProfiles
 
 OFF = ReservationOptions(reserve_after=0.0)

@@ -44,8 +44,8 @@ from reprieve.scheduling.nominations import Nominations
 from reprieve.scheduling.object_handlers import OtherChanges, handlers
 from reprieve.scheduling.pod_changes import PodChanges
 from reprieve.scheduling.pod_cycle import failed_pod, schedule_pod
+from reprieve.scheduling.preemptor_reservations import Released, hold_seconds, waits_for_completions
 from reprieve.scheduling.priority_trials import gets_a_place, with_priority
-from reprieve.scheduling.reservations import Released, hold_seconds, waits_for_completions
 from reprieve.scheduling.running_profiles import RunningProfiles
 from reprieve.scheduling.storage_and_device_events import StorageAndDeviceEvents
 

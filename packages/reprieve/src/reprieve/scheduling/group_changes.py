@@ -19,7 +19,7 @@ from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.queue import SchedulingQueue
 from reprieve.scheduling.group_objects import GroupChange, GroupObjects, Move
 from reprieve.scheduling.nominations import Nominations
-from reprieve.scheduling.reservations import Released
+from reprieve.scheduling.preemptor_reservations import Released
 from reprieve.scheduling.wakeups import retry_preemptors_of, units_changed
 
 

@@ -19,7 +19,7 @@ from reprieve.scheduling.advance_reservation import named
 from reprieve.scheduling.effects import EffectsInProgress
 from reprieve.scheduling.nomination_echoes import NominationEchoes
 from reprieve.scheduling.preemptions_in_flight import PreemptionsInFlight
-from reprieve.scheduling.reservations import Released, ReleasedReservation, Reservations
+from reprieve.scheduling.preemptor_reservations import PreemptorReservations, Released, ReleasedReservation
 
 Places = Iterable[tuple[PodRecord, int]]
 """(pod, row)."""
@@ -41,7 +41,7 @@ class Nominations:
         self._hold_seconds = hold_seconds
         self._effects = effects
         self._echoes = NominationEchoes()
-        self.held = Reservations()
+        self.held = PreemptorReservations()
         self.in_flight = PreemptionsInFlight()
         self.overtaken: set[str] = set()
         """Entities that lost capacity they are nominated to, since the last step of the engine."""

@@ -15,7 +15,7 @@ from reprieve.queueing.queue import SchedulingQueue
 from reprieve.scheduling.group_changes import GroupChanges
 from reprieve.scheduling.nominations import Nominations
 from reprieve.scheduling.pod_changes import PodChanges
-from reprieve.scheduling.reservations import Released
+from reprieve.scheduling.preemptor_reservations import Released
 from reprieve.scheduling.storage_and_device_events import StorageAndDeviceEvents
 
 

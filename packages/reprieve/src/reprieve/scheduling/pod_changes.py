@@ -16,7 +16,7 @@ from reprieve.queueing.queue import SchedulingQueue
 from reprieve.scheduling.assumed_pods import AssumedPods
 from reprieve.scheduling.group_changes import GroupChanges
 from reprieve.scheduling.nominations import Nominations
-from reprieve.scheduling.reservations import Released
+from reprieve.scheduling.preemptor_reservations import Released
 from reprieve.scheduling.wakeups import spec_changed, terms_changed
 
 _ENDED = frozenset({"Succeeded", "Failed"})

@@ -12,7 +12,7 @@ from kube_rules.work_annotations import LONGEST
 from reprieve.framework.profile import Profile
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
-from reprieve.scheduling.reservations import Released, Reservations
+from reprieve.scheduling.preemptor_reservations import PreemptorReservations, Released
 from tests.building import START, World, gang, group, node, pod, profile_with
 
 
@@ -47,7 +47,7 @@ def test_1_room_is_held_for_so_long_after_the_victims_should_have_left() -> None
 
 def test_1_the_time_runs_from_when_the_last_victim_has_left() -> None:
     """A victim that stops at once does not lengthen it by the grace period it did not use."""
-    held = Reservations()
+    held = PreemptorReservations()
     assert held.begin("pod/a", 130.0, 100.0) == 230.0
     assert held.begin("pod/b", 130.0, 100.0) == 230.0
     held.room_is_there(["pod/a", "pod/unknown"], 105.0)

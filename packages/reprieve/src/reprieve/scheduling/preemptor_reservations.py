@@ -2,9 +2,11 @@
 
 Victims leave so that their preemptor can run.  Until it is bound its nominations keep pods of the same or a lower
 priority off the capacity.  A reservation must not last for ever: it ends `holdSeconds` after the capacity was free,
- that is after the last victim had left, or should have by its grace period.
+that is after the last victim had left, or should have by its grace period.
 
-Every hold that ends without the preemptor on the room is reported as a `ReleasedReservation`.
+What waits for long holds reservations of another kind: `reprieve.scheduling.advance_reservations`.
+
+Every hold that ends without the preemptor there is reported as a `ReleasedReservation`.
 
 Invariant: a reservation is kept until it ends at the latest; without nominations it is forgotten when it is due.
 """
@@ -80,7 +82,7 @@ class _Hold:
     seconds: float
 
 
-class Reservations:
+class PreemptorReservations:
     """When the holds of preemptors end, by the keys of their entities. Times are seconds."""
 
     def __init__(self) -> None:
