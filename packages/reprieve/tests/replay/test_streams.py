@@ -102,12 +102,16 @@ def test_gangs_wait_hardly_longer_than_under_easy_backfill_with_exact_run_times(
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_gangs_start_without_known_ends_and_little_is_idle(seed: int) -> None:
-    """reservations.md 2.4, 5.1"""
+    """reservations.md 2.4, 5.1, 6.3"""
     run = replay(stream(seed), gpu_nodes(NODES, GPUS))
     found = waits(run)
     assert max(found["all"], found["half"]) < 20 * HOUR
-    idle = report("default", run).reserved_idle
+    reported = report("default", run)
+    idle, hours = reported.reserved_idle, reported.reserved_idle_gpu_hours
     assert idle is not None
+    assert hours is not None
+    assert hours == pytest.approx(idle * run.capacity_time / 3_600_000 / 1000, rel=0.01)
+    assert hours > 0
     assert 0 < idle < 0.1
 
 
