@@ -8,7 +8,7 @@ from kube_rules.admission import expressions, validating_policies
 from kube_rules.cel import schema_rules
 from kube_rules.validation import admission_policies
 from kube_rules.yamltext import MAX_ALIAS_NODES
-from kube_standin import faults, simulated_time
+from kube_standin import evaluation, faults, simulated_time
 from kube_standin.kinds import BUILTIN
 from kube_standin.patching import jsonpatch
 from kube_standin.policies import invocations
@@ -100,7 +100,8 @@ LIMITS: Final = (
     ServerLimit(
         "[admission policies](policies.md)",
         f"a cost of {expressions.CALL_LIMIT:,} an evaluation, {validating_policies.POLICY_LIMIT:,} a policy and "
-        f"{invocations.REQUEST_LIMIT:,} a request; {invocations.MOST_PARAMS:,} parameters of a binding; "
+        f"{evaluation.REQUEST_LIMIT:,} a request; {invocations.MOST_PARAMS:,} parameters of a binding, "
+        f"{_size(invocations.MOST_PARAM_BYTES)} together; "
         f"{_size(admission_policies.TEXT_LIMIT)} of expressions",
         "`failurePolicy`; 422 for the text",
     ),

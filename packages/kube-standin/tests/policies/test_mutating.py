@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kube_standin.policies import invocations
+from kube_standin import evaluation
 from tests.policies.policy_objects import (
     API,
     DEPLOYMENTS,
@@ -176,7 +176,7 @@ def test_an_object_stays_in_its_place(
 
 def test_all_mutations_of_a_write_have_one_budget(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
     """interfaces.md 6.10: so many policies, bindings and parameters make a write no slower."""
-    monkeypatch.setattr(invocations, "REQUEST_LIMIT", 4 * invocations.INLINE_COST)
+    monkeypatch.setattr(evaluation, "REQUEST_LIMIT", 4 * evaluation.INLINE_COST)
     costly = "lists.range(120).all(a, lists.range(120).all(b, a + b >= 0)) ? Object{} : Object{}"
     for name in ("a", "b", "c"):
         change = {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": costly}}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from kube_standin import evaluation
 from kube_standin.errors import StatusError
-from kube_standin.policies import invocations
 from kube_standin.registry import WriteOptions
 from tests.policies.policy_objects import (
     API,
@@ -366,7 +366,7 @@ def test_a_write_that_cannot_wait_has_a_budget_of_its_own(plane: Plane, monkeypa
         plane.registry.create_now(maps, "default", config_map(name, **data), WriteOptions())
 
     plane.run(create("within"))
-    monkeypatch.setattr(invocations, "UNWAITING_LIMIT", 100)
+    monkeypatch.setattr(evaluation, "UNWAITING_LIMIT", 100)
     with pytest.raises(StatusError, match="running out of cost budget"):
         plane.run(create("beyond"))
     assert plane.ask(f"POST {MAPS}", config_map("waits", **data)).status == 201

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kube_standin import evaluation
 from kube_standin.server.body_slots import HOOKED_BODIES, LARGE_BODIES, LargeTurn
 from kube_standin.webhooks import WebhookCaller, WebhookCallError
 from tests.server.inprocess import Answer, Plane
@@ -279,6 +280,20 @@ def test_conditions_have_a_budget(called: Called) -> None:
                "[1,2,3,4,5,6,7,8,9,10].all(c, [1,2,3,4,5,6,7,8,9,10].all(d, [1,2,3,4,5,6,7,8,9,10].all(e, "
                "[1,2,3,4,5,6,7,8,9,10].all(f, a+b+c+d+e+f > 0))))))"}]  # fmt: skip
     called.add(VALIDATING, {"costly": deny()}, matchConditions=costly)
+    assert "cost" in create(called, name="o").refusal[2]
+
+
+def test_conditions_of_a_write_are_evaluated_beside_the_event_loop(
+    called: Called, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """interfaces.md 6.2 and 6.10: long ones of all webhooks of a write, within one budget."""
+    monkeypatch.setattr(evaluation, "INLINE_COST", 1)
+    conditions = [{"name": "c", "expression": "object.data.all(key, key != '')"}]
+    called.add(MUTATING, {"m": set_data("x", "1")}, matchConditions=conditions)
+    called.add(VALIDATING, {"v": allow}, matchConditions=conditions)
+    assert create(called).json["data"]["x"] == "1"
+    assert called.paths == ["m", "v"]
+    monkeypatch.setattr(evaluation, "REQUEST_LIMIT", 2)
     assert "cost" in create(called, name="o").refusal[2]
 
 

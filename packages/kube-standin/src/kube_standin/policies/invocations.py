@@ -5,12 +5,11 @@ Rules: k8s.io/apiserver, admission/plugin/policy/generic (policy_dispatcher.go);
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from kube_rules.admission.expressions import CostBudget
 from kube_rules.admission.request_match import ApiResource, NoNamespaceError, constrained_resource
 from kube_rules.json import Json
 from kube_rules.selectors import compile_selector
@@ -21,15 +20,7 @@ from kube_standin.kinds import ServedKind
 from kube_standin.policies.bound_policies import BoundPolicies, BoundPolicy, PolicyBinding
 from kube_standin.registry import ObjectRegistry
 from kube_standin.schema import Schema
-from kube_standin.worker_thread import INLINE
 
-ResultT = TypeVar("ResultT")
-REQUEST_LIMIT = 20_000_000
-"""Cost of all policies of one request, which no cluster has; each has its own limits within."""
-INLINE_COST = 50_000
-"""Cost of a write that is evaluated on the event loop, some milliseconds; what comes after is evaluated beside it."""
-UNWAITING_LIMIT = 1_000_000
-"""Cost of all policies of a write that cannot wait, such as a status of a controller: a tenth of a second."""
 MOST_PARAMS = 1000
 MOST_PARAM_BYTES = 3 * 1024 * 1024
 """How many parameters of a binding are read for a write, and how large they are together."""
@@ -148,25 +139,3 @@ class Invocations:
             raise errors.not_found("namespaces", "", name)
         metadata = {key: value for key, value in found["metadata"].items() if key not in _OMITTED}
         return {"metadata": metadata, "spec": found.get("spec") or {}, "status": found.get("status") or {}}
-
-    @staticmethod
-    def evaluated(request: AdmissionRequest, step: str, given: Any, work: Callable[[CostBudget], ResultT]) -> ResultT:
-        """Do an evaluation, beside the event loop if it turns out long; `given` is all that it depends on.
-
-        All evaluations of a write have one budget. One that is done beside the loop begins the write anew, so that it
-        counts as `INLINE_COST` at least.
-        """
-        inline = request.off_loop_steps is INLINE
-        short = CostBudget(max((UNWAITING_LIMIT if inline else INLINE_COST) - request.policy_cost, 0))
-        result, cost = work(short), short.spent
-        if short.exceeded and not inline:
-            limit = max(REQUEST_LIMIT - request.policy_cost, 0)
-
-            def measured() -> tuple[ResultT, int]:
-                budget = CostBudget(limit)
-                return work(budget), budget.spent
-
-            result, cost = request.off_loop_steps.findings(step, [limit, given], measured)
-            cost = max(cost, INLINE_COST)
-        request.policy_cost += cost
-        return result

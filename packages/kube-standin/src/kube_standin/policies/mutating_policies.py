@@ -12,6 +12,7 @@ from kube_rules.json import Json
 from kube_standin import errors, patching
 from kube_standin.admission_chain import AdmissionRequest, MutationRounds, Step
 from kube_standin.errors import Cause, StatusError
+from kube_standin.evaluation import evaluated
 from kube_standin.kinds import ServedKind
 from kube_standin.policies.bound_policies import MUTATING
 from kube_standin.policies.invocations import Invocations, PolicyInvocation
@@ -134,7 +135,7 @@ class MutatingPolicies(Step):
         self, request: AdmissionRequest, one: PolicyInvocation, part: str, values: dict[str, Any], work: Any
     ) -> Any:
         step = f"{MUTATING} {request.round} {one.key} {part}"
-        found = self._invocations.evaluated(request, step, [one.policy.spec, {**values, "authorizer": None}], work)
+        found = evaluated(request, step, [one.policy.spec, {**values, "authorizer": None}], work)
         if isinstance(found, Exception):
             raise found
         return found

@@ -10,6 +10,7 @@ from kube_rules.admission.request_match import ApiResource
 from kube_rules.admission.validating_policies import PolicyFailure, policy_failures
 from kube_standin.admission_chain import AdmissionRequest, Step
 from kube_standin.errors import Cause, StatusError
+from kube_standin.evaluation import evaluated
 from kube_standin.kinds import ServedKind
 from kube_standin.policies.bound_policies import VALIDATING
 from kube_standin.policies.invocations import Invocations, PolicyInvocation
@@ -51,9 +52,7 @@ class ValidatingPolicies(Step):
             [[one.policy.name, one.binding.name, one.matched, one.param, one.error] for one in invocations],
         ]
         denials: list[StatusError] = []
-        for one, failures in zip(
-            invocations, self._invocations.evaluated(request, VALIDATING, given, work), strict=True
-        ):
+        for one, failures in zip(invocations, evaluated(request, VALIDATING, given, work), strict=True):
             for failure in failures:
                 self._act(request, one, failure, denials)
         if denials:

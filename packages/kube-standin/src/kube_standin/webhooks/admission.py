@@ -22,7 +22,7 @@ from kube_rules.admission.admission_reviews import (
     review_request,
     review_version,
 )
-from kube_rules.admission.expressions import EvaluationError, conditions_hold
+from kube_rules.admission.expressions import CostBudget, EvaluationError, conditions_hold
 from kube_rules.admission.request_match import ApiResource, NoNamespaceError, matched_resource
 from kube_rules.errors import excerpt
 from kube_rules.json import Json
@@ -30,6 +30,7 @@ from kube_standin import errors, patching
 from kube_standin.admission_chain import AdmissionRequest, Step
 from kube_standin.admission_views import AdmissionViews, AdmittedWrite, user_of
 from kube_standin.errors import StatusError
+from kube_standin.evaluation import evaluated
 from kube_standin.kinds import ServedKind
 from kube_standin.registry import ObjectRegistry
 from kube_standin.schema import parse_json_strict
@@ -65,7 +66,7 @@ class AdmissionWebhooks:
             return ()
         return self.configurations.concerned(configuration, self.views.row(request))
 
-    def matched(self, sent: AdmittedWrite, webhook: ConfiguredWebhook) -> ApiResource | None:
+    def matched(self, configuration: str, sent: AdmittedWrite, webhook: ConfiguredWebhook) -> ApiResource | None:
         """Return the form in which a write is sent to a webhook, None if it is not; raises StatusError."""
         entry = dict(webhook.entry)
         try:
@@ -76,10 +77,18 @@ class AdmissionWebhooks:
         if found is None or not conditions:
             return found
         values = {**self.views.values(sent, found), "namespaceObject": None}
-        try:
-            return found if conditions_hold(conditions, values, entry.get("failurePolicy", "Fail")) else None
-        except EvaluationError as error:
-            raise sent.request.refused(str(error)) from error
+
+        def work(budget: CostBudget) -> bool | EvaluationError:
+            try:
+                return conditions_hold(conditions, values, entry.get("failurePolicy", "Fail"), around=budget)
+            except EvaluationError as error:
+                return error
+
+        step = f"{configuration} {sent.request.round} {webhook.key} conditions"
+        result = evaluated(sent.request, step, [conditions, {**values, "authorizer": None}], work)
+        if isinstance(result, EvaluationError):
+            raise sent.request.refused(str(result)) from result
+        return found if result else None
 
     def awaited(self, sent: AdmittedWrite, webhook: ConfiguredWebhook, matched: ApiResource, step: str) -> AwaitedCall:
         """Return the call of a webhook for a write; its result is a ReviewResponse or a StatusError."""
@@ -156,7 +165,7 @@ class MutatingWebhooks(Step):
         again = request.round > 0
         for webhook in webhooks:
             sent = self._shared.views.of(request)
-            matched = self._shared.matched(sent, webhook)
+            matched = self._shared.matched(_MUTATING, sent, webhook)
             if matched is None or (again and webhook.key not in rounds.again):
                 continue
             self._shared.check_dry_run(sent, webhook)
@@ -214,7 +223,7 @@ class ValidatingWebhooks(Step):
         called: list[ConfiguredWebhook] = []
         calls: list[AwaitedCall] = []
         for webhook in webhooks:
-            matched = self._shared.matched(sent, webhook)
+            matched = self._shared.matched(_VALIDATING, sent, webhook)
             if matched is None:
                 continue
             self._shared.check_dry_run(sent, webhook)
