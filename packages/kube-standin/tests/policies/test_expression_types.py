@@ -101,6 +101,15 @@ def test_custom_resources_have_the_types_of_their_schema(plane: Plane) -> None:
     assert found[1][1] == "example.com/v1, Kind=CronTab: undefined field 'maxRetries'\n"
 
 
+@pytest.mark.parametrize(("size", "checked_kinds"), [(1, 3), (12_000, 2), (40_000, 1)])
+def test_a_long_policy_is_checked_for_fewer_kinds(plane: Plane, size: int, checked_kinds: int) -> None:
+    """interfaces.md 6.14"""
+    rules = {**APPS, "resources": ["daemonsets", "deployments", "replicasets"]}
+    text = f"object.spec.never == '{'x' * size}'"
+    warnings = checked(plane, policy("p", rules, validations=check(text)))
+    assert warnings[0][1].count("undefined field 'never'") == checked_kinds
+
+
 def test_wildcards_are_not_checked(plane: Plane) -> None:
     assert checked(plane, policy("p", rule("deployments"), validations=check("object.spec.nowhere == 1"))) == []
 

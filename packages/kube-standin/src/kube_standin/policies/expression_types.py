@@ -14,17 +14,21 @@ from kube_rules import cel
 from kube_rules.admission import expressions
 from kube_rules.json import Json
 from kube_rules.schema.definitions import OBJECT_META, definition_names, structure
+from kube_rules.validation.admission_policies import EXPRESSION_WEIGHT
 from kube_standin.kinds import KindTable, ServedKind
 
 MOST_TYPES = 10
 """Kinds for which a policy is checked."""
+MOST_TEXT = 32 * 1024
+"""Characters of expressions that are checked, once for each kind: some tenths of a second on the event loop."""
 _ANYTHING: Json = {"x-kubernetes-int-or-string": True}
 """A schema of values of any type."""
 
 
 def expression_warnings(spec: Json, kinds: KindTable) -> list[Json]:
     """Return the warnings about the validations of a policy, as its status has them."""
-    forms = [(row, _variables(spec, row, kinds)) for row in _matched_kinds(spec, kinds)]
+    most = max(MOST_TEXT // max(_weight(spec), 1), 1)
+    forms = [(row, _variables(spec, row, kinds)) for row in _matched_kinds(spec, kinds)[:most]]
     result: list[Json] = []
     for index, validation in enumerate(spec.get("validations") or ()):
         for field in ("expression", "messageExpression"):
@@ -34,6 +38,13 @@ def expression_warnings(spec: Json, kinds: KindTable) -> list[Json]:
                 place = f"spec.validations[{index}].{field}"
                 result.append({"fieldRef": place, "warning": "\n".join(found)})
     return result
+
+
+def _weight(spec: Json) -> int:
+    """Return the characters of the expressions of a policy, as validation counts them."""
+    items = [*(spec.get("variables") or ()), *(spec.get("validations") or ())]
+    texts = (item.get(field) for item in items for field in ("expression", "messageExpression"))
+    return sum(len(text) + EXPRESSION_WEIGHT for text in texts if text)
 
 
 def _variables(spec: Json, row: ServedKind, kinds: KindTable) -> dict[str, cel.Declared]:
