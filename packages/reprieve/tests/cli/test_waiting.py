@@ -210,7 +210,8 @@ def test_deadline_of_a_job_in_the_files_is_waited_for(run: Run, tmp_path: Path) 
 def test_deadline_of_a_job_that_a_step_creates_is_waited_for(run: Run, tmp_path: Path, deadline: int | None) -> None:
     """cost.md 6.4: of a step of a scenario as of the files; without one nobody says when it ends."""
     container = {"name": "c", "image": "i:1", "resources": {"requests": {"cpu": "64"}}}
-    spec: dict[str, Any] = {"template": {"spec": {"terminationGracePeriodSeconds": 5, "containers": [container]}}}
+    pods = {"terminationGracePeriodSeconds": 5, "restartPolicy": "Never", "containers": [container]}
+    spec: dict[str, Any] = {"template": {"spec": pods}}
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"}, "spec": spec}
     spec |= {"activeDeadlineSeconds": deadline} if deadline is not None else {}
     steps = [{"create": [job], "wait": {"seconds": 60}}, {"create": [pod("urgent", 64, 0, priority=100)]}]
