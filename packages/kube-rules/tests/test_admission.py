@@ -90,7 +90,7 @@ def test_groups_and_templates_are_resolved_too() -> None:
 
 
 def test_group_that_says_nothing_about_priority_has_none() -> None:
-    """Unless a class is the default: there is nothing then for its pods to be at odds with (preemption.md 8)."""
+    """Unless a class is the default: its pods then have nothing to conflict with (preemption.md 8)."""
     group = msgspec.convert({"spec": {}}, PodGroup)
     assert PriorityAdmission([HIGH]).resolve(group).spec.priority is None
     assert PriorityAdmission([HIGH, STD]).resolve(group).spec.priority == 10
@@ -104,7 +104,7 @@ def test_requests_come_from_limits() -> None:  # recorded: limits only
     assert found.spec.containers[0].resources.requests == {**limits, "cpu": "500m"}
 
 
-def test_pod_level_limit_is_the_request_nobody_makes() -> None:
+def test_pod_level_limit_is_the_default_of_the_request() -> None:
     containers = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
     found = apply_defaults(pod(containers=containers, resources={"limits": {"cpu": "4", "memory": "1Ki"}}))
     assert pod_requests(found) == {"cpu": 1000, "memory": 1024}

@@ -66,7 +66,7 @@ FORMS: list[tuple[Any, Declared]] = [
     ),
     ({"type": "object", "properties": {"a": STRING}, "required": 1}, Declared("object", 1, 2, None, {"a": TEXT})),
     ({"type": "object", "properties": []}, Declared("object", 1, 2)),
-    # fields whose type is not said are none
+    # fields without a type are not declared
     (
         {
             "type": "object",
@@ -201,7 +201,7 @@ def test_expressions_that_may_select_devices(text: str) -> None:
     ("text", "why"),
     [
         ("device.", "compilation failed: syntax error"),
-        ("device.nobody", "compilation failed: undefined field 'nobody'"),
+        ("device.missing", "compilation failed: undefined field 'missing'"),
         ("other == 1", "compilation failed: undeclared reference to 'other'"),
         ("device.driver", "must evaluate to bool or the unknown type, not string"),
         ("device.capacity['a']", "must evaluate to bool or the unknown type, not map(string, kubernetes.Quantity)"),

@@ -62,7 +62,7 @@ TRUE = [
     "!isSemver('1.0.0-01') && isSemver('1.0.0-0a.b+c')",
     # named formats (library/format.go)
     "!format.dns1123Label().validate('a-b').hasValue() && format.dns1123Label().validate('A').hasValue()",
-    "format.named('dns1035Label').value().validate('1a').hasValue() && !format.named('nobody').hasValue()",
+    "format.named('dns1035Label').value().validate('1a').hasValue() && !format.named('missing').hasValue()",
     "format.dns1123LabelPrefix().validate('my-label-') == optional.none()",
     "format.dns1123Subdomain().validate('a..b').value().join('').contains('RFC 1123')",
     "!format.qualifiedName().validate('a.b/c').hasValue() && format.labelValue().validate('-').hasValue()",
@@ -204,7 +204,7 @@ TYPES = [
     ("int", "type"),
     ("self.n == 1 ? self.o : null", "object"),
     # undeclared
-    ("nobody == 1", "undeclared reference to 'nobody' (in container '')"),
+    ("missing == 1", "undeclared reference to 'missing' (in container '')"),
     ("frobnicate(1)", "undeclared reference to 'frobnicate' (in container '')"),
     ("self.s.frobnicate()", "undeclared reference to 'frobnicate' (in container '')"),
     ("authorizer.group('').resource('pods').check('get').allowed()", "undeclared reference to"),

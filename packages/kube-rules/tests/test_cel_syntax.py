@@ -1,5 +1,5 @@
-"""From the text of an expression to its tree (cel-spec, language definition): what groups how, what a literal is, how
-deep it goes, and where it is said to be wrong.
+"""From the text of an expression to its tree (cel-spec, language definition): how operators group, what a literal is,
+how deep it may nest, and at which place an error is reported.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ WRONG = [
     ("b'\ud800'", "line 1, column 1: not UTF-8"),
     ("a\n  + #", "line 2, column 5"),
     ("a +", "line 1, column 3"),
-    ("a b", "line 1, column 3"),  # what ends too early is said at its last part
+    ("a b", "line 1, column 3"),  # an early end is reported at the last part
     ("(a", "line 1, column 2"),
     ("a)", "line 1, column 2"),
     ("[a b]", "line 1, column 4"),

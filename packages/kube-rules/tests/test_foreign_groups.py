@@ -179,7 +179,7 @@ def test_values_written_are_read_as_they_were(given: dict[str, Any]) -> None:
 
 
 def test_group_goes_back_as_it_came() -> None:
-    """But for what nobody here reads."""
+    """Except for fields that are not read here."""
     spec = {"minMember": 3, "minTaskMember": {"a": 2}, "queue": "q", "priorityClassName": "high"}
     manifest = {
         "apiVersion": VC,
@@ -207,7 +207,7 @@ def test_group_goes_back_as_it_came() -> None:
         (CO, "Scheduled", {}),
     ],
 )
-def test_group_that_nobody_has_looked_at_is_accepted(version: str, phase: str, expected: dict[str, str]) -> None:
+def test_group_without_a_phase_is_accepted(version: str, phase: str, expected: dict[str, str]) -> None:
     """workloads.md 4: controllers of Volcano make the pods of a group only then."""
     assert accepted(version, phase) == expected
 

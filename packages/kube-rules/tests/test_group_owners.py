@@ -1,5 +1,5 @@
-"""Controllers whose pods are gangs where they ask for it: which one made a pod, and how many pods each of its gangs
-needs (workloads.md 2.10).
+"""Controllers that may ask for gangs of their pods: which one made a pod, and how many pods each of its gangs needs
+(workloads.md 2.10).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names, label keys and label values (apimachinery validation): lengths, signs, and what is said of each."""
+"""Names, label keys and label values (apimachinery validation): lengths, characters, and the message for each error."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_messages_of_a_text(check: str, text: str, messages: tuple[str, ...]) ->
 
 @pytest.mark.parametrize(("length", "times"), [(0, 1), (LONGEST, 1), (LONGEST + 1, 3)])
 def test_texts_up_to_a_length_are_remembered(length: int, times: int) -> None:
-    """A longer one is worked on each time: nobody fills the memory with names of a megabyte."""
+    """A longer one is checked each time: names of a megabyte do not fill the memory."""
     asked = []
 
     @remembered(2)

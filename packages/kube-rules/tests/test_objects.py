@@ -43,7 +43,7 @@ def named(kind: type[Struct]) -> str:
 
 @pytest.mark.parametrize("kind", STRUCTS, ids=named)
 def test_objects_are_frozen_and_made_by_names_alone(kind: type[Struct]) -> None:
-    """An object is shared by all who read it, and a field more does not move the others."""
+    """All readers share one object, and a new field does not move the others."""
     made = kind(**_NEEDED.get(kind, {}))
     fields = kind.__struct_fields__
     for field in fields:

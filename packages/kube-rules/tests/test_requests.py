@@ -99,7 +99,7 @@ def test_pod_resized_in_place(status: dict[str, Any], expected: int) -> None:
         ({"containers": [container(), container("d", cpu="1")]}, (1100, 400 * MIB)),
         ({"containers": [container(cpu="0", memory="0")]}, (0, 0)),  # an explicit zero stays
         ({"containers": [container(cpu="1")], "initContainers": [container("i")]}, (1000, 200 * MIB)),
-        # with pod-level requests only what nobody sets is assumed
+        # with pod-level requests only unset resources have assumed requests
         ({"containers": [container()], "resources": {"requests": {"cpu": "2"}}}, (2000, 200 * MIB)),
         (
             {"containers": [container(memory="1Mi"), container("d")], "resources": {"requests": {"cpu": "2"}}},

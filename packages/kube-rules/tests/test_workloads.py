@@ -19,7 +19,7 @@ KNOWN = [("v1", "Pod"), ("apps/v1", "Deployment"), ("apps/v1beta1", "Deployment"
         ("v1", "ReplicationController", True),
         ("batch/v1", "Deployment", False),
         ("v1", "Pod", False),
-        ("nobody.io/v1", "Job", False),
+        ("example.io/v1", "Job", False),
         ("batch.volcano.sh/v1alpha1", "Job", True),
     ],
 )

@@ -38,8 +38,8 @@ Json = dict[str, Any]
 class Worked:
     """A stopwatch for a server under attack: seconds by the clock, but at most those of the CPU that the process had.
 
-    Whoever holds its event loop up works all the while, in whatever thread; a process that is not run, because the
-    machine stands still or runs others, does not. Both have to be long for a wait to be the server's doing.
+    A server with a blocked event loop uses CPU time, in whatever thread; a process that the machine does not run uses
+    none. Both times have to be long for a wait to be the server's fault.
     """
 
     def __init__(self, pid: int) -> None:

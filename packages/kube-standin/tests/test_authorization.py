@@ -1,4 +1,4 @@
-"""Who may do what: the fixed model, roles and bindings, reviews, and granting.
+"""Rights of users: the fixed model, roles and bindings, reviews, and granting.
 
 Rules and texts: kube-apiserver 1.36 (RBAC, registry/rbac, reviews of rights); the
 fixed model is that of docs/apiserver.md.
@@ -27,7 +27,7 @@ RBAC = "rbac.authorization.k8s.io"
 MASTER = User("root", ("system:masters", "system:authenticated"))
 READER = User("reader", ("reprieve:readers", "system:authenticated"))
 JANE = User("jane", ("system:authenticated",))
-NOBODY = User("nobody")
+WITHOUT_RIGHTS = User("nobody")
 
 
 class Rights:
@@ -105,7 +105,7 @@ SELF = "reprieve: every user may ask about himself"
         (JANE, Attributes("create", "authentication.k8s.io", "selfsubjectreviews"), SELF),
         (JANE, Attributes("get", "authentication.k8s.io", "selfsubjectreviews"), None),
         (JANE, Attributes("create", "authorization.k8s.io", "subjectaccessreviews"), None),
-        (NOBODY, Attributes("create", "authentication.k8s.io", "selfsubjectreviews"), None),
+        (WITHOUT_RIGHTS, Attributes("create", "authentication.k8s.io", "selfsubjectreviews"), None),
         (JANE, Attributes("get", path="/metrics"), None),
         *((JANE, Attributes("get", path=one), "")
           for one in ("/", "/api", "/apis", "/api/v1", "/apis/apps/v1", "/openapi/v2", "/.well-known/x")),
@@ -122,7 +122,7 @@ SELF = "reprieve: every user may ask about himself"
     ],
 )  # fmt: skip
 def test_access_without_any_role(rights: Rights, user: User, asked: Attributes, reason: str | None) -> None:
-    """Masters everything, readers what reads; who is known may discover and review himself, anybody see if it lives."""
+    """Masters do everything, readers read; known users may discover and review themselves, all may ask if it lives."""
     expected = AccessDecision(False) if reason is None else AccessDecision(True, reason)
     assert rights.authorizer.decide(user, asked) == expected
 
@@ -167,11 +167,11 @@ def test_rule_allows(rights: Rights, given: Json, asked: Attributes, allowed: bo
     rights.grant(given)
     reason = 'RBAC: allowed by ClusterRoleBinding "jane" of ClusterRole "jane" to User "jane"'
     assert rights.authorizer.decide(JANE, asked) == (AccessDecision(True, reason) if allowed else AccessDecision(False))
-    assert not rights.authorizer.decide(NOBODY, asked).allowed
+    assert not rights.authorizer.decide(WITHOUT_RIGHTS, asked).allowed
 
 
 @pytest.mark.parametrize(
-    ("who", "user", "shown"),
+    ("named", "user", "shown"),
     [
         (subject("jane"), JANE, 'User "jane"'),
         (subject("devs", "Group"), User("x", ("a", "devs")), 'Group "devs"'),
@@ -182,10 +182,10 @@ def test_rule_allows(rights: Rights, given: Json, asked: Attributes, allowed: bo
          User("system:serviceaccount:default:robot"), None),
     ],
 )  # fmt: skip
-def test_whom_a_binding_names(rights: Rights, who: Json, user: User, shown: str | None) -> None:
+def test_binding_names_its_subjects(rights: Rights, named: Json, user: User, shown: str | None) -> None:
     """The reason names binding, role and subject; a binding in a namespace counts there alone."""
     rights.role("r", rule())
-    rights.bind("b", "r", subject("other"), who, namespace="default")
+    rights.bind("b", "r", subject("other"), named, namespace="default")
     found = rights.authorizer.decide(user, Attributes("get", resource="pods", namespace="default"))
     reason = f'RBAC: allowed by RoleBinding "b/default" of ClusterRole "r" to {shown}'
     assert found == (AccessDecision(True, reason) if shown else AccessDecision(False))
@@ -238,7 +238,7 @@ def test_role_counts_as_soon_as_it_is_changed(rights: Rights) -> None:
         (Attributes("get", path="/metrics"), 'forbidden: User "jane" cannot get path "/metrics"', {}),
     ],
 )  # fmt: skip
-def test_refusal_names_who_wanted_what(rights: Rights, asked: Attributes, message: str, details: Json) -> None:
+def test_refusal_names_the_user_and_the_request(rights: Rights, asked: Attributes, message: str, details: Json) -> None:
     with pytest.raises(StatusError) as refused:
         rights.authorizer.check(JANE, asked)
     found = refused.value.to_json()
@@ -249,14 +249,14 @@ def test_refusal_names_who_wanted_what(rights: Rights, asked: Attributes, messag
 PUBLIC: Json = {"verbs": ["get"], "nonResourceURLs": ["/healthz", "/livez", "/readyz", "/version", "/version/"]}
 
 
-def test_rules_somebody_has_in_a_namespace(rights: Rights) -> None:
+def test_rules_of_a_user_in_a_namespace(rights: Rights) -> None:
     """SelfSubjectRulesReview: those of the cluster and of the namespace, paths apart."""
     rights.grant(rule("nodes"), path("/metrics"))
     rights.grant(rule("pods"), namespace="default")
     rights.grant(rule("secrets"), namespace="kube-system")
     assert rights.authorizer.rules_for(JANE, "default") == ([rule("nodes"), rule("pods")], [PUBLIC, path("/metrics")])
     assert rights.authorizer.rules_for(JANE, "x") == ([rule("nodes")], [PUBLIC, path("/metrics")])
-    assert rights.authorizer.rules_for(NOBODY, "default") == ([], [PUBLIC])
+    assert rights.authorizer.rules_for(WITHOUT_RIGHTS, "default") == ([], [PUBLIC])
     assert rights.authorizer.rules_for(READER, "default") == (
         [{"verbs": ["get", "list", "watch"], "apiGroups": ["*"], "resources": ["*"]}],
         [PUBLIC],
@@ -463,7 +463,7 @@ GATHERS: Json = {"aggregationRule": {"clusterRoleSelectors": []}}
 def test_aggregation_rule_needs_everything(
     grants: Grants, given: tuple[Json, ...], old: Json, new: Json, allowed: bool
 ) -> None:
-    """It can gather any rule, so that only who may escalate may write or take away one."""
+    """It can gather any rule, so that writing or deleting one needs the right to escalate."""
     if given:
         grants.grant(*given)
     before = {"metadata": {"name": "n", "labels": {"a": "b"}}, **old}
@@ -601,11 +601,11 @@ BY_ROLE = 'RBAC: allowed by RoleBinding "jane-default/default" of Role "jane-def
     ],
 )  # fmt: skip
 def test_may_i(review: Callable[..., Json], spec: Json | None, status: Json) -> None:
-    """Without a path the root is asked for; whoever asks of somebody else gets the same answer."""
+    """Without a path the root is asked for; a review of another user gets the same answer."""
     assert review("SelfSubjectAccessReview", spec) == status
     of_jane = {**(spec or {}), "user": "jane", "groups": ["system:authenticated"]}
     for kind in ("SubjectAccessReview", "LocalSubjectAccessReview"):
-        assert review(kind, of_jane, NOBODY) == status
+        assert review(kind, of_jane, WITHOUT_RIGHTS) == status
         assert review(kind, {**of_jane, "user": "x", "groups": None})["allowed"] is ("version" in str(spec))
         assert review(kind, {**of_jane, "user": "x", "groups": ["system:masters"]})["allowed"] is True
 

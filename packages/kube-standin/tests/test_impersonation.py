@@ -1,4 +1,4 @@
-"""Impersonation: whom the headers name, and the right that each of them takes (kube-apiserver 1.36)."""
+"""Impersonation: the user that the headers name, and the right that each of them takes (kube-apiserver 1.36)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ OF_ACCOUNTS = ("system:serviceaccounts", "system:serviceaccounts:s")
         ([("user", "s:r")], User("s:r", (KNOWN,))),
     ],
 )  # fmt: skip
-def test_whom_somebody_acts_as(headers: list[tuple[str, str]], user: User) -> None:
+def test_impersonated_user_of_the_headers(headers: list[tuple[str, str]], user: User) -> None:
     assert act(*headers)[0] == user
 
 

@@ -1,6 +1,6 @@
 """What objects of another cluster need to be whole here: owners, templates, and the UIDs by which they name each other.
 
-The rule is told in docs/apiserver.md: nothing that is loaded is made a second time, and nothing is taken for an orphan.
+The rule is in docs/apiserver.md: nothing that is loaded is made a second time, and nothing is taken for an orphan.
 """
 
 from __future__ import annotations

@@ -333,7 +333,7 @@ def test_terminating_object_still_terminates() -> None:
     [(["a/b"], ["a/b"]), (["orphan", "a/b"], ["orphan", "a/b"]), (["foregroundDeletion"], ["foregroundDeletion"])],
 )
 def test_dependents_policy_stays_as_it_was_settled(held: list[str], left: list[str]) -> None:
-    """A Job whose finalizers say nothing of them was deleted with them, whatever a DELETE of one does by itself."""
+    """A Job without a finalizer for its dependents was deleted with them, whatever a DELETE of one does by itself."""
     server = plane()
     going = made("batch/v1", "Job", "j", metadata={"finalizers": held, "deletionTimestamp": CREATED})
     load(server, {**going, "spec": {"template": {"spec": {**template()["spec"], "restartPolicy": "Never"}}}})
@@ -429,7 +429,7 @@ def test_bad_object_may_be_left_out_and_is_named(what: str) -> None:
 
 
 def test_dependents_of_a_refused_object_are_left_out_with_it() -> None:
-    """A class that is refused, and then who asks for it; pods of what is left out are pods of nobody, and stay."""
+    """A class that is refused, and then objects that name it; pods of an owner that is left out lose it, and stay."""
     server = plane()
     refused = made("scheduling.k8s.io/v1", "PriorityClass", "dear", "", value=2_000_000_000)
     asking = _changed(lambda pod: pod["spec"].update(priorityClassName="dear"))
@@ -559,7 +559,7 @@ def test_manifest_with_other_fields_is_warned_of() -> None:
 
 
 def test_owners_that_the_input_lacks_are_added_once_and_reported() -> None:
-    """A namespace and an account for all who need them; the default account is made by its controller."""
+    """A namespace and an account for all objects that need them; the default account is made by its controller."""
     light = made("apps/v1", "ReplicaSet", "alone", spec={"selector": {"matchLabels": {"a": "b"}}})
     report = load(
         plane(),

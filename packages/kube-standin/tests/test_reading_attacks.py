@@ -100,7 +100,7 @@ MONSTERS = {
         ("fieldSelector=" + quote(",".join(f"spec.nodeName!=n{n}" for n in range(1000))), TABLE),
     ],
 )
-def test_list_holds_up_nobody(server: Attacked, query: str, accept: str, clients: int) -> None:
+def test_list_holds_up_no_client(server: Attacked, query: str, accept: str, clients: int) -> None:
     """interfaces.md 5.7: as YAML, as a Table, indented, with a selector of a thousand terms."""
     sent = Sent("GET", f"{PODS}?{query}", headers={"Accept": accept, "Accept-Encoding": "gzip" if clients > 1 else ""})
     with server.others() as waits, ThreadPoolExecutor(clients) as readers:
@@ -113,7 +113,7 @@ def test_list_holds_up_nobody(server: Attacked, query: str, accept: str, clients
 @pytest.mark.parametrize(
     "query", ["", "resourceVersion=2", f"labelSelector={quote(MONSTERS['not'])}&resourceVersion=2"]
 )
-def test_beginning_of_a_watch_holds_up_nobody(server: Attacked, query: str, accept: str) -> None:
+def test_beginning_of_a_watch_holds_up_no_client(server: Attacked, query: str, accept: str) -> None:
     sent = Sent("GET", f"{PODS}?watch=1&timeoutSeconds=1&{query}", headers={"Accept": accept})
     with server.others() as waits, ThreadPoolExecutor(8) as readers:
         answers = list(readers.map(server.send, [sent] * 8))
@@ -189,7 +189,7 @@ def number_of(server: Attacked, path: str) -> int:
     return len(found["items"]) + int(found["metadata"].get("remainingItemCount", 0))
 
 
-def test_controller_that_ends_thousands_holds_up_nobody(server: Attacked) -> None:
+def test_controller_that_deletes_thousands_holds_up_no_client(server: Attacked) -> None:
     """interfaces.md 5.7: scaled down, deleted in the foreground, orphaned and adopted."""
     base = number_of(server, PODS)
     spec = {"replicas": 1500, "selector": {"matchLabels": {"a": "b"}}, "template": template()}
@@ -207,7 +207,7 @@ def test_controller_that_ends_thousands_holds_up_nobody(server: Attacked) -> Non
     held(server, waits)
 
 
-def test_namespace_of_thousands_goes_and_holds_up_nobody(server: Attacked) -> None:
+def test_deletion_of_a_namespace_of_thousands_holds_up_no_client(server: Attacked) -> None:
     assert server.send(Sent("POST", "/api/v1/namespaces", text({"metadata": {"name": "big"}}))).status == 201
     fill(server, "/api/v1/namespaces/big/pods", 1500, labelled)
     fill(server, "/api/v1/namespaces/big/configmaps", 1500, lambda index: {"metadata": {"name": f"c{index}"}})
@@ -217,7 +217,7 @@ def test_namespace_of_thousands_goes_and_holds_up_nobody(server: Attacked) -> No
     held(server, waits)
 
 
-def test_collection_of_thousands_goes_and_holds_up_nobody(server: Attacked) -> None:
+def test_deletion_of_a_collection_of_thousands_holds_up_no_client(server: Attacked) -> None:
     """The last: no pod is left."""
     with server.others() as waits:
         assert server.send(Sent("DELETE", f"{PODS}?labelSelector={quote(MONSTERS['not'])}")).status == 200

@@ -99,7 +99,7 @@ def test_custom_kind_is_no_built_in_one_whatever_its_name(plane: Plane, name: st
 
 
 def test_new_object_has_no_status_of_its_author_by_create_or_by_apply(plane: Plane) -> None:
-    """Nor does he own any of its fields."""
+    """Nor does the author own any field of it."""
     kind = plane.kind("v1", "Pod")
     body: Json = {**pod("p"), "status": {"phase": "Running", "message": "m"}}
     options = WriteOptions(manager="me")
@@ -317,7 +317,7 @@ def test_pod_terminates_by_the_shortest_grace_it_was_given(
 
 @pytest.mark.parametrize("grace", [None, 0, 5])
 @pytest.mark.parametrize("period", [0, None])
-def test_pod_whose_grace_was_over_when_the_server_ended_can_be_deleted(
+def test_pod_with_grace_over_when_the_server_ended_can_be_deleted(
     plane: Plane, grace: int | None, period: int | None
 ) -> None:
     """BeforeDelete of kube-apiserver: its last state was written and its end was not, or was lost (`--accept-loss`)."""
@@ -331,8 +331,8 @@ def test_pod_whose_grace_was_over_when_the_server_ended_can_be_deleted(
     assert not plane.has("v1", "Pod", "p")
 
 
-def test_finalizers_of_a_pod_whose_grace_is_over_can_be_changed(plane: Plane) -> None:
-    """BeforeDelete of kube-apiserver: while it terminates they cannot; its end is not put off by another grace."""
+def test_finalizers_of_a_pod_after_its_grace_can_be_changed(plane: Plane) -> None:
+    """BeforeDelete of kube-apiserver: while it terminates they cannot; another grace does not delay its end."""
     plane.create({**pod("p", nodeName="n"), "metadata": {"name": "p", "finalizers": ["a/b"]}})
     kind = plane.kind("v1", "Pod")
     for options, expected in (

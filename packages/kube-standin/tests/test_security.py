@@ -88,7 +88,7 @@ def read(path: Path) -> x509.Certificate:
     return x509.load_pem_x509_certificate(path.read_bytes())
 
 
-def test_how_long_certificates_are_valid_and_who_signs_them(made: Certificates) -> None:
+def test_certificates_have_a_lifetime_and_a_signer(made: Certificates) -> None:
     """Ten years and one; from a year before, for clocks that are set back (interfaces.md 5.9)."""
     ca, server = read(made.ca), read(made.certificate)
     now = datetime.now(UTC)
@@ -212,7 +212,7 @@ EVERY_NAME = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.defau
         (False, EVERY_NAME, False),
     ],
 )
-def test_which_certificate_of_somebody_else_is_used(
+def test_foreign_certificate_is_kept_if_our_ca_issued_it_for_all_names(
     tmp_path: Path, issued: bool, names: tuple[str, ...], kept: bool
 ) -> None:
     """One that our CA issued, for all the names; another is made anew."""
@@ -224,7 +224,7 @@ def test_which_certificate_of_somebody_else_is_used(
 
 
 def test_new_ca_issues_a_new_certificate(tmp_path: Path) -> None:
-    """All CAs have one name, so that only the signature tells whose the certificate is."""
+    """All CAs have one name, so that only the signature shows which CA issued the certificate."""
     first = certificates(tmp_path)
     before = first.certificate.read_bytes()
     first.ca.unlink()
@@ -333,7 +333,9 @@ def test_token_is_good_until_it_expires(clock: Time, now: float, good: bool) -> 
         (Bound("secrets", "shop", "s", "u2"), "shop", None),
     ],
 )
-def test_whom_a_token_stands_for_and_what_it_lives_with(bound: Bound | None, namespace: str, shown: str | None) -> None:
+def test_token_has_a_user_and_the_lifetime_of_its_object(
+    bound: Bound | None, namespace: str, shown: str | None
+) -> None:
     """The extras name the pod or node it is bound to; it ends with its account, and with what it is bound to."""
     table = tokens()
     token, _ = table.issue(ROBOT, 600, [AUDIENCE], bound)
@@ -444,7 +446,7 @@ def test_start_that_fails_for_a_broken_secret_leaves_all_files_as_they_were(
 
 
 def test_token_that_is_too_long_is_none() -> None:
-    """8 KiB: nobody is made to check the signature of a megabyte."""
+    """8 KiB: no client can make the server check the signature of a megabyte."""
     table = tokens()
     found: dict[int, str] = {}
     for pad in range(5_500, 6_000):

@@ -395,7 +395,7 @@ def test_generation_is_carried_over_and_counted(
     assert new["metadata"].get("generation") == after
 
 
-def test_definition_goes_with_its_objects_once_nobody_holds_it(plane: Plane) -> None:
+def test_definition_is_removed_with_its_objects_once_no_finalizer_holds_it(plane: Plane) -> None:
     """It says that it goes, once; a second DELETE changes nothing; its finalizers are kept, ours goes with the last."""
     held = definition("widgets", "Widget")
     held["metadata"]["finalizers"] = ["a/b"]
@@ -437,7 +437,7 @@ def test_deletion_of_a_definition_that_is_undone_deletes_nothing(plane: Plane, m
 
 
 @pytest.mark.parametrize(("kind", "dated"), [("ResourceSlice", True), ("ResourceClaim", False)])
-def test_taints_of_devices_are_dated_where_nobody_did(kind: str, dated: bool) -> None:
+def test_taints_of_devices_without_a_time_get_one(kind: str, dated: bool) -> None:
     """KEP-5055: a slice says of each taint of each device since when; other kinds have none."""
     devices = [{"name": "a", "taints": [{"key": "k"}, {"key": "l", "timeAdded": "then"}]}, {"name": "b"}]
     new: Json = {"spec": {"devices": devices}}

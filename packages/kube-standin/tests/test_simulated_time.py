@@ -95,7 +95,7 @@ def test_a_job_fails_at_its_deadline() -> None:
         assert conditions(items(api, JOBS)[0])["Failed"] == "DeadlineExceeded"
 
 
-def test_a_node_whose_lease_ends_is_unreachable() -> None:
+def test_node_with_an_ended_lease_is_unreachable() -> None:
     with ApiServer(nodes=2, clock=START) as api:
         api.advance(hours=1)
         assert all(conditions(one)["Ready"] == "KubeletReady" for one in items(api, "/api/v1/nodes"))

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timed
 ANSWERED = 2.0
 """Seconds until a bomb is answered."""
 SERVED = 0.5
-"""Seconds until anybody else is, meanwhile."""
+"""Seconds until another client is, meanwhile."""
 MEGABYTES = 500
 LONGEST_ANSWER = 16 * 1024
 
@@ -127,10 +127,10 @@ class Server:
     tokens: dict[str, str]
 
     @contextmanager
-    def client(self, who: str = "admin") -> Iterator[Client]:
+    def client(self, user: str = "admin") -> Iterator[Client]:
         """A connection of its own."""
         with closing(http.client.HTTPSConnection(*self.address, context=self.context, timeout=DEADLINE)) as connection:
-            yield Client(connection, self.tokens[who])
+            yield Client(connection, self.tokens[user])
 
     def request(self, method: str, path: str, body: bytes | None = None, media: str = "application/json") -> Any:
         """One request of the admin."""
@@ -203,8 +203,8 @@ def test_bomb_is_answered_while_others_are_served(server: Server, name: str, doo
         "create": ("POST", f"{MAPS}?dryRun=All", "application/yaml", "admin"),
         "apply": ("PATCH", f"{MAPS}/bomb?fieldManager=x&dryRun=All", "application/apply-patch+yaml", "admin"),
     }
-    method, path, media, who = doors[door]
-    with server.client(who) as client:
+    method, path, media, user = doors[door]
+    with server.client(user) as client:
         (status, answer), seconds, slowest = slowest_while(server, lambda: client(method, path, raw, media))
     own = b"failed to create typed patch object" in answer  # upstream's 500 of an apply that does not fit the schema
     assert status == code if code else status < 500 or own, answer[:500]

@@ -20,7 +20,7 @@ FILLED = {
     "reprieve.decisions.records": "a record grows while it is decided",
     "reprieve.replay.traces.philly_log": "parts of a log that are read and thrown away",
 }
-"""Modules whose structs may change, and why."""
+"""Modules with structs that may change, and why."""
 
 
 def structs() -> Iterator[type[msgspec.Struct]]:

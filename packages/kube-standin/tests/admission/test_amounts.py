@@ -259,5 +259,5 @@ def scoped(scope: str, operator: str | None = None, values: list[str] | None = N
     ],
 )  # fmt: skip
 def test_scopes_of_a_quota(quota: Json, spec: Json, covered: bool) -> None:
-    """All scopes have to fit; one that nobody knows fits nothing."""
+    """All scopes have to fit; an unknown one fits nothing."""
     assert in_scope(quota, "pods", {"metadata": {}, "spec": spec}) is covered

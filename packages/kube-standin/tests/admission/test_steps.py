@@ -103,7 +103,7 @@ NOTE = "kubernetes.io/limit-ranger"
 
 
 def test_defaults_fill_in_what_is_missing_and_nothing_else(plane: Plane) -> None:
-    """Container by container, init containers too; what is said in the annotation is what was filled in."""
+    """Container by container, init containers too; the annotation lists what was filled in."""
     plane.create(
         limit_range({"type": "Container", "defaultRequest": {"cpu": "1", "memory": "64Mi"}, "default": {"cpu": "2"}})
     )
@@ -129,7 +129,7 @@ def test_defaults_fill_in_what_is_missing_and_nothing_else(plane: Plane) -> None
 
 
 def test_several_limit_ranges_fill_in_one_after_the_other(plane: Plane) -> None:
-    """The first that has a default sets it; what was set is told together, and annotations of others stay."""
+    """The first that has a default sets it; one annotation lists what was set, and annotations of others stay."""
     plane.create(limit_range({"type": "Container", "default": {"memory": "1Gi"}}, name="one"))
     plane.create(limit_range({"type": "Container", "default": {"memory": "2Gi", "cpu": "3"}}, name="two"))
     plane.create(limit_range({"type": "Pod", "max": {"cpu": "9"}}, {"type": "example.com/x", "max": {"cpu": "1m"}}))
@@ -153,7 +153,7 @@ def test_where_nothing_is_filled_in_nothing_is_said(plane: Plane) -> None:
 
 
 def put(plane: Plane, resource: str, obj: Json) -> None:
-    """Store an object as it is: without its defaults, and whoever would refuse it."""
+    """Store an object as it is: without its defaults and past admission."""
     plane.store.put(resource, "default", obj["metadata"]["name"], obj, None)
 
 
@@ -188,7 +188,7 @@ CPU, BOTH = {"cpu": "1"}, {"cpu": "1", "memory": "1Gi"}
         ({"maxLimitRequestRatio": {"cpu": "1500m"}}, {"cpu": "2"}, {"cpu": "3"}, []),
         ({"maxLimitRequestRatio": {"cpu": "1500m"}}, {"cpu": "2"}, {"cpu": "3001m"},
          ["cpu max limit to request ratio per {} is 1500m, but provided ratio is 1.500500"]),
-        # All that is wrong is told, by kind of bound and by name.
+        # All errors are reported, by kind of bound and by name.
         ({"min": dict(reversed(BOTH.items()))}, None, None,
          ["minimum cpu usage per {} is 1.  No request is specified",
           "minimum memory usage per {} is 1Gi.  No request is specified"]),

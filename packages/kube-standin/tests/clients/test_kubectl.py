@@ -443,7 +443,7 @@ def test_watch(kubectl: Kubectl) -> None:
     kubectl.apply(pod("there", app="watched"))
     follow = ("get", "pods", "-w", "-l", "app=watched", "--no-headers", "--output-watch-events")
     with kubectl.started(*follow) as lines:
-        assert next(lines).split()[:2] == ["ADDED", "there"]  # from here on it is told what changes
+        assert next(lines).split()[:2] == ["ADDED", "there"]  # from here on it receives changes
         kubectl.apply(pod("watched"))
         kubectl("wait", "--for=condition=Ready", "pod/watched", PATIENCE)
         kubectl("delete", "pod", "watched", PATIENCE)

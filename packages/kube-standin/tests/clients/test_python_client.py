@@ -340,7 +340,7 @@ def test_service_account_token(cluster: Cluster, core: Any) -> None:
 
 @pytest.mark.parametrize("lock", [LeaseLock, ConfigMapLock])
 def test_leader_election(cluster: Cluster, lock: Any) -> None:
-    """One leads while it renews: who comes later tries in vain, and takes over when the lease has run out.
+    """One leads while it renews: a later candidate waits, and takes over when the lease has run out.
 
     The leader's terms are long, so that no pause of the machine ends them; how soon another may lead is its own lease.
     """

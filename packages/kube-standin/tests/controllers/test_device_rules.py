@@ -49,7 +49,7 @@ def in_group(world: World, *names: str, with_claim: tuple[str, ...]) -> None:
     world.settle()
 
 
-# -- who goes
+# -- which pods are evicted
 
 
 def test_group_members_that_use_its_claim_are_evicted() -> None:
@@ -135,7 +135,7 @@ def test_status_of_a_rule_is_written_every_ten_seconds_at_most() -> None:
     assert told(world.forward(9))[1] == "NotStarted"
     assert told(world.forward(1))[1] == "PodsPendingEviction"
     world.patch(GROUP, "DeviceTaintRule", "broken", {"spec": {"taint": {"effect": "NoSchedule"}}}, ns="")
-    assert told(world)[1] == "OtherEffect", "a rule that changes is told at once"
+    assert told(world)[1] == "OtherEffect", "a changed rule is reported at once"
 
 
 def test_rules_both_count_and_the_earlier_decides() -> None:
@@ -241,7 +241,7 @@ def test_whether_a_disruption_is_allowed_is_a_condition(ready: int, status: str,
     ("selector", "expected"),
     [({}, 3), ({"matchLabels": {"app": "a"}}, 2), ({"matchLabels": {"app": "none"}}, 0), (None, 0)],
 )
-def test_empty_selector_is_for_all_and_none_for_nobody(selector: Json | None, expected: int) -> None:
+def test_empty_selector_selects_all_and_a_missing_one_nothing(selector: Json | None, expected: int) -> None:
     """policy/v1."""
     world = World(("disruption",))
     made = budget(minAvailable=0)

@@ -91,7 +91,7 @@ def test_rule_evicts_from_the_devices_it_selects(selector: Json | None, gone: li
 
 
 @pytest.mark.parametrize("effect", ["None", "NoSchedule"])
-def test_other_effects_evict_nobody(effect: str) -> None:
+def test_other_effects_evict_no_pods(effect: str) -> None:
     """devices.md 3.2"""
     world = World(NAMES)
     running(world, "a")
@@ -156,7 +156,7 @@ def test_time_that_is_given_is_kept() -> None:
     assert leaving(world.forward(1)) == ["a"]
 
 
-def test_rule_that_goes_in_time_evicts_nobody() -> None:
+def test_rule_deleted_in_time_evicts_no_pods() -> None:
     """devices.md 3.4"""
     world = World(NAMES)
     running(world, "a", tolerations=[{**TOLERATED, "tolerationSeconds": 60}])

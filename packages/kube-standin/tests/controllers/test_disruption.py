@@ -91,7 +91,7 @@ def test_pods_without_controller(world: World) -> None:
     assert numbers(world) == (0, 0, 2, 0)
 
 
-def test_scale_nobody_knows_allows_nothing(world: World) -> None:
+def test_unknown_scale_allows_no_disruption(world: World) -> None:
     orphan = pod("x", labels={"app": "a"})
     reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "gone", "uid": "1", "controller": True}
     orphan["metadata"]["ownerReferences"] = [reference]

@@ -29,7 +29,7 @@ def test_sources_equal_the_store(steps: list[tuple[str, str]]) -> None:
 
     def hear(old: Any, new: Any) -> None:
         seen = new or old
-        assert told.get(seen.metadata.key) == old, "a handler is told what changed since it was last told"
+        assert told.get(seen.metadata.key) == old, "a handler receives what changed since its last call"
         if new is None:
             del told[seen.metadata.key]
         else:

@@ -437,7 +437,7 @@ def workload_of(world: World, references: list[Json], finalizers: list[str]) -> 
         ("its own", True, False),
         ("no controller's", False, False),
         ("another's", False, False),
-        ("nobody's", False, False),
+        ("unowned", False, False),
     ],
 )
 def test_workload_that_a_job_takes(world: World, owner: str, going: bool, grouped: bool) -> None:
@@ -450,7 +450,7 @@ def test_workload_that_a_job_takes(world: World, owner: str, going: bool, groupe
         "its own": [mine],
         "no controller's": [{**mine, "controller": False}],
         "another's": [{**mine, "uid": "another"}],
-        "nobody's": [],
+        "unowned": [],
     }
     group = {one["metadata"]["name"] for one in world.all(V1BETA1, "PodGroup")}
     workload_of(world, references[owner], ["example.com/hold"])
@@ -465,7 +465,7 @@ def test_workload_that_a_job_takes(world: World, owner: str, going: bool, groupe
 
 
 def test_jobs_that_get_no_group(world: World) -> None:
-    """One that asks for none, one whose template names a group, one that somebody else controls."""
+    """One that asks for none, one with a group in its template, one that another object controls."""
     asked: Json = {"schedulingPolicy": {"gang": {}}}
     own = template(restartPolicy="Never", schedulingGroup={"podGroupName": "mine"})
     world.create(job(name="plain", parallelism=1))

@@ -191,7 +191,7 @@ def test_orphan(world: World) -> None:
 def test_garbage_missed_while_down_is_collected(world: World) -> None:
     first = world.create(config_map("first"))
     world.create(config_map("child", [reference(first)]))
-    world.delete("v1", "ConfigMap", "first")  # nobody looks
+    world.delete("v1", "ConfigMap", "first")  # no controller runs
     assert world.restarted(("garbage-collector",)).all("v1", "ConfigMap") == []
 
 
@@ -219,7 +219,7 @@ def test_owners_in_a_circle_go(world: World, length: int, deleted: str) -> None:
 
 def test_owners_in_a_circle_go_after_a_restart(world: World) -> None:
     for name in circle(world, 3):
-        world.delete("v1", "ConfigMap", name, propagation="Foreground")  # nobody looks
+        world.delete("v1", "ConfigMap", name, propagation="Foreground")  # no controller runs
     assert world.restarted(("garbage-collector",)).all("v1", "ConfigMap") == []
 
 

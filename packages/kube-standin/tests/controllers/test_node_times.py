@@ -43,7 +43,7 @@ def ready(world: World, name: str = "n") -> str:
 
 
 def with_lease(seconds: int | None = 40, *, renewed: bool = False) -> World:
-    """A world with the ready node `n`, whose lease was renewed at the start, if ever."""
+    """A world with the ready node `n`; its lease was renewed at the start, if ever."""
     world = World(("node-lifecycle",))
     world.create(node("n", Ready="True"))
     now = world.set_clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -93,7 +93,7 @@ def test_node_that_reports_without_renewing_its_lease_stays_silent() -> None:
     assert ready(world.settle()) == "Unknown"
 
 
-def test_lease_of_another_namespace_is_nobody_s() -> None:
+def test_lease_of_another_namespace_is_of_no_node() -> None:
     world = World(("node-lifecycle",))
     world.create(node("n", Ready="True"))
     world.create(lease("n", ns="default"))
@@ -215,7 +215,7 @@ def execute(key: str, added: str | None = None) -> Json:
 
 
 def leaves_after(world: World, seconds: float) -> None:
-    """The pod is told to go at that second and not before (a bound pod's grace is 30 s)."""
+    """The pod is deleted at that second and not before (a bound pod's grace is 30 s)."""
     assert "deletionTimestamp" not in world.forward(seconds - 1).get("v1", "Pod", "p")["metadata"]
     found = world.forward(1).get("v1", "Pod", "p")
     assert found["metadata"]["deletionTimestamp"]
@@ -308,7 +308,7 @@ def test_pods_of_a_lost_node_wait_forty_seconds() -> None:
 
 
 def test_node_may_be_lost_twice() -> None:
-    """And time begins anew for who is bound to it later."""
+    """And time begins anew for a pod that is bound to it later."""
     world = World(("pod-garbage-collector",))
     for round_ in ("first", "second"):
         world.create(pod(round_))
@@ -331,7 +331,7 @@ def test_pod_that_ended_on_a_lost_node_keeps_how() -> None:
 
 
 def test_pod_that_was_loaded_while_it_ended_goes() -> None:
-    """One that terminates with grace left and has no node: nobody else ends it."""
+    """One that terminates with grace left and has no node: no kubelet ends it."""
     world = World(())
     world.create(pod("p"))
     state = world.store.head("pods", "default", "p")

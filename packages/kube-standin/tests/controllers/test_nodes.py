@@ -46,7 +46,7 @@ def test_new_node_is_freed_once_it_is_ready() -> None:
         ({"Ready": "True", "DiskPressure": "True"}, {("node.kubernetes.io/disk-pressure", "NoSchedule")}),
         ({"Ready": "True", "PIDPressure": "True"}, {("node.kubernetes.io/pid-pressure", "NoSchedule")}),
         ({"Ready": "True", "NetworkUnavailable": "True"}, {("node.kubernetes.io/network-unavailable", "NoSchedule")}),
-        ({}, set()),  # a node that says nothing, and that nobody ever heard, is taken at its word
+        ({}, set()),  # a node without conditions and without a lease counts as ready
     ],
 )
 def test_conditions_become_taints(conditions: dict[str, str], expected: set[tuple[str, str]]) -> None:

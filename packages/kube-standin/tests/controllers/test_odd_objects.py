@@ -98,7 +98,7 @@ def test_no_controller_raises(name: str, obj: Json, caplog: pytest.LogCaptureFix
 
 
 def _status(world: World, api_version: str, kind: str, name: str, status: Json) -> None:
-    """Write a status as somebody who may do so, past the rules for it: they may come to allow it."""
+    """Write a status without validation: a later version of the rules may allow it."""
     row = world.registry.kind(api_version, kind)
     state = world.registry.head(row, "default", name)
     assert state is not None

@@ -103,16 +103,16 @@ def test_key_that_succeeds_begins_anew(world: World, recording: Recording) -> No
     assert recording.times() == [0.05, 0.1, 9.85, 0.05]
 
 
-def test_sync_that_goes_on_can_be_put_off(world: World, recording: Recording) -> None:
+def test_sync_can_be_repeated_at_a_later_time(world: World, recording: Recording) -> None:
     """It counts as a failure of that key alone."""
     left = [3]
 
-    def put_off(key: Any) -> None:
+    def repeat_later(key: Any) -> None:
         if key == "a" and left[0]:
             left[0] -= 1
             recording.sync_again_later(key)
 
-    recording.does = put_off
+    recording.does = repeat_later
     recording.queue("a")
     recording.queue("b")
     world.forward(10)
@@ -142,7 +142,7 @@ def test_reconciling_that_never_ends_is_reported(world: World, recording: Record
 
 
 def test_writes_that_are_undone_are_made_again(world: World, recording: Recording) -> None:
-    """Of those keys alone whose writes they were: no event will report them."""
+    """Only for the keys with these writes: no event will report them."""
     context = world.controllers.context
     recording.does = lambda key: None if world.has("v1", "ConfigMap", key) else _make(context, key)
     for key in ("a", "b"):
@@ -384,7 +384,7 @@ def test_timers_go_on_after_more_than_fits_into_a_turn() -> None:
 
 
 def test_kind_that_comes_later_is_taken_in_as_well() -> None:
-    """A source that is asked for while all run; and one whose watch was ended from outside lists again."""
+    """A source that is asked for while all run; and one with a watch that was ended from outside lists again."""
 
     async def work(plane: Plane, controllers: ControllerSet) -> None:
         source = controllers.context.sources.of("configmaps", Seen)

@@ -198,7 +198,7 @@ def test_claim_of_a_pod_that_ended_is_deleted_and_one_of_a_pod_that_is_gone_coll
     assert generated(world) == []
 
 
-def test_claim_that_is_deleted_goes_when_nobody_uses_it() -> None:
+def test_deleted_claim_is_removed_once_no_pod_uses_it() -> None:
     world = World(NAMES)
     world.create(claim("shared"))
     world.create(user("a", resourceClaimName="shared"))
@@ -225,7 +225,7 @@ def test_pod_bound_by_hand_reserves_its_allocated_claim() -> None:
 
 @pytest.mark.parametrize("how", ["going", "ended", "gone"])
 def test_pod_that_needs_no_claim_gets_none(how: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Whose claim is taken away while it goes, once it has ended, or is gone itself."""
+    """Its claim is deleted while it terminates, or the pod has ended, or is gone itself."""
     world = World(("resourceclaim",))
     world.create(template())
     made = from_template("p")

@@ -154,7 +154,7 @@ def test_annotations_that_are_no_number(text: str) -> None:
 
 
 def test_marks_on_the_sets_say_what_they_were_sized_for() -> None:
-    """So that a change of the number is told from a rollout."""
+    """So that a change of the number differs from a rollout."""
     world = step(state(10, [("old", 10, 10)], strategy=rolling(3, 2)))
     found = world.all("apps/v1", "ReplicaSet")
     marks = [
@@ -283,7 +283,7 @@ def test_hashes_of_templates() -> None:
         (None, {"app": "a"}, True, False),
     ],
 )
-def test_sets_that_nobody_controls_are_adopted(
+def test_sets_without_a_controller_are_adopted(
     controller: str | None, labels: Json, deleted: bool, adopted: bool
 ) -> None:
     world = state(1, [])
@@ -484,7 +484,7 @@ def seen(ready: bool, since: str | None) -> PodSeen:
      (30, (2, 10.0)), (31, (1, 1.0))],
 )  # fmt: skip
 def test_when_pods_are_available(least: int, found: tuple[int, float | None]) -> None:
-    """Ready for so long; one that does not say since when counts; not ready ones never. Who is next comes soonest."""
+    """Ready for so long; one without a time since when counts; others never. The time is that of the next one."""
     world = World(())
     world.set_clock.forward(30)
     since = ("2026-01-01T00:00:20Z", None, "2026-01-01T00:00:00Z", "2026-01-01T00:00:10Z")

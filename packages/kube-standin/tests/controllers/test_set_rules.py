@@ -1,4 +1,4 @@
-"""Who makes and ends which pod, step by step: ReplicaSets, StatefulSets and DaemonSets, with pods set ready by hand."""
+"""Pods that controllers make and end, step by step: ReplicaSets, StatefulSets, DaemonSets; tests set pods ready."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def member(
     ],
 )
 def test_pod_deleted_first_of_two(first: dict[str, Any], second: dict[str, Any]) -> None:
-    world = World(())  # nobody adopts or ends them yet
+    world = World(())  # no controller adopts or ends them yet
     world.create(owner("ReplicaSet", replicas=2))
     for one in sorted((first, second), key=lambda one: int(one["made"])):
         world.set_clock.moment = world.set_clock.moment.replace(second=one["made"])
@@ -105,7 +105,7 @@ def test_many_pods_are_made_some_at_a_time(world: World) -> None:
 
 
 def test_pods_that_change_sides(world: World) -> None:
-    """One that no longer fits is let go and made again, one that fits and is nobody's is taken in."""
+    """One that no longer fits is let go and made again, one that fits and has no controller is adopted."""
     world.create(owner("ReplicaSet", replicas=2))
     first, _ = world.settle().names()
     world.patch("v1", "Pod", first, {"metadata": {"labels": {"app": "b"}}})
@@ -182,7 +182,7 @@ def test_in_order_one_waits_for_the_other(world: World) -> None:
     assert states(world.settle()) == {"a-0": False, "a-1": False, "a-2": True}, "from the top, one at a time"
 
 
-def test_in_parallel_nobody_waits(world: World) -> None:
+def test_parallel_pods_do_not_wait(world: World) -> None:
     world.create(stateful(replicas=3, podManagementPolicy="Parallel"))
     assert list(states(world.settle())) == ["a-0", "a-1", "a-2"]
     ready(world, "a-0", "a-1", "a-2")
@@ -319,7 +319,7 @@ def test_partition_keeps_what_is_below_it() -> None:
     assert found["currentRevision"] != found["updateRevision"]
 
 
-def test_on_delete_nobody_is_ended() -> None:
+def test_on_delete_strategy_ends_no_pods() -> None:
     world = rolled(type="OnDelete")
     assert not any(states(world).values())
     replaced(world, "a-1")
@@ -340,7 +340,7 @@ def test_counts_of_a_stateful_set(world: World) -> None:
     assert (found["replicas"], found.get("readyReplicas"), found["availableReplicas"]) == (2, None, 0)
 
 
-def test_revisions_that_nobody_uses_are_bounded() -> None:
+def test_unused_revisions_are_bounded() -> None:
     world = World(OWNERS)
     world.create(stateful(replicas=1, revisionHistoryLimit=1))
     for image in ("i1", "i2", "i3", "i1"):

@@ -1,5 +1,5 @@
-"""Who gets which volume, what a volume that is made looks like, what is protected how long; whose garbage is whose;
-what quotas count.
+"""Which claim gets which volume, what a provisioned volume looks like, how long objects are protected; what garbage
+collection deletes; what quotas count.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def test_claim_and_volume_name_each_other(world: World) -> None:
     assert the_claim(own, "d")["metadata"]["annotations"] == {"pv.kubernetes.io/bind-completed": "yes"}
 
 
-def test_volume_that_comes_or_is_freed_wakes_who_waits(world: World) -> None:
+def test_new_or_freed_volume_is_bound_to_a_pending_claim(world: World) -> None:
     make(world, claim("c"), volume("v", held="other"))
     assert bound_to(world) is None
     world.patch("v1", "PersistentVolume", "v", {"spec": {"claimRef": None}}, ns="")
@@ -143,7 +143,7 @@ def test_volume_that_is_held_for_a_claim_that_has_another_is_available(world: Wo
 
 
 @pytest.mark.parametrize(("policy", "left"), [("Retain", True), ("Delete", False)])
-def test_volume_whose_claim_is_gone(world: World, policy: str, left: bool) -> None:
+def test_volume_of_a_deleted_claim(world: World, policy: str, left: bool) -> None:
     make(world, volume("v", policy=policy), claim("c"))
     world.delete("v1", "PersistentVolumeClaim", "c")
     world.settle()
@@ -155,7 +155,7 @@ def test_volume_whose_claim_is_gone(world: World, policy: str, left: bool) -> No
 
 
 def test_claim_of_the_same_name_is_another_s(world: World) -> None:
-    """By its UID: what was bound is released, and a lost claim is told once."""
+    """By its UID: what was bound is released, and a lost claim is reported once."""
     make(world, volume("v"), claim("c"))
     world.patch("v1", "PersistentVolume", "v", {"spec": {"claimRef": {"uid": "another"}}}, ns="")
     world.settle()
@@ -362,7 +362,7 @@ def heap() -> World:
     return World(("garbage-collector",))
 
 
-def test_dependent_that_went_with_its_owner_s_deletion_is_nobody_s(heap: World) -> None:
+def test_dependent_deleted_while_its_owner_orphans_it_needs_no_write(heap: World) -> None:
     """Orphaned in the turn in which it is deleted itself: there is nothing left to take a reference from."""
     first = heap.create(config_map("first"))
     for name in ("a", "b"):
@@ -422,7 +422,7 @@ def test_chain_that_is_deleted_in_the_foreground_goes_from_its_end(heap: World) 
     assert heap.settle().all("v1", "ConfigMap") == []
 
 
-def test_in_the_background_nobody_waits_for_a_dependent_of_its_own(heap: World) -> None:
+def test_background_deletion_does_not_wait_for_dependents_of_dependents(heap: World) -> None:
     first = heap.create(config_map("first"))
     second = heap.create(config_map("second", [reference(first)]))
     heap.create(config_map("third", [reference(second, block=True)], finalizers=["example.com/wait"]))
@@ -432,7 +432,7 @@ def test_in_the_background_nobody_waits_for_a_dependent_of_its_own(heap: World) 
 
 
 def test_leaf_of_what_is_deleted_in_the_foreground_goes_at_once(heap: World) -> None:
-    """It has no dependents, so that it waits for nobody."""
+    """It has no dependents, so that it waits for none."""
     first = heap.create(config_map("first"))
     heap.create(config_map("child", [reference(first, block=True)], finalizers=["example.com/wait"]))
     heap.delete("v1", "ConfigMap", "first", propagation="Foreground")

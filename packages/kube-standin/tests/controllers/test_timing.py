@@ -14,7 +14,7 @@ from tests.controllers.world import World
 
 @pytest.mark.parametrize("turns", range(6))
 def test_stop_is_heard_while_something_new_is_due(turns: int) -> None:
-    """At whatever turn of the event loop after a new moment was set; whoever stops the timers waits for their end."""
+    """At whatever turn of the event loop after a new moment was set; stopping the timers waits for their end."""
 
     async def run() -> bool:
         timers = ControllerTimers(ServerClock())
@@ -54,7 +54,7 @@ class Slow(Controller):
 
 @pytest.mark.parametrize(("takes", "after"), [(0.0, 0.0), (1.0, 1.0), (2.0, 10.0)])
 def test_sync_that_takes_long_is_not_repeated_at_once(takes: float, after: float) -> None:
-    """Whoever changes pods all the time does not keep the server busy with their budget; another key need not wait."""
+    """Pods that change all the time do not keep the server busy with their budget; another key need not wait."""
     world = World(())
     slow = world.controllers.running["slow"] = Slow(world.controllers.context)
     slow.takes = takes

@@ -102,7 +102,7 @@ def test_volume_held_for_a_claim_is_for_no_other(world: World) -> None:
     assert the_claim(world, "other")["spec"]["volumeName"] == "w"
     by_binder = "pv.kubernetes.io/bound-by-controller"
     noted = {name: by_binder in the_volume(world, name)["metadata"].get("annotations", {}) for name in ("v", "w")}
-    assert noted == {"v": False, "w": True}, "who held a volume keeps it when the claim goes"
+    assert noted == {"v": False, "w": True}, "only a volume that the binder chose has the mark"
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_claim_without_a_class_gets_the_default(world: World) -> None:
     assert the_claim(world, "c")["status"]["phase"] == "Bound"
 
 
-def test_bound_claim_whose_volume_is_taken_away_is_lost(world: World) -> None:
+def test_bound_claim_without_its_volume_is_lost(world: World) -> None:
     make(world, volume("v"), claim("c"))
     world.patch("v1", "PersistentVolume", "v", {"metadata": {"finalizers": None}}, ns="")
     world.delete("v1", "PersistentVolume", "v", "")

@@ -74,7 +74,7 @@ def test_operations_on_pods() -> None:
 
 @pytest.mark.parametrize("kind", BUILTIN, ids=lambda kind: f"{kind.api_version} {kind.kind}")
 def test_operations_follow_verbs_and_subresources(kind: ServedKind) -> None:
-    """What a kind has not is not there; what it has is at its path, tagged and told by its own words."""
+    """A verb that a kind lacks is absent; one that it has is at its path, with tags and a description of the kind."""
     found = list(operations.operations(kind))
     actions = {"list": "list", "create": "post", "deletecollection": "deletecollection", "get": "get",
                "update": "put", "patch": "patch", "delete": "delete"}  # fmt: skip
@@ -257,7 +257,7 @@ def test_types_that_are_no_plain_structs(name: str, exact: Json, reduced: Json) 
 
 
 def test_fields_are_described_and_refer() -> None:
-    """A keyword may stand beside a reference in version 3 alone; there it is said with allOf."""
+    """A keyword may stand beside a reference in version 3 alone; the reference is in allOf there."""
     exact = components.definition(POD, V3)
     reduced = components.definition(POD, V2)
     assert exact["description"] == reduced["description"] != ""

@@ -124,7 +124,7 @@ def test_answers_fit_the_published_schema(path: str, served: Served) -> None:
         gvk = document["paths"][operation.path][operation.method]["x-kubernetes-group-version-kind"]
         try:
             tried += exercise(operation, gvk, served)
-        except BaseExceptionGroup as group:  # all of them are told, not the first one
+        except BaseExceptionGroup as group:  # all of them are reported, not only the first one
             failures.append(f"{operation.method} {operation.path}: " + "\n".join(map(str, group.exceptions)))
     assert not failures, "\n\n".join(failures)
     assert tried

@@ -111,7 +111,7 @@ def test_update_with_other_times_of_the_same_fields_changes_nothing() -> None:
     assert updated(live, "n", sent, now="2026-01-01T00:00:10Z") == live
 
 
-def test_field_left_out_goes_unless_somebody_else_wants_it() -> None:
+def test_field_left_out_is_removed_unless_another_manager_owns_it() -> None:
     live = applied(None, "m", config(a="1", b="1"))
     shared = applied(live, "n", config(b="1"), now="t2")
     after = applied(shared, "m", config(), now="t3")
@@ -178,7 +178,7 @@ def test_applied_lists_must_be_well_formed(containers: list[Json], field: str) -
 
 
 def test_quantities_are_compared_by_value() -> None:
-    """Writing 1000m where 1 is stored takes nothing from anybody."""
+    """Writing 1000m where 1 is stored takes no field from its manager."""
     one = pod(containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}])
     same = pod(containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1000m"}}}])
     live = applied(None, "m", one, schema=POD)
@@ -239,7 +239,7 @@ def managed(operation: str, *, count: int) -> Json:
 
 
 def test_managers_by_the_thousand_become_few_before_anything_is_done_with_them() -> None:
-    """Every step of a write goes through the entries, so a stranger could hold the server with them."""
+    """Every step of a write goes through the entries, so a client could block the server with them."""
     obj = managed("Update", count=5000)
     ownership.condense(obj)
     found = obj["metadata"]["managedFields"]
@@ -451,7 +451,7 @@ def test_keyed_item_its_applier_leaves_out_is_removed_without_a_shell(
 def test_create_owns_what_it_states_and_marks_what_might_not_be_there() -> None:
     """As `kubectl create deployment` shows: "." for what is optional (labels, ports, rollingUpdate), and for no other.
 
-    What always stands (strategy, template) and lists that have to (containers) are of nobody.
+    What always stands (strategy, template) and lists that have to (containers) have no owner.
     """
     ports = [{"containerPort": 80, "protocol": "TCP"}]
     template = {

@@ -310,7 +310,7 @@ def test_an_expression_makes_two_checks_at_most(plane: Plane) -> None:
     assert "actual cost limit exceeded" in plane.ask(f"POST {MAPS}", config_map("m")).refusal[2]
 
 
-def test_who_names_parameters_may_read_them(plane: Plane) -> None:
+def test_author_of_a_policy_or_binding_must_be_able_to_read_its_parameters(plane: Plane) -> None:
     _grant(
         plane,
         "ann",

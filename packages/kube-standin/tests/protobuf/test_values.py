@@ -42,7 +42,7 @@ def metadata(raw: bytes) -> Json:
     return found
 
 
-# -- what nobody set
+# -- unset fields
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_fields_of_another_form(raw: bytes, said: str) -> None:
         spec_of_pod(raw)
 
 
-def test_fields_that_nobody_knows_are_passed_over() -> None:
+def test_unknown_fields_are_skipped() -> None:
     """Of every wire type, before and behind those that are known."""
     unknown = n(900, 1) + b(901, "x") + wire.encode_varint(902 << 3 | 1) + b"12345678"
     unknown += wire.encode_varint(903 << 3 | 5) + b"1234"

@@ -120,7 +120,7 @@ EXPRESSIONS: list[tuple[str, str, str]] = [
     ('device.driver == "d" && device.attributes["d"].?model.orValue("") == "A"', "", ""),
     ("dyn(true)", "", ""),
     ("device.driver ==", "FieldValueInvalid", "compilation failed: syntax error"),
-    ("nobody == 1", "FieldValueInvalid", "compilation failed: undeclared reference to 'nobody'"),
+    ("missing == 1", "FieldValueInvalid", "compilation failed: undeclared reference to 'missing'"),
     ("device.nothing == 1", "FieldValueInvalid", "compilation failed: undefined field 'nothing'"),
     ("device.driver", "FieldValueInvalid", "must evaluate to bool or the unknown type, not string"),
     ("device.attributes.all(a, " * 5 + "true" + ")" * 5, "FieldValueForbidden", "too complex, exceeds cost limit"),
@@ -161,7 +161,7 @@ def test_selectors_are_compiled_when_they_are_written(kind: str, expression: str
 
 def test_selectors_of_a_class_are_read_again_only_when_they_change() -> None:
     kind = shape("resource.k8s.io/v1", "DeviceClass")
-    broken, place = selecting("DeviceClass", "nobody")
+    broken, place = selecting("DeviceClass", "missing")
     fine, _ = selecting("DeviceClass", "true")
     assert validate_update(kind, broken, broken, None) == []
     assert [error.path for error in validate_update(kind, broken, fine, None)] == [place]

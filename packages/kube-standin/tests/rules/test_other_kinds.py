@@ -523,7 +523,7 @@ def test_changes_of_sets(kind: str, path: str, value: object, expected: list[str
 
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
 def test_numbers_of_a_status(kind: str) -> None:
-    """None is below zero, none above that of all replicas, and who is available is ready."""
+    """None is below zero, none above that of all replicas, and an available replica is ready."""
     old = stored({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "x"}, "spec": copy.deepcopy(APPS)}, "d")
     old["status"] = {"replicas": 3, "readyReplicas": 2, "availableReplicas": 2}
     assert _changed(old, kind, "status.readyReplicas", 3, "status") == []

@@ -31,7 +31,7 @@ REFUSED = [
     ("authorizer.group('').allowed()", "compilation failed: undeclared reference to"),
     ("jsonpatch.escapeKey(self.s) == ''", "compilation failed: undeclared reference to"),
     ("math.greatest(1, 2) == 2", "compilation failed: undeclared reference to"),
-    ("nobody > 1", "compilation failed: undeclared reference to 'nobody' (in container '')"),
+    ("missing > 1", "compilation failed: undeclared reference to 'missing' (in container '')"),
     ("self.nothing > 1", "compilation failed: undefined field 'nothing'"),
     ("self.n > 'a'", "compilation failed: found no matching overload for '_>_' applied to '(int, string)'"),
     ("self.n", "must evaluate to a bool"),

@@ -131,7 +131,7 @@ def test_input_stays_as_it_was() -> None:
     assert body == before
 
 
-def test_unknown_fields_are_pruned_even_if_nobody_asks_for_their_names() -> None:
+def test_unknown_fields_are_pruned_even_if_their_names_are_not_wanted() -> None:
     cleaned, unknown, _ = POD.check(pod(nosuch=1), collect_unknown=False)
     assert unknown == []
     assert "nosuch" not in cleaned["spec"]

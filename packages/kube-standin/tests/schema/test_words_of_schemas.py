@@ -106,7 +106,7 @@ def test_where_something_is_wrong() -> None:
     assert [error.path for error in root] == ["spec"]
 
 
-def test_pattern_that_cannot_be_read_holds_nobody_up() -> None:
+def test_unreadable_pattern_refuses_no_object() -> None:
     """It stands in a definition that was stored before patterns were checked."""
     assert said({"type": "string", "pattern": "(", "maxLength": 1}, "ab") == ["Too long: may not be more than 1 bytes"]
 
@@ -372,7 +372,7 @@ def test_rules_of_the_resource_itself() -> None:
 
 
 def test_other_findings_come_before_rules() -> None:
-    """Rules meet values that fit the schema; that they were not asked is said."""
+    """Rules meet values that fit the schema; the error says that they were not evaluated."""
     schema = ruled("self.n > 1", {**ITEM, "required": ["k"]})
     found = made(schema).validate({"spec": {"n": 1}})
     assert [error.path for error in found] == ["spec.k", "<nil>"]
@@ -381,7 +381,7 @@ def test_other_findings_come_before_rules() -> None:
         "Invalid value: failed rule: self.n > 1"
     ]
     bare = made({**ITEM, "required": ["k"]}).validate({"spec": {"n": 1}})
-    assert [error.path for error in bare] == ["spec.k"], "without rules nothing is said of them"
+    assert [error.path for error in bare] == ["spec.k"], "without rules there is no error about them"
 
 
 @pytest.mark.parametrize("count", [10_000, 10_001])

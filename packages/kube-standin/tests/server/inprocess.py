@@ -39,7 +39,7 @@ class _NoWaiting(selectors.SelectSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """A loop whose clock goes on by itself where it would have to wait; it begins at 0."""
+    """A loop with a clock that advances by itself where it would have to wait; it begins at 0."""
 
     def __init__(self) -> None:
         self._selected = _NoWaiting()

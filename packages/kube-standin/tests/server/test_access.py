@@ -1,4 +1,4 @@
-"""Who gets in and what for (interfaces.md, "Security" of the control plane)."""
+"""Authentication and what a client may do then (interfaces.md, "Security" of the control plane)."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_certificate_is_made_anew_thirty_days_before_its_end(
 
 
 def test_certificates_are_in_a_folder_of_the_owner_and_say_what_they_are_for(tmp_path: Path) -> None:
-    """RFC 5280, 4.2.1: what every client has to understand is critical; the rest tells those who ask."""
+    """RFC 5280, 4.2.1: what every client has to understand is critical; the rest informs clients that ask."""
     folder = tmp_path / "deep" / "tls"
     made = certificates(folder, ["extra.example"])
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700

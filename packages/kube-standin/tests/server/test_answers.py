@@ -1,4 +1,4 @@
-"""Requests and their answers, without a socket: who may ask, what each verb answers, and what goes wrong.
+"""Requests and their answers, without a socket: access, what each verb answers, and what goes wrong.
 
 api.md 5.2: every refusal is a Status with kube-apiserver's code and reason; the order of the checks is its order, too.
 """
@@ -44,7 +44,7 @@ def plane() -> Iterator[Plane]:
         yield made
 
 
-# -- who -------------------------------------------------------------------------------------------------------
+# -- access ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_unknown_user_sees_health_and_version_where_anonymous_requests_are_allow
 
 
 def test_rights_come_before_everything_else(plane: Plane) -> None:
-    """Whoever may not ask is not told whether it is there."""
+    """A client without access does not learn whether the object exists."""
     for line in (f"POST {MAPS}", f"DELETE {MAPS}/there", "POST /apis/made.up/v1/things", f"PUT {MAPS}/there/made-up"):
         assert plane.ask(line, {}, token="reader").refusal[:2] == (403, "Forbidden")
     assert plane.ask(f"GET {MAPS}/there", token="reader").status == 200
@@ -83,7 +83,7 @@ def test_rights_come_before_everything_else(plane: Plane) -> None:
 
 
 def test_right_in_one_namespace_is_none_to_another(plane: Plane) -> None:
-    """Whoever may do everything inside a namespace names no other one by a path through his."""
+    """A user with all rights in a namespace reaches no other one by a path through it."""
     rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
     role = {"metadata": {"name": "all"}, "rules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]}
     assert plane.ask(f"POST {rbac}/roles", role).status == 201
@@ -426,7 +426,7 @@ def test_nothing_is_answered_that_is_not_durable(
 def test_only_so_many_large_bodies_are_held_at_a_time(
     plane: Plane, headers: list[tuple[bytes, bytes]], waits: bool
 ) -> None:
-    """Sixteen; whoever sends another one waits until one of them is read. Small ones do not wait."""
+    """Sixteen; a client that sends another one waits until one of them is read. Small ones do not wait."""
 
     async def run() -> tuple[int, int]:
         begun = 0
@@ -616,7 +616,7 @@ def test_small_writes_are_done_where_they_stand(plane: Plane, monkeypatch: pytes
     plane.ask(f"DELETE {MAPS}/l")
 
 
-def test_write_whose_ground_moves_again_and_again_is_a_conflict(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_to_an_object_that_keeps_changing_is_a_conflict(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
     async def nothing() -> None:
         pass
 
@@ -640,7 +640,7 @@ def test_side_bodies_may_be_large(plane: Plane) -> None:
 
 
 def test_answer_is_encoded_no_further_than_its_client_stays(plane: Plane) -> None:
-    """interfaces.md 5.7: who asks for a list as YAML and leaves costs a slice of it."""
+    """interfaces.md 5.7: a client that asks for a list as YAML and leaves costs a slice of it."""
     made: list[int] = []
 
     def slices() -> Iterator[bytes]:

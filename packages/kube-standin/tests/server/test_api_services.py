@@ -77,7 +77,7 @@ def test_they_follow_definitions(plane: Plane) -> None:
     assert read(plane, CUSTOM)["metadata"]["uid"] != made["metadata"]["uid"]
     name = definition()["metadata"]["name"]
     assert plane.ask(f"DELETE {CRDS}/{name}").status == 200
-    plane.run(asyncio.sleep(1))  # of virtual time
+    plane.run(asyncio.sleep(1))  # of simulated time
     assert plane.ask(f"GET {CRDS}/{name}").status == 404
     assert plane.ask(f"GET {PLACE}/{CUSTOM}").status == 404
 

@@ -1,6 +1,6 @@
-"""Bodies of requests: how much is read, what each Content-Type is read as, and how it is said that it cannot be.
+"""Bodies of requests: how much is read, what each Content-Type is read as, and how a failure is reported.
 
-api.md 5: one clear error, with kube-apiserver's code; whatever a stranger chooses has a bound.
+api.md 5: one clear error, with kube-apiserver's code; whatever a client chooses has a bound.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CUSTOM = custom_kind("example.com", "v1", "Gang")
 
 
 class Sender:
-    """A client that sends a body in pieces of so many bytes; the last one is said to be the last."""
+    """A client that sends a body in pieces of so many bytes; it marks the last one."""
 
     def __init__(self, *sizes: int) -> None:
         self.sizes = sizes

@@ -59,7 +59,7 @@ def test_body_keeps_a_minimum_rate(piece: int, every: float, pieces: int, code: 
 @pytest.mark.parametrize("slow", [LARGE_BODIES, 100])
 @pytest.mark.parametrize(("piece", "every"), [(1, 1.0), (1, 0.01), (16 * KB, 0.5), (100 * KB, 0.9)])
 def test_slow_bodies_give_way_to_one_that_waits(slow: int, piece: int, every: float) -> None:
-    """Within a second, however many they are; each of them is told to try again."""
+    """Within a second, however many they are; each of them is asked to try again."""
 
     async def run() -> tuple[list[Ended], Ended]:
         slots = BodySlots()

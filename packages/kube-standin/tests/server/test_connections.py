@@ -26,14 +26,14 @@ def limits(seconds: float) -> ConnectionLimits:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Live]:
-    """Where whoever comes is to be cut."""
+    """A server that cuts every client."""
     with live(ServeOptions(tls=False, connections=limits(0.3))) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def patient() -> Iterator[Live]:
-    """Where somebody is to be served beside: a test that stands still for a moment must not be cut for it."""
+    """A server that has to serve another client meanwhile, and must not cut a test that stands still for a moment."""
     with live(ServeOptions(tls=False, connections=limits(LIMIT))) as running:
         yield running
 

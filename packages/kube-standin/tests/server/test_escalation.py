@@ -1,4 +1,4 @@
-"""Nobody grants by RBAC what he does not hold (kube-apiserver 1.36, registry/rbac)."""
+"""No user grants by RBAC a right that the user does not hold (kube-apiserver 1.36, registry/rbac)."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def plane() -> Iterator[Live]:
 
 
 class Subject:
-    """A user with the given rules in `default` (and the cluster), who acts over HTTP."""
+    """A user with the given rules in `default` (and the cluster), acting over HTTP."""
 
     made = 0
 
@@ -162,8 +162,8 @@ def binding(name: str, to: str, user: str, kind: str = "ClusterRoleBinding", rol
 def test_writer_of_roles_and_bindings_gains_nothing(plane: Live) -> None:
     """By every kind and every verb that writes."""
     jane = Subject(plane, WRITER)
-    who = f'user "{jane.name}" (groups=["system:authenticated"])'
-    denied = f"{who} is attempting to grant RBAC permissions not currently held"
+    user = f'user "{jane.name}" (groups=["system:authenticated"])'
+    denied = f"{user} is attempting to grant RBAC permissions not currently held"
     missing = '\n{APIGroups:["*"], Resources:["*"], Verbs:["*"]}'
     for plural, kind in (("clusterroles", "ClusterRole"), ("namespaces/default/roles", "Role")):
         bare, name = plural.rpartition("/")[2], f"evil{Subject.made}"

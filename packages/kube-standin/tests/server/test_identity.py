@@ -1,4 +1,4 @@
-"""Who a request counts as: tokens of service accounts, and acting as somebody else (kube-apiserver 1.36)."""
+"""Which user a request counts as: tokens of service accounts, and impersonation (kube-apiserver 1.36)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_token_dies_with_what_it_is_bound_to(plane: Live) -> None:
         assert (status, text in answer["message"]) == (code, True), answer
 
 
-def test_token_for_somebody_else_is_not_for_us(plane: Live) -> None:
+def test_token_for_another_audience_is_refused(plane: Live) -> None:
     account(plane, "wide")
     elsewhere = token_of(plane, "wide", audiences=["vault"])
     assert not works(plane, elsewhere)
@@ -130,10 +130,10 @@ def test_only_what_this_key_signed_as_it_is_signed_here_is_a_token() -> None:
         tokens.verify(token)
 
 
-# -- acting as somebody else
+# -- impersonation
 
 
-def as_somebody(plane: Live, token: str = "admin", **headers: str) -> tuple[int, Json]:
+def impersonated(plane: Live, token: str = "admin", **headers: str) -> tuple[int, Json]:
     sent = {f"Impersonate-{name.replace('_', '-')}": value for name, value in headers.items()}
     status, answer, _ = plane.request("POST", WHOAMI, {}, token=token, headers=sent)
     return status, answer["status"]["userInfo"] if status == 201 else answer
@@ -169,15 +169,15 @@ ACTING: dict[str, tuple[dict[str, str], Json]] = {
 
 
 @pytest.mark.parametrize("case", ACTING)
-def test_whom_somebody_acts_as(plane: Live, case: str) -> None:
+def test_impersonated_user(plane: Live, case: str) -> None:
     headers, seen = ACTING[case]
-    assert as_somebody(plane, **headers) == (201, seen)
+    assert impersonated(plane, **headers) == (201, seen)
 
 
 def test_unauthenticated_stay_so(plane: Live) -> None:
-    """Every authenticated user may ask about himself; who acts as one of the others may not."""
+    """Every authenticated user may ask about itself; an impersonated unauthenticated user may not."""
     for headers in ({"User": "jane", "Group": "system:unauthenticated"}, {"User": "system:anonymous"}):
-        status, answer = as_somebody(plane, **headers)
+        status, answer = impersonated(plane, **headers)
         assert (status, 'cannot create resource "selfsubjectreviews"' in answer["message"]) == (403, True)
 
 
@@ -192,7 +192,7 @@ def test_unauthenticated_stay_so(plane: Live) -> None:
 )
 def test_part_without_a_user_is_refused(plane: Live, headers: dict[str, str], shown: str) -> None:
     for token in ("admin", "reader"):
-        status, answer = as_somebody(plane, token, **headers)
+        status, answer = impersonated(plane, token, **headers)
         assert (status, answer["message"]) == (400, f"requested [{shown}] without impersonating a user")
 
 
@@ -263,9 +263,9 @@ def deputy(plane: Live) -> str:
 def test_each_part_needs_its_right(plane: Live, case: str) -> None:
     headers, subject, what = FORBIDDEN[case]
     token = deputy(plane)
-    assert as_somebody(plane, token, User="jane", Extra_Scopes="view")[0] == 201
-    assert as_somebody(plane, token, User="system:serviceaccount:default:robot")[0] == 201
-    status, answer = as_somebody(plane, token, **headers)
+    assert impersonated(plane, token, User="jane", Extra_Scopes="view")[0] == 201
+    assert impersonated(plane, token, User="system:serviceaccount:default:robot")[0] == 201
+    status, answer = impersonated(plane, token, **headers)
     by = "system:serviceaccount:default:deputy"
     assert (status, answer["message"]) == (403, f'{subject} is forbidden: User "{by}" cannot impersonate {what}')
 

@@ -165,7 +165,7 @@ def test_requests_in_flight_and_objects_are_read_at_each_scrape(plane: Live) -> 
     assert found["process_resident_memory_bytes"][0][1] > 1e6
 
 
-def test_metrics_are_for_those_who_may_read_them(plane: Live) -> None:
+def test_metrics_need_the_right_to_read_them(plane: Live) -> None:
     assert plane.request("GET", "/metrics", token="reader")[0] == 200
     assert plane.request("GET", "/metrics", token="wrong")[0] == 401
     status, body, _ = plane.request("GET", "/metrics", token=None)

@@ -156,7 +156,7 @@ WORDS = ("true", "True", "1")
     ],
 )  # fmt: skip
 def test_parameters_of_a_write(verb: str, query: dict[str, str], read: dict[str, Any]) -> None:
-    """What is not said: checked with a warning, done, owned by who the User-Agent says."""
+    """Defaults: checked with a warning, done, owned by the manager that the User-Agent names."""
     method = "patch" if verb == "apply" else verb
     found = write_options(method, query, JANE, "kubectl/v1.36", apply=verb == "apply")
     sent: dict[str, Any] = {name: value for name, value in query.items() if name != "force" and value}
@@ -328,7 +328,7 @@ def test_continue_tokens_that_are_refused(text: str, problem: str) -> None:
 
 @pytest.mark.parametrize(("length", "refused"), [(4096, False), (4097, True)])
 def test_continue_token_has_a_length(length: int, refused: bool) -> None:
-    """interfaces.md 5.3: whatever a stranger chooses has a bound."""
+    """interfaces.md 5.3: whatever a client chooses has a bound."""
     with pytest.raises(StatusError) as caught:
         ContinueToken.decode("e" + "3" * (length - 1))
     assert ("too long" in caught.value.message) is refused

@@ -94,7 +94,7 @@ def test_health(plane: Plane, name: str) -> None:
 
 
 def test_server_that_stops_is_not_ready() -> None:
-    """But it lives, and is healthy: who asks that would start another one."""
+    """But it lives, and is healthy: a failing liveness probe would start another one."""
     with running() as plane:
         plane.app.stopping = True
         answer = plane.ask("GET /readyz")
@@ -142,7 +142,7 @@ def test_root_names_what_there_is(plane: Plane) -> None:
 
 
 @pytest.mark.parametrize("version", ["v2", "v2beta1"])
-def test_aggregated_form_is_for_who_asks(plane: Plane, version: str) -> None:
+def test_aggregated_form_is_for_clients_that_ask_for_it(plane: Plane, version: str) -> None:
     form = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
     for path, core in (("/api", True), ("/apis", False), ("/api/", True)):
         answer = plane.ask(f"GET {path}", accept=form)

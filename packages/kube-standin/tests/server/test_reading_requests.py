@@ -71,7 +71,7 @@ def test_accept_that_cannot_be_met(accept: str) -> None:
     assert (caught.value.code, caught.value.reason) == (406, "NotAcceptable")
 
 
-def test_aggregated_discovery_is_for_those_who_prefer_it() -> None:
+def test_aggregated_discovery_is_for_clients_that_prefer_it() -> None:
     form = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
     assert wants_aggregated(f"{form.format('v2')},application/json") == "v2"
     assert wants_aggregated(f"{form.format('v9')},{form.format('v2beta1')},application/json") == "v2beta1"

@@ -65,7 +65,7 @@ def sent(reply: Reply, **how: bool) -> Answer:
     ],
 )
 def test_large_answer_goes_out_in_pieces(body: bytes | list[bytes], sizes: list[int]) -> None:
-    """interfaces.md 5.7: of 64 KiB at most, of small objects and of a large one. Its length is said before."""
+    """interfaces.md 5.7: of 64 KiB at most, of small objects and of a large one. Its length is sent before."""
     answer = sent(Reply(201, body, "text/x"))
     assert [len(piece) for piece in answer.pieces] == sizes
     assert answer.status == 201
@@ -85,7 +85,7 @@ def test_pieces_are_joined_until_they_are_worth_sending() -> None:
 
 
 @pytest.mark.parametrize(("size", "packed"), [(128 * KB - 1, False), (128 * KB, True)])
-def test_large_answers_are_compressed_for_who_reads_that(size: int, packed: bool) -> None:
+def test_large_answers_are_compressed_for_clients_that_accept_it(size: int, packed: bool) -> None:
     """From 128 KiB on, as kube-apiserver."""
     body = [b"x" * (size // 2), b"y" * (size - size // 2)]
     assert sent(Reply(200, body)).header("content-encoding") is None

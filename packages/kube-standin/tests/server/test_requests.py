@@ -294,7 +294,7 @@ def test_token_review_asks_of_a_token(plane: Live) -> None:
 def test_two_fields_of_a_pods_address_agree(
     plane: Live, status: dict[str, object], addresses: tuple[str, list[dict[str, str]]]
 ) -> None:
-    """Conversions of core/v1: whoever writes one of them has written both."""
+    """Conversions of core/v1: a write of one of them writes both."""
     name = f"addressed-{addresses[0].rpartition('.')[2]}"
     plane.request("POST", PODS, pod(name))
     headers = {"Content-Type": "application/merge-patch+json"}

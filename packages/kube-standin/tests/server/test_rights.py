@@ -33,8 +33,8 @@ def grant(plane: Plane, rule: Json, *, namespace: str = "") -> None:
     role, binding = ("Role", "RoleBinding") if namespace else ("ClusterRole", "ClusterRoleBinding")
     plane.create(f"{RBAC}{scope}/{role.lower()}s", {"metadata": {"name": "r"}, "rules": [rule]})
     group = "rbac.authorization.k8s.io"
-    who = {"apiGroup": group, "kind": "User", "name": "jane"}
-    body = {"metadata": {"name": "r"}, "roleRef": {"apiGroup": group, "kind": role, "name": "r"}, "subjects": [who]}
+    user = {"apiGroup": group, "kind": "User", "name": "jane"}
+    body = {"metadata": {"name": "r"}, "roleRef": {"apiGroup": group, "kind": role, "name": "r"}, "subjects": [user]}
     plane.create(f"{RBAC}{scope}/{binding.lower()}s", body)
 
 
@@ -123,8 +123,8 @@ def test_rights_of_other_users_are_reviewed_by_name(plane: Plane) -> None:
     assert plane.ask(line, {"spec": {"user": "jane", "resourceAttributes": asked}}).json["status"]["reason"] == reason
     path = {"verb": "get", "path": "/version"}
     assert plane.ask(line, {"spec": {"user": "x", "nonResourceAttributes": path}}).json["status"]["allowed"] is True
-    who = {"groups": ["system:masters"], "user": "x"}
-    assert plane.ask(line, {"spec": {**who, "resourceAttributes": asked}}).json["status"]["allowed"] is True
+    user = {"groups": ["system:masters"], "user": "x"}
+    assert plane.ask(line, {"spec": {**user, "resourceAttributes": asked}}).json["status"]["allowed"] is True
 
 
 @pytest.mark.parametrize(("key", "allowed"), [("team", True), ("other", False)])

@@ -23,7 +23,7 @@ MERGE, STRATEGIC, JSON_PATCH, APPLY = (
 
 
 class Way(NamedTuple):
-    """One way to write: the request, the verbs it takes, and the code of one who has them."""
+    """One way to write: the request, the verbs it takes, and the status code of a user with them."""
 
     line: str
     verbs: tuple[str, ...]
@@ -45,9 +45,9 @@ def plane() -> Iterator[Plane]:
         def user(name: str, rules: list[Json]) -> None:
             made.create(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": rules})
             reference = {"apiGroup": group, "kind": "ClusterRole", "name": name}
-            who = {"apiGroup": group, "kind": "User", "name": name}
+            user = {"apiGroup": group, "kind": "User", "name": name}
             made.create(f"{RBAC}/clusterrolebindings",
-                        {"metadata": {"name": name}, "roleRef": reference, "subjects": [who]})  # fmt: skip
+                        {"metadata": {"name": name}, "roleRef": reference, "subjects": [user]})  # fmt: skip
 
         for count in range(3):
             for verbs in combinations(VERBS, count):
@@ -159,7 +159,7 @@ def test_each_way_of_writing_takes_its_verbs(plane: Plane, place: tuple[str, str
     "place", [(k.group, k.version, k.plural) for k in STORED if k.subresources] + [CUSTOM], ids="-".join
 )
 def test_each_subresource_is_a_right_of_its_own(plane: Plane, place: tuple[str, str, str]) -> None:
-    """api.md 7.3: who may write the object may not write what is below it, and needs its verb there."""
+    """api.md 7.3: the right to write an object is none to write its subresources; each needs its own verb."""
     kind = plane.registry.kinds.at(*place)
     assert kind is not None
     present(plane, kind)

@@ -146,7 +146,7 @@ def unread(*steps: Callable[[Client], None] | float) -> float | None:
 
 
 def test_client_that_does_not_read_has_a_deadline() -> None:
-    """Not from the last time that the transport said so; and none once he reads again, or has left."""
+    """Not from the last time that the transport said so; and none once it reads again, or has left."""
 
     def pause(client: Client) -> None:
         client.protocol.pause_writing()
@@ -183,7 +183,7 @@ def refused(*pieces: bytes) -> bool:
 
 
 def headed(size: int, ends: bool = True) -> bytes:
-    """A request whose header has so many bytes."""
+    """A request with a header of so many bytes."""
     start, end = b"GET /x HTTP/1.1\r\nHost: x\r\nX: ", b"\r\n\r\n"
     return start + b"y" * (size - len(start) - len(end)) + (end if ends else b"yyyy")
 

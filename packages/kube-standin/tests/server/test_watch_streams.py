@@ -49,7 +49,7 @@ def make(plane: Plane, *names: str, **labels: str) -> list[int]:
 
 
 def told(events: list[Json]) -> list[tuple[str, str]]:
-    """What happened to whom; of a bookmark whether it ends the beginning."""
+    """The type and the name of each event; for a bookmark whether it ends the initial list."""
     return [
         (event["type"], event["object"]["metadata"].get("name") or str(sorted(event["object"]["metadata"])))
         for event in events
@@ -158,7 +158,7 @@ def test_change_before_the_state_is_sent_comes_after_the_end_of_the_beginning(pl
         (181, "", 0),
     ],
 )
-def test_mark_each_minute_for_who_asks(plane: Plane, seconds: int, query: str, marks: int) -> None:
+def test_bookmark_each_minute_for_watches_that_ask_for_it(plane: Plane, seconds: int, query: str, marks: int) -> None:
     make(plane, "a")
     events = plane.watched(f"GET {MAPS}?watch=1&resourceVersion=1&timeoutSeconds={seconds}&{query}")
     assert told(events) == [("ADDED", "a"), *[BOOKMARK] * marks]
@@ -248,7 +248,7 @@ def test_first_table_has_the_columns(plane: Plane) -> None:
 
 
 def test_watchers_of_other_forms_and_versions_do_not_share_lines(plane: Plane) -> None:
-    """The bytes of an event are shared by those who see it in the same form alone."""
+    """The bytes of an event are shared only by watchers that see it in the same form."""
     groups = "/apis/scheduling.k8s.io/{}/namespaces/default/podgroups?watch=1&timeoutSeconds=5"
     queries = [
         ("v1beta1", {}, "scheduling.k8s.io/v1beta1"),
@@ -323,7 +323,7 @@ def test_slow_watch_ends_with_an_error() -> None:
 
 
 def test_client_that_does_not_read_has_some_seconds_to_begin() -> None:
-    """Then he is cut off; he holds up nobody."""
+    """Then it is cut off; it holds up no other client."""
     times = WatchTimes(farewell=10.0)
     with running(AppOptions(times=times), Store(limits=StoreLimits(watch_events=2))) as plane:
 
@@ -368,7 +368,7 @@ def test_client_that_leaves_ends_his_watch(plane: Plane) -> None:
             await plane.asked(f"POST {MAPS}", config_map("a"))
             await watch.event()
             assert len(plane.store._subscriptions["configmaps"]) == 1
-        assert asyncio.all_tasks() == {asyncio.current_task()}, "nothing goes on for him"
+        assert asyncio.all_tasks() == {asyncio.current_task()}, "no task runs for it"
 
     plane.run(run())
     plane.watched(f"GET {MAPS}?watch=1&timeoutSeconds=1")

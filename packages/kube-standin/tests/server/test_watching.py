@@ -1,4 +1,4 @@
-"""Watches over the wire: bookmarks, ends, slow watchers, and every change once and in order for everybody."""
+"""Watches over the wire: bookmarks, ends, slow watchers, and every change once and in order for every watcher."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_every_watcher_sees_every_change_once_in_order() -> None:
 
 
 def test_slow_watcher_is_dropped_and_others_do_not_notice() -> None:
-    """A watcher that stops reading is told 410 (or cut off) and costs no more than its own bounded buffer."""
+    """A watcher that stops reading gets 410 (or is cut off) and costs no more than its own bounded buffer."""
 
     async def run() -> None:
         limits = StoreLimits(watch_events=50, watch_bytes=2_000_000)

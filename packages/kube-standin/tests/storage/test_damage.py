@@ -454,7 +454,7 @@ def test_accepted_loss_is_logged_with_what_is_left_and_where_the_rest_is(
 
 
 def test_write_ahead_log_is_copied_back_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also when nobody writes any more: the damage to it can then cost nothing."""
+    """Also after the last write: the damage to it can then cost nothing."""
     import asyncio
 
     monkeypatch.setattr("kube_standin.storage.store.CHECKPOINT_SECONDS", 0.01)

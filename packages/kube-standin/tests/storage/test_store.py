@@ -187,7 +187,7 @@ def test_readers_see_only_what_is_committed_and_commit_nothing() -> None:
 
 
 def test_namespace_is_listed_as_it_was_before_what_is_being_written() -> None:
-    """What is staged, there or elsewhere, is seen by nobody; at an older revision neither is what came since."""
+    """Readers do not see what is staged, there or elsewhere; at an older revision they do not see later writes."""
     store = Store()
     first = {space: [write(store, space, name, "x") for name in ("going", "there")] for space in ("ns1", "ns2")}
     store.flush()
@@ -255,15 +255,15 @@ async def fail_and_go_on() -> None:
     assert kept.decode()["data"] == "x"
     again = staged(store, "", "new", "z")
     await again.ticket.settled()
-    with pytest.raises(StorageError, match="disk full"):  # told to the one who asks late, and to nobody else
+    with pytest.raises(StorageError, match="disk full"):  # raised for the late waiter alone
         await refused[1].settled()
     assert again.state.revision == 3
     assert [event.state.name for event in watcher.take()] == ["new"]
 
 
 @pytest.mark.parametrize("look", ["get", "page", "subscribe", "compact", "flush"])
-def test_refusal_reaches_the_writer_whatever_happens_before_he_asks(look: str) -> None:
-    """Between a write and the wait for it anybody may look at the store, or commit: the ticket keeps the verdict."""
+def test_refusal_reaches_the_writer_whatever_happens_before_it_waits(look: str) -> None:
+    """Between a write and the wait for it other tasks may read the store, or commit: the ticket keeps the verdict."""
 
     async def run() -> None:
         log = RecordingLog()
@@ -402,7 +402,7 @@ def test_newest_states_are_those_staged_by_key() -> None:
 
 
 def test_body_is_kept_without_its_kind_and_wears_its_revision() -> None:
-    """One object is served in several versions: whoever shows it says of what kind it is."""
+    """One object is served in several versions: the server adds the kind to each answer."""
     store = Store()
     given = {"kind": "Thing", "apiVersion": "v1", **body("a", "1")}
     state = store.put("things", "", "a", given, None).state
@@ -437,7 +437,7 @@ def test_end_commits_what_is_staged_and_ends_every_watch(in_a_loop: bool, tmp_pa
 
 
 def test_staged_writes_may_be_taken_back_as_a_whole() -> None:
-    """Those who derived something of it are told once; where nothing is staged nobody is, and nothing is spoilt."""
+    """Listeners that derived state from it are called once; with nothing staged none is called, and nothing changes."""
     store, told = Store(), list[int]()
     store.undone.append(lambda: told.append(store.revision))
     kept = write(store, "", "a", "1")

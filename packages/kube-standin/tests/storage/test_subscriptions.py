@@ -1,4 +1,4 @@
-"""What a watcher is told of what is written: in time, within its bounds, and never half."""
+"""What a watcher receives of each write: in time, within its bounds, and never half."""
 
 from __future__ import annotations
 

@@ -261,7 +261,7 @@ _SIDECAR = [{"name": "s", "restartPolicy": "Always"}, {"name": "i"}]
         ({}, {"containerStatuses": [ended(reason="Completed"), running(ready=False)]}, "Completed"),
         ({}, {"containerStatuses": [ended(reason="Completed"), {"ready": True, "state": {}}]}, "Completed"),
         ({}, {"containerStatuses": [ended(reason="Error"), running()]}, "Error"),
-        # Init containers: those that ended well, and sidecars that have started, hold nobody.
+        # Init containers: those that ended well, and sidecars that have started, do not hold up the pod.
         ({"initContainers": [{"name": "c"}]}, {"initContainerStatuses": [ended(exitCode=0)], "phase": "Running"},
          "Running"),
         ({"initContainers": [{"name": "c"}]}, {"initContainerStatuses": [ended(reason="Error", exitCode=2)]},
@@ -284,7 +284,7 @@ def test_word_for_a_pod(spec: Json, status: Json, word: str) -> None:
 
 
 def test_pod_s_counts_leave_plain_init_containers_out() -> None:
-    """Sidecars count, other init containers do not; who is ready and does not run is not ready."""
+    """Sidecars count, other init containers do not; a container that is ready and does not run is not ready."""
     spec = {"initContainers": _SIDECAR, "containers": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}
     status = {
         "initContainerStatuses": [running(name="s", restartCount=1), running(name="i", restartCount=20)],

@@ -37,7 +37,7 @@ _USERS = {
 }
 _BIG = {"176-pod-create-annotation-big": 262145, "177-pod-create-too-large": 3200000}
 _UNORDERED = ("562-cr-invalid",)
-"""Answers whose causes come in another order from run to run."""
+"""Answers with causes in another order from run to run."""
 _CUT_LISTS = ("resources", "groups", "items: three groups", "first 12", "paths")
 """Notes on trimming that say that a list lost entries."""
 _COMPACTED_BEFORE = "614-expire-continue"

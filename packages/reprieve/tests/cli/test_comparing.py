@@ -179,16 +179,16 @@ VARIANT = Variant(name="a", placed=3, waiting=1, evicted=2, lost_gpu_hours=1.5, 
 
 
 def test_outcomes_come_first_and_then_the_numbers() -> None:
-    """What differs is marked; who is not in a plan at all has a dash."""
+    """What differs is marked; a workload that a plan lacks has a dash."""
     rows = (
         ComparisonRow(kind="Pod", namespace="a", name="p", outcomes=("Runs", "Evicted")),
         ComparisonRow(kind="PodGroup", namespace="a", name="g", outcomes=("Runs", "Runs")),
         ComparisonRow(kind="Pod", namespace="a", name="new", outcomes=("", "Runs")),
     )
     found = PlanComparison(variants=(VARIANT, replace(VARIANT, name="b", placed=5)), rows=rows)
-    who, numbers = comparison_sections(found, only_different=False)
-    assert (who.title, who.columns, who.notes) == ("Side by side", ("", "a", "b"), ())
-    assert [(row.cells, row.tone) for row in who.rows] == [
+    side_by_side, numbers = comparison_sections(found, only_different=False)
+    assert (side_by_side.title, side_by_side.columns, side_by_side.notes) == ("Side by side", ("", "a", "b"), ())
+    assert [(row.cells, row.tone) for row in side_by_side.rows] == [
         (("pod a/p", "Runs", "Evicted"), Tone.WAITING),
         (("podgroup a/g", "Runs", "Runs"), Tone.PLAIN),
         (("pod a/new", "-", "Runs"), Tone.WAITING),

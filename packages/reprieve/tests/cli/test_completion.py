@@ -16,7 +16,7 @@ from tests.waiting import DEADLINE
 
 
 def completed(*words: str) -> list[str]:
-    """What bash is told for the last of the words."""
+    """What bash receives for the last of the words."""
     asked = {"_REPRIEVE_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
     done = subprocess.run(
         COMMAND[:-1], env={"PATH": "", **asked}, capture_output=True, text=True, check=True, timeout=DEADLINE

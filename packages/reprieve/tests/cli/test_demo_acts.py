@@ -57,7 +57,7 @@ def pod(name: str) -> Any:
 class Stage:
     """Five pods run, and everything happens at once: `placed` pods of the act start, those of `evicted` units go.
 
-    `lost` pods stop although nobody preempted them.
+    `lost` pods stop although they were not preempted.
     """
 
     def __init__(self, act: demo.Act, *, placed: int, evicted: Iterable[str] = (), lost: int = 0) -> None:
@@ -157,7 +157,7 @@ def test_tree_is_waited_for_until_it_is_reported_as_scheduled(monkeypatch: pytes
     ]
 
 
-def test_gang_that_cannot_fit_waits_and_nobody_is_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gang_that_cannot_fit_waits_and_no_pods_are_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(GIANT, placed=0)
     (only,), different = performed(monkeypatch, stage)
     assert different == []
@@ -216,7 +216,7 @@ def test_different_outcome_is_reported(
     recorded: Named | None,
     expected: list[str],
 ) -> None:
-    """`came`: of an act how many are placed, who is evicted, and how many others stop."""
+    """`came`: for an act, how many are placed, which are evicted, and how many others stop."""
     act, placed, evicted, lost = came
     stage = Stage(act, placed=placed, evicted=evicted, lost=lost)
     sections, different = performed(monkeypatch, stage, foreseen=foreseen, recorded=recorded)
@@ -469,7 +469,7 @@ def test_pod_that_is_refused_is_an_outcome_and_no_bad_input(
 
 
 def test_stage_is_filled_in_waves_that_start_one_after_the_other() -> None:
-    """Who started last goes first, so the second wave starts in a later second than the first."""
+    """The pod that started last is evicted first, so the second wave starts in a later second than the first."""
     happened: list[tuple[str, int]] = []
 
     class Filled:

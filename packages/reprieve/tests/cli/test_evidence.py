@@ -357,7 +357,7 @@ LED: Mapping[str, Json | int] = {PROXY: {"items": [record(5)]}}
     ],
 )
 def test_leader_is_asked_by_way_of_the_api_server(answers: Mapping[str, Json | int], found: bool) -> None:
-    """It is the pod of ours that holds a lease; who may not look for it is told nothing of it."""
+    """It is our pod that holds a lease; without the right to read leases nothing is reported of it."""
     gathered = ask(RUNS, {LEASES: {"items": []}, **LED, **answers})
     assert [one.id for one in gathered.records] == ([5] if found else [])
     assert gathered.source == ("the scheduler's pod leader" if found else "")
@@ -389,7 +389,7 @@ def test_leader_that_refuses_is_a_warning() -> None:
 def test_suggestions_come_from_the_last_record_in_clusters_of_up_to_500_nodes(
     records: list[Json], computed: bool
 ) -> None:
-    """Who has records of a small cluster, or none, is worked out on what the API server shows."""
+    """A pod with records of a small cluster, or none, is explained from the API server's objects."""
     node = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "1", "pods": "9"}}}
     answers: dict[str, Json | int] = {
         f"{PODS}/p": pod("p"),
@@ -416,7 +416,7 @@ def test_suggestions_come_from_the_last_record_in_clusters_of_up_to_500_nodes(
         (Asked("PodGroup", "default", "gone"), ("", ""), False),
     ],
 )
-def test_only_of_who_waits_something_is_worked_out(asked: Asked, on: tuple[str, str], worked_out: bool) -> None:
+def test_plan_is_computed_for_pending_pods_alone(asked: Asked, on: tuple[str, str], worked_out: bool) -> None:
     """Of a pod by itself, of a group if one of its pods waits; of what is gone nothing."""
     pods = [pod("p", "g", on[0]), pod("q", "g", on[1])]
     node = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "1", "pods": "9"}}}
@@ -455,7 +455,7 @@ def test_preemptions_since_a_time_are_asked_for_by_it() -> None:
 
 
 def test_preemptions_since_a_time_are_read_from_the_file_of_the_context(tmp_path: Path) -> None:
-    """Records of attempts that evicted nobody are no preemptions, and older ones are left out."""
+    """Records of attempts without evictions are no preemptions, and older ones are left out."""
     store = open_store(tmp_path / "decisions.db")
     for number, time, made in ((1, "1970-01-01T00:00:12Z", MADE), (2, LATER, MADE), (3, LATER, None)):
         entry = msgspec.convert(record(number), DecisionRecord)

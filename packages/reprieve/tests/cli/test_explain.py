@@ -84,7 +84,7 @@ async def play(kubeconfig: Path) -> None:
         await until(rejected("huge", "same", "t0", "t3"))
         await create(GROUPS, gang("wide", 3, priorityClassName="mid"), gang("odd", 2), gang("parts", 4))
         await create(PODS, *(pod(f"w{i}", group="wide", priority="mid", cpu="3") for i in range(3)))
-        await create(PODS, pod("o0", group="odd", cpu="3"), pod("o1", group="odd", cpu="3", scheduler="somebody"))
+        await create(PODS, pod("o0", group="odd", cpu="3"), pod("o1", group="odd", cpu="3", scheduler="yunikorn"))
         await create(PODS, *(pod(f"p{i}", group="parts", gpu=gpu) for i, gpu in enumerate(("1", "1", "1", "4"))))
         await until(rejected("w0", "o0", "p0"))
 
@@ -143,7 +143,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 def alone(up: Up, tmp_path: Path) -> Path:
     """A kubeconfig of the same cluster that does not say where the scheduler answers."""
     found = tmp_path / "alone"
-    found.write_text(up.kubeconfig.read_text().replace("reprieve.dev/scheduler", "somebody.else"))
+    found.write_text(up.kubeconfig.read_text().replace("reprieve.dev/scheduler", "another.scheduler"))
     return found
 
 
@@ -184,7 +184,7 @@ def test_redacted_preemptors_are_shown_by_kind_and_priority_alone(up: Up, run: R
 def test_request_no_node_can_meet(up: Up, run: Run) -> None:
     ended = run("explain", "pods", "huge", "--kubeconfig", up.kubeconfig)
     assert "Why: it fits none of 2 nodes" in ended.out
-    # As a fact; or as what would help, where nobody created in an earlier second would take the node that is added.
+    # As a fact; or as what would help, if no pod of an earlier second would take the added node.
     assert re.search(r"requests (64 cpu|that much), but the largest node has 4\.", ended.out)
     assert "A priority of" not in ended.out, "no priority helps"
     assert "From the scheduler's record (http://127.0.0.1:" in ended.out
@@ -212,7 +212,7 @@ def test_gang_and_its_members_have_the_same_explanation(up: Up, run: Run) -> Non
         assert "Set minCount to 3 instead of 4 (--scale default/podgroup/train=3)." in ended.out
 
 
-def test_why_nobody_is_pushed_out_for_a_gang(up: Up, run: Run) -> None:
+def test_reason_without_preemption_for_a_gang_is_shown(up: Up, run: Run) -> None:
     """What runs at a lower priority is 3 cores on n2; vip is above."""
     ended = run("explain", "podgroup", "wide", "--kubeconfig", up.kubeconfig)
     assert "pod group is unschedulable, pod group is unschedulable" in ended.out, "the condition is upstream's"
@@ -225,9 +225,9 @@ def test_why_nobody_is_pushed_out_for_a_gang(up: Up, run: Run) -> None:
 
 
 def test_member_of_another_scheduler(up: Up, run: Run) -> None:
-    """The group says whose pod it waits for in vain, and no lower minCount is advised."""
+    """The group names the scheduler of the pod that it cannot get, and no lower minCount is advised."""
     ended = run("explain", "podgroup", "odd", "--kubeconfig", up.kubeconfig)
-    assert 'the same .spec.schedulerName set, got: "somebody" and "default-scheduler"' in ended.out
+    assert 'the same .spec.schedulerName set, got: "yunikorn" and "default-scheduler"' in ended.out
     assert "minCount 1" not in ended.out
 
 
@@ -284,9 +284,9 @@ def test_records_from_the_file(up: Up, alone: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "error"),
     [
-        (("pod", "nobody"), 1, 'error: pod "nobody" not found in namespace "default"\n'),
-        (("podgroup", "nobody", "-n", "team"), 1, 'error: podgroup "nobody" not found in namespace "team"\n'),
-        (("cpg", "nobody"), 1, 'error: compositepodgroup "nobody" not found in namespace "default"\n'),
+        (("pod", "missing"), 1, 'error: pod "missing" not found in namespace "default"\n'),
+        (("podgroup", "missing", "-n", "team"), 1, 'error: podgroup "missing" not found in namespace "team"\n'),
+        (("cpg", "missing"), 1, 'error: compositepodgroup "missing" not found in namespace "default"\n'),
         (("node", "n1"), 2, "error: 'node': expected pod, podgroup or compositepodgroup\n"),
         (("pod", ""), 2, "error: the name is empty\n"),
         (("pod", "vip", "--context", "none"), 2, None),

@@ -1,4 +1,4 @@
-"""`explain` of manifests, owners and everybody (whatif.md 11)."""
+"""`explain` of manifests, owners and all pending workloads (whatif.md 11)."""
 
 import json
 import re
@@ -210,7 +210,7 @@ def test_in_a_large_cluster_no_priority_of_a_tree_is_tried(
 
 
 def test_tree_of_a_redacted_name_keeps_its_priority(run: Run, tmp_path: Path) -> None:
-    """whatif.md 11.1: the priority that is tried is that of the tree, its groups and their pods, and of nobody else."""
+    """whatif.md 11.1: the tried priority is that of the tree, its groups and their pods, and of no other object."""
     others = """- apiVersion: v1
   kind: Pod
   metadata: {name: root}
@@ -300,7 +300,7 @@ def test_later_objects_have_the_kinds_of_ones_own(
     asked = (*question.split(), "-f", cluster, "-f", "later.yaml", "--workload-kinds", "kinds.yaml")
     ended = run(*asked)
     assert ended.code == 0, ended.err
-    if question != "queue":  # who comes later does not wait yet
+    if question != "queue":  # a pod that comes later does not wait yet
         assert "s-0" in ended.out
 
 
@@ -318,11 +318,11 @@ def test_question_to_the_cluster_as_it_would_be(run: Run, cluster: str) -> None:
     assert "It fits now" in ended.out
     (made,) = json.loads(run("explain", "job/sweep", "-f", cluster, *flags, "-o", "json").out)["changes"]
     assert made["change"] == "--add-nodes 1 --like n1"
-    everybody = run("explain", "--all-waiting", "-f", cluster, *flags)
-    assert everybody.out.startswith("Changes\n")
+    pending = run("explain", "--all-waiting", "-f", cluster, *flags)
+    assert pending.out.startswith("Changes\n")
 
 
-def test_tree_that_waits_is_among_those_who_wait(run: Run, tmp_path: Path) -> None:
+def test_pending_tree_is_among_the_pending_workloads(run: Run, tmp_path: Path) -> None:
     """It is what is tried: its groups do not wait by themselves (composite.md 3)."""
     file = tmp_path / "tree.yaml"
     file.write_text(TREE)
@@ -506,7 +506,7 @@ def plan_of_all() -> Plan:
 
 
 def test_pending_workloads_are_listed_trees_before_groups_before_pods() -> None:
-    """whatif.md 11: roots before what is below them; who is placed is left out, and so are pods of groups."""
+    """whatif.md 11: roots before what is below them; placed workloads and pods of groups are left out."""
     account = Account(nodes=1, running_before=0, running_after=0)
     found = waiting_document(Answer(plan_of_all(), account)).items
     assert [(each.kind, each.namespace, each.name, each.parent) for each in found] == [

@@ -1,4 +1,4 @@
-"""Whose story a record is: by owner, and by the object that exists (observability.md 4.9)."""
+"""The object that a record is about: by owner, and by the object that exists (observability.md 4.9)."""
 
 from __future__ import annotations
 

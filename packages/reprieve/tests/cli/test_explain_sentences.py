@@ -1,4 +1,4 @@
-"""`reprieve explain`, sentence by sentence: states, levels of a tree, what is waited for, what went and what was said.
+"""`reprieve explain`, sentence by sentence: states, levels of a tree, what is waited for, victims and reports.
 
 Beside `test_explain_text.py`, which tells whole stories.
 """
@@ -271,7 +271,7 @@ def test_preemptor_waits_for(reason: str, options: dict[str, Any], expected: lis
     assert all(each.startswith(start) for each, start in zip(found, expected, strict=True))
 
 
-# -- who went ------------------------------------------------------------------------------------------------------
+# -- victims -------------------------------------------------------------------------------------------------------
 
 
 def making_room(**changes: Any) -> Evidence:
@@ -299,9 +299,7 @@ def test_preemption_outcomes(state: str, error: str, expected: str) -> None:
         ),
     ],
 )
-def test_preemption_whose_calls_failed_claims_neither_losses_nor_capacity(
-    cost: CostRecord, expected: list[str]
-) -> None:
+def test_preemption_with_failed_calls_claims_neither_losses_nor_capacity(cost: CostRecord, expected: list[str]) -> None:
     """observability.md 4.8."""
     found = making_room(state="Failed", error="503", cost=cost, held_until="2026-07-01T15:00:00.000000Z")
     titles = [one.title for one in explanation_of(found)]
@@ -631,7 +629,7 @@ def test_lost_running_time_is_shown_from_one_second_on(seconds: float, lost: str
     assert shown == ([] if lost is None else [f"{lost} of running time is lost, over all pods."])
 
 
-def test_up_to_ten_releases_of_held_room_are_shown() -> None:
+def test_up_to_ten_releases_of_reserved_capacity_are_shown() -> None:
     """Of the newest it stands where its victims are."""
     released = ReleaseRecord(
         nodes=("n1",), nodes_total=3, pods=1, reason="NotUsed", message="not used", time="2026-07-01T12:00:00Z"

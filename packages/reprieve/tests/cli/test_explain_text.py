@@ -1,4 +1,4 @@
-"""The sentences of `reprieve explain`: each follows from what is known, and nothing is said that is not sure."""
+"""The sentences of `reprieve explain`: each follows from known facts, and none states what is not sure."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ LOOKED_AT = UnitRecord(
     ],
     ids=lambda value: value.reason if isinstance(value, FailedPreemption) else "",
 )
-def test_why_nobody_is_pushed_out_for_a_group(found: FailedPreemption, expected: list[str]) -> None:
+def test_reason_without_preemption_for_a_group_is_shown(found: FailedPreemption, expected: list[str]) -> None:
     text = plain(explanation_of(evidence(record(in_vain=found))))
     assert "No pods are evicted for it" in text
     for sentence in expected:
@@ -275,7 +275,7 @@ def test_why_nobody_is_pushed_out_for_a_group(found: FailedPreemption, expected:
     ],
 )
 def test_gang_that_its_order_keeps_from_being_placed(order: OrderRecord, expected: str) -> None:
-    """Waiting or making room: somebody may go who need not."""
+    """Pending or preempting: a pod may be evicted without need."""
     for each in (record(order=order), record(order=order, result="Preempting", preemption=preempting())):
         text = plain(explanation_of(evidence(each)))
         assert "A placement may exist: pods are tried one after another" in text
@@ -351,7 +351,7 @@ def test_group_without_a_priority_has_that_of_its_pods() -> None:
 
 
 def test_pod_of_another_scheduler_is_reported_as_such() -> None:
-    """Whoever asks why nothing happens hears whose turn it is."""
+    """The answer to why nothing happens names the scheduler that has to act."""
     theirs = pod("a")
     theirs = replace(theirs, spec=replace(theirs.spec, scheduler_name="other"))
     sentence = "The scheduler other places it, by its schedulerName."
@@ -421,7 +421,7 @@ def asked(kind: str, name: str, *items: Any) -> Answered:
             None,
         ),
     ],
-    ids=["the lower of two nodes", "both have to go", "only system pods run"],
+    ids=["the lower of two nodes", "both must be evicted", "only system pods run"],
 )
 def test_lowest_priority_that_helps(items: list[Any], helps: int | None) -> None:
     nodes = [node("n1", cpu=4)] if len({i.spec.node_name for i in items}) == 1 else [node("n1"), node("n2")]
@@ -451,7 +451,7 @@ def test_priority_of_a_whole_tree() -> None:
         assert asked(kind, name, *nodes, *running, *tree).priority_that_helps == 21
 
 
-def test_priority_of_a_tree_is_above_that_of_whoever_runs_on_any_node() -> None:
+def test_priority_of_a_tree_is_above_that_of_pods_on_any_node() -> None:
     tree = [
         composite("root", min_groups=1),
         group("left", min_count=1, parent="root"),
@@ -575,7 +575,7 @@ def test_members_are_counted_where_they_were_tried_together(
 
 
 def test_document_has_the_fields_of_each_kind() -> None:
-    """whatif.md 11: the priority of who has none is 0; who has no node has none in the document."""
+    """whatif.md 11: a missing priority is 0; a pod without a node has none in the document."""
     asked_about = document(evidence(item=pod("a", cpu=1, group="g", node="n1", priority=5)))["object"]
     assert (asked_about["nodeName"], asked_about["podGroup"], asked_about["priority"]) == ("n1", "g", 5)
     waits = document(evidence(item=pod("a", cpu=1)))["object"]
@@ -597,7 +597,7 @@ def test_document_has_the_fields_of_each_kind() -> None:
 
 @pytest.mark.parametrize(("tried", "expected"), [(None, True), ("Free", True), ("Node", False)])
 def test_request_above_every_node_is_a_reason_unless_the_advice_names_it(tried: str | None, expected: bool) -> None:
-    """whatif.md 11: a node that was tried and would help is told with what it has to have."""
+    """whatif.md 11: a node that was tried and would help is shown with what it has to have."""
     lacking = record(lack=Shortfall(too_big=(OversizedRequest(resource="cpu", asked="64", largest="8"),)))
     helping = (Help(kind=tried, sentence="This would help."),) if tried is not None else None
     shown = plain(explanation_of(evidence(lacking, computed=Answered(helps=helping))))

@@ -94,7 +94,7 @@ def test_without_files_the_cluster_that_kubectl_would_ask_is_meant(run: Run, liv
 def test_files_are_added_to_the_cluster_as_made_now(
     run: Run, live: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who waits there already, with the same priority, is tried first (whatif.md 6.5)."""
+    """A pod that waits there already, with the same priority, is tried first (whatif.md 6.5)."""
     monkeypatch.setattr("reprieve.python.inputs.time.time", lambda: 1_800_000_000.0)
     items = json.loads(run(*ASKED, "-f", "more.yaml", "-o", "json").out)["items"]
     assert [(item["name"], item["since"]) for item in items] == [
@@ -253,7 +253,7 @@ def test_plans_side_by_side_are_about_what_one_of_them_is_about(run: Run, live: 
 def test_group_is_asked_about_with_all_its_pods(
     run: Run, live: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """whatif.md 13.1: a pod that joins a group whose other pods wait."""
+    """whatif.md 13.1: a pod that joins a group with pending pods."""
     group = (
         "---\napiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name: g}\n"
         "spec: {schedulingPolicy: {gang: {minCount: 2}}}\n"

@@ -1,4 +1,4 @@
-"""`explain` and `history` of a live cluster: whose cluster, which namespace, and how each failure ends the command.
+"""`explain` and `history` of a live cluster: which cluster and namespace, and how each failure ends the command.
 
 What is read of a server is in test_evidence.py; here it is given.
 """
@@ -244,7 +244,7 @@ def recorded(connected: object, monkeypatch: pytest.MonkeyPatch) -> list[tuple[f
 def test_history_is_of_the_namespace_of_the_context_unless_another_is_named(
     run: Run, recorded: list[Any], arguments: tuple[str, ...], shown: list[str]
 ) -> None:
-    """Who evicted, or was evicted, in it; the victims are of default."""
+    """Preemptors and victims of the namespace; the victims are of default."""
     ended = run("history", "--since", "2026-01-01T00:00:00Z", *arguments)
     assert (ended.code, ended.err) == (0, "records of the leader\n")
     assert [name for name in ("ours/g", "theirs/g") if f"podgroup {name} " in ended.out] == shown

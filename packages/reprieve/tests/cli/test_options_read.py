@@ -311,7 +311,7 @@ def test_snapshot_on_stdout_is_yaml_and_names_go_on_demand(run: Run, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("error", "code"), [(ConfigError("the kubeconfig is bad"), 2), (UnreachableError("nobody answers"), 3)]
+    ("error", "code"), [(ConfigError("the kubeconfig is bad"), 2), (UnreachableError("no server answers"), 3)]
 )
 def test_cluster_that_cannot_be_read_is_one_line(
     run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int

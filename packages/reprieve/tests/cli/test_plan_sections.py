@@ -93,14 +93,14 @@ def group(name: str, outcome: str = "Scheduled", **more: Any) -> PodGroupOutcome
         ),
     ],
 )
-def test_verdict_counts_who_is_placed(pods: tuple[PodOutcome, ...], title: str, tone: Tone) -> None:
+def test_verdict_counts_placed_pods(pods: tuple[PodOutcome, ...], title: str, tone: Tone) -> None:
     found = verdict(Plan(pods=pods))
     assert (found.title, found.tone) == (title, tone)
     assert found.notes == ("No pods are evicted.", "Cluster: 2 nodes, 1 running pod before, 3 after.")
 
 
 def test_verdict_counts_evictions_losses_and_gangs_that_broke() -> None:
-    """Who was leaving already for an earlier preemptor is counted there."""
+    """A pod that was leaving already for an earlier preemptor is counted there."""
     lost = [LostPod(namespace="a", name=name, pod_group=None, node_name=node, priority=0) for name, node in LOST]
     gone = unit("g", pods=2, kind="PodGroup")
     account = Account(
@@ -185,7 +185,7 @@ def displaced(name: str, outcome: str, **more: Any) -> DisplacedPod:
 
 
 def test_displaced_pods_are_listed_with_waiting_ones_first() -> None:
-    """Then who is lost; by namespace and name, in which 2 comes before 10."""
+    """Then lost pods; by namespace and name, in which 2 comes before 10."""
     rows = displaced_rows(
         (
             displaced("m-10", "Moved", to="n2", successor="m-10"),
@@ -246,9 +246,10 @@ def test_groups_are_placed_before_pods_and_in_part_as_a_warning() -> None:
 
 
 def test_pods_waiting_for_one_reason_share_a_row() -> None:
-    """A pod alone says where room is made for it; whose turn did not come says that.
+    """A pod alone states where it preempts; one that was not tried says so.
 
-    Whom something else would help has a row of its own: what is suggested holds for all of a row.
+
+    A pod that something else would help has a row of its own: a suggestion holds for all of a row.
     """
     helps = (Help(kind="Priority", sentence="A priority of 9."),)
     pods = (
@@ -309,8 +310,8 @@ def reasons_of(plan: Plan, found: DecisionRecord | None) -> tuple[str, ...]:
     answer = Answer(plan, ACCOUNT)
     asked: list[tuple[str, str, str]] = []
 
-    def record_of(*who: str) -> DecisionRecord | None:
-        asked.append((who[0], who[1], who[2]))
+    def record_of(*names: str) -> DecisionRecord | None:
+        asked.append((names[0], names[1], names[2]))
         return found
 
     [waiting] = [section for section in plan_sections(answer, record_of) if section.title == "Pending"]
@@ -420,8 +421,8 @@ def test_trees_that_wait_are_listed_roots_first_with_what_was_short() -> None:
     assert titled("Pending trees of groups", Plan(composite_pod_groups=(tree("t", outcome="Scheduled"),))) is None
 
 
-def test_only_those_who_wait_are_explained() -> None:
-    """Of `explain --all-waiting`: trees first; nothing where nobody waits."""
+def test_only_pending_workloads_are_explained() -> None:
+    """Of `explain --all-waiting`: trees first; nothing without pending workloads."""
     plan = Plan(pods=(pod("p", "Unschedulable"), pod("q")), composite_pod_groups=(tree("t"),))
     titles = [section.title for section in waiting_sections(Answer(plan, ACCOUNT))]
     assert titles == ["Pending trees of groups", "Pending"]
@@ -431,7 +432,7 @@ def test_only_those_who_wait_are_explained() -> None:
 # -- preemption ------------------------------------------------------------------------------------------------------
 
 
-def test_decision_is_the_same_text_whoever_went_first() -> None:
+def test_decision_is_the_same_text_for_any_order_of_the_victims() -> None:
     """The most important first, whole groups before pods; names in their natural order; without times."""
     units = (
         unit("b-10", priority=5),
@@ -453,7 +454,7 @@ def test_decision_is_the_same_text_whoever_went_first() -> None:
 
 
 def test_budget_is_what_spares_first_and_is_overruled_last() -> None:
-    """preemption.md 3.4. Who leaves already for somebody else says so."""
+    """preemption.md 3.4. A pod that leaves already for another preemptor says so."""
     why = f"why: {WHY.clause}"
     overruled = unit("v", violates_pdb=True), unit("w"), unit("y", kind="PodGroup")
     protected = unit("s", evicted=False, violates_pdb=True), unit("t", evicted=False, nodes=("n2",))
@@ -532,7 +533,7 @@ PREEMPTOR = PreemptorName(kind="PodGroup", namespace="a", name="g", priority=9)
         ("Completions", ("a", "b", "c", "d", "e", "f"), "a, b, c, d and 2 more to end"),
     ],
 )
-def test_put_off_preemption_names_what_it_waits_for(reason: str, pods: tuple[str, ...], text: str) -> None:
+def test_deferred_preemption_names_what_it_waits_for(reason: str, pods: tuple[str, ...], text: str) -> None:
     one = DeferredPreemption(preemptor=PREEMPTOR, reason=reason, message="", at=60, until=None, pods=pods)
     found = titled("Deferred preemptions", Plan(put_off=(one, replace(one, until=120))))
     assert found is not None
@@ -556,7 +557,7 @@ def test_plan_sections_are_left_out_when_empty() -> None:
 
 
 def test_sections_stand_in_the_order_of_their_importance() -> None:
-    """What was changed, what came of it, who goes, who is worse off, who still waits, what it took."""
+    """Changes, verdict, victims, pods that are worse off, pods that still wait, effort."""
     lost = LostPod(namespace="a", name="l", pod_group=None, node_name="n", priority=0)
     plan = Plan(
         changes=(ChangeMade(change="--cordon n1", sentence="1 node"),),

@@ -172,7 +172,7 @@ def test_capacity_shows_stranded_resources_and_their_owners(ask: Any, tmp_path: 
 
 
 def test_tree_stands_in_the_queue_with_its_groups(ask: Any) -> None:
-    """whatif.md 6.2: what the tree's attempt says is said of each of its groups."""
+    """whatif.md 6.2: the result of the tree's attempt is shown for each of its groups."""
     tree = (
         "---\napiVersion: scheduling.k8s.io/v1alpha3\nkind: CompositePodGroup\nmetadata: {name: tree}\n"
         "spec: {workloadRef: {workloadName: w, templateName: t}, schedulingPolicy: {gang: {minGroupCount: 2}}}\n"
@@ -240,7 +240,7 @@ def test_changes_and_kinds_not_read_are_reported_with_every_answer(
 
 
 def test_queue_shows_what_would_help(run: Run, ask: Any, tmp_path: Path) -> None:
-    """whatif.md 5.6: as in a plan of the same input; of who has a place nothing."""
+    """whatif.md 5.6: as in a plan of the same input; nothing for placed pods."""
     documents = pod("ready", "1") + pod("huge", "7", 1)
     items = {item["name"]: item for item in ask("queue", documents=documents)["items"]}
     planned = {one["name"]: one for one in ask("plan", documents=documents)["pods"]}
@@ -254,7 +254,7 @@ def test_queue_shows_what_would_help(run: Run, ask: Any, tmp_path: Path) -> None
 def test_in_a_large_cluster_the_queue_tries_no_suggestions(
     run: Run, ask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """whatif.md 6.4: who would be helped by something is not left without a word."""
+    """whatif.md 6.4: a pod that a change would help has a suggestion."""
     from reprieve.cli import queue
 
     monkeypatch.setattr(queue, "MOST_OBJECTS", 3)

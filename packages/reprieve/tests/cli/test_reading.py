@@ -154,7 +154,7 @@ def test_lenient_answers_for_the_rest(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("question", [["plan"], ["queue"], ["explain", "--all-waiting"], ["drain-plan", "n1"]])
-def test_lenient_answers_without_a_kind_nobody_knows(run: Run, tmp_path: Path, question: list[str]) -> None:
+def test_lenient_answers_without_an_unknown_kind(run: Run, tmp_path: Path, question: list[str]) -> None:
     """whatif.md 1.7: one warning, and the rest is planned, though a template was found in it."""
     sweep = "apiVersion: example.com/v1\nkind: Sweep\nmetadata: {name: s}\nspec: {template: {spec: {containers: []}}}\n"
     file = write(tmp_path / "a.yaml", NODE, sweep, POD % ("", ""))

@@ -1,4 +1,4 @@
-"""What of a text, a suggestion and a plan is shown to somebody who may know others by kind and priority alone.
+"""What of a text, a suggestion and a plan is shown to users who may know others by kind and priority alone.
 
 whatif.md 11.3; whole answers are in test_explain_files.py.
 """
@@ -67,7 +67,7 @@ def redaction() -> Redaction:
         ("team/low.", "a pod of priority 3."),
     ],
 )
-def test_text_names_nobody_but_ones_own(text: str, shown: str) -> None:
+def test_text_names_only_the_objects_of_the_user(text: str, shown: str) -> None:
     assert redaction().text(text) == shown
 
 
@@ -79,7 +79,7 @@ def test_names_learned_later_are_redacted_too() -> None:
     assert Redaction().text("any/name") == "any/name"
 
 
-def test_suggestion_keeps_the_flags_that_name_nobody() -> None:
+def test_suggestion_keeps_the_flags_without_names() -> None:
     """How to make the change goes from the sentence too, where a flag names others."""
     flags = ("--without team/pod/low", "--cordon n1")
     sentence = f"Without pod team/low ({' '.join(flags)})"
@@ -113,7 +113,7 @@ def test_data_is_redacted_throughout_and_pods_of_others_are_not_listed(value: An
     assert redaction().within(value) == shown
 
 
-# -- everybody who waits -------------------------------------------------------------------------------------------
+# -- pending workloads --------------------------------------------------------------------------------------------
 
 
 def pod(name: str, namespace: str, priority: int = 0, outcome: str = "Unschedulable", **more: Any) -> PodOutcome:
@@ -127,8 +127,8 @@ def group(name: str, namespace: str, priority: int = 0, outcome: str = "Unschedu
     )
 
 
-def waiting(**who: Any) -> Any:
-    plan = Plan(**who, stats=Stats(seconds=0.0, virtual_seconds=0.0, attempts=0))
+def waiting(**outcomes: Any) -> Any:
+    plan = Plan(**outcomes, stats=Stats(seconds=0.0, virtual_seconds=0.0, attempts=0))
     entity = EntityReference(kind="Pod", namespace="theirs", name="p", priority=4)
     unit = UnitRecord(
         unit="theirs/p", kind="Pod", outcome="LookedAt", priority=4, pods=1, pod_names=("theirs/p",), nodes=()
@@ -163,7 +163,7 @@ def test_outcomes_of_others_have_no_names_nodes_reasons_and_help() -> None:
 
 
 def test_others_are_counted_by_kind_and_priority_the_highest_first() -> None:
-    """Trees by their roots, groups of none, pods of no group; who has a place does not wait."""
+    """Trees by their roots, groups of none, pods of no group; placed pods do not wait."""
 
     def tree(name: str, outcome: str = "Unschedulable", parent: str | None = None, space: str = "theirs") -> Any:
         more: Any = {"scheduled": 0, "min_group_count": 1, "groups": ()}
@@ -241,7 +241,7 @@ def test_tree_above_a_tree_is_named() -> None:
 
 
 def test_objects_named_in_a_record_are_shown_by_kind_and_priority() -> None:
-    """Who preempted, who went, who was spared and who was looked at, each pod of a unit too."""
+    """The preemptor, victims, spared and examined pods, each pod of a unit too."""
 
     def unit(name: str, kind: str, priority: int) -> UnitRecord:
         pods = [f"team/{name}"] if kind == "Pod" else [f"team/{name}-0"]
@@ -299,7 +299,7 @@ def test_conclusions_and_conditions_are_redacted_too() -> None:
     assert of_one("").computed is None
 
 
-def test_priorities_of_whoever_waits_are_those_of_their_objects() -> None:
+def test_priorities_of_pending_workloads_are_those_of_their_objects() -> None:
     """0 where there is none, which is what an API server makes of it."""
     manifests = Manifests()
     items = [building.pod("a", namespace="theirs"), building.pod("b", namespace="theirs", priority=7)]

@@ -78,7 +78,7 @@ def test_victims_of_one_node_for_one_reason_share_a_row() -> None:
 
 
 def test_victim_already_terminating_is_counted_once() -> None:
-    """A victim whose room somebody more important takes while it leaves is named for both and goes once."""
+    """A leaving victim, with its capacity taken by a more important preemptor, is named for both and evicted once."""
     first = planned(unit("v0"), unit("v1"))
     again = planned(unit("v0"), evicted_before=frozenset({"a/v0"}))
     shown = text(preemptions=(first, again))
@@ -229,7 +229,7 @@ def test_count_that_stopped_early_is_marked_or_more(
 
 
 def test_domains_and_pools_are_rows_of_a_capacity() -> None:
-    """Who has the rest has a column where anybody has; what is stranded may not be known."""
+    """Owners of the rest have a column where there are any; what is stranded may be unknown."""
     columns = ("pool", "nodes", "pods that fit", "cpu free", "stranded")
     _, alone = capacity_sections(CAPACITY)
     assert (alone.title, alone.columns) == ("Nodes", columns)
@@ -313,7 +313,7 @@ def displaced(outcome: str, to: str | None = None) -> DisplacedPod:
 def test_each_drained_node_is_a_numbered_section(
     node: DrainedNode, verdict: str, notes: tuple[str, ...], rows: list[tuple[str, ...]], tones: tuple[Tone, Tone]
 ) -> None:
-    """whatif.md 7: the verdict first; a node in red where a budget stops it or somebody is lost."""
+    """whatif.md 7: the verdict first; a node in red where a budget stops it or a pod is lost."""
     whole, first, second = drain_sections(DrainPlan(nodes=(node, DrainedNode(name="n9", step=2))))
     assert (whole.title, first.title, second.title) == (verdict, "1. n1", "2. n9")
     assert (first.notes, [row.cells for row in first.rows]) == (notes, rows)
@@ -352,7 +352,7 @@ UNDATED_ORDER = "Workloads of equal priority without a creation time are tried i
     ],
     ids=["one", "dated", "undated-of-one-priority", "undated-of-two", "evicting"],
 )
-def test_queue_has_a_column_of_what_is_known_of_somebody(
+def test_queue_has_a_column_for_each_known_fact(
     items: tuple[QueueItem, ...], title: str, columns: tuple[str, ...], notes: tuple[str, ...]
 ) -> None:
     """whatif.md 6.1, 6.5: what decides where the input gives no times is a note, where it decides anything."""

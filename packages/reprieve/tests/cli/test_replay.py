@@ -170,7 +170,7 @@ def test_listed_failures_are_at_times_of_the_trace_wherever_the_replay_begins(ru
 @pytest.mark.parametrize(
     ("down", "runs", "end"),
     [
-        # The trace begins at 10 s, the job comes at 500 s of the replay; who fails 20 s later fails 10 s later.
+        # The trace begins at 10 s, the job comes at 500 s of the replay; a node that fails 20 s later fails 10 s later.
         ("n1,1030,1050\n", "2", 500 + 10 + 20 + 100),
         # Down from 499 s on for 42 s, and again from 520 s on for 40: that is once, until 560 s.
         ("n1,1008,1050\nn1,1050,1090\n", "1", 560 + 100),
@@ -246,7 +246,7 @@ status: {phase: Running}
 
 
 def test_page_without_what_draws_it_is_refused_at_once(run: Run, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is an extra is named, and nothing is simulated in vain; the rest works without."""
+    """What is an extra is named, before anything is simulated; the rest works without."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     ended = run("replay", "missing.csv", "-o", "html")
     assert (ended.code, ended.out) == (2, "")

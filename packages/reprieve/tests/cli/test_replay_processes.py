@@ -45,7 +45,7 @@ def test_ctrl_c_at_any_moment_of_the_start_is_no_traceback(desk: Path) -> None:
 
 
 def test_replay_that_is_killed_leaves_nothing_and_is_made_again(run: Run, desk: Path) -> None:
-    """No half file, and no process that goes on for nobody (replay.md 7.5)."""
+    """No half file, and no process that is left running (replay.md 7.5)."""
     (desk / "many.csv").write_text(
         "job,submit,duration,gpu,priority\n" + "".join(f"j{n},{n * 3},60,1,{n % 7}\n" for n in range(2_000))
     )
@@ -57,7 +57,7 @@ def test_replay_that_is_killed_leaves_nothing_and_is_made_again(run: Run, desk: 
         ends = [os.pidfd_open(int(child)) for child in children]
         process.kill()
     for end in ends:
-        assert select.select([end], [], [], 240)[0], "a policy runs on for nobody"
+        assert select.select([end], [], [], 240)[0], "the process of a policy is left running"
         os.close(end)
     assert list((desk / "found").iterdir()) == []
     again = run(*arguments)
@@ -100,7 +100,7 @@ def _maps_engine(pid: int) -> bool:
     return "_multiarray_umath" in Path(f"/proc/{pid}/maps").read_text()
 
 
-def test_policy_whose_process_dies_is_named_and_the_others_are_reported(desk: Path) -> None:
+def test_policy_with_a_dead_process_is_named_and_the_others_are_reported(desk: Path) -> None:
     (desk / "killer.py").write_text(
         "import os, signal\nimport reprieve\n\n\n"
         "class Killer(reprieve.ScorePlugin):\n    name = 'Killer'\n\n"

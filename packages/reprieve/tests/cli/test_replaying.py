@@ -166,7 +166,7 @@ class Terminal(io.StringIO):
 
 
 def test_progress_is_shown_on_a_terminal_and_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All policies together; a pipe is told nothing."""
+    """All policies together; a pipe gets no progress."""
     for stream in (Terminal(), io.StringIO()):
         monkeypatch.setattr(sys, "stderr", stream)
         line = replay_runs._ReplayLine(2, 10)

@@ -108,7 +108,7 @@ def test_options_that_cannot_be_used_are_one_line(
     [(ConfigError("no cluster"), 2), (LeadershipLostError("the lease is lost"), 1), (UnreachableError("nobody"), 3)],
 )
 def test_each_end_has_its_exit_code(run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int) -> None:
-    """interfaces.md: who lost the lease is to be started again."""
+    """interfaces.md: a scheduler that lost the lease has to be restarted."""
 
     async def ending(_settings: object, _stop: object) -> None:
         raise error
@@ -133,7 +133,7 @@ def test_numbers_have_bounds(run: Run, noted: list[Any], option: str, least: int
 def test_scheduler_runs_until_it_is_interrupted_and_ends_well(
     run: Run, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
-    """A signal that nobody took would end the tests: it is taken here, and must not come here."""
+    """A signal without a handler would end the tests: it is handled here, and must not arrive here."""
     taken: list[int] = []
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
 

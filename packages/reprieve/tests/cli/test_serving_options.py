@@ -365,7 +365,7 @@ def serving_of(
 
 @pytest.fixture
 def signals() -> Iterator[list[int]]:
-    """Signals that nobody else took: without this they would end the tests."""
+    """Signals without another handler: without this one they would end the tests."""
     taken: list[int] = []
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number in before:

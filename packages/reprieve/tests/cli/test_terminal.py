@@ -87,7 +87,7 @@ def test_table_of_many_columns_loses_no_character_and_breaks_no_name(width: int)
 
 
 def test_details_of_a_row_stand_below_it_in_the_table() -> None:
-    """Victims are a table in a terminal too, with why each has to go."""
+    """Victims are a table in a terminal too, with the reason of each eviction."""
     victims = Section(
         "Evicted",
         ("workload", "size", "on"),
@@ -110,7 +110,7 @@ def lines(section: Section, width: int) -> list[str]:
     return [line.rstrip() for line in CONTROL.sub("", drawn([section], width=width)).splitlines()]
 
 
-FOLDED = Section("T", ("who", "why"), (Row(("pod a", "it is too large"), below=("more",)), Row(("b", ""))))
+FOLDED = Section("T", ("pod", "why"), (Row(("pod a", "it is too large"), below=("more",)), Row(("b", ""))))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ FOLDED = Section("T", ("who", "why"), (Row(("pod a", "it is too large"), below=(
             24,
             [
                 "T",
-                "  who    why",
+                "  pod    why",
                 "  " + "─" * 22,
                 "  pod a  it is too large",
                 "      more",
@@ -131,7 +131,7 @@ FOLDED = Section("T", ("who", "why"), (Row(("pod a", "it is too large"), below=(
             23,
             [
                 "T",
-                "  who    why",
+                "  pod    why",
                 "  " + "─" * 21,
                 "  pod a  it is too",
                 "         large",
@@ -143,7 +143,7 @@ FOLDED = Section("T", ("who", "why"), (Row(("pod a", "it is too large"), below=(
             12,
             [
                 "T",
-                "  who  why",
+                "  pod  why",
                 "  " + "─" * 10,
                 "  pod  it is",
                 "  a    too",
@@ -156,7 +156,7 @@ FOLDED = Section("T", ("who", "why"), (Row(("pod a", "it is too large"), below=(
             11,
             [
                 "T",
-                "  who",
+                "  pod",
                 "  " + "─" * 5,
                 "  pod a",
                 "      why",
@@ -199,10 +199,10 @@ def test_sections_are_apart_by_one_empty_line_and_what_has_no_columns_has_no_lin
 
 def test_title_and_its_rows_have_the_colours_of_their_tones() -> None:
     """What stands below a row is quiet; without colours the same text."""
-    section = Section("T", ("who",), (Row(("a",), ("below",), Tone.BAD),), tone=Tone.GOOD)
+    section = Section("T", ("pod",), (Row(("a",), ("below",), Tone.BAD),), tone=Tone.GOOD)
     shown = drawn([section], width=40)
     assert "\x1b[1;32mT\x1b[0m" in shown
-    assert "\x1b[1mwho\x1b[0m" in shown.replace("  who", "who").replace("\x1b[1m  ", "\x1b[1m")
+    assert "\x1b[1mpod\x1b[0m" in shown.replace("  pod", "pod").replace("\x1b[1m  ", "\x1b[1m")
     assert re.search(r"\x1b\[31m *a", shown)
     assert re.search(r"\x1b\[2mbelow", shown)
     assert not COLOUR.search(drawn([section], colour=False, width=40))

@@ -93,7 +93,7 @@ def test_reset_starts_empty_and_down_leaves_nothing_behind(
     with up(tmp_path, "--reset", data_dir=str(data)) as second:
         assert second.api.items("/api/v1/nodes") == []
         assert "goes on" not in second.log.read_text()
-        assert _users(second.kubeconfig.read_text()) == _users(token), "who has the kubeconfig need not read it again"
+        assert _users(second.kubeconfig.read_text()) == _users(token), "the kubeconfig stays valid"
     in_use = str(cluster.kubeconfig.parent)
     assert "in use by another running server; stop it first" in refused("--data-dir", in_use, "--port=0", "--reset")
     for place, code, expected in (
@@ -148,7 +148,7 @@ def test_ports_in_use_are_named(tmp_path: Path, refused: Callable[..., str]) -> 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ports are kept on Linux")
-def test_port_of_a_scheduler_that_is_down_is_given_to_nobody_else() -> None:
+def test_port_of_a_stopped_scheduler_stays_reserved() -> None:
     """It is kept from before the scheduler has started, and while it is started again."""
     with kept_port(0) as port:
         with socket.socket() as other, pytest.raises(OSError, match="in use"):

@@ -103,7 +103,7 @@ def test_waiting_gang_is_explained(planned: Any) -> None:
 def test_waiting_gang_lists_potential_victims_that_did_not_help(
     planned: Any, running: tuple[int, ...], size: int, expected: list[str]
 ) -> None:
-    """The sentences of `explain`: a plan that evicts nobody says why not (preemption.md 2)."""
+    """The sentences of `explain`: a plan without evictions says why (preemption.md 2)."""
     there = [pod(f"old{number}", 1, 8, node="n1", priority=priority) for number, priority in enumerate(running)]
     members = [pod(f"g{number}", 1, size, priority=5, group="g") for number in range(2)]
     text, _ = planned(node("n1"), *there, gang("g", 2, priority=5), *members)
@@ -208,7 +208,7 @@ def test_deadline_of_a_job_in_the_files_is_waited_for(run: Run, tmp_path: Path) 
 
 @pytest.mark.parametrize("deadline", [600, None])
 def test_deadline_of_a_job_that_a_step_creates_is_waited_for(run: Run, tmp_path: Path, deadline: int | None) -> None:
-    """cost.md 6.4: of a step of a scenario as of the files; without one nobody says when it ends."""
+    """cost.md 6.4: of a step of a scenario as of the files; without one its end is unknown."""
     container = {"name": "c", "image": "i:1", "resources": {"requests": {"cpu": "64"}}}
     pods = {"terminationGracePeriodSeconds": 5, "restartPolicy": "Never", "containers": [container]}
     spec: dict[str, Any] = {"template": {"spec": pods}}

@@ -18,7 +18,7 @@ profiles:
 - schedulerName: default-scheduler
   pluginConfig: [{name: DefaultPreemption, args: {placement: %s}}]
 """
-# n1 is the emptier and is liked better; two singles have to go there, one dear pod or a cheap one elsewhere.
+# n1 is the emptier and scores higher; two singles are victims there, one dear pod or a cheap one elsewhere.
 CLUSTER = [
     node("n1"),
     node("n2"),

@@ -1,4 +1,4 @@
-"""Manifests whose every name, value and text says something about somebody: what of them may leave in a snapshot."""
+"""Manifests with names, values and texts that are all confidential: what of them a snapshot may contain."""
 
 from __future__ import annotations
 

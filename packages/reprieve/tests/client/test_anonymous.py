@@ -31,7 +31,7 @@ FORMS: dict[str, str] = {
     "a unit behind": "5Gi{0}{1}",
     "a CEL expression": "device.attributes['{0}'].x == '{0}{1}'",
 }
-"""What a text looks like: what is kept is told by its form in places."""
+"""What a text looks like: in places its form decides what is kept."""
 
 
 def filled(kind: Any, text: Text, depth: int = 0) -> Any:

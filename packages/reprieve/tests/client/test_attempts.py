@@ -1,4 +1,4 @@
-"""One attempt at a request: what its end means for the next, who is notified of it, which way it takes."""
+"""One attempt at a request: what its end means for the next, which callbacks it calls, which way it takes."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_stream_is_an_answer_with_code_200(code: int, opened: bool) -> None:
         ((401,), True, 2, None),
         ((401,), False, 1, 401),  # the same token would be refused again
         ((401, 401), True, 2, 401),  # once
-        ((403,), True, 1, 403),  # who asks is known, and may not
+        ((403,), True, 1, 403),  # authenticated without the right
         ((), True, 1, None),
     ],
 )

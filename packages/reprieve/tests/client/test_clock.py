@@ -12,7 +12,7 @@ from reprieve.client.clock import REAL_CLOCK
 
 
 def test_real_clock_is_that_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Durations by what only grows, dates in UTC; who sleeps lets others run."""
+    """Durations by what only grows, dates in UTC; a sleeping task lets others run."""
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:

@@ -98,7 +98,7 @@ async def cuts_a_stream(client: ApiClient) -> None:
 
 async def fails_in_a_stream(client: ApiClient) -> None:
     async with client.stream("/api", {}, opening=DEADLINE):
-        raise ClientError("of who reads")
+        raise ClientError("of the reader")
 
 
 async def streams_for_a_moment(client: ApiClient) -> None:
@@ -125,7 +125,7 @@ CASES: dict[str, Case] = {
     "an empty answer": Case(reads, text(""), UnreachableError, again=True),
     "a refusal": Case(reads, status(404, "NotFound"), ApiError, again=True),
     "a refusal of a write": Case(writes, status(409, "Conflict"), ApiError, again=True),
-    "a refusal of who asks": Case(reads, status(401, "Unauthorized"), ApiError, again=True),
+    "a refusal of the credentials": Case(reads, status(401, "Unauthorized"), ApiError, again=True),
     "a redirect": Case(reads, answer({}, 302, Location="http://elsewhere.invalid/"), ApiError, again=True),
     "an answer that is too long": Case(reads, going_on(200, LONG), UnreachableError),
     "a refusal that is too long": Case(reads, going_on(403, LONG), UnreachableError),
@@ -137,14 +137,16 @@ CASES: dict[str, Case] = {
     "cancelled before the answer": Case(is_cancelled, silent),
     "cancelled in the answer": Case(is_cancelled, going_on(200, b"{")),
     "a stream that is left": Case(leaves_a_stream, lines(EVENT, then="silence")),
-    "a stream that is cut by who reads": Case(cuts_a_stream, lines(EVENT, then="silence"), UnreachableError),
-    "a stream whose reader fails": Case(fails_in_a_stream, lines(EVENT, then="silence"), ClientError),
+    "a stream that is cut by its reader": Case(cuts_a_stream, lines(EVENT, then="silence"), UnreachableError),
+    "a stream with a failing reader": Case(fails_in_a_stream, lines(EVENT, then="silence"), ClientError),
     "a stream that is cut": Case(streams_to_the_end, lines(EVENT, then="cut"), UnreachableError),
     "a stream to its end": Case(streams_to_the_end, lines(EVENT), again=True),
     "a stream that is refused": Case(leaves_a_stream, status(403, "Forbidden"), ApiError, again=True),
-    "a stream whose refusal is too long": Case(leaves_a_stream, going_on(403, LONG), UnreachableError),
-    "a stream whose refusal is cut": Case(leaves_a_stream, cut_in_the_middle(403), UnreachableError),
-    "a stream whose refusal does not end in time": Case(streams_for_a_moment, going_on(403, b"{"), UnreachableError),
+    "a stream with too long a refusal": Case(leaves_a_stream, going_on(403, LONG), UnreachableError),
+    "a stream with a cut refusal": Case(leaves_a_stream, cut_in_the_middle(403), UnreachableError),
+    "a stream with a refusal that does not end in time": Case(
+        streams_for_a_moment, going_on(403, b"{"), UnreachableError
+    ),
     "a stream that is not opened in time": Case(streams_for_a_moment, silent, UnreachableError),
 }
 

@@ -191,7 +191,7 @@ def test_certificate_of_the_server_that_cannot_be_read_is_an_error(tmp_path: Pat
 
 
 def test_plugin_is_run_again_only_for_the_credential_that_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever comes with an older one has another to try already."""
+    """A request that failed with an older one has another to try already."""
     started = printing(
         monkeypatch, exec_credential(token="one"), exec_credential(token="two"), exec_credential(token="two")
     )
@@ -311,7 +311,7 @@ class Stuck(Printed):
 @pytest.mark.parametrize("gone", [False, True])
 @pytest.mark.parametrize("why", ["too slow", "cancelled"])
 def test_plugin_that_does_not_answer_is_killed(why: str, gone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a minute, or when nobody waits for it any more; it leaves no process behind."""
+    """After a minute, or when no request waits for it any more; it leaves no process behind."""
     started: list[Stuck] = []
     begun = asyncio.Event()
     limits: list[float | None] = []
@@ -346,7 +346,7 @@ def test_plugin_that_does_not_answer_is_killed(why: str, gone: bool, monkeypatch
 
 
 def test_plugin_with_the_terminal_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody may be typing a password; and of how it was started nothing else is changed."""
+    """A user may be typing a password; and of how it was started nothing else is changed."""
 
     class Terminal:
         def isatty(self) -> bool:

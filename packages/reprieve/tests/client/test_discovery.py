@@ -1,5 +1,5 @@
-"""Which version of a kind is used, on servers new and old (api.md "three served versions", "Clusters whose API has no
-Workload/PodGroup")."""
+"""Which version of a kind is used, on servers new and old (api.md "three served versions", "Clusters
+without Workload/PodGroup in the API")."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ CASES: dict[str, tuple[Table, list[str], str | None]] = {
         f"{NATIVE}/v1beta1",
     ),
     "none at all": (CORE, [], None),
-    "versions nobody here reads": (with_groups(native=["v7"]), [], None),
+    "versions that are not read": (with_groups(native=["v7"]), [], None),
 }
 
 
@@ -126,7 +126,7 @@ def test_kubeconfig_entries_that_are_used(name: str, aggregated: bool) -> None:
 
 
 def test_group_that_is_down_is_reported() -> None:
-    """An aggregated API whose server is away must not hide the others."""
+    """An aggregated API without its server must not hide the others."""
 
     async def reply(request: web.Request) -> web.StreamResponse:
         if request.path == "/apis/policy/v1":
@@ -174,7 +174,7 @@ OTHERS: Table = {
 @pytest.mark.parametrize("missing", OTHERS)
 @pytest.mark.parametrize(("code", "passed_over"), [(404, True), (503, True), (403, False), (500, False), (405, False)])
 def test_which_group_versions_may_be_missing(missing: str, code: int, passed_over: bool) -> None:
-    """One that went meanwhile, or whose server is away; any other refusal is one of whoever asks."""
+    """One that was removed meanwhile, or has no server; any other refusal is an error."""
 
     async def reply(request: web.Request) -> web.StreamResponse:
         if request.path == f"/apis/{missing}/v1":

@@ -178,7 +178,7 @@ class Pieces:
         return self._pieces.pop(0) if self._pieces else b""
 
     def received(self) -> None:
-        """As the guard of a stream: nobody is silent here."""
+        """As the guard of a stream: no stream is silent here."""
 
 
 @given(cuts=st.lists(st.integers(1, 400), max_size=12), blank=st.booleans())

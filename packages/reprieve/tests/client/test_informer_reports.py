@@ -241,7 +241,7 @@ def test_owner_is_notified_of_answers_and_cuts_and_once_that_everything_is_there
 
 @pytest.mark.parametrize("watch_list", [True, False], ids=["WatchList", "list"])
 def test_objects_that_cannot_be_read_are_reported(watch_list: bool) -> None:
-    """In a list or a watch; its owner is notified where it is known whose it is."""
+    """In a list or a watch; its owner is notified where it is known."""
     broken = pod("b", 7)
     broken["spec"] = {"containers": "none"}
     nobodys = {**pod("c", 8), "metadata": "none"}

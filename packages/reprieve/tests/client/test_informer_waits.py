@@ -27,7 +27,7 @@ SILENT = lines(then="silence")
 
 
 def test_silent_connection_is_cut_and_resumed() -> None:
-    """Nothing in 180 s: the connection may be dead without anybody saying so. Bytes start the count anew."""
+    """Nothing in 180 s: the connection may be dead without a sign of it. Bytes start the count anew."""
     more = asyncio.Event
 
     async def run() -> None:
@@ -77,7 +77,7 @@ def test_role_lost_later_is_waited_for() -> None:
 
 
 def backs_off(observed: Observed) -> bool:
-    """It waits before it asks again; whoever guards a stream that is open sleeps as well, but for longer."""
+    """It waits before it asks again; the guard of an open stream sleeps as well, but for longer."""
     return any(seconds < InformerOptions().first_silence for seconds in observed.clock.slept)
 
 

@@ -169,7 +169,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "an old auth provider": (config(user={"auth-provider": {"name": "gcp"}}), "use a credential plugin"),
     "token and password": (config(user={"token": "t", "username": "u"}), "exclude each other"),
     "a token of two lines": (config(user={"token": "a\nb"}), "token: must be one line"),
-    "groups of nobody": (config(user={"as-groups": ["g"]}), "need a user to impersonate"),
+    "groups without a user": (config(user={"as-groups": ["g"]}), "need a user to impersonate"),
     "a plugin of an old version": (
         config(user={"exec": {"apiVersion": "client.authentication.k8s.io/v1alpha1", "command": "x"}}),
         "exec.apiVersion: 'client.authentication.k8s.io/v1alpha1': must be one of",

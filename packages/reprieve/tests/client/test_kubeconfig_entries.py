@@ -218,7 +218,7 @@ def test_impersonation_of_a_kubeconfig(user: Json, found: Impersonation | None, 
 # --- contexts and files -----------------------------------------------------------------------------------
 
 
-def test_context_without_a_user_is_nobody_and_its_extensions_have_names(tmp_path: Path) -> None:
+def test_context_without_a_user_has_no_credentials_and_named_extensions(tmp_path: Path) -> None:
     context = {"cluster": "c", "extensions": [{"name": "", "extension": 1}, {"name": "a", "extension": {"b": 2}}]}
     found = read(tmp_path, config(contexts=[{"name": "main", "context": context}], users=None))
     assert (found.namespace, found.identity.token, found.extensions) == ("default", None, {"a": {"b": 2}})

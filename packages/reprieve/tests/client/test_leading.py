@@ -36,10 +36,10 @@ class LeaseServer:
         self.transitions: list[tuple[str, int]] = []
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        who = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        if who in self.stuck:
+        holder = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if holder in self.stuck:
             await asyncio.get_running_loop().create_future()
-        if who in self.away:
+        if holder in self.away:
             return self._refuse(503, "ServiceUnavailable")
         if request.method == "GET":
             return web.json_response(self.lease) if self.lease else self._refuse(404, "NotFound")
@@ -125,12 +125,12 @@ def _client(server: Scripted, name: str, clock: FakeClock) -> Any:
 
 
 async def tick(clock: FakeClock, seconds: float, *everyone: Candidate) -> None:
-    """Let time pass in small steps, so that everybody does what is due."""
+    """Let time pass in small steps, so that every candidate does what is due."""
     passed = 0.0
     while passed < seconds:
         clock.advance(0.5)
         passed += 0.5
-        for _ in range(5):  # those whose time has come get to ask
+        for _ in range(5):  # candidates that are due send their requests
             await asyncio.sleep(0)
         await until(lambda: all(candidate.at_rest for candidate in everyone))
 
@@ -157,7 +157,7 @@ def test_one_leads_and_the_next_takes_over_when_it_stops() -> None:
 
 
 def test_leader_that_cannot_renew_steps_down_before_another_takes_over() -> None:
-    """renew deadline 10 s < lease duration 15 s: in between nobody writes."""
+    """renew deadline 10 s < lease duration 15 s: in between there is no writer."""
 
     async def run() -> None:
         async with candidates("a", "b") as (lease, clock, both):
@@ -240,7 +240,7 @@ def test_leader_that_found_the_fence_shut_does_not_lead_on(answer: str) -> None:
     asyncio.run(run())
 
 
-def test_lease_somebody_else_has_is_not_taken_before_its_time() -> None:
+def test_lease_of_another_holder_is_not_taken_before_its_time() -> None:
     """Counted from when it was last seen to change; what its renewTime says does not matter (clocks differ)."""
 
     async def run() -> None:
@@ -267,7 +267,7 @@ def test_lease_somebody_else_has_is_not_taken_before_its_time() -> None:
     asyncio.run(run())
 
 
-def test_leader_whose_lease_was_taken_stops_at_once() -> None:
+def test_leader_without_its_lease_stops_at_once() -> None:
     async def run() -> None:
         async with candidates("a") as (lease, clock, (only,)):
             await until(lambda: only.leads)
@@ -345,7 +345,7 @@ def test_fence_is_shut_until_opened_and_notifies_once() -> None:
 def test_times_of_a_lease_leave_room_for_another_attempt(
     duration: float, renew: float, retry: float, well: bool
 ) -> None:
-    """As kube-scheduler checks them; the lease is given back at the end unless somebody says otherwise."""
+    """As kube-scheduler checks them; the lease is given back at the end unless the options say otherwise."""
 
     def made() -> LeaseOptions:
         return LeaseOptions("n", "l", "me", duration=duration, renew_deadline=renew, retry=retry)
@@ -402,7 +402,7 @@ def test_lease_is_taken_whatever_its_spec_leaves_out(spec: Json | None, term: in
 @pytest.mark.parametrize(
     ("spec", "given_back"),
     [
-        (None, None),  # without a spec it is nobody's
+        (None, None),  # without a spec it has no holder
         ({}, None),
         ({"holderIdentity": ""}, None),
         ({"holderIdentity": "other", "leaseTransitions": 7}, None),
@@ -427,7 +427,7 @@ def test_lease_given_back_is_its_own_alone(spec: Json | None, given_back: int | 
             before = json.dumps(lease.lease)
             task.cancel()
             [ended] = await asyncio.gather(task, return_exceptions=True)
-            assert isinstance(ended, asyncio.CancelledError), "giving back fails for nobody"
+            assert isinstance(ended, asyncio.CancelledError), "giving back raises no error"
         if given_back is None:
             assert json.dumps(lease.lease) == before
         else:
@@ -610,7 +610,7 @@ def test_lease_of_others_is_taken_when_its_time_is_over_and_not_before(duration:
 @pytest.mark.parametrize(
     ("failure", "leads", "reported"),
     [
-        ("conflict", False, None),  # somebody was quicker: that is what an election is about
+        ("conflict", False, None),  # another candidate was quicker: that is what an election is about
         ("conflict", True, "Conflict (409 Conflict)"),
         ("away", False, "ServiceUnavailable (503 ServiceUnavailable)"),
         ("away", True, "ServiceUnavailable (503 ServiceUnavailable)"),
@@ -624,7 +624,7 @@ def test_which_attempts_that_fail_are_reported(failure: str, leads: bool, report
 
         def fail() -> None:
             if failure == "conflict":
-                lease.revision += 1  # changed by somebody, as the next write will learn
+                lease.revision += 1  # changed by another client, as the next write will learn
             else:
                 (lease.away if failure == "away" else lease.stuck).add("me")
 

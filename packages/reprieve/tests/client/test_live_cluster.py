@@ -159,15 +159,15 @@ def test_live_plan_is_for_now_and_new_objects_are_made_now(
     monkeypatch.setattr("reprieve.python.inputs.time", SimpleNamespace(time=lambda: later))
 
     def first_start(*arguments: object) -> tuple[float, Any]:
-        starts.clear()  # whoever waits is helped by trials, which are plans too
+        starts.clear()  # suggestions for pending pods come from trials, which are plans too
         found = document(run("plan", "--kubeconfig", config, *arguments, "-o", "json"))
         return starts[0], found
 
     assert first_start()[0] == later
     begun, plan = first_start("-f", file)
-    [put_off] = [found for found in plan["putOff"] if found["preemptor"]["name"] == "patient"]
+    [deferred] = [found for found in plan["putOff"] if found["preemptor"]["name"] == "patient"]
     assert later < begun <= later + 5
-    assert 295 <= put_off["until"] <= 300
+    assert 295 <= deferred["until"] <= 300
     asked = datetime.fromtimestamp(int(later) + 7200, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     assert first_start("--now", asked)[0] == int(later) + 7200
     early = run("plan", "--kubeconfig", config, "--now", "2020-01-01T00:00:00Z")
@@ -248,7 +248,7 @@ ADDED: dict[str, tuple[str, str]] = {
         "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {nodeName: n9, containers: [{name: c}]}\n",
         'spec.nodeName: Invalid value: "n9": no Node with this name is in the cluster or the input',
     ),
-    "a class nobody knows": (
+    "an unknown class": (
         "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {priorityClassName: p, containers: [{name: c}]}\n",
         "no PriorityClass with name p was found",
     ),
@@ -286,7 +286,7 @@ def test_objects_that_the_cluster_has_may_be_given_again(server: Live, run: Run,
         ({"url": "https://no-such-host.invalid"}, "cannot connect"),
         ({"tls-server-name": "other.example.com"}, "the server's certificate is not trusted"),
     ],
-    ids=["refused", "nobody listens", "no such host", "another name"],
+    ids=["refused", "no listener", "no such host", "another name"],
 )
 def test_unreachable_or_refusing_server_is_exit_3(
     command: str,
@@ -300,7 +300,7 @@ def test_unreachable_or_refusing_server_is_exit_3(
     looked_up = socket.getaddrinfo
 
     def look_up(host: Any, *arguments: Any, **more: Any) -> Any:
-        """Without a network, or with a slow one, nobody knows how long it takes to learn that there is no such host."""
+        """Without a network, or with a slow one, it may take any time to learn that there is no such host."""
         if host == "no-such-host.invalid":
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return looked_up(host, *arguments, **more)

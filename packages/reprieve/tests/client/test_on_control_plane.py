@@ -145,7 +145,7 @@ def crd(group: str, version: str) -> dict[str, Any]:
         "kind": "CustomResourceDefinition",
         "metadata": {
             "name": f"podgroups.{group}",
-            # x-k8s.io is a protected domain: the API server wants to know who approved the definition.
+            # x-k8s.io is a protected domain: the API server wants a link to the approval of the definition.
             "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins"},
         },
         "spec": {
@@ -158,7 +158,7 @@ def crd(group: str, version: str) -> dict[str, Any]:
 
 
 def test_groups_of_the_coscheduling_plugin_are_read_beside_native_ones() -> None:
-    """minMember is the gang's size; of two groups of one name the native one counts, and that is said."""
+    """minMember is the gang's size; of two groups of one name the native one counts, with a warning."""
 
     async def run() -> None:
         async with control_plane() as (_, client):

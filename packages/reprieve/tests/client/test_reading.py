@@ -420,7 +420,7 @@ def test_four_lists_are_read_at_a_time_after_that_of_the_pods(monkeypatch: pytes
 def test_controllers_are_read_where_their_pods_or_ends_count(
     how: dict[str, bool], found: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """workloads.md 2.10 and cost.md 6.4; which of them a server lacks is nobody's trouble."""
+    """workloads.md 2.10 and cost.md 6.4; a server may lack any of them."""
     monkeypatch.setitem(KINDS, "jobs", ("batch/v1", "Job"))
     monkeypatch.setitem(KINDS, "jobsets", ("jobset.x-k8s.io/v1alpha2", "JobSet"))
     cluster = Cluster(

@@ -1,4 +1,4 @@
-"""Who is trusted and who is let in: authorities, names, client certificates, proxies."""
+"""Trusted servers and accepted clients: authorities, names, client certificates, proxies."""
 
 from __future__ import annotations
 

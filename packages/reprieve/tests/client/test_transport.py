@@ -118,7 +118,7 @@ def test_no_answer_in_time() -> None:
         (0.5, Limits(qps=1.0, burst=1), True),  # the second attempt's turn comes after a second
     ],
 )
-def test_request_whose_time_is_over_is_not_sent(deadline: float, limits: Limits, sent: bool) -> None:
+def test_request_after_its_deadline_is_not_sent(deadline: float, limits: Limits, sent: bool) -> None:
     """A deadline of no time left is over; it may have been sent only if it was before."""
 
     async def run() -> None:
@@ -206,7 +206,7 @@ def test_kubeconfig_of_a_server_that_does_not_listen() -> None:
 
     async def run() -> None:
         clock = FakeClock(instant=60.0)
-        with socket.socket() as taken:  # so that nobody else comes to listen there
+        with socket.socket() as taken:  # so that no other process listens there
             taken.bind(("127.0.0.1", 0))
             server = Scripted(url=f"http://127.0.0.1:{taken.getsockname()[1]}")
             async with client_of(server, clock=clock) as client:
@@ -363,7 +363,7 @@ def test_pace() -> None:
         tasks = [asyncio.create_task(ask(number)) for number in range(6)]
         await until(lambda: clock.sleeping == 3)
         assert passed == [0, 1, 2]
-        assert len(clock.slept) == 3, "whose turn it is does not sleep at all"
+        assert len(clock.slept) == 3, "a request with a free turn does not sleep at all"
         for expected in (3, 4, 5):
             clock.advance(0.1)
             await until(lambda: len(passed) > expected)  # noqa: B023 - used at once
@@ -446,7 +446,7 @@ def test_backoff_grows_to_its_maximum_and_begins_anew() -> None:
     ],
 )
 def test_how_long_one_waits_for_a_turn(asked_at: tuple[float, ...], slept: list[float]) -> None:
-    """Of a bucket of two that gets another two a second; whose turn it is does not sleep, not even for no time."""
+    """A bucket of two gets another two a second; a request with a free turn never sleeps, not even for no time."""
 
     async def run() -> None:
         clock = FakeClock(instant=60.0)

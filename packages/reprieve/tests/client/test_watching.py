@@ -194,7 +194,7 @@ def test_every_byte_begins_the_count_of_silence_anew() -> None:
 
 @pytest.mark.parametrize("cut", [False, True])
 def test_nothing_goes_on_after_a_watch(cut: bool) -> None:
-    """Whoever guards against silence has ended with it."""
+    """The guard against silence has ended with it."""
 
     async def act() -> None:
         stream = Pieces([ONE], ends=not cut)

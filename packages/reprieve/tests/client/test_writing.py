@@ -257,7 +257,7 @@ async def _nothing() -> None:
     return None
 
 
-def test_write_whose_task_never_began_ends_too() -> None:
+def test_write_with_a_task_that_never_began_ends_too() -> None:
     async def run() -> None:
         async with pool() as (writers, fence):
             result = writers.submit("a", _nothing)
@@ -311,7 +311,7 @@ def test_closed_pool_refuses() -> None:
     asyncio.run(run())
 
 
-def test_result_nobody_waits_for_can_be_cancelled() -> None:
+def test_unawaited_result_can_be_cancelled() -> None:
     async def run() -> None:
         async with pool(workers=1) as (writers, _):
             gate = asyncio.Event()
@@ -439,7 +439,7 @@ def test_write_that_was_not_carried_out(how: str, waiting: str, later: str) -> N
 
 
 def test_write_that_was_cancelled_before_its_turn_leaves_the_others() -> None:
-    """Of its key, and of others; whoever drains waits for them."""
+    """Of its key, and of others; a drain waits for them."""
 
     async def run() -> None:
         done: list[str] = []

@@ -112,7 +112,7 @@ def test_disks_named_in_the_spec_are_attached_too() -> None:
 
 
 def test_where_volumes_are_attached_and_used() -> None:
-    """By node, by volume, and by the rows of pods whose claims name the volume."""
+    """By node, by volume, and by the rows of pods with claims that name the volume."""
     world = World(
         node("n"),
         node("m"),
@@ -245,7 +245,7 @@ def test_where_volumes_would_be_too_many(
 
 
 def test_node_more_is_a_row_more() -> None:
-    """A row that comes later has no limit until one is said, and does not change those that were there."""
+    """A row that comes later has no limit until one is set, and does not change those that were there."""
     items = [
         claim("c", volume="v", bound=True),
         volume("v", driver=CSI),

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: whom one counts, those that count the same, which may select a pod."""
+"""PodDisruptionBudgets: pods that one counts, those that count the same, which may select a pod."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.building import World, pdb, pod
 
 
 def test_budgets_as_the_api_has_them() -> None:
-    """policy/v1: no selector counts nobody, an empty one the whole namespace; without a status none is allowed."""
+    """policy/v1: no selector counts no pods, an empty one the whole namespace; without a status none is allowed."""
     world = World(pod("a", labels={"app": "a"}), pod("b"), pod("c", namespace="other"))
     a, b, c = (world.record(name) for name in "abc")
 

@@ -370,7 +370,7 @@ HOPELESS = [
 @pytest.mark.parametrize(("last", "there", "hopeless"), [h[1:] for h in HOPELESS], ids=[h[0] for h in HOPELESS])
 def test_impossible_requests_are_seen_before_all_is_tried(last: Json, there: int, hopeless: bool) -> None:
     """After a thousand steps a request that has too few devices, whatever others take, ends the search."""
-    # Devices whose constraint can only be kept at the end of a long search, or never.
+    # Devices with a constraint that can only be kept at the end of a long search, or never.
     listed = [device(f"d-{i}", {"kind": "b", "numa": i % 3}) for i in range(60)]
     listed += [device(f"e-{i}", {"kind": "a", "numa": 7}) for i in range(there)]
     names = [f"r{i}" for i in range(5)]

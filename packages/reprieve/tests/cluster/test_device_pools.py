@@ -370,7 +370,7 @@ def test_selector_is_evaluated_once_for_alike_devices(monkeypatch: pytest.Monkey
 
 
 def test_answers_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever number of expressions strangers write: they are right, and what is kept does not grow."""
+    """Whatever number of expressions users write: answers are right, and the cache does not grow."""
     monkeypatch.setattr(device_pools, "_KEPT", 8)
     monkeypatch.setattr(device_pools, "_KEPT_OF_DEVICE", 4)
     matcher, one = DeviceMatcher(), _plain("x", number=3)
@@ -382,7 +382,7 @@ def test_answers_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_selector_is_evaluated_for_each_device_that_differs_in_what_it_may_read() -> None:
-    """Where it cannot be told what is read it is everything: attributes and capacities."""
+    """If it is unknown what is read, it is everything: attributes and capacities."""
     matcher = DeviceMatcher()
     large = f'device.capacity["{DRIVER}"].exists(name, device.capacity["{DRIVER}"][name].isGreaterThan(quantity("5")))'
     kind = f'device.attributes["{DRIVER}"].exists(name, device.attributes["{DRIVER}"][name] == "a")'

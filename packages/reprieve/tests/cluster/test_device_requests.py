@@ -66,7 +66,7 @@ def test_which_taint_of_a_device_is_tolerated(toleration: Json, covers: bool) ->
 
 
 def test_claim_asks_for() -> None:
-    """resource.k8s.io/v1: one device of a class unless something else is said."""
+    """resource.k8s.io/v1: one device of a class by default."""
     tolerations = [{"key": "k", "operator": "Exists"}]
     full = request(
         "full", "a", "x", count=3, adminAccess=True, tolerations=tolerations, capacity={"requests": {"bw": "2"}}
@@ -149,7 +149,7 @@ def _written(
 
 
 def test_amounts_written_are_read_back() -> None:
-    """status.allocation: who takes an allocation from the API knows of it what was known when it was made."""
+    """status.allocation: an allocation read from the API has all that was known when it was made."""
     nic = device(
         "nic",
         allowMultipleAllocations=True,

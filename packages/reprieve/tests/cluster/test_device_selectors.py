@@ -47,8 +47,8 @@ HOLDS = [
     # what is not there
     (f"has({D}.nothing)", False),
     (f'"nothing" in {D} || !("model" in {D})', False),
-    ('"nobody" in device.attributes', False),
-    ('"x" in device.attributes["nobody"]', False),
+    ('"missing" in device.attributes', False),
+    ('"x" in device.attributes["missing"]', False),
     (f'!has({D}.nothing) || {D}.nothing == "x"', True),
     # bindings (cel.bind) and macros
     (f'cel.bind(gpu, {D}, gpu.healthy && gpu.model == "A100")', True),
@@ -68,7 +68,7 @@ def test_selectors(expression: str, holds: bool) -> None:
 
 FAULTS = [
     (f'{D}.nothing == "x"', "no such key: nothing"),
-    ('device.attributes["nobody"].x == 1', "no such key: x"),
+    ('device.attributes["missing"].x == 1', "no such key: x"),
     ("dyn(3)", "CEL result of type int could not be converted to bool"),
     ("3", "must evaluate to bool or the unknown type, not int"),
     ("device.nothing == 1", "compilation failed: undefined field 'nothing'"),
@@ -110,7 +110,7 @@ READS = [
 
 @pytest.mark.parametrize(("expression", "reads"), READS)
 def test_allocation_depends_on(expression: str, reads: set[str] | None) -> None:
-    """Devices alike in this are asked about once; where it cannot be told it is everything (None)."""
+    """Devices alike in this are asked about once; if it is unknown it is everything (None)."""
     assert compiled(expression).reads == reads
 
 
@@ -148,7 +148,7 @@ def test_values_of_attributes(attribute: dict[str, object], value: object) -> No
     assert seen["allowMultipleAllocations"] is True
     assert seen["attributes"]["d"] == {"x": value}
     assert seen["attributes"]["other"] == {"x": value}
-    assert seen["attributes"]["nobody"] == {}
+    assert seen["attributes"]["missing"] == {}
     assert list(seen["capacity"]) == ["other", "d"]
     for bad, said in (({}, "attribute x: unsupported attribute value"), ({"version": "one"}, "")):
         with pytest.raises(DeviceSelectorError, match=said or None):

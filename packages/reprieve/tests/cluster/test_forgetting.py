@@ -86,7 +86,7 @@ def test_amounts_and_images_are_no_part_of_the_constraints() -> None:
 
 
 def test_match_counts_are_bounded_and_the_oldest_go_first() -> None:
-    """Whoever asks again gets the same counts as before."""
+    """A repeated question gets the same counts as before."""
     world = World(node("n0"), *(pod(f"p{i}", node="n0", labels={"app": f"a{i}"}) for i in range(3)))
     index = world.engine.cluster.pod_affinity
 
@@ -154,7 +154,7 @@ def test_terms_stated_on_many_nodes_are_counted_as_on_few() -> None:
 
 
 def test_pods_that_are_gone_are_counted_until_their_budget_knows() -> None:
-    """cost.md 2.8: for 30 seconds, or until its status is written; older ones are not kept, though nobody writes it."""
+    """cost.md 2.8: for 30 seconds, or until its status is written; older ones are not kept, written or not."""
     budget = pdb("x", {"app": "x"}, allowed=9)
     respects = priority_class("respects", 9, annotated(pdb_policy="Respect"))
     world = World(respects, node("n"), budget, *(pod(f"p{i}", node="n", labels={"app": "x"}) for i in range(50)))

@@ -1,4 +1,4 @@
-"""Groups and trees: what is read of their objects, when one is ready, how many pods it needs, who is below it."""
+"""Groups and trees: what is read of their objects, when one is ready, how many pods it needs, what is below it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ replace = msgspec.structs.replace
 
 
 def test_group_fields_that_scheduling_reads() -> None:
-    """api.md, composite.md 1: a priority that is not set counts as 0, and pods cannot be at odds with it."""
+    """api.md, composite.md 1: a priority that is not set counts as 0, and no pod can conflict with it."""
     plain = spec_of(group("g", priority=None))
     assert (plain.min_count, plain.disrupt_all, plain.priority, plain.has_priority) == (None, False, 0, False)
     assert (plain.preemption_policy, plain.topology_key, plain.class_name, plain.names_class) == (None, None, "", False)

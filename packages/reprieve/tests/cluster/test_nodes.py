@@ -45,7 +45,7 @@ CHANGES: list[tuple[str, dict[str, Any], bool, bool]] = [
     ("more cpu", {"cpu": 5}, True, False),
     ("more memory", {"memory": "65Gi"}, True, False),
     ("more pods", {"pods": 111}, True, False),
-    ("a resource nobody asks for", {"more": {"example.com/new": 1}}, False, False),
+    ("a resource that no pod requests", {"more": {"example.com/new": 1}}, False, False),
     ("another value", {"labels": {"zone": "b"}}, True, True),
     ("another key", {"labels": {"zone": "a", "rack": "r"}}, True, True),
     ("no labels", {"labels": {}}, True, True),
@@ -62,7 +62,7 @@ CHANGES: list[tuple[str, dict[str, Any], bool, bool]] = [
 
 @pytest.mark.parametrize(("change", "changed", "static"), [c[1:] for c in CHANGES], ids=[c[0] for c in CHANGES])
 def test_node_changes_that_count(change: dict[str, Any], changed: bool, static: bool) -> None:
-    """Who waits is told of what filters read; what is kept for all nodes starts over but for amounts and pods."""
+    """Pending pods are notified of what filters read; caches for all nodes start over but for amounts and pods."""
     nodes = NodeColumns(ResourceTable())
     assert nodes.set_node(_node("n", **PLAIN)) == (0, True)
     before = nodes.version
@@ -209,7 +209,7 @@ def test_rows_hold_the_last_version_of_their_nodes(seed: int) -> None:
 
 
 def test_row_is_free_once_its_node_its_pods_and_its_nominations_are_gone() -> None:
-    """A dead row stays as long as anything on it is known, and nobody else gets it."""
+    """A dead row stays as long as anything on it is known, and no other node gets it."""
     world = World(node("n"), pod("runs", node="n"), pod("waits", nominated="n"))
     state = world.engine.cluster
     nodes = state.nodes

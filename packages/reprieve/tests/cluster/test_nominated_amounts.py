@@ -60,7 +60,7 @@ def test_columns_equal_a_count_pod_by_pod(seed: int) -> None:
 
 
 def test_columns_shrink_with_the_nominations() -> None:
-    """After a crowd of preemptors they are as short as before, and what is left is what is told."""
+    """After a crowd of preemptors they are as short as before, and what is left is what is reported."""
     world = World(node("n"), *(pod(f"p{i}", cpu=f"{i + 1}m", nominated="n") for i in range(80)))
     state = world.engine.cluster
     columns = state.nodes.nominated_amounts

@@ -1,4 +1,4 @@
-"""After any history the picture is the one that is learnt afresh from what holds now, and readers are told."""
+"""After any history the cluster cache equals one built afresh from what holds now, and readers are notified."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Facts:
     budgets: dict[str, objects.PodDisruptionBudget] = field(default_factory=dict)
 
     def afresh(self) -> ClusterState:
-        """The picture of somebody who learns all of it now."""
+        """Return a cluster cache that is built afresh now."""
         state = ClusterState()
         for each in self.namespaces.values():
             state.set_namespace(each)
@@ -133,7 +133,7 @@ def by_node(state: ClusterState) -> dict[str, Any]:
 
 
 def terms(state: ClusterState) -> dict[str, Any]:
-    """What is said of each pod's work, and of its class as a preemptor's."""
+    """The terms of each pod's work, and of its class as a preemptor's."""
     return {
         **{uid: (state.terms_of(one), state.class_terms_of(one)) for uid, one in state.pods.items()},
         **{each.ref: state.class_terms_of(each) for each in _groups(state)},
@@ -212,7 +212,7 @@ def _some_pod(chance: Random, name: str, bound_to: str) -> objects.Pod:
 
 
 class Walk:
-    """One change after another, to the picture and to what holds."""
+    """One change after another, to the cluster cache and to what holds."""
 
     def __init__(self, seed: int) -> None:
         self.chance = Random(seed)

@@ -107,7 +107,7 @@ def test_which_namespaces_a_term_means(more: dict[str, Any], meant: set[str]) ->
 
 
 def test_terminating_pods_count_unless_only_those_that_stay_do() -> None:
-    """topologySpreadConstraints count those who stay; affinity counts all."""
+    """topologySpreadConstraints count pods that stay; affinity counts all."""
     for staying, terminating, meant in (
         (False, False, True),
         (False, True, True),
@@ -281,7 +281,7 @@ def test_counts_are_for_every_row_there_is() -> None:
         state.add_pod(one, "b")
     assert state.pod_affinity.counts(matchers).tolist() == [0, 1]
     assert [state.pod_affinity.accepted(matchers, one) for one in (web, other)] == [True, False]
-    assert state.pod_affinity.counts(()).tolist() == [0, 0], "no matcher accepts nobody"
+    assert state.pod_affinity.counts(()).tolist() == [0, 0], "without a matcher no pods are accepted"
     two = (*matchers, Matcher(frozenset({"default"}), NOTHING, selecting({"tier": "x"})))
     assert state.pod_affinity.counts(two).tolist() == [0, 0]
     both = _record(state, "both", {"app": "web", "tier": "x"})
@@ -318,7 +318,7 @@ def test_labels_of_namespaces_that_change_are_seen_at_once() -> None:
 
 
 def test_terms_are_stated_by_those_that_run() -> None:
-    """Required anti-affinity apart from what only scores; of nobody who runs there is no score."""
+    """Required anti-affinity apart from what only scores; no running pod scores."""
     state = ClusterState()
     state.set_node(node("a"))
     preferred = affinity(preferred=((2, term()),), required=(term(ZONE),))
@@ -366,7 +366,7 @@ def test_selector_is_filed_where_fewest_are() -> None:
 
 
 def test_items_beyond_namespaces_are_found_as_they_come_and_go() -> None:
-    """Once somebody asked for all namespaces, what comes later is found there too."""
+    """After a question about all namespaces, what comes later is found there too."""
     index: LabelIndex[int] = LabelIndex()
     index.add(1, "a", {"app": "web"})
     index.add(2, "b", {"app": "db"})
@@ -384,7 +384,7 @@ def test_items_beyond_namespaces_are_found_as_they_come_and_go() -> None:
 
 
 def test_nominations_never_have_a_number_twice() -> None:
-    """Whoever keeps an answer by the number of nominations learns of one made and taken back."""
+    """A reader that caches by the number of nominations notices one made and taken back."""
     state = ClusterState()
     for name in "ab":
         state.set_node(node(name))
@@ -407,7 +407,7 @@ def test_nominations_never_have_a_number_twice() -> None:
 
 
 def test_pods_equivalent_for_hints() -> None:
-    """By signature; by labels and owner as soon as anybody selects on labels; with device claims each by itself."""
+    """By signature; by labels and owner as soon as a term selects on labels; with device claims each by itself."""
     state = ClusterState()
     a, b = _record(state, "a", {"app": "x"}), _record(state, "b", {"app": "y"})
     for one in (a, b):
@@ -422,7 +422,7 @@ def test_pods_equivalent_for_hints() -> None:
     assert state.equivalence_key(a) != state.equivalence_key(b)
 
 
-def test_term_that_nobody_states_any_more_matches_nobody_who_comes() -> None:
+def test_term_that_no_pod_states_any_more_matches_no_new_pod() -> None:
     """Forgotten with the last pod that stated it, while other terms are there."""
     state = ClusterState()
     state.set_node(node("a"))

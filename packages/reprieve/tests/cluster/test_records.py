@@ -1,4 +1,4 @@
-"""What is read of pods when they are learnt, and what is known beside them of those who make them."""
+"""What is read of pods when they are added, and what is known beside them of their controllers."""
 
 from __future__ import annotations
 
@@ -349,7 +349,7 @@ def test_when_pods_of_a_job_have_to_have_ended() -> None:
         return deadlines.of(one)
 
     assert due(10.0) is None
-    assert deadlines.set(_job("j", 100)) is False, "nobody's end is known to have changed: it has no start yet"
+    assert deadlines.set(_job("j", 100)) is False, "no end is known to have changed: it has no start yet"
     assert (due(10.0), due(None)) == (110.0, None)
     assert deadlines.set(_job("j", 100)) is False
     assert deadlines.set(_job("j", 100, 50.0)) is True

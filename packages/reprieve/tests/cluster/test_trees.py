@@ -89,7 +89,7 @@ def test_parents_are_of_the_same_namespace() -> None:
 
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_cycle_ends(length: int) -> None:
-    """composite.md 2.2, 4.3: nobody has a root, and each chain ends at the last group before it closes."""
+    """composite.md 2.2, 4.3: no group has a root, and each chain ends at the last group before it closes."""
     names = [f"c{i}" for i in range(length)]
     ring = [composite(name, parent=names[(i + 1) % length], whole=True) for i, name in enumerate(names)]
     state = state_of(*ring, group("leaf", parent="c0"))
@@ -195,7 +195,7 @@ def test_ready_members_are_counted_as_groups_and_pods_come_and_go(seed: int) -> 
 
 @pytest.mark.parametrize("spoil", ["root", "top", "unit", "fault", "children", "order", "ready", "ready leaf"])
 def test_check_of_trees_finds_what_is_off(spoil: str) -> None:
-    """Where each group stands, who is whose child and in what turn, and who was counted as ready."""
+    """Where each group stands, the children of each and their order, and which were counted as ready."""
     state = state_of(
         composite("root", min_groups=1),
         composite("mid", parent="root"),
@@ -226,7 +226,7 @@ def test_check_of_trees_finds_what_is_off(spoil: str) -> None:
 
 
 def test_group_that_moved_is_reported_once() -> None:
-    """Whose pods wait in another entity now, or for something else; and in which they did before."""
+    """Its pods wait in another entity now, or for something else; and in which they did before."""
     state = state_of(group("leaf", parent="top"))
     found = leaf(state)
     state.trees.take_moved()
@@ -244,7 +244,7 @@ def test_group_that_moved_is_reported_once() -> None:
 
 
 def test_groups_are_found_by_their_name_in_the_queue() -> None:
-    """Of each kind by its own; and who has children, whether or not it exists."""
+    """Each kind by its own name; and a group with children, whether or not it exists."""
     state = state_of(composite("x"), group("x", parent="y"))
     trees = state.trees
     assert trees.find("composite/default/x") is trees.composites["default/x"]

@@ -1,4 +1,4 @@
-"""Trials of the picture: every change that one may hold, seen as it would be outside, and undone without a trace."""
+"""Trials of the cluster cache: each change that one may hold, seen as it would be outside, undone without a trace."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def make() -> World:
 
 
 def seen(state: ClusterState) -> dict[str, Any]:
-    """What those who decide read of the picture, by what they read."""
+    """What deciding code reads of the cluster cache, by column."""
     nodes = state.nodes
     rows = np.arange(len(nodes), dtype=np.int64)
     matchers = (Matcher(frozenset({"default"}), NOTHING, compile_label_selector(WEB)),)
@@ -155,7 +155,7 @@ def _without(found: dict[str, Any], *names: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("change", CHANGES)
 def test_trial_shows_what_the_change_would_do_and_takes_it_back(change: str, name: str) -> None:
-    """scheduling.md 7: "the view after undo equals the view before, bit for bit"; and whoever reads along is told."""
+    """scheduling.md 7: "the view after undo equals the view before, bit for bit"; and readers are notified."""
     runs, do, touched = CHANGES[change]
     if name == "wanted" and "nominate" in change:
         touched = [*touched, 2]  # where it was nominated before
@@ -212,7 +212,7 @@ def test_trial_goes_on_after_rolling_back_to_a_mark(change: str, name: str) -> N
 
 @pytest.mark.parametrize("name", KINDS)
 def test_pods_that_are_assumed_silently_are_placed_without_a_change_being_noted(name: str) -> None:
-    """For who looks at these rows alone: all is as when the pod runs there, but the log of touched rows."""
+    """For readers of these rows alone: all is as when the pod runs there, except for the log of touched rows."""
     done, other = _start(False, name)
     done.place(other, 1)
     wanted = _without(seen(done), "digest")
@@ -236,7 +236,7 @@ def test_pods_that_are_assumed_silently_are_placed_without_a_change_being_noted(
 
 
 def test_amounts_are_assumed_on_the_rows_named_and_given_back_though_the_body_fails() -> None:
-    """As much more is used as is said, and nothing else is seen of it."""
+    """Usage grows by the given amounts, and nothing else changes."""
     state, _ = _start(False, "plain")
     before = seen(state)
     amounts = np.zeros((state.resources.capacity, 2), dtype=np.int64)
@@ -257,7 +257,7 @@ def test_amounts_are_assumed_on_the_rows_named_and_given_back_though_the_body_fa
 
 
 def test_pod_placed_in_a_trial_chooses_volumes_until_it_ends() -> None:
-    """Whoever chooses volumes lets later pods of the trial see the choices; bound ones make none."""
+    """A pod that chooses volumes lets later pods of the trial see the choices; bound ones make none."""
     state, one = _start(False, "unbound")
     with state.trial():
         state.place(one, 0)

@@ -10,7 +10,7 @@ from reprieve.cluster.undo import UndoLog
 
 
 class Counter:
-    """A value whose every change records the call that changes it back, `steps` times (composite changes)."""
+    """A value for which every change records the call that changes it back, `steps` times (composite changes)."""
 
     def __init__(self, undo: UndoLog, steps: int = 1) -> None:
         self.undo = undo

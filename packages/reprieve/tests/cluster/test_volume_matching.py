@@ -220,7 +220,7 @@ def test_topologies_of_a_class() -> None:
 
 
 def test_later_pods_of_a_trial_see_what_earlier_ones_have_chosen() -> None:
-    """A volume serves one claim; a claim that is to be made for a node is made there for all who use it."""
+    """A volume serves one claim; a claim that is to be made for a node is made there for all of its users."""
     world = World(
         node("n0"),
         node("n1"),
@@ -266,7 +266,7 @@ def test_later_pods_of_a_trial_see_what_earlier_ones_have_chosen() -> None:
 
 
 def test_pods_of_a_trial_choose_in_the_order_in_which_they_were_placed() -> None:
-    """Also who was taken off within another trial, and is back: as if that had not been tried."""
+    """Also a pod that was taken off within another trial, and is back: as if that had not been tried."""
     world = World(
         node("n0"),
         storage_class(),

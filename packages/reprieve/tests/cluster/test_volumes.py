@@ -99,7 +99,7 @@ def test_names_and_amounts() -> None:
 
 
 def test_object_observed_twice_is_no_change() -> None:
-    """The version grows with every change, and what was known is told."""
+    """The version grows with every change, and what was known is returned."""
     store = VolumeObjects()
     items: tuple[Any, ...] = (
         claim("c"),
@@ -160,7 +160,7 @@ KEPT: list[tuple[str, Callable[[VolumeObjects], object], bool, bool]] = [
     ("the claim changes", lambda store: store.set(claim("p", "3Gi")), True, True),
     ("the claim goes", lambda store: store.remove("PersistentVolumeClaim", "default", "p"), True, False),
     ("it is given back", lambda store: store.give_back("u"), False, False),
-    ("somebody else's is given back", lambda store: store.give_back("w"), True, True),
+    ("another pod's is given back", lambda store: store.give_back("w"), True, True),
     ("the pod is bound", lambda store: store.settled("u"), True, True),
     ("another is reserved for the pod", lambda store: store.reserve("u", Reservation("m")), False, False),
 ]

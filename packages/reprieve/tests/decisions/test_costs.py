@@ -73,7 +73,7 @@ def test_cost_in_words(criterion: Criterion, number: float, text: str) -> None:
 
 
 def test_costs_by_criterion() -> None:
-    """In the order of the criteria; what is no number (nobody has started) is left out; none where nobody goes."""
+    """In the order of the criteria; what is no number (no pod has started) is left out; none without evictions."""
     found = by_criterion((PODS, STARTS, WORK), (2.0, -math.inf, 1.5))
     assert list(found.items()) == [("pods", 2), ("lostWork", 1.5)]
     assert by_criterion((PODS,), None) == {}
@@ -134,7 +134,7 @@ def _world(**first: Any) -> World:
     ],
 )
 def test_criterion_that_decided(steps: tuple[tuple[str, int], ...], expected: tuple[str, str, str] | None) -> None:
-    """cost.md 1.6: the last that ruled somebody out, with both values; None where it was none of them."""
+    """cost.md 1.6: the last that ruled out a candidate, with both values; None where it was none of them."""
     compared = Compared("n2", (0, 5, 10, 3, -math.inf), steps)
     own = (0, 5, 10, 2, -1_600_000_000.0)
     found = decisive(_decision(_world(), "p0", cost=own, compared=compared))
@@ -243,7 +243,7 @@ def test_which_resources_are_gpus(resource: str, counts: bool) -> None:
 
 
 def test_sentences_about_lost_work_and_the_deciding_criterion() -> None:
-    """Only where work counts; the comparison is told as the criterion has it."""
+    """Only where work counts; the comparison is worded by the criterion."""
     world = _world(annotations=annotated(restart_cost="1h"), gpu=1)
     world.engine.cluster.now = 1_600_000_000.0
     compared = Compared("n2", (0, 5, 10, 3, 0.0), (("fewest victim pods", 1),))
@@ -282,7 +282,7 @@ def test_only_the_first_few_evictions_in_turn_are_reported() -> None:
 
 
 def test_alternative_that_would_evict_more_is_reported() -> None:
-    """cost.md 3.5: which eviction would have been cheaper if nobody came back, and what would come of it."""
+    """cost.md 3.5: which eviction would have been cheaper if no pod came back, and its effect."""
     world = _world()
     pair = PreemptionUnit("default/pair", (world.record("p3"), world.record("p4")), (0, 0), 0, False, None)
     one, two = _unit(world, "p1"), _unit(world, "p2")

@@ -1,4 +1,4 @@
-"""Who evicted whom, from decision records (whatif.md 9)."""
+"""Preemptors and their victims, from decision records (whatif.md 9)."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def too_big(lack: Shortfall | None) -> list[tuple[str, str, str]]:
 
 
 def having(name: str, cpu: float, memory: int = 8, gpu: int = 8, **more: Any) -> list[Item]:
-    """A node of 8 CPUs, 8Gi and 8 GPUs where so much is left beside somebody who is not evicted."""
+    """A node of 8 CPUs, 8Gi and 8 GPUs where so much is left beside a pod that is not evicted."""
     taken: dict[str, Any] = {"cpu": f"{round((8 - cpu) * 1000)}m", "memory": f"{8 - memory}Gi"}
     return [
         node(name, cpu=8, memory="8Gi", gpu=8, **more),

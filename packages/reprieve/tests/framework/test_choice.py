@@ -123,7 +123,7 @@ def test_with_a_seed_ties_are_settled_by_the_seed_and_the_pod(kind: str, seed: i
 
 
 class _Outside(FilterPlugin):
-    """Asks somebody outside, who lets some nodes through; notes what was asked about."""
+    """Asks an outside service, which accepts some nodes; notes what was asked about."""
 
     name = "Outside"
     scope: ClassVar[Scope] = Scope.CLUSTER
@@ -208,7 +208,7 @@ ANTI = "node(s) didn't match pod anti-affinity rules"
 
 
 @pytest.mark.parametrize(("priority", "broken"), [(5, True), (7, True), (8, False)])
-def test_rule_is_broken_by_who_runs_and_by_who_is_nominated(priority: int, broken: bool) -> None:
+def test_rule_is_broken_by_running_and_by_nominated_pods(priority: int, broken: bool) -> None:
     """scheduling.md 2.2: nominated pods of equal or higher priority; `broken_rule` and `keeps_rules` agree."""
     apart = rules(apart=[term(HOST, {"app": "x"})])
     x = {"app": "x"}
@@ -244,7 +244,7 @@ def test_missing_amounts_are_reported_without_the_rules() -> None:
     assert evaluator.diagnose(world.state("p")).pre_filter_message == claims
 
 
-def test_why_not_names_nobody_where_a_pod_fits() -> None:
+def test_reason_is_empty_where_a_pod_fits() -> None:
     world = alike(pod("p", cpu=1), pod("q", selector={"no": "node"}))
     assert of(world).why_not(world.state("p"), world.row("a")) == ("", ())
     why = of(world).why_not(world.state("q"), world.row("a"))
@@ -259,7 +259,7 @@ def _naming(*names: str) -> objects.Affinity:
     return objects.Affinity(node_affinity=only)
 
 
-@pytest.mark.parametrize("plugins", [[], [_Outside("a")]], ids=["plain", "with somebody outside"])
+@pytest.mark.parametrize("plugins", [[], [_Outside("a")]], ids=["plain", "with an outside service"])
 def test_pre_filter_rejection_takes_precedence_over_filters(plugins: list[FilterPlugin]) -> None:
     """PreFilter's rejection of the pod, then of nodes not worth a look; other plugins may come first in the profile."""
     world = alike(

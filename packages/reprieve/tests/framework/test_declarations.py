@@ -1,7 +1,7 @@
 """What is taken of a plugin that says nothing of itself, and what the small types of the framework mean.
 
-docs/plugins.md: whoever derives from a point and implements only what it asks for is asked everything, anew every time,
-and has no say where it has none.
+docs/plugins.md: a plugin that derives from a point and implements only what the point asks for is called each time for
+everything, and decides nothing at other points.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def test_instruction_fields_left_out_ask_for_nothing() -> None:
     assert (delete.uid, delete.finalizer) == ("", "")
     assert CallExtender("http://e", {}, 1.0).ignorable is False
     asked = PatchObject("Pod", "default", "p", {}, again=lambda _found: True)
-    assert asked == patch  # who asks is no part of what is asked
+    assert asked == patch  # the callback is no part of equality
     assert CreateObject("Pod", "default", {}) == CreateObject("Pod", "default", {})
 
 
@@ -219,7 +219,7 @@ def test_plugin_error_is_reported_with_its_name_and_point(raised: Exception, tex
 
 @pytest.mark.parametrize("answer", [PluginError("Other", "Score", ValueError("x")), PlacementError("two domains")])
 def test_answers_of_the_right_type_pass(answer: Exception) -> None:
-    """The first to know whose fault it is has the word, and a group without a right placement is nobody's fault."""
+    """The first error that names its cause counts, and a group without a right placement is no plugin's fault."""
 
     def raises() -> None:
         raise answer
@@ -323,7 +323,7 @@ def parts(value: Any) -> list[msgspec.Struct]:
 
 
 def test_configuration_that_was_read_stays_as_it_is() -> None:
-    """It is shared by all who run: its parts cannot be changed, and are made by the names in the file alone."""
+    """All running profiles share it: its parts cannot be changed, and are made by the names in the file alone."""
     found = parts(configuration_of(EVERYTHING_SAID))
     kinds = {type(part) for part in found}
     written = {

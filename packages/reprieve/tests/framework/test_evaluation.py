@@ -90,7 +90,7 @@ def test_only_rows_that_changed_are_filtered_again() -> None:
 
 
 def test_views_are_kept_apart_by_priority() -> None:
-    """Whose nominations count depends on the priority."""
+    """Which nominations count depends on the priority."""
     world = World(node("n", cpu=1), pod("holder", cpu=1, priority=5, gates=["g"], nominated="n"))
     for name, priority in (("low", 1), ("high", 9)):
         world.add(pod(name, cpu=1, priority=priority, never=True))
@@ -189,7 +189,7 @@ def test_profile_has_one_queue_sort() -> None:
         _ = profile_with(drop=["PrioritySort"]).queue_sort
 
 
-def test_usable_nodes_are_those_of_a_view_whoever_runs_there() -> None:
+def test_usable_nodes_of_a_view_do_not_depend_on_running_pods() -> None:
     """Taints, cordons, selectors and node names count; what is full does not."""
     world = World(
         node("full", cpu=1, labels={"zone": "a"}),

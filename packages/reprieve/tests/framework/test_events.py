@@ -12,7 +12,7 @@ from tests.plugins.storage import pod as pod_with
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    """A tree of two groups, a flat group, a pod whose group has no object, and one without a group."""
+    """A tree of two groups, a flat group, a pod of a group without an object, and one without a group."""
     return World(
         node("n"),
         composite("top", min_groups=1),
@@ -62,7 +62,7 @@ def test_event_concerns_a_tree(
 def test_event_of_a_tree_may_help_its_own_pods(
     world: World, group_key: str | None, composite_key: str | None, helped: set[str]
 ) -> None:
-    """Nobody outside of the tree, no pod without a group; and who only wants more than before helps nobody."""
+    """No pod outside of the tree, none without a group; and a larger request than before helps no pod."""
     cluster = world.engine.cluster
     for raised in (False, True):
         event = ClusterEvent(EventKind.GROUP_CHANGED, group=group_key, composite=composite_key, raised=raised)
@@ -70,8 +70,8 @@ def test_event_of_a_tree_may_help_its_own_pods(
         assert found == (set() if raised else helped)
 
 
-def test_event_of_a_claim_may_help_who_names_it() -> None:
-    """Of the pod's claims, any; one that is gone helps nobody."""
+def test_event_of_a_claim_may_help_pods_that_name_it() -> None:
+    """Of the pod's claims, any; a deleted one helps no pod."""
     world = World(node("n"), claim("a"), claim("b"), claim("c"), pod_with("p", "a", "b"), pod("q"))
     cluster = world.engine.cluster
     said = {}

@@ -1,4 +1,4 @@
-"""Which answers of somebody else's plugin are taken, and which calls an attempt waits for (scheduling.md 5.4).
+"""Which answers of an external plugin are taken, and which calls an attempt waits for (scheduling.md 5.4).
 
 Point by point, without a scheduler around it; what becomes of an attempt is in
 `packages/reprieve/tests/scheduling/test_plugin_guard.py`.
@@ -32,7 +32,7 @@ class Recorder(CallPolicy):
         super().__init__()
         self.calls: list[tuple[str, bool]] = []
 
-    def call(self, who: r.Plugin, point: str, function: Callable[[], R], *, in_cycle: bool) -> R:
+    def call(self, plugin: r.Plugin, point: str, function: Callable[[], R], *, in_cycle: bool) -> R:
         self.calls.append((point, in_cycle))
         return function()
 
@@ -265,7 +265,7 @@ CALLS: dict[str, tuple[str, bool, Any]] = {
 
 @pytest.mark.parametrize("method", CALLS)
 def test_attempt_waits_for_what_it_asks(world: World, method: str) -> None:
-    """Everybody waits for queueing hints, QueueSort, PreEnqueue, Unreserve and PostBind: those are given less time."""
+    """Every attempt waits for queueing hints, QueueSort, PreEnqueue, Unreserve and PostBind: those have less time."""
     point, in_cycle, answer = CALLS[method]
     policy = Recorder()
     plugin = guarded(method, answer, policy)
@@ -303,7 +303,7 @@ def fails(*_args: Any, **_named: Any) -> Any:
 
 @pytest.mark.parametrize("answer", [(float("nan"),), ("a",), [1], None, 3])
 def test_order_that_is_none_is_that_of_priorities(world: World, answer: Any) -> None:
-    """Higher first, then who came first; it is noted."""
+    """Higher first, then the earlier; it is noted."""
     policy = Recorder()
     assert asked(world, guarded("sort_key", answer, policy), "sort_key") == (-7.0, 3.0)
     (noted,) = policy.take()
@@ -344,7 +344,7 @@ def test_answers_of_the_functions_of_an_instruction_are_checked_when_they_are_ca
 
 
 def cost(**methods: Any) -> Any:
-    """A criterion of somebody else, behind its guard."""
+    """An external criterion, behind its guard."""
     named = {name: lambda self, *_args, given=given: given for name, given in methods.items()}
     kind = type("Mine", (PreemptionCost,), {"name": "Mine", "__module__": __name__, **named})
     return contained(kind(), CallPolicy())

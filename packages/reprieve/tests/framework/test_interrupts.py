@@ -1,4 +1,4 @@
-"""Whose KeyboardInterrupt it is: a person's, or what a plugin raised by itself."""
+"""The origin of a KeyboardInterrupt: a person's, or what a plugin raised by itself."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def deeper() -> None:
 
 
 def pressed() -> None:
-    """As if somebody pressed Ctrl-C here."""
+    """As if a user pressed Ctrl-C here."""
     signal.raise_signal(signal.SIGINT)
 
 
@@ -80,7 +80,7 @@ def test_errors_raised_on_purpose_pass(handled: Callable[[Any], None], handler: 
 
 
 def test_one_that_was_never_raised_is_taken_for_a_person_s() -> None:
-    """Nobody's code is to blame."""
+    """No plugin is to blame."""
     assert is_ctrl_c(KeyboardInterrupt())
 
 
@@ -90,7 +90,7 @@ def test_other_exceptions_are_no_wish_to_end(error: BaseException) -> None:
 
 
 def test_signals_reach_the_main_thread_alone() -> None:
-    """In another thread nobody pressed anything."""
+    """In another thread no signal arrives."""
     said: list[bool] = []
     thread = threading.Thread(target=lambda: said.append(is_ctrl_c(KeyboardInterrupt())))
     thread.start()

@@ -19,7 +19,7 @@ PROBES = [probe.metadata.name for probe in probes()]
 
 
 def check(diagnosis: Diagnosis, verdicts: dict[int, Verdict]) -> None:
-    """The codes, who rejected the pod where, and the reasons counted; what PreFilter said stands alone."""
+    """The codes, which plugin rejected the pod where, and the counted reasons; a PreFilter reason stands alone."""
     rejected = {row: found for row, found in verdicts.items() if found[0] != FITS}
     codes = {row: int(diagnosis.codes[row]) for row in np.flatnonzero(diagnosis.codes).tolist()}
     assert codes == {row: code for row, (code, _, _) in rejected.items()}
@@ -104,7 +104,7 @@ def test_shared_answers_are_those_of_asking_afresh(seed: int) -> None:
 
 
 def test_without_nodes_there_is_no_place() -> None:
-    """Nobody rejects the pod, and any node that comes may help."""
+    """No plugin rejects the pod, and any new node may help."""
     lively = Lively(0, 1)
     world = lively.world.add(*probes())
     world.engine.remove(ObjectRef("Node", "n00"), world.now)

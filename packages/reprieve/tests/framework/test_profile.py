@@ -1,4 +1,4 @@
-"""Profiles: who runs at which point, in which order and with which weight (scheduling.md 5, 6)."""
+"""Profiles: which plugins run at which point, in which order and with which weight (scheduling.md 5, 6)."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ POINTS: dict[str, type[Plugin]] = {
 
 @pytest.mark.parametrize("point", POINTS)
 def test_plugins_of_a_point_run_in_their_order(point: str) -> None:
-    """scheduling.md 6: the order of the profile; where a point has one of its own, that, and nobody else."""
+    """scheduling.md 6: the order of the profile; where a point has one of its own, that alone."""
     kind = POINTS[point]
     plugins = [made("a", kind), made("b"), made("c", kind), made("d", kind)]
     plain = Profile("p", plugins)

@@ -225,7 +225,7 @@ def test_depth_of_plain_data(form: str) -> None:
 
 @pytest.mark.parametrize("form", ["yaml", "json"])
 def test_objects_as_they_stand_there(form: str, tmp_path: Any) -> None:
-    """For who checks them himself: lists are opened, nothing is completed, nothing is left out."""
+    """For callers with checks of their own: lists are opened, nothing is completed, nothing is left out."""
     item = {"metadata": {"name": "a", "labels": None}}
     document = {"kind": "PodList", "apiVersion": "v1", "items": [item, OTHER]}
     path = tmp_path / "a.yaml"
@@ -281,7 +281,7 @@ def volume(**source: Any) -> dict[str, Any]:
         ({}, {}, True),  # an API server makes an empty directory of a volume that says nothing
         ({}, {"emptyDir": {}}, True),
         ({}, {"hostPath": None}, True),
-        ({}, {"hostPath": {"path": "/x"}}, False),  # a source that nobody here reads
+        ({}, {"hostPath": {"path": "/x"}}, False),  # a source that is not read
         ({}, {"csi": {"driver": "d"}}, False),
         ({"uid": "u"}, {}, False),  # it was completed when it was admitted
     ],

@@ -1,4 +1,4 @@
-"""Rules between the objects of one input: who is a duplicate, which nodes have to be there, which groups were admitted
+"""Rules between the objects of one input: duplicates, which nodes have to be there, which groups were admitted
 by an older server.
 """
 

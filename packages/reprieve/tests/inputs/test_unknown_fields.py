@@ -120,7 +120,7 @@ def test_fields_known_and_not_read_are_not_unknown(
     assert not found_in(json.dumps(manifest))
 
 
-def test_kinds_of_somebody_else_have_no_unknown_fields() -> None:
+def test_foreign_kinds_have_no_unknown_fields() -> None:
     assert not found_in({"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "r"}, "anything": 1})
 
 

@@ -628,7 +628,7 @@ def value_of(node: Any) -> Any:
             return int(found) if found.is_integer() and abs(found) < 1e21 else found
         return found
     if node.tag not in ("none", Y11 + ("seq" if isinstance(node, yaml.SequenceNode) else "map")):
-        raise ValueError("a tag of somebody else's")
+        raise ValueError("a foreign tag")
     if isinstance(node, yaml.SequenceNode):
         return [value_of(each) for each in node.value]
     built: dict[str, Any] = {}
@@ -657,7 +657,7 @@ def scalar_of(node: Any) -> Any:
         return resolved(node.value)
     if node.tag == Y11 + "int" and type(resolved(node.value)) is int:
         return resolved(node.value)
-    raise ValueError("a tag of somebody else's, or of another type")
+    raise ValueError("a foreign tag, or one of another type")
 
 
 def resolved(text: str) -> Any:

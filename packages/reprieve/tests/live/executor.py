@@ -48,7 +48,7 @@ _QUICK = InformerOptions(
 class FastClock:
     """The machine's clock, a hundred times as fast from when it was made, but for pauses.
 
-    Whoever sleeps looks at it every few milliseconds, and what is longer between two looks does not count in full: of a
+    A sleeping task reads it every few milliseconds, and a longer time between two reads does not count in full: of a
     pause of the whole process, in which nothing could go on, hardly any time passes.
     """
 
@@ -119,7 +119,7 @@ class Running:
 
     @property
     def sent(self) -> list[str]:
-        """Calls but for events and conditions of who is not a victim."""
+        """Calls except for events and conditions of pods that are not victims."""
         return [str(call) for call in self.client.calls if "/events" not in call.path]
 
 

@@ -1,4 +1,4 @@
-"""Who carries decisions out, without a server: an engine with one node, calls that tests end, and what was observed."""
+"""The decision executor, without a server: an engine with one node, calls that tests end, and what was observed."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Loop(SchedulingLoop):
 
 
 class LateLoop(Loop):
-    """Calls are made when somebody waits for them, as if a cycle ran until then."""
+    """Calls are made when a task waits for them, as if a cycle ran until then."""
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__(clock)
@@ -134,7 +134,7 @@ class Client(ApiClient):
 
 
 class Stage:
-    """An engine with a node of four CPUs, and who carries its decisions out."""
+    """An engine with a node of four CPUs, and the executor of its decisions."""
 
     def __init__(self, engine: Engine | None = None, *, extenders: ExtenderCalls | None = None) -> None:
         self.clock = FakeClock()
@@ -201,6 +201,6 @@ def play(
             await test(stage)
         finally:
             await stage.executor.aclose()
-        assert raised == [], "in a callback, where nobody sees it"
+        assert raised == [], "in a callback, where it would be lost"
 
     asyncio.run(run())

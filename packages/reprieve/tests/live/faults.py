@@ -1,4 +1,4 @@
-"""An API whose calls a test can hold up, fail, cut or count: between a real client and a real server.
+"""An API with calls that a test can hold up, fail, cut or count: between a real client and a real server.
 
 A `Script` sees every call just before it is sent and may do something else instead. Calls that change something are
 kept in `calls`, as `METHOD path-without-prefix`.
@@ -76,7 +76,7 @@ class FaultyClient(ApiClient):
 
 @asynccontextmanager
 async def cluster(**options: Any) -> AsyncIterator[tuple[Serving, ApiClient]]:
-    """An embedded control plane without anybody who acts by himself, and a client for the test's own hands."""
+    """An embedded control plane without controllers, and a client for the test's own calls."""
     async with serving(ServeOptions(tls=False, **options)) as server, client_of(server) as client:
         yield server, client
 

@@ -28,7 +28,7 @@ CRD = "scheduling.reprieve.dev"
 
 
 class Limited(ApiClient):
-    """A user who may not read some kinds, and a server that lacks others."""
+    """A client without the right to read some kinds, and a server that lacks others."""
 
     refused: tuple[str, ...] = ()
     unanswered: tuple[str, ...] = ()

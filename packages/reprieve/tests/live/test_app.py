@@ -170,7 +170,7 @@ def test_pods_and_gangs_are_bound_and_others_left_alone() -> None:
                 await world.pod("g0", 2, group="gang")
                 await world.pod("g1", 2, group="gang")
                 pods = await world.until(lambda p: p["before"]["spec"].get("nodeName"))
-                assert pods["before"]["spec"]["nodeName"] in ("n1", "n2"), "n0 is full of somebody else's pod"
+                assert pods["before"]["spec"]["nodeName"] in ("n1", "n2"), "another scheduler's pod fills n0"
                 assert not any(pods[name]["spec"].get("nodeName") for name in ("g0", "g1"))
                 await world.pod("g2", 2, group="gang")
                 pods = await world.until(lambda p: all(p[f"g{n}"]["spec"].get("nodeName") for n in range(3)))
@@ -200,7 +200,7 @@ def test_node_that_goes_takes_no_pods_any_more() -> None:
             async with world.scheduling() as found:
                 await world.until(lambda _: found.feed.fed)
                 await world.delete(f"{NODES}/n0")
-                # Nodes and pods come by two watches: which one is heard first is nobody's promise.
+                # Nodes and pods come by two watches, in any order.
                 await world.until(lambda _: "n0" not in found.engine.cluster.nodes.row_of)
                 for number in range(4):
                     await world.pod(f"p{number}")
@@ -253,7 +253,7 @@ def test_preemption_to_the_end(gates: str) -> None:
 
 
 def test_after_a_restart_no_second_preemption_is_begun() -> None:
-    """preemption.md 2.3: a nominated pod whose victims still leave waits for them, whoever preempted them."""
+    """preemption.md 2.3: a nominated pod waits for leaving victims, whichever scheduler preempted them."""
 
     async def run() -> None:
         async with cluster() as world:
@@ -291,9 +291,9 @@ def test_only_the_leader_acts_and_the_next_one_takes_over() -> None:
         async with cluster() as world:
             await world.node("n0", cpu=8)
 
-            def lease(who: str) -> LeaseOptions:
-                # So long that no pause of the machine ends it: who loses it here loses it to somebody who takes it.
-                return LeaseOptions("kube-system", NAME, who, duration=3600.0, renew_deadline=3000.0, retry=0.1)
+            def lease(holder: str) -> LeaseOptions:
+                # So long that no pause of the machine ends it: a leader loses it here only to another that takes it.
+                return LeaseOptions("kube-system", NAME, holder, duration=3600.0, renew_deadline=3000.0, retry=0.1)
 
             async with scheduler(replace(world.settings(), election=lease("a"))) as first:
                 leads = asyncio.create_task(first.run(asyncio.Event()))
@@ -307,11 +307,11 @@ def test_only_the_leader_acts_and_the_next_one_takes_over() -> None:
                     def unwell() -> list[str | None]:
                         return [of_one.live["leaderElection"]() for of_one in health.values()]
 
-                    assert unwell() == [None, None], "who stands by is well, too"
+                    assert unwell() == [None, None], "a standby is healthy, too"
                     await world.pod("one")
                     await world.until(lambda p: p["one"]["spec"].get("nodeName"))
                     assert (first.loop.cycles, second.loop.cycles) == (1, 0)
-                    # Who leads before it has heard of that tries it once more.
+                    # A leader that has not seen the binding tries the pod once more.
                     await world.until(lambda _: any(pod.bound for pod in second.engine.cluster.pods.values()))
                     path = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{NAME}"
                     taken = {"spec": {"holderIdentity": "b"}}  # as after a network in two halves
@@ -399,7 +399,7 @@ def test_groups_of_a_definition_installed_later() -> None:
     asyncio.run(run())
 
 
-def test_nomination_by_somebody_else_is_taken_over() -> None:
+def test_nomination_by_another_scheduler_is_taken_over() -> None:
     """kube-scheduler's nominator.UpdatePod: an autoscaler or another controller may nominate."""
 
     async def run() -> None:
@@ -432,7 +432,7 @@ def test_member_that_cannot_be_bound_is_reported_and_the_gang_is_completed_later
                     await real(pod, node)
 
                 def refusing(pod: PodRecord, node: str) -> asyncio.Future[None]:
-                    """The first time by an error; the next is held up until what is said of the first has been seen."""
+                    """The first time by an error; the next is held up until the first's condition has been seen."""
                     if pod.name != "g1":
                         return real(pod, node)
                     if not refused:
@@ -459,7 +459,7 @@ def test_member_that_cannot_be_bound_is_reported_and_the_gang_is_completed_later
                 await world.until(lambda p: all(p[f"g{number}"]["spec"].get("nodeName") for number in range(3)))
                 assert found.loop.cycles == 2
                 await found.executor.conditions.drain()
-                # The group as well: it was said to be scheduled, it is not, and then it is; before, its members may
+                # The group as well: it was reported scheduled, it is not, and then it is; before, its members may
                 # have come one by one, and it is short of them.
                 early = [said for said in written if said["reason"] == "Unschedulable"]
                 rest = written[len(early) :]
@@ -470,7 +470,7 @@ def test_member_that_cannot_be_bound_is_reported_and_the_gang_is_completed_later
                 assert short["message"].endswith("a webhook says no (403 Forbidden); 2 of the 3 have a node")
                 [now] = (await world.client.get(f"{GROUPS}/gang")).read(dict)["status"]["conditions"]
                 assert now["status"] == "True"
-                # Nothing is kept of who was first scheduled once their bindings have ended.
+                # Nothing is kept of first bindings once they have ended.
                 assert found.executor._first_bindings == {}
             events = (await world.client.get("/apis/events.k8s.io/v1/namespaces/default/events")).read(dict)["items"]
             said = {(e["regarding"]["name"], e["reason"]) for e in events}
@@ -481,7 +481,7 @@ def test_member_that_cannot_be_bound_is_reported_and_the_gang_is_completed_later
 
 
 def test_pods_of_one_second_are_tried_in_the_order_in_which_they_came() -> None:
-    """Creation times have seconds; whoever came first within one gets the room first."""
+    """Creation times have seconds; within one the earlier pod gets the capacity first."""
 
     async def run() -> None:
         async with cluster() as world:
@@ -504,7 +504,7 @@ def test_pods_of_one_second_are_tried_in_the_order_in_which_they_came() -> None:
 
 
 class _Informs(PostFilterPlugin):
-    """Somebody's own, from before groups had an extension point."""
+    """An external plugin, from before groups had an extension point."""
 
     name = "Informs"
 
@@ -590,7 +590,7 @@ def test_asked_to_stop_it_leaves_nothing_behind() -> None:
 
 
 def test_lease_and_the_first_questions_do_not_wait_for_the_clients_pace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who may send one request a second still renews in time; a server that is not there is not asked for ever."""
+    """A client with one request a second still renews in time; a missing server is not asked for ever."""
     made: list[Limits] = []
 
     class Client(ApiClient):

@@ -306,7 +306,7 @@ def test_binding_that_still_waits_for_something_can_be_taken_back() -> None:
 
 
 def test_former_leader_reports_nothing() -> None:
-    """The engine of a deposed leader decides nothing more, so nobody is notified."""
+    """The engine of a deposed leader decides nothing more, so no report is made."""
 
     async def act(ready: Stage) -> None:
         await ready.pool.aclose()
@@ -321,7 +321,7 @@ def test_former_leader_reports_nothing() -> None:
 
 
 def test_calls_before_a_binding_are_given_up_at_the_end() -> None:
-    """An extender that never answers holds nobody up; what becomes of the binding is reported to nobody."""
+    """An extender that never answers holds up nothing; the outcome of the binding is not reported."""
 
     async def act(ready: Stage) -> None:
         await ready.start(how=CallExtender("http://extender/bind", {"podName": "a"}, 5.0))
@@ -420,7 +420,7 @@ INSTRUCTIONS: dict[str, tuple[Instruction, list[str]]] = {
 @pytest.mark.parametrize("case", INSTRUCTIONS)
 @pytest.mark.parametrize("first", [True, False], ids=["before-the-bind", "instead-of-it"])
 def test_instructions_come_before_the_bind_or_are_the_bind(case: str, first: bool) -> None:
-    """A Bind plugin may have it done by a patch or an object; nobody binds by a deletion."""
+    """A Bind plugin may have it done by a patch or an object; a deletion is refused."""
     instruction, requests = INSTRUCTIONS[case]
 
     async def act(ready: Stage) -> None:
@@ -448,7 +448,7 @@ def test_instructions_come_before_the_bind_or_are_the_bind(case: str, first: boo
 def test_binding_that_was_sent_is_taken_back_in_time_if_it_came_to_nothing(
     replies: list[Reply], in_time: bool, how: list[str]
 ) -> None:
-    """As long as it is unsure the pod keeps its room, and nobody is notified."""
+    """As long as it is unsure the pod keeps its capacity, and nothing is reported."""
 
     async def run() -> None:
         go = asyncio.Event()

@@ -59,7 +59,7 @@ def test_refusal_after_it_counted_is_reported_again() -> None:
     assert len(refused) == 3, "another group of its name"
 
 
-def test_class_that_vanishes_changes_nothing_for_who_had_it() -> None:
+def test_deleted_class_changes_nothing_for_its_pods() -> None:
     """preemption.md 8: by name and UID, for as long as this process remembers."""
     classes = VictimClasses(lambda *_: None)
     classes.set_class(priority_class("high", 7))
@@ -71,7 +71,7 @@ def test_class_that_vanishes_changes_nothing_for_who_had_it() -> None:
 
 
 def test_number_without_a_class_is_refused_and_forgets_the_class_of_before() -> None:
-    """Anybody could write it (preemption.md 4, "Options"); it does not count."""
+    """Any user could write it (preemption.md 4, "Options"); it does not count."""
     refused: list[str] = []
     classes = VictimClasses(lambda _, why: refused.append(why))
     classes.set_class(priority_class("high", 7))

@@ -41,7 +41,7 @@ def counts(stage: Stage) -> dict[str, int]:
 
 
 def roots(stage: Stage) -> dict[str, str | None]:
-    """Groups whose object is known, and the root of their tree."""
+    """Groups with a known object, and the root of their tree."""
     groups = stage.engine.cluster.groups.items()
     return {
         key: None if one.root is None or one.root is one else one.root.key
@@ -115,7 +115,7 @@ def test_composites_that_begin_to_be_served_are_read() -> None:
 
 
 def test_composite_without_a_priority_has_the_highest_of_what_is_in_it() -> None:
-    """Nobody resolves the class of a custom resource; natively it is never open. Groups have theirs from their pods."""
+    """The class of a custom resource is not resolved; native ones always are. Groups have theirs from their pods."""
 
     def priorities(stage: Stage) -> dict[str, int | None]:
         composites = stage.engine.cluster.trees.composites.items()

@@ -97,7 +97,7 @@ def test_condition_has_the_generation_that_was_observed() -> None:
 
 
 def test_one_decision_is_one_patch_per_pod() -> None:
-    """The preemptor's condition and nomination go together; who lost a nomination is told, too."""
+    """The preemptor's condition and nomination go together; a pod that lost its nomination gets a condition, too."""
 
     async def test(scene: Scene) -> None:
         found = scene.pod("a")
@@ -156,7 +156,7 @@ def test_echoes_of_the_past_are_no_news() -> None:
             scene.conditions.rejected(Rejection(found, UNSCHEDULABLE, "two"))
             await scene.conditions.drain()
         assert len(scene.writes.pods) == 2
-        scene.pod(status={"conditions": [unscheduled("somebody else's")]})
+        scene.pod(status={"conditions": [unscheduled("another scheduler's")]})
         scene.conditions.rejected(Rejection(found, UNSCHEDULABLE, "two"))
         await scene.conditions.drain()
         assert len(scene.writes.pods) == 3
@@ -308,7 +308,7 @@ def test_changed_group_is_judged_anew() -> None:
     run(test)
 
 
-def test_group_nobody_has_seen_is_not_written_to() -> None:
+def test_unseen_group_is_not_written_to() -> None:
     async def test(scene: Scene) -> None:
         scene.conditions.group(stating(False))
         scene.group()
@@ -408,7 +408,7 @@ def test_message_of_a_gate_follows_the_reason() -> None:
 
 
 def test_bound_pods_cost_nothing() -> None:
-    """What the informer tells of pods with a node is not kept."""
+    """Events of pods with a node are not kept."""
 
     async def test(scene: Scene) -> None:
         found = scene.pod(status={"nominatedNodeName": "n1"})
@@ -421,7 +421,7 @@ def test_bound_pods_cost_nothing() -> None:
 
 
 def test_victims_condition() -> None:
-    """observability.md: who it makes room for, by the name of the preemptor's scheduler."""
+    """observability.md: the preemptor, by the name of its scheduler."""
 
     async def test(scene: Scene) -> None:
         found = scene.pod(schedulerName="mine")
@@ -439,7 +439,7 @@ def test_victims_condition() -> None:
 
 
 class Held(PreEnqueuePlugin):
-    """Keeps back pods whose names say so."""
+    """Keeps back pods with `held` in their name."""
 
     name = "Held"
 
@@ -474,7 +474,7 @@ def test_pod_that_a_plugin_gates_reports_why_and_no_other_pod_does() -> None:
 
 
 def test_pod_that_is_gone_before_its_condition_was_sent_gets_none() -> None:
-    """Pods and groups; that somebody else is forgotten takes nothing away."""
+    """Pods and groups; forgetting another object takes nothing away."""
 
     async def test(scene: Scene) -> None:
         gone, stays = scene.pod("a"), scene.pod("b")
@@ -482,8 +482,8 @@ def test_pod_that_is_gone_before_its_condition_was_sent_gets_none() -> None:
             scene.conditions.rejected(Rejection(found, UNSCHEDULABLE, "m"))
         scene.group()
         scene.conditions.group(stating(False))
-        scene.conditions.forget_pod("nobody")
-        scene.conditions.forget_group("group/default/nobody")
+        scene.conditions.forget_pod("missing")
+        scene.conditions.forget_group("group/default/missing")
         scene.conditions.forget_pod(gone.uid)
         scene.conditions.forget_group("group/default/g")
         await scene.conditions.drain()
@@ -503,9 +503,9 @@ def test_conditions_of_other_types_do_not_count_as_scheduled() -> None:
         ]
         scene.group(status={"conditions": others})
         assert not scene.conditions.is_disrupted("group/default/g")
-        assert not scene.conditions.is_disrupted("group/default/nobody")
+        assert not scene.conditions.is_disrupted("group/default/missing")
         assert not scene.conditions.was_scheduled("group/default/g")
-        assert not scene.conditions.was_scheduled("group/default/nobody")
+        assert not scene.conditions.was_scheduled("group/default/missing")
         scene.conditions.group(stating(True, message=""))
         assert scene.conditions.was_scheduled("group/default/g"), "it is about to say so"
         await scene.conditions.drain()
@@ -520,7 +520,7 @@ def test_only_a_failed_binding_takes_the_scheduled_condition_back() -> None:
 
     async def test(scene: Scene) -> None:
         scene.group()
-        scene.conditions.not_scheduled_after_all("group/default/nobody", "SchedulerError", "m")
+        scene.conditions.not_scheduled_after_all("group/default/missing", "SchedulerError", "m")
         scene.conditions.group(stating(True, message=""))
         await scene.conditions.drain()
         scene.writes.errors = [UnreachableError("cut")]
@@ -593,7 +593,7 @@ def test_failed_write_that_a_group_is_scheduled_again_is_made_later(error: Excep
 
 
 def test_standby_keeps_nothing_of_deleted_groups() -> None:
-    """workloads.md 4.3: who does not lead accepts no group, and so never comes to leave out those that are gone."""
+    """workloads.md 4.3: a standby accepts no group, and so never forgets deleted ones in passing."""
 
     async def test(scene: Scene) -> None:
         resource = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", True)

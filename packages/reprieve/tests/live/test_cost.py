@@ -29,8 +29,8 @@ async def started(client: ApiClient, name: str) -> None:
     await client.request("PATCH", f"{PATHS['Pod']}/{name}/status", body=body, content_type=MERGE_PATCH)
 
 
-def test_checkpoint_that_is_written_while_it_runs_changes_who_goes() -> None:
-    """cost.md 2.4: of two like pods the one that saved last goes; here that changes before anybody asks."""
+def test_checkpoint_written_at_run_time_changes_the_victim() -> None:
+    """cost.md 2.4: of two like pods the one that saved last is the victim; here that changes before the preemption."""
 
     async def run() -> None:
         async with cluster() as (server, client):
@@ -52,7 +52,7 @@ def test_checkpoint_that_is_written_while_it_runs_changes_who_goes() -> None:
                 await saved(client, "b", "2026-01-03T00:00:00Z")
                 await until(lambda: (known("b") or 0.0) > (before or 0.0), "the change arrives")
                 await create(client, pod("urgent", cpu="2", priorityClassName="high"))
-                await until(lambda: scheduler.observer.ended, "somebody goes")
+                await until(lambda: scheduler.observer.ended, "a pod is evicted")
                 assert await leaving(client) == ["b"]
                 (made,) = scheduler.observer.started
                 assert made.cost is not None
@@ -70,7 +70,7 @@ def test_checkpoint_that_is_written_while_it_runs_changes_who_goes() -> None:
 
 
 def test_budget_that_is_respected_is_not_violated() -> None:
-    """cost.md 2.8: nobody goes as long as the budget allows none; when it allows one, one does, and no more."""
+    """cost.md 2.8: no pod is evicted while the budget allows none; when it allows one, one does, and no more."""
 
     async def run() -> None:
         async with cluster() as (server, client):

@@ -1,4 +1,4 @@
-"""What becomes of decisions: who is notified of what, and what goes back to the engine (scheduling.md 2, 3.6)."""
+"""Execution of decisions: what is reported, and what goes back to the engine (scheduling.md 2, 3.6)."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_changes_of_an_informer_reach_the_conditions() -> None:
 
 
 def test_tick_attends_to_what_comes_with_no_event() -> None:
-    """Series of events end, pods behind a gate say so, plugins in trouble are told; what was left is resumed once."""
+    """Series of events end, gated pods have a condition, failing plugins a report; what was left is resumed once."""
 
     class Broken(PerNodeFilter):
         name = "Broken"
@@ -242,13 +242,13 @@ def test_trouble_of_plugins_outside_of_decisions_is_reported() -> None:
         stage.pod("a")
         [told] = stage.observer.troubles
         assert told.startswith("plugin: ")
-        assert "Traceback" in told, "where it was raised is told with it"
+        assert "Traceback" in told, "the traceback is part of the report"
 
     play(test, Engine(EngineOptions({profile.name: profile}, validate=True)))
 
 
 def test_closed_runner_has_nothing_under_way() -> None:
-    """Preemptions and bindings: nobody is notified of either any more."""
+    """Preemptions and bindings: neither is reported any more."""
 
     async def test(stage: Stage) -> None:
         stage.pod("low", cpu="4", node="n1")
@@ -270,7 +270,7 @@ def test_closed_runner_has_nothing_under_way() -> None:
     play(test)
 
 
-@pytest.mark.parametrize("error", [None, ApiError(409, "Conflict", "somebody else wrote")])
+@pytest.mark.parametrize("error", [None, ApiError(409, "Conflict", "another client wrote")])
 @pytest.mark.parametrize(
     "wanted",
     [
@@ -286,7 +286,7 @@ def test_deferred_write_that_fails_is_reported_and_not_repeated(
         stage.executor.deferred_writes([wanted, CreateObject("PersistentVolumeClaim", "default", {})])
         await asyncio.sleep(0)
         assert stage.writes.patched == [wanted]
-        assert stage.observer.troubles == (["write: somebody else wrote (409 Conflict)"] if error else [])
+        assert stage.observer.troubles == (["write: another client wrote (409 Conflict)"] if error else [])
         stage.writes.hold = True
         stage.executor.deferred_writes([wanted])
         stage.writes.held[0].cancel()

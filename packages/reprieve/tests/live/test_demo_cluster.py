@@ -1,4 +1,4 @@
-"""What the demo reads of a cluster: who runs, who made way, who waits and why; and how long it waits for it."""
+"""What the demo reads of a cluster: running, evicted and pending pods with reasons; and how long it waits for it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def names(pods: list[Any]) -> list[str]:
 
 
 def test_which_pods_run_and_which_are_evicted() -> None:
-    """A unit is named after its group only where the group goes as a whole."""
+    """A unit is named after its group only where the group is evicted as a whole."""
 
     async def act(stage: Stage) -> None:
         demo = stage.demo
@@ -109,7 +109,7 @@ def test_which_pods_run_and_which_are_evicted() -> None:
         assert names(demo.running()) == ["c", "d"]
         # Groups have a watch of their own.
         await stage.until(lambda: demo.units() == {"default/whole", "default/b"})
-        # Who waits for it already is woken by nothing else.
+        # Nothing else wakes a task that waits for it already.
         gone = asyncio.create_task(stage.until(lambda: names(demo.pods()) == ["b", "c", "d", "e"]))
         await asyncio.sleep(0)
         await stage.client.request("DELETE", f"{PODS}/a", body={"gracePeriodSeconds": 0})
@@ -135,7 +135,7 @@ def test_group_waits_once_it_and_all_its_pods_say_so() -> None:
         assert demo.waits("default/g") is None
         await stage.status(f"{PODS}/b", conditions=[WAITING])
         await stage.until(lambda: demo.waits("default/g") == "0/1 nodes")
-        assert demo.waits("default/nobody") is None
+        assert demo.waits("default/missing") is None
         # One is scheduled after all.
         await stage.status(f"{PODS}/b", conditions=[{"type": "PodScheduled", "status": "True"}])
         await stage.until(lambda: demo.waits("default/g") is None)

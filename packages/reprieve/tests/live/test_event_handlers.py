@@ -115,7 +115,7 @@ def test_object_that_cannot_be_taken_in_is_reported_and_left_out() -> None:
             stage.feed.apply(1000.0)
             assert [record.name for record in stage.engine.cluster.pods.values()] == ["good"]
             assert said in stage.troubles
-            # When it goes there is nothing to take away; who kept anything of it is notified.
+            # When it is deleted there is nothing to take away; components that kept anything of it are notified.
             await stage.client.request("DELETE", f"{PODS}/bad", body={"gracePeriodSeconds": 0})
             await stage.until(lambda: (ChangeKind.DELETED, "Pod", "bad") in stage.received)
             assert {text for text in stage.troubles if "not taken in" in text} == {said}
@@ -230,7 +230,7 @@ def test_group_counts_as_a_victim() -> None:
             patch = {"metadata": {"annotations": {ANNOTATION: None}}}
             await stage.client.request("PATCH", f"{GROUPS}/known", body=patch, content_type=MERGE_PATCH)
             await stage.until(lambda: counts("known") == 0)
-            # Nothing is told about groups that are gone.
+            # Nothing is reported about deleted groups.
             await stage.client.request("DELETE", f"{GROUPS}/after")
             await stage.until(lambda: counts("after") is None)
             assert stage.feed._victims._naming == {
@@ -239,7 +239,7 @@ def test_group_counts_as_a_victim() -> None:
                 "default/marker": "gone",
             }
 
-    # Controllers let go of groups that nobody uses; the API server knows nothing of the annotation, as others do not.
+    # Controllers release unused groups; the API server does not know the annotation, as others do not.
     play(act, controllers="*", steps=partial(admission_steps, off=("PreemptionPriority", "Standing")))
 
 
@@ -355,7 +355,7 @@ def test_grant_that_is_exceeded_bounds_the_value() -> None:
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_jobs_are_watched_for_when_they_end_where_anybody_waits_for_that(waits: bool) -> None:
+def test_jobs_are_watched_for_their_end_if_the_configuration_waits_for_it(waits: bool) -> None:
     """cost.md 6.4: their pods end by the Job's own deadline; they are no gangs by that."""
 
     async def act(first: Stage) -> None:

@@ -20,7 +20,7 @@ from tests.live.faults import pod
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_victim_whose_binding_has_not_begun_gives_its_room_back_without_a_call(late: bool) -> None:
+def test_victim_with_an_unsent_binding_releases_its_capacity_without_a_call(late: bool) -> None:
     """preemption.md 7.2: also where the engine hears of it only when a cycle is over."""
 
     async def test(stage: Stage) -> None:
@@ -58,7 +58,7 @@ def test_victim_that_turns_out_to_be_bound_is_deleted() -> None:
     play(test)
 
 
-def test_victim_whose_binding_gets_through_is_deleted() -> None:
+def test_victim_that_was_bound_after_all_is_deleted() -> None:
     """7.2: what has been sent is waited for."""
 
     async def test(stage: Stage) -> None:
@@ -78,12 +78,14 @@ def test_victim_whose_binding_gets_through_is_deleted() -> None:
 
 
 def test_preemption_that_failed_is_decided_anew_at_once() -> None:
-    """7.5: its victims are nobody's, and who was to get their room has no nomination any more."""
+    """7.5: its victims have no preemptor, and the preemptor has no nomination any more."""
 
     async def test(stage: Stage) -> None:
         stage.pod("low", cpu="4", node="n1")
         stage.pod("hi", cpu="4", priority=100)
-        stage.writes.errors = [ApiError(403, "Forbidden", "no")] * 2  # once more for who waits for the nomination
+        stage.writes.errors = [
+            ApiError(403, "Forbidden", "no")
+        ] * 2  # once more for the task that waits for the nomination
         stage.step()
         assert stage.engine.cluster.doomed
         await until(lambda: not stage.executor.preemptor.under_way)
@@ -183,10 +185,10 @@ def test_room_that_was_given_back_is_an_event() -> None:
     async def test(stage: Stage) -> None:
         stage.pod("a")
         record = stage.engine.cluster.pods["uid-a"]
-        room = ReleasedReservation("pod/uid-a", None, ((record, "n1"),), Released.NOT_USED, "nobody came", stage.now)
+        room = ReleasedReservation("pod/uid-a", None, ((record, "n1"),), Released.NOT_USED, "no pod came", stage.now)
         stage.executor.room_released(room)
         [event] = [found for found in stage.observer.events if found["reason"] == "RoomReleased"]
-        assert (event["regarding"]["name"], event["note"]) == ("a", "Capacity reserved on n1 is released: nobody came")
+        assert (event["regarding"]["name"], event["note"]) == ("a", "Capacity reserved on n1 is released: no pod came")
 
     play(test)
 

@@ -19,7 +19,7 @@ from tests.live.worlds import GANG, SINGLE, UNIT, WORLDS, World
 
 
 class Kubelet:
-    """Ends what is to end, when the test lets it; knows who went."""
+    """Ends what is to end, when the test lets it; keeps the names of ended pods."""
 
     def __init__(self, client: ApiClient, world: World) -> None:
         self._client = client
@@ -35,7 +35,7 @@ class Kubelet:
         return found
 
     async def settled(self) -> bool:
-        """Keep at it until the preemptors have their nodes, and who had to go has gone."""
+        """Keep at it until the preemptors have their nodes, and the victims have ended."""
         found = await self.work()
         return self.gone >= self._world.victims and all(
             name in found and found[name]["spec"].get("nodeName") for name in self._world.preemptors
@@ -43,7 +43,7 @@ class Kubelet:
 
 
 async def outcome(client: ApiClient, kubelet: Kubelet, world: World) -> None:
-    """Who came runs; who had to go has gone; nobody else was touched."""
+    """The preemptors run; the victims have ended; no other pod was touched."""
     await until(kubelet.settled, f"{world.preemptors} run")
     found = await pods(client)
     assert kubelet.gone == world.victims
@@ -116,7 +116,7 @@ async def calls_of(world: World) -> int:
 @pytest.mark.parametrize("restart", ["victims still leave", "victims have left"])
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
 def test_killed_between_any_two_calls(world: World, restart: str) -> None:
-    """9: a new scheduler comes to the same end: nobody else goes, no unit stays in part, no second preemption."""
+    """9: a new scheduler comes to the same end: no other victim, no unit stays in part, no second preemption."""
 
     async def killed_after(count: int) -> None:
         last = LastCall(count)
@@ -150,7 +150,7 @@ class LastCall:
     """Lets so many writes through and holds up the rest: a process that is killed between two calls.
 
     What was sent before has been answered when it is `over`: a call that the API carries out after the scheduler's
-    death would come at a time that nobody knows.
+    death would come at an unknown time.
     """
 
     def __init__(self, count: int) -> None:
@@ -303,7 +303,7 @@ def test_unit_that_could_not_go_at_once_goes_when_it_can() -> None:
 
 
 def kubelet_after(before: Kubelet) -> Kubelet:
-    """The same kubelet, who now waits for all of the unit."""
+    """The same kubelet, which now waits for all of the unit."""
     after = Kubelet(before._client, UNIT)
     after.gone = before.gone
     return after
@@ -398,8 +398,8 @@ def test_victims_stay_when_their_preemptor_is_gone(world: World) -> None:
             async with running(server, script=script) as scheduler:
                 await world.begin(client)
                 await until(lambda: scheduler.observer.ended, "the preemption ends")
-                # Who is gone is tried once more where the API's answer comes before the informer's word.
-                await until(lambda: not len(scheduler.engine.queue), "nobody waits")
+                # A deleted pod is tried once more where the API's answer comes before the informer's event.
+                await until(lambda: not len(scheduler.engine.queue), "no pod is pending")
                 assert all(error for _, error in scheduler.observer.ended)
                 assert not [
                     call for call in scheduler.sent if call.startswith("DELETE") or "/low" in call or "/crew" in call

@@ -116,7 +116,7 @@ def test_group_of_volcano_from_nothing_to_running(subresource: bool) -> None:
 
 
 def test_outcome_of_a_tree_is_written_to_the_group_it_was_made_for() -> None:
-    """workloads.md 4.7: nobody made the root and the leaves."""
+    """workloads.md 4.7: the root and the leaves are not objects."""
 
     async def run() -> None:
         async with cluster() as world:
@@ -160,7 +160,7 @@ def test_group_of_coscheduling_from_nothing_to_scheduled() -> None:
 
 @pytest.mark.parametrize("resource", [VOLCANO, COSCHEDULING], ids=["volcano", "coscheduling"])
 def test_groups_of_others_are_left_alone(resource: Resource) -> None:
-    """workloads.md 4.4: nobody here answers to the name that its pods ask for."""
+    """workloads.md 4.4: no profile here has the scheduler name of its pods."""
 
     async def run() -> None:
         async with cluster() as world:
@@ -201,7 +201,7 @@ def test_status_that_another_controller_writes_to_a_placed_group_stays() -> None
 
 
 def test_source_that_is_off_is_not_watched() -> None:
-    """workloads.md 1.3: its pods are scheduled one by one, and nothing is said of its groups."""
+    """workloads.md 1.3: its pods are scheduled one by one, and nothing is reported of its groups."""
 
     async def run() -> None:
         async with cluster() as world:
@@ -219,7 +219,7 @@ def test_source_that_is_off_is_not_watched() -> None:
 
 
 def test_plain_pods_of_kueue(monkeypatch: pytest.MonkeyPatch) -> None:
-    """workloads.md 2.4, 2.5: all or none of them, when their gates are gone; a count that is no number is told."""
+    """workloads.md 2.4, 2.5: all or none of them, when their gates are gone; a count that is no number is reported."""
     monkeypatch.setattr("reprieve.live.conditions.KEPT_BACK", 0.1)
 
     async def run() -> None:

@@ -35,7 +35,7 @@ def test_decision_records_are_kept_where_the_cluster_is(kept: bool, tmp_path: Pa
 
 
 def test_kept_port_is_taken_by_its_number_alone() -> None:
-    """The child listens on it as often as it is started; nobody who wants any port gets it."""
+    """The child listens on it as often as it is started; a process that asks for any port does not get it."""
     with kept_port(0) as port:
         for _ in range(2):
             with socket.socket() as child:
@@ -44,7 +44,7 @@ def test_kept_port_is_taken_by_its_number_alone() -> None:
                 child.listen()
 
 
-def test_port_that_somebody_listens_on_is_refused_by_name() -> None:
+def test_port_in_use_is_refused_by_name() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

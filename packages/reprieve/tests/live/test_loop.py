@@ -193,7 +193,7 @@ class Once(PerNodeFilter):
     ("may", "under_way", "rest"), [(True, 0, 0.25), (True, 1, 0.25), (True, 2, 1.0), (False, 0, 1.0)]
 )
 def test_loop_rests_until_a_backoff_ends_if_it_may_begin_a_binding_then(may: bool, under_way: int, rest: float) -> None:
-    """Else until its next tick: that somebody could be tried is no reason to come around."""
+    """Else until its next tick: a pod that could be tried is no reason to run a cycle."""
 
     async def act(stage: Stage) -> None:
         stage.add(node("n1"), pod("a", cpu=1))
@@ -283,7 +283,7 @@ def turns_of(stage: Stage) -> Callable[[], int]:
 
 
 def test_no_more_bindings_are_begun_than_may_be_under_way_and_the_loop_rests_meanwhile() -> None:
-    """Also within one turn; who could be tried is no reason to come around before a binding has ended."""
+    """Also within one turn; a pod that could be tried is no reason to run a cycle before a binding has ended."""
 
     async def act(stage: Stage) -> None:
         def decided(decision: Decision, *, seconds: float, now: float) -> None:
@@ -329,7 +329,7 @@ def test_nominations_that_end_outside_of_decisions_are_passed_on() -> None:
 
 @pytest.mark.parametrize("meanwhile", ["", "nominated again", "bound", "gone"])
 def test_nominations_that_end_while_standing_by_are_passed_on_by_the_next_leader(meanwhile: str) -> None:
-    """preemption.md 4.5: a killed leader left it in the API; who stands by hears that the gang lost a member."""
+    """preemption.md 4.5: a killed leader left it in the API; a standby notices that the gang lost a member."""
 
     async def act(stage: Stage) -> None:
         stage.may = False
@@ -358,7 +358,7 @@ def test_nominations_that_end_while_standing_by_are_passed_on_by_the_next_leader
 
 
 def test_nominations_that_end_are_passed_on_also_while_nothing_may_be_decided() -> None:
-    """No cycle runs while too many bindings are under way: whose nomination ended is told all the same."""
+    """No cycle runs while too many bindings are under way: the end of a nomination is reported all the same."""
 
     async def act(stage: Stage) -> None:
         stage.add(node("n1"), pod("low", cpu=4, node="n1"), pod("p", cpu=4, priority=10))
@@ -401,7 +401,7 @@ def test_preemption_within_the_cycle_gives_reserved_victims_up_meanwhile() -> No
         await until(lambda: stage.engine.cluster.pods["uid-low"].row < 0)
 
         def later() -> bool:
-            """Its backoff begins when the loop is told of the end, which may be yet to come."""
+            """Its backoff begins when the loop receives the end, which may be yet to come."""
             stage.clock.advance(0.1)
             return stage.bound == ["low", "p"]
 
@@ -411,7 +411,7 @@ def test_preemption_within_the_cycle_gives_reserved_victims_up_meanwhile() -> No
 
 
 class Slow(PerNodeFilter):
-    """Waits for somebody outside."""
+    """Waits for an outside service."""
 
     name = "Slow"
     blocking: ClassVar[bool] = True
@@ -455,7 +455,7 @@ def test_plugins_that_wait_do_not_hold_the_event_loop_up() -> None:
 
 
 def test_scrape_during_a_cycle_shows_the_state_before_or_after_it() -> None:
-    """observability.md "Metrics": never what a thread has half done; who cannot wait gets what was read last."""
+    """observability.md "Metrics": never a half-done state; a caller that cannot wait gets what was read last."""
     slow = Slow()
 
     async def act(stage: Stage) -> None:
@@ -488,7 +488,7 @@ def test_scrape_during_a_cycle_shows_the_state_before_or_after_it() -> None:
 
 
 class Doorkeeper(PermitPlugin):
-    """Lets nobody pass until told."""
+    """Lets no pod pass until the test allows it."""
 
     name = "Doorkeeper"
 

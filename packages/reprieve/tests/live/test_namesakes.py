@@ -75,8 +75,8 @@ def test_names_are_apart_and_a_change_replaces_what_was_there() -> None:
     found.take(added("h", "other"), GROUPS["weak.io"])
     found.take(Change(UPDATED, group("g", uid="two"), group("g", uid="one")), GROUPS["weak.io"])
     assert [counting(found, f"default/{name}") for name in "gh"] == [("two", "weak.io"), ("other", "weak.io")]
-    found.take(Change(DELETED, group("nobody"), group("nobody")), GROUPS["weak.io"])
-    assert counting(found, "default/nobody") is None
+    found.take(Change(DELETED, group("missing"), group("missing")), GROUPS["weak.io"])
+    assert counting(found, "default/missing") is None
 
 
 # -- composites --------------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def named(name: str, uid: str, least: int = 1) -> CompositePodGroup:
 
 
 def test_changes_of_the_composite_that_counts_are_reported_once_the_engine_has_it() -> None:
-    """The native one counts; where another one begins to count the one before is gone for whoever follows it."""
+    """The native one counts; where another one begins to count the one before is gone for its followers."""
     intake = Intake()
     for kind, uid, where in (
         (ADDED, "ours", OURS),

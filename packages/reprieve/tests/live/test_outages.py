@@ -208,7 +208,7 @@ def test_single_failures_are_logged_unless_there_is_an_outage() -> None:
 
 
 class Refusing(FaultyClient):
-    """A client whose watches an API server refuses that does not know its rights yet."""
+    """A client with watches that an API server refuses before it knows the rights."""
 
     burst = 0
 
@@ -224,7 +224,7 @@ def test_api_server_that_is_started_anew_is_one_line(tmp_path: Path) -> None:
 
     async def run() -> None:
         async with contextlib.AsyncExitStack() as stack:
-            # It comes back at the same place, which nobody may have taken meanwhile.
+            # It comes back at the same port, which no other process may take meanwhile.
             options = ServeOptions(tls=False, data_dir=tmp_path, port=stack.enter_context(kept_port(0)))
             async with contextlib.AsyncExitStack() as first:
                 server = await first.enter_async_context(serving(options))

@@ -69,7 +69,7 @@ class InOrder(Recorded):
 
 
 class Stage:
-    """A preemptor, who is notified, and victims on the one node; `hi` is to have their room."""
+    """A preemptor, a listener, and victims on the one node; `hi` is to have their room."""
 
     def __init__(self, **named: Any) -> None:
         self.writes = InOrder()
@@ -109,11 +109,11 @@ class Stage:
         self.ended.append(error)
 
     def leave(self) -> None:
-        """Who needs the room is gone."""
+        """The preemptor is gone."""
         self.wanted = False
 
     def crew(self, *names: str) -> PreemptionUnit:
-        """A unit that goes as a whole; `a!` terminates already, `a?` has no node."""
+        """A unit that is evicted as a whole; `a!` terminates already, `a?` has no node."""
         self.scene.group(everything=True)
         pods = tuple(self._victim(name, group="g") for name in names)
         return PreemptionUnit(
@@ -145,7 +145,7 @@ class Stage:
         return [call.replace("uid-", "") for call in self.writes.calls if not call.startswith("nominate")]
 
     async def minute(self) -> None:
-        """A minute passes, in steps that nobody misses."""
+        """A minute passes, in steps that every task sees."""
         for _ in range(13):
             await until(lambda: self.scene.clock.sleeping or not self.preemptor.under_way)
             self.scene.clock.advance(5)
@@ -182,7 +182,7 @@ def play(test: Callable[[Stage], Awaitable[None]], **named: Any) -> None:
 def test_calls_for_victims(victims: list[str], calls: list[str], went: list[str]) -> None:
     """7.2: pods are marked, then their group, then they are deleted; the last unit goes when the others have.
 
-    Nothing is called for who terminates (`!`), nor for who has no node (`?`), which makes room all the same.
+    Nothing is called for a terminating pod (`!`), nor for one without a node (`?`), which frees capacity all the same.
     """
 
     async def test(stage: Stage) -> None:
@@ -203,7 +203,7 @@ def test_last_unit_is_marked_with_the_others_and_goes_after_them() -> None:
     play(test)
 
 
-def test_no_victim_is_touched_before_the_api_knows_for_whom() -> None:
+def test_no_victim_is_touched_before_the_api_knows_the_preemptor() -> None:
     """7.2: the nomination comes first; meanwhile the preemption is under way."""
 
     async def test(stage: Stage) -> None:
@@ -293,8 +293,8 @@ FAILURES: dict[str, tuple[list[str], dict[str, Exception], list[str]]] = {
         {"mark b": REFUSED},
         ["mark a", "delete a", "mark b", "spare b"],
     ),
-    "the mark of a group whose pods go already": (["a!+b!"], {"mark g": REFUSED}, ["mark g", "spare g"]),
-    "what nobody expected": (["a"], {"mark a": ValueError("surprise")}, ["mark a", "spare a"]),
+    "the mark of a group of terminating pods": (["a!+b!"], {"mark g": REFUSED}, ["mark g", "spare g"]),
+    "an unexpected error": (["a"], {"mark a": ValueError("surprise")}, ["mark a", "spare a"]),
     "the right to act, at a mark": (["a+b"], {"mark g": DEPOSED}, MARKED),
     "the right to act, at a deletion": (["a+b"], {"delete a": DEPOSED}, [*MARKED, "delete a"]),
 }
@@ -302,7 +302,7 @@ FAILURES: dict[str, tuple[list[str], dict[str, Exception], list[str]]] = {
 
 @pytest.mark.parametrize("what", FAILURES)
 def test_failure_leaves(what: str) -> None:
-    """7.5: who was marked and not asked to go is told that it stays, and no further victim is begun."""
+    """7.5: a marked pod that was not deleted loses its mark, and no further victim is begun."""
     victims, failing, calls = FAILURES[what]
 
     async def test(stage: Stage) -> None:
@@ -323,8 +323,8 @@ def test_failure_leaves(what: str) -> None:
     play(test)
 
 
-def test_after_a_failure_nobody_else_is_begun() -> None:
-    """7.5: nor deleted, who was marked meanwhile."""
+def test_failure_begins_no_further_victim() -> None:
+    """7.5: nor is a pod deleted that was marked meanwhile."""
 
     async def test(stage: Stage) -> None:
         preemption = stage.preemption(*stage.units("a", "b", "c"))
@@ -369,7 +369,7 @@ def test_failure_within_a_unit_waits_for_the_calls_beside_it() -> None:
 
 
 def test_victims_of_a_group_have_the_group_in_their_condition() -> None:
-    """observability.md: whom it makes room for, by the scheduler of the pods that come."""
+    """observability.md: the preemptor, by the scheduler of its pods."""
 
     async def test(stage: Stage) -> None:
         [unit] = stage.units("a")
@@ -390,7 +390,7 @@ def test_victims_of_a_group_have_the_group_in_their_condition() -> None:
 
 
 @pytest.mark.parametrize("failing", ["a", "c"])
-def test_unit_whose_deletion_has_begun_is_finished(failing: str) -> None:
+def test_unit_with_a_begun_deletion_is_finished(failing: str) -> None:
     """9: as often as it takes; the last of it goes when the others have."""
 
     async def test(stage: Stage) -> None:
@@ -435,7 +435,7 @@ def test_unit_of_which_nothing_was_deleted_stays_after_some_seconds() -> None:
     ],
 )
 def test_no_pods_are_evicted_for_a_deleted_preemptor(victims: list[str], at: str | None, calls: list[str]) -> None:
-    """7.5: up to the first deletion of a unit; a unit whose deletion has begun goes as a whole."""
+    """7.5: up to the first deletion of a unit; a unit with a begun deletion is evicted as a whole."""
 
     async def test(stage: Stage) -> None:
         preemption = stage.preemption(*stage.units(*victims))
@@ -475,12 +475,12 @@ def test_victim_of_another_preemption_keeps_its_disruption_target() -> None:
 
 
 RESUMED: dict[str, tuple[bool, int, dict[str, str], int | None, list[str]]] = {
-    # the group is marked; how many it needs; members: (m)arked, (g)oing; priority of who waits; what is called
-    "nobody is marked": (False, 2, {"a": "", "b": ""}, 9, []),
+    # the group is marked; how many it needs; members: (m)arked, (g)oing; priority of the preemptor; what is called
+    "no pod is marked": (False, 2, {"a": "", "b": ""}, 9, []),
     "all are marked and fewer run than it needs": (True, 3, {"a": "m", "b": "m"}, None, ["delete a", "delete b"]),
-    "all are marked and somebody waits": (True, 2, {"a": "m", "b": "m"}, 9, ["delete a", "delete b"]),
-    "all are marked, and who waits is no more important": (True, 2, {"a": "m", "b": "m"}, 3, SPARED),
-    "all are marked, nobody waits and enough run": (True, 2, {"a": "m", "b": "m"}, None, SPARED),
+    "all are marked and a preemptor waits": (True, 2, {"a": "m", "b": "m"}, 9, ["delete a", "delete b"]),
+    "all are marked, and the preemptor is no more important": (True, 2, {"a": "m", "b": "m"}, 3, SPARED),
+    "all are marked, no preemptor waits and enough run": (True, 2, {"a": "m", "b": "m"}, None, SPARED),
     "the group is not marked": (False, 3, {"a": "m", "b": "m"}, 9, ["spare a", "spare b"]),
     "not all are marked": (True, 3, {"a": "m", "b": ""}, 9, ["spare g", "spare a"]),
     "the group alone is marked": (True, 2, {"a": "", "b": ""}, 9, ["spare g"]),
@@ -492,12 +492,12 @@ RESUMED: dict[str, tuple[bool, int, dict[str, str], int | None, list[str]]] = {
 
 @pytest.mark.parametrize("what", RESUMED)
 def test_preemption_of_a_killed_scheduler_is_finished_or_taken_back(what: str) -> None:
-    """9: finished past the point of no return; else nothing happens if nobody wants it within a minute."""
+    """9: finished past the point of no return; else nothing happens if no preemptor wants it within a minute."""
     told, least, members, waiting, calls = RESUMED[what]
 
     async def test(stage: Stage) -> None:
         scene = stage.scene
-        for other in (False, True):  # whose pods go one by one, and one of which nobody is marked
+        for other in (False, True):  # its pods are evicted one by one, and one without a mark
             scene.group(name=f"other-{other}", uid=f"uid-{other}", everything=other, count=9)
             scene.pod(f"of-{other}", group=f"other-{other}", node="n1", status=None if other else TARGET)
         scene.group(everything=True, count=least, status=TARGET if told else None, priority=3)
@@ -516,7 +516,7 @@ def test_preemption_of_a_killed_scheduler_is_finished_or_taken_back(what: str) -
 
 
 def test_marked_pods_that_go_one_by_one_are_left_alone() -> None:
-    """Each of them is a unit of its own: whoever wants its room decides anew."""
+    """Each of them is a unit of its own: a new preemptor decides anew."""
 
     async def test(stage: Stage) -> None:
         stage.scene.group(count=3, status=TARGET)

@@ -150,7 +150,7 @@ def test_pod2_has_no_other_place_and_is_equal_or_lower(priority: str) -> None:
 
 
 def test_pod2_is_scheduled_and_is_higher() -> None:
-    """pod2 may take the room; pod1 then has none, evicts nobody else in vain, and is not lost."""
+    """pod2 may take the room; pod1 then has none, evicts no further pod without success, and is not lost."""
 
     async def run() -> None:
         held = last_of_two()
@@ -296,15 +296,17 @@ def test_victims_have_left_before_the_last_answer_comes(members: int, asynchrono
         held = Held(lambda call: call.method == "DELETE", answered=True)
         async with cluster() as (server, client):
             await create(client, *CLASSES, node("n1", "2"), pod("low1", node="n1", cpu="2"))
-            who = [group("gang", count=members, priority=EQUAL)] if members else []
-            who += [pod_of(EQUAL, f"p{n}", "1", **({"group": "gang"} if members else {})) for n in range(members or 1)]
+            preemptors = [group("gang", count=members, priority=EQUAL)] if members else []
+            preemptors += [
+                pod_of(EQUAL, f"p{n}", "1", **({"group": "gang"} if members else {})) for n in range(members or 1)
+            ]
             async with running(server, script=held, asynchronous=asynchronous) as scheduler:
-                await create(client, *who)
-                await until(lambda: held.waiting, "the victim is deleted, and nobody knows")
+                await create(client, *preemptors)
+                await until(lambda: held.waiting, "the victim is deleted, and no event has arrived")
                 await leave(client, "low1")
 
                 def observed() -> bool:
-                    """By the engine, or, while a cycle holds it, by who will tell it before the next one."""
+                    """By the engine, or, while a cycle holds it, by the queue of events for the next one."""
                     if asynchronous:
                         return not any(pod.name == "low1" for pod in scheduler.engine.cluster.pods.values())
                     return any(
@@ -327,7 +329,7 @@ def test_victims_have_left_before_the_last_answer_comes(members: int, asynchrono
 
 
 @pytest.mark.parametrize("asynchronous", [True, False], ids=["async", "sync"])
-def test_victim_whose_binding_is_in_flight_settles_first(asynchronous: bool) -> None:
+def test_victim_with_a_binding_in_flight_settles_first(asynchronous: bool) -> None:
     """7.2: its outcome is awaited; bound after all it is evicted like any other."""
 
     async def run() -> None:
@@ -350,7 +352,7 @@ def test_victim_whose_binding_is_in_flight_settles_first(asynchronous: bool) -> 
 
 
 @pytest.mark.parametrize("asynchronous", [True, False], ids=["async", "sync"])
-def test_victim_whose_binding_is_not_sent_is_released_without_a_call(asynchronous: bool) -> None:
+def test_victim_with_an_unsent_binding_is_released_without_a_call(asynchronous: bool) -> None:
     """7.2: it goes back to the queue; the API never hears of it."""
 
     async def run() -> None:
@@ -371,7 +373,7 @@ def test_victim_whose_binding_is_not_sent_is_released_without_a_call(asynchronou
                 await create(client, pod_of(HIGHER, "high", "2"))
                 await until(lambda: scheduler.observer.started, "its room is wanted")
                 held.let_go()
-                await until(lambda: placed(client, "high"), "who needed it is bound")
+                await until(lambda: placed(client, "high"), "the preemptor is bound")
                 await until(lambda: scheduler.observer.ended, "the preemption ends")
                 assert scheduler.observer.ended[0][1] is None
                 about = [call for call in scheduler.sent if "/low" in call]

@@ -1,4 +1,4 @@
-"""What the rules about preemptors look like in the API: who may preempt, when again, and what is said of it."""
+"""What the rules about preemptors look like in the API: which may preempt, when again, and what is reported."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def test_preemptor_that_lost_its_capacity_preempts_elsewhere_at_once() -> None:
 
             async with running(server) as scheduler:
                 await create(client, wants("mid", "4", "mid"))
-                await until(lambda: nominated(mid="n1"), "room is being made for mid")
-                await until(lambda: scheduler.observer.under_way == 0, "its victim was told to go")
+                await until(lambda: nominated(mid="n1"), "mid preempts")
+                await until(lambda: scheduler.observer.under_way == 0, "its victim was deleted")
                 await create(client, wants("high", "4", "high"))
-                await until(lambda: nominated(high="n1", mid="n2"), "mid makes room elsewhere")
-                await until(lambda: scheduler.observer.under_way == 0, "its second victim was told to go")
+                await until(lambda: nominated(high="n1", mid="n2"), "mid preempts elsewhere")
+                await until(lambda: scheduler.observer.under_way == 0, "its second victim was deleted")
                 assert await leaving(client) == ["low1", "low2"]
 
     asyncio.run(run())
@@ -68,14 +68,14 @@ _POLICY = (
             "high",
             [
                 wants("a", "4", "high", group="crew"),
-                wants("other", "4", "high", group="crew", schedulerName="somebody"),
+                wants("other", "4", "high", group="crew", schedulerName="yunikorn"),
             ],
-            f'{_SCHEDULERS}"somebody" and "default-scheduler"',
+            f'{_SCHEDULERS}"yunikorn" and "default-scheduler"',
         ),
     ],
     ids=["lower priority", "higher priority", "group Never", "member Never", "another scheduler"],
 )
-def test_group_at_odds_with_a_member_is_reported_and_evicts_nobody(
+def test_group_conflicting_with_a_member_is_reported_and_evicts_no_pods(
     of_group: str, members: list[Json], says: str
 ) -> None:
     """preemption.md 8: SchedulerError on pod and group, for a lone member as for several."""

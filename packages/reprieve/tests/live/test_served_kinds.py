@@ -177,6 +177,6 @@ def test_object_that_cannot_be_read_has_an_event() -> None:
 
 
 def test_every_kind_that_is_read_can_have_events() -> None:
-    """Who made something that cannot be read is told by its metadata alone."""
+    """The author of an unreadable object is notified by its metadata alone."""
     for kind in (*KINDS_READ, *OWNER_KINDS):
         assert kind.named(ObjectMeta(name="n")).name == "n"

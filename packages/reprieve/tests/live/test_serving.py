@@ -142,7 +142,7 @@ def test_readers_that_are_allowed(options: ServingOptions, token: str | None, me
     assert [got.status for got in answers] == [metrics, metrics, explain]
 
 
-def test_beyond_loopback_nothing_is_served_without_somebody_to_ask() -> None:
+def test_nothing_is_served_beyond_loopback_without_a_token_reviewer() -> None:
     assert [got.status for got in ask(REMOTE, "/metrics", token="allowed", auth=None)] == [403]
 
 
@@ -365,7 +365,7 @@ async def _answer(status: int) -> int:
 def test_thousand_answers_are_kept_those_that_are_over_go_first(
     monkeypatch: pytest.MonkeyPatch, expired: bool, asked_again: bool
 ) -> None:
-    """Where none is over all of them go: a stranger chooses the tokens, and the number kept is bounded."""
+    """Where none is over all of them go: a client chooses the tokens, and the number kept is bounded."""
     assert http_endpoint._REMEMBERED == 1024
     monkeypatch.setattr(http_endpoint, "_REMEMBERED", 3)
     server = Reviews()
@@ -404,7 +404,7 @@ def test_access_is_what_is_allowed_and_not_denied(reviewed: Any, status: int) ->
 
 
 @pytest.mark.parametrize("reviewed", [{}, None, {"authenticated": False}, {"error": "expired"}])
-def test_token_that_nobody_knows_is_refused(reviewed: Any) -> None:
+def test_unknown_token_is_refused(reviewed: Any) -> None:
     server = Reviews()
     server.status["tokenreviews"] = reviewed
     assert with_clock(server, lambda auth, now: auth("token", "/metrics")) == 401
@@ -558,7 +558,7 @@ def _served(server: Server, get: Callable[[str], Awaitable[Any]], path: str = "/
 
 
 def test_request_that_is_refused_is_answered_in_a_word() -> None:
-    """Nothing that helps whoever guesses; and how to ask where a token would do."""
+    """Nothing that helps a guess; and how to ask where a token would do."""
     strange, nosy = (ask(REMOTE, "/metrics", token=token)[0] for token in ("stranger", "nosy"))
     assert (strange.text, nosy.text) == ("Unauthorized\n", "Forbidden\n")
     (other,) = ask(REMOTE, "/metrics", token="x", auth=lambda token, path: _answer(418))

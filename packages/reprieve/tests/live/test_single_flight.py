@@ -12,7 +12,7 @@ from tests.client.clock import FakeClock
 
 
 class Calls:
-    """Counts calls; each ends when it is told to, or at once."""
+    """Counts calls; each ends when the test says so, or at once."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()

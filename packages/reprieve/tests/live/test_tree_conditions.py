@@ -122,7 +122,7 @@ def test_tree_that_waits_for_its_quorum_is_reported_on_every_group() -> None:
     ids=["missing", "cycle", "itself", "deep"],
 )
 def test_composites_without_a_root_say_why(parents: dict[str, str], reasons: dict[str, str]) -> None:
-    """Also without any pods: a layout that cannot be scheduled is told to who made it. It is told once."""
+    """Also without any pods: a layout that cannot be scheduled is reported to its author, once."""
 
     async def test(scene: Scene) -> None:
         for name, parent in parents.items():

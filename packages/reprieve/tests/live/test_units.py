@@ -70,7 +70,7 @@ def test_unit_that_was_marked_and_stays_gets_preemption_failed(begun: str) -> No
                 async def reported() -> bool:
                     return await targets(client) == [marked_group, *[spared] * 3]
 
-                await until(reported, "it is told so")
+                await until(reported, "its condition is written")
                 assert not any(call.startswith("DELETE") for call in scheduler.sent)
                 # It may be chosen again, and is marked again, whatever the watch has told meanwhile.
                 await UNIT.begin(client)
@@ -84,14 +84,14 @@ def test_unit_that_was_marked_and_stays_gets_preemption_failed(begun: str) -> No
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("why", ["nobody waits for it", "it counts for more than who waits"])
+@pytest.mark.parametrize("why", ["no pod waits for it", "it counts for more than the preemptor"])
 def test_restart_evicts_no_unit_that_was_only_marked(why: str) -> None:
-    """9: all of it is marked and runs, as after a preemption that failed: it stays, and is told so in a while."""
+    """9: all of it is marked and runs, as after a failed preemption: it stays, and its condition says so."""
 
     async def run() -> None:
         async with cluster() as (server, client):
             *there, group, crew1, crew2, crew3 = UNIT.there[:7]
-            if why != "nobody waits for it":
+            if why != "no pod waits for it":
                 key = "scheduling.reprieve.dev/preemption-priority-class"
                 group = {**group, "metadata": {**group["metadata"], "annotations": {key: "above"}},
                          "spec": {**group["spec"], "priorityClassName": "granting"}}  # fmt: skip
@@ -104,7 +104,7 @@ def test_restart_evicts_no_unit_that_was_only_marked(why: str) -> None:
             for name in CREW:
                 await mark(client, "Pod", name)
             await mark(client, "PodGroup", "crew")
-            waits_for = "n4" if why == "nobody waits for it" else "n1"
+            waits_for = "n4" if why == "no pod waits for it" else "n1"
             status = {"status": {"nominatedNodeName": waits_for}}
             path = f"{PATHS['Pod']}/hi/status"
             await client.request("PATCH", path, body=status, content_type=STRATEGIC_MERGE_PATCH)
@@ -113,7 +113,7 @@ def test_restart_evicts_no_unit_that_was_only_marked(why: str) -> None:
                 async def reported() -> bool:
                     return await targets(client) == [("False", "PreemptionFailed")] * 4
 
-                await until(reported, "it is told so")
+                await until(reported, "its condition is written")
                 assert not any(call.startswith("DELETE") for call in scheduler.sent)
 
     asyncio.run(run())
@@ -141,7 +141,7 @@ def test_restart_finishes_a_unit_that_has_lost_a_pod() -> None:
 
 @pytest.mark.parametrize("lost", [True, False])
 def test_restart_finishes_a_tree_that_has_lost_a_pod_and_spares_one_that_has_not(lost: bool) -> None:
-    """9 and composite.md 4: the unit is the tree: all its leaves follow, or all its groups are told that they stay."""
+    """9 and composite.md 4: the unit is the tree: all its leaves follow, or all its groups stay, with a condition."""
     reference = {"workloadName": "w", "templateName": "t"}
     policy = {"gang": {"minGroupCount": 2}}
 
@@ -182,7 +182,7 @@ def test_restart_finishes_a_tree_that_has_lost_a_pod_and_spares_one_that_has_not
                     reported = [target(await read(client, one["kind"], one["metadata"]["name"])) for one in groups]
                     return reported == [("False", "PreemptionFailed")] * len(groups)
 
-                await until(ended, "the rest goes" if lost else "all are told that they stay")
+                await until(ended, "the rest goes" if lost else "all have a condition that they stay")
 
     asyncio.run(run())
 

@@ -51,13 +51,13 @@ class Stage:
 
     @property
     def marks(self) -> list[tuple[str, str, str]]:
-        """Who was told what of its disruption: UID, status, reason; groups first."""
+        """The disruption conditions that were written: UID, status, reason; groups first."""
         groups = [(uid, condition) for uid, condition, _ in self.scene.writes.groups]
         pods = [(uid, patch["conditions"][0]) for uid, patch in self.scene.writes.pods]
         return [(uid, c["status"], c["reason"]) for uid, c in (*groups, *pods)]
 
     def crew(self, *, names: tuple[str, ...] = ("a", "b"), node: str = "n1") -> tuple[GroupState, list[PodRecord]]:
-        """A unit that goes as a whole, on the first node there is."""
+        """A unit that is evicted as a whole, on the first node there is."""
         self.scene.group(everything=True)
         pods = [self.scene.pod(name, group="g", node=node) for name in names]
         return self.scene.engine.cluster.groups["default/g"], pods
@@ -75,7 +75,7 @@ def whole(group: GroupState, pods: list[PodRecord]) -> PreemptionUnit:
 
 
 def test_pods_that_stay_lose_their_mark_wherever_they_run_and_no_others() -> None:
-    """7.5: not who goes already, has no node, or is evicted by another preemption now; the first node is one, too."""
+    """7.5: not a terminating pod, one without a node or in another preemption now; the first node is one, too."""
 
     async def test(scene: Scene) -> None:
         stage = Stage(scene)
@@ -124,7 +124,7 @@ TARGET = {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason"
 
 
 def test_pod_is_marked_unless_it_has_the_mark() -> None:
-    """7.2: once for all who want it; again after it was taken back, whatever the watch has told meanwhile."""
+    """7.2: once for all preemptors; again after it was taken back, whatever the watch has reported meanwhile."""
 
     async def test(scene: Scene) -> None:
         stage = Stage(scene)
@@ -149,7 +149,7 @@ def test_pod_is_marked_unless_it_has_the_mark() -> None:
 
 
 def test_pod_that_stayed_is_remembered_until_its_record_has_no_mark() -> None:
-    """A mark that the watch tells of later is somebody else's: it is not made once more."""
+    """A mark that the watch reports later is another scheduler's: it is not made once more."""
 
     async def test(scene: Scene) -> None:
         stage = Stage(scene)
@@ -172,7 +172,7 @@ def test_pod_that_stayed_is_remembered_until_its_record_has_no_mark() -> None:
 
 
 def test_group_is_marked_again_after_its_mark_was_taken_back() -> None:
-    """7.2: once for all who want it; what was taken back has to be said anew."""
+    """7.2: once for all preemptors; what was taken back has to be written anew."""
 
     async def test(scene: Scene) -> None:
         stage = Stage(scene)
@@ -224,7 +224,7 @@ def test_group_is_marked_for_every_eviction_of_it(change: str, marks: int) -> No
 
 
 @pytest.mark.parametrize(("error", "raised"), [(GONE, False), (CUT, True), (ApiError(500, "", "no"), True)])
-def test_mark_for_who_is_gone_is_not_needed(error: Exception, raised: bool) -> None:
+def test_mark_of_a_deleted_pod_is_not_needed(error: Exception, raised: bool) -> None:
     async def test(scene: Scene) -> None:
         stage = Stage(scene)
         found = scene.pod("a", node="n1")
@@ -270,7 +270,7 @@ def test_deletion_is_made_once_and_again_when_it_failed_or_was_long_ago() -> Non
         scene.clock.advance(REMEMBERED - 0.1)
         assert not await stage.calls.delete(found)
         scene.clock.advance(0.2)
-        assert await stage.calls.delete(found), "the watch must have told by now"
+        assert await stage.calls.delete(found), "the watch must have reported it by now"
         assert len(scene.writes.deleted) == 3
 
     run(test)
@@ -299,7 +299,7 @@ def test_repeated_call_is_remembered_from_then_on() -> None:
 
 
 def test_remaining_victims_of_a_unit_are_deleted_as_often_as_it_takes() -> None:
-    """9: only those whose deletion failed, five seconds later; a pod that goes by then needs nothing."""
+    """9: only those with a failed deletion, five seconds later; a pod that goes by then needs nothing."""
 
     async def test(scene: Scene) -> None:
         stage = Stage(scene)
@@ -375,7 +375,7 @@ def watched(stage: Stage, how: str, group: GroupState, pods: list[PodRecord]) ->
 
 @pytest.mark.parametrize("how", HOW[1:])
 def test_unit_that_was_found_marked_is_spared_after_a_minute(how: str) -> None:
-    """9: the PodGroup is told only if it says otherwise."""
+    """9: the PodGroup gets a condition only if it says otherwise."""
 
     async def test(scene: Scene) -> None:
         stage = Stage(scene)
@@ -398,7 +398,7 @@ def test_unit_that_was_found_marked_is_spared_after_a_minute(how: str) -> None:
     [(["uid-a"], 0, 5), ([], 0, 0), (["uid-a"], 3, 20), (["uid-a"], 99, 60)],
     ids=["doubtful", "refused", "the API answers late", "the API never answers"],
 )
-def test_unit_whose_deletion_failed_is_spared_within_seconds(
+def test_unit_with_a_failed_deletion_is_spared_within_seconds(
     doubtful: list[str], unanswered: int, spared_after: float
 ) -> None:
     """7.5: at once where the API refused it; else when two looks at it have shown that no pod of it goes."""
@@ -450,7 +450,7 @@ def test_unit_of_which_the_api_has_lost_a_pod_goes(late: bool) -> None:
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("sign", ["one terminates", "one is gone"])
 def test_unit_of_unknown_fate_that_loses_a_pod_goes(how: str, sign: str) -> None:
-    """9: all of it follows where its deletion had begun; where only marks were found, whoever deletes sees to that."""
+    """9: all of it follows where its deletion had begun; after marks alone, the rest is the deleting client's task."""
 
     async def test(scene: Scene) -> None:
         stage = Stage(scene)
@@ -488,7 +488,7 @@ def test_mark_is_taken_back_as_often_as_it_takes(error: Exception | None, again:
     run(test)
 
 
-def test_nothing_is_written_for_nobody() -> None:
+def test_nothing_is_written_without_victims() -> None:
     async def test(scene: Scene) -> None:
         stage = Stage(scene)
         stage.repairs.spare(None, [])
@@ -501,7 +501,7 @@ def test_nothing_is_written_for_nobody() -> None:
 
 
 class Listener:
-    """Who is notified of a preemption."""
+    """The listener of a preemption."""
 
     def __init__(self) -> None:
         self.went: list[str] = []
@@ -534,7 +534,7 @@ async def bound_after_all(_pod: Any) -> bool:
 
 
 def test_all_victims_that_were_marked_and_not_deleted_lose_their_marks() -> None:
-    """7.5: what was asked to go before the failure goes; everybody else is told that it stays, whatever the order."""
+    """7.5: a pod deleted before the failure ends; every other one gets a condition that it stays, in any order."""
 
     async def test(scene: Scene) -> None:
         preemption = preempted(scene)
@@ -578,7 +578,7 @@ def test_all_victims_that_were_marked_and_not_deleted_lose_their_marks() -> None
 
 @pytest.mark.parametrize("error", [CUT, ClientError("no"), ValueError("surprise")])
 def test_failures_end_the_preemption_once(error: Exception) -> None:
-    """Every preemption ends in one call of `done` or `failed`; what nobody expected is told by its name."""
+    """Every preemption ends in one call of `done` or `failed`; an unexpected error is reported by its name."""
 
     async def test(scene: Scene) -> None:
         preemption = preempted(scene)

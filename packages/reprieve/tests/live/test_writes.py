@@ -120,7 +120,7 @@ def test_bind_answers(replies: list[Reply], expected: object, requests: int) -> 
 def test_delete_answers(replies: list[Reply], expected: object, requests: int) -> None:
     """preemption.md 7.7: a pod that is gone or terminating counts as done, and so does another pod of the name.
 
-    One that changed meanwhile is deleted again; whoever hears of a refusal knows that no attempt was carried out.
+    One that changed meanwhile is deleted again; a refusal means that no attempt was carried out.
     """
 
     async def run() -> None:
@@ -290,7 +290,7 @@ def test_patch_object_answers(replies: list[Reply], expected: object) -> None:
 def test_patch_is_made_to_the_object_as_it_is_now_if_it_still_may(
     replies: list[Reply], expected: object, version: str
 ) -> None:
-    """`PatchObject.again`: asked of the object that somebody else wrote meanwhile; another object is left alone."""
+    """`PatchObject.again`: asked of the object that another client wrote meanwhile; another object is left alone."""
 
     sent: list[Any] = []
 
@@ -505,7 +505,7 @@ def test_group_status_in_every_version(version: str, types: set[str]) -> None:
 
 
 def test_conditions_of_a_custom_resource_are_not_lost_to_another_writer() -> None:
-    """Merge patches replace lists: somebody who writes in between makes us read again."""
+    """Merge patches replace lists: a write in between makes us read again."""
 
     async def run() -> None:
         name = "scheduling.reprieve.dev"
@@ -559,7 +559,7 @@ HERE: dict[str, Any] = {"metadata": {"uid": "u", "resourceVersion": "7"}, "statu
 def test_status_of_a_custom_resource_is_written_on_what_was_just_read(
     resource: Resource, replies: list[Reply], requests: list[str], expected: object
 ) -> None:
-    """Read again where somebody wrote in between, ten times at most.
+    """Read again where another client wrote in between, ten times at most.
 
     Only where definitions of other schedulers have no subresource (Volcano's) the status is written with the object.
     """

@@ -1,4 +1,4 @@
-"""Clusters in which somebody has to go, and who: for the tests of failures and races."""
+"""Clusters with their preemptors and victims: for the tests of failures and races."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MIDDLE = 500
 
 @dataclass(frozen=True)
 class World:
-    """What is there, who comes, who has to leave for it, and who must not be touched."""
+    """Existing objects, new ones, the victims, and pods that must not be touched."""
 
     name: str
     there: Sequence[Json]
@@ -34,7 +34,7 @@ class World:
         await create(client, *self.classes, *self.there)
 
     async def begin(self, client: ApiClient) -> None:
-        """Who needs room comes: the group before its pods, as their owner would make them."""
+        """Create the preemptor: the group before its pods, as their owner would make them."""
         await create(client, *self.comes)
 
 
@@ -74,7 +74,7 @@ GANG = World(
 )
 
 UNIT = World(
-    "a pod and a unit that goes as a whole",
+    "a pod and a unit that is evicted as a whole",
     (
         node("n1", "2"),
         node("n2", "2"),

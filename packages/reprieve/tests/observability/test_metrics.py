@@ -220,7 +220,7 @@ def test_preemption_by_a_group() -> None:
 
 
 class _Breaks(FilterPlugin):
-    """Fails as soon as somebody who runs is set aside: while victims are searched for, not before."""
+    """Fails as soon as a running pod is set aside: while victims are searched for, not before."""
 
     name = "Breaks"
 
@@ -242,7 +242,7 @@ _RUNS = [node("n1", cpu=4), pod("low", cpu=4, node="n1", grace=1000)]
         (gang("new", 1, cpu=4, priority=100, policy="Never", never=True), "", "Unschedulable", False),
         ([*gang("new", 1, cpu=4, priority=100), "breaks"], "error", "Error", True),
     ],
-    ids=["success", "does not fit", "nobody lower", "Never", "a plugin fails"],
+    ids=["success", "does not fit", "no lower priority", "Never", "a plugin fails"],
 )
 def test_every_attempt_of_a_group_to_preempt_counts_by_its_result(
     items: list[Any], result: str, status: str, timed: bool
@@ -263,7 +263,7 @@ def test_every_attempt_of_a_group_to_preempt_counts_by_its_result(
     assert evaluated == (1 if timed else None)
 
 
-def test_preemption_of_a_group_whose_calls_fail_counts_as_an_error() -> None:
+def test_preemption_of_a_group_with_failing_calls_counts_as_an_error() -> None:
     """KEP-5710, "Troubleshooting": victims that are not removed are seen in result="error"."""
     seen = Observed(*_RUNS, *gang("new", 1, cpu=4, priority=100))
     seen.world.engine.after_step = lambda _: None
@@ -319,7 +319,7 @@ def test_incoming_pods_are_counted_by_what_brought_them() -> None:
     }
     assert incoming["active", "UnschedulablePodAdd"] == 1
     assert incoming["unschedulable", "ScheduleAttemptFailure"] >= 1
-    assert ("active", "NodeAdd") not in incoming, "a node that is too small wakes nobody"
+    assert ("active", "NodeAdd") not in incoming, "a node that is too small wakes no pod"
     seen.world.add(node("n3", cpu=8))
     seen.settle()
     events = {s.labels["event"] for s in seen.samples() if s.name == "scheduler_queue_incoming_pods_total"}
@@ -351,7 +351,7 @@ def test_buckets_grow_by_repeated_multiplication() -> None:
     assert exponential(0.00001, 1.5, 4) == [1e-05, 1e-05 * 1.5, 1e-05 * 1.5 * 1.5, 1e-05 * 1.5 * 1.5 * 1.5]
 
 
-def test_pod_bound_by_somebody_else_is_no_attempt_of_ours() -> None:
+def test_pod_bound_by_another_scheduler_is_no_attempt_of_ours() -> None:
     seen = Observed(node("n1"), pod("a", cpu=1, gates=["wait"])).settle()
     seen.world.change_pod("a", lambda item: bound_to(item, "n1"))
     assert seen.value("scheduler_schedule_attempts_total", result="scheduled") is None

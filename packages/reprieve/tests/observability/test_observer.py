@@ -54,7 +54,7 @@ def ago(seconds: int) -> str:
 
 
 LOST: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
-    "nobody counts it": ({"start": -7200.0, "gpu": 4}, (), ""),
+    "it is not counted": ({"start": -7200.0, "gpu": 4}, (), ""),
     "a checkpoint": (
         {"start": -7200.0, "gpu": 4, "annotations": annotated(last_checkpoint=ago(1800))},
         (),
@@ -89,8 +89,8 @@ def test_preempted_names_the_lost_work_where_it_is_counted(case: str, by: str) -
     seen = Observed(
         node("n1", cpu=4, gpu=4), pod("low", cpu=4, node="n1", **more), new, profiles={profile.name: profile}
     ).settle()
-    who = "pod uid-high on node n1" if by == "pod" else "podgroup uid-group-high on node cluster"
-    assert seen.events("Preempted") == [("Normal", "low", f"Preempted by {who}{lost}")]
+    preemptor = "pod uid-high on node n1" if by == "pod" else "podgroup uid-group-high on node cluster"
+    assert seen.events("Preempted") == [("Normal", "low", f"Preempted by {preemptor}{lost}")]
 
 
 def test_preempted_names_the_lost_work_only_of_pods_with_annotations_about_it() -> None:

@@ -382,7 +382,7 @@ def test_group_that_is_gone_meanwhile_is_recorded_by_name() -> None:
     ids=["all", "one-is-not-known", "none-is-known", "one-starts-later", "the-clock-went-back"],
 )
 def test_running_time_that_is_lost(starts: list[float | None], lost: float, oldest: float | None) -> None:
-    """observability.md 4.4: summed over pods whose start is known; of a unit that of its oldest pod."""
+    """observability.md 4.4: summed over pods with a known start; of a unit that of its oldest pod."""
     keeping = Keeping(3)
     preemptor, *rest = keeping.pods(3)
     for one, start in zip(rest, starts, strict=False):
@@ -415,7 +415,7 @@ def test_preemption_cost_by_upstream_criteria() -> None:
     }
 
 
-def test_preemption_of_nobody_costs_nothing() -> None:
+def test_preemption_without_victims_costs_nothing() -> None:
     keeping = Keeping(1)
     made = keeping.decide(evicting(keeping.pods(1)[0])).preemption
     assert made is not None

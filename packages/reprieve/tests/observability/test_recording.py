@@ -25,7 +25,7 @@ GPU = "nvidia.com/gpu"
 
 
 class Recorded(Observed):
-    """A world whose decisions are recorded."""
+    """A world with recorded decisions."""
 
     def __init__(self, *items: Item | Sequence[Item], **how: Any) -> None:
         self.store = MemoryStore()
@@ -160,7 +160,7 @@ def test_gang_that_lacks_places() -> None:
 
 
 def test_no_node_is_close_that_is_too_small_beside_the_members_it_takes() -> None:
-    """n2 has one GPU left, but with three in all it never takes two members of 2 GPUs, whoever leaves."""
+    """n2 has one GPU left, but with three in all it never takes two members of 2 GPUs, whatever leaves."""
     seen = Recorded(node("n1", gpu=4), node("n2", gpu=3), *gang("train", 4, gpu=2)).settle()
     lack = seen.one("train", "PodGroup").lack
     assert lack is not None
@@ -208,7 +208,7 @@ def test_units_of_lower_priority_do_not_exist(items: list[Item], reason: str, lo
     assert (found.reason, found.lowest_priority, found.looked_at) == (reason, lowest, ())
 
 
-def test_gang_that_may_not_push_out_anybody() -> None:
+def test_gang_that_may_not_evict_any_pod() -> None:
     items = [*_TWO_OF_FOUR, pod("low", cpu=4, node="n1")]
     seen = Recorded(*items, *gang("train", 1, cpu=4, priority=9, policy="Never", never=True)).settle()
     found = seen.one("train", "PodGroup").in_vain
@@ -216,7 +216,7 @@ def test_gang_that_may_not_push_out_anybody() -> None:
     assert (found.reason, found.potential_victims) == ("PreemptionPolicyNever", 0)
 
 
-def test_gang_whose_victims_are_still_leaving() -> None:
+def test_gang_with_terminating_victims() -> None:
     items = [*_TWO_OF_FOUR, pod("low", cpu=4, node="n1", grace=100)]
     seen = Recorded(*items, *gang("train", 1, cpu=4, priority=9))
     seen.world.drain()

@@ -37,7 +37,7 @@ FOREIGN = "scheduling.volcano.sh/v1beta1"
 
 
 class Reported:
-    """An observer, and a world whose pods its reports are about; `attached`: the observer knows its engine."""
+    """An observer, and a world with the pods that its reports are about; `attached`: the observer knows its engine."""
 
     def __init__(self, *items: KubernetesObject, attached: bool = True, verbosity: int = 4) -> None:
         there = [node(f"n{i}", cpu=64) for i in range(9)]
@@ -238,7 +238,7 @@ def test_clock_that_goes_back_makes_no_negative_time(what: str) -> None:
 
 
 def test_pod_counts_once_for_each_attempt() -> None:
-    """A binding that nobody decided here (another scheduler's, or the second report of one) is no attempt."""
+    """A binding that was not decided here (another scheduler's, or the second report of one) is no attempt."""
     seen = Reported(*three())
     seen.decide(assumed(seen, "a"))
     for name in ("a", "a", "b"):
@@ -247,7 +247,7 @@ def test_pod_counts_once_for_each_attempt() -> None:
     assert seen.counted("pod_scheduling_attempts_count") == 1
 
 
-def test_attempts_whose_end_is_never_reported_are_forgotten_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attempts_without_a_reported_end_are_forgotten_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observing, "_ASSUMED_LIMIT", 2)
     seen = Reported(*three())
     for name in "abc":
@@ -285,7 +285,7 @@ def stage(**more: Any) -> Reported:
 
 @pytest.mark.parametrize("kind", ["pod", "podgroup"])
 def test_eviction_costs_are_counted_by_preemptor(kind: str) -> None:
-    """observability.md 3.6: pods whose eviction was carried out, GPU-seconds since they started."""
+    """observability.md 3.6: pods that were evicted, GPU-seconds since they started."""
     seen = stage()
     seen.world.engine.cluster.now = START
     preemption = made(seen, by=seen.group("crew") if kind == "podgroup" else None)
@@ -313,7 +313,7 @@ def test_eviction_is_reported_without_an_engine_as_well() -> None:
 @pytest.mark.parametrize("kind", ["pod", "podgroup"])
 @pytest.mark.parametrize("error", [None, "refused"])
 def test_calls_of_a_preemption_count_by_their_result(kind: str, error: str | None) -> None:
-    """Attempts of groups whose calls fail count as errors too (KEP-5710); those of pods have no such label."""
+    """Attempts of groups with failing calls count as errors too (KEP-5710); those of pods have no such label."""
     seen = stage()
     by = seen.group("crew") if kind == "podgroup" else None
     preemption = made(seen, unit(seen.world.record("a")), by=by)
@@ -385,7 +385,7 @@ def test_profile_that_acts_reports(of_pod: str, of_preemptor: str | None, attach
     assert seen.sent[0]["reportingController"] == controller
 
 
-def test_preemption_of_nobody_is_refused() -> None:
+def test_preemption_without_victims_is_refused() -> None:
     seen = stage()
     with pytest.raises(ValueError, match="without a preemptor"):
         seen.observer.evicted(seen.world.record("a"), replace(made(seen), pod=None), now=START)
@@ -427,7 +427,7 @@ def test_preemption_of_plain_pods_disrupts_no_group() -> None:
     assert seen.counted("preemption_pdb_violations_total", preemptor="pod") == 0
 
 
-# -- held room ---------------------------------------------------------------------------------------------------------
+# -- reserved capacity ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def test_call_within_a_call_is_part_of_it() -> None:
 
 
 class Answering(Plugin):
-    """A plugin whose methods answer what they are given."""
+    """A plugin with methods that answer what they are given."""
 
     name = "Answering"
 

@@ -312,7 +312,7 @@ def test_disk_that_fails_costs_records_and_nothing_else(tmp_path: Path) -> None:
 def test_where_the_disk_does_not_keep_up_the_oldest_that_wait_are_dropped_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody waits for it: `put` returns at once, and what was put last is kept."""
+    """No caller waits for it: `put` returns at once, and what was put last is kept."""
     monkeypatch.setattr("reprieve.observability.store._QUEUE", 2)
     writes, goes = threading.Event(), threading.Event()
 

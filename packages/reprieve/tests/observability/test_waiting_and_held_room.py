@@ -1,4 +1,4 @@
-"""cost.md 5.4 and 6.8: how held room and waiting are reported: events, records, explanations, plans."""
+"""cost.md 5.4 and 6.8: how reserved capacity and waiting are reported: events, records, explanations, plans."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def recorded(*items: Item | list[objects.KubernetesObject], **options: float) ->
 
 
 def explained(record: DecisionRecord, item: objects.Pod | None = None, **asked: object) -> str:
-    """The text of `explain` about who waits, on one line."""
+    """The text of `explain` about the waiting entity, on one line."""
     found = Evidence(Asked("Pod", "default", record.entity.name), pod=item, records=[record], source="http://s")
     for name, value in asked.items():
         setattr(found, name, value)
@@ -209,7 +209,7 @@ def test_waiting_preemptor_is_reported_with_what_it_waits_for_and_until_when(
     ids=["nobody-may-go", "one-may-go-who-does-not-suffice"],
 )
 def test_group_that_respects_budgets_is_reported_as_blocked_by_them(budgets: dict[str, int]) -> None:
-    """cost.md 2.8, observability.md 1.9, 4.3: and not that nobody would help with all of lower priority gone."""
+    """cost.md 2.8, observability.md 1.9, 4.3: and not that evicting all of lower priority would not help."""
     seen = recorded(
         priority_class("respects", 9, annotated(pdb_policy="Respect")),
         *[node(f"n{i}", cpu=4) for i in range(2)],

@@ -1,4 +1,4 @@
-"""A world whose decisions are reported to an observer."""
+"""A world that reports its decisions to an observer."""
 
 from __future__ import annotations
 

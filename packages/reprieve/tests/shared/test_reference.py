@@ -1,7 +1,7 @@
 """Every file of ../shared/reference/kube-scheduler-1.36.3, where that folder exists: what the real one decided.
 
-The evicted pods are the same, and so is who is bound; which of several equal nodes a pod goes to is a matter of chance
-there and of names here, so nodes are compared as a set.  `ARGUED` holds the differences our spec asks for.
+The evicted pods are the same, and so are the bound ones; which of several equal nodes a pod gets is a matter of chance
+there and of names here, so nodes are compared as a set. `ARGUED` holds the differences our spec asks for.
 """
 
 import json
