@@ -1,4 +1,4 @@
-"""An HTTP extender for tests: a real server in a thread that answers as it is told and keeps what it was asked."""
+"""An HTTP extender for tests: a real server in a thread that gives prepared answers and keeps what it was asked."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def extender_server(tls: ssl.SSLContext | None = None) -> Iterator[ExtenderServe
             if found.hold is not None:
                 found.hold.wait(DEADLINE)
             answer = found.raw if found.raw is not None else json.dumps(found.answers[verb](body)).encode()
-            with suppress(ConnectionError):  # who asked may have given up
+            with suppress(ConnectionError):  # the client may have given up
                 self.send_response(found.status)
                 self.send_header("Content-Length", str(len(answer)))
                 self.end_headers()

@@ -82,7 +82,7 @@ def test_every_claim_of_a_pod_is_written_and_only_those_that_need_it() -> None:
 
 @pytest.mark.parametrize("namespace", ["default", "team"])
 @pytest.mark.parametrize("reported", [False, True])
-def test_allocation_that_nobody_uses_is_given_back_as_it_was_read(namespace: str, reported: bool) -> None:
+def test_unused_allocation_is_given_back_as_it_was_read(namespace: str, reported: bool) -> None:
     """By UID and version; what devices reported goes with them, as only what is allocated may have a status."""
     status = allocated((DRIVER, "n1", "gpu-0"))
     if reported:
@@ -125,7 +125,7 @@ def test_claim_of_the_pod_alone_is_given_back() -> None:
 
 @pytest.mark.parametrize("status", [{}, allocated((DRIVER, "n1", "gpu-0"), to=["uid-q"])])
 def test_claim_not_assumed_for_the_pod_cannot_be_reserved(status: Json) -> None:
-    """A claim without devices, and one whose devices were not taken up for this pod."""
+    """A claim without devices, and one with devices that were not assumed for this pod."""
     world = World(node("n1"), device_class(), claim("c", status=status), user("p", "c"))
     refused = DynamicResources().reserve(world.state("p"), 0)
     assert (refused.code, refused.reason) == (Code.ERROR, "claim allocation of default/c not found for node")
@@ -136,7 +136,7 @@ def test_claim_not_assumed_for_the_pod_cannot_be_reserved(status: Json) -> None:
 READY: list[tuple[str, list[Json], dict[str, list[str]], str]] = [
     # what: (devices of the claim, conditions that are true by device, code)
     ("nothing to wait for", [{}], {}, "SUCCESS"),
-    ("nothing to wait for, whatever is said", [{"fail": ["F"]}], {"d0": ["F"]}, "SUCCESS"),
+    ("nothing to wait for, whatever is reported", [{"fail": ["F"]}], {"d0": ["F"]}, "SUCCESS"),
     ("not yet", [{"ready": ["R"]}], {}, "WAIT"),
     ("ready", [{"ready": ["R"]}], {"d0": ["R"]}, "SUCCESS"),
     ("one of two conditions", [{"ready": ["R", "S"]}], {"d0": ["R"]}, "WAIT"),
@@ -223,7 +223,7 @@ def test_condition_counts_for_the_device_it_is_of(reported: Json, ready: bool) -
 )
 @pytest.mark.parametrize("among", [False, True])
 def test_claim_serves_256_consumers(listed: int, refused: bool, among: bool) -> None:
-    """resourceapi.ResourceClaimReservedForMaxSize; who is one of them already may stay."""
+    """resourceapi.ResourceClaimReservedForMaxSize; a pod that is one of them already may stay."""
     consumers = [f"uid-{i}" for i in range(listed - among)] + ["uid-p"] * among
     item = claim("c", status=allocated((DRIVER, "n1", "x"), to=consumers))
     world = World(node("n1"), device_class(), item, user("p", "c"))
@@ -357,7 +357,7 @@ def test_claim_that_was_not_given_a_node_may_have_none() -> None:
     ],
 )
 def test_bound_claim_has_to_be_in_reach(zone: str | None, code: str, reason: str) -> None:
-    """What somebody else bound it to meanwhile; a volume that is not heard of yet is waited for."""
+    """What another controller bound it to meanwhile; a volume that is not seen yet is waited for."""
     world, wait = _wait(chosen=True)
     bound = volume_claim("c", volume="w", bound=True)
     assert wait.done(bound).code is Code.WAIT

@@ -35,12 +35,12 @@ SAID = {
 
 @pytest.mark.parametrize("what", SAID)
 def test_short_cuts_are_declared_by_the_plugins_that_allow_them(what: str) -> None:
-    """scheduling.md 4 and 5: who says nothing is asked everything; extenders are no plugin of the default profile."""
+    """scheduling.md 4, 5: without a declaration a plugin is called for all; the default profile has no extenders."""
     every = default_profile(FeatureGates()).plugins
     assert {plugin.name for plugin in every if getattr(plugin, what, False)} == SAID[what]
 
 
 def test_extenders_are_declared_as_outside() -> None:
-    """They may take their time: whoever runs cycles must not have others wait with them."""
+    """They may take their time: other work must not wait for a cycle that calls them."""
     made = Extenders([])
     assert (made.outside, made.blocking, made.normalizes) == (True, True, False)

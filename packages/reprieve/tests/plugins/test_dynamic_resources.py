@@ -502,7 +502,7 @@ def test_devices_that_are_allocated_in_the_api_are_taken() -> None:
     assert got(world) == ["n1/gpu-1"]
 
 
-def test_claim_of_somebody_elses_template_is_refused() -> None:
+def test_claim_of_another_template_is_refused() -> None:
     """resourceclaim.IsForPod."""
     made = msgspec.structs.replace(
         user("p", templates=["t"]),

@@ -51,7 +51,7 @@ def world_of(*items: Item | list[Item], nodes: int = 1, **options: Any) -> World
 
 
 def members(name: str, size: int, priority: int = 0) -> list[Any]:
-    """A gang whose pods have a device each."""
+    """A gang of pods with a device each."""
     spec, *pods = gang(name, size, priority=priority)
     made = [user(p.metadata.name, templates=["t"], group=name, priority=priority) for p in pods]
     return [spec, *made]
@@ -79,7 +79,7 @@ def test_gang_shares_a_claim_by_name() -> None:
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_pod_evicts_whoever_holds_the_device(plain: bool) -> None:
+def test_pod_evicts_the_holder_of_the_device(plain: bool) -> None:
     """KEP-5690: the victim's devices are free once all consumers of its claim are gone."""
     world = World(node("n1", cpu=8), device_class(), slice_of("n1", devices(2)), template(), plain=plain)
     world.add(user("low", templates=["t"]), user("mid", templates=["t"], priority=5)).settle()
@@ -89,7 +89,7 @@ def test_pod_evicts_whoever_holds_the_device(plain: bool) -> None:
 
 
 def test_no_pods_are_evicted_for_devices_that_eviction_would_not_free() -> None:
-    """A claim that somebody else uses, too, or that is no pod's, keeps its devices."""
+    """A claim that another pod uses, too, or that is no pod's, keeps its devices."""
     shared = claim("shared", status=allocated((DRIVER, "n1", "gpu-0"), to=["uid-low", "uid-elsewhere"]))
     world = World(node("n1", cpu=8), device_class(), slice_of("n1", devices(1)), template(), shared)
     world.add(user("low", "shared", node="n1")).settle()
@@ -104,7 +104,7 @@ def test_no_pods_are_evicted_for_devices_that_do_not_exist() -> None:
     assert why(world, "high") == FIT + "1 cannot allocate all claims. still not schedulable, " + PREEMPTION
 
 
-def test_gang_evicts_only_those_whose_devices_it_needs() -> None:
+def test_gang_evicts_only_holders_of_devices_that_it_needs() -> None:
     world = World(node("n1", cpu=8), node("n2", cpu=8), device_class(), template())
     world.add(slice_of("n1", devices(2)), slice_of("n2", devices(1)))
     world.add(*(user(f"low-{i}", templates=["t"]) for i in range(3)), pod("plain", cpu=1)).settle()
@@ -114,7 +114,7 @@ def test_gang_evicts_only_those_whose_devices_it_needs() -> None:
 
 
 def test_preemptor_waits_for_the_devices_of_its_victims() -> None:
-    """Gone is not given back: until the API says so nobody else is evicted (KEP-5690, "Risks")."""
+    """Gone is not given back: until the API says so no other pod is evicted (KEP-5690, "Risks")."""
     low = claim("low", status=allocated((DRIVER, "n1", "gpu-0"), to=["uid-low"]))
     other = claim("other", status=allocated((DRIVER, "n2", "gpu-0"), to=["uid-other"]))
     world = World(node("n1", cpu=8), node("n2", cpu=8), device_class(), low, other, claim("high"))
@@ -223,7 +223,7 @@ def test_failed_binding_gives_the_claim_back() -> None:
 
 
 def test_unused_allocation_in_the_wrong_place_is_given_back() -> None:
-    """PostFilter: nobody but the pod uses the claim, and where its devices are the pod does not fit."""
+    """PostFilter: no other pod uses the claim, and where its devices are the pod does not fit."""
     stuck = claim("c", status=allocated((DRIVER, "n2", "gpu-0"), to=["uid-p"]))
     world = World(node("n1", cpu=8), node("n2", cpu=0), device_class(), stuck, user("p", "c"))
     world.add(slice_of("n1", devices(1)), slice_of("n2", devices(1)), pod("low", cpu=1, node="n1", priority=-1))
@@ -271,7 +271,7 @@ def test_binding_waits_until_devices_are_ready() -> None:
     ],
 )
 def test_allocation_is_given_back_only_as_it_was_seen(found: Json, still: bool) -> None:
-    """Written by somebody else meanwhile: tried again where the devices are the same and nobody came to use them."""
+    """Written by another client meanwhile: tried again where the devices are the same and no pod came to use them."""
     status = allocated((DRIVER, "n1", "gpu-0"), to=["uid-old"])
     world = World(node("n1"), device_class(), claim("c", status=status))
     patch = give_back(world.engine.cluster.devices.claims["default/c"])
@@ -306,7 +306,7 @@ def test_when_a_device_has_failed(watched: Json, conditions: list[str], failed: 
     assert not _failed(claims["default/free"])
 
 
-def test_claim_whose_device_failed_is_not_usable() -> None:
+def test_claim_with_a_failed_device_is_not_usable() -> None:
     broken = allocated(
         (DRIVER, "n1", "x"), to=["uid-p"], bindingConditions=["Ready"], bindingFailureConditions=["Broken"]
     )

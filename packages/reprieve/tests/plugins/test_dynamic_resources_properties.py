@@ -1,4 +1,4 @@
-"""Device claims in random clusters: nobody gets what somebody has, shared work changes nothing, trials leave no trace.
+"""Device claims in random clusters: no device has two holders, shared work changes nothing, trials leave no trace.
 
 Every step is checked by `ClusterState.check` (the devices in use are the sum of all allocations, none twice).
 """
@@ -108,7 +108,7 @@ def test_no_device_is_given_twice_and_the_reference_path_agrees(waves: tuple[lis
 @settings(max_examples=40, deadline=None)
 @given(clusters(), st.randoms(use_true_random=False))
 def test_trials_leave_no_trace(waves: tuple[list[Any], list[Any]], random: Any) -> None:
-    """Undo puts back who holds what, to the device (scheduling.md 7)."""
+    """Undo restores the holder of each device (scheduling.md 7)."""
     world = World(*waves[0]).settle().add(*waves[1])
     cluster = world.engine.cluster
     before = cluster.digest()

@@ -268,7 +268,7 @@ def test_beside_claims_of_its_own() -> None:
     assert world_of(serving(), claim(), both, count=1).where == {}
 
 
-def test_class_that_comes_wakes_who_waits() -> None:
+def test_new_class_wakes_pending_pods() -> None:
     """devices.md 4.7"""
     world = world_of(pod("p"), pod("q", container(own=1)))
     assert world.where == {}
@@ -278,8 +278,8 @@ def test_class_that_comes_wakes_who_waits() -> None:
     assert world.where == {"p": "n1", "q": "n1"}
 
 
-def test_class_that_goes_serves_nobody() -> None:
-    """devices.md 4.1, 4.7: who runs keeps what it has."""
+def test_deleted_class_serves_no_pods() -> None:
+    """devices.md 4.1, 4.7: a running pod keeps what it has."""
     world = world_of(serving(), pod("p"))
     world.engine.remove(ObjectRef("DeviceClass", "gpu"), world.now)
     world.add(pod("q")).settle()
@@ -311,7 +311,7 @@ def test_gang_gets_all_or_none() -> None:
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_preemption_frees_what_victims_have(whole: bool) -> None:
-    """devices.md 4.6: fewest go; who is spared keeps devices and claim."""
+    """devices.md 4.6: as few as possible are evicted; a spared pod keeps devices and claim."""
     low = [of_group(pod(f"low-{i}"), "low") for i in range(2)] if whole else [pod("low-0"), pod("low-1")]
     groups = [group("low", min_count=2, whole=True, priority=0)] if whole else []
     world = world_of(serving(), *groups, *low, count=2)

@@ -197,7 +197,7 @@ def test_answer_may_be_as_large_as_the_bound(
 
 def test_affinity_without_other_pods(calls: list[ExtenderCalls]) -> None:
     """Refused connections are named as such."""
-    with socket.socket() as taken:  # so that nobody else comes to listen there
+    with socket.socket() as taken:  # so that no other process listens there
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         items: Items = [*NODES, pod("p")]
@@ -396,7 +396,7 @@ def test_unit_not_of_lower_priority_is_never_evicted(world: Callable[..., World]
 
 
 def test_groups_and_victim_searches_ask_no_extender(world: Callable[..., World], server: ExtenderServer) -> None:
-    """As upstream: ProcessPreemption is for single pods; filters are asked where a pod goes, not whom to evict."""
+    """As upstream: ProcessPreemption is for single pods; filters are asked where a pod goes, not which to evict."""
     server.answers["filter"] = keep("n1", "n2")
     items: Items = [*FULL[:-1], *gang("g", 2, cpu=2, priority=10)]
     found = world(items, {**PREEMPT, **FILTER, **CACHED})

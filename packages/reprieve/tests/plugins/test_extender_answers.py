@@ -23,7 +23,7 @@ ROWS = slice(0, 3)
 
 
 class Calls:
-    """A door that gives what it is told, and keeps what it was asked."""
+    """A connection that gives prepared answers, and keeps what it was asked."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
@@ -132,7 +132,7 @@ WRONG = {
         {"NodeNames": ["n1", "x", "w"]},
         "claims a filtered node 'w' which is not found in the input node list",
     ),
-    "nobody there": (ExtenderError("connection refused"), "connection refused"),
+    "no server there": (ExtenderError("connection refused"), "connection refused"),
 }
 
 
@@ -154,7 +154,7 @@ def test_answer_that_is_none_fails_the_attempt_unless_it_may_be_ignored(case: st
 
 
 def test_extenders_are_called_in_order_with_the_nodes_that_are_left() -> None:
-    """Ignorable ones last; nobody is asked about nothing; whoever rejects a node first has the word."""
+    """Ignorable ones last; none is asked about no nodes; the first to reject a node gives the reason."""
 
     def but(*out: str) -> Callable[[Any], Any]:
         return lambda body: {"NodeNames": [name for name in body["NodeNames"] if name not in out]}
@@ -217,12 +217,12 @@ def score(weight: int, *answers: Any, notes: list[PluginIncident] | None = None,
     ],
 )
 def test_scores_are_scaled_and_weighed(weight: int, answer: Any, expected: list[int]) -> None:
-    """`score * weight * (MaxNodeScore / MaxExtenderPriority)`; who is not named gets nothing."""
+    """`score * weight * (MaxNodeScore / MaxExtenderPriority)`; a node that is not named gets nothing."""
     assert score(weight, answer) == expected
 
 
 def test_scores_of_extenders_add_up_and_a_lone_node_needs_none() -> None:
-    """As upstream: with one node nobody is asked."""
+    """As upstream: with one node no extender is asked."""
     one, two = [{"host": "n1", "score": 1}], [{"host": "n1", "score": 2}, {"host": "n2", "score": 5}]
     assert score(1, one, two) == [30, 50, 0]
     assert score(1, one, two, rows=slice(0, 2)) == [30, 50]
@@ -348,7 +348,7 @@ def test_victims_that_cannot_be_fail_the_attempt(answer: Any, text: str) -> None
 
 
 def test_next_extender_receives_the_nodes_that_the_first_has_left() -> None:
-    """With the violations that it counted; nobody is asked about no candidates."""
+    """With the violations that it counted; none is asked about no candidates."""
     first = kept(n1=["b"])
     first["NodeNameToMetaVictims"]["n1"]["NumPDBViolations"] = 3
     plugin, doors = made(first, kept(n1=["b"]), preempt_verb="preempt", node_cache_capable=True)

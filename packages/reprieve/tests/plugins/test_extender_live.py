@@ -197,7 +197,7 @@ def test_bind_answer_means(server: ExtenderServer) -> None:
 
 
 def test_bind_that_was_never_sent_is_a_plain_failure() -> None:
-    with socket.socket() as taken:  # so that nobody else comes to listen there
+    with socket.socket() as taken:  # so that no other process listens there
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(ClientError, match="connection refused") as refused:
@@ -261,9 +261,9 @@ TRUSTED = {"caData": base64_of(CA_PEM), "serverName": INNER}
     ids=[
         "authority and name",
         "the same with enableHTTPS",
-        "enableHTTPS without an authority trusts anybody, as upstream",
+        "enableHTTPS without an authority trusts any server, as upstream",
         "insecure",
-        "an authority nobody knows",
+        "an unknown authority",
         "another name",
         "no client certificate",
         "a client certificate",
@@ -303,7 +303,7 @@ def test_bodies_are_those_of_what_is_there() -> None:
 
 @pytest.mark.parametrize("error", [ValueError("wrong"), KeyboardInterrupt()], ids=["an error", "a stop of its own"])
 def test_call_elsewhere_fails_alone(error: BaseException) -> None:
-    """Who serves it goes on, unless it was a person's Ctrl-C, which what is called did not raise."""
+    """The serving thread goes on, unless it was a person's Ctrl-C, which the callee did not raise."""
 
     def fails() -> None:
         raise error
@@ -315,14 +315,14 @@ def test_call_elsewhere_fails_alone(error: BaseException) -> None:
 
 
 def test_call_gets_the_answer_of_its_write() -> None:
-    """scheduling.md 5: who serves it is told nothing of an answer."""
+    """scheduling.md 5: the serving thread learns nothing of an answer."""
     request = _Request(lambda: 7)
     request.serve()
     assert request.outcome.get_nowait()() == 7
 
 
-def test_person_s_ctrl_c_ends_who_serves_a_call_as_well() -> None:
-    """scheduling.md 5: what a signal raised is nobody's error; the call hears of it too."""
+def test_person_s_ctrl_c_ends_the_serving_thread_as_well() -> None:
+    """scheduling.md 5: what a signal raised is no plugin's error; the call raises it too."""
 
     def interrupted() -> None:
         signal.raise_signal(signal.SIGINT)

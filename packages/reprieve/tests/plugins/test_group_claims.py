@@ -112,7 +112,7 @@ def test_entry_that_differs_from_the_groups_is_the_pods_own(theirs: list[Json]) 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (1, 0, 2)])
 def test_group_pods_and_template_come_in_any_order(order: tuple[int, int, int]) -> None:
-    """Pods of a group that is not there get nothing made: whose claim they mean is not known yet."""
+    """For pods of a missing group no claim is made: which claim they mean is not known yet."""
     group, *pods = sharing("g", 2, OURS)
     parts = [[template()], [group], pods]
     world = World(node("n1", cpu=8), device_class(), slice_of("n1", devices(2)))
@@ -215,7 +215,7 @@ def test_group_gives_back_what_none_of_its_pods_can_use() -> None:
         {"apiGroup": "example.com", "resource": "things", "name": "x", "uid": "uid-x"},
     ],
 )
-def test_group_gives_back_nothing_that_somebody_else_may_use(consumer: Json) -> None:
+def test_group_gives_back_nothing_with_another_consumer(consumer: Json) -> None:
     stuck = allocated((DRIVER, "n2", "gpu-0"))
     stuck["reservedFor"] = [consumer]
     world = World(node("n1", cpu=8), node("n2", cpu=1), device_class(), claim("c", status=stuck))
@@ -227,7 +227,7 @@ def test_group_gives_back_nothing_that_somebody_else_may_use(consumer: Json) -> 
 
 
 def test_gate_that_is_off_is_named() -> None:
-    """Never its own claim instead: the pod would get a device that nobody else of the group has."""
+    """Never its own claim instead: the pod would get a device that no other pod of the group has."""
     world = World(node("n1"), device_class(), slice_of("n1", devices(1)), template(), sharing("g", 1, OURS))
     plugin = DynamicResources(group_claims=False)
     status = plugin.pre_enqueue(world.engine.cluster, world.record("g-0"))

@@ -49,7 +49,7 @@ def _pod(*images: str, init: tuple[str, ...] = ()) -> objects.Pod:
         pytest.param(_pod("reg/none:1", init=("reg/huge:1",)), [49, 0], id="init containers count"),
         pytest.param(_pod("reg/huge"), [100, 0], id="no tag means latest"),
         pytest.param(_pod("host:5000/huge"), [], id="a port is no tag"),
-        pytest.param(_pod("reg/none:1"), [], id="nobody has it"),
+        pytest.param(_pod("reg/none:1"), [], id="no node has it"),
     ],
 )
 def test_scores(item: objects.Pod, expected: list[int]) -> None:

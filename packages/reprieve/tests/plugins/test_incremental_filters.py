@@ -37,7 +37,7 @@ def failing(plugin: FilterPlugin, states: Sequence[CycleState], rows: Sequence[i
 def follow(
     world: World, plugin: FilterPlugin, names: Sequence[str], seats: Sequence[int], moves: Sequence[tuple[str, int]]
 ) -> int:
-    """Pods come to rows one after another; who makes somebody fail goes again.  Returns how often that was."""
+    """Add pods to rows one after another, and remove one that makes another fail. Return how often that was."""
     alone = [world.state(name) for name in names]
     together = [world.state(name) for name in names]
     for state in (*alone, *together):
@@ -72,7 +72,7 @@ def follow(
 
 @pytest.mark.parametrize("plugin", [InterPodAffinity(), PodTopologySpread(())], ids=lambda plugin: plugin.name)
 def test_counting_for_many_is_counting_for_each(plugin: FilterPlugin) -> None:
-    """On random clusters: who counts, who may fail because of it, and what every state comes to."""
+    """On random clusters: which pods count, which may fail because of it, and the result of every state."""
     followed = undone = 0
     for seed in range(80):
         chance = RandomRules(seed)
@@ -112,7 +112,7 @@ SPREADS = {
 
 @pytest.mark.parametrize("case", SPREADS)
 def test_nodes_looked_at_again_because_a_domain_holds_too_many(case: str) -> None:
-    """The skew of a pod's own domain, itself counted: at the bound it stays, beyond it somebody goes."""
+    """The skew of a pod's own domain, itself counted: at the bound it stays, beyond it a pod is evicted."""
     constraints, seats, moves, undone = SPREADS[case]
     kind = copies(spreading(pod("p", labels=X), *constraints), len(seats))
     others = [pod(f"o{index}", labels=X) for index in range(len(moves))]
@@ -150,7 +150,7 @@ def test_pods_that_do_not_count_change_nothing() -> None:
         (rules(apart=[term(ZONE, X)]), [0, 1, 2, 3, 4], 4),
         (rules(apart=[term(HOST, X), term(ZONE, {"app": "y"})]), [0, 1, 2, 3], 2),
         (rules(apart=[term(ZONE, {"app": "y"})]), [0, 1, 2], 0),
-        # the first of a series: once there is company elsewhere, who is alone may not stay
+        # the first of a series: once there is company elsewhere, a lone pod may not stay
         (rules(near=[term(ZONE, X)]), [4, 0, 4], 3),
     ],
 )

@@ -125,7 +125,7 @@ def test_counting_step_by_step_is_counting_afresh(seed: int) -> None:
 
 @pytest.mark.parametrize("removed", [False, True])
 def test_node_that_is_gone_counts_nothing(removed: bool) -> None:
-    """Pods on a node that was removed are nobody's neighbours any more, until they are gone themselves."""
+    """Pods on a node that was removed are no pod's neighbours any more, until they are gone themselves."""
     apart = rules(apart=[term(ZONE, {"app": "x"})])
     world = World(
         node("n1", labels={ZONE: "a"}),

@@ -44,9 +44,9 @@ U, X = UNSCHEDULABLE, UNRESOLVABLE
         pytest.param(rules(), [ON_N1], [], id="no terms anywhere: nothing to say"),
         pytest.param(rules(near=[term(ZONE, WEB)]), [ON_N1], [0, 0, X, X], id="near: the domain, not only the node"),
         pytest.param(rules(near=[term(HOST, WEB)]), [ON_N1], [0, X, X, X], id="near: by hostname"),
-        pytest.param(rules(near=[term(ZONE, WEB)]), [], [X, X, X, X], id="near: nobody there, and not of the series"),
-        pytest.param(rules(near=[term(ZONE, None)]), [ON_N1], [X, X, X, X], id="an absent selector matches nobody"),
-        pytest.param(rules(near=[term(ZONE, {})]), [ON_N1], [0, 0, X, X], id="an empty selector matches everybody"),
+        pytest.param(rules(near=[term(ZONE, WEB)]), [], [X, X, X, X], id="near: no pods there, and not of the series"),
+        pytest.param(rules(near=[term(ZONE, None)]), [ON_N1], [X, X, X, X], id="an absent selector matches no pods"),
+        pytest.param(rules(near=[term(ZONE, {})]), [ON_N1], [0, 0, X, X], id="an empty selector matches all pods"),
         pytest.param(
             rules(apart=[term(ZONE, WEB)]), [ON_N1], [U, U, 0, 0], id="apart: a node without the label is free"
         ),
@@ -109,7 +109,7 @@ def test_label_keys(keys: list[str], mismatch: list[str], expected: list[int]) -
 
 
 def test_first_of_a_series() -> None:
-    """A pod that matches its own affinity passes where nobody does yet, if the node has the labels."""
+    """A pod that matches its own affinity passes where no pod does yet, if the node has the labels."""
     own = rules(near=[term(ZONE, WEB)])
     assert _codes(_world(own, labels=WEB)) == [FITS, FITS, FITS, X]
     assert _codes(_world(own, pod("r", labels=WEB, node="n3"), labels=WEB)) == [X, X, FITS, X]
@@ -148,7 +148,7 @@ def test_running_pods_forbid(labels: dict[str, str], expected: list[int]) -> Non
             None, [pod("r", affinity=rules(near=[term(ZONE, {})]), node="n1")], 1, [100, 100, 0, 0], id="hard weight"
         ),
         pytest.param(None, [pod("r", affinity=rules(near=[term(ZONE, {})]), node="n1")], 0, [], id="no hard weight"),
-        pytest.param(None, [ON_N1], 1, [], id="nobody prefers anything"),
+        pytest.param(None, [ON_N1], 1, [], id="no pod prefers anything"),
         pytest.param(rules(rather_near=[weighted(5, term("none", WEB))]), [ON_N1], 1, [0, 0, 0, 0], id="all alike"),
     ],
 )

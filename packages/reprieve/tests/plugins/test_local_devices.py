@@ -1,4 +1,4 @@
-"""Whether who runs elsewhere matters to a pod with claims (`FilterPlugin.local`, preemption.md 4.3)."""
+"""Whether pods elsewhere matter to a pod with claims (`FilterPlugin.local`, preemption.md 4.3)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHARED = slice_of(None, devices(1), allNodes=True)
     [
         ([*OWN, user("p", "c"), claim()], True),
         ([*OWN, user("p", "c", "d"), claim(), claim("d")], True),
-        # another pod has a say in where the claim is allocated
+        # another pod restricts where the claim is allocated
         ([*OWN, user("p", "c"), user("q", "c"), claim()], False),
         ([*OWN, user("p", "c", "d"), user("q", "d"), claim(), claim("d")], False),
         ([*OWN, user("p", "c"), user("q", "d"), claim(), claim("d")], True),

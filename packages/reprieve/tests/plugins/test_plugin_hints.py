@@ -1,7 +1,7 @@
 """Which events may help a pod that a plugin rejected (scheduling.md 1.4), asked of the hints themselves.
 
 What an event of the queue wakes is in `../queueing/test_hints.py`; here are the cases in between: what is gone, what
-changed in something else, what is somebody else's.
+changed in something else, what belongs to others.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ K = EventKind
 
 
 def helps(plugin: Plugin, world: World, event: ClusterEvent, name: str = "p") -> bool:
-    """The plugin's hint; an event that it does not register for helps nobody."""
+    """The plugin's hint; an event that it does not register for helps no pods."""
     hint = plugin.events().get(event.kind)
     return hint is not None and hint(world.engine.cluster, world.record(name), event)
 
@@ -59,7 +59,7 @@ LEAVES: list[tuple[str, Plugin, dict[str, Any], dict[str, Any], bool]] = [
 
 
 @pytest.mark.parametrize(("what", "plugin", "wants", "leaves", "helped"), LEAVES, ids=[case[0] for case in LEAVES])
-def test_pod_that_leaves_helps_who_wants_what_it_had(
+def test_pod_that_leaves_helps_pods_that_want_what_it_had(
     what: str, plugin: Plugin, wants: dict[str, Any], leaves: dict[str, Any], helped: bool
 ) -> None:
     world = World(node("n", cpu=8, gpu=1), pod("p", **wants), pod("r", node="n", **leaves))
@@ -126,7 +126,7 @@ NODES: list[tuple[str, Plugin, dict[str, Any], dict[str, Any], bool]] = [
 
 
 @pytest.mark.parametrize(("what", "plugin", "wants", "has", "helped"), NODES, ids=[case[0] for case in NODES])
-def test_node_that_comes_helps_who_may_run_there(
+def test_new_node_helps_pods_that_may_run_there(
     what: str, plugin: Plugin, wants: dict[str, Any], has: dict[str, Any], helped: bool
 ) -> None:
     """Its own row is looked at, whatever other nodes are like."""
@@ -156,7 +156,7 @@ def test_node_needs_the_labels_of_all_constraints(labels: dict[str, str], helped
 def test_only_pods_of_the_namespace_that_are_selected_are_counted(
     namespace: str, labels: dict[str, str], moved: bool, relabeled: bool
 ) -> None:
-    """PodTopologySpread; who has other labels now may have been counted before."""
+    """PodTopologySpread; a pod with other labels now may have been counted before."""
     item = spreading(pod("p", labels={"app": "x"}), spread(ZONE, {"app": "x"}))
     world = World(node("n"), item, pod("o", namespace=namespace, labels=labels))
     other = world.record("o")
@@ -319,7 +319,7 @@ DEVICES: list[tuple[str, EventKind, KubernetesObject | None, KubernetesObject | 
 def test_device_events_that_help(
     what: str, kind: EventKind, before: KubernetesObject | None, after: KubernetesObject | None, helped: bool
 ) -> None:
-    """Upstream's isSchedulableAfterClaimChange: devices that are free for anybody, and news of the pod's own claims."""
+    """Upstream's isSchedulableAfterClaimChange: devices that are free for any pod, and news of the pod's own claims."""
     world = World(node("n"), devices.device_class(), devices.claim("c"), devices.claim("d"), devices.user("p", "c"))
     assert helps(DynamicResources(), world, ClusterEvent(kind, before=before, item=after)) is helped, what
 
@@ -347,7 +347,7 @@ def test_claim_an_earlier_attempt_left_helps_by_going(owner: str, made_for_it: b
 
 @pytest.mark.parametrize(("leaves", "helped"), [(devices.user("r", "d", node="n"), True), (pod("r", node="n"), False)])
 def test_pod_that_leaves_gives_devices_back(leaves: Item, helped: bool) -> None:
-    """What was only assumed for it is free; nobody else will tell."""
+    """What was only assumed for it is free; no other event will report it."""
     world = World(
         node("n"), devices.device_class(), devices.claim("c"), devices.claim("d"), devices.user("p", "c"), leaves
     )
@@ -364,7 +364,7 @@ def test_pod_that_leaves_gives_devices_back(leaves: Item, helped: bool) -> None:
         (None, False),
     ],
 )
-def test_class_that_serves_a_resource_helps_who_wants_it(item: KubernetesObject | None, helped: bool) -> None:
+def test_class_that_serves_a_resource_helps_pods_that_request_it(item: KubernetesObject | None, helped: bool) -> None:
     """devices.md 4.1: nodes need not have it themselves any more; NodeResourcesFit had rejected the pod."""
     given = [item] if item is not None else []
     world = World(node("n"), *given, pod("p", gpu=1), pod("q", cpu=1))

@@ -1,4 +1,4 @@
-"""Pods with several claims, disks, drivers and rules: what is said of one does not hide what the next needs."""
+"""Pods with several claims, disks, drivers and rules: the answer for one does not hide what the next needs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_claim_that_is_missing_is_found_among_others(order: tuple[str, str]) -> 
     assert (text, mask.tolist()) == ('persistentvolumeclaim "gone" not found', [True])
 
 
-def test_volumes_of_the_pod_alone_are_nobody_else_s() -> None:
+def test_volumes_of_the_pod_alone_are_not_shared() -> None:
     """A generic ephemeral volume has a claim of the pod's own: nothing to share."""
     world = World(node("n1"), pod("p", made=["tmp"]), pod("q", made=["tmp"], more=[ebs("d")]), plain_pod("r"))
     plugin = VolumeRestrictions()
@@ -66,7 +66,7 @@ def test_volumes_of_the_pod_alone_are_nobody_else_s() -> None:
 
 
 def test_disk_in_use_is_reported_before_a_claim_in_use() -> None:
-    """Upstream asks for disks first; a node is told one of the two."""
+    """Upstream asks for disks first; a node has one of the two reasons."""
     items = [claim("one", modes=ONCE), pod("old", "one", more=[ebs("d")], node="n1")]
     world = World(node("n1"), node("n2"), *items, pod("p", "one", more=[ebs("e"), ebs("d")]))
     assert reasons(world, VolumeRestrictions()) == {"n1": [DISK_CONFLICT], "n2": [ONCE_POD_CONFLICT]}
@@ -209,7 +209,7 @@ WEB = {"app": "web"}
 
 @pytest.mark.parametrize("running", [1, 2, 9])
 def test_pods_that_keep_others_away_do_so_in_their_domain(running: int) -> None:
-    """Required anti-affinity of pods that run; nodes without the label are no domain, whoever runs there."""
+    """Required anti-affinity of pods that run; nodes without the label are no domain, whatever runs there."""
     apart = rules(apart=[term("rack", WEB), term(HOST, WEB)])
     names = ("n1", "n2", "n3", "bare", "empty")
     racks = {"n1": "1", "n2": "1", "n3": "2"}
@@ -272,7 +272,7 @@ def test_one_of_a_resource_is_enough_to_be_balanced() -> None:
 
 
 def test_placement_without_any_of_the_resources_scores_nothing() -> None:
-    """NodeResourcesFit's PlacementScore: what no node has, or nobody asks for, does not count."""
+    """NodeResourcesFit's PlacementScore: what no node has, or no pod requests, does not count."""
     world = World(node("n1", cpu=4, gpu=2), plain_pod("p", cpu=1), group("g", min_count=1))
     cluster = world.engine.cluster
     placement = Placement("x", np.array([0], dtype=np.int64))

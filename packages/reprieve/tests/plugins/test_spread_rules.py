@@ -41,14 +41,14 @@ def _world(running: list[objects.Pod], *constraints: objects.TopologySpreadConst
         pytest.param(["n1", "n3"], [spread(ZONE, WEB)], [0, 0, 0, X], id="even"),
         pytest.param(["n1", "n3"], [spread(HOST, WEB)], [U, 0, U, 0], id="by hostname"),
         pytest.param(["n1"], [spread(ZONE, {"app": "db"})], [0, 0, 0, X], id="others do not count, nor does it itself"),
-        pytest.param(["n1"], [spread(ZONE, {})], [0, 0, 0, X], id="an empty selector counts nobody"),
+        pytest.param(["n1"], [spread(ZONE, {})], [0, 0, 0, X], id="an empty selector counts no pods"),
         pytest.param(["n1"], [spread(ZONE, None)], [0, 0, 0, X], id="an absent one neither"),
         pytest.param(["n1", "n3"], [spread(ZONE, WEB, domains=3)], [U, U, U, X], id="fewer domains than minDomains"),
         pytest.param(["n1", "n3"], [spread(ZONE, WEB, domains=2)], [0, 0, 0, X], id="as many domains"),
         pytest.param(
             ["n1", "n4"], [spread(ZONE, WEB, skew=2), spread(HOST, WEB)], [U, 0, 0, X], id="both constraints hold"
         ),
-        pytest.param(["n1"], [spread("rack", WEB)], [X, X, X, X], id="nobody has the label"),
+        pytest.param(["n1"], [spread("rack", WEB)], [X, X, X, X], id="no node has the label"),
         pytest.param(["n1"], [spread(ZONE, WEB, anyway=True)], [], id="a preference does not filter"),
     ],
 )

@@ -31,7 +31,7 @@ def test_most_allocated(uses: int, wants: int, expected: int) -> None:
     assert scores(world, NodeResourcesFit((("cpu", 1),), MOST_ALLOCATED)) == {"n": expected}
 
 
-def test_weights_and_resources_nobody_asked_for() -> None:
+def test_unrequested_weights_and_resources() -> None:
     """Extended resources count only for pods that ask for them, and only where nodes have them."""
     resources = ((GPU, 3), ("cpu", 1))
     world = World(node("gpu", cpu=4, gpu=8), node("cpu", cpu=4), pod("p", cpu=2, gpu=4), pod("q", cpu=2))

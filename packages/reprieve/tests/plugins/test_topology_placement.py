@@ -71,7 +71,7 @@ def test_later_members_follow_those_that_run() -> None:
     assert _generated(world) == {"r1": ["r1n0", "r1n1"]}
 
 
-def test_leaving_members_hold_nobody() -> None:
+def test_leaving_members_bind_no_others() -> None:
     """A terminating member counts for nothing in its group (scheduling.md 7)."""
     leaving = pod("a", cpu=1, node="r1n0", group="crew", terminating=True)
     assert _generated(World(*_racks(1, 1), group("crew", topology="rack"), leaving)) == {"r0": ["r0n0"], "r1": ["r1n0"]}
@@ -161,12 +161,12 @@ def test_its_resources_and_weights_are_those_of_the_plugin_but_its_strategy_is_i
     )
     plugin = NodeResourcesFit([("cpu", 1), (GPU, 3)])
     assert _fullness(world, ["n0"], ["p"], plugin) == (75 + 3 * 25) // 4
-    assert _fullness(world, ["n0"], ["q"], plugin) == 75  # nobody asks for the gpu
+    assert _fullness(world, ["n0"], ["q"], plugin) == 75  # no pod requests the gpu
     assert _fullness(world, ["n1"], ["p"], plugin) == 75  # there is no gpu to fill
 
 
-def test_resource_whose_column_no_node_has_yet_counts_for_nothing() -> None:
-    """The table of resources may know more names than the nodes have columns: nobody has any of the last one."""
+def test_resource_without_a_column_of_nodes_counts_for_nothing() -> None:
+    """The table of resources may know more names than the nodes have columns: no node has any of the last one."""
     world = World(node("n0", cpu=4), group("crew", topology="rack"), pod("p", cpu=3, group="crew"))
     cluster = world.engine.cluster
     width = len(cluster.nodes.allocatable)

@@ -231,8 +231,8 @@ def test_node_that_lists_no_driver_limits_nothing() -> None:
     assert verdicts(world, NodeVolumeLimits()) == {"n1": FITS}
 
 
-def test_changed_nodes_that_nobody_reads_are_not_remembered_one_by_one() -> None:
-    """Nodes come and go for months; as long as no pod has volumes nobody asks what is attached where."""
+def test_unread_changed_nodes_are_not_remembered_one_by_one() -> None:
+    """Nodes come and go for months; as long as no pod has volumes, attachments are not read."""
     store = VolumeObjects()
     store.stale.clear()
     for turn in range(20_000):

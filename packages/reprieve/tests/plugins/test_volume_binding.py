@@ -234,7 +234,7 @@ def test_instructions_for_a_claim_to_be_provisioned() -> None:
     assert isinstance(wait, AwaitObject)
     assert (patch.kind, patch.namespace, patch.name) == ("PersistentVolumeClaim", "default", "c")
     assert patch.patch == {"metadata": {"annotations": {SELECTED_NODE: "b1"}}}
-    assert wait.done(claim("c")).code is Code.WAIT, "what is told may be older than what was written"
+    assert wait.done(claim("c")).code is Code.WAIT, "a reported object may be older than the written one"
     assert wait.done(claim("c", annotations={SELECTED_NODE: "b1"})).code is Code.WAIT
     failed = wait.done(claim("c"))
     assert (failed.code, failed.reason) == (Code.ERROR, 'binding volumes: provisioning failed for PVC "c"')
@@ -252,7 +252,7 @@ def test_second_pod_of_a_claim_goes_where_the_first_has_it_provisioned() -> None
 
 
 def test_writes_that_the_api_shows_already_are_waited_for() -> None:
-    """A volume whose claimRef is complete, by an earlier attempt or another pod's, is not written again."""
+    """A volume with a complete claimRef, by an earlier attempt or another pod's, is not written again."""
     held = volume("v", held="c")
     assert held.spec.claim_ref is not None
     held = replace(held, spec=replace(held.spec, claim_ref=replace(held.spec.claim_ref, uid="uid-c")))
@@ -415,7 +415,7 @@ def test_no_volume_serves_two_claims_and_sharing_work_changes_nothing(items: lis
 @settings(max_examples=40)
 @given(worlds(), st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2)), max_size=8))
 def test_trial_leaves_no_trace(items: list[Any], moves: list[tuple[int, int]]) -> None:
-    """scheduling.md 7: whatever is placed and asked in a trial, the picture afterwards is the same bit for bit."""
+    """scheduling.md 7: whatever a trial places and asks, the cluster cache is the same afterwards, bit for bit."""
     world = World(*items)
     cluster = world.engine.cluster
     world.drain()

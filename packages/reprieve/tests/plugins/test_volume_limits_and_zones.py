@@ -94,7 +94,7 @@ def test_in_tree_volumes_count_where_their_plugin_has_been_migrated(migrated: st
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_preemption_frees_volumes_and_spares_who_has_none(plain: bool) -> None:
+def test_preemption_frees_volumes_and_spares_pods_without(plain: bool) -> None:
     """preemption.md 3: volume limits are curable; putting a unit back counts its volumes again."""
     world = World(
         node("n1"),
@@ -109,7 +109,7 @@ def test_preemption_frees_volumes_and_spares_who_has_none(plain: bool) -> None:
     assert world.where == {"p": "n1", "one": "n1", "none": "n1"}
 
 
-def test_higher_limit_wakes_who_waits() -> None:
+def test_higher_limit_wakes_pending_pods() -> None:
     world = limited(disks("a"), pod("p", "a"), limits={CSI: 0}).settle()
     assert "p" not in world.where
     assert world.add(csi_node("n1", {CSI: 1})).settle().where == {"p": "n1"}

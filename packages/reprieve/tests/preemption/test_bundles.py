@@ -34,7 +34,7 @@ def _weight(units: Sequence[Covering], chosen: Collection[int]) -> float:
 
 
 @each_seed(range(120))
-def test_cover_holds_what_is_lacking_and_nobody_in_it_is_superfluous(seed: int) -> None:
+def test_cover_holds_what_is_lacking_without_superfluous_units(seed: int) -> None:
     """None only where all together do not; where one or two will do the cheapest of these; else not far from it."""
     chance = random.Random(seed)
     lack = [(r, chance.randint(1, 9)) for r in range(2) if chance.random() < 0.8] or [(1, 3)]
@@ -43,9 +43,9 @@ def test_cover_holds_what_is_lacking_and_nobody_in_it_is_superfluous(seed: int) 
         for number in range(chance.randint(1, 6))
     ]
     found = cheapest_cover(lack, units)
-    everybody = [number for _, _, number in units]
+    all_units = [number for _, _, number in units]
     if found is None:
-        assert not _covers(lack, units, everybody)
+        assert not _covers(lack, units, all_units)
         return
     assert _covers(lack, units, found)
     assert all(not _covers(lack, units, set(found) - {number}) for number in found)
@@ -82,7 +82,7 @@ def _sets(units: Sequence[Covering], size: int, lack: Sequence[tuple[int, int]])
         # One of each resource is better than both of one.
         ([(0, 2), (1, 2)], [(3.0, (2, 0), 0), (3.0, (0, 2), 1), (9.0, (2, 2), 2)], [0, 1]),
         ([(0, 2), (1, 2)], [(5.0, (2, 0), 0), (5.0, (0, 2), 1), (9.0, (2, 2), 2)], [2]),
-        # Who holds nothing of what is lacking is not in it, however light.
+        # A unit that holds nothing of what is lacking is not in it, however light.
         ([(1, 1)], [(0.0, (9, 0), 0), (4.0, (0, 1), 1), (5.0, (0, 1), 2)], [1]),
     ],
 )
@@ -93,7 +93,7 @@ def test_units_that_cover(lack: list[tuple[int, int]], units: list[Covering], co
 
 @pytest.mark.parametrize(("light", "pair"), [(14, True), (15, False)])
 def test_every_pair_is_tried_of_few(light: int, pair: bool) -> None:
-    """Of sixteen units; of more the lightest for what each contributes are taken, and who is superfluous left out."""
+    """Of sixteen units; of more the lightest for what each contributes are taken, and superfluous ones are left out."""
     # Three of the light will do; each is the better bargain, but the pair is the lighter.
     units = [(6.2, (50,), 0), (6.2, (50,), 1), *((4.2, (34,), 2 + i) for i in range(light))]
     found = cheapest_cover([(0, 100)], units)
@@ -110,7 +110,7 @@ def _bundles(made: Problem) -> tuple[Eviction, Bundles]:
 
 
 def _gain(made: Problem, state: Eviction, going: Collection[int], number: int = 0) -> int:
-    """Places for the kind that come, over all nodes, beside who is gone and the pods put there."""
+    """Places for the kind that come, over all nodes, beside evicted units and the pods put there."""
 
     def total(gone: Collection[int]) -> int:
         left = tiny.left_beside(made, tiny.names(made, gone))
@@ -130,7 +130,7 @@ def _something_happens(state: Eviction, chance: random.Random) -> None:
 
 @each_seed(range(40))
 def test_bundles_stay_correct_after_any_history(seed: int) -> None:
-    """What units bring is counted on all their nodes; who may not go is in none; where anybody helps there is one."""
+    """What units free is counted on all nodes; a protected unit is in none; where any unit helps there is one."""
     made, chance = random_problem(seed, kinds=1 + seed % 2, budgets=seed % 3), random.Random(seed)
     state = Eviction(numbers(made))
     kept = [Bundles(state, number) for number in range(len(made.kinds))]
@@ -182,7 +182,7 @@ def _remembered(
 
 
 def _helps(made: Problem, state: Eviction, node: int, may: Sequence[int], number: int) -> bool:
-    """Whether anything is offered: all who may go make room there, or the only one does, wherever it runs."""
+    """Whether anything is offered: all units that may be evicted free it, or the only one does, wherever it runs."""
     there = [u for u in may if node in made.units[u].takes]
     if not there or node not in made.kinds[number].nodes:
         return False
@@ -268,7 +268,7 @@ def test_nodes_that_are_examined_again_count_as_steps() -> None:
 
 
 def _row(made: Problem) -> list[tuple[int, tuple[str, ...]]]:
-    """What `every` finds: places and who goes for them, the lightest first."""
+    """What `every` finds: places and the victims for them, the lightest first."""
     _, bundles = _bundles(made)
     return [(gain, tiny.names(made, units)) for _, gain, units in bundles.every()]
 
@@ -296,8 +296,8 @@ def test_all_places_of_a_node_are_offered_whatever_their_number() -> None:
     assert [gain for gain, _ in _row(made)] == [1, 2, 3, 4, 5]
 
 
-def test_unit_of_several_nodes_is_offered_alone_and_with_who_is_beside_it() -> None:
-    """It counts on all of them; beside it somebody more may go for a whole node."""
+def test_unit_of_several_nodes_is_offered_alone_and_with_its_neighbours() -> None:
+    """It counts on all of them; beside it another unit may be evicted for a whole node."""
     made = problem(
         [(2,), (2,)],
         [unit("pair", {0: (1,), 1: (1,)}, pods=2), unit("a", {0: (1,)}), unit("b", {1: (1,)})],
@@ -308,15 +308,15 @@ def test_unit_of_several_nodes_is_offered_alone_and_with_who_is_beside_it() -> N
     assert sorted(_row(made)) == [(1, ("a",)), (1, ("b",)), (2, ("pair",)), (3, ("pair", "a")), (3, ("pair", "b"))]
 
 
-def test_beside_a_unit_of_several_nodes_only_who_is_needed_goes() -> None:
-    """The cheaper of the two who are beside it."""
+def test_beside_a_unit_of_several_nodes_only_needed_units_are_evicted() -> None:
+    """The cheaper of the two beside it."""
     beside = [unit("a", {0: (1,)}, priority=2), unit("b", {0: (1,)}, priority=3)]
     made = problem([(3,), (1,)], [unit("pair", {0: (1,), 1: (1,)}, priority=9, pods=2), *beside], [kind((2,), 1)])
     assert _row(made) == [(1, ("b", "a")), (1, ("pair", "a"))]
 
 
 def test_every_unit_of_several_nodes_is_offered_by_itself_on_each_of_them() -> None:
-    """Where all of a node have to go as well."""
+    """Where all of a node must be evicted as well."""
     units = [unit("p", {0: (1,), 1: (2,)}, pods=2), unit("q", {0: (1,), 2: (2,)}, pods=2)]
     made = problem([(2,), (2,), (2,)], units, [kind((2,), 3)])
     _, bundles = _bundles(made)
@@ -369,7 +369,7 @@ def test_nodes_that_the_kind_may_not_use_bring_nothing() -> None:
     assert _row(made) == [(1, ("both",))]
 
 
-def test_nothing_is_offered_where_nobody_brings_a_place() -> None:
+def test_nothing_is_offered_where_no_unit_frees_a_place() -> None:
     """Too little is held, or what is held is not what is asked for."""
     made = problem([(3, 0)], [unit("a", {0: (2, 0)})], [kind((4, 0))])
     assert _row(made) == []
@@ -379,7 +379,7 @@ def test_nothing_is_offered_where_nobody_brings_a_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("missing", "who"),
+    ("missing", "victims"),
     [
         (1, ("one",)),  # one place for 10 is the cheapest where one is enough
         (2, ("two",)),  # 16 for two
@@ -388,7 +388,7 @@ def test_nothing_is_offered_where_nobody_brings_a_place() -> None:
         (9, ("four",)),
     ],
 )
-def test_places_beyond_those_that_are_missing_are_worth_nothing(missing: int, who: tuple[str, ...]) -> None:
+def test_places_beyond_those_that_are_missing_are_worth_nothing(missing: int, victims: tuple[str, ...]) -> None:
     """Priced by the place, as far as pods are missing that need one."""
     offset = 1 << 31
     made = problem(
@@ -403,7 +403,7 @@ def test_places_beyond_those_that_are_missing_are_worth_nothing(missing: int, wh
     _, bundles = _bundles(made)
     best = bundles.best(missing)
     assert best is not None
-    assert tiny.names(made, best[2]) == who
+    assert tiny.names(made, best[2]) == victims
 
 
 @pytest.mark.parametrize("starts", [(1.0, 2.0), (2.0, 1.0)])

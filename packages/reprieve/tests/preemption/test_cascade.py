@@ -1,4 +1,4 @@
-"""Whom victims that come back would evict in turn (cost.md 3)."""
+"""Pods that returning victims would evict in turn (cost.md 3)."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _ladder() -> list[Any]:
 
 @pytest.mark.parametrize(("depth", "levels"), [(0, []), (1, [1]), (2, [1]), (3, [1])])
 def test_cascades_have_as_many_rounds_as_configured(depth: int, levels: list[int]) -> None:
-    """cost.md 3.1: who comes back evicts the least important, which then finds nobody below it."""
+    """cost.md 3.1: a returning pod evicts the least important, which then finds none below it."""
     world = World(*_ladder(), pod("p", gpu=1, priority=100, selector={"step": "0"}), profiles=_with(depth))
     found = world.step().preemption
     assert found is not None
@@ -201,7 +201,7 @@ def test_criterion_counts_pods_in_turn() -> None:
 )
 @given(data=st.data(), depth=st.integers(1, 3))
 def test_no_unit_is_evicted_twice_and_nothing_leaks(data: st.DataObject, depth: int) -> None:
-    """cost.md 3.4: each evicts lower priorities alone, round by round, and the picture is as it was."""
+    """cost.md 3.4: each evicts lower priorities alone, round by round, and the cluster cache is as it was."""
     kind = data.draw(st.sampled_from(["pod", "group"]))
     full = random_clusters(max_nodes=5, max_running=90, static=False, ports=False, terminating=False, preemptor=kind)
     cluster: RandomCluster = data.draw(full)
@@ -232,11 +232,11 @@ def test_no_unit_is_evicted_twice_and_nothing_leaks(data: st.DataObject, depth: 
     world.settle()
 
 
-# -- who comes back, asked for directly ------------------------------------------------------------------------------
+# -- returning pods, asked for directly ------------------------------------------------------------------------------
 
 
 def _after(world: World, *victims: str, depth: int = 3, at: str = "") -> list[tuple[int, str, list[str]]]:
-    """(round, who came back, who went for it) after these victims have gone for `p`, which is placed on the node."""
+    """(round, returning pod, its victims) after these victims were evicted for `p`, which is placed on the node."""
     cluster = world.engine.cluster
     units = {unit.name.removeprefix("default/"): unit for unit in units_below(cluster, 100, scheduled_pods(cluster))}
     cascades = Cascades(world.engine.running["default-scheduler"], UPSTREAM, depth)
@@ -264,7 +264,7 @@ def test_pod_that_fits_evicts_no_pods() -> None:
     assert _after(roomy, "v", at="n1") == []
     full = _two(pod("v", cpu=2, node="n1", priority=50), pod("low", cpu=3, node="n2"))
     assert _after(full, "v", at="n1") == [(1, "v", ["low"])]
-    assert _after(full, "v") == [], "nobody is in its place"
+    assert _after(full, "v") == [], "no pod is in its place"
     assert _after(full, "v", depth=0, at="n1") == []
 
 
@@ -300,7 +300,7 @@ def test_pod_of_policy_never_does_not_preempt() -> None:
 
 
 def test_cheapest_make_way_and_of_as_cheap_ones_those_on_the_first_node() -> None:
-    """By the criteria; then by name; whom a reprieve could leave stays."""
+    """By the criteria; then by name; a pod that a reprieve could leave stays."""
     world = World(
         *[node(f"n{i}", cpu=4) for i in range(4)],
         pod("v", cpu=2, node="n0", priority=50),
@@ -313,7 +313,7 @@ def test_cheapest_make_way_and_of_as_cheap_ones_those_on_the_first_node() -> Non
 
 
 def test_group_comes_back_whole_or_not_at_all() -> None:
-    """cost.md 3.1: pod by pod, each where there is room or somebody cheap; if one finds none nobody goes."""
+    """cost.md 3.1: pod by pod, each where there is capacity or a cheap victim; if one finds none no pod is evicted."""
     items = [
         *gang("w", 2, cpu=2, node="n1", whole=True, priority=50),
         pod("low", cpu=2, node="n2"),
@@ -324,7 +324,7 @@ def test_group_comes_back_whole_or_not_at_all() -> None:
 
 
 def test_reprieved_unit_is_in_the_way_of_the_next() -> None:
-    """Each round in the picture that the one before has left: no pods are evicted twice."""
+    """Each round on the cluster cache that the one before has left: no pods are evicted twice."""
     world = World(
         *[node(f"n{i}", cpu=2) for i in range(3)],
         pod("v1", cpu=2, node="n0", priority=50),

@@ -23,7 +23,7 @@ from tests.preemption.tiny import as_searched, kind, numbers, problem, random_pr
 
 @each_seed(range(40))
 def test_cheapest_set_of_a_node(seed: int) -> None:
-    """Budgets counted over those who go; pods of equal or higher priority that are nominated there count as running."""
+    """Budgets counted over all victims; pods of equal or higher priority that are nominated there count as running."""
     chance = random.Random(seed)
     cores = chance.randint(4, 9)
     items: list[Any] = [node("n", cpu=cores), node("other", cpu=9)]
@@ -112,7 +112,7 @@ def _fits_on(made: Problem, gone: Sequence[str]) -> list[int]:
 
 
 def test_of_like_units_of_a_node_the_least_important_go() -> None:
-    """cost.md 4.8: where they differ in the start alone; preemption.md 5: who started later is less important."""
+    """cost.md 4.8: where they differ in the start alone; preemption.md 5: a later start is less important."""
     units = [unit(f"u{start}", {0: (1,)}, start=float(start)) for start in range(5)]
     made = problem([(5,)], units, [kind((2,))])
     found = cheapest_for_one(Eviction(numbers(made)))

@@ -23,7 +23,7 @@ from tests.preemption.tiny import as_searched, kind, numbers, problem, random_pr
 
 
 def _makes_room(made: Problem, found: Found) -> None:
-    """Every pod has one place that it may use, beside those who stay."""
+    """Every pod has one place that it may use, beside remaining pods."""
     assert found.places is not None
     left = tiny.left_beside(made, tiny.names(made, found.units))
     placed = [0] * len(made.kinds)
@@ -54,7 +54,7 @@ def test_of_like_pods_the_cheapest_of_all_evictions_is_found(seed: int) -> None:
 
 @pytest.mark.parametrize(("kinds", "share"), [(2, 0.9), (3, 0.75)])
 def test_of_unlike_pods_the_cheapest_is_mostly_found(kinds: int, share: float) -> None:
-    """cost.md 4.7: near the optimum, and never below it; what is said to make room does."""
+    """cost.md 4.7: near the optimum, and never below it; a reported eviction frees the capacity."""
     found_best, solvable = 0, 0
     for seed in range(60):
         made = random_problem(seed, kinds=kinds, budgets=seed % 3)
@@ -107,7 +107,7 @@ def test_known_eviction_of_all_units_is_taken_as_it_is() -> None:
     assert found == Found((0, 1), Eviction(numbers(made)).price_of([0, 1]), None)
 
 
-def test_eviction_of_nobody_is_the_cheapest() -> None:
+def test_eviction_without_victims_is_the_cheapest() -> None:
     made = problem([(2,), (2,)], [unit("a", {0: (1,)}), unit("b", {1: (1,)})], [kind((1,), 2)])
     found = cheapest_eviction(numbers(made))
     assert found == Found((), NO_EVICTION, ((0, 0, 1), (0, 1, 1)))

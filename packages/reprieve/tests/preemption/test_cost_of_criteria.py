@@ -68,7 +68,7 @@ def test_criteria_count(criterion: str, each: list[float], total: float) -> None
     [(2, 3, 1, 0), (2, 3, 2, 1), (2, 2, 1, 1), (2, 1, 1, 0), (1, 3, 2, 0), (1, 3, 3, 1)],
 )
 def test_gangs_that_fall_below_their_minimum(least: int, running: int, going: int, broken: int) -> None:
-    """cost.md 1.3: those that had it; counted over all who go."""
+    """cost.md 1.3: those that had it; counted over all victims."""
     world = World(
         node("n", cpu=9), group("w", min_count=least), *[pod(f"w{i}", node="n", group="w") for i in range(running)]
     )
@@ -102,7 +102,7 @@ def test_search_is_guided_by_configured_criteria(names: list[str], first: bool, 
     costs = {"pdbViolations": 1, "highestPriority": 2, "pods": 5}
     assert pricing.price([0, 1, 2], [True, False, False], 0) == tuple(float(costs[name]) for name in names)
     weight = dict(zip(names_of(units), pricing.weight, strict=True))
-    assert all(each > 0 for each in pricing.weight), "nobody is for nothing"
+    assert all(each > 0 for each in pricing.weight), "no unit costs nothing"
     guiding = next(name for name in names if name != "pdbViolations")
     if guiding == "pods":
         assert weight["w"] > max(weight["p0"], weight["p1"], weight["p2"])

@@ -59,7 +59,7 @@ def _gone(preemption: Preemption) -> list[str]:
 
 
 TABLE: list[tuple[str, list[Any], str]] = [
-    # criterion, what runs on n1 and n2, and who goes by it: each time upstream's comparison takes the other node
+    # criterion, what runs on n1 and n2, and the victims by it: each time upstream's comparison takes the other node
     (
         "units",
         [
@@ -228,7 +228,7 @@ def test_answer_for_a_pod_is_as_of_now() -> None:
         ([], "cost", "at least one criterion is needed"),
     ],
 )
-def test_name_that_nobody_knows_is_refused(cost: list[str], where: str, why: str) -> None:
+def test_unknown_name_is_refused(cost: list[str], where: str, why: str) -> None:
     """cost.md 1.4: with the place in the file and the nearest name."""
     document = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -242,7 +242,7 @@ def test_name_that_nobody_knows_is_refused(cost: list[str], where: str, why: str
 
 
 class Darlings(PreemptionCost):
-    """Pods whose name begins with a letter that somebody likes."""
+    """Pods with a name that begins with a preferred letter."""
 
     name = "Darlings"
     text = "fewest darlings"
@@ -295,7 +295,7 @@ def test_plugin_that_answers_nonsense_fails_the_attempt_and_nothing_else() -> No
 
 
 class Careless(Darlings):
-    """Something is said of what it looks at that cannot be compared later."""
+    """It describes what it looks at by a value that cannot be compared later."""
 
     name = "Careless"
 
@@ -335,7 +335,7 @@ LISTS = [
 @some
 @given(data=st.data())
 def test_rules_hold_by_any_criteria(cost: tuple[str, ...], placement: str, data: st.DataObject) -> None:
-    """preemption.md 9: irreducible, whole units, lower priorities, nothing in vain; and the fast path is the plain one.
+    """preemption.md 9: irreducible, whole units, lower priorities, no needless victims; the fast path is the plain one.
 
     cost.md 1.2: the search finds nothing that is dearer than what placing by score costs, by the same list.
     """

@@ -48,7 +48,7 @@ def _rack(name: str, *cores: int) -> list[Any]:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_no_eviction_in_a_domain_costs_less_than_its_bound(seed: int) -> None:
-    """Of all sets of victims that make room for as many members as may be; a free one is said to be."""
+    """Of all sets of victims that free capacity for as many members as may be; a free one is marked so."""
     chance = random.Random(seed)
     like = seed % 2 == 0
     racks = {f"r{i}": [chance.randint(1, 4) for _ in range(chance.randint(1, 2))] for i in range(3)}
@@ -227,7 +227,7 @@ def test_budgets_and_whole_groups_make_it_only_dearer() -> None:
 @pytest.mark.parametrize("alike", [True, False])
 @pytest.mark.parametrize("seed", range(12))
 def test_choice_is_that_of_looking_at_every_domain(seed: int, alike: bool) -> None:
-    """The rack, the places, who goes, how many would have done, and the second best; fewer racks are tried for it."""
+    """The rack, the places, the victims, how many would suffice, the second best; fewer racks are tried for it."""
     chance = random.Random(seed)
     items: list[Any] = []
     for rack in range(chance.randint(3, 8)):

@@ -32,7 +32,7 @@ def test_no_eviction_weighs_less_than_the_bound(seed: int) -> None:
 @pytest.mark.parametrize(
     ("free", "units", "kinds", "weight"),
     [
-        # Three lack; two are held by who weighs 4, four by who weighs 12: all of the first, a quarter of the second.
+        # Three lack; a unit of weight 4 holds two, one of weight 12 four: all of the first, a quarter of the second.
         ([(6,)], [("a", {0: (4,)}, 12), ("b", {0: (2,)}, 4)], [((1,), 3)], 4 + 3),
         # What is free counts, on nodes that may be used.
         ([(6,), (1,)], [("a", {0: (4,)}, 12), ("b", {0: (2,)}, 4)], [((1,), 3)], 4),
@@ -74,5 +74,5 @@ def test_necessary_victims_of_small_problems(seed: int) -> None:
     assert all_necessary(numbers(made), most) is all(all_necessary(numbers(made), [u]) for u in most)
 
 
-def test_pods_that_ask_for_nothing_need_nobody_to_go() -> None:
+def test_pods_without_requests_need_no_eviction() -> None:
     assert not all_necessary(numbers(problem([(1,)], [unit("a", {0: (1,)})], [kind((0,))])), [0])

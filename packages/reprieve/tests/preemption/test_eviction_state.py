@@ -1,6 +1,6 @@
-"""An eviction being tried: what is left, who violates what, and that all of it can be taken back (cost.md 4).
+"""An eviction being tried: what is left, which budgets are violated, and that all of it can be taken back (cost.md 4).
 
-Everything is held against a count from nothing: of who is gone and where the pods are put, and of nothing else.
+Everything is held against a count from nothing: of evicted units and where the pods are put, and of nothing else.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _mixed(seed: int) -> Problem:
 
 
 def _seen(state: Eviction) -> dict[str, Any]:
-    """All that is public and follows from who is gone and where the pods are."""
+    """All that is public and follows from evicted units and where the pods are."""
     nothing = [0] * len(state.places.missing)
     return {
         "gone": set(state.gone),
@@ -48,7 +48,7 @@ def _seen(state: Eviction) -> dict[str, Any]:
 
 
 def _counted(made: Problem, state: Eviction) -> dict[str, Any]:
-    """The same worked out anew, taking who is gone, who is barred and where the pods are for granted."""
+    """The same computed anew, taking evicted units, barred ones and the places of pods for granted."""
     gone = tiny.names(made, state.gone)
     put = [list(there or [0] * len(made.kinds)) for there in tiny.put(state)]
     left = tiny.left_beside(made, gone)
@@ -117,7 +117,7 @@ def test_columns_kept_up_to_date_equal_a_new_count(seed: int) -> None:
 
 @each_seed(SEEDS)
 def test_reprieve_does_not_depend_on_earlier_attempts(seed: int) -> None:
-    """Of unlike pods it is counted what nodes hold of each size: that follows from who is gone."""
+    """Of unlike pods it is counted what nodes hold of each size: that follows from the evicted units."""
     made, chance = random_problem(seed, kinds=2 + seed % 2), random.Random(seed)
     state = Eviction(numbers(made))
     marks = [state.mark()]
@@ -164,7 +164,7 @@ def test_readers_of_nodes_learn_which_have_changed(seed: int) -> None:
     """`dirty`: something is otherwise there; `dearer`: a unit there has come to violate a budget, and nothing else."""
     made, chance = _mixed(seed), random.Random(seed)
     state = Eviction(numbers(made))
-    assert state.changed == set(range(len(made.free))), "at first nobody has looked at any"
+    assert state.changed == set(range(len(made.free))), "at first every node counts as changed"
     nodes = [set(each.takes) for each in made.units]
     marks = [state.mark()]
     for _ in range(40):
@@ -217,7 +217,7 @@ def test_unchanged_nodes_are_not_examined_again() -> None:
 
 
 def test_which_nodes_have_changed_since_a_mark() -> None:
-    """Who could come back is looked for there."""
+    """Units that could come back are looked for there."""
     made = problem(
         [(4,)] * 3, [unit("a", {0: (4,)}), unit("b", {1: (2,)}), unit("c", {2: (4,)})], [kind((2,), 3), kind((9,))]
     )
@@ -240,7 +240,7 @@ def test_which_nodes_have_changed_since_a_mark() -> None:
 
 @each_seed(range(60))
 def test_like_pods_are_placed_wherever_as_many_fit(seed: int) -> None:
-    """Of one kind `settle` leaves nobody without a place for whom there is one; `may_return` then says all."""
+    """Of one kind `settle` leaves no pod without a place that exists; `may_return` then names all."""
     made, chance = random_problem(seed), random.Random(seed)
     state = Eviction(numbers(made))
     for number in range(len(made.units)):
@@ -257,13 +257,13 @@ def test_like_pods_are_placed_wherever_as_many_fit(seed: int) -> None:
         state.restore(number)
         stays = state.places.settle()
         assert stays is tiny.fits(made, tiny.names(made, state.gone))
-        assert may or not stays, "who could come back is not sent away"
+        assert may or not stays, "a unit that could come back is not refused"
         state.rollback(mark)
 
 
 @each_seed(range(60))
 def test_unlike_pods_are_placed_only_where_they_fit(seed: int) -> None:
-    """Of several kinds not every way is tried: whoever says that all fit is right, and so is who rules it out."""
+    """Of several kinds not every way is tried: the answer that all fit is right, and so is a refusal."""
     made, chance = random_problem(seed, kinds=2 + seed % 2), random.Random(seed)
     state = Eviction(numbers(made))
     for number in range(len(made.units)):
@@ -333,7 +333,7 @@ def test_kind_goes_where_the_others_lose_least(missing: bool) -> None:
 
 
 def test_only_kinds_that_still_miss_a_place_count() -> None:
-    """The third kind is placed: that it could have more on the first node keeps nobody from there."""
+    """The third kind is placed: that it could have more on the first node keeps no pod from there."""
     made = problem([(5, 0, 2), (5, 2, 0), (9, 0, 9)], [], [kind((1, 0, 0)), kind((1, 1, 0)), kind((1, 0, 1))])
     state = Eviction(numbers(made))
     tiny.unlike(state).place(2, 2, 1)
@@ -354,18 +354,18 @@ def test_pods_that_are_pushed_out_are_as_few_as_do_and_the_smallest() -> None:
     """One of three makes as much room as two of two; where one of either does, the smaller goes."""
     units = [unit("a", {0: (3,)}), unit("b", {0: (2,)}), unit("c", {0: (5,)})]
     made = problem([(9,)], units, [kind((3,)), kind((2,), 3)])
-    for who, missing in (("a", [1, 0]), ("b", [0, 1]), ("c", [1, 1])):
+    for name, missing in (("a", [1, 0]), ("b", [0, 1]), ("c", [1, 1])):
         state = Eviction(numbers(made))
         for number in range(3):
             state.evict(number)
         tiny.unlike(state).place(0, 0, 1)
         tiny.unlike(state).place(1, 0, 3)
-        state.restore([each.name for each in made.units].index(who))
-        assert state.places.missing == missing, who
+        state.restore([each.name for each in made.units].index(name))
+        assert state.places.missing == missing, name
 
 
 def test_pods_stay_beside_one_that_overdraws_what_they_do_not_ask_for() -> None:
-    """What nobody there asks for may be overdrawn (a node that shrank)."""
+    """What no pod there requests may be overdrawn (a node that shrank)."""
     made = problem([(4, 1)], [unit("a", {0: (1, 3)})], [kind((1, 0), 2)])
     state = Eviction(numbers(made))
     assert state.places.left == [[3, -2]]
@@ -394,7 +394,7 @@ def test_placement_by_another_order() -> None:
     tiny.unlike(state).take_off(0)
     assert state.places.repack()
     assert tiny.put(state) == [[1, 1], [3, 0]]
-    assert state.counted == before, "it is remembered by who is gone"
+    assert state.counted == before, "it is remembered by the evicted units"
 
 
 def test_memory_is_of_evicted_units() -> None:
@@ -481,7 +481,7 @@ def test_empty_eviction_costs_less_than_any_other() -> None:
 
 @each_seed(SEEDS)
 def test_budgets_that_several_would_break_together(seed: int) -> None:
-    """`violating`: one after the other beside those who are gone; `violates`: one more alone."""
+    """`violating`: one after the other beside the evicted ones; `violates`: one more alone."""
     made, chance = random_problem(seed, budgets=1 + seed % 3), random.Random(seed)
     state = Eviction(numbers(made))
     units = range(len(made.units))
@@ -594,7 +594,7 @@ def test_unit_started_last_weighs_least_among_equals() -> None:
 
 
 def test_units_share_of_all_there_is() -> None:
-    """Summed over resources, of what is free with everybody gone; overdrawn nodes have nothing."""
+    """Summed over resources, of what is free with all units gone; overdrawn nodes have nothing."""
     made = problem(
         [(6, 2), (2, -4)], [unit("a", {0: (2, 1), 1: (2, 0)}, pods=2), unit("b", {0: (4, 0)})], [kind((1, 1))]
     )

@@ -96,7 +96,7 @@ def _outcome(world: World, found: Preemption | None) -> object:
 @pytest.mark.parametrize("rules", [False, True], ids=["resources", "rules"])
 @pytest.mark.parametrize("seed", range(10))
 def test_fast_and_the_plain_path_agree(seed: int, rules: bool, options: dict[str, Any]) -> None:
-    """Who goes and why, what it costs, who was second, and what is said where nobody goes."""
+    """The victims and why, what it costs, the second best, and the answer without victims."""
     chance = random.Random(seed)
     items = _cluster(chance, rules=rules)
     worlds = []

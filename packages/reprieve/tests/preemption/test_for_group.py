@@ -51,7 +51,7 @@ class _Asked(PodGroupPostFilterPlugin):
 
 
 @pytest.mark.parametrize(
-    ("room", "asked"), [(1, ["First"]), (0, ["First", "Last"])], ids=["helped by preemption", "by nobody"]
+    ("room", "asked"), [(1, ["First"]), (0, ["First", "Last"])], ids=["helped by preemption", "by none"]
 )
 def test_24_plugins_run_in_configured_order_and_the_first_success_ends_it(room: int, asked: list[str]) -> None:
     """Once for the whole group, after all of it failed."""
@@ -92,8 +92,8 @@ _LOWER = "PreemptLowerPriority"
         ("Never", (False, False), False, ""),
     ],
 )
-def test_22_whose_policy_counts(own: str | None, members: tuple[bool, ...], gate: bool, says: str) -> None:
-    """preemption.md 2.2: with the gate the group's, and who differs is an error; without it one Never counts for all.
+def test_22_policy_that_counts(own: str | None, members: tuple[bool, ...], gate: bool, says: str) -> None:
+    """preemption.md 2.2: with the gate the group's, another one of a member is an error; without it Never counts for all.
 
     `members`: whether each has preemptionPolicy Never.
     """
@@ -156,7 +156,7 @@ def test_9_room_that_is_being_made_for_one_member_is_not_taken_by_another(least:
 
 
 def test_23_a_gang_that_lost_its_room_makes_room_elsewhere_at_once() -> None:
-    """preemption.md 2.3: the guard is the nomination; once it is cleared nobody waits for the first victims."""
+    """preemption.md 2.3: the guard is the nomination; once cleared the gang does not wait for the first victims."""
     items = [*_nodes(4), *gang("crew", 2, cpu=1, priority=5)]
     world = World(*items).drain()
     first, held = set(world.evicted), set(world.nominated.values())
@@ -336,7 +336,7 @@ def test_pod_or_group_meets_pod(by_group: bool) -> None:
     assert sorted(world.where) == ["b", "high-0"]
 
 
-def test_members_of_a_group_whose_object_is_missing_are_on_their_own() -> None:
+def test_members_of_a_group_without_an_object_are_on_their_own() -> None:
     """preemption.md 1: "so is a pod with a PodGroup that does not exist"."""
     placed = [pod(f"low-{i}", cpu=1, node="n", priority=i, group="lost") for i in range(3)]
     world = World(node("n", cpu=3), *placed, *gang("high", 1, cpu=1, priority=5)).settle()

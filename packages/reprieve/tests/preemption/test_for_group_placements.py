@@ -106,7 +106,7 @@ def test_6_candidates_are_compared_with_the_ordering_of_section_3(
     assert compared.steps == ((criterion, 1),)
 
 
-def test_6_those_who_stay_count_in_the_placement_score() -> None:
+def test_6_remaining_pods_count_in_the_placement_score() -> None:
     """What is spared fills a placement: with one victim each, the rack that stays fuller is taken."""
     world = World(
         *_racks(2, 2, cpu=4),
@@ -199,7 +199,7 @@ def test_6_rules_about_other_pods_reach_beyond_the_placement(plain: bool) -> Non
 
 
 def test_6_it_waits_in_its_domain_and_starts_nothing_else() -> None:
-    """preemption.md 4.5: nominated, waiting; one preemption at a time; then placed where room was made."""
+    """preemption.md 4.5: nominated, waiting; one preemption at a time; then placed where it preempted."""
     world = World(*_racks(2, 2), *[_low(f"l{r}{i}", f"r{r}n{i}", grace=30) for r in range(2) for i in range(2)])
     world.add(*_crew(2)).drain()
     assert world.nominated == {"p0": "r0n0", "p1": "r0n1"}

@@ -96,14 +96,14 @@ _BY_PRIORITY = {"n1": 1, "n2": 2, "n3": 3}
 
 
 def _three_full_nodes() -> World:
-    """Whoever needs a node takes the cheapest, n1, then n2, then n3; victims take their time."""
+    """A preemptor takes the cheapest node, n1, then n2, then n3; victims take their time."""
     items = [_full(name, priority, cpu=4, grace=100) for name, priority in _BY_PRIORITY.items()]
     return World(*[item for each in items for item in each])
 
 
 @pytest.mark.parametrize("how", ["taken by a higher one", "node gone", "cleared in the API"])
 def test_23_a_cleared_nomination_frees_the_preemptor_at_once(how: str) -> None:
-    """preemption.md 2.3 : the guard is the nomination; without one nobody waits for the first victims."""
+    """preemption.md 2.3 : the guard is the nomination; without one the pod does not wait for the first victims."""
     world = _three_full_nodes().add(pod("mid", cpu=4, priority=100)).drain()
     assert world.nominated == {"mid": "n1"}
     if how == "node gone":
@@ -128,7 +128,7 @@ def test_23_a_cleared_nomination_frees_the_preemptor_at_once(how: str) -> None:
 
 
 def test_23_a_nomination_that_ends_while_the_calls_run_frees_the_preemptor_when_they_have_ended() -> None:
-    """preemption.md 7.3: it stays gated until its calls are through, and then waits for nobody."""
+    """preemption.md 7.3: it stays gated until its calls are through, and then waits for no victims."""
     world = _three_full_nodes().add(pod("mid", cpu=4, priority=100))
     assert world.step().result is Result.WAITING
     key = world.entity("mid").key
@@ -143,7 +143,7 @@ def test_23_a_nomination_that_ends_while_the_calls_run_frees_the_preemptor_when_
 
 
 def test_23_the_first_victims_of_a_freed_preemptor_leave_after_the_second() -> None:
-    """Who leaves late for a preemption that is void neither ends nor prolongs the one that took its place."""
+    """A late victim of a void preemption neither ends nor prolongs the one that took its place."""
     world = _three_full_nodes().add(pod("mid", cpu=4, priority=100)).drain()
     world.add(pod("high", cpu=4, priority=1000)).drain()
     key = world.entity("mid").key
@@ -462,7 +462,7 @@ def test_5_more_pods_are_more_important() -> None:
         ([pdb("b", nothing=True)], ["c"]),
         # of another namespace
         ([pdb("b", {"app": "c"}, namespace="other")], ["c"]),
-        # whose disruption is already counted
+        # its disruption is already counted
         ([pdb("b", {"app": "c"}, disrupted=["c"])], ["c"]),
         # two disruptions allowed of three pods: walking from the most important, only c is over
         ([pdb("b", {}, allowed=2)], ["b"]),
@@ -473,7 +473,7 @@ def test_5_more_pods_are_more_important() -> None:
 def test_6_budgets_come_first_but_are_no_veto(budgets: list[Any], victims: list[str]) -> None:
     """preemption.md 6: violating units are reprieved before others, and still evicted if needed.
 
-    By `placement: Compatible`: the search counts budgets over those who go (cost.md 4.2).
+    By `placement: Compatible`: the search counts budgets over all victims (cost.md 4.2).
     """
     pods = [pod(n, cpu=1, node="n", priority=p, labels={"app": n}) for n, p in (("a", 9), ("b", 5), ("c", 1))]
     found = _preempts(node("n", cpu=3), *pods, *budgets, cpu=1, placement="Compatible")
@@ -664,7 +664,7 @@ HIGHEST, SUM, NAME = (
 def test_runner_up_is_the_best_of_those_the_last_comparison_left(
     priorities: tuple[list[int], ...], best: str, second: str, told_apart: list[str], plain: bool
 ) -> None:
-    """preemption.md 3: compared by all criteria in turn, then by name; who lost last is named."""
+    """preemption.md 3: compared by all criteria in turn, then by name; the last to lose is named."""
     items = [item for i, victims in enumerate(priorities, 1) for item in _full(f"n{i}", *victims)]
     found = _preempts(*items, plain=plain)
     assert found.compared is not None

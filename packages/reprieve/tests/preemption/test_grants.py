@@ -61,7 +61,7 @@ def test_runtime_protects_for_as_long_as_is_granted(objects: Any, of_pod: Any, g
 
 
 def test_grant_counts_from_the_moment_it_is_given_or_taken() -> None:
-    """cost.md 7.1: who waits for it is tried again."""
+    """cost.md 7.1: a preemptor that waits for it is tried again."""
     world = World(node("n", cpu=1), EIGHT_HOURS)
     began = world.now
     victim = pod("victim", cpu=1, node="n", start=-2 * HOUR, priority_class="batch", annotations=FOREVER)

@@ -116,7 +116,7 @@ def test_the_largest_first_and_others_are_left_out() -> None:
     assert placed(alone) == {"pod/uid-older", "pod/uid-last"}
 
 
-def test_who_may_not_evict_now_is_left_out() -> None:
+def test_preemptor_that_may_not_evict_now_is_left_out() -> None:
     """8.2: a delay, and a policy of never."""
     items = two_and_one()[:-1]
     late = pod("two", cpu=2, priority=9, annotations=annotated(preemption_delay="1h"))

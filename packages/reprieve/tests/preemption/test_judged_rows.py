@@ -79,7 +79,7 @@ def _column(matrices: UnitMatrices, row: int) -> list[_One]:
     (slot,) = [slot for slot in range(block.used) if block.rows[slot] == row]
     entries = block.entries
     assert block.count[slot] == count
-    assert (entries["priority"][count:, slot] == ABOVE_ALL).all(), "below them there is nobody"
+    assert (entries["priority"][count:, slot] == ABOVE_ALL).all(), "below them there is none"
     assert not entries["amounts"][:, count:, slot].any()
     assert np.isinf(entries["begun"][count:, slot]).all()
     return [
@@ -100,7 +100,7 @@ def _column(matrices: UnitMatrices, row: int) -> list[_One]:
 
 @each_seed(range(20))
 def test_every_row_has_its_units_whatever_was_replaced(seed: int) -> None:
-    """A row moves to another block as it gets more or fewer; new rows are empty; blocks nobody uses go."""
+    """A row moves to another block as it gets more or fewer; new rows are empty; unused blocks are dropped."""
     chance = random.Random(seed)
     rows = _rows(chance, 12, 9)
     matrices = UnitMatrices()
@@ -148,7 +148,7 @@ def _judged(rows: Sequence[Sequence[_One]], left: Sequence[tuple[int, int]], pri
 
 
 def _reprieved(there: Sequence[_One], left: tuple[int, int]) -> list[_One] | None:
-    """Who goes by preemption.md 3.4, one by one; None where it does not fit with all of them gone."""
+    """The victims by preemption.md 3.4, one by one; None where it does not fit with all of them gone."""
     have = [left[r] + sum(one.amounts[r] for one in there) for r in (0, 1)]
     if min(have) < 0:
         return None
@@ -177,7 +177,7 @@ def _cost(gone: Sequence[_One]) -> tuple[float, ...]:
 
 @each_seed(SEEDS)
 def test_reprieve_of_many_rows_is_that_of_each(seed: int) -> None:
-    """preemption.md 3.1 to 3.5: who may go at all, what is short with them gone, and what it costs."""
+    """preemption.md 3.1 to 3.5: which may be evicted at all, what is short with them gone, and what it costs."""
     chance = random.Random(seed)
     rows = _rows(chance, 8, 7)
     left = [(chance.randint(-4, 0), chance.randint(-2, 0)) for _ in rows]
@@ -201,7 +201,7 @@ def test_reprieve_of_many_rows_is_that_of_each(seed: int) -> None:
 
 @each_seed(SEEDS)
 def test_no_set_of_victims_on_a_row_costs_less_than_its_bound(seed: int) -> None:
-    """cost.md 4.8: of all sets that make up for what is lacking, where somebody has to go; budgets apart."""
+    """cost.md 4.8: of all sets that make up for what is lacking, where an eviction is needed; budgets apart."""
     chance = random.Random(seed)
     rows = _rows(chance, 6, 6)
     left = [(chance.randint(-4, 0), chance.randint(-2, 0)) for _ in rows]
@@ -244,7 +244,7 @@ def test_row_costs_at_least(units: list[tuple[int, float, int]], lack: int, leas
     assert tuple(judged.least(float("inf"), float("inf"))[1:, 0].tolist()) == least
 
 
-def test_where_nobody_has_started_nobody_started_earlier() -> None:
+def test_pods_without_a_start_have_no_earliest_start() -> None:
     row = [_One(1, 1, float("inf"), (1, 0))] * 2
     judged = _judged([row], [(-1, 0)], 9)
     assert judged.cost[:, 0].tolist() == [0, 1, 0, 1 + OFFSET, 1, -float("inf")]
@@ -275,10 +275,10 @@ def test_every_row_has_its_stretch_whatever_was_replaced(seed: int) -> None:
             for row, values in zip(some, new, strict=True):
                 rows[row] = values
         asked = sorted(chance.sample(range(len(rows)), 4))
-        at, whose = stretches.of(np.array(asked))
+        at, owners = stretches.of(np.array(asked))
         assert stretches.columns["value"][at].tolist() == [value for row in asked for value in rows[row]]
         assert stretches.columns["twice"][1, at].tolist() == [2 * value for row in asked for value in rows[row]]
-        assert whose.tolist() == [turn for turn, row in enumerate(asked) for _ in rows[row]]
+        assert owners.tolist() == [turn for turn, row in enumerate(asked) for _ in rows[row]]
         assert stretches.count.tolist() == [len(row) for row in rows]
         if chance.random() < 0.1:
             rows.append([])

@@ -30,7 +30,7 @@ from tests.preemption.by_name import cluster_at, names_of
     ],
 )
 def test_when_a_minimum_has_been_run(start: float | None, minimum: str | None, over: float) -> None:
-    """cost.md 2.6: from the start, of who has not started from now."""
+    """cost.md 2.6: from the start, or from now for a pod that has not started."""
     annotations = annotated(minimum_runtime=minimum) if minimum is not None else {}
     world = World(node("n"), pod("p", node="n", start=start, annotations=annotations))
     began = START + start if start is not None else float("inf")
@@ -54,7 +54,7 @@ def test_longest_minimum_of_a_unit_counts() -> None:
     ],
 )
 def test_first_minimum_to_be_over_is_waited_for(since: float, until: float | None, message: str) -> None:
-    """cost.md 2.6: in a second at the earliest; who is over it is a victim from that moment on."""
+    """cost.md 2.6: in a second at the earliest; a pod that is over it is a victim from that moment on."""
     pods = [
         pod("a", node="n", start=0.0, annotations=annotated(minimum_runtime="100s")),
         pod("b", node="n", start=0.0, annotations=annotated(minimum_runtime="1h")),

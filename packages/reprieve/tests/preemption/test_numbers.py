@@ -37,7 +37,7 @@ def _searched(*items: Item | Sequence[Item]) -> tuple[World, list[Numbers]]:
 
 
 def test_cluster_in_numbers() -> None:
-    """Nodes by name, units by importance, what each holds of what is asked for; and `free` beside who stays."""
+    """Nodes by name, units by importance, what each holds of what is asked for; and `free` beside remaining pods."""
     items = [
         node("n2", cpu=8),
         node("n1", cpu=4),
@@ -67,7 +67,7 @@ def test_cluster_in_numbers() -> None:
 
 
 def test_hardest_to_place_come_first() -> None:
-    """Those with the fewest places with everybody gone; then the larger."""
+    """Those with the fewest places with all units gone; then the larger."""
     crew = [
         group("crew", min_count=4, priority=9),
         pod("crew-0", cpu=1, group="crew", priority=9),
@@ -181,7 +181,7 @@ def test_members_that_differ_in_their_nodes_too_much_are_not_searched_for() -> N
 def test_how_many_of_a_kind_there_would_be_room_for(
     wants: tuple[int, int], usable: tuple[bool, bool], places: int
 ) -> None:
-    """With everybody gone; a node that is overdrawn has none. Of as many the larger come first."""
+    """With all units gone; a node that is overdrawn has none. Of as many the larger come first."""
     free = np.array([[5, 3], [2, 9]])
     assert _ease(Kind(wants, usable, ()), free) == (places, tuple(-want for want in wants))
     assert _ease(Kind((1, 0), (True, True), ()), np.array([[-4, 3], [9, 9]]))[0] == 3
@@ -191,7 +191,7 @@ def test_how_many_of_a_kind_there_would_be_room_for(
 
 
 def test_units_hold_amounts_on_nodes() -> None:
-    """Sums on each node that counts, by node; who holds nothing of what is asked for is on none."""
+    """Sums on each node that counts, by node; a unit that holds nothing of what is asked for is on none."""
     pods = [
         pod("w0", cpu=1, memory="1Gi", node="a"),
         pod("w1", cpu=2, node="a"),

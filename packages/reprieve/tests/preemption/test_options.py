@@ -77,7 +77,7 @@ def test_where_room_is_made(options: dict[str, str], victims: list[str]) -> None
 
 @pytest.mark.parametrize("placement", ["Compatible", "Scored", "MinimizeVictims"])
 @pytest.mark.parametrize(("first", "second", "victims"), [(5, 1, ["b"]), (1, 5, ["a"]), (3, 3, ["a"])])
-def test_of_nodes_that_score_the_same_the_one_is_taken_whose_units_matter_least(
+def test_node_with_the_least_important_units_is_taken_of_equal_scores(
     placement: str, first: int, second: int, victims: list[str]
 ) -> None:
     """preemption.md 4.3: scores leave a choice; the more important unit stays, and names decide between equals."""
@@ -93,7 +93,7 @@ def test_floor_keeps_everything_above_it() -> None:
 
 
 def test_lowest_floor_that_suffices() -> None:
-    """ "by binary search the lowest priority N so that the group is schedulable": two of five have to go."""
+    """ "by binary search the lowest priority N so that the group is schedulable": two of five must be evicted."""
     nodes = [item for i in range(5) for item in (node(f"n{i}", cpu=1), pod(f"l{i}", cpu=1, node=f"n{i}", priority=-i))]
     world = World(*nodes, *gang("crew", 2, cpu=1, priority=9), profiles=_with(victim_search="PriorityFloor"))
     preemption = _preempts(world)
@@ -119,7 +119,7 @@ def test_floor_for_each_placement() -> None:
 @some
 @given(data=st.data())
 def test_rules_hold_with_every_option(options: dict[str, str], data: st.DataObject) -> None:
-    """preemption.md 9: irreducible, whole units, lower priorities, nothing in vain."""
+    """preemption.md 9: irreducible, whole units, lower priorities, no needless eviction."""
     cluster: RandomCluster = data.draw(random_clusters(preemptor="group"))
     world = World(*cluster.everything, profiles=_with(**options))
     _Judge(cluster, world)
@@ -127,7 +127,7 @@ def test_rules_hold_with_every_option(options: dict[str, str], data: st.DataObje
 
 
 def _cost(preemption: Preemption, cluster: RandomCluster) -> Cost | None:
-    """By one yardstick: budgets are counted over those who go."""
+    """By one yardstick: budgets are counted over all victims."""
     budgets = BudgetIndex(budget_of(item) for item, _ in cluster.budgets if isinstance(item, PodDisruptionBudget))
     broken = violating([verdict.unit.pods for verdict in preemption.victims], budgets)
     return UPSTREAM.cost_of([Verdict(v.unit, b, v.reason) for v, b in zip(preemption.victims, broken, strict=True)])
@@ -139,7 +139,7 @@ def _cost(preemption: Preemption, cluster: RandomCluster) -> Cost | None:
 def test_minimizing_is_never_worse_than_compatible(cluster: RandomCluster) -> None:
     """preemption.md 4, "Options": by the cost order of section 3, for as many pods.
 
-    cost.md 4.3: where nobody cheaper is found, it is the same decision, place by place.
+    cost.md 4.3: where no cheaper victims are found, it is the same decision, place by place.
     """
     usual = cluster.world(placement="Compatible").step().preemption
     found = cluster.world().step().preemption
@@ -268,7 +268,7 @@ def test_composite_above_itself_is_refused(priority: int, as_victim: str, messag
 
 @pytest.mark.parametrize("stored", [True, False])
 def test_number_without_a_class_does_not_count(stored: bool) -> None:
-    """Anybody could write it: it would be a way around every class."""
+    """Any user could write it: it would be a way around every class."""
     held = _guarded("held", priority=7, as_victim="")
     written = replace(
         held,

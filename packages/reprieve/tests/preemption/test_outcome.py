@@ -56,7 +56,7 @@ def test_scarcest_resource_is_named_first() -> None:
     assert (Reason(record, 0, "NodePorts", "").resource, Reason(record, 0, "NodePorts", "").short) == ("", 0)
 
 
-def test_decision_counts_who_goes_and_who_stays() -> None:
+def test_decision_counts_evicted_and_remaining_units() -> None:
     world = _outside()
     high = world.record("high")
     reason = Reason(high, 0, "NodeResourcesFit", "")
@@ -75,5 +75,5 @@ def test_decision_counts_who_goes_and_who_stays() -> None:
 @pytest.mark.parametrize("why", list(NoRoom))
 def test_victims_were_searched_for_unless_it_was_out_of_the_question(why: NoRoom) -> None:
     world = _outside()
-    in_vain = UnhelpfulPreemption(world.engine.cluster.groups["default/w"], why)
-    assert in_vain.attempted is (why not in (NoRoom.POLICY_NEVER, NoRoom.UNDER_WAY))
+    unhelpful = UnhelpfulPreemption(world.engine.cluster.groups["default/w"], why)
+    assert unhelpful.attempted is (why not in (NoRoom.POLICY_NEVER, NoRoom.UNDER_WAY))

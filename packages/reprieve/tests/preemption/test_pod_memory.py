@@ -55,7 +55,7 @@ def test_for_which_priorities_a_node_is_the_same(
 
 @pytest.mark.parametrize("priority", range(10))
 def test_many_nodes_together_are_the_same_for_as_many_priorities(priority: int) -> None:
-    """No wider than one by one: who may go and which nominated pods count is the same from the one to the other."""
+    """No wider than one by one: evictable pods and nominated pods that count are the same from the one to the other."""
     there = [([], []), ([0, 3, 7], []), ([7], []), ([4, 5], []), ([0], [3]), ([1], [5]), ([0, 9], [6]), ([2], [2, 8])]
     items: list[Any] = []
     for i, (running, nominated) in enumerate(there):
@@ -106,7 +106,7 @@ def test_gang_that_shrinks_elsewhere_is_dearer(row_of_gang: int) -> None:
 
 
 def test_work_annotations_are_not_remembered() -> None:
-    """cost.md 2.6: the time alone makes a victim of who was none."""
+    """cost.md 2.6: the time alone makes a victim of a pod that was none."""
     world = World(
         *[node(f"n{i}", cpu=1) for i in range(3)],
         pod("a", cpu=1, node="n0", start=0.0, annotations=annotated(minimum_runtime="10m")),

@@ -1,4 +1,4 @@
-"""Who is no victim because of what is said of work, and evictions that keep to every budget (cost.md 2.6 to 2.8)."""
+"""Pods that are no victims because of their work, and evictions that keep to every budget (cost.md 2.6 to 2.8)."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_as_many_go_as_a_budget_allows(placement: str) -> None:
 
 
 def test_victim_that_is_leaving_counts_before_the_budget_knows() -> None:
-    """cost.md 2.8: two preemptors at once do not share what one may use, and a rise of the budget wakes who waits."""
+    """cost.md 2.8: two preemptors at once do not share what one may use, and a raised budget wakes a pending pod."""
     running = [pod(f"a{i}", gpu=1, node=f"n{i}", labels={"app": "x"}, grace=60) for i in range(2)]
     world = World(RESPECTS, *[node(f"n{i}", gpu=1) for i in range(2)], *running, pdb("x", {"app": "x"}, allowed=1))
     world.add(*[pod(f"p{i}", gpu=1, priority=9, priority_class="respects") for i in range(2)]).drain()
@@ -198,7 +198,7 @@ def test_budget_that_is_respected_is_never_violated(placement: str, data: st.Dat
 
 
 def _of_class(entry: tuple[objects.KubernetesObject, float]) -> tuple[objects.KubernetesObject, float]:
-    """Everybody is of the class that respects budgets."""
+    """Return the entry with the class that respects budgets."""
     item, created = entry
     if isinstance(item, objects.Pod | objects.PodGroup):
         item = replace(item, spec=replace(item.spec, priority_class_name="respects"))
@@ -260,7 +260,7 @@ def test_gang_left_below_its_minimum(least: int, going: int, whole: bool) -> Non
 
 
 def test_members_that_are_leaving_are_not_counted_twice() -> None:
-    """cost.md 2.7: who is on the way out is none of those who run, nor of those who would go."""
+    """cost.md 2.7: a terminating pod is neither a running one nor a possible victim."""
     crew = [
         group("w", min_count=2, annotations=annotated(below_minimum="Whole")),
         group("basic", annotations=annotated(below_minimum="Whole")),
@@ -274,7 +274,7 @@ def test_members_that_are_leaving_are_not_counted_twice() -> None:
 
 
 def test_budgets_that_are_respected() -> None:
-    """cost.md 2.8: counted over all who would go; as many as may, the least important first."""
+    """cost.md 2.8: counted over all victims; as many as may, the least important first."""
     world = World(
         node("n", cpu=9),
         pdb("b", {"app": "x"}, allowed=2),

@@ -1,4 +1,4 @@
-"""Why each unit has to go: which pod would not fit beside it, where, and what would be missing (preemption.md 4.3)."""
+"""Why each victim must be evicted: which pod would not fit beside it, where, what is missing (preemption.md 4.3)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATHS = pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
 def _reasons(
     world: World, placed: Sequence[tuple[str, str]], *, plain: bool, priority: int = 9
 ) -> dict[str, tuple[str, str, str, str, tuple[Missing, ...]]]:
-    """By unit that has to go: pod, node, plugin, text, and what is missing; the picture is as it was."""
+    """By victim: pod, node, plugin, text, and what is missing; the cluster cache is as it was."""
     cluster = world.engine.cluster
     running = world.engine.running["default-scheduler"]
     units = units_below(cluster, priority, scheduled_pods(cluster))
@@ -155,7 +155,7 @@ def test_rule_about_other_pods_is_the_reason(plain: bool) -> None:
 
 @PATHS
 def test_host_port_is_the_reason(plain: bool) -> None:
-    """What is no amount is missing nowhere; who else is there stays."""
+    """What is no amount is missing nowhere; any other pod there stays."""
     world = World(
         node("n1", cpu=9),
         pod("holder", cpu=1, node="n1", ports=[80]),
@@ -205,7 +205,7 @@ def test_verdicts_on_all_in_the_order_of_importance(plain: bool) -> None:
 
 
 def test_nothing_else() -> None:
-    """The cases above are decided by what they name: a roomy node keeps everybody."""
+    """The cases above are decided by what they name: a roomy node keeps all pods."""
     more: dict[str, Any] = {"priority": 9, "ports": [80]}
     world = World(node("n1", cpu=9), pod("v", cpu=1, node="n1"), pod("new", cpu=2, **more))
     assert _reasons(world, [("new", "n1")], plain=False) == {}

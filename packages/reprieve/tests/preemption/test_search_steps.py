@@ -128,8 +128,8 @@ def test_only_what_is_cheaper_is_remembered() -> None:
     assert search.best.units == (1,)
 
 
-def test_trying_to_bring_somebody_back_is_a_step() -> None:
-    """cost.md 4.4: whether it can be or not; who is ruled out beforehand is none."""
+def test_attempt_to_bring_a_unit_back_is_a_step() -> None:
+    """cost.md 4.4: whether it can be or not; a unit that is ruled out beforehand is none."""
     made = problem([(3,), (2,)], [unit(f"u{p}", {0: (1,)}, priority=p) for p in range(3)], [kind((1,), 2)])
     search = VictimSearch(numbers(made), 1_000)
     for number in range(3):
@@ -166,7 +166,7 @@ def test_small_ones_come_back_first_where_that_is_asked_for() -> None:
         assert tiny.names(made, search.state.gone) == gone
 
 
-def test_only_who_is_on_a_node_that_changed_is_tried_back_where_there_is_no_room() -> None:
+def test_only_units_on_changed_nodes_are_tried_back_without_capacity() -> None:
     """No units could come back before."""
     made = problem([(1,), (2,)], [unit("a", {0: (1,)}), unit("b", {1: (1,)}), unit("c", {1: (1,)})], [kind((1,), 3)])
     search = VictimSearch(numbers(made), 1_000)
@@ -193,7 +193,7 @@ def test_priority_limit_excludes_units_of_higher_priority() -> None:
 
 @each_seed(range(30))
 def test_eviction_is_taken_up_from_whatever_was_tried(seed: int) -> None:
-    """Who goes, and the places pod by pod."""
+    """The victims, and the places pod by pod."""
     made, chance = random_problem(seed, kinds=1 + seed % 2), random.Random(seed)
     best = cheapest_eviction(numbers(made))
     if best is None:

@@ -51,7 +51,9 @@ def test_where_the_important_need_not_go() -> None:
     assert _ties(World(*items), [f"new{i}" for i in range(5)]) == {"n0": 2, "n1": 1, "n2": 2}
     assert _ties(World(*items), ["new0", "new1"], ["n0", "n1"]) == {"n0": 0, "n1": 2, "n2": 0}
     torn = [*items, pdb("b", {}, allowed=3)]
-    assert _ties(World(*torn), ["new0", "new1"]) == {"n0": 0, "n1": 2, "n2": 0}, "who violates a budget is kept first"
+    assert _ties(World(*torn), ["new0", "new1"]) == {"n0": 0, "n1": 2, "n2": 0}, (
+        "a unit that violates a budget is kept first"
+    )
 
 
 def test_unlike_pods_have_no_ties_to_break() -> None:

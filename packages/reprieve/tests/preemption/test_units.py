@@ -92,7 +92,7 @@ def test_order_of_importance() -> None:
 
 
 def test_reprieve_order_of_units() -> None:
-    """preemption.md 3.4: who violates a budget, then the others; asked for by row in the same order."""
+    """preemption.md 3.4: units that violate a budget, then the others; asked for by row in the same order."""
     world = World(
         node("n1", cpu=9),
         node("n2", cpu=9),

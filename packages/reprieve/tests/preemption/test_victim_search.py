@@ -96,7 +96,7 @@ def test_near_the_optimum(compared: list[_Compared]) -> None:
 
 
 def test_never_a_higher_priority_than_needed(compared: list[_Compared]) -> None:
-    """Where as many budgets are broken, nobody more important goes than has to."""
+    """Where as many budgets are broken, no more important unit is evicted than needed."""
     assert [row for row in compared if row.found[:2] > row.best[:2] and row.found[0] == row.best[0]] == []
 
 
@@ -109,7 +109,7 @@ def test_order_of_the_input_does_not_matter(seed: int) -> None:
 
 
 def _outcome(items: Sequence[Item]) -> tuple[list[str], dict[str, str]] | None:
-    """Who goes, and which pod is nominated to which node."""
+    """The victims, and which pod is nominated to which node."""
     world = World(*items)
     found = world.step().preemption
     if found is None:
@@ -211,7 +211,7 @@ def test_unit_counts_on_all_its_nodes_at_once() -> None:
     assert _names(found) == ["default/pair"]
 
 
-def test_budgets_are_counted_over_those_who_go() -> None:
+def test_budgets_are_counted_over_all_victims() -> None:
     """cost.md 4.2: a budget that allows one is not broken by one victim, however many others it protects."""
     items = [
         *[node(f"n{i}", gpu=1) for i in range(4)],
@@ -276,7 +276,7 @@ def _two_with_two() -> list[Item]:
 
 @pytest.mark.parametrize("seed", range(14))
 def test_node_memory_equals_a_new_search(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """Gains, exceeded budgets, and the bundles of nodes whose units are on no other: over evictions and steps back."""
+    """Gains, exceeded budgets, and the bundles of nodes with units on no other: over evictions and steps back."""
     chance = random.Random(seed)
     for numbers in _searched(monkeypatch, [instance(seed).items()]):
         state = Eviction(numbers)
@@ -376,7 +376,7 @@ def test_budget_violations_together_equal_those_one_by_one(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("seed", range(14))
 def test_eviction_is_taken_up_from_any_other(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """Who goes, where the pods are and what is left are those of the eviction, whatever was tried before."""
+    """The victims, where the pods are and what is left are those of the eviction, whatever was tried before."""
     chance = random.Random(seed)
     for numbers in _searched(monkeypatch, [instance(seed).items()]):
         best = cheapest_eviction(numbers)
@@ -417,7 +417,7 @@ def test_unlike_members() -> None:
 
 
 def test_many_sizes_are_merged_and_still_fit() -> None:
-    """cost.md 4.6: more kinds of members than are told apart; no more are evicted than have to go."""
+    """cost.md 4.6: more kinds of members than are kept apart; no more are evicted than needed."""
     items = [
         *[node(f"n{i:02}", cpu=8, gpu=4) for i in range(30)],
         *[_one_gpu(f"u{i:03}", f"n{i // 4:02}", priority=1) for i in range(120)],
@@ -445,7 +445,7 @@ def test_rule_beyond_resources_is_left_to_the_filters() -> None:
 
 
 def _rather(*weights: tuple[int, str]) -> objects.Affinity:
-    """Nodes whose label `disk` says so are preferred, by weight."""
+    """Nodes with these values of the label `disk` are preferred, by weight."""
     terms = tuple(
         objects.PreferredSchedulingTerm(
             weight=weight,
@@ -512,7 +512,7 @@ def test_evictions_that_cost_the_same_do(monkeypatch: pytest.MonkeyPatch, seed: 
 
 
 def test_decision_carries_the_cost_of_placing_by_score() -> None:
-    """cost.md 4.10: the decision carries who would go under `Compatible`; without the search nothing is to compare."""
+    """cost.md 4.10: the decision carries the victims under `Compatible`; without the search nothing is to compare."""
     items = [
         node("large", cpu=8),
         node("small", cpu=4),
@@ -572,7 +572,7 @@ def test_tool_prints_its_table() -> None:
 
 
 def test_necessary_victims_are_those_without_which_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """cost.md 4.3: where no eviction does without any of those who go, none costs less, and none is looked for."""
+    """cost.md 4.3: where no eviction can spare any of the victims, none costs less, and none is looked for."""
     said = []
     for seed in range(20):
         for numbers in _searched(monkeypatch, [instance(seed).items()]):
@@ -589,14 +589,14 @@ def test_necessary_victims_are_those_without_which_there_is_no_room(monkeypatch:
 
 
 def test_rack_that_is_wanted_whole_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """cost.md 4.3: the search would try everything else in vain."""
+    """cost.md 4.3: the search would try everything else without success."""
     items: list[Any] = [node(f"n{i}", cpu=4) for i in range(3)]
     items += [pod(f"p{i}", cpu=1, node=f"n{i // 4}", priority=1 + i % 3) for i in range(12)]
     items += gang("train", 3, cpu=4, priority=PREEMPTOR)
     (numbers,) = _searched(monkeypatch, [items])
-    everybody = range(12)
+    all_units = range(12)
     search = VictimSearch(numbers, 10_000)
-    found = search.run(everybody)
+    found = search.run(all_units)
     assert found is not None
-    assert found.units == tuple(everybody)
+    assert found.units == tuple(all_units)
     assert search.taken < 10

@@ -1,4 +1,4 @@
-"""cost.md 5.6, 5.7 and 6: when a preemptor waits instead of evicting, in virtual time."""
+"""cost.md 5.6, 5.7 and 6: when a preemptor waits instead of evicting, in simulated time."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def replica_set(name: str, deployment: str) -> objects.ReplicaSet:
     return owned(made, "Deployment", deployment)
 
 
-def put_offs(world: World) -> list[tuple[str, float | None]]:
-    """What was put off, why and until when (seconds after START), each once."""
+def deferrals(world: World) -> list[tuple[str, float | None]]:
+    """What was deferred, why and until when (seconds after START), each once."""
     made = world.virtual.deferred.values()
     return [(each.deferral.why.name, each.deferral.until and each.deferral.until - START) for each in made]
 
 
-def last_put_off(world: World) -> Deferral:
+def last_deferral(world: World) -> Deferral:
     found = [decision.put_off for decision in world.engine.decisions if decision.put_off is not None]
     return found[-1]
 
@@ -66,7 +66,7 @@ def last_put_off(world: World) -> Deferral:
 
 
 def rolling(old: Owner = ("ReplicaSet", "web"), new: Owner = ("ReplicaSet", "web"), **options: Any) -> World:
-    """A pod that leaves, its replacement that comes, and a bystander of lower priority who could be evicted."""
+    """A pod that leaves, its replacement that comes, and a bystander of lower priority that could be evicted."""
     return World(
         node("n1", cpu=4),
         node("n2", cpu=4),
@@ -81,7 +81,7 @@ def test_5_6_a_replacement_takes_the_room_of_its_predecessor() -> None:
     world = rolling().drain()
     assert (world.nominated, world.evicted) == ({"new": "n1"}, [])
     assert world.message("new").endswith("preemption: waiting for pod default/old of the same owner to terminate")
-    found = last_put_off(world)
+    found = last_deferral(world)
     assert (found.why, [one.name for one in found.pods]) == (WaitsFor.PREDECESSOR, ["old"])
     world.settle()
     assert (world.where, world.evicted) == ({"bystander": "n2", "new": "n1"}, [])
@@ -160,7 +160,7 @@ def test_5_6_of_two_replacements_one_has_the_room() -> None:
 
 
 def test_5_6_a_victims_replacement_has_no_claim_to_what_it_was_evicted_for() -> None:
-    """The room is nominated to who is more important."""
+    """The capacity is nominated to the more important pod."""
     world = World(
         node("n1", cpu=4),
         owned(pod("old", cpu=4, node="n1", priority=1), "ReplicaSet", "web"),
@@ -197,18 +197,18 @@ def test_5_6_it_can_be_turned_off() -> None:
 
 
 def test_5_7_a_predecessor_that_does_not_go_is_not_waited_for_for_ever() -> None:
-    """It should have gone at START; after `holdSeconds` nobody knows whether it ever does."""
+    """It should have gone at START; after `holdSeconds` it is unknown whether it ever does."""
     world = rolling(hold_seconds=60)
     world.virtual._leave_at = lambda pod, when: None  # type: ignore[method-assign]
     world.drain()
-    assert put_offs(world) == [("PREDECESSOR", 60.0)]
+    assert deferrals(world) == [("PREDECESSOR", 60.0)]
     world.virtual.until(START + 59)
     assert world.evicted == []
     world.virtual.until(START + 62)
     assert (world.evicted, world.nominated) == (["bystander"], {"new": "n2"})
 
 
-def test_5_6_who_never_preempts_waits_as_ever() -> None:
+def test_5_6_pod_that_never_preempts_waits_as_before() -> None:
     """preemption.md 2.2: it is nominated to nothing."""
     world = World(
         node("n1", cpu=4),
@@ -230,11 +230,11 @@ def delayed(*pods: objects.KubernetesObject, classes: Mapping[str, str] | None =
     return World(*found, node("n1", cpu=4), (pod("low", cpu=4, node="n1"), START - 50), *[(one, START) for one in pods])
 
 
-def test_6_1_nobody_is_evicted_before_the_delay_is_over() -> None:
+def test_6_1_no_pods_are_evicted_before_the_delay_is_over() -> None:
     world = delayed(saying(pod("high", cpu=4, priority=9), preemption_delay="5m")).drain()
     assert (world.evicted, world.nominated) == ([], {})
     assert world.message("high").endswith(f"preemption: no pods are evicted before {at(300)} (preemption-delay 5m)")
-    assert put_offs(world) == [("DELAY", 300.0)]
+    assert deferrals(world) == [("DELAY", 300.0)]
     assert world.engine.next_wakeup(flush=False) == START + 300
     world.virtual.until(START + 299)
     assert world.evicted == []
@@ -243,7 +243,7 @@ def test_6_1_nobody_is_evicted_before_the_delay_is_over() -> None:
 
 
 def test_4_9_work_annotations_count_with_kube_schedulers_choice_too() -> None:
-    """A delay, and a minimum runtime, are asked for by whoever says them, whatever way places are chosen."""
+    """A delay, and a minimum runtime, are set by annotations, whatever way places are chosen."""
     delayed = saying(pod("high", cpu=4, priority=9), preemption_delay="5m")
     young = saying(pod("low", cpu=4, node="n1", start=START - 50), minimum_runtime="10m")
     for running, preemptor, until in (
@@ -253,7 +253,7 @@ def test_4_9_work_annotations_count_with_kube_schedulers_choice_too() -> None:
         there: list[Item] = [node("n1", cpu=4), (running, START - 50), (preemptor, START)]
         world = World(*there, profiles=configured(placement="Compatible")).drain()
         assert world.evicted == []
-        assert put_offs(world) == [until]
+        assert deferrals(world) == [until]
 
 
 def test_6_2_room_that_comes_meanwhile_is_used() -> None:
@@ -268,7 +268,7 @@ def test_6_1_a_restart_does_not_begin_the_delay_anew() -> None:
     world = delayed(saying(pod("high", cpu=4, priority=9), preemption_delay="5m"))
     world.virtual.now = START + 299
     world.drain()
-    assert put_offs(world) == [("DELAY", 300.0)]
+    assert deferrals(world) == [("DELAY", 300.0)]
     world.virtual.until(START + 301)
     assert world.evicted == ["low"]
 
@@ -291,7 +291,7 @@ def test_6_1_a_groups_delay_is_the_longest_of_its_pods(
     of_group: str | None, of_pods: tuple[str | None, ...], until: float
 ) -> None:
     world = delayed(*_group("crew", of_group, *of_pods)).drain()
-    assert put_offs(world) == [("DELAY", until)]
+    assert deferrals(world) == [("DELAY", until)]
     text = f"pod group is unschedulable, no pods are evicted before {at(until)} (preemption-delay "
     assert text in world.condition("crew")[2]
     assert world.settle().evicted == ["low"]
@@ -301,7 +301,7 @@ def test_6_1_a_priority_class_sets_the_default() -> None:
     high = pod("high", cpu=4, priority=9)
     high = replace(high, spec=replace(high.spec, priority_class_name="patient"))
     world = delayed(high, classes={"patient": "90s"}).drain()
-    assert put_offs(world) == [("DELAY", 90.0)]
+    assert deferrals(world) == [("DELAY", 90.0)]
 
 
 def test_6_1_a_delay_that_is_taken_back_ends_at_once() -> None:
@@ -312,15 +312,15 @@ def test_6_1_a_delay_that_is_taken_back_ends_at_once() -> None:
     assert world.evicted == ["low"]
 
 
-def test_6_1_a_delay_has_no_effect_where_nobody_could_be_evicted() -> None:
-    """The answer is then why nobody can."""
+def test_6_1_delay_has_no_effect_without_possible_victims() -> None:
+    """The answer is then why there are none."""
     world = World(node("n1", cpu=4), pod("same", cpu=4, node="n1", priority=9))
     world.add((saying(pod("high", cpu=4, priority=9), preemption_delay="5m"), START)).drain()
     assert "No preemption victims found for incoming pod" in world.message("high")
-    assert put_offs(world) == []
+    assert deferrals(world) == []
 
 
-# -- those who end by themselves --------------------------------------------------------------------------------------
+# -- pods that end by themselves --------------------------------------------------------------------------------------
 
 
 def waiting(*pods: objects.KubernetesObject, longest: float = 600) -> World:
@@ -372,7 +372,7 @@ def test_6_4_a_deadline_of_the_pod_gives_its_end_with_its_grace_period() -> None
         pod("runs", cpu=4, node="n2"),
         pod("high", cpu=4, priority=9),
     ).drain()
-    assert put_offs(world) == [("COMPLETIONS", 116.0)]
+    assert deferrals(world) == [("COMPLETIONS", 116.0)]
     assert world.settle().where == {"high": "n1", "runs": "n2"}
 
 
@@ -411,7 +411,7 @@ def test_6_4_the_deadline_of_its_job_counts_from_the_jobs_start(
     runs = replace(runs, spec=replace(runs.spec, active_deadline_seconds=own))
     items: list[objects.KubernetesObject] = [runs, pod("runs", cpu=4, node="n2"), *([job] if job is not None else [])]
     world = waiting(*items, pod("high", cpu=4, priority=9)).drain()
-    assert put_offs(world) == ([("COMPLETIONS", until)] if until is not None else [])
+    assert deferrals(world) == ([("COMPLETIONS", until)] if until is not None else [])
     if until is not None:
         assert world.settle().where == {"high": "n1", "runs": "n2"}
 
@@ -422,22 +422,22 @@ def test_6_4_only_of_a_job_of_batch_in_its_namespace() -> None:
     elsewhere = replace(elsewhere, metadata=replace(elsewhere.metadata, namespace="other"))
     of_others = made_by(pod("worker", cpu=4, node="n1", start=10), "train", "batch.volcano.sh/v1alpha1")
     for items in ([made_by(pod("worker", cpu=4, node="n1"), "train"), elsewhere], [of_others, job_of(100, started=0)]):
-        assert put_offs(waiting(*items, pod("runs", cpu=4, node="n2"), pod("high", cpu=4, priority=9)).drain()) == []
+        assert deferrals(waiting(*items, pod("runs", cpu=4, node="n2"), pod("high", cpu=4, priority=9)).drain()) == []
 
 
 def test_6_4_a_job_that_changes_or_goes_is_followed() -> None:
-    """cost.md 6.4: nobody waits for a deadline that was taken back."""
+    """cost.md 6.4: no preemptor waits for a deadline that was taken back."""
     world = waiting(
         made_by(pod("worker", cpu=4, node="n1", start=0), "train"),
         job_of(100, started=0),
         pod("runs", cpu=4, node="n2"),
         pod("high", cpu=4, priority=9),
     ).drain()
-    assert put_offs(world) == [("COMPLETIONS", 131.0)]  # 30 s of grace
+    assert deferrals(world) == [("COMPLETIONS", 131.0)]  # 30 s of grace
     engine = world.engine
     engine.set(job_of(60, started=0), world.virtual.now)
     world.virtual.until(START + 2)
-    assert put_offs(world)[-1] == ("COMPLETIONS", 91.0)
+    assert deferrals(world)[-1] == ("COMPLETIONS", 91.0)
     engine.set(job_of(None, started=0), world.virtual.now)
     world.virtual.until(START + 4)
     assert len(world.evicted) == 1
@@ -446,8 +446,8 @@ def test_6_4_a_job_that_changes_or_goes_is_followed() -> None:
     assert all(engine.cluster.job_deadlines.of(one) is None for one in engine.cluster.pods.values())
 
 
-def test_6_4_who_is_more_important_and_ends_counts_too() -> None:
-    """Nobody evicts it, and its room is as good as any other."""
+def test_6_4_more_important_pod_that_ends_counts_too() -> None:
+    """It is not evicted, and its capacity is as good as any other."""
     world = waiting(
         saying(pod("vip", cpu=4, node="n1", priority=50, start=0), expected_end=at(60)),
         pod("low", cpu=4, node="n2"),
@@ -464,7 +464,7 @@ def test_6_4_a_groups_annotation_is_for_all_its_pods() -> None:
     head = crew[0]
     assert isinstance(head, objects.PodGroup)
     world.add(saying(head, expected_end=at(100)), (pod("high", cpu=4, priority=9), START)).drain()
-    assert [why for why, _ in put_offs(world)] == ["COMPLETIONS"]
+    assert [why for why, _ in deferrals(world)] == ["COMPLETIONS"]
 
 
 def test_6_5_the_earliest_end_that_suffices_is_waited_for() -> None:
@@ -478,8 +478,8 @@ def test_6_5_the_earliest_end_that_suffices_is_waited_for() -> None:
         *[(one, START) for one in gang("crew", 2, priority=9, cpu=4)],
         profiles=configured(wait_for_completions=600),
     ).drain()
-    assert put_offs(world) == [("COMPLETIONS", 201.0)]
-    assert [one.name for one in last_put_off(world).pods] == ["e0", "e1"]
+    assert deferrals(world) == [("COMPLETIONS", 201.0)]
+    assert [one.name for one in last_deferral(world).pods] == ["e0", "e1"]
     world.settle()
     assert (world.evicted, world.where["e2"]) == ([], "n2")
 
@@ -544,7 +544,7 @@ def test_6_1_the_delay_comes_first_and_both_count_from_the_same_time() -> None:
     world = waiting(
         saying(pod("ends", cpu=4, node="n1", start=0), expected_end=at(120)), pod("runs", cpu=4, node="n2"), high
     ).drain()
-    assert put_offs(world) == [("DELAY", 60.0)]
+    assert deferrals(world) == [("DELAY", 60.0)]
     world.settle()
-    assert put_offs(world) == [("DELAY", 60.0), ("COMPLETIONS", 121.0)]
+    assert deferrals(world) == [("DELAY", 60.0), ("COMPLETIONS", 121.0)]
     assert (world.evicted, world.where["high"]) == ([], "n1")

@@ -46,7 +46,7 @@ def test_longest_delay_counts_from_the_first_pod(delays: list[str | None], now: 
 
 
 def test_pod_of_the_future_is_there_since_now() -> None:
-    """By whoever's clock."""
+    """By any clock."""
     world = World((pod("p", annotations=annotated(preemption_delay="5m")), START + 1000.0))
     found = until_delay_is_over(cluster_at(world), [world.record("p")])
     assert found is not None
@@ -124,7 +124,7 @@ def test_overdue_pod_is_waited_for_a_second_more(now: float, waits: bool) -> Non
     assert (found is not None) is waits
 
 
-def test_names_of_who_is_waited_for() -> None:
+def test_names_of_awaited_pods() -> None:
     """Three of them, and how many more."""
     world = _ending(*[100] * 5)
     cluster, new = cluster_at(world), world.record("new")
@@ -137,8 +137,8 @@ def test_names_of_who_is_waited_for() -> None:
         places = tuple((new, world.row(f"n{i}")) for i in range(count))
         found = until_completions(cluster, list(scheduled_pods(cluster)), [new], 600, lambda p=places: p)  # type: ignore[misc]
         assert found is not None
-        who = f"{'pod' if count == 1 else 'pods'} {names}"
-        assert found.message == f"waiting for {who} to end by 2020-09-13T12:28:20Z; no pods are evicted until then"
+        awaited = f"{'pod' if count == 1 else 'pods'} {names}"
+        assert found.message == f"waiting for {awaited} to end by 2020-09-13T12:28:20Z; no pods are evicted until then"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Why no room was made for a group, and the choice between ways to make it (preemption.md 4)."""
+"""Why no pods were evicted for a group, and the choice between evictions (preemption.md 4)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reprieve.preemption.outcome import COMPATIBLE, PRIORITY_FLOOR, SCORED, NoRo
 from tests.building import World, annotated, gang, group, node, pdb, pod, priority_class, profile_with
 
 
-def _in_vain(*items: Any) -> UnhelpfulPreemption:
+def _unhelpful(*items: Any) -> UnhelpfulPreemption:
     decision = World(*items).step()
     assert decision.preemption is None
     assert decision.in_vain is not None, decision
@@ -32,17 +32,17 @@ def _full(*priorities: int, cpu: int = 1) -> list[Any]:
 
 
 def test_preemption_without_units_of_lower_priority() -> None:
-    """preemption.md 4.1: and the lowest that does is told."""
-    told = _in_vain(*_full(7, 5, 9), *gang("crew", 1, cpu=1, priority=5))
+    """preemption.md 4.1: and the lowest that does is reported."""
+    told = _unhelpful(*_full(7, 5, 9), *gang("crew", 1, cpu=1, priority=5))
     assert (told.why, told.lowest, told.units) == (NoRoom.NO_LOWER_PRIORITY, 5, ())
-    nobody = _in_vain(node("n", cpu=1), *gang("crew", 1, cpu=2, priority=5))
-    assert (nobody.why, nobody.lowest) == (NoRoom.NO_LOWER_PRIORITY, None)
+    none_below = _unhelpful(node("n", cpu=1), *gang("crew", 1, cpu=2, priority=5))
+    assert (none_below.why, none_below.lowest) == (NoRoom.NO_LOWER_PRIORITY, None)
 
 
 @pytest.mark.parametrize(("least", "needed"), [(3, 3), (4, 4)])
 def test_group_that_would_not_fit_without_any_unit(least: int, needed: int) -> None:
-    """preemption.md 4.2: who might have gone, how many would find a place, and who would not."""
-    told = _in_vain(*_full(1, 3, 9), *gang("crew", 4, min_count=least, cpu=1, priority=5))
+    """preemption.md 4.2: possible victims, how many would find a place, and which would not."""
+    told = _unhelpful(*_full(1, 3, 9), *gang("crew", 4, min_count=least, cpu=1, priority=5))
     assert told.why is NoRoom.DOES_NOT_FIT
     assert [unit.name for unit in told.units] == ["default/v1", "default/v0"]
     assert (told.placed, told.needed) == (2, needed)
@@ -53,8 +53,8 @@ def test_group_that_would_not_fit_without_any_unit(least: int, needed: int) -> N
 
 
 def test_no_more_would_fit_than_do() -> None:
-    """preemption.md 4.2: one member runs; the other fits nowhere, whoever goes."""
-    told = _in_vain(
+    """preemption.md 4.2: one member runs; the other fits nowhere, whatever is evicted."""
+    told = _unhelpful(
         *_full(1, cpu=2),
         node("m", cpu=1),
         group("crew", min_count=1, priority=5),
@@ -69,11 +69,11 @@ def test_no_more_would_fit_than_do() -> None:
 
 
 def test_preemptor_that_never_preempts_or_has_leaving_victims() -> None:
-    """preemption.md 2.2, 2.3: nobody is looked for."""
-    told = _in_vain(*_full(1), *gang("crew", 1, cpu=1, priority=5, policy="Never", never=True))
+    """preemption.md 2.2, 2.3: no victims are searched."""
+    told = _unhelpful(*_full(1), *gang("crew", 1, cpu=1, priority=5, policy="Never", never=True))
     assert (told.why, told.attempted) == (NoRoom.POLICY_NEVER, False)
     leaving = pod("v", cpu=1, node="n", terminating=True, preempted=True)
-    told = _in_vain(
+    told = _unhelpful(
         node("n", cpu=1),
         leaving,
         group("crew", min_count=1, priority=5),
@@ -85,7 +85,7 @@ def test_preemptor_that_never_preempts_or_has_leaving_victims() -> None:
 def test_budgets_that_the_class_respects() -> None:
     """cost.md 2.8."""
     careful = priority_class("careful", 5, {"scheduling.reprieve.dev/pdb-policy": "Respect"})
-    told = _in_vain(
+    told = _unhelpful(
         careful,
         *_full(1),
         pdb("all", {}, allowed=0),
@@ -96,7 +96,7 @@ def test_budgets_that_the_class_respects() -> None:
 
 
 def test_preemptor_waits_for_minimum_runtimes() -> None:
-    """cost.md 2.6: it is said beside the reason."""
+    """cost.md 2.6: it is reported beside the reason."""
     running = pod("v", cpu=1, node="n", priority=1, start=-60.0, annotations=annotated(minimum_runtime="10m"))
     world = World(node("n", cpu=1), running, *gang("crew", 1, cpu=1, priority=5))
     decision = world.step()
@@ -122,7 +122,7 @@ def _gone(found: Preemption) -> list[str]:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_lowest_floor_that_is_enough(count: int) -> None:
-    """preemption.md 4, Options: nobody above it is touched, whoever scores best."""
+    """preemption.md 4, Options: no unit above it is touched, whatever scores best."""
     found = _decided(*_full(4, 3, 2, 1), *gang("crew", count, cpu=1, priority=9), victim_search=PRIORITY_FLOOR)
     assert _gone(found) == sorted(f"v{4 - 1 - i}" for i in range(count))
     assert len(found.verdicts) == count
@@ -132,7 +132,7 @@ def test_lowest_floor_that_is_enough(count: int) -> None:
 @pytest.mark.parametrize("options", [{}, {"placement": COMPATIBLE}, {"placement": SCORED}])
 @pytest.mark.parametrize("gone", [["x"], ["y"]])
 def test_decision_reports_all_of_it(gone: list[str], options: dict[str, Any]) -> None:
-    """Who goes and who stays, where each goes and why, what it costs, and by which criteria."""
+    """Evicted and remaining units, the place of each pod and why, what it costs, and by which criteria."""
     dear = 1 if gone == ["y"] else 3
     found = _decided(
         node("n1", cpu=2),
@@ -174,7 +174,7 @@ def test_decision_reports_all_of_it(gone: list[str], options: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("placement", [None, COMPATIBLE, SCORED])
-def test_domains_are_compared_by_who_has_to_go_unless_the_score_is_to_decide(placement: str | None) -> None:
+def test_domains_are_compared_by_their_victims_unless_the_score_decides(placement: str | None) -> None:
     """preemption.md 4, Options: `Scored` looks at the rack alone that scores best when all are gone."""
     items = [
         *[node(f"r{r}n{i}", cpu=4, labels={"rack": f"r{r}"}) for r in range(2) for i in range(1 + r)],
@@ -203,7 +203,7 @@ def test_domains_are_compared_by_who_has_to_go_unless_the_score_is_to_decide(pla
     [([], ["v3"]), ([8080], ["v2"])],
 )
 def test_with_a_rule_beyond_resources_as_few_of_the_least_important_go(ports: list[int], victims: list[str]) -> None:
-    """cost.md 4.5: whom the numbers propose is taken only where the filters agree."""
+    """cost.md 4.5: a victim that the numbers propose is taken only where the filters agree."""
     items = [*_full(4, 3, 2, 1), pod("holder", node="n3", priority=50, ports=[8080])]
     assert _gone(_decided(*items, *gang("crew", 1, cpu=1, priority=9, ports=ports))) == victims
 
