@@ -93,7 +93,7 @@ _LOWER = "PreemptLowerPriority"
     ],
 )
 def test_22_policy_that_counts(own: str | None, members: tuple[bool, ...], gate: bool, says: str) -> None:
-    """preemption.md 2.2: with the gate the group's, another one of a member is an error; without it Never counts for all.
+    """preemption.md 2.2: with the gate the group's, a member that differs is an error; without it, one Never counts.
 
     `members`: whether each has preemptionPolicy Never.
     """

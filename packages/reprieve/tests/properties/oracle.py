@@ -207,7 +207,7 @@ class Picture:
         """Whether every assigned pod, in order, fits on its node once the units' pods (UIDs) in `gone` have left.
 
         Nominated pods of equal or higher priority count as running; it must fit with and without them.  `ignore`:
-        UIDs whose own nominations do not count.
+        UIDs with nominations of their own that do not count.
         """
         away = set(gone)
         held: dict[str, list[PlainPod]] = {}
@@ -227,7 +227,7 @@ class Picture:
     def victims(
         self, units: Sequence[PlainUnit], assigned: Sequence[tuple[PlainPod, str]], priority: int, ignore: set[str]
     ) -> list[PlainUnit]:
-        """The units that must go, most important first: the reprieve of preemption.md 3.3-3.5 and 4.3."""
+        """The victims, most important first: the reprieve of preemption.md 3.3-3.5 and 4.3."""
         over = self.violating(units)
         gone = {pod.uid for unit in units for pod in unit.pods}
         out = {unit.name for unit in units}

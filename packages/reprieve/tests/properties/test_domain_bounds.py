@@ -73,7 +73,7 @@ def _told(found: Preemption | None) -> object:
 @many
 @given(st.integers(0, 2**32))
 def test_choice_is_that_of_looking_at_every_domain(seed: int) -> None:
-    """The domain, the places, who goes and why; the next best as well where price alone decides between them."""
+    """The domain, the places, the victims and why; the next best as well where price alone decides between them."""
     items = _racked(random.Random(seed))
     everything, bounded = _decided(items, 10**9), _decided(items, 0)
     assert _told(everything) == _told(bounded)

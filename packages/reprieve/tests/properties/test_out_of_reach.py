@@ -198,7 +198,7 @@ def _smaller(item: objects.Pod) -> objects.Pod:
 
 @contextmanager
 def _everything_may_help() -> Iterator[None]:
-    """Any event wakes everybody who waits, unless it is out of reach: nothing is left to hints."""
+    """Any event wakes every pending entity that is not out of reach: nothing is left to hints."""
     every = mock.patch.object(
         SchedulingQueue, "_concerned", lambda self, _plugin, _event: [*self._unschedulable.by_key.values()]
     )
@@ -246,7 +246,7 @@ def test_futile_attempts_that_are_saved_delay_no_pods(
 def test_futile_attempts_are_rejected_and_the_kept_bound_equals_a_new_one(
     happening: Choosing, cluster: RandomCluster, chance: random.Random
 ) -> None:
-    """After every happening: an attempt at whoever is out of reach is in vain; what is kept up equals a new count."""
+    """After every happening: an attempt at an entity out of reach fails; what is kept up equals a new count."""
     world = World(*((_with_host(item), since) for item, since in cluster.everything), timing=AT_ONCE).drain()
     kept = world.engine.reach
     assert kept is not None
@@ -259,7 +259,7 @@ def test_futile_attempts_are_rejected_and_the_kept_bound_equals_a_new_one(
             rejected_by = kept.out_of_reach(entity)
             assert rejected_by == fresh.out_of_reach(entity)
             if rejected_by:
-                event("somebody was out of reach")
+                event("an entity was out of reach")
                 if "InterPodAffinity" in rejected_by:
                     event("by anti-affinity")
                 if "PodTopologySpread" in rejected_by:

@@ -23,7 +23,7 @@ EACH = pytest.mark.parametrize(
     [("pod", "MinimizeVictims"), ("group", "MinimizeVictims"), ("group", "Compatible")],
     ids=["pod", "group", "group-compatible"],
 )
-"""Who preempts, and how a group's place is chosen."""
+"""The preemptor, and how a group's place is chosen."""
 
 
 def _assigned(picture: Picture, world: World, preemption: Preemption) -> list[tuple[object, str]]:
@@ -32,7 +32,7 @@ def _assigned(picture: Picture, world: World, preemption: Preemption) -> list[tu
 
 
 def _own(world: World, preemption: Preemption) -> set[str]:
-    """UIDs whose nominations do not count: the preemptor's own, lifted while it is judged."""
+    """UIDs with nominations that do not count: the preemptor's own, lifted while it is judged."""
     if preemption.group is not None:
         return {p.uid for p in preemption.group.members.values()}
     assert preemption.pod is not None
@@ -53,7 +53,7 @@ class _Judge:
         world.engine.after_step = self.look
 
     def remember(self) -> None:
-        """The picture a decision is made from."""
+        """Keep the state that a decision is made from."""
         self.before = Picture(self.cluster, self.world)
         engine = self.world.engine
         self.busy = {}

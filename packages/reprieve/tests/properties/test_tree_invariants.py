@@ -160,7 +160,7 @@ def _used(
     more: Sequence[tuple[PodRecord, int]] = (),
     rows: Collection[int] | None = None,
 ) -> bool:
-    """Whether nobody has more than there is, on those rows, with some pods gone and others placed."""
+    """Whether no pod has more than there is, on those rows, with some pods gone and others placed."""
     nodes = world.engine.cluster.nodes
     cpu = world.engine.cluster.resources.names.index("cpu")
     left = {row: int(nodes.allocatable[cpu, row]) for row in range(len(nodes))}
@@ -181,7 +181,7 @@ def _ancestors(world: World, p: PodRecord) -> list[Group]:
 
 
 def _check_domains(world: World, placed: Sequence[tuple[PodRecord, int]]) -> None:
-    """Everybody below a group with a constraint is in one domain."""
+    """Check that all pods below a group with a constraint are in one domain."""
     labels = world.engine.cluster.nodes.labels
     domains: dict[str, set[str]] = {}
     for p, row in placed:
@@ -228,7 +228,7 @@ class _Judge:
         world = self.world
         victims = [verdict.unit for verdict in found.victims]
         gone = [p for unit in victims for p in unit.pods]
-        assert len({p.uid for p in gone}) == len(gone), "nobody goes twice"
+        assert len({p.uid for p in gone}) == len(gone), "no pod is evicted twice"
         nominated = [(p, p.nominated) for p in world.engine.cluster.pods.values() if p.nominated >= 0]
         own = {p.uid for p, _ in found.nominations}
         places = [*found.nominations, *(one for one in nominated if one[0].uid not in own)]
@@ -251,7 +251,7 @@ class _Judge:
                 scheduled[key] = scheduled.get(key, 0) + count
             for p, _ in found.nominations:
                 for one in _ancestors(world, p):
-                    assert _holds(one, scheduled), f"room is made for {p.name} below {one}, which has not its minimum"
+                    assert _holds(one, scheduled), f"preempted for {p.name} below {one}, which has not its minimum"
             _check_domains(world, found.nominations)
 
     def _unit(self, p: PodRecord) -> set[str]:
@@ -268,7 +268,7 @@ class _Judge:
 @must_meet(bindings=40, deep=20, preempts=16, trees=12)
 @many
 @given(forests(), st.sampled_from((COMPATIBLE, MINIMIZE_VICTIMS)))
-def test_every_level_has_its_minimum_and_nobody_goes_in_vain(forest: Forest, placement: str) -> None:
+def test_every_level_has_its_minimum_and_no_eviction_is_needless(forest: Forest, placement: str) -> None:
     """composite.md 3.3, 3.4, 4; preemption.md 9: also while counts change and nodes come."""
     world = forest.world(placement=placement)
     _Judge(world)
@@ -280,7 +280,7 @@ def test_every_level_has_its_minimum_and_nobody_goes_in_vain(forest: Forest, pla
 @some
 @given(forests())
 def test_plain_paths_decide_the_same(forest: Forest) -> None:
-    """scheduling.md 4.3 for trees, where they are placed as if nobody looked for the cheapest eviction."""
+    """scheduling.md 4.3 for trees, where they are placed without the search for the cheapest eviction."""
     worlds = [forest.world(placement=COMPATIBLE), forest.world(placement=COMPATIBLE, plain=True)]
     for world in worlds:
         world.settle()
@@ -317,7 +317,7 @@ def test_to_retry_never_makes_a_tree_fail_that_greedy_places(forest: Forest) -> 
 @many
 @given(random_clusters(), st.integers(1, 3), st.sampled_from((COMPATIBLE, MINIMIZE_VICTIMS)))
 def test_tree_of_one_leaf_decides_as_the_flat_group(cluster: RandomCluster, levels: int, placement: str) -> None:
-    """composite.md 3, 4: whatever the leaf is, how many pods of it run, and whoever else is there."""
+    """composite.md 3, 4: whatever the leaf is, how many pods of it run, and whatever else is there."""
     flat = cluster.world(placement=placement).settle()
     tree = RandomCluster(
         cluster.nodes, _below_composites(cluster, levels), cluster.budgets, cluster.running, cluster.pending

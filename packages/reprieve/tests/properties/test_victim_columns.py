@@ -32,7 +32,7 @@ PRIORITIES = (-5, 0, 1, 2, 3)
 
 
 class _Changing:
-    """A cluster in which things happen, by a seed. Nobody is scheduled: only what is known changes."""
+    """A cluster in which things happen, by a seed. No pod is scheduled: only what is known changes."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -143,7 +143,7 @@ def _singly(preemption: PodPreemption, state: CycleState, rows: list[int]) -> Ro
 def test_rows_together_are_judged_as_one_by_one(seed: int) -> None:
     """Costs, reasons, for which priorities they hold and whether other rows matter; after every change.
 
-    And nothing costs less than is said of the row (cost.md 4.8).
+    And nothing costs less than the bound of the row (cost.md 4.8).
     """
     case = _Changing(seed)
     cluster, chance, preemption = case.world.engine.cluster, case.chance, case.preemption

@@ -1,6 +1,6 @@
 """Clusters made in Python: what each call adds, what it leaves to defaults, and what is built of it.
 
-Also numbers in words, tables in HTML, and the records of who waits.
+Also numbers in words, tables in HTML, and the records of pending workloads.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def rejection(
     )
 
 
-def test_reasons_that_somebody_can_change_are_reported_with_their_nodes() -> None:
+def test_reasons_that_users_can_change_are_reported_with_their_nodes() -> None:
     """In the order of the record; reasons that nothing is known to help against are left out."""
     reasons = [
         ReasonCount(reason="node(s) had untolerated taint(s)", nodes=1),
@@ -305,10 +305,10 @@ def test_larger_node_helps_where_every_amount_can_be_counted() -> None:
         ("", [MessageCount(message=NEVER, reason="Unschedulable", pods=1, names=("a",))], None, ["Policy"]),
     ],
 )
-def test_higher_priority_helps_who_may_preempt(
+def test_higher_priority_helps_pods_that_may_preempt(
     message: str, pods: list[MessageCount], lowest: int | None, kinds: list[str]
 ) -> None:
-    """preemption.md 1: who has the policy Never pushes out nobody whatever its priority."""
+    """preemption.md 1: a pod with the policy Never evicts nothing whatever its priority."""
     found = helps_of(rejection(message=message, pods=pods, priority=-3), lowest)
     assert [one.kind for one in found] == kinds
     if kinds == ["Priority"]:
@@ -316,7 +316,7 @@ def test_higher_priority_helps_who_may_preempt(
         assert [(one.priority, one.sentence) for one in found] == [(lowest, reported)]
 
 
-def test_nothing_helps_who_has_room_made_for_it() -> None:
+def test_nothing_helps_a_pod_that_has_preempted() -> None:
     record = rejection(reasons=[ReasonCount(reason="node(s) were unschedulable", nodes=2)])
     assert len(helps_of(record)) == 1
     cost = CostRecord(units=1, pods=1, highest_priority=0)
@@ -382,7 +382,7 @@ def test_table_has_at_most_fifty_rows_and_nobodys_markup(rows: int, more: str) -
     assert found.endswith(f"</table>{more}")
 
 
-# -- records of who waits ------------------------------------------------------------------------------------------
+# -- records of pending workloads -------------------------------------------------------------------------------------
 
 
 def rejected(number: int, name: str) -> DecisionRecord:
@@ -398,7 +398,7 @@ def rejected(number: int, name: str) -> DecisionRecord:
 
 
 def test_last_record_of_each_is_kept_of_the_last_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever was tried again counts as of then."""
+    """A pod that was tried again counts as of then."""
     monkeypatch.setattr(pending_records, "MOST_RECORDS", 2)
     builder = SimpleNamespace(record=lambda decision, **_: rejected(decision.attempt, decision.key))
     monkeypatch.setattr(pending_records, "RecordBuilder", lambda _engine: builder)
@@ -417,7 +417,7 @@ def test_last_record_of_each_is_kept_of_the_last_so_many(monkeypatch: pytest.Mon
 
 
 def test_rejections_of_a_plan_are_kept_and_nothing_else() -> None:
-    """Of who is placed, or gets a place by preemption, there is no record; of who is turned down, what would help."""
+    """A pod that is placed, or preempts, has no record; a rejected one has what would help."""
     cluster = (
         ClusterBuilder()
         .add_node("n1", {"cpu": "4"})
@@ -447,9 +447,9 @@ def test_rejections_of_a_plan_are_kept_and_nothing_else() -> None:
 # -- what is loaded ------------------------------------------------------------------------------------------------
 
 UNSURE = {"apiVersion": "batch/v1", "kind": "Zebra", "metadata": {"name": "z"}, "spec": {"replicas": 1}}
-"""Of a kind that nobody knows: it may call for pods, and may not."""
+"""Of an unknown kind: it may call for pods, and may not."""
 SURE = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"parallelism": 1}}
-"""A Job without a template: it calls for pods, and nobody knows which."""
+"""A Job without a template: it calls for pods, and it is unknown which."""
 WARNINGS = {
     "Zebra": '<object 1>: Zebra "z": no kind "Zebra" is known in version "batch/v1"',
     "Job": '<object 1>: Job "default/j": there is no pod template at spec.template',
@@ -498,7 +498,7 @@ def test_workload_that_must_have_pods_is_an_error_unless_lenient(
     ],
 )
 def test_why_a_pod_waits_is_the_most_that_is_known(message: str, reason: str, reported: str) -> None:
-    """The message, else the reason, else the outcome; of who has a place nothing."""
+    """The message, else the reason, else the outcome; nothing for placed pods."""
     cluster = ClusterBuilder().add_node("n1", {"cpu": "4"}).add_pod("waits", requests={"cpu": "8"}).build()
     found = cluster.plan(suggest=False)
     [pod] = found.plan.pods

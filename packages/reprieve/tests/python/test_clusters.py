@@ -196,7 +196,7 @@ def test_html_of_an_answer_has_what_there_is_alone() -> None:
 
 
 def test_suggestions_differ_between_pods() -> None:
-    """By kind, namespace and name; nothing of whom the input does not hold, and of who does not wait."""
+    """By kind, namespace and name; nothing for pods that the input lacks, and for pods that do not wait."""
     cluster = (
         ClusterBuilder()
         .add_node("n1", {"cpu": "4"})
@@ -209,8 +209,8 @@ def test_suggestions_differ_between_pods() -> None:
         .build()
     )
 
-    def of(*who: str) -> list[tuple[str, str | None]]:
-        kind, namespace, name = who
+    def of(*key: str) -> list[tuple[str, str | None]]:
+        kind, namespace, name = key
         trials = Trials(cluster.manifests, PlanOptions())
         return [(one.kind, one.amount) for one in what_helps((kind, namespace, name), PlanOptions(), trials)]
 
@@ -250,7 +250,7 @@ def test_extenders_are_called_where_there_are_any_unless_left_out(
 def test_profiles_are_made_with(
     how: dict[str, Any], seconds: float, compatible: bool | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ten seconds for a call of a plugin, and room is made as this scheduler does unless stated otherwise."""
+    """Ten seconds for a call of a plugin, and preemption is this scheduler's unless stated otherwise."""
     from reprieve.live import watchdog
     from reprieve.scheduling import profiles
 

@@ -180,11 +180,11 @@ def test_help_is_searched_for_unless_it_is_not_wanted() -> None:
     cluster = reprieve.load(node("n1"), pod("huge", "3"), pod("other", "3"))
     assert cluster.plan(suggest=False).help == {}
     found = cluster.plan()
-    [(who, helps)] = found.help.items()
-    assert who in ("Pod default/huge", "Pod default/other")
+    [(helped, helps)] = found.help.items()
+    assert helped in ("Pod default/huge", "Pod default/other")
     assert helps
     assert not found.all_placed
-    assert list(found.waiting) == [who.removeprefix("Pod ")]
+    assert list(found.waiting) == [helped.removeprefix("Pod ")]
 
 
 # -- tables --------------------------------------------------------------------------------------------------------

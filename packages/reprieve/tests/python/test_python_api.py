@@ -60,7 +60,7 @@ def test_cluster_shows_what_is_loaded() -> None:
 
 
 def test_pods_on_nodes_run_unless_their_status_differs() -> None:
-    """Manifests of what runs need no status: a plan takes who has a node as running."""
+    """Manifests of what runs need no status: a plan takes a pod with a node as running."""
     cluster = reprieve.load(
         {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": {"cpu": 8}}},
         pod("bound", nodeName="n"),

@@ -15,7 +15,7 @@ from reprieve.testing import PluginFailedError, World, gang, node, pod
 
 
 class Last(reprieve.PerNodeScore):
-    """The node whose name comes last."""
+    """The node with the last name."""
 
     name = "Last"
 
@@ -136,7 +136,7 @@ WRONG_NAMES: list[tuple[Callable[[World], object], str]] = [
 
 @pytest.mark.parametrize(("asked", "text"), WRONG_NAMES)
 def test_wrong_name_is_answered_with_those_there_are(asked: Callable[[World], object], text: str) -> None:
-    """A test of a plugin that asks for what is not there fails as one whose assertion does not hold."""
+    """A test of a plugin that asks for what is not there fails as one with an assertion that does not hold."""
     world = World(node("n1", cpu=1), pod("a", cpu=1, priority=1), pod("b", cpu=1)).settle()
     with pytest.raises(AssertionError, match=re.escape(text)):
         asked(world)

@@ -82,7 +82,7 @@ def test_victims_of_a_copy_that_is_not_placed_whole_are_not_counted() -> None:
     assert (found.now, found.with_preemption, found.victims) == (1, 1, 0)
 
 
-def test_room_of_who_cannot_be_evicted_is_no_room() -> None:
+def test_capacity_of_protected_pods_is_not_free() -> None:
     there = [node(f"n{i}", cpu=4) for i in range(4)]
     running = [pod(f"p{i}", cpu=4, priority=5, node=f"n{i}") for i in range(3)]
     low = [pod("low", cpu=4, priority=0, node="n3")]
@@ -172,7 +172,7 @@ def test_shape_of_many_pods_says_how_many_are_not_named(pods: int, called: str) 
 
 
 def test_stranded_capacity_of_a_pool_and_its_causes() -> None:
-    """whatif.md 8.3: free, and not enough for one more pod; whoever has most of the rest there, the first three."""
+    """whatif.md 8.3: free, and not enough for one more pod; pods with most of the rest there, the first three."""
     there = [
         node("a1", cpu=8, labels={"pool": "a"}),
         node("a2", cpu=8, labels={"pool": "a"}),

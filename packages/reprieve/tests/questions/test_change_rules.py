@@ -226,7 +226,7 @@ def test_count_that_is_left_out_is_one(kind: str, expected: Json, before: int) -
 
 
 def test_returning_pod_is_the_youngest() -> None:
-    """whatif.md 4.4, 6.5: it waits behind those who waited, in the order in which they were evicted."""
+    """whatif.md 4.4, 6.5: it waits behind pods that waited, in the order in which they were evicted."""
     pods = [pod(f"w-{turn}", on="n1", owner="StatefulSet w") for turn in range(3)]
     for turn, one in enumerate(pods):
         one["metadata"]["creationTimestamp"] = f"2026-01-0{3 - turn}T00:00:00Z"
@@ -281,7 +281,7 @@ def test_which_indexes_of_a_job_are_done(completed: str, failed: str, left: str)
 
 
 def test_intervals_that_say_the_same_again_and_again_cost_little() -> None:
-    """Twenty thousand of a hundred thousand indexes took longer than anybody waits."""
+    """Twenty thousand of a hundred thousand indexes took longer than a user waits."""
     given = loaded(*NODES, {**INDEXED, "status": {"completedIndexes": ",".join(["0-99999"] * 20_000)}})
     before = time.process_time()
     assert names(made(given, "cordon n1")) == []
@@ -320,7 +320,7 @@ def test_newest_replica_set_is_that_of_the_highest_revision(first: str, second: 
     assert name.startswith(f"{newest}-")
 
 
-# -- names of who comes back ---------------------------------------------------------------------------------------
+# -- names of returning pods ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

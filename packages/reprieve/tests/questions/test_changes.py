@@ -82,7 +82,7 @@ NODES = (node("n1", labels={"pool": "a"}), node("n2", labels={"pool": "b"}))
 # -- nodes -----------------------------------------------------------------------------------------
 
 
-def test_cordoned_node_takes_nobody_and_keeps_its_pods() -> None:
+def test_cordoned_node_takes_no_pods_and_keeps_its_own() -> None:
     answer = planned(loaded(*NODES, pod("runs", on="n1"), pod("new")), "cordon n1")
     assert answer.pods[0].node_name == "n2"
     assert (answer.changes[0].change, answer.changes[0].nodes) == ("--cordon n1", ("n1",))
@@ -101,7 +101,7 @@ def test_input_stays_as_it_was() -> None:
     assert [(one.object, one.order) for one in given.all()] == before
 
 
-def test_drain_moves_who_has_a_controller_and_loses_who_has_none() -> None:
+def test_drain_moves_pods_with_a_controller_and_loses_others() -> None:
     given = loaded(
         *NODES,
         pod("web-5d4-abcde", on="n1", owner="ReplicaSet web-5d4"),
@@ -193,7 +193,7 @@ def test_removed_node_takes_its_daemons_along() -> None:
     assert [(one.object.name, one.object.spec.node_name) for one in after.manifests.pods] == [("w-00000", "")]
 
 
-def test_failed_node_stays_and_takes_nobody() -> None:
+def test_failed_node_stays_and_takes_no_pods() -> None:
     given = loaded(NODES[0], pod("w-xxxxx", on="n1", owner="ReplicaSet w"))
     answer = planned(given, "fail n1")
     assert where(answer) == {"w-xxxxx": "Waiting"}
@@ -211,7 +211,7 @@ def test_new_nodes_are_like_the_one_that_is_named() -> None:
     assert [taint.key for taint in new.spec.taints] == ["gpu"]
     assert not new.spec.unschedulable
     on = [one.object.spec.node_name for one in after.manifests.pods]
-    assert on == ["gpu", "gpu-2", "gpu-3"], "the daemon comes along where nobody else makes it"
+    assert on == ["gpu", "gpu-2", "gpu-3"], "the daemon comes along where no controller makes it"
 
 
 def test_terminating_pod_is_neither_evicted_nor_lost() -> None:
@@ -223,8 +223,8 @@ def test_terminating_pod_is_neither_evicted_nor_lost() -> None:
     assert planned(loaded(*NODES, ending), "drain n1").changes[0].sentence == "0 pods evicted from 1 node"
 
 
-def test_taint_that_executes_evicts_who_does_not_tolerate_it() -> None:
-    """whatif.md 4.5: as kube-controller-manager evicts by taint; a taint that only keeps out moves nobody."""
+def test_taint_that_executes_evicts_pods_that_do_not_tolerate_it() -> None:
+    """whatif.md 4.5: as kube-controller-manager evicts by taint; a taint that only keeps out moves no pods."""
     tolerates: Json = {"tolerations": [{"key": "k", "operator": "Exists"}]}
     given = loaded(
         *NODES,
@@ -442,7 +442,7 @@ def test_scaling_follows_the_templates_of_every_kind(given: list[Json], flag: st
 
 
 def test_priority_of_a_kind_of_ones_own_is_set_in_its_templates() -> None:
-    """whatif.md 4.9, and 4.10: without it nobody asks for its pods."""
+    """whatif.md 4.9, and 4.10: without it nothing asks for its pods."""
     rows = TABLE.with_more(read_rows("rows.yaml", ROWS))
     later = changed(loaded(*NODES, SWEEP), [InputChange("set-priority", "sweep/s=7")], rows=rows)
     assert [one.object.spec.priority for one in expand(later.manifests, rows=rows).manifests.pods] == [7, 7]
@@ -471,7 +471,7 @@ def test_scaling_a_group_sets_its_minimum() -> None:
     assert after.made[0].sentence == "minCount of podgroup default/g 4 -> 2"
 
 
-def test_priority_is_that_of_everybody_who_shares_it() -> None:
+def test_priority_is_set_for_all_that_share_it() -> None:
     members = [pod(f"g-{i}", owner="Job g", schedulingGroup={"podGroupName": "g"}) for i in range(2)]
     classes = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "top"}, "value": 900}
     after = made(loaded(*NODES, classes, gang("g", 2), *members), "set-priority job/g=top")
@@ -517,10 +517,10 @@ def test_priority_of_a_train_job_is_not_that_of_others_with_its_runtime() -> Non
         ({}, {}, "ClusterTrainingRuntime", 1),
         ({}, {"numNodes": 4}, "", 1),
     ],
-    ids=["of its runtime", "of a runtime of its namespace", "its own", "nobody says it", "no runtime in the input"],
+    ids=["of its runtime", "of a runtime of its namespace", "its own", "neither sets it", "no runtime in the input"],
 )
 def test_nodes_of_a_train_job_default_to_those_of_its_runtime(own: Json, policy: Json, kind: str, before: int) -> None:
-    """whatif.md 2.5, 4.8: what it says itself comes first, and where nobody says it, it is one."""
+    """whatif.md 2.5, 4.8: its own number comes first, and where neither sets it, it is one."""
     version = "trainer.kubeflow.org/v1alpha1"
     replicated = {"name": "node", "template": {"spec": {"template": TEMPLATE}}}
     runtime = {

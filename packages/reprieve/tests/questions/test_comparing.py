@@ -1,4 +1,4 @@
-"""Plans side by side: what a row says of everybody under each, and the figures below (whatif.md 10)."""
+"""Plans side by side: a row for each workload, and the figures below (whatif.md 10)."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_row_of_a_pod_names_its_node_or_its_outcome() -> None:
 
 
 def test_comparison_shows_pods_evicted_under_one_plan() -> None:
-    """whatif.md 10.2: a unit is one row; who is asked about under one alone has nothing under the other."""
+    """whatif.md 10.2: a unit is one row; a pod that only one plan has is empty under the other."""
     one = Plan(preemptions=(evicting(("alone", "default/alone")), evicting(("g-0", "default/g"), ("g-1", "default/g"))))
     other = Plan(pods=(pod("more", "n1"),))
     assert rows(one, other) == {

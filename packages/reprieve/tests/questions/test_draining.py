@@ -25,7 +25,7 @@ def drained(*documents: Json, names: tuple[str, ...] = ("n1",)) -> DrainPlan:
 
 
 def summary(found: DrainPlan) -> list[tuple[str, list[tuple[str, str | None]], tuple[str, ...]]]:
-    """Each step: the node, who goes where, and the budgets that stop it."""
+    """Each step: the node, which pod goes where, and the budgets that stop it."""
     return [
         (step.name, [(one.name, one.to or one.outcome) for one in step.displaced], step.budgets) for step in found.nodes
     ]
@@ -116,7 +116,7 @@ CASES: dict[str, tuple[list[Json], list[tuple[str, str | None]], tuple[str, ...]
     "a daemon stays": ([pod("agent-xxxxx", on="n1", owner="DaemonSet agent")], [], (), True),
     "a static pod stays": ([pod("etcd-n1", on="n1", owner="Node n1")], [], (), True),
     "a mirror pod stays": ([pod("m", on="n1", annotations={"kubernetes.io/config.mirror": "h"})], [], (), True),
-    "what is in an emptyDir holds nobody": (
+    "an emptyDir holds no pod": (
         [pod("db-0", on="n1", owner="StatefulSet db", volumes=[{"name": "scratch", "emptyDir": {}}])],
         [("db-0", "n2")],
         (),
@@ -146,31 +146,31 @@ CASES: dict[str, tuple[list[Json], list[tuple[str, str | None]], tuple[str, ...]
         ("default/too", "default/web"),
         False,
     ),
-    "who is not ready goes where enough are": (
+    "an unready pod is evicted where enough are ready": (
         [budget(0, 2, maxUnavailable=1), unready(), *web("", "n2", "n3")[1:]],
         [("web-5d4-aaaaa", "n4")],
         (),
         True,
     ),
-    "who is not ready counts where too few are": (
+    "an unready pod counts where too few are ready": (
         [budget(minAvailable=3), unready(), *web("", "n2", "n3")[1:]],
         [("web-5d4-aaaaa", "n4")],
         ("default/web",),
         False,
     ),
-    "who is not ready goes always where that is allowed": (
+    "an unready pod is always evicted where that is allowed": (
         [budget(minAvailable=3, unhealthyPodEvictionPolicy="AlwaysAllow"), unready(), *web("", "n2", "n3")[1:]],
         [("web-5d4-aaaaa", "n4")],
         (),
         True,
     ),
-    "who has not started is not asked about": (
+    "a pod that has not started is evicted": (
         [budget(maxUnavailable=0), unready("Pending")],
         [("web-5d4-aaaaa", "n2")],
         (),
         True,
     ),
-    "who has ended is not asked": (
+    "a pod that has ended is no obstacle": (
         [{**pod("done", on="n1"), "status": {"phase": "Succeeded"}}],
         [],
         (),
@@ -344,8 +344,8 @@ def test_displaced_pod_that_waits_says_why() -> None:
 
 @pytest.mark.parametrize("status", [(), (1, 3)], ids=["counted", "with a status"])
 @pytest.mark.parametrize("room", ["4", "1"], ids=["room", "no room"])
-def test_budget_counts_again_who_found_another_place(status: tuple[int, ...], room: str) -> None:
-    """whatif.md 7.1: a budget of one is no obstacle to one drain after the other, unless somebody still waits."""
+def test_budget_counts_again_pods_that_found_another_place(status: tuple[int, ...], room: str) -> None:
+    """whatif.md 7.1: a budget of one is no obstacle to one drain after the other, unless a pod still waits."""
     nodes = [node("n1"), node("n2"), node("n3"), node("n4", cpu=room), node("n5", cpu="1"), node("n6", cpu="1")]
     full = [pod("full", on="n3", cpu="3", owner="ReplicaSet full")]
     full += [pod(f"full-{name}", on=name, owner="ReplicaSet full") for name in ("n5", "n6", "n4") if room == "1"]
@@ -442,7 +442,7 @@ def test_each_next_node_takes_one_plan_where_every_pod_finds_a_place() -> None:
     assert planned_once.call_count == len(names)
 
 
-def test_nothing_is_planned_where_nobody_comes_back_and_nobody_waits() -> None:
+def test_nothing_is_planned_without_returning_or_pending_pods() -> None:
     bare = [pod(f"bare-{number}", on=f"n{number}") for number in (1, 2, 3)]
     with mock.patch.object(reinstatement, "plan") as never:
         found = drained(*NODES, *bare, names=("n1", "n2", "n3"))
@@ -492,7 +492,7 @@ DEVICE: Json = {
     ],
 )
 def test_drain_is_planned_where_something_may_be_decided(there: list[Json], plans: int) -> None:
-    """Somebody waits, comes back or leaves, or controllers have something to write."""
+    """A pod waits, comes back or leaves, or controllers have something to write."""
     with mock.patch.object(reinstatement, "plan", wraps=plan) as planned_so_often:
         drained(*NODES, pod("bare", on="n1"), *there)
     assert planned_so_often.call_count == plans
@@ -512,7 +512,7 @@ def test_drain_is_planned_where_something_may_be_decided(there: list[Json], plan
 )
 @pytest.mark.parametrize("nodes", [("n1", "n2"), ("n2", "n1")])
 def test_drain_that_breaks_least_comes_first(harm: str, less: str, nodes: tuple[str, str]) -> None:
-    """whatif.md 7.1: gangs, then budgets, then pods that are lost, that wait, that have to go; then by name."""
+    """whatif.md 7.1: gangs, then budgets, then pods that are lost, that wait, that are evicted; then by name."""
 
     def on(name: str, what: str) -> list[Json]:
         small = {"cpu": "10m"}

@@ -1,4 +1,4 @@
-"""The smallest change that helps (whatif.md 5): with it who waits runs, with less of it he does not."""
+"""The smallest change that helps (whatif.md 5): with it a pending pod runs, with less of it not."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def answered(manifests: Manifests, left: int | None = None) -> Plan:
 
 
 def helps(document: Plan) -> list[tuple[str, str, Help]]:
-    """(Pod or PodGroup, name, help) of everybody who is helped."""
+    """(Pod or PodGroup, name, help) of all that are helped."""
     pods = [("Pod", one.name, each) for one in document.pods for each in one.help]
     return pods + [("PodGroup", one.name, each) for one in document.pod_groups for each in one.help]
 
@@ -87,9 +87,9 @@ def with_less(help: Help) -> list[list[InputChange]]:
         return [[one for one in changes if one is not left_out] for left_out in changes]
     if help.kind in ("MinCount", "Priority"):
         (change,) = changes
-        who, _, number = change.value.partition("=")
+        workload, _, number = change.value.partition("=")
         step = 1 if help.kind == "MinCount" else -1
-        return [[InputChange(change.flag, f"{who}={int(number) + step}")]]
+        return [[InputChange(change.flag, f"{workload}={int(number) + step}")]]
     return [[]]
 
 
@@ -140,7 +140,7 @@ def test_with_it_it_runs_and_with_less_it_does_not(part: int) -> None:
             assert runs(manifests, as_changes(help.flags), kind, name), f"{seed}: {name}: {help.sentence}"
             for less in with_less(help):
                 assert not runs(manifests, less, kind, name), f"{seed}: {name}: {less}: {help.sentence}"
-    assert met["Nodes"] > 5, "the clusters must be such that somebody waits"
+    assert met["Nodes"] > 5, "the clusters must have pending pods"
     assert {"MinCount", "Priority", "Workload"} <= set(met)
 
 
@@ -323,7 +323,7 @@ def test_nodes_that_are_cordoned(cordoned: int, size: int, flags: tuple[str, ...
     ],
 )
 def test_taints_that_keep_it_out(taint: Json, tolerations: list[Json], text: str | None) -> None:
-    """Not those of a node's lifecycle: nobody takes them off."""
+    """Not those of a node's lifecycle: no user takes them off."""
     tainted = node("n1", taints=[taint])
     document = answered(loaded(node("n0", 2), tainted, pod("new", 4, tolerations=tolerations)))
     found = kinds(document).get("Toleration")
@@ -383,7 +383,7 @@ def test_highest_minimum_with_which_it_could_start(places: int, minimum: int, ex
     ],
 )
 def test_lowest_priority_with_which_it_could_make_room(running: list[int], has: int, expected: int | None) -> None:
-    """One more than the least important of those who are in the way, and none that users may not give."""
+    """One more than the least important of the pods in the way, and none that users may not give."""
     there = [node(f"n{i}") for i in range(len(running))]
     pods = [pod(f"old-{i}", 8, node=f"n{i}", priority=level) for i, level in enumerate(running)]
     for waiting, name in (
@@ -459,8 +459,8 @@ def test_hints_of_the_last_attempt_are_tried_too(spec: Json, kind: str, grouped:
 # -- trials --------------------------------------------------------------------------------------------------------
 
 
-def test_trial_is_about_one_who_waits() -> None:
-    """Whoever else runs in it is not who was requested."""
+def test_trial_is_about_one_pending_workload() -> None:
+    """Another workload that runs in it is not the requested one."""
     workers = [gang("g", 2), *(pod(f"g-{i}", 8, group="g") for i in range(2))]
     trials = Trials(loaded(node("n1", 8), *workers, pod("small", 1), pod("big", 9)), PlanOptions())
 
@@ -519,7 +519,7 @@ def test_many_rules_of_a_pod_cost_as_objects_do(
     assert cost_of(node("n1"), node("n2"), rules, pod("p1", 0)) == 4 + more
 
 
-def test_every_one_who_waits_has_a_share_of_the_trials_and_what_is_left_of_it_goes_on() -> None:
+def test_each_pending_workload_has_a_share_of_the_trials_and_the_rest_is_passed_on() -> None:
     """One trial each: the first sort that is tried is more nodes."""
     given = [node("n1"), pod("old", 8, node="n1", priority=99), *(pod(f"w-{i}", 5, priority=i) for i in range(3))]
     one_each = {name for _, name, each in helps(answered(loaded(*given), left=3 * LEAST_WORK)) if each.kind == "Nodes"}
@@ -530,28 +530,28 @@ def test_every_one_who_waits_has_a_share_of_the_trials_and_what_is_left_of_it_go
     assert {name for _, name, each in helps(found) if each.kind == "Nodes"} == {"a", "b"}
     trials = Trials(loaded(*nodes, *picky), PlanOptions(), left=2 * LEAST_WORK - 1)
     document = plan(loaded(*nodes, *picky)).plan
-    assert helped(Answer(document, mock.Mock()), trials, lambda who: ()).plan is not None
+    assert helped(Answer(document, mock.Mock()), trials, lambda _key: ()).plan is not None
     assert trials.spent
     assert trials.left is not None
     assert 0 <= trials.left < LEAST_WORK
 
 
 @pytest.mark.parametrize("waiting", [4, 5, 6])
-def test_of_those_who_wait_the_five_most_important_are_helped(waiting: int) -> None:
-    """whatif.md 5.4; or one alone, who is named."""
+def test_five_most_important_pending_workloads_are_helped(waiting: int) -> None:
+    """whatif.md 5.4; or one alone, which is named."""
     given = loaded(node("n1", 2), *(pod(f"w-{i}", 3, priority=i) for i in range(waiting)))
     answer, asked = plan(given), list[str]()
 
-    def hints(who: tuple[str, str, str]) -> tuple[Help, ...]:
-        asked.append(who[2])
+    def hints(key: tuple[str, str, str]) -> tuple[Help, ...]:
+        asked.append(key[2])
         return ()
 
     helped(answer, Trials(given, PlanOptions()), hints)
     assert asked == [f"w-{i}" for i in reversed(range(waiting))][:5]
     hint = Help(kind="Node", sentence="larger", resource="cpu")
-    alone = helped(answer, Trials(given, PlanOptions()), lambda who: [hint], ("Pod", "default", "w-0")).plan
+    alone = helped(answer, Trials(given, PlanOptions()), lambda _key: [hint], ("Pod", "default", "w-0")).plan
     assert [name for _, name, _ in helps(alone)] == []
-    alone = helped(answer, Trials(given, PlanOptions()), lambda who: [hint], ("Pod", "default", asked[0])).plan
+    alone = helped(answer, Trials(given, PlanOptions()), lambda _key: [hint], ("Pod", "default", asked[0])).plan
     assert [(name, each.kind) for _, name, each in helps(alone)] == [(asked[0], "Node")]
 
 
@@ -573,7 +573,7 @@ def test_of_those_who_wait_the_five_most_important_are_helped(waiting: int) -> N
 def test_workload_name_of_a_pod(
     owner: tuple[str, str] | None, labels: dict[str, str], group: str, name: str | None
 ) -> None:
-    """As `--without` takes it; nobody ends daemons and static pods."""
+    """As `--without` takes it; daemons and static pods stay."""
     made = pod("p", 1, group=group)
     made["metadata"]["labels"] = labels
     if owner is not None:

@@ -1,4 +1,4 @@
-"""Waiting pods that are alike, where nobody reads why they wait: one of them is tried for all (scheduling.md 1.7)."""
+"""Waiting pods that are alike, without a reader of their reasons: one of them is tried for all (scheduling.md 1.7)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AT_ONCE = Timing(initial_backoff=0.0, max_backoff=0.0)
 
 
 def _waiting(count: int = 3) -> World:
-    """Pods that are alike before a node which somebody else fills."""
+    """Pods that are alike before a node which another pod fills."""
     items = [pod(f"p{turn}", cpu=1) for turn in range(count)]
     full = [node("n", cpu=1), pod("r", cpu=1, node="n", priority=100)]
     world = World(*full, *items, timing=AT_ONCE, current_reasons=False).drain()
@@ -68,7 +68,7 @@ def test_when_the_one_that_was_woken_is_not_tried_for_them_the_next_is(happens: 
 
 
 def test_pending_pod_is_remembered_once() -> None:
-    """What is kept is bounded by who waits, however often they are tried in vain."""
+    """What is kept is bounded by the pending pods, however often they are tried without success."""
     world = _waiting()
     queue = world.engine.queue
     assert isinstance(queue._sharing, SharedAttempts)
@@ -148,7 +148,7 @@ def test_changed_pod_takes_no_wake_up_of_similar_pods() -> None:
 
 
 def test_pending_pod_keeps_its_turn_among_similar_pods() -> None:
-    """Somebody else was woken while the first was tried; the next event is the first one's again."""
+    """Another pod was woken while the first was tried; the next event is the first one's again."""
     world = _waiting()
     queue = world.engine.queue
     gone = ClusterEvent(EventKind.POD_GONE, row=world.row("n"))
@@ -165,8 +165,8 @@ def test_pending_pod_keeps_its_turn_among_similar_pods() -> None:
     assert [world.place(f"p{turn}") is QueueState.ACTIVE for turn in range(3)] == [True, False, False]
 
 
-def test_nothing_is_kept_of_a_kind_of_which_nobody_waits() -> None:
-    """What is kept is bounded by who waits: the next event finds who is gone."""
+def test_nothing_is_kept_of_a_kind_without_pending_pods() -> None:
+    """What is kept is bounded by the pending pods: the next event finds deleted ones."""
     world = _waiting().add(pod("other", cpu="500m")).drain()
     for turn in range(3):
         world.gone(f"p{turn}")

@@ -1,4 +1,4 @@
-"""A preemptor whose calls run is not tried, and misses nothing meanwhile (preemption.md 7)."""
+"""A preemptor with running calls is not tried, and misses nothing meanwhile (preemption.md 7)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_failed_call_lets_it_try_at_once() -> None:
 
 
 def test_calls_that_fail_again_and_again_are_made_after_the_backoff() -> None:
-    """preemption.md 7.5: a victim whose deletion is refused for good is not asked for as fast as refusals come."""
+    """preemption.md 7.5: a victim with a deletion that is always refused is not tried as fast as refusals come."""
     world = blocked_preemptor()
     engine, now, key = world.engine, world.now, world.entity("p").key
     engine.preemption_failed(key, now)

@@ -10,7 +10,7 @@ from tests.queueing.waiting import FULL
 
 
 def _crowd(gangs: int = 20, **wants: Any) -> World:
-    """A node full of pods that nobody here can preempt, and gangs of four that need all of it; all have been tried."""
+    """A node full of pods that no pod here can preempt, and gangs of four that need all of it; all have been tried."""
     running = [pod(f"r{i}", cpu=1, node="n", priority=100) for i in range(4)]
     waiting = [item for i in range(gangs) for item in gang(f"crew{i:02d}", 4, cpu=1, **wants)]
     world = World(node("n", cpu=4), *running, *waiting).drain()
@@ -31,7 +31,7 @@ def test_gangs_that_cannot_be_placed_are_not_tried_when_a_pod_ends() -> None:
 
 
 def test_few_are_tried_whenever_something_may_help() -> None:
-    """Up to 32 pods: what is said of them stays up to date, as with kube-scheduler."""
+    """Up to 32 pods: their conditions stay up to date, as with kube-scheduler."""
     world = _crowd(gangs=8)
     tried = world.engine.attempts
     world.gone("r0").drain()
@@ -39,7 +39,7 @@ def test_few_are_tried_whenever_something_may_help() -> None:
 
 
 def test_pod_not_tried_waits_for_capacity() -> None:
-    """Rejected by node affinity alone; the matching node is full when it comes: who leaves it lets a gang in."""
+    """Rejected by node affinity alone; the matching node is full when it comes: a pod that leaves it lets a gang in."""
     world = World(node("n", cpu=4), pod("x", cpu=4, node="m", priority=100))
     world.add(*[item for i in range(20) for item in gang(f"crew{i:02d}", 4, cpu=1, selector={"zone": "a"})]).drain()
     assert world.entity("crew00").rejected_by == {"NodeAffinity", "GangScheduling"}
@@ -61,7 +61,7 @@ def test_new_member_of_a_gang_that_cannot_be_placed_is_rejected_too() -> None:
 
 
 def test_pod_pending_too_long_is_tried_in_turn() -> None:
-    """After five minutes one a second: what is said of them is brought up to date without stopping the loop."""
+    """After five minutes one a second: their conditions are brought up to date without stopping the loop."""
     world = _crowd()
     queue, start = world.engine.queue, world.now - 60 + 300
     woken = []
@@ -82,7 +82,7 @@ def test_pod_pending_too_long_is_tried_in_turn() -> None:
 
 
 def test_pod_that_fits_is_not_delayed_by_the_turn() -> None:
-    """Room that came without an event (a test's device): after five minutes who fits is tried at once."""
+    """Room that came without an event (a test's device): after five minutes a pod that fits is tried at once."""
     world = _crowd()
     for name in ("r0", "r1", "r2", "r3"):
         world.engine.cluster.remove_pod(world.record(name))
@@ -91,7 +91,7 @@ def test_pod_that_fits_is_not_delayed_by_the_turn() -> None:
 
 
 def test_deferred_pod_is_remembered_once() -> None:
-    """cost.md 6.2: it is tried at the time that was said last; times of earlier attempts are not piled up."""
+    """cost.md 6.2: it is tried at the time that was set last; times of earlier attempts are not piled up."""
     world = World(*FULL, pod("p", cpu=1)).drain()
     queue, entity = world.engine.queue, world.entity("p")
     for turn in range(100):

@@ -107,8 +107,8 @@ def test_minimum_raised_and_lowered() -> None:
 
 
 @pytest.mark.parametrize("wakes", [False, True])
-def test_minimum_that_is_raised_helps_nobody_unless_more_is_new(wakes: bool) -> None:
-    """scheduling.md 1: with a priority above that of who is in the way it may preempt."""
+def test_raised_minimum_helps_no_pods_unless_more_is_new(wakes: bool) -> None:
+    """scheduling.md 1: with a priority above that of the pod in the way it may preempt."""
     world = World(*FULL, *gang("crew", 1, cpu=1), pod("m", group="crew", cpu=1)).drain()
     assert world.place("crew") is QueueState.UNSCHEDULABLE
     world.add(group("crew", min_count=2, priority=200 if wakes else 0))
@@ -187,8 +187,8 @@ def test_pod_that_is_held_back_again_is_gated_wherever_it_was(state: QueueState)
 
 
 @pytest.mark.parametrize("drained", [False, True], ids=["to be tried", "waits for a device"])
-def test_pod_whose_claim_is_deleted_waits_for_it(drained: bool) -> None:
-    """scheduling.md 1: DynamicResources holds back whose claim is missing, also if it goes only now."""
+def test_pod_with_a_deleted_claim_waits_for_it(drained: bool) -> None:
+    """scheduling.md 1: DynamicResources holds back a pod with a missing claim, also if it is deleted only now."""
     world = World(node("n"), device_class(), device_claim(), user("p", "c"))
     if drained:
         world.drain()
@@ -208,7 +208,7 @@ def test_member_that_is_held_back_again_holds_its_gang_only_where_it_is_needed()
 
 @pytest.mark.parametrize(("running", "place"), [(0, QueueState.GATED), (1, QueueState.ACTIVE)])
 def test_tree_goes_without_a_gated_pod_where_the_others_are_enough(running: int, place: QueueState) -> None:
-    """composite.md 2.4: a leaf's pods that run count for it, and those that are ready; who is held back does not."""
+    """composite.md 2.4: a leaf's pods that run count for it, and those that are ready; a gated pod does not."""
     world = World(node("n"), composite("root", min_groups=2), *gang("a", 1, cpu=1, parent="root"))
     there = [pod(f"b-r{turn}", group="b", cpu=1, node="n") for turn in range(running)]
     world.add(group("b", min_count=2, parent="root"), *there, pod("b-0", group="b", cpu=1))
@@ -273,7 +273,7 @@ def test_plugin_that_fails_for_an_active_pod_is_called_again_too() -> None:
 
 
 def test_of_several_failed_plugins_each_is_called_when_it_is_due() -> None:
-    """The first that is due is told first, and who is gone is asked no more."""
+    """The first that is due is called first, and not for a deleted pod."""
     unsure = Unsure()
     profile = profile_with(unsure)
     world = World(node("n"), profiles={profile.name: profile})
@@ -291,9 +291,9 @@ def test_of_several_failed_plugins_each_is_called_when_it_is_due() -> None:
 
 
 def test_gang_that_lost_its_object_is_not_woken_past_its_gate() -> None:
-    """scheduling.md 1: who is gated waits for its gate, though somebody wakes it."""
+    """scheduling.md 1: a gated entity waits for its gate, even if it is woken."""
     world = World(*FULL, *gang("crew", 2, cpu=1)).drain()
     world.engine.remove(ObjectRef("PodGroup", "default/crew"), world.now)
-    for key in ("group/default/crew", "group/default/nobody"):
+    for key in ("group/default/crew", "group/default/missing"):
         world.engine.queue.wake(key, world.now)
     assert world.place("crew") is QueueState.GATED

@@ -1,4 +1,4 @@
-"""Which event wakes whom, also one that comes in the middle of a cycle (scheduling.md 1)."""
+"""Which event wakes which entity, also one that comes in the middle of a cycle (scheduling.md 1)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ REJECTED_BY: dict[str, tuple[list[Any], dict[str, Any]]] = {
         ("NodeAffinity", "a node without", lambda w: w.add(node("n2")), False),
         ("NodePorts", "its user leaves", lambda w: w.gone("r"), True),
         ("NodePorts", "a node comes", lambda w: w.add(node("n2")), True),
-        ("NodePorts", "somebody else leaves", lambda w: w.add(pod("x", node="n")).gone("x"), False),
+        ("NodePorts", "another pod leaves", lambda w: w.add(pod("x", node="n")).gone("x"), False),
     ],
 )
 def test_hints(plugin: str, what: str, happens: Callable[[World], object], wakes: bool) -> None:
@@ -87,7 +87,7 @@ def _tolerant(item: objects.Pod) -> objects.Pod:
 
 
 def test_cluster_without_nodes_wakes_up_with_its_first() -> None:
-    """Nobody rejected the pod, so every plugin's hint counts."""
+    """No plugin rejected the pod, so every plugin's hint counts."""
     for items in ([pod("p", cpu=1)], gang("p", 2, cpu=1)):
         world = World(*items).drain()
         assert world.place("p") is QueueState.UNSCHEDULABLE
@@ -200,7 +200,7 @@ def test_new_members_wait_for_the_cycle_to_end() -> None:
     assert entity.state is QueueState.BACKOFF
 
 
-def test_events_are_counted_that_are_kept_for_who_is_in_its_cycle() -> None:
+def test_events_kept_for_an_entity_in_its_cycle_are_counted() -> None:
     """As the gauge of events in flight shows them, by kind."""
     world = World(*FULL, *gang("crew", 2, cpu=1))
     queue = world.engine.queue
@@ -218,12 +218,12 @@ def test_events_are_counted_that_are_kept_for_who_is_in_its_cycle() -> None:
 @pytest.mark.parametrize(
     ("of", "asked"),
     [({}, 1), ({"group": "default/other"}, 2), ({"composite": "default/other"}, 2)],
-    ids=["of nobody", "of a group", "of a tree"],
+    ids=["of none", "of a group", "of a tree"],
 )
 def test_hint_is_called_once_for_pods_that_are_alike_unless_the_event_is_of_a_group(
     of: dict[str, Any], asked: int
 ) -> None:
-    """scheduling.md 1: what a group's event means depends on whose group it is; else the signature decides."""
+    """scheduling.md 1: what a group's event means depends on the pod's group; else the signature decides."""
     world = World(*FULL, pod("a", cpu=1), pod("b", cpu=1)).drain()
     queue, calls = world.engine.queue, []
 
@@ -259,13 +259,13 @@ def test_hints_for_a_pod_that_changed_during_its_attempt_see_the_changed_pod() -
 
 
 class OfGroups(PreEnqueuePlugin):
-    """A plugin of somebody's own that has a say about groups."""
+    """An external plugin that decides about groups."""
 
     name = "OfGroups"
     concerns_group: ClassVar[bool] = True
 
     def pre_enqueue(self, cluster: ClusterState, pod: PodRecord) -> Status:
-        """Nobody waits at its gate."""
+        """No pod waits at its gate."""
         return SUCCESS
 
     def events(self) -> Hints:
@@ -280,7 +280,7 @@ class OfGroups(PreEnqueuePlugin):
         (ClusterEvent(EventKind.GROUP_CHANGED, group="default/third"), []),
         (ClusterEvent(EventKind.NODE_ADDED, row=0), ["crew", "other"]),
     ],
-    ids=["its own", "another group's", "nobody's"],
+    ids=["its own", "another group's", "no group's"],
 )
 def test_hints_of_group_plugins_are_called_for_events_of_the_own_group_and_of_none(
     event: ClusterEvent, woken: list[str]

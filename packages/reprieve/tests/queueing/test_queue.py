@@ -1,4 +1,4 @@
-"""The scheduling queue: order, backoff, who blocks nobody, and what is counted (scheduling.md 1)."""
+"""The scheduling queue: order, backoff, entities that block no others, and what is counted (scheduling.md 1)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_group_queues_with_its_own_priority_not_its_pods() -> None:
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_group_takes_the_turn_of_its_earliest_pod(reverse: bool) -> None:
-    """Arrival of a group is that of its first pod, also when the API tells of a later one first."""
+    """Arrival of a group is that of its first pod, also when the API reports a later one first."""
     pods = [(pod("m-early", group="crew"), START + 1), (pod("m-late", group="crew"), START + 9)]
     world = World((group("crew"), START), *(pods[::-1] if reverse else pods), (pod("single"), START + 5))
     assert _order(world) == ["crew", "single"]
@@ -59,7 +59,7 @@ def test_group_that_comes_back_with_another_priority_takes_its_new_turn() -> Non
 
 
 @pytest.mark.parametrize(("priority", "order"), [(9, ["crew", "single"]), (1, ["single", "crew"])])
-def test_group_whose_priority_changes_while_it_is_ready_takes_its_new_turn(priority: int, order: list[str]) -> None:
+def test_ready_group_with_a_changed_priority_takes_its_new_turn(priority: int, order: list[str]) -> None:
     """scheduling.md 1: by its own priority as it is now, and neither twice nor never."""
     world = World(group("crew", priority=6), pod("m", group="crew", priority=6), pod("single", priority=5))
     world.add(group("crew", priority=priority))
@@ -163,7 +163,7 @@ def test_plugin_error_is_retried_after_backoff() -> None:
 # -- starvation ------------------------------------------------------------------------------------------------------
 
 
-def test_large_gang_that_does_not_fit_blocks_nobody() -> None:
+def test_large_gang_that_does_not_fit_blocks_no_others() -> None:
     """scheduling.md 1: "an unschedulable large gang must not block smaller entities behind it"."""
     world = World(node("n", cpu=4), *gang("big", 9, cpu=1, priority=9), *[pod(f"s{i}", cpu=1) for i in range(4)])
     world.settle()
@@ -213,7 +213,7 @@ def test_pods_of_other_schedulers_are_not_queued() -> None:
 
 
 def test_next_wakeup_is_of_those_that_are_asked_about() -> None:
-    """scheduling.md 1: the first of the backoffs; who is held back for another reason need not be woken for."""
+    """scheduling.md 1: the first of the backoffs; an entity held back for another reason needs no wakeup."""
     world = World(node("n", cpu=1), pod("a"), pod("b"))
     queue = world.engine.queue
     first, second = pop_all(world)
@@ -230,7 +230,7 @@ def test_next_wakeup_is_of_those_that_are_asked_about() -> None:
 
 @pytest.mark.parametrize(("priority", "woken"), [(4, True), (5, False), (6, False)])
 def test_pod_of_higher_priority_is_tried_when_units_change(priority: int, woken: bool) -> None:
-    """preemption.md 2.1: those of an equal priority cannot be evicted, so it helps nobody of that priority."""
+    """preemption.md 2.1: those of an equal priority cannot be evicted, so it helps no pod of that priority."""
     world = World(*FULL, pod("p", cpu=1, priority=5)).drain()
     world.engine.queue.retry_above(priority, world.now)
     assert world.place("p") is (QueueState.BACKOFF if woken else QueueState.UNSCHEDULABLE)
@@ -251,7 +251,7 @@ def test_pod_that_failed_to_bind_backs_off_as_often_as_it_was_tried() -> None:
 
 
 def test_pods_are_counted_by_where_they_come_and_why() -> None:
-    """`scheduler_queue_incoming_pods_total`: each pod of a group, held ones too; who is in its cycle came nowhere."""
+    """`scheduler_queue_incoming_pods_total`: each pod of a group, held ones too; one in its cycle came nowhere."""
     world = World(node("n", cpu=9), *gang("crew", 2, cpu=1), pod("single", cpu=1, gates=["g"]))
     world.add(pod("crew-2", group="crew", gates=["g"]))
     queue = world.engine.queue
@@ -287,8 +287,8 @@ def test_pods_are_counted_by_where_they_come_and_why() -> None:
     assert queue.incoming == {(QueueState.ACTIVE, "wait_over"): 1, (QueueState.ACTIVE, EventKind.FLUSH): 4}
 
 
-def test_whether_somebody_may_be_tried_now() -> None:
-    """Places of who is gone, or in its cycle, count for nothing."""
+def test_entity_may_be_tried_now() -> None:
+    """Places of deleted entities, or of one in its cycle, count for nothing."""
     world = World(node("n"), pod("a"), pod("b"))
     queue = world.engine.queue
     world.gone("a")

@@ -1,4 +1,4 @@
-"""Who cannot be placed whatever goes is not tried, and what says so forgets who left (scheduling.md 1.7)."""
+"""An entity that cannot be placed whatever goes is not tried, and deleted ones are forgotten (scheduling.md 1.7)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.queueing.waiting import FULL, pop_all
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["with the bound", "without"])
-def test_nothing_is_kept_of_who_waited_and_is_gone(plain: bool) -> None:
-    """What says who is out of reach (scheduling.md 1.7) forgets who left; there is none where nothing is shared."""
+def test_nothing_is_kept_of_deleted_entities(plain: bool) -> None:
+    """The record of entities out of reach (scheduling.md 1.7) forgets deleted ones; without sharing there is none."""
     running = [pod(f"r{cpu}", cpu=cpu, node="n", priority=100) for cpu in (1, 19)]
     waiting = [pod(f"p{cpu}", cpu=cpu) for cpu in range(2, 12)]
     world = World(node("n", cpu=20), *running, *waiting, plain=plain, current_reasons=False).drain()
@@ -29,7 +29,7 @@ def test_nothing_is_kept_of_who_waited_and_is_gone(plain: bool) -> None:
 
 
 def test_pod_out_of_reach_delays_no_pods_behind_it() -> None:
-    """scheduling.md 1.7: many wait; those who cannot fit whatever goes are passed over, the others are woken."""
+    """scheduling.md 1.7: many wait; those that cannot fit whatever goes are passed over, the others are woken."""
     running = [pod(f"r{cpu}", cpu=cpu, node="n", priority=100) for cpu in (1, 19)]
     large = [pod(f"a{turn}", cpu=2, memory=f"{turn + 1}Mi") for turn in range(40)]
     small = pod("z", cpu=1)
@@ -42,7 +42,7 @@ def test_pod_out_of_reach_delays_no_pods_behind_it() -> None:
     assert world.where["z"] == "n"
 
 
-# -- where nobody reads why pods wait, who is out of reach when its turn comes is not tried ----------------------------
+# -- without a reader of reasons, an entity that is out of reach at its turn is not tried ----------------------------
 
 AT_ONCE = Timing(initial_backoff=0.0, max_backoff=0.0)
 
@@ -52,7 +52,7 @@ def _waits(*items: object) -> World:
 
 
 def test_woken_pod_without_capacity_is_not_tried() -> None:
-    """scheduling.md 1.7: both are woken, the first has the room, and to try the second would be in vain."""
+    """scheduling.md 1.7: both are woken, the first has the capacity, and trying the second would not help."""
     world = _waits(*FULL, pod("a", cpu=1), pod("b", cpu=1, memory="1Gi"))
     tried = world.engine.attempts
     world.gone("r").drain()
@@ -114,7 +114,7 @@ def test_rest_of_a_gang_needs_only_room_for_itself() -> None:
 
 
 def test_gang_of_another_priority_is_tried_as_what_it_is_now() -> None:
-    """With a priority above that of who is in the way it is no longer out of reach."""
+    """With a priority above that of the pod in the way it is no longer out of reach."""
     items = [node("n", cpu=1), pod("r", cpu=1, node="n", priority=5)]
     world = _waits(*items, *gang("crew", 1, cpu=1, priority=1))
     assert world.place("crew") is QueueState.UNSCHEDULABLE

@@ -1,4 +1,4 @@
-"""Worlds in which somebody waits, and what wakes it: for the tests of the queue."""
+"""Worlds with pending pods, and what wakes them: for the tests of the queue."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from reprieve.scheduling.decision import Result
 from tests.building import World, node, pod
 
 FULL = [node("n", cpu=1), pod("r", cpu=1, node="n", priority=100)]
-"""A node that is full with something nobody here can preempt."""
+"""A node that is full with a pod that no other can preempt."""
 
 
 def wake(world: World) -> None:
-    """A pod on node n is gone: whoever lacks resources is tried again."""
+    """A pod on node n is gone: entities that lack resources are tried again."""
     world.engine.queue.on_event(ClusterEvent(EventKind.POD_GONE, row=world.row("n")), world.now)
 
 
 def blocked_preemptor() -> World:
-    """Pod p waits for the deletion of its victim r, whose call is under way."""
+    """Pod p waits for the deletion of its victim r, with the call under way."""
     world = World(node("n", cpu=1), pod("r", cpu=1, node="n"), pod("p", cpu=1, priority=5))
     assert world.step().result is Result.WAITING
     assert world.entity("p").blocked == "waiting for the preemption for this pod to be finished"

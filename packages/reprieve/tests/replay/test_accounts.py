@@ -1,4 +1,4 @@
-"""The books of a replay by themselves: a job's clock, series in bounded memory, who was where, rows of the table.
+"""The books of a replay by themselves: a job's clock, series in bounded memory, jobs on nodes, rows of the table.
 
 Rules: replay.md 3.3-3.6, 4.3, 4.8, 4.9.  Beside `test_world.py`, in which they are kept while jobs run.
 """
@@ -30,10 +30,10 @@ def booked(found: ReplayAccount) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("given", "span", "checkpoint", "books"),
     [
-        # nobody on a node, or no time: nothing
+        # no job on a node, or no time: nothing
         ({"holding": 0, "working": 0}, 100, None, {}),
         ({}, 0, None, {}),
-        # who holds room without running wastes it
+        # a job that holds capacity without running wastes it
         ({"state": WAITING}, 100, None, {"allocated": 200, "lost": 200}),
         # a pod beside those that count, on its way out
         (
@@ -181,11 +181,11 @@ def test_series_has_at_most_1024_points_of_a_second_at_first() -> None:
     assert (len(series.sums[0]), series.width) == (513, 2000)
 
 
-# -- who was where -------------------------------------------------------------------------------------------------
+# -- jobs on nodes -------------------------------------------------------------------------------------------------
 
 
 def stays_of(line: Timeline) -> list[tuple[str, str, int, int, str]]:
-    """Per stay: who, where, from, to, how it ended."""
+    """Per stay: job, node, from, to, how it ended."""
     jobs = ("first", "second")
     stays = range(len(line.job))
     return [(line.name(n, jobs), line.node[n], line.begin[n], line.end[n], line.how[n]) for n in stays]

@@ -60,11 +60,11 @@ def test_nodes_that_fit_one_job(content: dict[str, Any], number: int, amounts: d
         ((320, 321), (0, 100), {"gpu": 8}, 9),
         ((320, 320), (500, 600), {"gpu": 8}, 8),
         ((320, 320), (0, 200), {"gpu": 8}, 4),
-        # who never ends works all the time
+        # a job that never ends works all the time
         ((None, None), (0, 100), {"gpu": 8}, 3),
         # all at once: no mean
         ((320, 320), (0, 0), {"gpu": 8}, 1),
-        # by cores where nobody asks for GPUs
+        # by cores where no job asks for GPUs
         ((320, 320), (0, 100), {"gpu": 0, "cpu": 64_000}, 8),
         ((320, 320), (0, 100), {"gpu": 0, "cpu": 32_000, "workers": 2}, 8),
         ((None, 240), (0, 100), {"gpu": 0, "cpu": 64_000}, 5),

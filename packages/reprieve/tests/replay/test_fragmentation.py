@@ -35,7 +35,7 @@ def on(name: str, *parts: float) -> list[ReplayJob]:
 
 
 def pictured(jobs: list[ReplayJob], nodes: list[objects.Node], policy: Policy | None = None) -> PolicyReport:
-    """The picture from shortly after the beginning: a job without GPUs comes later, and there is a look at it."""
+    """The state shortly after the beginning: a job without GPUs comes later, and there is a look at it."""
     run = Replay(jobs, [(item, 0.0) for item in nodes], policy, WorldSettings())
     run.run(LATER * 1000)
     run.close(LATER * 1000)
@@ -45,7 +45,7 @@ def pictured(jobs: list[ReplayJob], nodes: list[objects.Node], policy: Policy | 
 @pytest.mark.parametrize(
     ("running", "waiting", "unusable"),
     [
-        # 0.4 is free on each of two GPUs: 0.8 of the node, and of no use to who wants a whole one.
+        # 0.4 is free on each of two GPUs: 0.8 of the node, and of no use to a job that wants a whole one.
         ((0.6, 0.6), ((1, 1),), 1.0),
         # 0.4 and a whole one are free: two workers wait that want a whole one each, and 0.4 are of no use to them.
         ((0.6,), ((2, 1),), 0.4 / 1.4),
@@ -56,7 +56,7 @@ def pictured(jobs: list[ReplayJob], nodes: list[objects.Node], policy: Policy | 
         ((0.6,), ((5, 0.3),), 0.0),
         # Both wait: two workers cannot use 0.4, five can use everything.
         ((0.6,), ((2, 1), (5, 0.3)), 2 * 0.4 / 7 / 1.4),
-        # Who wants both GPUs can use neither.
+        # A job that wants both GPUs can use neither.
         ((0.6,), ((1, 2),), 1.0),
     ],
 )
@@ -88,7 +88,7 @@ def test_task_uses_what_is_on_gpus_with_room_for_it_of_nodes_that_take_it() -> N
 
 @pytest.mark.parametrize("short", [{"cpu": 60_000}, {"memory": 600 << 30}])
 def test_cores_and_memory_that_are_short_make_gpus_useless(short: dict[str, int]) -> None:
-    """Who runs takes more of them than is left beside the three GPUs that are free; half of the mix asks for none."""
+    """A running job takes more of them than is left beside the three free GPUs; half of the mix asks for none."""
     jobs = [job("large", 0, None, gpu=1, **short), job("small", 2 * LATER, 1, gpu=1)]
     nodes = [node("n", cpu=96, memory="768Gi", more={"alibabacloud.com/gpu-milli": 4000})]
     assert shares(jobs, nodes) == 0.5
@@ -141,7 +141,7 @@ def test_mean_is_over_time_not_over_samples() -> None:
     run.run(4 * hour * 1000)
     run.close(4 * hour * 1000)
     assert len(run.fragmentation.samples) >= 10
-    # Half of the mix cannot use the half that is left; before, everybody could use everything.
+    # Half of the mix cannot use the half that is left; before, all jobs could use everything.
     assert report("x", run).workload_fragmentation == pytest.approx((1 * 0 + 3 * 0.5) / 4)
     assert report("x", run).fragmentation == 1.0
 

@@ -21,7 +21,7 @@ from tests.replay.building import gpu_nodes, job, replay
 
 
 def free(room: FreeGpus, *names: str) -> list[list[int]]:
-    """Of the nodes of a cluster in this order; one that nobody knows has none."""
+    """Of the nodes of a cluster in this order; an unknown one has none."""
     cluster: Any = SimpleNamespace(nodes=SimpleNamespace(names=list(names)))
     found: list[list[int]] = room.free_per_gpu(cluster).tolist()
     return found
@@ -127,7 +127,7 @@ def measured(jobs: list[ReplayJob], times: list[int], waiting: list[tuple[Replay
 def test_means_are_over_time_and_of_nothing_there_is_none() -> None:
     large, small = job("large", 0, 1, gpu=9), job("small", 0, 1, gpu=8)
     found = measured([small], [10], [(large, 0), (job("cores", 0, 1, gpu=0), 5)])
-    assert (found.by_waiting, found.by_workload) == (None, 0.0), "nobody waits for GPUs"
+    assert (found.by_waiting, found.by_workload) == (None, 0.0), "no job waits for GPUs"
     assert [(one.at, one.by_waiting, one.by_workload) for one in found.samples] == [(10, None, 0.0)]
     found.sample(40, [(large.shape, 1)])
     assert (found.by_waiting, found.by_workload) == (1.0, 0.0)
@@ -183,7 +183,7 @@ def test_plugin_s_room_of_more_rows_and_below_zero_is_none() -> None:
 
 
 def test_fragmentation_in_a_report() -> None:
-    """Seconds, and six decimals; samples without anybody who waits are of the workload alone."""
+    """Seconds, and six decimals; samples without waiting jobs are of the workload alone."""
     jobs = [job("a", 0, 300, gpu=7), job("b", 100, 100, gpu=3), job("c", 400, 1, gpu=5)]
     run = replay(jobs, gpu_nodes(1), until=700)
     curves = report("x", run).series

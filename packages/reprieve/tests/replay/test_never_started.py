@@ -55,7 +55,7 @@ def test_taint_keeps_away_jobs_that_do_not_tolerate_it(text: str, starts: bool, 
     assert (run.accounts[0].first_start is not None) is starts
     assert bool(why(run)) is not starts
     share = report("p", run).workload_fragmentation
-    assert (share == 1.0) is not starts, "4.6: a node whose taints it does not tolerate is of no use to it"
+    assert (share == 1.0) is not starts, "4.6: a node with taints that it does not tolerate is of no use to it"
 
 
 def test_column_of_a_job_counts_before_what_holds_for_all() -> None:

@@ -39,7 +39,7 @@ def beside_others() -> PolicyOutcome:
 
 
 def test_pods_of_the_cluster_file_have_slices_too() -> None:
-    """Who was there before is seen, and seen to go."""
+    """Pods from before are shown, and their end too."""
     found = beside_others()
     events = json.loads(as_trace([found]))["traceEvents"]
     there = {event["name"]: event for event in events if event["ph"] == "X" and event["name"].startswith("default/")}

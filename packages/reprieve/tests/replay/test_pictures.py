@@ -183,7 +183,7 @@ def test_fragmentation_in_percent_with_gaps_where_nothing_is_free(monkeypatch: p
     ("waits", "never", "hours", "shares"),
     [
         ([7200, 3600], 0, [1.0, 2.0], [50.0, 100.0]),
-        ([3600], 1, [1.0], [50.0]),  # who never started counts below the line
+        ([3600], 1, [1.0], [50.0]),  # a job that never started counts below the line
         ([0, 0.5, 36], 0, [1 / 3600, 1 / 3600, 0.01], [100 / 3, 200 / 3, 100.0]),  # a logarithm begins at a second
         ([], 1, [], []),
     ],
@@ -274,7 +274,7 @@ def test_pictures_are_as_large_as_their_places(monkeypatch: pytest.MonkeyPatch) 
     assert '<figure role="img" aria-label="Jobs over time: a. 20 of 20 nodes, days 0.0 to 1.0. Blue: ' in found.text
 
 
-# -- who ran when --------------------------------------------------------------------------------------------------
+# -- times of jobs --------------------------------------------------------------------------------------------------
 
 
 def boxes(axes: Any) -> set[tuple[str, float, float, float, float]]:
@@ -351,7 +351,7 @@ def test_arrows_lead_from_where_the_preemptor_runs_to_its_victims(monkeypatch: p
     line.placed("low", 1, 0, "n0", 0)
     line.placed("file", -1, 0, "n1", 0, "default/web")
     line.preempted(DAY, 0, ["low", "file"])
-    line.preempted(DAY, 2, ["low"])  # who never came to run
+    line.preempted(DAY, 2, ["low"])  # a job that never ran
     line.preempted(DAY, -1, ["low"])  # a pod of the cluster file
     for uid in ("low", "file"):
         line.gone(uid, DAY + DAY // 2)

@@ -49,7 +49,7 @@ def job_lists(draw: st.DrawFn, most: int = 14) -> list[ReplayJob]:
 
 
 def holds(run: Replay) -> None:
-    """Work is conserved, and nobody ends before its work can be done (replay.md 7.2, 7.3)."""
+    """Work is conserved, and no job ends before its work can be done (replay.md 7.2, 7.3)."""
     for account in run.accounts:
         assert account.allocated == account.useful + account.lost + account.restart
         assert min(account.useful, account.lost, account.restart, account.pending) >= 0
@@ -100,7 +100,7 @@ def test_replay_stopped_and_continued_equals_the_whole(jobs: list[ReplayJob], st
 @given(job_lists(10), job_lists(6))
 @settings(max_examples=25, deadline=None)
 def test_lower_priorities_never_keep_a_higher_one_waiting(jobs: list[ReplayJob], more: list[ReplayJob]) -> None:
-    """Who is higher waits for grace periods only where lower ones hold the room (replay.md 7.4)."""
+    """A job of higher priority waits for grace periods only where lower ones hold the capacity (replay.md 7.4)."""
     low = [
         ReplayJob(f"low-{one.name}", one.submit, one.work, job("x", 0, 1, workers=one.shape.workers).shape)
         for one in jobs
@@ -123,7 +123,7 @@ def test_same_input_and_seed_give_the_same_report(jobs: list[ReplayJob], seed: i
 
 
 def first_fit(jobs: list[ReplayJob], gpus: int) -> dict[str, float]:
-    """An oracle that knows nothing of the engine: one machine, and whenever somebody comes or goes, waiting jobs are
+    """An oracle that knows nothing of the engine: one machine, and whenever a job comes or ends, waiting jobs are
     tried in the order of priority and submit, and start if they fit."""
     waiting: list[tuple[int, int, int]] = []
     running: list[tuple[int, int]] = []

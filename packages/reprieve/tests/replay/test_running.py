@@ -41,7 +41,7 @@ def simulated(until: float | None = None, stop: Stop | None = None) -> tuple[Pol
     ("until", "ended", "done"), [(None, 30, 3), (25, 25, 2), (30, 30, 2), (30.001, 30.001, 3), (100, 100, 3), (0, 0, 0)]
 )
 def test_run_ends_with_its_jobs_or_at_its_end(until: float | None, ended: float, done: int) -> None:
-    """replay.md 1.3: what happens at the end itself is after it; who is given more time has waited for it."""
+    """replay.md 1.3: what happens at the end itself is after it; a job that gets more time has waited for it."""
     found, steps = simulated(until)
     assert (found.report.ended, found.report.total.done, found.report.interrupted) == (ended, done, False)
     assert steps == [(1, 10_000), (2, 20_000), (3, 30_000)][:done]

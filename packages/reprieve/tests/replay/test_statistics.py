@@ -118,7 +118,7 @@ def test_job_that_never_started_has_waited_until_the_end() -> None:
 
 @pytest.mark.parametrize(("work", "slowdown"), [(1, 1.0), (9, 1.0), (10, 2.0), (20, 1.5), (0.001, 1.0)])
 def test_slowdown_counts_ten_seconds_of_work_at_least(work: float, slowdown: float) -> None:
-    """replay.md 4.2: who waited nine or ten seconds, and worked for less, is not a thousand times as slow."""
+    """replay.md 4.2: a job that waited nine or ten seconds, and worked for less, is not a thousand times as slow."""
     waits = 10 if work >= 10 else 9 - work
     jobs = [job("first", 0, waits, gpu=8), job("second", 0, work, gpu=8)]
     found = {row.job: row.slowdown for row in rows(replay(jobs, gpu_nodes(1)))}

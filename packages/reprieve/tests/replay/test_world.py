@@ -126,7 +126,7 @@ def test_failures_of_a_list_take_pods_at_once_and_the_gang_with_them() -> None:
 
 
 def test_timeline_distinguishes_pods_lost_with_a_node_from_preempted_ones() -> None:
-    """Both workers of a gang, one of which had a node that failed; who was on the way out already stays preempted."""
+    """Both workers of a gang, one of which had a node that failed; a terminating one stays preempted."""
     gang = replay([job("gang", 0, 100, workers=2, gpu=8)], gpu_nodes(2), timeline=True, failures=FAILS)
     assert gang.timeline is not None
     assert sorted(gang.timeline.how) == ["done", "done", "lost", "lost"]
@@ -188,7 +188,7 @@ def test_gpu_model_is_found_by_the_label_of_the_node() -> None:
 
 
 def test_alike_pods_are_woken_one_by_one_with_the_outcome_of_waking_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The queue of a replay tries few; one that tries everybody whom an event may help places the same."""
+    """The queue of a replay tries few; one that tries all jobs that an event may help places the same."""
     jobs = [job(f"j{at:03d}", at * 7 % 400, 40 + at * 13 % 90, gpu=1 + at % 3, priority=at % 2) for at in range(120)]
     policy = Policy(initial_backoff=0.0, max_backoff=0.0)
     few = replay(jobs, gpu_nodes(2), policy=policy)
@@ -197,9 +197,9 @@ def test_alike_pods_are_woken_one_by_one_with_the_outcome_of_waking_all(monkeypa
         return Engine(replace(options, current_reasons=True))
 
     monkeypatch.setattr(world_module, "Engine", thorough)
-    everybody = replay(jobs, gpu_nodes(2), policy=policy)
-    assert times(few) == times(everybody)
-    assert few.engine.attempts < everybody.engine.attempts
+    all_woken = replay(jobs, gpu_nodes(2), policy=policy)
+    assert times(few) == times(all_woken)
+    assert few.engine.attempts < all_woken.engine.attempts
 
 
 def test_deleted_jobs_are_forgotten() -> None:

@@ -201,7 +201,7 @@ def test_run_ends_when_nothing_can_change_any_more() -> None:
         assert (run.now, run.unfinished) == (end * 1000, 1)
 
 
-# -- who comes in --------------------------------------------------------------------------------------------------
+# -- arriving jobs --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ def test_shared_gpus_of_nodes_and_of_pods_that_are_there_count_in_whole_ones() -
     assert of(run, "part").useful == 400 * 600_000
     shares = [(one.at, one.by_waiting, one.by_workload) for one in run.fragmentation.samples]
     assert shares == [(300_000, None, 0.5), (600_000, 1.0, 0.5)], (
-        "four tenths that nobody can use who wants a whole one"
+        "four tenths are of no use to a job that wants a whole one"
     )
 
 
