@@ -1,4 +1,4 @@
-"""An engine without a virtual cluster around it, for objects as a watch delivers them: one node, and who is placed."""
+"""An engine without a simulated cluster around it, for objects as a watch delivers them: one node, and placed pods."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ DP, DRA = "DefaultPreemption", "DynamicResources"
 def test_point_of_groups_follows_that_of_pods_unless_it_is_named(
     points: str, of_pods: list[str], of_groups: list[str]
 ) -> None:
-    """Who switches preemption off at postFilter does not mean that gangs go on evicting."""
+    """Without preemption at postFilter gangs do not evict either."""
     chosen = profiles(f"profiles: [{{plugins: {{{points}}}}}]")["default-scheduler"]
     assert (names(chosen, "post_filters"), names(chosen, "group_post_filters")) == (of_pods, of_groups)
 
@@ -244,7 +244,7 @@ def test_other_orders_are_tried_with_tree_search_retry() -> None:
     assert len(World(*items, profiles=profiles(f"profiles: [{{{args}}}]")).settle().where) == 3
 
 
-def test_without_preemption_nobody_goes_for_a_gang() -> None:
+def test_without_preemption_no_pods_are_evicted_for_a_gang() -> None:
     chosen = profiles("profiles: [{plugins: {postFilter: {disabled: [{name: DefaultPreemption}]}}}]")
     world = World(node("n", cpu=1), pod("low", cpu=1, node="n"), *gang("crew", 1, cpu=1, priority=5), profiles=chosen)
     assert world.settle().evicted == []
@@ -252,7 +252,7 @@ def test_without_preemption_nobody_goes_for_a_gang() -> None:
 
 
 class Informs(PostFilterPlugin):
-    """A plugin of somebody's own, from before groups had a point of their own."""
+    """An external plugin, from before groups had a point of their own."""
 
     name = "Informs"
 

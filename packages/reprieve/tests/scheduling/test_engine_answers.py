@@ -1,4 +1,4 @@
-"""What the engine answers whoever carries out its decisions: who is known, who may be tried, what is under way."""
+"""What the engine answers the executor of its decisions: what is known, what may be tried, what is under way."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def test_calls_about_unknown_pods_change_nothing() -> None:
     assert engine.bound("nobody") is NO_EFFECTS
     assert engine.bind_failed("nobody", 1.0) is NO_EFFECTS
     assert engine.remove(ObjectRef("Pod", uid="nobody"), 1.0) is UNKNOWN
-    assert engine.pod_terminating("nobody", 1.0) is NO_EFFECTS
-    assert engine.preemption_done("pod/nobody", 1.0) is NO_EFFECTS
-    assert engine.preemption_failed("pod/nobody", 1.0) is NO_EFFECTS
-    assert not engine.wants_room("pod/nobody")
-    assert not engine.preempting("pod/nobody")
+    assert engine.pod_terminating("missing", 1.0) is NO_EFFECTS
+    assert engine.preemption_done("pod/missing", 1.0) is NO_EFFECTS
+    assert engine.preemption_failed("pod/missing", 1.0) is NO_EFFECTS
+    assert not engine.wants_room("pod/missing")
+    assert not engine.preempting("pod/missing")
     assert engine.ask_permission(1.0) is NO_EFFECTS
     assert not engine.awaits_permission
     assert engine.step(1.0).decision is None
@@ -47,7 +47,7 @@ def test_calls_about_unknown_pods_change_nothing() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_every_attempt_is_measured_by_whoever_asks(fails: bool) -> None:
+def test_every_attempt_is_measured_by_each_observer(fails: bool) -> None:
     """With the profile; while it runs only its thread may read the cluster cache, however it ends."""
     engine = Engine(EngineOptions({"mine": profile_with(), "yours": profile_with()}))
     seen: list[tuple[str, bool]] = []
@@ -153,7 +153,7 @@ def test_pending_pod_wants_capacity_until_it_may_not_be_tried() -> None:
 
 
 def test_preemption_that_fails_takes_its_nominations_back() -> None:
-    """preemption.md 7.5: of all members; they are told, and nothing is under way any more."""
+    """preemption.md 7.5: of all members; they are notified, and nothing is under way any more."""
     low = [pod(f"low{turn}", cpu=2, node=f"n{turn}") for turn in range(2)]
     world = World(node("n0", cpu=2), node("n1", cpu=2), *low, *gang("g", 2, cpu=2, priority=5))
     decision = world.step()
@@ -186,7 +186,7 @@ def test_effects_are_returned_once() -> None:
 
 @pytest.mark.parametrize(("stamp", "created", "expected"), [(None, None, 7.0), (None, 3.0, 3.0), (5.0, None, 5.0)])
 def test_when_a_pod_was_made(stamp: float | None, created: float | None, expected: float) -> None:
-    """As whoever feeds the engine says, else as the pod says, else now."""
+    """By the caller's time, else by the pod's, else now."""
     made = pod("p")
     if stamp is not None:
         made = replace(made, metadata=replace(made.metadata, creation_timestamp=datetime.fromtimestamp(stamp, UTC)))
@@ -217,7 +217,7 @@ def test_pod_without_uid_is_known_by_its_name() -> None:
 
 
 def test_next_wakeup_counts_the_flush_and_the_end_of_holds_unless_they_are_left_out() -> None:
-    """queueing: who was found unschedulable is tried again after five minutes; cost.md 5.1: nothing is held here."""
+    """queueing: an unschedulable pod is tried again after five minutes; cost.md 5.1: nothing is held here."""
     world = World(node("n", cpu=1), pod("p", cpu=2))
     world.step()
     assert world.engine.next_wakeup() == world.now + 300
@@ -273,7 +273,7 @@ class Afterwards(PostBindPlugin):
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_post_bind_is_called_for_who_has_a_node(nodes: int) -> None:
+def test_post_bind_is_called_for_pods_with_a_node(nodes: int) -> None:
     """scheduling.md 2: once the API has confirmed it, on the first node as on any other."""
     after = Afterwards()
     profile = profile_with(after)
@@ -287,7 +287,7 @@ def test_post_bind_is_called_for_who_has_a_node(nodes: int) -> None:
 
 
 def test_bound_pod_is_not_taken_back() -> None:
-    """scheduling.md 2: a refusal that comes after the confirmation, ours or somebody else's, means nothing."""
+    """scheduling.md 2: a refusal that comes after the confirmation, ours or another scheduler's, means nothing."""
     for confirmed in ("by the call", "by the object"):
         world = World(node("n", cpu=1), pod("p", cpu=1))
         world.step()

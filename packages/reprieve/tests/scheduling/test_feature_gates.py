@@ -55,7 +55,7 @@ from tests.building import World, gang, node
     ],
 )
 def test_gates(text: str, expected: FeatureGates) -> None:
-    """scheduling.md 6; whoever is named counts before the groups, wherever it stands."""
+    """scheduling.md 6; a named gate counts before the groups, wherever it stands."""
     assert FeatureGates.read(text) == (expected, [])
 
 

@@ -129,7 +129,7 @@ def _hashed(item: Pod, value: str) -> Pod:
 
 
 def test_terminating_pod_may_change_its_group() -> None:
-    """workloads.md 2.9; who counts on its room (cost.md 5.6) is told by its group and its labels."""
+    """workloads.md 2.9; its successor (cost.md 5.6) is matched by its group and its labels."""
     world = World(4).add(group(1), *PODS).run()
     world.engine.pod_terminating("default/w0", world.now)
     world.add(group(3, minTaskMember=TASKS))
@@ -412,7 +412,7 @@ def test_groups_of_a_tree_are_where_their_object_is(namespace: str) -> None:
     ],
     ids=["a task", "what is asked beyond tasks", "a subgroup", "a subgroup beside another"],
 )
-def test_only_who_changes_the_tree_has_its_groups_set(
+def test_only_changes_of_the_tree_set_its_groups(
     spec: dict[str, Any], there: list[Pod], second: Pod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """workloads.md 2.9: the second pod of a leaf changes nothing, neither as it comes nor as it goes."""

@@ -1,4 +1,4 @@
-"""The order in which a group's pods are tried, and what is said of those that were not (scheduling.md 3.1, 3.2)."""
+"""The order in which a group's pods are tried, and the result of those that were not (scheduling.md 3.1, 3.2)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ NEVER = Status(Code.UNSCHEDULABLE, "never")
     ],
 )
 def test_answers_of_several_placement_feasible_plugins(answers: list[Status], expected: Status, asked: int) -> None:
-    """scheduling.md 3.2: who says that it cannot be reached any more ends it; others are asked on."""
+    """scheduling.md 3.2: a plugin that reports it as unreachable ends it; otherwise the next is asked."""
     said: list[Status] = []
 
     def plugin(answer: Status) -> Any:

@@ -149,8 +149,8 @@ def test_5_basic_has_no_minimum_and_binds_before_it_preempts() -> None:
     assert world.pending == ["p2"]
 
 
-def test_5_a_member_whose_preemption_would_help_only_after_the_rest_is_bound_gets_it() -> None:
-    """scheduling.md 7: a group whose placed pods were bound is tried again at once: the rest may still preempt."""
+def test_5_member_that_can_preempt_only_after_the_rest_is_bound_does_so() -> None:
+    """scheduling.md 7: a group with bound pods is tried again at once: the rest may still preempt."""
     world = World(node("n1", cpu=5, pods=2), node("n2", cpu=5, pods=1, gpu=2), pod("low", cpu=1, node="n2"))
     world.add(group("crew", min_count=1, priority=5), pod("r", cpu=1, node="n1", group="crew", priority=5))
     world.add(pod("a", cpu=1, group="crew", priority=5), pod("b", cpu=1, gpu=2, group="crew", priority=5)).settle()
@@ -163,7 +163,7 @@ def test_6_a_failed_bind_of_a_gang_is_retried_in_sight() -> None:
     decision = world.step()
     assert len(decision.bindings) == 2
     world.engine.bound("uid-crew-0")
-    world.add(pod("thief", cpu=1, priority=9, node="n"))  # over-committed by somebody else
+    world.add(pod("thief", cpu=1, priority=9, node="n"))  # over-committed by another scheduler
     world.engine.bind_failed("uid-crew-1", world.now)
     assert world.place("crew") is QueueState.BACKOFF
     world.settle()
@@ -290,7 +290,7 @@ def test_only_the_numbers_are_compared() -> None:
     assert sorted(world.where) == ["a", "b"]
 
 
-def test_group_without_a_priority_is_not_at_odds_with_its_pods() -> None:
+def test_group_without_a_priority_does_not_conflict_with_its_pods() -> None:
     """preemption.md 8.3: "A group without a number from admission is not compared, and counts as 0"."""
     world = World(node("n"), group("crew", min_count=2, priority=None), group("zero", min_count=2, priority=0))
     world.add(*[pod(f"{name}{i}", group=name, priority=100) for name in ("crew", "zero") for i in range(2)]).settle()
@@ -356,10 +356,10 @@ def test_member_that_runs_with_another_priority_is_an_error() -> None:
 def test_member_of_a_scheduler_that_is_no_profile_is_an_error(bound: bool) -> None:
     """preemption.md 8: it will never be placed with the others, and the group says so instead of "minCount"."""
     world = World(node("n"), group("crew", min_count=2, priority=0), pod("ours", group="crew"))
-    world.add(pod("theirs", group="crew", scheduler="somebody", node="n" if bound else "")).step()
+    world.add(pod("theirs", group="crew", scheduler="theirs", node="n" if bound else "")).step()
     text = (
         "all pods in a single pod group should have the same .spec.schedulerName set, "
-        'got: "somebody" and "default-scheduler"'
+        'got: "theirs" and "default-scheduler"'
     )
     decision = world.engine.decisions[-1]
     assert decision.condition is not None
@@ -402,7 +402,7 @@ def test_two_gangs_that_each_fit_alone_do_not_share_the_room() -> None:
 
 
 def test_rest_of_a_group_has_its_backoff_from_the_beginning() -> None:
-    """scheduling.md 3.3: who is tried again at once with others bound did not fail before."""
+    """scheduling.md 3.3: a pod that is tried again at once with others bound did not fail before."""
     world = World(node("n1", cpu=1), gang("g", 1), pod("g-0", cpu=1, group="g"), pod("g-1", cpu=1, group="g"))
     began = world.now
     world.drain()
@@ -413,8 +413,8 @@ def test_rest_of_a_group_has_its_backoff_from_the_beginning() -> None:
     assert world.now - began == 1.0, "the second failure waits two seconds"
 
 
-def test_group_that_is_at_odds_gives_its_nominations_back() -> None:
-    """scheduling.md 3.7: nominations are cleared, on the first node as on any other; who has none is not named."""
+def test_conflicting_group_gives_its_nominations_back() -> None:
+    """scheduling.md 3.7: nominations are cleared, on the first node as on any other; a pod without one is not named."""
     for where in ("n", "m"):
         world = World(node("n", cpu=1), node("m", cpu=1), group("crew", min_count=2, priority=2))
         world.add(pod("a", group="crew", priority=2, nominated=where), pod("b", group="crew", priority=1))

@@ -65,7 +65,7 @@ class World(CheckedEngine):
 
 
 def test_group_is_as_large_as_its_pods_say_as_long_as_one_of_them_is_there() -> None:
-    """workloads.md 2.4: where they say several sizes the largest counts, and who goes takes its word along."""
+    """workloads.md 2.4: where they say several sizes the largest counts, and a deleted pod's size no longer counts."""
     world = World()
     found = []
     for name, size in [("a", 2), ("b", 4), ("c", 3), ("d", 4)]:

@@ -1,4 +1,4 @@
-"""Other orders of a gang's pods (scheduling.md 3.9): what is said where one may do, and `treeSearch: Retry`."""
+"""Other orders of a gang's pods (scheduling.md 3.9): the report where one may do, and `treeSearch: Retry`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def decided(*items: Any, profiles: dict[str, Any] | None = None) -> Decision:
 SPREAD = [*free(4, 4), *crew(2, 2, 4)]
 """The small ones spread over both nodes, and the large one finds none."""
 TAKES_MORE = [*free(4), *crew(4, 2, 2, least=2)]
-"""The first takes what two others, who would be enough, could share."""
+"""The first takes what two others, which would be enough, could share."""
 BY_PARTS = [*free(6, 4), *crew(3, 1, 4, 2)]
 
 
@@ -98,7 +98,7 @@ def test_order_that_is_not_found_may_still_exist() -> None:
 
 
 def _together(count: int) -> list[Any]:
-    """A gang whose pods must be in one zone with each other."""
+    """A gang of pods that must be in one zone with each other."""
     selector = objects.LabelSelector(match_labels={"app": "crew"})
     term = objects.PodAffinityTerm(label_selector=selector, topology_key="zone")
     near = objects.Affinity(
@@ -122,8 +122,8 @@ def test_zone_of_the_first_pod_may_be_the_wrong_one(other: int, count: int, exis
     assert {binding.node for binding in retry.bindings} == ({"b1"} if exists else set())
 
 
-def test_room_is_not_made_where_another_order_needs_none() -> None:
-    """preemption.md 2.1, with the option: what can be placed without preemption preempts nobody.
+def test_no_pods_are_evicted_where_another_order_needs_none() -> None:
+    """preemption.md 2.1, with the option: what can be placed without preemption evicts no pods.
 
     Nor does the search for the cheapest eviction make room where none has to be made (cost.md 4).
     """
@@ -165,7 +165,7 @@ def test_retry_never_fails_a_gang_that_greedy_places_and_is_never_wrong(data: st
         assert retry.result is Result.UNSCHEDULABLE
         assert greedy.order_matters is None or greedy.order_matters.placed == 0
         return
-    assert greedy.order_matters is not None, "a placement exists and nothing is said"
+    assert greedy.order_matters is not None, "a placement exists and nothing is reported"
     if retry.result is Result.SCHEDULED:
         assert len(retry.bindings) >= least
         assert greedy.order_matters.placed == len(retry.bindings)

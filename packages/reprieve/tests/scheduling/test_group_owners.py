@@ -1,4 +1,4 @@
-"""Pods whose controller asks for it are gangs (workloads.md 2.10)."""
+"""Pods are gangs if their controller asks for it (workloads.md 2.10)."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_priority_of_a_gang_of_a_controller_is_the_highest_of_the_pods_that_are_
 
 
 def test_only_pods_of_kinds_that_are_reported_now_or_no_longer_change() -> None:
-    """workloads.md 2.10: they wait for their controller, or for nobody."""
+    """workloads.md 2.10: they wait for their controller, or not at all."""
     sources = GroupSources.switched({"owners": True})
     engine = Engine(EngineOptions(sources=sources, validate=True))
     for turn, kind in enumerate(("Job", "RayCluster")):

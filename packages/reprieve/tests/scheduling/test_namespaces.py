@@ -103,7 +103,7 @@ def test_controllers_that_stand_for_gangs(namespace: str) -> None:
 
 @NAMESPACES
 def test_budgets(namespace: str) -> None:
-    """preemption.md 3.3: a budget is about pods of its own namespace; who is in none of one goes first."""
+    """preemption.md 3.3: a budget is about pods of its own namespace; a pod that no budget counts is evicted first."""
     world = World(node("n", cpu=2), pdb("b", namespace=namespace))
     world.add(pod("mine", cpu=1, node="n", namespace=namespace), pod("theirs", cpu=1, node="n", namespace="other"))
     world.add(pod("p", cpu=1, priority=5)).settle()

@@ -1,4 +1,4 @@
-"""Nominations that come back from the API, told from those that somebody else made (kube-scheduler: UpdatePod)."""
+"""Nominations that come back from the API, as against those of another scheduler (kube-scheduler: UpdatePod)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ Steps = list[tuple[str, bool]]
         (None, ["n1", "n2"], [("n2", False), ("n1", True)]),
         (None, ["n1", "n1"], [("n1", False), ("n2", True)]),
         ("n1", [""], [("n1", False), ("", False), ("n1", True)]),
-        ("n1", ["n2"], [("n3", True), ("n2", True), ("n3", True)]),  # what was under way then is somebody else's now
+        (
+            "n1",
+            ["n2"],
+            [("n3", True), ("n2", True), ("n3", True)],
+        ),  # a write that was under way then counts as another scheduler's now
     ],
 )
 def test_nomination_echoes_and_those_of_others(begun: str | None, decided: list[str], observed: Steps) -> None:
@@ -33,7 +37,7 @@ def test_nomination_echoes_and_those_of_others(begun: str | None, decided: list[
 
 
 def test_latest_decision_stands() -> None:
-    """Also before it is written; nothing stands of who is gone or bound."""
+    """Also before it is written; nothing is kept of deleted or bound pods."""
     echoes = NominationEchoes()
     assert not echoes.stands("u")
     for node, stands in [("n1", True), ("", False), ("n2", True)]:
@@ -66,7 +70,7 @@ def test_of_many_that_are_on_their_way_the_first_and_the_last_are_known() -> Non
 
 
 def test_nothing_is_kept_of_a_pod_without_a_nomination() -> None:
-    """The invariant of the module: who is not in it has none, and none is on its way."""
+    """The invariant of the module: a pod that is not in it has none, and none is on its way."""
     echoes = NominationEchoes()
     echoes.decided("u", "n1")
     echoes.decided("u", "")

@@ -1,5 +1,5 @@
-"""Nominations as they are made and ended: whose room is free, how long it is held, what is said (preemption.md 7,
-cost.md 5)."""
+"""Nominations as they are made and ended: what capacity is free, how long it is reserved, what is reported
+(preemption.md 7, cost.md 5)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.building import World, gang, node, pod, profile_with
 
 
 def _world(count: int = 5, *more: object) -> tuple[World, Nominations, EffectsInProgress]:
-    """So many nodes `n0`..., and as many pods `p0`... behind gates; nominations that hold room for 100 s."""
+    """So many nodes `n0`..., and as many pods `p0`... behind gates; nominations that reserve capacity for 100 s."""
     pods = [pod(f"p{turn}", cpu=1, priority=turn, gates=["g"]) for turn in range(count)]
     nodes = [node(f"n{turn}", cpu=4) for turn in range(count)]
     world = World(*nodes, *pods, *more)  # type: ignore[arg-type]
@@ -91,7 +91,7 @@ def test_nominations_of_a_lower_priority_make_way(priority: int, displaced: list
 @pytest.mark.parametrize(
     ("grace", "due", "until"),
     [
-        ((), None, 100.0),  # nobody leaves: the room is there
+        ((), None, 100.0),  # no pod leaves: the capacity is free
         ((30,), None, 130.0),
         ((30, 50, 0), None, 150.0),
         ((30,), 20.0, 120.0),  # it has a deletionTimestamp
@@ -99,7 +99,7 @@ def test_nominations_of_a_lower_priority_make_way(priority: int, displaced: list
         ((1 << 62,), None, LONGEST + 100.0),
     ],
 )
-def test_room_is_held_from_when_the_last_who_leaves_has_to_be_gone(
+def test_reservation_counts_from_the_latest_end_of_the_leaving_pods(
     grace: tuple[int, ...], due: float | None, until: float
 ) -> None:
     """cost.md 5.1: by its deletionTimestamp, or its grace period from now on, and no longer than any calendar."""
@@ -115,7 +115,7 @@ def test_room_is_held_from_when_the_last_who_leaves_has_to_be_gone(
 
 @pytest.mark.parametrize(("scheduler", "seconds"), [("default-scheduler", 100.0), ("other", 7.0), ("nobody", 100.0)])
 def test_for_how_long_room_is_held_is_the_profiles_business(scheduler: str, seconds: float) -> None:
-    """cost.md 5.1: `holdSeconds` of the profile of the pod; who has none is treated by the first."""
+    """cost.md 5.1: `holdSeconds` of the profile of the pod; a pod without one is treated by the first."""
     world, nominations, _ = _world(1, pod("q", cpu=1, scheduler=scheduler))
     nominations.decide("pod/uid-q", [(world.record("q"), 0)], 9, (), world.now)
     assert nominations.held.until("pod/uid-q") == world.now + seconds
@@ -124,7 +124,7 @@ def test_for_how_long_room_is_held_is_the_profiles_business(scheduler: str, seco
 
 
 def test_pod_placed_elsewhere_has_lost_nothing() -> None:
-    """`Effects.unnominated`: pods whose `nominatedNodeName` is to be cleared, once."""
+    """`Effects.unnominated`: pods with a `nominatedNodeName` that is to be cleared, once."""
     world, nominations, effects = _world(5)
     cluster = world.engine.cluster
     pods = [world.record(f"p{turn}") for turn in range(5)]
@@ -162,7 +162,7 @@ def test_nomination_that_is_given_up_for_a_reason_is_reported_for_its_group() ->
     ("terminating", "preempted", "until"),
     [(False, False, 100.0), (True, False, 100.0), (False, True, 100.0), (True, True, 130.0)],
 )
-def test_nomination_that_only_the_api_has_waits_for_who_leaves_for_it(
+def test_nomination_that_only_the_api_has_waits_for_its_victims(
     terminating: bool, preempted: bool, until: float
 ) -> None:
     """cost.md 5.1: after a restart, those on the node that are on their way out by a preemption."""
@@ -198,6 +198,6 @@ def test_whether_a_preemptor_still_wants_its_room() -> None:
     world = World(node("n0", cpu=4), node("n1", cpu=4), *low, *gang("crew", 2, cpu=4, priority=5)).drain()
     assert world.place("crew") is not QueueState.ACTIVE
     assert world.engine.wants_room("group/default/crew")
-    assert not world.engine.wants_room("group/default/nobody")
+    assert not world.engine.wants_room("group/default/missing")
     world.gone("crew-0")
     assert not world.engine.wants_room("group/default/crew")

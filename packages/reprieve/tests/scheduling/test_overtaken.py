@@ -25,7 +25,7 @@ def _begun(*more: Item) -> World:
 
 
 @pytest.mark.parametrize("how", ["a higher pod is scheduled", "another scheduler binds a new pod", "and a known one"])
-def test_preemptor_whose_place_is_taken_preempts_elsewhere_while_its_victims_leave(how: str) -> None:
+def test_preemptor_with_a_taken_place_preempts_elsewhere_while_its_victims_leave(how: str) -> None:
     world = _begun()
     if how == "a higher pod is scheduled":
         world.add(pod("high", cpu="1500m", priority=20))

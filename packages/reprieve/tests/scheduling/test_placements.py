@@ -1,4 +1,4 @@
-"""A group in one of several placements (KEP-5732): the cycle, the choice, what is said where none works."""
+"""A group in one of several placements (KEP-5732): the cycle, the choice, the report where none works."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.scheduling.plugins_for_tests import OnlyNamed
 
 FIRST = "first placement status: pod group is unschedulable"
 MEMBER = "no new claims to deallocate, preemption: not eligible due to workload aware preemption enabled"
-NOBODY = "No preemption victims found for incoming preemptor"
+NO_VICTIMS = "No preemption victims found for incoming preemptor"
 
 
 def _racks(*sizes: int, cpu: int = 2) -> list[Any]:
@@ -88,7 +88,7 @@ def test_where_no_placement_works_the_first_one_is_reported() -> None:
     assert world.condition("crew") == (
         False,
         "Unschedulable",
-        f"0/2 placements are available, {FIRST}, {NOBODY}",
+        f"0/2 placements are available, {FIRST}, {NO_VICTIMS}",
     )
     assert world.message("p2") == f"0/2 nodes are available: 2 Insufficient cpu. {MEMBER}"
     assert world.message("p0").startswith("pod group is unschedulable, waiting for minCount pods")
@@ -301,7 +301,7 @@ def test_only_several_placements_that_work_are_compared(racks: tuple[int, ...], 
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_placement_is_found_for_a_gang_of_any_size(size: int) -> None:
-    """A filter of somebody else concerns its pods or not: either way the first rack that has the room is taken."""
+    """An external filter concerns its pods or not: either way the first rack that has the room is taken."""
     world = World(*_racks(1, 1), *_crew(size, cpu=1, min_count=size), profiles=_own(OnlyNamed("r1n0"))).settle()
     assert _used(world) == {"r1"}
     assert len(world.where) == size

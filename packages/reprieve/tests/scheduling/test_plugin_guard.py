@@ -1,4 +1,4 @@
-"""A plugin of somebody else fails an attempt, never the scheduler (scheduling.md 5)."""
+"""An external plugin fails an attempt, never the scheduler (scheduling.md 5)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def world(plugin: r.Plugin, *more: Any, watch: CallPolicy | None = None) -> Worl
 
 
 def unhurried() -> Watchdog:
-    """Calls in threads, none of them noted as slow: what is told of a call is what the plugin did."""
+    """Calls in threads, none of them noted as slow: the report of a call is what the plugin did."""
     return Watchdog(limit=DEADLINE, budget=DEADLINE)
 
 
@@ -189,7 +189,7 @@ def test_plugin_error_fails_its_attempt_alone(case: str, guarded_by: Callable[[]
 
 
 class OwnEnd(BaseException):
-    """Of no kind that anybody catches."""
+    """Of no kind that any caller catches."""
 
 
 class UnspeakableError(Exception):
@@ -285,7 +285,7 @@ def test_plugin_instruction_that_raises_is_contained(error: str) -> None:
 
 @pytest.mark.parametrize("guarded_by", [CallPolicy, unhurried], ids=["directly", "in a thread"])
 def test_person_s_ctrl_c_ends_what_a_plugin_does_not(guarded_by: Callable[[], CallPolicy]) -> None:
-    """A signal while the plugin's call is waited for: it is nobody's error."""
+    """A signal while the plugin's call is waited for: it is no plugin's error."""
 
     def interrupted(*_args: Any, **_kwargs: Any) -> Any:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
@@ -340,7 +340,7 @@ def test_normalized_scores_are_checked_after_normalizing() -> None:
     "does", [raises, gives("yes"), gives((float("nan"),)), *(does for does, _ in ENDS_PROGRAMS.values())]
 )
 def test_queue_sort_that_fails_falls_back_to_priority(does: Callable[..., Any]) -> None:
-    """The queue has to have an order; nobody's attempt is there to fail."""
+    """The queue has to have an order; there is no attempt to fail."""
 
     class Sorts(r.QueueSortPlugin):
         name = "Sorts"
@@ -468,7 +468,7 @@ def watchdog() -> Iterator[Watchdog]:
 
 
 def patient(watchdog: Watchdog) -> None:
-    """From now on nothing is given up: whoever is only slow, on a machine that stands still, is not what is tested."""
+    """From now on nothing is given up: a plugin that is only slow, on a machine that stands still, is not tested."""
     watchdog._limit = DEADLINE
 
 
@@ -540,7 +540,7 @@ def test_slow_call_is_noted_and_its_answer_counts(watchdog: Watchdog) -> None:
 
 
 def test_hint_is_given_less_time_than_an_attempt() -> None:
-    """Everybody waits for it: it is given up after the budget, and taken as yes."""
+    """Every attempt waits for it: it is given up after the budget, and taken as yes."""
     gate = Sleeper()
     watch = Watchdog(limit=600.0, budget=0.05)
 
@@ -549,7 +549,7 @@ def test_hint_is_given_less_time_than_an_attempt() -> None:
         return False
 
     class Rejects(r.PerNodeFilter):
-        """At no other point: everybody waits for PreEnqueue, too, which a busy machine may not answer in time."""
+        """At no other point: every attempt waits for PreEnqueue, too, which a busy machine may not answer in time."""
 
         name = "Rejects"
 
@@ -570,7 +570,7 @@ def test_hint_is_given_less_time_than_an_attempt() -> None:
 
 
 def test_group_s_algorithm_runs_where_the_cycle_runs() -> None:
-    """A PodGroupPostFilter may ask for it; the picture itself is not the plugin's to change."""
+    """A PodGroupPostFilter may ask for it; the plugin may not change the cluster cache itself."""
     meddler = Meddler()
     watch = Watchdog(limit=DEADLINE)
     found = world(meddler, *gang("g", 3, cpu=3), watch=watch)

@@ -186,7 +186,7 @@ def test_room_given_up_by_a_pod_placed_elsewhere_wakes_others() -> None:
 
 
 def test_nomination_is_cleared_when_nothing_helps_any_more() -> None:
-    """observability.md: nominatedNodeName "cleared when no longer true"; whoever waited for that room is tried."""
+    """observability.md: nominatedNodeName "cleared when no longer true"; a pod that waited for that is tried."""
     world = World(node("n", cpu=2), pod("r", cpu=1, node="n", priority=9))
     world.add(pod("small", cpu=1, priority=5), pod("big", cpu=2, priority=5, nominated="n"))
     assert world.step().key == "pod/uid-small"
@@ -197,7 +197,7 @@ def test_nomination_is_cleared_when_nothing_helps_any_more() -> None:
     assert world.pending == ["big"]
 
 
-def test_nomination_that_moves_wakes_who_waited_for_its_room() -> None:
+def test_moved_nomination_wakes_pods_that_waited_for_its_capacity() -> None:
     """A preemptor that chooses another node gives the first one up (scheduling.md 7)."""
     world = World(node("n1", cpu=1), node("n2", cpu=2), pod("victim", cpu=2, node="n2"))
     world.add(pod("high", cpu=2, priority=9, nominated="n1", gates=["g"]), pod("small", cpu=1)).drain()
@@ -208,7 +208,7 @@ def test_nomination_that_moves_wakes_who_waited_for_its_room() -> None:
 
 
 def test_nominations_to_a_removed_node_are_void() -> None:
-    """A node that is gone holds nothing for anybody."""
+    """A deleted node holds nothing for any pod."""
     world = World(node("n", cpu=1), pod("p", cpu=1, nominated="n", gates=["g"]))
     world.engine.remove(ObjectRef("Node", "n"), world.now)
     assert world.nominated == {}
@@ -273,7 +273,7 @@ def test_confirmed_binding_cannot_fail_any_more() -> None:
     assert world.where == {"p": "n"}
 
 
-def test_pod_bound_by_somebody_else() -> None:
+def test_pod_bound_by_another_scheduler() -> None:
     """While pending, and elsewhere than we assumed: the API is right."""
     world = World(node("n1", cpu=2), node("n2", cpu=1), pod("p", cpu=1), pod("q", cpu=1, gates=["g"], nominated="n1"))
     assert [b.node for b in world.step().bindings] == ["n1"]
@@ -342,15 +342,17 @@ def test_filter_by_node(resolvable: bool, evicted: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scheduler", "anybody", "decided_by"),
+    ("scheduler", "every_scheduler", "decided_by"),
     [("first", False, "first"), ("second", False, "second"), ("other", False, None), ("other", True, "first")],
 )
-def test_pod_is_decided_about_by_the_profile_it_names(scheduler: str, anybody: bool, decided_by: str | None) -> None:
-    """scheduling.md 6: who names another scheduler is none of ours, or the first profile's where we plan for all."""
+def test_pod_is_decided_about_by_the_profile_it_names(
+    scheduler: str, every_scheduler: bool, decided_by: str | None
+) -> None:
+    """scheduling.md 6: a pod of another scheduler is not ours, or the first profile's where we plan for all."""
     profiles = {}
     for name in ("first", "second"):
         profiles[name] = _for_scheduler(profile_with(Prefers(**{f"in-{name}": 10}), weights={"Prefers": 1}), name)
-    engine = Engine(EngineOptions(profiles, any_scheduler=anybody, validate=True))
+    engine = Engine(EngineOptions(profiles, any_scheduler=every_scheduler, validate=True))
     for name in ("in-first", "in-second"):
         engine.set(node(name, cpu=4), 0.0)
     engine.set(pod("p", cpu=1, scheduler=scheduler), 0.0)

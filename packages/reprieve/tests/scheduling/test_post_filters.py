@@ -1,5 +1,5 @@
-"""PostFilter and PodGroupPostFilter: who is asked, in which order, and what becomes of the answer (scheduling.md 2.1,
-3.3, 3.4)."""
+"""PostFilter and PodGroupPostFilter: which plugins are called, in which order, and the use of the answer
+(scheduling.md 2.1, 3.3, 3.4)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _no(text: str = "", **more: Any) -> PostFilterResult:
 
 
 class Says(PostFilterPlugin, PodGroupPostFilterPlugin):
-    """Answers what it was told to, for pods and groups, and notes that it was asked."""
+    """Gives prepared answers, for pods and groups, and notes that it was asked."""
 
     def __init__(self, name: str, calls: list[str], answer: Answer) -> None:
         self.name = name  # type: ignore[misc]
@@ -73,7 +73,7 @@ def _profile(calls: list[str], *answers: Answer) -> dict[str, Profile]:
 def test_post_filters_run_in_order_until_one_succeeds_or_defers_writes(
     answers: tuple[Answer, ...], asked: str, said: str, writes: tuple[object, ...]
 ) -> None:
-    """scheduling.md 2.1: what they say is said of the pod, one after the other."""
+    """scheduling.md 2.1: their messages are the pod's, one after the other."""
     calls: list[str] = []
     decision = World(node("n", cpu=1), pod("p", cpu=2), profiles=_profile(calls, *answers)).step()
     assert "".join(calls) == asked
@@ -97,7 +97,7 @@ FIRST = "0/1 placements are available, first placement status: pod group is unsc
     ],
 )
 def test_same_goes_for_groups(answers: tuple[Answer, ...], asked: str, said: str, writes: tuple[object, ...]) -> None:
-    """scheduling.md 3.3: PodGroupPostFilter once for the group, and it is said in its condition."""
+    """scheduling.md 3.3: PodGroupPostFilter once for the group, with the message in its condition."""
     calls: list[str] = []
     world = World(node("n", cpu=1), *gang("crew", 2, cpu=1), profiles=_profile(calls, *answers))
     decision = world.step()
@@ -155,8 +155,8 @@ def test_plugin_that_raises_ends_the_attempt_and_its_nominations(of: str) -> Non
     assert decision.in_vain is None or decision.in_vain.why is NoRoom.ERROR
 
 
-def test_why_no_room_was_made_is_the_answer_of_the_last_plugin_that_has_one() -> None:
-    """`Decision.in_vain`: for explain and the record; who has nothing to say of it takes nothing back."""
+def test_reason_without_preemption_is_the_answer_of_the_last_plugin_that_has_one() -> None:
+    """`Decision.in_vain`: for explain and the record; a plugin without an answer takes nothing back."""
     world = World(node("n", cpu=1), *gang("crew", 2, cpu=1))
     first = UnhelpfulPreemption(world.engine.cluster.groups["default/crew"], NoRoom.DOES_NOT_FIT)
     last = UnhelpfulPreemption(world.engine.cluster.groups["default/crew"], NoRoom.UNDER_WAY)
@@ -168,19 +168,19 @@ def test_why_no_room_was_made_is_the_answer_of_the_last_plugin_that_has_one() ->
 
 
 @pytest.mark.parametrize("of", ["pod", "group"])
-def test_entity_that_was_put_off_is_tried_at_the_given_time_without_an_event(of: str) -> None:
+def test_deferred_entity_is_tried_at_the_given_time_without_an_event(of: str) -> None:
     """cost.md 6: no other plugin is asked; what it is nominated to is held meanwhile."""
     calls: list[str] = []
     crew = [group("crew", min_count=1)] if of == "group" else []
     mine = pod("p", cpu=2, group="crew" if crew else None)
     world = World(node("n", cpu=1), *crew, mine, profiles=_profile(calls, _no("a"), _no("b"), _no("c")))
     (_, second, _) = (unguarded(plugin) for plugin in world.engine.running["default-scheduler"].profile.post_filters)
-    put_off = Deferral(WaitsFor.COMPLETIONS, "waits", world.now + 50, nominations=((world.record("p"), 0),))
+    deferral = Deferral(WaitsFor.COMPLETIONS, "waits", world.now + 50, nominations=((world.record("p"), 0),))
     assert isinstance(second, Says)
-    second.answer = _no("b", put_off=put_off)
+    second.answer = _no("b", put_off=deferral)
     decision = world.step()
     assert calls == ["A", "B"]
-    assert decision.put_off is put_off
+    assert decision.put_off is deferral
     assert decision.nominations == ((world.record("p"), "n"),)
     assert world.nominated == {"p": "n"}
     assert world.place("p") is QueueState.UNSCHEDULABLE

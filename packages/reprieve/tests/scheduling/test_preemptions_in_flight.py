@@ -1,4 +1,4 @@
-"""Who waits for whom to leave, by itself."""
+"""Preemptors and the leaving victims that they wait for, by itself."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def test_shared_victim_counts_for_both_until_it_has_left() -> None:
     flights.left("2")
     assert (flights.waits("pod/a"), flights.waits("pod/b")) == (True, False)
     assert (flights.is_victim("1"), flights.is_victim("2")) == (True, False)
-    flights.left("nobody's")
+    flights.left("unknown")
     flights.left("1")
     assert len(flights) == 0
     assert not flights.is_victim("1")
 
 
 def test_preemption_takes_the_place_of_the_preemptors_earlier_one() -> None:
-    """Nobody waits for victims that are no longer needed; one without victims waits for nobody."""
+    """A preemptor does not wait for victims that it no longer needs; one without victims does not wait."""
     flights = PreemptionsInFlight()
     flights.begin("pod/a", ["1", "2"])
     flights.begin("pod/b", ["1"])

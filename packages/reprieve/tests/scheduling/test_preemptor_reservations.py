@@ -22,7 +22,7 @@ def holding(seconds: float) -> dict[str, Profile]:
 
 
 def released(world: World) -> list[tuple[str, list[str], str]]:
-    """What was given back since the last call: for whom, where, and why."""
+    """What was given back since the last call: the preemptor, where, and why."""
     return [(room.key, room.nodes, room.reason.value) for room in world.released()]
 
 
@@ -59,7 +59,7 @@ def test_1_the_time_runs_from_when_the_last_victim_has_left() -> None:
 
 
 def test_1_a_grace_period_without_measure_is_no_trouble() -> None:
-    """The API takes any number of seconds; no time is told that no calendar has."""
+    """The API takes any number of seconds; no time is reported that no calendar has."""
     world = World(
         node("n1", cpu=4), pod("low", cpu=4, node="n1", grace=1 << 62), pod("high", cpu=4, priority=9)
     ).drain()
@@ -81,7 +81,7 @@ def test_2_what_was_not_used_is_given_back_and_looked_for_elsewhere() -> None:
     assert (world.evicted, world.nominated) == (["low", "other"], {"high": "n2"})
 
 
-def test_2_who_has_nowhere_else_waits_without_holding_anything() -> None:
+def test_2_pod_without_another_place_waits_without_a_reservation() -> None:
     """No second decision for the same victims, and room that comes after all is used."""
     world = preempting(seconds=60, stuck=True)
     world.virtual.until(START + 1000)
@@ -196,7 +196,7 @@ def test_2_a_hold_waits_for_calls_that_are_still_being_made() -> None:
     assert world.engine.wants_room("pod/uid-high")
 
 
-def test_3_nobody_is_evicted_for_a_gang_that_waits_for_members() -> None:
+def test_3_no_pods_are_evicted_for_a_gang_that_waits_for_members() -> None:
     """preemption.md 7: the executor asks before every victim."""
     world = World(
         *[node(f"n{i}", cpu=2) for i in range(2)],
@@ -223,9 +223,9 @@ def _crew() -> list[objects.KubernetesObject]:
 
 
 def test_5_the_domain_is_kept_while_its_room_is_held() -> None:
-    """Somebody more important takes a node of rack a when it is free; what is missing is evicted there, not in rack b.
+    """A more important pod takes a node of rack a when it is free; what is missing is evicted there, not in rack b.
 
-    In rack a there is a third node by now, whose pod is dearer to evict than rack b's pods are.
+    In rack a there is a third node by now, with a pod that is dearer to evict than rack b's pods are.
     """
     world = World(*_racks(), *_crew()).drain()
     assert set(world.nominated.values()) == {"a0", "a1"}
@@ -264,7 +264,7 @@ def test_5_after_a_restart_the_domain_is_known_from_the_nominations() -> None:
 
 
 def test_4_every_end_of_a_hold_is_reported() -> None:
-    """Somebody more important takes the node; what is not of use any more; what is made elsewhere instead."""
+    """A more important pod takes the node; what is not of use any more; what is made elsewhere instead."""
     world = preempting()
     world.add(pod("vip", cpu=4, priority=20)).drain()
     assert released(world) == [("pod/uid-high", ["n1"], "Taken")]
@@ -284,8 +284,8 @@ def test_4_every_end_of_a_hold_is_reported() -> None:
     assert released(world) == [("pod/uid-high", ["n1"], "Deleted")]
 
 
-def test_1_a_nomination_by_somebody_else_holds_room_for_as_long() -> None:
-    """From now on, as nobody leaves for it; the first frees nothing, the next what the one before held."""
+def test_1_nomination_by_another_scheduler_reserves_capacity_for_as_long() -> None:
+    """From now on, as no pod leaves for it; the first frees nothing, the next what the one before held."""
     world = World(node("n1", cpu=2), node("n2", cpu=2), pod("p", cpu=9, priority=9), profiles=holding(600)).drain()
     assert world.engine.next_wakeup(flush=False) is None
     world.change_pod("p", lambda item: replace(item, status=replace(item.status, nominated_node_name="n1")))

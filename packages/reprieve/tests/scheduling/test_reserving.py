@@ -125,7 +125,7 @@ INSTRUCTED = ["A pre_bind p", "B pre_bind p"]
             "SchedulerError",
             "running Bind plugin 'A': ValueError: ups",
         ),
-        (  # who cannot even undo its own does not keep the others from theirs
+        (  # a plugin that cannot even undo its own does not keep the others from theirs
             {"reserve": NO, "unreserve": ValueError("ups")},
             {"unreserve": ValueError("ups")},
             ["A reserve p", *UNDONE],
@@ -167,7 +167,7 @@ ONE, TWO, THREE = (DeleteObject("Thing", "default", name) for name in ("one", "t
 def test_binding_lists_what_is_to_be_done_first_and_how(
     first: dict[str, Any], second: dict[str, Any], before: tuple[Instruction, ...], how: object
 ) -> None:
-    """scheduling.md 5.5: what PreBind wants is plain data, in the order of the plugins; the first who binds does it."""
+    """scheduling.md 5.5: PreBind wants plain data, in the order of the plugins; the first that binds does it."""
     made: list[str] = []
     (binding,) = _world(*_two(made, first, second)).step().bindings
     assert (binding.before, binding.how, binding.node) == (before, how, "n")
@@ -185,7 +185,7 @@ def test_without_a_bind_plugin_the_api_binds(instructed: bool) -> None:
     assert (binding.before, binding.how) == ((ONE,) if instructed else (), None)
 
 
-def test_of_a_group_those_go_who_are_not_refused() -> None:
+def test_group_members_that_are_not_refused_are_bound() -> None:
     """scheduling.md 2.1 for each member: one is bound, one waits, one is refused and queued again."""
     made: list[str] = []
     door = Speaks(made, permit={"crew-1": WAIT, "crew-2": NO})
@@ -233,7 +233,7 @@ def test_permit_plugins_are_called_again_for_waiting_pods(
 
 
 def test_pod_deleted_while_it_waits_for_permission_is_not_bound() -> None:
-    """Its room is free at once, and nobody is notified of a refusal."""
+    """Its capacity is free at once, and no refusal is reported."""
     world = _world(Speaks([], permit=WAIT))
     world.step()
     world.engine.pod_terminating("uid-p", world.now)
@@ -286,7 +286,7 @@ def test_nomination_of_a_failed_binding_is_taken_back(how: str) -> None:
 
 
 def test_every_post_bind_plugin_is_called_whatever_one_of_them_raises() -> None:
-    """PostBind changes nothing; nor is anybody notified of a binding that is not known, or a second time."""
+    """PostBind changes nothing; nor is it called for an unknown binding, or a second time."""
     made: list[str] = []
     world = _world(*_two(made, {"post_bind": ValueError("ups")}, {}))
     world.step()
@@ -297,7 +297,7 @@ def test_every_post_bind_plugin_is_called_whatever_one_of_them_raises() -> None:
     assert world.record("p").bound
 
 
-def test_plain_profile_has_nobody_to_ask() -> None:
+def test_plain_profile_has_no_permit_plugins() -> None:
     """A pod of a profile without such plugins is bound beside one of a profile that has some."""
     made: list[str] = []
     watched = profile_with(Speaks(made))

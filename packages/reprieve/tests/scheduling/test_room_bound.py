@@ -1,4 +1,4 @@
-"""Who waits and cannot be placed whatever goes: the bounds of room and of spread (scheduling.md 1.7).
+"""Pending entities that cannot be placed whatever goes: the bounds of capacity and of spread (scheduling.md 1.7).
 
 That they are never too low, and the same however they came about, is held by `../properties/test_out_of_reach.py`.
 """
@@ -29,7 +29,7 @@ def _spread(item: objects.KubernetesObject, constraint: objects.TopologySpreadCo
 
 
 def test_bound_sees_room_behind_victims_below_and_only_those() -> None:
-    """What may be evicted counts as room: for who has the priority and may preempt."""
+    """Evictable pods count as capacity: for entities that have the priority and may preempt."""
     below, above = pod("low", cpu=4, node="n", priority=1), pod("high", cpu=4, node="m", priority=9)
     world = World(node("n", cpu=4), node("m", cpu=4), below, above)
     world.add(pod("can", cpu=4, priority=5), pod("never", cpu=4, priority=5, never=True), pod("equal", cpu=4))
@@ -84,7 +84,7 @@ def test_gang_is_counted_by_kind_and_together_and_on_the_nodes_it_asks_for() -> 
         "other namespace",
     ],
 )
-def test_node_with_a_pod_that_stays_is_no_place_for_who_keeps_away_from_it(
+def test_node_with_a_pod_that_stays_is_no_place_for_pods_that_keep_away_from_it(
     busy: dict[str, Any], never: bool, out: bool
 ) -> None:
     """Room there is; the second of two such pods that stay keeps the node shut when the first goes."""
@@ -124,7 +124,7 @@ def _apart_by(key: str, app: str) -> objects.Affinity:
         (3, {"app": "crew"}, True, ("a", "a", "b"), True),
         (2, {"app": "crew"}, True, ("a", "a", "b"), False),
         (3, {"app": "crew"}, False, ("a", "b", "c"), False),
-        (3, {"app": "crew"}, False, ("a", "b", ""), False),  # who is in no domain keeps apart from nobody
+        (3, {"app": "crew"}, False, ("a", "b", ""), False),  # a pod in no domain keeps apart from none
         (3, {"app": "other"}, False, ("a", "a", "b"), False),
     ],
 )
@@ -165,7 +165,11 @@ def test_pod_that_stays_shuts_its_whole_domain_until_it_goes() -> None:
         (1, {}, True),  # the zone without room holds none, so the others hold one each
         (2, {}, False),
         (1, {"min_domains": 4}, True),
-        (1, {"label_selector": objects.LabelSelector(match_labels={"app": "other"})}, False),  # who is not counted
+        (
+            1,
+            {"label_selector": objects.LabelSelector(match_labels={"app": "other"})},
+            False,
+        ),  # pods that are not counted
         (1, {"label_selector": objects.LabelSelector()}, False),
         (1, {"when_unsatisfiable": "ScheduleAnyway"}, False),
     ],
@@ -299,7 +303,7 @@ def test_node_that_moved_opens_its_new_domain(cut: bool) -> None:
     assert not bound.out_of_reach(world.entity("p"))
 
 
-def test_domains_are_read_again_for_those_that_wait_and_for_nobody_else() -> None:
+def test_domains_are_read_again_for_pending_entities_alone() -> None:
     """scheduling.md 1.7: once for all that have the same nodes and key, and not when the last of them is gone."""
     world = World(node("n", cpu=1, labels={"zone": "a"}), pod("lone", cpu=9))
     for name in ("first", "second"):
@@ -337,7 +341,7 @@ def test_spreads_over_more_domains_than_are_compared_are_not_reckoned_again_unti
     with mock.patch.object(spread_capacity, "_MOST_DOMAINS", 1):
         assert "PodTopologySpread" not in bound.out_of_reach(entity)
         world.engine.remove(ObjectRef("Pod", uid=world.record("on-a").uid), world.now)
-        with mock.patch.object(SpreadBounds, "place", side_effect=AssertionError("in vain")):
+        with mock.patch.object(SpreadBounds, "place", side_effect=AssertionError("needless")):
             bound.refresh()
     world.add(node("na", cpu=4, labels={"zone": "a", "new": ""}))
     bound.refresh()
@@ -408,7 +412,7 @@ HAPPENINGS: dict[str, Callable[[World], object]] = {
     "a node comes": lambda w: w.add(node("nd0", cpu=4, labels={"zone": "d", "host": "nd0"})),
     "a node goes": lambda w: w.engine.remove(ObjectRef("Node", "nb1"), w.now),
     "it comes back": lambda w: w.add(node("nb1", cpu=6, labels={"zone": "b", "host": "nb1"})),
-    "so much that nobody knows what": _unknown_changes,
+    "so much that it is unknown what": _unknown_changes,
     "a resource is new": lambda w: w.add(
         node("ng", cpu=4, gpu=2, labels={"zone": "e", "host": "ng"}), pod("g", gpu=1, node="ng")
     ),
@@ -419,9 +423,9 @@ HAPPENINGS: dict[str, Callable[[World], object]] = {
 
 
 def test_bounds_that_are_kept_up_equal_a_fresh_count() -> None:
-    """One thing after the other, of pods and of nodes: whoever is out of reach is so by both, and not always the same.
+    """One thing after the other, of pods and of nodes: an entity is out of reach by both, and not always the same.
 
-    Those who waited from the beginning, and who is forgotten and asked about again.
+    Entities that waited from the beginning, and ones that are forgotten and asked about again.
     """
     world = _many_kinds()
     kept = RoomBound(world.engine.cluster, world.engine.running)
@@ -489,7 +493,10 @@ def _asked(world: World, name: str) -> frozenset[str]:
         ([group("p", min_count=4), *(pod(f"p{i}", cpu=cpu, group="p") for i, cpu in enumerate((1, 1, 1, 2)))], False),
         ([group("p", min_count=5), *(pod(f"p{i}", cpu=cpu, group="p") for i, cpu in enumerate((1, 1, 1, 1, 2)))], True),
         ([group("p", min_count=3), *(pod(f"p{i}", cpu=cpu, group="p") for i, cpu in enumerate((1, 5, 5)))], True),
-        ([*gang("p", 5, cpu=1), pod("there", cpu=1, node="m", group="p")], False),  # who runs counts for the minimum
+        (
+            [*gang("p", 5, cpu=1), pod("there", cpu=1, node="m", group="p")],
+            False,
+        ),  # a running pod counts for the minimum
     ],
 )
 def test_both_sides_of_the_bound(items: list[Any], out: bool) -> None:
@@ -518,8 +525,8 @@ def test_pod_without_victims_has_free_capacity(drop: tuple[str, ...], out: set[s
     assert _asked(world, "p") == out
 
 
-def test_nothing_is_claimed_of_who_is_not_known() -> None:
-    """A cluster without nodes, a gang whose object is missing, an entity without pods to place."""
+def test_nothing_is_claimed_of_unknown_entities() -> None:
+    """A cluster without nodes, a gang without an object, an entity without pods to place."""
     world = World(pod("p", cpu=1), pod("m", cpu=99, group="crew"), pod("g", cpu=99, gates=["x"]))
     assert not _asked(world, "p")
     world.add(node("n", cpu=1))
@@ -548,8 +555,8 @@ def test_up_to_four_kinds_of_members_are_counted_apart(kinds: int, out: bool) ->
         (None, ("DefaultPreemption", "DynamicResources"), True),
     ],
 )
-def test_gang_that_evicts_nobody_has_what_is_free(policy: str | None, drop: tuple[str, ...], out: bool) -> None:
-    """preemption.md 2.2: by its own policy, or as nobody would make room for it."""
+def test_gang_that_evicts_no_pods_has_what_is_free(policy: str | None, drop: tuple[str, ...], out: bool) -> None:
+    """preemption.md 2.2: by its own policy, or as no plugin would preempt for it."""
     profile = profile_with(drop=drop)
     never = policy == "Never"
     crew = gang("p", 2, cpu=2, priority=5, policy=policy, never=never)
@@ -559,7 +566,7 @@ def test_gang_that_evicts_nobody_has_what_is_free(policy: str | None, drop: tupl
 
 @pytest.mark.parametrize(("drop", "out"), [((), True), (("InterPodAffinity",), False)])
 def test_rules_of_disabled_plugins_are_not_counted(drop: tuple[str, ...], out: bool) -> None:
-    """Required anti-affinity keeps nobody away where InterPodAffinity is off."""
+    """Required anti-affinity keeps no pod away where InterPodAffinity is off."""
     profile = profile_with(drop=drop)
     crew = gang("p", 2, cpu=1, labels={"app": "x"}, affinity=_apart_by("zone", "x"))
     world = World(node("n", cpu=4, labels={"zone": "a"}), *crew, profiles={profile.name: profile})
@@ -620,7 +627,7 @@ def test_members_are_counted_on_the_nodes_they_ask_for(where: tuple[str, ...], o
 
 
 def test_sixteen_priorities_are_distinguished() -> None:
-    """Of who has another one it is not known whom it may evict: nothing is claimed of it."""
+    """For an entity with another one the possible victims are unknown: nothing is claimed of it."""
     world = World(node("n", cpu=1), pod("r", cpu=1, node="n", priority=100))
     world.add(*(pod(f"p{turn}", cpu=1, priority=turn) for turn in range(17)))
     bound = RoomBound(world.engine.cluster, world.engine.running)

@@ -30,7 +30,7 @@ def uid_of(engine: Engine, name: str) -> str:
 
 
 def test_when_a_shared_victim_has_left_it_is_under_way_for_neither() -> None:
-    """preemption.md 2.3: under way ends when the victims have left, for each of those who waited for them."""
+    """preemption.md 2.3: under way ends when the victims have left, for each preemptor that waited for them."""
     engine, keys = engine_with_shared_victims()
     for name in ("low1", "low2"):
         assert [engine.preempting(key) for key in keys].count(True) >= 1
@@ -39,7 +39,7 @@ def test_when_a_shared_victim_has_left_it_is_under_way_for_neither() -> None:
 
 
 def test_that_one_preemption_failed_does_not_end_the_other() -> None:
-    """preemption.md 7.5 is about the preemptor whose call failed."""
+    """preemption.md 7.5 is about the preemptor with the failed call."""
     engine, (first, second) = engine_with_shared_victims()
     engine.preemption_failed(first, 5.0)
     assert [engine.preempting(first), engine.preempting(second)] == [False, True]

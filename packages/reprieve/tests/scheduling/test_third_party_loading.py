@@ -44,7 +44,7 @@ ENTRY = (offered("Wants", "Wants"), offered("Vectorised", "Vectorised"))
 @pytest.mark.parametrize(
     ("document", "named", "expected"),
     [
-        pytest.param({}, (), "n1", id="offered by a package, enabled by nobody: not called"),
+        pytest.param({}, (), "n1", id="offered by a package, not enabled: not called"),
         pytest.param({}, (f"{HERE}:Wants",), "n3", id="named on the command line: enabled everywhere"),
         pytest.param(
             {"profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "Wants"}]}}}]},
@@ -152,7 +152,7 @@ ENABLES = {"profiles": [{"plugins": {"filter": {"enabled": [{"name": "X"}]}}}]}
     ],
 )
 def test_entry_point_is_not_loaded_before_it_is_enabled(points: tuple[EntryPoint, ...], message: str) -> None:
-    """A broken package disturbs nobody who does not use it."""
+    """A broken package does not disturb users of others."""
     assert where(profiles({}, entry_points=points)) == "n1"
     with pytest.raises(ConfigurationError, match=message) as caught:
         profiles(ENABLES, entry_points=points)

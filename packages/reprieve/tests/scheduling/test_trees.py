@@ -37,7 +37,7 @@ def conditions(world: World) -> dict[str, tuple[bool, str]]:
 
 
 def test_tree_is_placed_as_one() -> None:
-    """composite.md 2.1, 3.4: one entity, one decision, everybody is told."""
+    """composite.md 2.1, 3.4: one entity, one decision, every group has a condition."""
     world = World(node("n", cpu=4), composite("root", min_groups=2), *leaf("a", 2), *leaf("b", 2))
     decision = world.step()
     assert decision.key == "composite/default/root"
@@ -88,7 +88,7 @@ def test_basic_root_needs_one_group() -> None:
 
 
 def test_level_that_cannot_succeed_stops() -> None:
-    """composite.md 3.3: S + R < M, before anybody else is tried."""
+    """composite.md 3.3: S + R < M, before any other is tried."""
     items = [composite("root", min_groups=3), *leaf("a", 1), *leaf("b", 9), *leaf("c", 1), *leaf("d", 9), *leaf("e", 1)]
     world = World(node("n", cpu=4), *items)
     decision = world.step()
@@ -119,7 +119,7 @@ def test_complete_child_counts_as_one_that_succeeded() -> None:
 
 
 def test_member_placed_until_its_group_failed_waits_for_the_quorum() -> None:
-    """composite.md 3.4: of pods below a level that failed; who was tried in vain says why, the others nothing."""
+    """composite.md 3.4: of pods below a failed level, one that was tried without success has a reason, others none."""
     items = [composite("root", min_groups=1), *leaf("a", 4, min_count=4), *leaf("b", 1, min_count=2)]
     world = World(node("n", cpu=2), *items)
     messages = {one.pod.name: one.message for one in world.step().rejections}
@@ -229,7 +229,7 @@ def test_cousins_go_together() -> None:
 
 
 def test_parent_that_is_its_own_grandchild_is_never_scheduled() -> None:
-    """composite.md 2.2, 6.2: and that is said."""
+    """composite.md 2.2, 6.2: and that is reported."""
     ring = [composite("root", parent="mid"), composite("mid", parent="root")]
     world = World(node("n"), *ring, *leaf("a", 1, parent="mid"), pod("other", cpu=1)).settle()
     assert world.where == {"other": "n"}
@@ -434,7 +434,7 @@ def test_early_sibling_takes_more_than_its_minimum() -> None:
 
 
 def test_child_that_is_complete_already_is_held_to_what_runs() -> None:
-    """composite.md 3.5: it needs nobody more, and is filled up when its sibling has its minimum."""
+    """composite.md 3.5: it needs no more members, and is filled up when its sibling has its minimum."""
     running = [pod(f"r-{turn}", group="a", cpu=1, node="n") for turn in range(2)]
     items = [composite("root", min_groups=2), *leaf("a", 2, min_count=2), *running, *leaf("b", 2)]
     assert World(node("n", cpu=4), *items).settle().pending == ["a-0", "a-1", "b-0", "b-1"]
@@ -477,7 +477,7 @@ def test_held_to_the_minimum_and_in_another_order_at_once() -> None:
 
 
 def test_every_level_counts_what_was_filled_up() -> None:
-    """composite.md 3.3, 3.5: as many as are placed in the end, and whoever did not succeed by name."""
+    """composite.md 3.3, 3.5: as many as are placed in the end, and failed children by name."""
     mid = composite("mid", min_groups=1, parent="root")
     items = [
         composite("root", min_groups=2),

@@ -1,4 +1,4 @@
-"""What the queue is notified of: every event that could help somebody, and nothing where nothing is new
+"""What the queue is notified of: every event that could help an entity, and nothing where nothing is new
 (scheduling.md 1.4, 7.3)."""
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from reprieve.plugins.volume_binding import VolumeBinding
 from tests.building import World, annotated, bound_to, composite, group, node, pdb, pod, priority_class, without_gates
 from tests.plugins.storage import capacity, claim
 
-EVERYBODY = -(1 << 32)
-"""Who waits with any priority at all is above this."""
+ALL_PRIORITIES = -(1 << 32)
+"""An entity with any priority at all is above this."""
 
 
 def _world() -> World:
@@ -60,9 +60,9 @@ def _listen(world: World, monkeypatch: pytest.MonkeyPatch) -> Received:
 
     def on_event(event: ClusterEvent, now: float, *, but: str = "") -> None:
         assert now == world.now
-        who = event.pod.name if event.pod is not None else ""
+        name = event.pod.name if event.pod is not None else ""
         where = names[event.row] if event.row >= 0 else ""
-        received.events.append((event.kind.name, where, who, event.group or event.composite or ""))
+        received.events.append((event.kind.name, where, name, event.group or event.composite or ""))
 
     def update_pod(item: PodRecord, now: float) -> None:
         assert now == world.now
@@ -184,12 +184,12 @@ Event = tuple[str, str, str, str]
         (_adds(group("crew", min_count=2)), [CREW]),
         (_adds(group("new")), [("GROUP_ADDED", "", "", "default/new")]),
         (_removes("PodGroup", "default/crew"), [("GROUP_REMOVED", "", "", "default/crew")]),
-        (_removes("PodGroup", "default/nobody"), []),
+        (_removes("PodGroup", "default/missing"), []),
         (_adds(composite("new")), [("GROUP_ADDED", "", "", "default/new")]),
         (_adds(composite("tree", min_groups=1)), []),
         (_adds(composite("tree", min_groups=2)), [("GROUP_CHANGED", "", "", "default/tree")]),
         (_removes("CompositePodGroup", "default/tree"), [("GROUP_REMOVED", "", "", "default/tree")]),
-        (_removes("CompositePodGroup", "default/nobody"), []),
+        (_removes("CompositePodGroup", "default/missing"), []),
         (_namespace("x", a="b"), [("NAMESPACE_CHANGED", "", "", "")]),
         (_both(_namespace("x", a="b"), _namespace("x", a="b")), [("NAMESPACE_CHANGED", "", "", "")]),
         (
@@ -204,7 +204,7 @@ Event = tuple[str, str, str, str]
 def test_every_change_is_an_event_and_what_was_known_is_none(
     happens: Callable[[World], object], events: list[Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """scheduling.md 7.3: whose room, which node, which group; what changes nothing wakes nobody."""
+    """scheduling.md 7.3: which capacity, which node, which group; what changes nothing wakes nothing."""
     world = _world()
     received = _listen(world, monkeypatch)
     happens(world)
@@ -242,24 +242,24 @@ def test_pod_that_waits_and_reads_otherwise_now_may_be_tried(
         (_adds(group("team", min_count=1, priority=3)), []),
         (_adds(group("team", min_count=1, priority=2)), [2]),
         (_adds(group("team", min_count=1, priority=3, whole=True)), [3]),
-        (_adds(group("crew", min_count=1, priority=2)), []),  # nobody of it runs
+        (_adds(group("crew", min_count=1, priority=2)), []),  # no pod of it runs
         (_removes("PodGroup", "default/team"), [3]),
         (_removes("PodGroup", "default/crew"), []),
         (_removes("CompositePodGroup", "default/tree"), [0]),
-        (_removes("CompositePodGroup", "default/nobody"), []),
+        (_removes("CompositePodGroup", "default/missing"), []),
         (_adds(composite("tree", min_groups=1, whole=True)), [0]),
         (_adds(group("team", min_count=1, priority=3, annotations=TERMS)), [3]),
         (_adds(group("team", min_count=1, priority=3, annotations=SAVED)), []),
         (_changes("r", _works), [3]),
         (_changes("p", _works), []),
         (_adds(priority_class("plain", 5)), []),
-        (_adds(priority_class("plain", 5, TERMS)), [EVERYBODY]),
-        (_adds(priority_class("other", 5, TERMS)), [EVERYBODY]),
+        (_adds(priority_class("plain", 5, TERMS)), [ALL_PRIORITIES]),
+        (_adds(priority_class("other", 5, TERMS)), [ALL_PRIORITIES]),
         (_removes("PriorityClass", "plain"), []),
         (_removes("PriorityClass", "nobody"), []),
         (
             _both(_adds(priority_class("plain", 5, TERMS)), _removes("PriorityClass", "plain")),
-            [EVERYBODY] * 2,
+            [ALL_PRIORITIES] * 2,
         ),
     ],
 )  # fmt: skip
@@ -278,7 +278,7 @@ def test_pending_pod_is_tried_above_the_priority_of_changed_units(
 def test_budget_is_news_for_those_that_respect_budgets(
     respects: bool, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """cost.md 2: where no class asks for it nobody is kept back by a budget, and while all is read nobody is tried."""
+    """cost.md 2: where no class asks for it a budget keeps back no pods, and while all is read no pod is tried."""
     annotations = annotated(pdb_policy="Respect") if respects else TERMS
     world = _world().add(priority_class("careful", 9, annotations))
     assert any(terms.respects_budgets for terms in world.engine.cluster.classes.values()) is respects
@@ -287,7 +287,7 @@ def test_budget_is_news_for_those_that_respect_budgets(
         world.engine.remove(ObjectRef("PodDisruptionBudget", "default/b"), world.now)
     else:
         world.engine.set(pdb("b"), world.now)
-    assert received.retried == ([EVERYBODY] if respects else [])
+    assert received.retried == ([ALL_PRIORITIES] if respects else [])
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_budget_is_news_for_those_that_respect_budgets(
         (composite("crew", min_groups=2), composite("crew", min_groups=1), False),
     ],
 )
-def test_minimum_that_is_raised_and_nothing_else_helps_nobody(
+def test_raised_minimum_alone_helps_no_pods(
     before: Any, after: Any, raised: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """scheduling.md 1.4: the event says so, and hints read it; anything else that is new may help."""
@@ -356,7 +356,7 @@ _UNKNOWN = CSIStorageCapacity(metadata=ObjectMeta(name="c", namespace="default")
         (_SMALL, _LARGE, True),
         (_LARGE, _SMALL, False),
         (_SMALL, _SMALL, False),
-        (_SMALL, _CAPPED, False),  # the largest volume counts where it is said
+        (_SMALL, _CAPPED, False),  # the largest volume counts where it is set
         (_CAPPED, _LARGE, True),
         (_UNKNOWN, _SMALL, True),
         (_SMALL, _UNKNOWN, False),
@@ -365,7 +365,7 @@ _UNKNOWN = CSIStorageCapacity(metadata=ObjectMeta(name="c", namespace="default")
         (None, None, True),  # a driver that stops to publish any
     ],
 )
-def test_larger_volume_than_before_may_help_who_waits_for_one(
+def test_larger_volume_than_before_may_help_pods_that_wait_for_one(
     before: CSIStorageCapacity | None, after: CSIStorageCapacity | None, helps: bool
 ) -> None:
     """Upstream's isSchedulableAfterCSIStorageCapacityChange: the size of the largest volume tells."""

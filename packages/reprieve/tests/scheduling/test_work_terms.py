@@ -1,4 +1,4 @@
-"""What is said about work reaches the picture: from pods, groups and classes, and when it changes (cost.md 2)."""
+"""Terms of work reach the cluster cache: from pods, groups and classes, and when it changes (cost.md 2)."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def test_pod_then_the_group_then_its_class() -> None:
     assert cluster.class_terms_of(world.record("b")) is NO_CLASS_TERMS
 
 
-def test_checkpoint_wakes_nobody_and_a_runtime_does() -> None:
-    """cost.md 2.4: when something was saved changes what it costs; for how long it must run, who may go."""
+def test_checkpoint_wakes_no_pods_and_a_runtime_does() -> None:
+    """cost.md 2.4: a saved checkpoint changes the cost; a minimum runtime changes which pods may be evicted."""
     world = World(node("n1"), group("g"), pod("low", cpu=4, node="n1", group="g"), pod("p", cpu=5, priority=10))
     world.drain()
     assert world.place("p") is QueueState.UNSCHEDULABLE

@@ -1,4 +1,4 @@
-"""Plugins as somebody else might write them: good ones, and one for every way to go wrong.
+"""Plugins as other authors might write them: good ones, and one for every way to go wrong.
 
 They use the public surface alone; in the eyes of the product they are third-party because of the package they are in.
 """
@@ -73,7 +73,7 @@ class NoPlugin:
 
 
 class NeedsArgs(r.PerNodeFilter):
-    """Its constructor wants what nobody gives."""
+    """Its constructor wants an argument that is never given."""
 
     name: ClassVar[str] = "NeedsArgs"
 
@@ -152,7 +152,7 @@ def behaving(method: str, does: Callable[..., Any], **attributes: Any) -> r.Plug
 
 
 class Sleeper(r.PerNodeFilter):
-    """Its filter waits until it is let go, for the pods it is told; everything else is fine."""
+    """Its filter waits until it is let go, for the given pods; everything else is fine."""
 
     name: ClassVar[str] = "Sleeper"
 
@@ -183,7 +183,7 @@ class Spinner(r.PerNodeFilter):
 
 
 class Meddler(r.PodGroupPostFilterPlugin):
-    """Asks for the group's algorithm, and changes the picture itself."""
+    """Asks for the group's algorithm, and changes the cluster cache itself."""
 
     name: ClassVar[str] = "Meddler"
 
