@@ -102,7 +102,7 @@ def alone(engine: Engine, life: str, now: float) -> None:
 
 
 def unconfirmed(engine: Engine, life: str, now: float) -> None:
-    """The outcome of the bindings is never reported: the pods go while these are under way."""
+    """Nobody says what became of the bindings: the pods go while these are under way."""
     for turn in range(3):
         engine.set(pod(f"p{life}{turn}", cpu=1), now)
     settle(engine, now, confirms=False)
@@ -117,7 +117,7 @@ def refused(engine: Engine, life: str, now: float) -> None:
 
 
 def elsewhere(engine: Engine, life: str, now: float) -> None:
-    """Another scheduler binds them: one that waits, one that was assumed on another node."""
+    """Somebody else binds them: one that waits, one that was assumed on another node."""
     engine.set(pod(f"w{life}", cpu=9), now)
     engine.set(pod(f"a{life}", cpu=1), now)
     settle(engine, now, confirms=False)
@@ -150,7 +150,7 @@ def tree(engine: Engine, life: str, now: float) -> None:
 
 
 def preempting(engine: Engine, life: str, now: float) -> None:
-    """A pod and a gang evict less important pods, and are placed."""
+    """A pod and a gang evict who is less important, and are placed."""
     for turn in range(8):
         engine.set(pod(f"low{life}{turn}", cpu=1), now)
     settle(engine, now)
@@ -164,7 +164,7 @@ def preempting(engine: Engine, life: str, now: float) -> None:
 
 
 def nominated(engine: Engine, life: str, now: float) -> str:
-    """The key of a preemptor with victims that are chosen and not gone yet."""
+    """The key of a preemptor whose victims are chosen and not gone yet."""
     for turn in range(8):
         engine.set(pod(f"low{life}{turn}", cpu=1), now)
     settle(engine, now)
@@ -176,7 +176,7 @@ def nominated(engine: Engine, life: str, now: float) -> str:
     return decision.key
 
 
-def failed_preemption(engine: Engine, life: str, now: float) -> None:
+def in_vain(engine: Engine, life: str, now: float) -> None:
     """A preemption fails, and its preemptor goes."""
     key = nominated(engine, life, now)
     engine.preemption_failed(key, now)
@@ -190,7 +190,7 @@ def given_up(engine: Engine, life: str, now: float) -> None:
 
 
 def controllers(engine: Engine, life: str, now: float) -> None:
-    """Jobs with pods that are gangs."""
+    """Jobs whose pods are gangs."""
     engine.set(_job(f"job{life}"), now)
     for turn in range(2):
         engine.set(_owned(f"o{life}{turn}", f"job{life}"), now)
@@ -243,7 +243,7 @@ LIVES = (
     gangs,
     tree,
     preempting,
-    failed_preemption,
+    in_vain,
     given_up,
     controllers,
     sized,
