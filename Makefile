@@ -18,8 +18,10 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 demo: $(READY)
 	@$(BIN)/reprieve demo
 
-# What holds a server to the clock has the machine to itself, when all else is done.
-test: lint test-wheels
+# Lint needs one core, and runs beside the wheels' tests. What holds a server to the clock has the machine to itself,
+# when all else is done.
+test:
+	$(MAKE) --jobs=2 --output-sync=line lint test-wheels
 	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not timed" packages/reprieve/tests tests
 	$(PYTEST) -m timed $(TIMED)
 

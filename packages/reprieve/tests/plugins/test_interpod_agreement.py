@@ -24,7 +24,7 @@ from tests.plugins.neighbours import (
     term,
 )
 
-many = settings(max_examples=250, deadline=None)
+many = settings(max_examples=120, deadline=None)
 
 
 def _cluster(seed: int) -> tuple[World, Picture, RandomRules]:

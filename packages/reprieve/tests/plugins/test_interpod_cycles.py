@@ -21,7 +21,7 @@ from reprieve.scheduling.profiles import DEFAULT_WEIGHTS, REGISTRY
 from tests.building import World, group, history, pdb
 from tests.plugins.neighbours import RandomRules, namespace
 
-many = settings(max_examples=250, deadline=None)
+many = settings(max_examples=100, deadline=None)
 
 
 def profile(*, plain: bool = False) -> Profile:

@@ -179,7 +179,7 @@ _LISTS = st.one_of(
 )
 
 
-@examples(120)
+@examples(70)
 @given(st.integers(0, 2**32), st.booleans(), _LISTS, _LISTS)
 def test_no_list_finds_better_by_another(seed: int, lone: bool, cost: tuple[str, ...], other: tuple[str, ...]) -> None:
     """cost.md 1.8: for pods and groups, by the default list and by any other."""

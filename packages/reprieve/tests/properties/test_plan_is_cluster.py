@@ -350,7 +350,7 @@ _numbers = itertools.count(1)
 
 
 @settings(
-    parent=examples(16),
+    parent=examples(10),
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.generate),  # to shrink would wait for each mismatch
 )

@@ -17,7 +17,7 @@ from tests.properties.coverage import met, must_meet
 from tests.properties.oracle import Picture, PlainUnit
 from tests.random_clusters import RandomCluster, random_clusters
 
-many = examples(150)
+many = examples(80)
 EACH = pytest.mark.parametrize(
     ("preemptor", "placement"),
     [("pod", "MinimizeVictims"), ("group", "MinimizeVictims"), ("group", "Compatible")],

@@ -28,7 +28,7 @@ from tests.drawing import drew, examples
 from tests.properties.coverage import met, must_meet
 from tests.random_clusters import RandomCluster, random_clusters
 
-many, some = examples(120), examples(60)
+many, some = examples(70), examples(40)
 
 
 @dataclass
@@ -294,7 +294,7 @@ def _retrying(search: str) -> dict[str, Any]:
 
 
 @must_meet(placed=30, saved=1)
-@examples(300)
+@examples(150)
 @given(forests())
 def test_to_retry_never_makes_a_tree_fail_that_greedy_places(forest: Forest) -> None:
     """composite.md 3.5: of one view, what is placed without the option is placed the same with it."""

@@ -146,7 +146,7 @@ def test_preemption_tries_other_orders_too() -> None:
     assert sorted(retry.where) == ["m0", "m1", "m2"]
 
 
-@examples(120)
+@examples(70)
 @given(st.data())
 def test_retry_never_fails_a_gang_that_greedy_places_and_is_never_wrong(data: st.DataObject) -> None:
     """scheduling.md 3.9 (property), against every way to place a small gang."""
