@@ -1,4 +1,4 @@
-"""How the whole suite runs: which examples properties draw (`tests/drawing.py`), and what is said at the end.
+"""How the whole suite runs: which examples properties draw (`tests/drawing.py`), and the summary at the end.
 
 At the end stands how much did not happen for want of data (`tests/outside.py`).
 """
@@ -25,7 +25,7 @@ LEFT_OUT = "left_out"
 
 
 def left_out(terminal: pytest.TerminalReporter) -> Counter[str]:
-    """How often each thing was wanted in vain."""
+    """How often each missing thing was needed."""
     found: Counter[str] = Counter()
     for report in terminal.stats.get("skipped", ()):
         place = report.longrepr
@@ -54,7 +54,7 @@ NEW_CLUSTERS = "--new-clusters"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`make test-new` asks for it."""
-    told = "run the properties alone, on examples nobody has drawn yet, for about so long"
+    told = "run the properties alone, on new examples, for about so long"
     parser.addoption(NEW_CLUSTERS, type=float, metavar="SECONDS", help=told)
 
 

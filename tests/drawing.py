@@ -1,7 +1,7 @@
 """Which clusters the properties look at: the same ones in `make test`, new ones in `make test-new`.
 
 A change must not be refused for what it did not do, so `make test` draws without chance: the same sources, the same
-examples, and none fails for being slow.  What nobody has drawn yet is looked at by a run of its own, for so long as
+examples, and none fails for being slow.  New examples are drawn by a run of its own, for so long as
 `--new-clusters SECONDS` says: each property draws anew, round after round, until its share of the time is used up
 (`conftest.py`).  When one fails, the cluster is printed as manifests, in the form of `tests/cases`.
 """
@@ -53,7 +53,7 @@ _last: list[Any] = []
 
 
 def looks_at_new() -> bool:
-    """Whether this run is for clusters nobody has seen."""
+    """Whether this run is for new clusters."""
     return settings.get_current_profile_name() == NEW
 
 

@@ -1,7 +1,7 @@
 """Data that lies beside the repository: what other implementations decided and answered, and a trace of real jobs.
 
 Too large, and others', to be part of it. A test that needs some is skipped where the data is not there, and the end of
-the run counts what was skipped for that (`conftest.py`), so that nobody takes silence for agreement.
+the run counts what was skipped for that (`conftest.py`), so that silence is not taken for agreement.
 """
 
 from __future__ import annotations

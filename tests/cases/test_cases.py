@@ -2,9 +2,9 @@
 
 A case has `title`, `rule` (a heading of docs/rules), `objects` (complete manifests; a pod with a node is running),
 where needed `gates` and `steps` (as of a Scenario, but `create` and `delete` name objects as Kind/name; what a step
-creates is not there before), and `expect`: who of the pods without a node is `scheduled` and who waits
-(`unschedulable`), who of the others is `preempted`, each list complete; where the case says so `nominated` by
-preemption, `nodes` (or `nodesIn`, one of several) and `messages` (a part of what is said of a pod that waits).  Nothing
+creates is not there before), and `expect`: which pods without a node are `scheduled` and which wait
+(`unschedulable`), which of the others are `preempted`, each list complete; where the case says so `nominated` by
+preemption, `nodes` (or `nodesIn`, one of several) and `messages` (a part of the message of a pod that waits).  Nothing
 but these files is needed to run them.
 """
 
@@ -25,7 +25,7 @@ from reprieve.simulation.report import Plan
 CASES = sorted(Path(__file__).parent.rglob("*.yaml"))
 Case = dict[str, Any]
 BY_SCORE = {"budget-of-one-is-used-up-by-the-more-important"}
-"""Cases of what only `Compatible` does: it counts budgets over everybody who might go, the search over those who do."""
+"""Cases that only `Compatible` fits: it counts budgets over all possible victims, the search over actual ones."""
 
 
 def documents(case: Case) -> list[Case]:
@@ -98,7 +98,7 @@ def outcome(case: Case, folder: Path, *, compatible: bool = False) -> Plan:
 def test_case(path: Path, compatible: bool, tmp_path: Path) -> None:
     """In nearly all what kube-scheduler does is also what costs least: then both ways must say the same."""
     if path.stem in BY_SCORE and not compatible:
-        pytest.skip("budgets are counted over those who go")
+        pytest.skip("budgets are counted over the actual victims")
     case = yaml.safe_load(path.read_text(encoding="utf-8"))
     assert differences(case, outcome(case, tmp_path, compatible=compatible)) == []
 
@@ -122,8 +122,8 @@ def test_wrong_outcome_is_seen(what: str, wrong: Any, tmp_path: Path) -> None:
     assert len(differences(case, outcome(case, tmp_path))) == 1
 
 
-def test_every_case_says_what_becomes_of_whom() -> None:
-    """A key that nobody reads, or a pod that no list names, would let a case pass that judges nothing."""
+def test_every_case_lists_the_outcome_of_each_pod() -> None:
+    """An unread key, or a pod that no list names, would let a case pass that judges nothing."""
     for path in CASES:
         case = yaml.safe_load(path.read_text(encoding="utf-8"))
         assert set(case) <= {"title", "rule", "gates", "objects", "steps", "expect"}, path

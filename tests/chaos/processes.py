@@ -14,7 +14,7 @@ import yaml
 from tests.waiting import DEADLINE
 
 _ELECTION = {"leaderElect": True, "leaseDuration": "6s", "renewDeadline": "5s", "retryPeriod": "500ms"}
-"""Short, so that who is frozen for a while is deposed; not so short that a busy machine deposes everybody."""
+"""Short, so that a frozen leader is deposed; not so short that a busy machine deposes every leader."""
 
 
 async def until(check: Callable[[], object], what: str, seconds: float = DEADLINE) -> None:

@@ -37,7 +37,7 @@ class Faults:
 
 
 class FaultyProxy:
-    """An HTTP server on a port of its own; `url` tells where. Forwards to `connection` as whoever asks."""
+    """An HTTP server on a port of its own; `url` tells where. Forwards to `connection` as the client."""
 
     def __init__(self, connection: Connection, chance: random.Random) -> None:
         self.faults = Faults()

@@ -27,7 +27,7 @@ SECONDS = 300.0 if os.environ.get("REPRIEVE_CHAOS") == "full" else 60.0
 SEED = int(os.environ.get("REPRIEVE_CHAOS_SEED", "20"))
 NODES = 8
 SETTLE_SECONDS = 240.0
-"""Less than the five minutes after which whoever waits is tried again: that would hide who was forgotten."""
+"""Less than the five minutes after which pending pods are tried again: that would hide forgotten pods."""
 EXPLAINED_SECONDS = DEADLINE
 PODS = Resource("", "v1", "pods", "Pod", True)
 BAD_TIMES = (
@@ -61,7 +61,7 @@ async def disturb(proxy: FaultyProxy, schedulers: list[Process], chance: random.
 
 
 async def supervise(schedulers: list[Process]) -> None:
-    """Until cancelled: who ended by itself (a deposed leader does) is started again, as a Deployment would."""
+    """Until cancelled: a process that ended (a deposed leader does) is started again, as a Deployment would."""
     while True:
         await asyncio.sleep(0.2)
         for process in schedulers:
@@ -126,7 +126,7 @@ async def chaos(directory: Path) -> None:
 
 
 async def settle(client: ApiClient, directory: Path) -> None:
-    """Return when nothing goes on any more and nobody waits who could run."""
+    """Return when nothing goes on any more and no pod waits that could run."""
     ends = asyncio.get_running_loop().time() + SETTLE_SECONDS
     while left := await unsettled(client):
         if asyncio.get_running_loop().time() >= ends:
@@ -167,5 +167,5 @@ async def evidence(client: ApiClient, directory: Path, left: list[str]) -> str:
 
 
 def test_everything_holds_after_chaos(tmp_path: Path) -> None:
-    """The invariants of scheduling.md 7 hold after random trouble, and nobody who could run is left waiting."""
+    """The invariants of scheduling.md 7 hold after random trouble, and no pod that could run is left waiting."""
     asyncio.run(chaos(tmp_path))

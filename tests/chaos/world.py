@@ -98,13 +98,13 @@ class World:
         self._groups[name] = size
 
     async def delete_pod(self) -> None:
-        """Somebody deletes a pod."""
+        """Delete a pod, as a user would."""
         if self._pods:
             name = self._pods.pop(self.chance.randrange(len(self._pods)))
             await self._delete(f"{_PODS}/{name}", {"gracePeriodSeconds": self.chance.choice([0, 1])})
 
     async def delete_group(self) -> None:
-        """Somebody deletes a PodGroup; sometimes its pods, too."""
+        """Delete a PodGroup, as a user would; sometimes its pods, too."""
         if self._groups:
             name = self.chance.choice(list(self._groups))
             size = self._groups.pop(name)

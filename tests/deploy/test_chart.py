@@ -1,7 +1,7 @@
 """The Helm chart installs what kustomize installs, whatever values do to it.
 
-Rendered by Helm's own engine (helm-python-sdk, the extra `helm`); where that is not installed, what can be told of the
-files alone is tested.
+Rendered by Helm's own engine (helm-python-sdk, the extra `helm`); where that is not installed, only the files
+themselves are tested.
 """
 
 from __future__ import annotations

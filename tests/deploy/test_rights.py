@@ -88,7 +88,7 @@ class Records:
 
 
 def without_watch_lists(plane: Live) -> None:
-    """As API servers before 1.32: who wants to know everything there is has to list it first."""
+    """As API servers before 1.32: a client that needs all objects has to list them first."""
     app = plane.server.control_plane.app
     answer = app._answer
 
@@ -177,7 +177,7 @@ def running(plane: Live, directory: Path) -> Iterator[int]:
 
 
 def ask(port: int, path: str, bearer: str | None = None) -> int:
-    """The status of a GET of its endpoint, whose certificate nobody knows."""
+    """The status of a GET of its endpoint, which has an unknown certificate."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
@@ -206,7 +206,7 @@ def binds(plane: Live) -> None:
 
 
 def binds_although_the_answer_was_lost(plane: Live) -> None:
-    """The server binds, and says it failed: the scheduler asks again, and then who the pod is bound to."""
+    """The server binds, and says it failed: the scheduler asks again, and then for the pod's node."""
     resources = plane.server.control_plane.app.resources
     handle = resources.handle
     lost: list[str] = []
@@ -362,7 +362,7 @@ def allocates_devices(plane: Live) -> None:
     device = {"driver": "gpu.example.com", "pool": "n1", "device": "gpu-1", "conditions": [attached]}
     patch(plane, f"{claims}/two/status", {"status": {"devices": [device]}})
     eventually(lambda: runs(plane, "with-two"))
-    # Nobody uses it any more, but it holds the next pod to a node where that cannot run: it is given back.
+    # No pod uses it any more, but it holds the next pod to a node where that cannot run: it is given back.
     plane.request("DELETE", f"{PODS}/with-two?gracePeriodSeconds=0")
     patch(plane, f"{claims}/two/status", {"status": {"reservedFor": None}})
     # It is asked for on a node with room, so that a change of the claim, whenever that is heard, has it tried again.
@@ -393,7 +393,7 @@ def makes_claims_for_extended_resources(plane: Live) -> None:
     }
     request = {"name": "container-0-request-0", "exactly": {"deviceClassName": "fpga"}}
     post(plane, claims, {"metadata": left, "spec": {"devices": {"requests": [request]}}})
-    # Claims have a watch of their own: it has heard of this one when it has tried a pod whose claim was made later.
+    # Claims have a watch of their own: it has heard of this one when it has tried a pod with a later claim.
     post(plane, claims, {"metadata": {"name": "later"}, "spec": {"devices": {"requests": [request]}}})
     probe = ours("probe", cpu="10m", node="nowhere")
     probe["spec"]["resourceClaims"] = [{"name": "fpga", "resourceClaimName": "later"}]
@@ -408,9 +408,9 @@ def makes_claims_for_extended_resources(plane: Live) -> None:
     assert get(plane, f"{claims}/{said['resourceClaimName']}")["status"]["reservedFor"][0]["name"] == "asks"
 
 
-def lets_those_read_its_metrics_who_may(plane: Live, port: int) -> None:
-    """observability.md: as kube-scheduler, it asks the API server who a token belongs to and what he may."""
-    for name in ("prometheus", "nobody"):
+def lets_clients_with_the_right_read_its_metrics(plane: Live, port: int) -> None:
+    """observability.md: as kube-scheduler, it asks the API server for the user of a token and the user's rights."""
+    for name in ("prometheus", "unbound"):
         post(plane, "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": name}})
     binding = {
         "metadata": {"name": "prometheus"},
@@ -424,7 +424,7 @@ def lets_those_read_its_metrics_who_may(plane: Live, port: int) -> None:
     post(plane, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
     for path in ("/metrics", "/explain?kind=Pod&name=plain"):
         assert ask(port, path) == 401
-        assert ask(port, path, token(plane, "default", "nobody")) == 403
+        assert ask(port, path, token(plane, "default", "unbound")) == 403
         assert ask(port, path, token(plane, "default", "prometheus")) == 200
 
 
@@ -483,7 +483,7 @@ def with_the_workload_api(records: Records, directory: Path) -> None:
             claims_volumes(plane)
             allocates_devices(plane)
             makes_claims_for_extended_resources(plane)
-            lets_those_read_its_metrics_who_may(plane, port)
+            lets_clients_with_the_right_read_its_metrics(plane, port)
             drop_in = {"metadata": {"name": "older"}, "spec": {"minMember": 2}}
             schedules_gangs(
                 plane, COSCHEDULING, drop_in, {"labels": {"scheduling.x-k8s.io/pod-group": "older"}, "cpu": "10m"}
@@ -506,7 +506,7 @@ def without_the_workload_api(records: Records, directory: Path) -> None:
             for name in low:
                 post(plane, PODS, ours(name, node="n3", cpu="1300m"))
             eventually(lambda: runs(plane, *low))
-            # Nobody resolves the class of a custom resource: the priority of its pods counts, and makes room.
+            # The class of a custom resource is not resolved: the priority of its pods counts, and they preempt.
             label = {"scheduling.reprieve.dev/pod-group": "gang"}
             group = pod_group("gang", 2, priority="high")
             schedules_gangs(plane, OURS, group, {"priority": "high", "labels": label})

@@ -1,4 +1,4 @@
-"""The documentation site has every page, and the picture of the rooms is the code's (`make docs` builds it)."""
+"""The documentation site has every page, and the figure of the rooms is the code's (`make docs` builds it)."""
 
 import importlib.util
 import re
@@ -27,7 +27,7 @@ def tool(name: str) -> ModuleType:
     return module
 
 
-def test_picture_of_the_rooms_is_current() -> None:
+def test_figure_of_the_rooms_is_current() -> None:
     checked = subprocess.run(
         [sys.executable, "tools/draw_rooms.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
     )

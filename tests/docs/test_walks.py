@@ -1,6 +1,6 @@
 """The walks of CONTRIBUTING.md, done on a copy of the repository: the files made, the lines changed, the commands run.
 
-A block whose first line is `# PATH` is a new file, or, as `diff`, a change of one: its lines without `+` stand in the
+A block with the first line `# PATH` is a new file, or, as `diff`, a change of one: its lines without `+` stand in the
 file exactly once, one after another, and give way to those without `-`.
 """
 

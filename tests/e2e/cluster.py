@@ -122,7 +122,7 @@ class Api:
         return None if found.get("kind") == "Status" else dict(found)
 
     def runs(self, *names: str, namespace: str = "default") -> bool:
-        """Whether these pods run and nobody has told them to go."""
+        """Whether these pods run and do not terminate."""
         pods = self.pods(namespace)
         return all(name in pods and is_running(pods[name]) for name in names)
 
@@ -144,7 +144,7 @@ class Api:
 class History(threading.Thread):
     """All states of the objects of a collection, as a watch tells them: also those that pass between two looks.
 
-    Whoever polls sees what is there when it looks; that something has been, if for a moment, only a watch can tell.
+    A poll sees what is there at that time; that something has been, if for a moment, only a watch can tell.
     """
 
     def __init__(self, items: list[Json], answer: http.client.HTTPResponse) -> None:

@@ -22,7 +22,7 @@ class Hands(Protocol):
     """What a user does to a cluster. Everything must succeed."""
 
     def apply(self, *manifests: Json) -> None:
-        """Create objects, or bring them to what is said."""
+        """Create objects, or bring them to the given state."""
 
     def delete(self, kind: str, *names: str) -> None:
         """Delete objects without waiting for them to be gone."""
@@ -37,7 +37,7 @@ class Hands(Protocol):
         """Cordon a node and evict what runs on it."""
 
     def describe(self, pod: str) -> str:
-        """What is told about a pod, its events among it."""
+        """Return what is reported about a pod, its events among it."""
 
 
 class Kubectl:

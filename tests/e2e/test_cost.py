@@ -1,4 +1,4 @@
-"""Who goes by what it costs, and budgets that are respected, with `reprieve up` (cost.md 1, 2): read off the watches.
+"""Victims by their cost, and budgets that are respected, with `reprieve up` (cost.md 1, 2): read off the watches.
 
 Each part has a namespace and nodes of its own.
 """
@@ -45,7 +45,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     directory = tmp_path_factory.mktemp("cost")
     nodes = nodes_file(directory, *NODES, gpus=str(GPUS), labels=NODES)
     args = {"cost": ["lostWork", "pods", "startTime"]}
-    # Who was tried in vain is tried again within a second, not within ten.
+    # A rejected pod is tried again within a second, not within ten.
     config = preemption_config(directory, args, podMaxBackoffSeconds=1)
     with up(directory, f"--nodes-file={nodes}", f"--config={config}") as running:
         respects = priority_class("respects", 1000)
@@ -97,7 +97,7 @@ def firsts(history: History, check: Callable[[Json], bool]) -> list[int]:
 
 
 def first_told(history: History) -> datetime:
-    """When the first one was told to go."""
+    """When the first one was deleted."""
     times: list[datetime] = []
 
     def note(item: Json) -> bool:
@@ -117,7 +117,7 @@ def preemption_of(cluster: Up, group: str, space: str, home: Path) -> Json | Non
 
 
 def test_preemptor_that_respects_budgets_waits_until_they_allow_and_takes_no_more(cluster: Up, tmp_path: Path) -> None:
-    """cost.md 2.8: nobody protected is told to go before the budget allows it; then as many go as it allows."""
+    """cost.md 2.8: no protected pod is deleted before the budget allows it; then as many are as it allows."""
     space = "budgets"
     path = cluster.workplace(space)
     api = cluster.api
@@ -162,7 +162,7 @@ def test_preemptor_that_respects_budgets_waits_until_they_allow_and_takes_no_mor
         assert BUDGET_TOLD in said, said
         assert len(pods.seen(is_preempted)) == 1
 
-        # The one that went was told so after the controller had written that one may.
+        # The victim was deleted after the controller had written that one may be.
         [written], [told] = firsts(seen, allows(1, 3, 2)), firsts(pods, is_preempted)
         assert written < told
 

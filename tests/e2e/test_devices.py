@@ -78,7 +78,7 @@ def devices_of(cluster: Up, namespace: str) -> dict[str, list[str]]:
 
 
 def test_gang_makes_room_for_its_devices(cluster: Up) -> None:
-    """devices.md 4.5-4.6: no claim is left of those who went, no device is given twice."""
+    """devices.md 4.5-4.6: no claim is left of the victims, no device is given twice."""
     space = "gang"
     pods = cluster.workplace(space)
     for index in range(2 * ON_EACH):
@@ -94,7 +94,7 @@ def test_gang_makes_room_for_its_devices(cluster: Up) -> None:
     for name in gang:
         cluster.api.create(pods, asks(name, group="train", priority="high"))
     eventually(lambda: cluster.api.runs(*gang, namespace=space), "the gang running")
-    eventually(lambda: len(claims(cluster, space)) == 2 * ON_EACH, "the claims of those who went are gone")
+    eventually(lambda: len(claims(cluster, space)) == 2 * ON_EACH, "the claims of the victims are gone")
     held = devices_of(cluster, space)
     assert set(gang) <= held.keys()
     assert len([name for name in held if name.startswith("low")]) == 2 * ON_EACH - 3
@@ -124,7 +124,7 @@ def test_scheduler_that_is_killed_leaves_no_claim_behind(cluster: Up) -> None:
 
 
 def test_broken_device_loses_its_pod_and_gets_no_other(cluster: Up) -> None:
-    """devices.md 3.2, 3.4-3.5: the rule says when it is done; who waits gets the device when the rule goes."""
+    """devices.md 3.2, 3.4-3.5: the rule says when it is done; a pending pod gets the device when the rule goes."""
     space = "broken"
     pods = cluster.workplace(space)
     cluster.api.create(pods, asks("victim", node="n1"))

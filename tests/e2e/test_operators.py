@@ -61,7 +61,7 @@ def path_of(manifest: Json) -> str:
 @pytest.mark.parametrize("file", sorted(path.name for path in FOLDER.glob("*.yaml")))
 def test_gang_waits_for_its_last_pod_and_runs(cluster: Up, file: str) -> None:
     manifests = list(yaml.safe_load_all((FOLDER / file).read_text()))
-    # Groups of two kinds have the same name: who has not heard yet that one is gone would take it for the other.
+    # Groups of two kinds have the same name: a late watch of the deleted one would take it for the other.
     space = file.removesuffix(".yaml")
     cluster.workplace(space)
     for one in manifests:
@@ -80,7 +80,7 @@ def test_gang_waits_for_its_last_pod_and_runs(cluster: Up, file: str) -> None:
     else:
         beside = {"apiVersion": "v1", "kind": "Pod", **pod("beside", cpu="1m", stop=0, namespace=space)}
         cluster.api.create(path_of(beside), beside)  # its turn comes after theirs
-        eventually(lambda: cluster.api.runs("beside", namespace=space), "who comes later and waits for nobody")
+        eventually(lambda: cluster.api.runs("beside", namespace=space), "the later pod that waits for no other")
         assert not any(cluster.api.runs(name, namespace=space) for name in names)
         pods.append(beside)
     cluster.api.create(path_of(last), last)
@@ -138,7 +138,7 @@ def test_example_controller_makes_gangs_of_job_sets_and_leader_worker_sets(clust
     def waits() -> bool:
         return bool(condition(api.group("serve-0") or {}, "PodGroupInitiallyScheduled").get("status") == "False")
 
-    eventually(waits, "the replica is told that there is no room")
+    eventually(waits, "the replica reports that there is no capacity")
     assert not any(api.runs(name) for name in replica)
     api.delete(f"{sets}/train")
     eventually(lambda: api.runs(*replica), "the replica runs where the JobSet was")

@@ -75,7 +75,7 @@ class Server:
 
 
 class Scheduler:
-    """`reprieve scheduler`; `alive` starts it again when it has ended with exit code 1, as who supervises it would."""
+    """`reprieve scheduler`; `alive` starts it again when it has ended with exit code 1, as its supervisor would."""
 
     def __init__(self, kubeconfig: Path, log: Path, port: int, options: list[str]) -> None:
         self.port = port
@@ -113,7 +113,7 @@ class Scheduler:
 
 @contextmanager
 def both(directory: Path, options: list[str]) -> Iterator[tuple[Server, Scheduler]]:
-    # Both are started again at the same place, which nobody may have taken meanwhile.
+    # Both are started again at the same port, which no other process may take meanwhile.
     with kept_port(0) as place, kept_port(0) as other:
         server = Server(directory, place)
         try:

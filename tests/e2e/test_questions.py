@@ -78,7 +78,7 @@ def test_queue_of_a_cluster(ask: Ask) -> None:
 
 
 def test_capacity_of_a_cluster(ask: Ask, tmp_path: Path) -> None:
-    """Who waits is left out; what runs is in the way, and goes for a higher priority only."""
+    """Pending pods are left out; running ones are in the way, and evicted for a higher priority only."""
     shape = tmp_path / "shape.yaml"
     for priority, more in (("high", 0), ("top", 2)):
         manifest = pod("new", cpu="3", priority=priority)

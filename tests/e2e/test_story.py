@@ -106,7 +106,7 @@ def test_gang_makes_exactly_the_room_it_needs(cluster: Up, tmp_path: Path) -> No
     for worker in workers:
         worker["spec"]["affinity"] = {"nodeAffinity": required}
     expected = {uid for uid, one in before.items() if one["spec"]["nodeName"] in half}
-    # Victims are told, and gone a second later: what they were told is asked of all states they had.
+    # Victims have a condition, and are gone a second later: it is read from all states they had.
     with cluster.api.history(PODS.format(namespace=space)) as pods:
         user.apply(pod_group("train", 8, priority="high", mode="all"), *workers)
         pods.until(lambda: pods.seen(is_preempted) >= expected, "the victims told")
@@ -203,7 +203,7 @@ def test_room_from_scaling_down_lets_a_waiting_gang_in(cluster: Up, tmp_path: Pa
 
 
 def test_cordon_and_drain_in_the_middle_of_a_preemption_leave_nothing_stuck(cluster: Up, tmp_path: Path) -> None:
-    """preemption.md 4.5: a nominated group may be placed anywhere; nobody keeps a nomination that is no longer true."""
+    """preemption.md 4.5: a nominated group may be placed anywhere; no pod keeps a nomination that is no longer true."""
     user, space = workplace(cluster, "drained", tmp_path), "drained"
     # The preemption lasts until they are let go.
     fillers = [pod(f"low-{i}", cpu="3", priority="low", node=f"d{i}", stop=STAYS) for i in (1, 2)]

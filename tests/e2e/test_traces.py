@@ -139,7 +139,7 @@ def test_nothing_stale_is_left_when_things_have_settled(session: Up) -> None:
 def test_pod_that_waits_does_not_flood_the_events(session: Up) -> None:
     """observability.md "Events": aggregated as client-go does, one series per pod, reason and message."""
     told = [event for event in session.api.events("FailedScheduling") if event["regarding"]["name"] == "huge"]
-    assert len({event["note"] for event in told}) == len(told), "an event again for what was said already"
+    assert len({event["note"] for event in told}) == len(told), "a repeated event for the same message"
     assert len(told) <= 5
 
 

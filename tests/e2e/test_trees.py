@@ -111,7 +111,7 @@ def leaf(name: str, least: int, parent: str, *, key: str | None = None, priority
 
 
 class Trees:
-    """Objects of one namespace, whose pods run in one pool."""
+    """Objects of one namespace, with pods that run in one pool."""
 
     def __init__(self, cluster: Up, space: str, pool: str) -> None:
         cluster.workplace(space)
@@ -136,7 +136,7 @@ class Trees:
         return condition(self.api.get(f"{self.composites}/{name}"), SCHEDULED)
 
     def waits(self, name: str, words: str) -> None:
-        """The composite says that it is not scheduled, and why; so it stays while somebody else is scheduled."""
+        """The composite says that it is not scheduled, and why; so it stays while another is scheduled."""
         eventually(
             lambda: self.said(name).get("status") == "False" and words in self.said(name)["message"],
             f"{name} waiting: {words}",
@@ -160,7 +160,7 @@ class Trees:
         return condition(self.api.get(f"{self.composites}/{name}"), "DisruptionTarget")
 
     def preempted(self) -> list[str]:
-        """Pods that were told to make room."""
+        """Return the pods that were preempted."""
         return [name for name, one in self.api.pods(self.space).items() if is_preempted(one)]
 
     def run(self, *names: str) -> None:
@@ -333,7 +333,7 @@ def test_all_tree_is_evicted_as_one_and_told_so_on_every_group(cluster: Up) -> N
 
 
 def named_as_victims(told: str) -> list[str]:
-    """Low pods in the table of who had to go; those of one node stand in one row."""
+    """Low pods in the table of victims; those of one node stand in one row."""
     table = told.partition("Preemption")[2].partition("Decided at")[0]
     return sorted(set(re.findall(r"\blow-\d\b", table)))
 

@@ -93,7 +93,7 @@ def waits_gated(cluster: Up, name: str) -> None:
 
 
 def evict_by(cluster: Up, name: str, node: str, *, gone: tuple[str, ...], kept: tuple[str, ...] = ()) -> None:
-    """A high pod wants a node of part V: exactly `gone` have to go."""
+    """A high pod wants a node of part V: exactly `gone` must be evicted."""
     create(cluster, pod(name, priority="high", node=node))
     runs(cluster, name)
     eventually(lambda: cluster.api.gone(*gone), f"{gone} gone")
@@ -185,7 +185,7 @@ def on_again(cluster: Up) -> None:
         said = condition(group, "PodGroupInitiallyScheduled")
         return said.get("reason") == "SchedulerError" and "the same preemption policy" in said["message"]
 
-    eventually(refused, "the group that may not preempt and whose members may (preemption.md 8.4)")
+    eventually(refused, "the group that may not preempt with members that may (preemption.md 8.4)")
     assert cluster.api.runs("w-1", "w-2")
 
 

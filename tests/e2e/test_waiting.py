@@ -165,7 +165,7 @@ def test_delayed_preemptor_says_so_and_evicts_when_the_delay_is_over(cluster: Up
     assert when - datetime.fromisoformat(made["metadata"]["creationTimestamp"]) >= timedelta(seconds=4)
 
 
-def test_preemptor_with_a_delay_of_five_minutes_says_so_and_touches_nobody(cluster: Up, tmp_path: Path) -> None:
+def test_preemptor_with_a_delay_of_five_minutes_says_so_and_evicts_no_pods(cluster: Up, tmp_path: Path) -> None:
     space = "patient"
     path = cluster.workplace(space)
     fill(cluster, space, "c", "low1", "low2")
@@ -240,7 +240,7 @@ def test_pod_about_to_end_is_waited_for(cluster: Up) -> None:
     assert cluster.api.runs("low", namespace=space)
 
 
-def test_scheduler_that_is_killed_keeps_the_domain_and_evicts_nobody_else(cluster: Up) -> None:
+def test_killed_scheduler_keeps_the_domain_and_evicts_no_others(cluster: Up) -> None:
     """cost.md 5.1, 5.5: kill -9 while the victims of one rack leave; the next one waits for the same rack."""
     space = "killed"
     path = cluster.workplace(space)

@@ -4,7 +4,7 @@ Python imports a module of this name from PYTHONPATH as it starts, so it works i
 
     PYTHONPATH=tests/late_watches LATE=all-but-pods LATE_SECONDS=1 .venv/bin/pytest tests/e2e
 
-`LATE` are resources (`pods,nodes`), or `all-but-` and resources. What the API server tells of them comes in order and
+`LATE` are resources (`pods,nodes`), or `all-but-` and resources. What the API server sends of them comes in order and
 so many seconds later. A test that fails then, and only then, relies on one watch being as quick as another.
 """
 

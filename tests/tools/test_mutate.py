@@ -143,7 +143,7 @@ def test_quickest_that_can_notice_judge_first(mutate: ModuleType, tmp_path: Path
 
 
 def test_quickest_are_asked_where_all_would_take_too_long(mutate: ModuleType, tmp_path: Path) -> None:
-    """How many others there are is told: what they would notice counts as not noticed."""
+    """How many others there are is reported: what they would notice counts as not noticed."""
     path = tmp_path / "clip.py"
     path.write_text(SOURCE)
     reached = {
@@ -196,7 +196,7 @@ def test_functions_become_those_of_the_mutant(mutate: ModuleType) -> None:
     ],
 )
 def test_each_mutant_is_judged(of_line: str, expected: str) -> None:
-    """As a user runs it: who is killed, and the rate."""
+    """As a user runs it: the killed ones, and the rate."""
     source = "packages/kube-rules/src/kube_rules/durations.py"
     line = 1 + (ROOT / source).read_text(encoding="utf-8").splitlines().index(of_line)
     judges = "packages/kube-rules/tests/test_durations.py"
@@ -238,7 +238,7 @@ def test_each_mutant_is_judged(of_line: str, expected: str) -> None:
     ],
 )
 def test_rate_of_nothing_is_an_error(arguments: list[str], expected: str) -> None:
-    """No mutant, or nobody to judge it: that is no figure, and none of them was killed."""
+    """No mutant, or no test to judge it: that is no figure, and none of them was killed."""
     done = subprocess.run([sys.executable, TOOL, *arguments], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode != 0
     assert expected in done.stderr

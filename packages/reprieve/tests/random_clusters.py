@@ -1,4 +1,4 @@
-"""Random clusters for properties: nodes, what runs on them, and who wants in.
+"""Random clusters for properties: nodes, running pods, and pending ones.
 
 The hypothesis strategy `random_clusters` is the shared vocabulary; amounts are whole cores and whole GiB so that
 reference implementations can read them without a quantity parser.

@@ -292,7 +292,7 @@ def test_gang_short_of_refused_members_waits() -> None:
     assert document.pod_groups[0].outcome == "Gated"
 
 
-# -- everybody who asks --------------------------------------------------------------------------------------------
+# -- all callers -------------------------------------------------------------------------------------------------
 
 
 def test_plan_of_the_cluster_afterwards_refuses_nothing_it_placed() -> None:

@@ -110,12 +110,12 @@ def test_steps_create_and_delete() -> None:
     assert not found.scenarios
 
 
-@pytest.mark.parametrize("somebody_goes", [False, True])
-def test_budget_counts_anew_where_somebody_went(somebody_goes: bool) -> None:
-    steps = [scenario(gone("Pod", "other"))] if somebody_goes else []
+@pytest.mark.parametrize("pod_deleted", [False, True])
+def test_budget_counts_anew_where_a_pod_was_deleted(pod_deleted: bool) -> None:
+    steps = [scenario(gone("Pod", "other"))] if pod_deleted else []
     found = left(node("n1"), budget(1, 3, maxUnavailable=1), pod("other", 1, node="n1"), pod("new", 1), *steps)
     [kept] = found.of(objects.PodDisruptionBudget)
-    assert (kept.object.status is None) is somebody_goes
+    assert (kept.object.status is None) is pod_deleted
 
 
 def test_volumes_and_claims_are_as_the_plan_wrote_them() -> None:

@@ -125,7 +125,7 @@ def test_steady_work_is_200_pods_a_second_and_a_gang_of_64_every_ten() -> None:
 
 @pytest.mark.parametrize("scenario", [BenchScenario("some", "waiting", 80, 4_000), at_size("waiting-spread", 80)])
 def test_waiting_gangs_cost_next_to_nothing_and_one_that_fits_starts_in_the_next_cycle(scenario: BenchScenario) -> None:
-    """Of 1,000 and 160 waiting gangs none is tried in vain: the one attempt is that of the gang that is placed."""
+    """Of 1,000 and 160 waiting gangs none is tried needlessly: the one attempt is that of the gang that is placed."""
     measured = scenario_run.run(scenario)
     assert measured.cpu_per_second < 0.05  # type: ignore[operator]
     assert measured.attempt_ms.p50 == measured.attempt_ms.p99

@@ -71,8 +71,8 @@ CLUSTERS = {
 def test_figures_of_other_days_are_of_the_same_cluster(family: str) -> None:
     """performance.md: a scenario is the same, object by object, on every machine and in every run.
 
-    Whoever changes a family on purpose gives the scenario another name, or compares nothing with what was measured
-    before, and writes the new digest here.
+    A deliberate change of a family takes another name for the scenario, or no comparison with what was measured
+    before, and the new digest here.
     """
     built = (digest(BenchScenario("", family, nodes, pods).build()) for nodes, pods in ((37, 250), (8, 8)))
     assert (*built, at_size(family, 100).pods) == CLUSTERS[family]

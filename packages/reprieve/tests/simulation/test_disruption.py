@@ -177,7 +177,7 @@ def test_budget_follows_the_pods_that_go_and_come(
 
 
 def test_budget_without_a_status_stays_without() -> None:
-    """Who needs it counts."""
+    """Its readers count by themselves."""
     assert followed([budget(minAvailable=1)], [pod("p")]) == [budget(minAvailable=1)]
 
 
@@ -210,15 +210,15 @@ def test_status_that_the_controller_would_write(spec: Json, status: tuple[int, i
     )
     world.engine.pod_terminating(next(pod.uid for pod in world.engine.cluster.pods.values() if pod.name == "leaves"), 0)
     budgets = [budget("other", maxUnavailable=0, selector={"matchLabels": {"app": "c"}}), budget(**spec)]
-    nobody, found = with_statuses(budgets, world.engine.cluster.pods.values())
-    assert nobody.status is not None
-    assert nobody.status.expected_pods == 0
+    empty, found = with_statuses(budgets, world.engine.cluster.pods.values())
+    assert empty.status is not None
+    assert empty.status.expected_pods == 0
     got = found.status
     assert got is not None
     assert (got.disruptions_allowed, got.current_healthy, got.desired_healthy, got.expected_pods) == status
 
 
-def test_budget_of_another_namespace_counts_nobody_here() -> None:
+def test_budget_of_another_namespace_counts_no_pods_here() -> None:
     world = World(made_node("n1"), made_pod("a", cpu=1, node="n1", labels={"app": "a"}))
     there = msgspec.structs.replace(budget(minAvailable=0), metadata=ObjectMeta(name="b", namespace="other"))
     [found] = with_statuses([there], world.engine.cluster.pods.values())

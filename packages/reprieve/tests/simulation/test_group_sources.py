@@ -103,7 +103,7 @@ def test_fewer_pods_than_the_minimum_wait(source: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["coscheduling", "volcano"])
-def test_pods_whose_group_object_is_missing_wait_for_it(source: str) -> None:
+def test_pods_of_a_missing_group_wait_for_it(source: str) -> None:
     """workloads.md 1.6."""
     _, *pods = GANGS[source]
     found = answer(*TWO_NODES, *pods)
@@ -122,7 +122,7 @@ def test_gated_pods_of_kueue_do_not_count_until_their_gates_are_gone() -> None:
 
 
 def test_largest_of_several_counts_counts_and_is_reported() -> None:
-    """workloads.md 2.4: whoever comes first."""
+    """workloads.md 2.4: in any order."""
     for counts in ((2, 3), (3, 2)):
         found = answer(*TWO_NODES, *(pod(f"p{i}", meta=in_kueue(count)) for i, count in enumerate(counts)))
         assert [one.min_count for one in found.plan.pod_groups] == [3]
@@ -139,7 +139,7 @@ def test_count_that_cannot_be_read_is_bad_input_in_a_file(count: str) -> None:
 
 
 def test_on_a_cluster_such_a_pod_waits() -> None:
-    """workloads.md 2.4: what the API has admitted stops nobody else."""
+    """workloads.md 2.4: what the API has admitted stops no other pod."""
     stored = pod("p0", meta={**in_kueue("two"), "uid": "u0"})
     found = answer(*TWO_NODES, stored, pod("alone", cpu="1"))
     assert outcomes(found) == {"p0": "Gated", "alone": "Scheduled"}
@@ -203,7 +203,7 @@ def test_pods_that_name_no_class_are_of_the_priority_of_their_group() -> None:
     assert set(outcomes(found).values()) == {"Scheduled"}
 
 
-def test_pods_that_name_another_class_are_at_odds_with_their_group() -> None:
+def test_pods_of_another_class_conflict_with_their_group() -> None:
     """workloads.md 2.6, preemption.md 8."""
     foreign = group(VOLCANO, 2, priorityClassName="high")
     pods = [pod(f"p{i}", meta=in_volcano(), priorityClassName="higher") for i in range(2)]

@@ -78,7 +78,7 @@ def test_thousand_budgets_cost_little_beside_the_preemptors() -> None:
     assert not victims & {f"r{number}" for number in range(8)}, "others were to be had without breaking a budget"
 
 
-# -- resources that nobody asks for ------------------------------------------------------------------------------------
+# -- resources that no pod requests ------------------------------------------------------------------------------------
 
 
 def amounts(cluster: ClusterState, resource: str) -> list[int]:
@@ -112,7 +112,7 @@ def test_node_amounts_are_there_when_the_first_pod_asks() -> None:
     assert placed == {"first": "n2", "second": None, "third": "n1"}
 
 
-def test_nodes_that_change_or_go_before_anybody_asks() -> None:
+def test_nodes_that_change_or_go_before_the_first_question() -> None:
     cluster = ClusterState()
     cluster.set_node(node("n0", more=own(0)))
     cluster.set_node(node("n1", more={"example.com/own-0-0": 2}))

@@ -28,7 +28,7 @@ def gone(kind: str, name: str) -> dict[str, Any]:
 
 
 def gang_on_two_nodes(minimum: int = 2) -> ClusterBuilder:
-    """A gang of two on n1 and n2, and a pod of nobody on n2."""
+    """A gang of two on n1 and n2, and a pod without an owner on n2."""
     cluster = ClusterBuilder()
     cluster.add_node("n1", {"cpu": "4"})
     cluster.add_node("n2", {"cpu": "4"})
@@ -107,7 +107,7 @@ def test_victim_on_its_way_out_is_evicted_and_not_lost() -> None:
 
 
 def a_gang_that_loses_a_member_to_a_preemptor() -> Answer:
-    """All pending pods of the gang are placed, then one of its running members has to go."""
+    """All pending pods of the gang are placed, then one of its running members is evicted."""
     cluster = ClusterBuilder().add_node("n1", {"cpu": "4"}).add_node("n2", {"cpu": "4"})
     cluster.add_group("g", min_count=2, priority=5)
     cluster.add_pod("g0", group="g", node="n1", priority=5, requests=CPU)
@@ -125,7 +125,7 @@ def a_gang_that_loses_a_member_to_a_preemptor() -> Answer:
     return cluster.add(scenario({"wait": "settled"}, {"create": [high]})).plan(PlanOptions())
 
 
-def test_gang_whose_pending_pods_are_placed_is_not_gated_for_a_member_that_was_evicted() -> None:
+def test_gang_with_placed_pending_pods_is_not_gated_for_an_evicted_member() -> None:
     answer = a_gang_that_loses_a_member_to_a_preemptor()
     found = group(answer)
     assert len(answer.plan.preemptions) == 1

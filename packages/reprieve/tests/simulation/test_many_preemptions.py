@@ -1,4 +1,4 @@
-"""A plan with many preemptions holds no decision, only what is told of it: memory is bounded."""
+"""A plan with many preemptions holds no decision, only its report: memory is bounded."""
 
 import gc
 

@@ -279,7 +279,7 @@ def test_members_of_a_group_share_what_is_done_to_one_owner_s() -> None:
 def test_daemon_set_makes_the_pods_of_new_nodes(
     kind: str, name: str, namespace: str, template: bool, makes: bool
 ) -> None:
-    """Whose template is in the input; a light object of a snapshot makes none."""
+    """With its template in the input; a light object of a snapshot makes none."""
     whole = of_kind("apps/v1", kind, name, **({"template": BOX} if template else {"selector": {}}))
     whole["metadata"]["namespace"] = namespace
     given = loaded(*NODES, whole, pod("agent-aaaaa", on="n1", owner="DaemonSet agent"), pod("alone", on="n1"))
@@ -303,7 +303,7 @@ def scaled(there: Workloads, given: str, number: int) -> tuple[int, str, str]:
     ("number", "answer"),
     [(0, (2, "a b", "")), (1, (2, "b", "")), (2, (2, "", "")), (3, (2, "", "a")), (5, (2, "", "a a a"))],
 )
-def test_pods_whose_template_is_not_there_are_scaled_by_themselves(number: int, answer: tuple[int, str, str]) -> None:
+def test_pods_without_their_template_are_scaled_by_themselves(number: int, answer: tuple[int, str, str]) -> None:
     """whatif.md 4.8: of a snapshot; what has ended is none of them."""
     ended = pod("c", on="n1", owner="ReplicaSet r")
     ended["status"] = {"phase": "Failed"}
@@ -482,7 +482,7 @@ def test_priority_is_set_in_every_template_in_place_of_a_class() -> None:
 
 
 def test_workload_is_deleted_with() -> None:
-    """whatif.md 4.10: what it owns, its pods, and the groups that nobody else's pods name."""
+    """whatif.md 4.10: what it owns, its pods, and the groups that no other pods name."""
     member: Json = {"schedulingGroup": {"podGroupName": "shared"}}
     own: Json = {"schedulingGroup": {"podGroupName": "own"}}
     below = of_kind("batch/v1", "Job", "js-w-0", template=BOX)

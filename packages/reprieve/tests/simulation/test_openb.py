@@ -91,7 +91,7 @@ def test_task_never_scheduled_in_the_trace_starts_when_it_was_created(tmp_path: 
 
 
 def test_tasks_arrive_by_creation_time_and_those_without_room_are_left_out(tmp_path: Path) -> None:
-    """`second` asks for the GPU that `first`, created earlier, has: nobody leaves, nobody is preempted."""
+    """`second` asks for the GPU that `first`, created earlier, has: no pod leaves, none is preempted."""
     found = filled(tmp_path)
     assert (found.placed, found.left_out) == (3, ("second",))
     assert list(documents(found, "Pod")) == ["first", "no-gpu", "late"]
@@ -119,7 +119,7 @@ def test_qos_becomes_one_of_two_priority_classes(qos: str, priority_class: str, 
     assert classes["openb-latency-sensitive"]["value"] > classes["openb-best-effort"]["value"]
 
 
-def test_more_important_task_preempts_nobody_while_the_nodes_fill(tmp_path: Path) -> None:
+def test_more_important_task_evicts_no_pods_while_the_nodes_fill(tmp_path: Path) -> None:
     rows = "low,1,1,1,1000,G2,BE,Running,1,9,1\nhigh,1,1,1,1000,G2,LS,Running,2,9,2\n"
     assert filled(tmp_path, tasks=TASK_HEADER + rows).left_out == ("high",)
 

@@ -95,7 +95,7 @@ def test_lost_pods_are_sorted_by_namespace_and_name() -> None:
 
 
 def test_why_a_pod_waits() -> None:
-    """Its own gates, the gate of its group, nobody for it, no room, room that is being made."""
+    """Its own gates, the gate of its group, no scheduler for it, no capacity, a preemption."""
     world = World(
         node("n1", cpu=4),
         pod("held", gates=["b", "a"]),
@@ -120,7 +120,7 @@ def test_why_a_pod_waits() -> None:
     assert of_pod(world, "big").nominated_node_name is None
 
 
-def test_pod_that_nobody_tried_has_no_reason() -> None:
+def test_untried_pod_has_no_reason() -> None:
     world = World(node("n1"), pod("a"))
     assert outcome_of(world, "a") == ("Unschedulable", None, None, None)
 
@@ -205,7 +205,7 @@ def test_gang_below_its_minimum_is_reported_with_how_many_are_left(
 
 
 def test_pods_that_were_preempted_and_pods_that_were_lost_are_counted_apart() -> None:
-    """Who is both was preempted: its room was wanted before its node went."""
+    """A pod that is both was preempted: its capacity was taken before its node went."""
     world = World(
         node("n1", cpu=2, labels={"h": "1"}),
         node("n2", cpu=1),
@@ -224,7 +224,7 @@ def test_pods_that_were_preempted_and_pods_that_were_lost_are_counted_apart() ->
     assert (found.scheduled, found.evicted, found.lost) == (0, 1, 2)
 
 
-# -- what is put off -----------------------------------------------------------------------------------------------
+# -- deferred preemptions ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_pods_that_were_preempted_and_pods_that_were_lost_are_counted_apart() ->
     [[pod("high", cpu=1, priority=9)], gang("high", 1, cpu=1, priority=9)],
     ids=["pod", "group"],
 )
-def test_preemption_that_was_put_off_is_reported_with_its_reason_and_times(arriving: list[Any]) -> None:
+def test_deferred_preemption_is_reported_with_its_reason_and_times(arriving: list[Any]) -> None:
     """cost.md 5.6, 6: times are seconds since the plan began."""
     low = pod("low", cpu=1, node="n1", start=-100, annotations=annotated(minimum_runtime="10m"))
     world = World(node("n1", cpu=1), low)

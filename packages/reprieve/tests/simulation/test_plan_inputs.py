@@ -59,7 +59,7 @@ def test_time_to_plan_for_is_not_before_anything_there(now: float, refused: bool
     assert error.value.subject == 'Pod "default/p"'
 
 
-def test_how_long_somebody_ran_is_counted_to_the_time_that_is_planned_for() -> None:
+def test_running_time_is_counted_to_the_time_of_the_plan() -> None:
     cluster = manifests(node("n1", cpu=1), pod("low", cpu=1, node="n1", start=0), pod("high", cpu=1, priority=9))
     for now in (START + 3600, START + 7200):
         [made] = plan(cluster, PlanOptions(now=now)).plan.preemptions
@@ -174,7 +174,7 @@ def test_groups_are_sorted_by_namespace_and_name() -> None:
 
 @pytest.mark.parametrize("deadline", [600, None])
 def test_deadline_of_a_job_counts_for_its_pods(deadline: int | None) -> None:
-    """cost.md 6.4: who waits for completions waits for the end of the Job, with the grace period of its pod."""
+    """cost.md 6.4: waiting for completions is waiting for the end of the Job, with the grace period of its pod."""
     spec: dict[str, Any] = {"template": {"spec": {"containers": [{"name": "c"}]}}, "activeDeadlineSeconds": deadline}
     meta = {"name": "train", "namespace": "default", "uid": "u"}
     began = "2026-01-01T00:00:00Z"

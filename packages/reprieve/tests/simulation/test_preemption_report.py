@@ -1,4 +1,4 @@
-"""What a plan reports of its preemptions: victims, amounts, cost, who was spared (interfaces.md, cost.md 1)."""
+"""What a plan reports of its preemptions: victims, amounts, cost, spared pods (interfaces.md, cost.md 1)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_report_of_a_preemption_by_a_pod() -> None:
 
 
 def test_report_of_a_preemption_by_a_gang() -> None:
-    """Nominations and the pods of a unit are sorted; a gang that goes as a whole is one unit."""
+    """Nominations and the pods of a unit are sorted; a gang that is evicted as a whole is one unit."""
     world = World(
         *(node(f"n{i}", cpu=2) for i in range(3)),
         *gang("crew", 2, cpu=2, whole=True, priority=1)[:1],
@@ -108,7 +108,7 @@ def test_budget_that_does_not_allow_it_is_counted() -> None:
 def test_lost_work_is_in_hours_of_requested_gpus_else_cpus(
     gpu: int, cpu: int, seconds: int, hours: tuple[float, float]
 ) -> None:
-    """cost.md 1: GPUs, and the CPUs of who has none."""
+    """cost.md 1: GPUs, and the CPUs of pods without."""
     low = pod("low", cpu=cpu, gpu=gpu, memory=1, node="n1", start=-seconds)
     world = World(node("n1", cpu=9, gpu=4, memory=1), low, pod("high", memory=1, priority=9))
     outcome, _ = only(world)
@@ -137,7 +137,7 @@ def crowd(spared: int) -> World:
 
 @pytest.mark.parametrize(("in_all", "listed"), [(0, 2), (1, 5)])
 def test_spared_units_are_listed_up_to_a_number_in_all(in_all: int, listed: int) -> None:
-    """After that only the most important of each decision; the others are counted, and whom a budget protects."""
+    """After that only the most important of each decision; the others are counted, and those that a budget protects."""
     with (
         mock.patch.object(report_preemptions, "_LISTED_IN_ALL", in_all),
         mock.patch.object(report_preemptions, "_LISTED_OF_EACH", 2),
@@ -150,7 +150,7 @@ def test_spared_units_are_listed_up_to_a_number_in_all(in_all: int, listed: int)
 
 
 def test_terminating_victim_of_another_preemptor_is_marked() -> None:
-    """Its room was taken by somebody more important before the victim had gone."""
+    """Its capacity was taken by a more important preemptor before the victim had gone."""
     world = World(node("n1", cpu=2), pod("low", cpu=2, node="n1"), pod("high", cpu=2, priority=8))
     found = PreemptionLedger(world.virtual, accounts=True)
     world.virtual.keep = found.note

@@ -1,4 +1,4 @@
-"""Who waits, in which order and why, by the queue's own words (whatif.md 6)."""
+"""Pending workloads, in which order and why, by the queue's own words (whatif.md 6)."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def queue(*items: Any) -> Queue:
         ({"cpu": 1, "priority": 6, "selector": {"a": "b"}}, "Constraints", ()),  # not what runs keeps it out
     ],
 )
-def test_word_for_why_somebody_waits(asked: dict[str, Any], why: str, evicts: tuple[str, ...]) -> None:
+def test_word_for_the_reason_of_waiting(asked: dict[str, Any], why: str, evicts: tuple[str, ...]) -> None:
     """whatif.md 6.2."""
     [one] = queue(node("n1", cpu=4), pod("runs", cpu=3, priority=5, node="n1"), pod("new", **asked)).items
     assert (one.why, one.evicts) == (why, evicts)
 
 
-def test_where_nobody_runs_nobody_is_in_the_way() -> None:
+def test_without_running_pods_none_is_in_the_way() -> None:
     [one] = queue(node("n1", cpu=4), pod("new", cpu=1, selector={"a": "b"})).items
     assert one.why == "Constraints"
 
@@ -58,7 +58,7 @@ def test_largest_node_and_the_strongest_pod_count() -> None:
     assert words == {"six": "Priority", "more": "Resources"}
 
 
-def test_they_stand_in_the_order_of_trying_and_who_is_gated_comes_last() -> None:
+def test_items_stand_in_the_order_of_trying_with_gated_ones_last() -> None:
     """whatif.md 6.3, 6.5: by priority, then by how long they wait; a gang is one, since its first pod."""
     waiting = [
         pod("held", cpu=9, priority=99, gates=["later"]),
@@ -94,19 +94,19 @@ def test_running_and_placed_pods_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("items", "why", "name"),
     [
-        # (who waits is the last of them)
+        # (the pending pod is the last of them)
         ([pod("low", cpu=4, node="n1", annotations=annotated(minimum_runtime="10m"), start=0)], "Backoff", "new"),
         ([pod("low", cpu=4, node="n1", priority=9)], "Priority", "new"),
     ],
 )
 def test_pod_waiting_for_a_time_is_in_backoff(items: list[Any], why: str, name: str) -> None:
-    """whatif.md 6.2; cost.md 6: a preemption that is put off."""
+    """whatif.md 6.2; cost.md 6: a deferred preemption."""
     found = queue(node("n1", cpu=4), *items, pod("new", cpu=4, priority=9 if why == "Priority" else 5)).items
     assert [(one.name, one.why) for one in found] == [(name, why)]
 
 
-def test_priority_that_nobody_gave_is_none() -> None:
-    """whatif.md 6.2: what runs at no priority is as important as who asks at none."""
+def test_missing_priority_is_none() -> None:
+    """whatif.md 6.2: what runs at no priority is as important as a question at none."""
     [one] = queue(node("n1", cpu=1), pod("runs", cpu=1, node="n1", priority=None), pod("new", cpu=1)).items
     assert (one.why, one.priority) == ("Priority", 0)
     [one] = queue(node("n1", cpu=1), pod("runs", cpu=1, node="n1", priority=-5), pod("new", cpu=1, never=True)).items
@@ -114,7 +114,7 @@ def test_priority_that_nobody_gave_is_none() -> None:
 
 
 def test_gated_pods_stand_in_the_order_of_their_creation_then_of_their_names() -> None:
-    """whatif.md 6.3: nobody tries them; position by since, then kind, namespace and name."""
+    """whatif.md 6.3: they are not tried; position by since, then kind, namespace and name."""
     late, early, same = (pod(name, gates=["later"]) for name in ("a", "z", "b"))
     given = manifests(node("n1"), early, late, same)
     given.pods[2].created = given.pods[1].created
@@ -123,7 +123,7 @@ def test_gated_pods_stand_in_the_order_of_their_creation_then_of_their_names() -
 
 
 def test_group_of_a_tree_stands_where_its_tree_does() -> None:
-    """whatif.md 6.1: it is tried with all of the tree, before who waits less important."""
+    """whatif.md 6.1: it is tried with all of the tree, before less important ones."""
     tree = [composite("top", min_groups=2, priority=5)]
     leaves = [one for name in ("leaf-b", "leaf-a") for one in gang(name, 2, cpu=3, priority=5, parent="top")]
     found = queue(node("n1", cpu=4), *tree, *leaves, pod("low", cpu=9), pod("top-most", cpu=9, priority=9)).items
@@ -151,7 +151,7 @@ def test_pods_without_a_uid_are_found_by_their_name() -> None:
     assert [(one.name, one.why) for one in found] == [("b", "Ready"), ("a", "Resources")]
 
 
-def test_first_decision_counts_and_whoever_observes_besides_is_notified() -> None:
+def test_first_decision_counts_and_other_observers_are_notified() -> None:
     """whatif.md 6.3: how it stands now, not at the end of the plan; `first_decision` of the options changes nothing."""
     seen: list[str] = []
 
@@ -171,7 +171,7 @@ def test_first_decision_counts_and_whoever_observes_besides_is_notified() -> Non
     assert len(seen) > 2
 
 
-def test_help_is_put_beside_who_waits() -> None:
+def test_help_is_put_beside_pending_workloads() -> None:
     """whatif.md 5.6."""
     hint = Help(kind="Nodes", sentence="one more")
 

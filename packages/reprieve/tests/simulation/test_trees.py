@@ -130,7 +130,7 @@ def test_why_a_tree_is_not_tried(groups: list[dict[str, Any]], reason: str | Non
 
 
 def test_tree_preempts_as_one() -> None:
-    """composite.md 4.1: one decision, everybody nominated, and the tree waits."""
+    """composite.md 4.1: one decision, every pod nominated, and the tree waits."""
     low = [pod(f"low-{i}", on="n", priority=1) for i in range(5)]
     answer = planned(node("n", 5), *low, *SERVE, *PODS, first_decision=True)
     (made,) = answer.plan.preemptions
@@ -187,14 +187,14 @@ def test_highest_group_that_goes_whole_is_the_victim(whole: tuple[str, ...], uni
 
 
 def test_priority_of_a_victim_is_that_of_its_topmost_group() -> None:
-    """composite.md 4.3: also of a pod that goes alone, and of one whose root has gone."""
+    """composite.md 4.3: also of a pod that is evicted alone, and of one with a deleted root."""
     tree = [composite("root", priority=20), leaf("a", 1, priority=1), pod("a-0", "a", "n", 1)]
     assert planned(node("n", 1), *tree, pod("high")).plan.preemptions == ()
     (made,) = planned(node("n", 1), *tree[1:], pod("high")).plan.preemptions
     assert made.victims[0].name == "a-0"
 
 
-def test_placement_is_chosen_by_who_has_to_go() -> None:
+def test_placement_is_chosen_by_its_victims() -> None:
     """composite.md 4.1: the constraint may be the leaf's alone."""
     nodes = [{**node(f"n-{rack}", 2), "metadata": {"name": f"n-{rack}", "labels": {"rack": rack}}} for rack in "ab"]
     low = [pod("dear", on="n-a", priority=5, cpu=2), pod("cheap", on="n-b", priority=1, cpu=2)]
@@ -225,7 +225,7 @@ def in_racks(**cpus: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("placement", ["Compatible", "MinimizeVictims"])
 def test_placements_below_the_root_are_compared_too(placement: str) -> None:
-    """composite.md 4.1: two leaves with a rack each, and a third rack whose pod is dearer."""
+    """composite.md 4.1: two leaves with a rack each, and a third rack with a dearer pod."""
     low = [pod(f"low-{rack}", on=rack, priority=priority, cpu=2) for rack, priority in (("a", 5), ("b", 1), ("c", 2))]
     groups = [composite("root", 2), leaf("x", 2, **RACK), leaf("y", 2, **RACK)]
     pods = [pod(f"{name}-{i}", name) for name in "xy" for i in range(2)]

@@ -33,7 +33,7 @@ def last(world: World, wanted: Callable[[], bool], until: float = 1000.0) -> flo
     return world.now - START
 
 
-# -- when somebody goes --------------------------------------------------------------------------------------------
+# -- when a pod is deleted --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("grace", "after"), [(0, 0.0), (1, 1.0), (7, 7.0), (30, 30.0)])
@@ -80,7 +80,7 @@ def test_victim_that_is_deleted_by_name_was_evicted() -> None:
 
 
 def test_pod_that_was_on_its_way_out_before_stays() -> None:
-    """When it goes is not the scheduler's to predict; that somebody needs its room makes it go after its grace."""
+    """When it goes is not the scheduler's to predict; for a preemptor it goes after its grace."""
     world = World(node("n1", cpu=1), pod("old", cpu=1, node="n1", terminating=True, grace=3)).settle()
     assert (there(world), world.now) == (["old"], START)
     world.add(pod("next", cpu=1, priority=9)).settle()
@@ -89,7 +89,7 @@ def test_pod_that_was_on_its_way_out_before_stays() -> None:
 
 
 def test_pods_of_a_deleted_node_go_after_forty_seconds() -> None:
-    """As the pod garbage collector takes them; who was on the way out before is not lost with it."""
+    """As the pod garbage collector takes them; a pod that terminated before is not lost with it."""
     world = World(
         node("n1", cpu=4),
         node("n2", cpu=4),
@@ -153,7 +153,7 @@ TEMPLATE = objects.ResourceClaimTemplate(metadata=objects.ObjectMeta(name="x", n
         (DEVICE_CLASS, (True, False)),
         (DEVICE_CLAIM, (True, False)),
         (TEMPLATE, (True, False)),
-        (pdb("x"), (True, True)),  # nobody counts on it
+        (pdb("x"), (True, True)),  # no pod depends on it
         (pdb("x", allowed=None), (True, True)),
         (priority_class("x", 1), (True, True)),
         (objects.Namespace(metadata=objects.ObjectMeta(name="x")), (True, True)),
@@ -247,7 +247,7 @@ def test_priority_class_speaks_for_its_pods_as_long_as_it_is_there() -> None:
 
 
 def test_budgets_without_a_status_follow_what_runs() -> None:
-    """One allows one of two to go, then none: the second preemption takes who has no budget."""
+    """One allows one of two to go, then none: the second preemption takes a pod without a budget."""
     web = [pod(f"web-{i}", cpu=1, node=f"n{i}", labels={"app": "web"}, grace=0) for i in range(2)]
     other = pod("other", cpu=1, priority=1, node="n2", grace=0)
     budget = replace(
@@ -271,7 +271,7 @@ def test_budgets_without_a_status_follow_what_runs() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_pod_that_has_ended_is_nobody(phase: str) -> None:
+def test_ended_pod_counts_for_nothing(phase: str) -> None:
     world = World(node("n1", cpu=1))
     assert world.virtual.add(pod("done", cpu=1, node="n1", phase=phase), START) is None
     assert (there(world), world.virtual.records) == ([], {})
@@ -348,7 +348,7 @@ def test_first_preemption_can_stop_it_with_the_victims_there() -> None:
 # -- what is noted -------------------------------------------------------------------------------------------------
 
 
-def test_gang_that_had_its_minimum_is_noted_whoever_goes_later() -> None:
+def test_gang_that_had_its_minimum_is_noted_whatever_goes_later() -> None:
     world = World(
         node("n1", cpu=9),
         *gang("ran", 2, cpu=1, node="n1"),
@@ -396,9 +396,9 @@ class Noted:
         self.found.append(("placed", pod.name))
 
     def preempted(self, made: Preempted) -> None:
-        who = made.preemption.pod
-        assert who is not None
-        self.found.append(("preempted for", who.name))
+        preemptor = made.preemption.pod
+        assert preemptor is not None
+        self.found.append(("preempted for", preemptor.name))
 
     def gone(self, pod: PodRecord) -> None:
         self.found.append(("gone", pod.name))
@@ -418,7 +418,7 @@ def test_watcher_is_notified_and_what_has_gone_is_forgotten() -> None:
     assert (virtual.evicted, virtual.lost, virtual.released) == ({}, {}, [])
 
 
-def test_plan_forgets_nobody() -> None:
+def test_plan_forgets_no_pod() -> None:
     world = World(node("n1", cpu=1), pod("low", cpu=1, node="n1"), pod("high", cpu=1, priority=9)).settle()
     assert sorted(one.name for one in world.virtual.records.values()) == ["high", "low"]
     assert world.virtual.evicted == {"uid-low": "pod/uid-high"}
@@ -493,7 +493,7 @@ def test_with_a_watcher_room_that_was_given_back_is_not_kept() -> None:
 
 
 def test_entity_awaits_room_until_its_next_attempt_ends_otherwise() -> None:
-    """cost.md 5.6: the room of its predecessor, which is not put off by that for ever."""
+    """cost.md 5.6: the capacity of its predecessor, which that does not defer for ever."""
     world = rolling().drain()
     assert world.virtual.awaits_room("pod/uid-new")
     assert not world.virtual.awaits_room("pod/uid-old")
@@ -505,7 +505,7 @@ def test_entity_awaits_room_until_its_next_attempt_ends_otherwise() -> None:
     assert len(world.virtual.deferred) == 1, "a plan reports it"
 
 
-def test_with_a_watcher_what_was_put_off_goes_with_its_pod() -> None:
+def test_watched_deferral_goes_with_its_pod() -> None:
     world = rolling()
     world.virtual.watcher = Noted()
     world.drain()
@@ -515,7 +515,7 @@ def test_with_a_watcher_what_was_put_off_goes_with_its_pod() -> None:
 
 
 def test_pods_waited_for_end_when_expected_and_others_run_on() -> None:
-    """cost.md 6.3: `ends` says when, and nobody waits for `runs`."""
+    """cost.md 6.3: `ends` says when, and no pod waits for `runs`."""
     ends = pod("ends", cpu=4, node="n1", start=0, annotations=annotated(expected_end=at(120)))
     idle = pod("idle", cpu=1, node="n3", start=0, annotations=annotated(expected_end=at(60)))
     world = World(

@@ -1,4 +1,4 @@
-"""Device claims in virtual time, rule by rule: what the claim controller and the API server would do.
+"""Device claims in simulated time, rule by rule: what the claim controller and the API server would do.
 
 Source: the ResourceClaim controller (claims of templates, reservations that go), KEP-5729 for claims of PodGroups.
 """
@@ -285,7 +285,7 @@ def test_claim_of_extended_resources_is_made_and_deleted() -> None:
     assert cluster.there == {}
 
 
-# -- who goes --------------------------------------------------------------------------------------
+# -- victims ---------------------------------------------------------------------------------------
 
 
 def gone(cluster: Cluster, name: str) -> None:
@@ -294,7 +294,7 @@ def gone(cluster: Cluster, name: str) -> None:
     cluster.claims.gone(record, NOW)
 
 
-def test_claim_that_nobody_uses_gives_its_devices_back() -> None:
+def test_unused_claim_gives_its_devices_back() -> None:
     cluster = Cluster()
     cluster.claims.set_claim(claim("c", status={**GOT, "reservedFor": reserved(*UIDS)}), NOW)
     for name in ("p", "q", "stranger"):

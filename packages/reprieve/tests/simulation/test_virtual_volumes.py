@@ -1,4 +1,4 @@
-"""Volumes in virtual time, rule by rule: what the volume controllers and a provisioner would do.
+"""Volumes in simulated time, rule by rule: what the volume controllers and a provisioner would do.
 
 Source: the PersistentVolume controller (binding, default class, reclaiming), external-provisioner (topology, capacity),
 the ephemeral-volume and attach-detach controllers.
@@ -182,7 +182,7 @@ def test_claim_that_names_a_volume_waits_for_that_one() -> None:
     ids=["none", "one", "the first by name"],
 )
 def test_claim_without_a_class_gets_the_default(defaults: tuple[str, ...], given: str | None) -> None:
-    """And waits for it where there is none yet; one whose class is empty asks for none."""
+    """And waits for it where there is none yet; one with an empty class asks for none."""
     classes = [storage_class(name, wait=False, default=True) for name in defaults]
     other = storage_class("0", wait=False)
     for order in ((other, *classes, no_class(new("c"))), (other, no_class(new("c")), *classes)):
@@ -487,7 +487,7 @@ def user(name: str, claims: Iterable[str], on: str) -> objects.Pod:
 def test_volume_is_detached_with_the_last_pod_that_uses_it_there(
     stays: list[objects.Pod], node_of_the_pod: str, left: str
 ) -> None:
-    """From that node alone; what nobody used stays attached."""
+    """From that node alone; what no pod used stays attached."""
     cluster = Cluster(
         storage_class(),
         *(volume(name, held=by, driver=CSI) for name, by in (("v", "c"), ("w", "d"), ("x", "e"))),

@@ -126,7 +126,7 @@ def test_mpi_job_has_the_class_of_its_launcher_else_of_its_workers() -> None:
     ],
 )
 def test_without_a_policy_there_is_no_group(document: Json) -> None:
-    """workloads.md 5.2, 5.3: whether the operator makes groups then is said in its configuration alone."""
+    """workloads.md 5.2, 5.3: whether the operator makes groups then is in its configuration alone."""
     assert made_of(document).manifests.pod_groups == []
 
 
@@ -144,7 +144,7 @@ def test_unknown_class_is_refused_where_it_stands(document: Json, path: str) -> 
     assert caught.value.path.startswith(path)
 
 
-def test_class_of_a_job_decides_who_is_evicted() -> None:
+def test_class_of_a_job_decides_which_pods_are_evicted() -> None:
     """A job read as priority 0 would wait."""
     node = {
         "apiVersion": "v1",
@@ -203,7 +203,7 @@ def test_queues_are_reported_as_not_read(document: Json, path: str) -> None:
 
 
 def test_gang_by_annotation_is_that_of_the_scheduler_or_there_is_a_warning() -> None:
-    """workloads.md 2.10, 2.11: a gang for each replicated job; nothing is said where the source is on."""
+    """workloads.md 2.10, 2.11: a gang for each replicated job; nothing is reported where the source is on."""
     jobs = [
         {"name": name, "replicas": 2, "template": {"spec": {"parallelism": 2, "template": TEMPLATE}}}
         for name in ("a", "b")

@@ -1,4 +1,4 @@
-"""Who owns whom in an input, and what objects and pods are called (whatif.md 1.2, 1.3, 1.9)."""
+"""Owners of objects in an input, and what objects and pods are called (whatif.md 1.2, 1.3, 1.9)."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def called(pods: list[Pod]) -> list[str]:
     return [one.name for one in pods]
 
 
-# -- who owns whom ---------------------------------------------------------------------------------
+# -- owners --------------------------------------------------------------------------------------
 
 
-def test_pod_is_of_everybody_above_it() -> None:
+def test_pod_belongs_to_every_object_above_it() -> None:
     """whatif.md 1.2: directly or through other owners."""
     owners = Owners([maker("top"), maker("mid", by="top")], pods=[pod_of("p", "mid"), pod_of("q", "top")])
     assert called(owners.pods(key("top"))) == ["p", "q"]
@@ -86,7 +86,7 @@ def test_owners_are_followed_eight_levels_up() -> None:
     [("u", "u", True), ("u", "other", False), ("u", "", True), ("", "u", True), ("", "", True)],
 )
 def test_uid_decides_where_both_sides_have_one(has: str, named: str, is_its: bool) -> None:
-    """whatif.md 1.2: a reference by another UID is to somebody of that name who is gone."""
+    """whatif.md 1.2: a reference by another UID is to a deleted object of that name."""
     owners = Owners([maker("t", uid=has), maker("below", by="t", by_uid=named)], pods=[pod_of("p", "t", uid=named)])
     assert called(owners.pods(key("t"))) == (["p"] if is_its else [])
     assert called(owners.direct(key("t"), has)) == (["p"] if is_its else [])
@@ -105,7 +105,7 @@ def test_only_the_controlling_reference_counts() -> None:
     assert owners.owned(key("t")) == []
 
 
-def test_pod_that_is_gone_is_nobody_s_until_it_is_there_again() -> None:
+def test_deleted_pod_has_no_owner_until_it_is_there_again() -> None:
     """whatif.md 1.11: what earlier steps have deleted and created counts."""
     owners = Owners([maker("t"), maker("s", namespace="team")], pods=[pod_of("p", "t"), pod_of("q", "t")])
     owners.add_pod(pod_of("p", "s", namespace="team"))

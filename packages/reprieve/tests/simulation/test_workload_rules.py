@@ -241,7 +241,7 @@ def test_node_that_has_its_daemon_gets_no_other(where: str) -> None:
 
 
 def test_made_pods_queue_at_the_time_of_their_object_in_the_order_of_their_index() -> None:
-    """whatif.md 1.4; and what nobody dates is not dated for that."""
+    """whatif.md 1.4; and an object without a time stays without."""
     dated = made("batch/v1", "Job", {"parallelism": 3, "completions": 3, "template": TEMPLATE}, name="old")
     dated["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
     found = expand(loaded(dated, made(*RS, name="young"))).manifests
@@ -266,7 +266,7 @@ def test_bound_pod_of_a_template_needs_its_node() -> None:
     assert caught.value.path == "spec.nodeName"
 
 
-def test_jobs_with_a_deadline_are_known_whoever_makes_them() -> None:
+def test_jobs_with_a_deadline_are_known_whatever_makes_them() -> None:
     """cost.md 6.4: by its deadline a Job's pods have ended; of kinds of that name in other groups nothing is known."""
     timed = {"template": TEMPLATE, "activeDeadlineSeconds": 60}
     jobset = {

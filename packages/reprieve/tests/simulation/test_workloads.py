@@ -183,7 +183,7 @@ SET = {"selector": SELECTOR, "template": TEMPLATE}
 RS = ("apps/v1", "ReplicaSet", "x")
 GONE = {
     "a kind without a row": (made("argoproj.io/v1alpha1", "Workflow", {"templates": []}), True, "not expanded"),
-    "a template that nobody makes pods of": (made("v1", "PodTemplate", template=TEMPLATE), True, "not expanded"),
+    "a template without a controller": (made("v1", "PodTemplate", template=TEMPLATE), True, "not expanded"),
     "no template in it": (made("ray.io/v1", "RayCluster"), True, "nothing at spec.headGroupSpec"),
     "no template where it should be": (
         made("batch.volcano.sh/v1alpha1", "Job", {"tasks": [{"name": "t"}]}),
@@ -196,12 +196,12 @@ GONE = {
         True,
         'ClusterTrainingRuntime "torch" is not in the input',
     ),
-    "managed by somebody else": (
+    "managed by another controller": (
         made("batch/v1", "Job", {"managedBy": "kueue.x-k8s.io/multikueue", "template": TEMPLATE}),
         True,
         'managed by "kueue.x-k8s.io/multikueue"',
     ),
-    "a kind that nobody knows with a template in it": (
+    "an unknown kind with a template in it": (
         made("e.com/v1", "Thing", {"workers": [TEMPLATE]}),
         True,
         "it has a pod template at spec.workers[0], but its kind is unknown",
@@ -285,7 +285,7 @@ NOTHING: dict[str, list[dict[str, Any]]] = {
         made("argoproj.io/v1alpha1", "Workflow"),
         pod("a", ("argoproj.io/v1alpha1", "Workflow", "x")),
     ],
-    "a kind that nobody knows with a pod": [made("e.com/v1", "Thing"), pod("a", ("e.com/v1", "Thing", "x"))],
+    "an unknown kind with a pod": [made("e.com/v1", "Thing"), pod("a", ("e.com/v1", "Thing", "x"))],
     "owners in a circle": [
         made("apps/v1", "ReplicaSet", {**SET, "replicas": 0}, name="one", owner=("apps/v1", "ReplicaSet", "two")),
         made("apps/v1", "ReplicaSet", {**SET, "replicas": 0}, name="two", owner=("apps/v1", "ReplicaSet", "one")),
@@ -302,7 +302,7 @@ MADE: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
     "one of two pods is there": ([made(*RS[:2], {**SET, "replicas": 2}), pod("a", RS)], ["x-00000"]),
     "a name is taken": ([made(*RS[:2], SET), pod("x-00000")], ["x-00001"]),
     "pods of one with another UID": ([made(*RS[:2], SET, uid="other"), pod("a", RS)], ["x-00000"]),
-    "pods of somebody else": (
+    "pods of another owner": (
         [made("apps/v1", "StatefulSet", {**SET, "replicas": 2}), pod("a", RS)],
         ["x-0", "x-1"],
     ),
