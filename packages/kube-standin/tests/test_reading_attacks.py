@@ -103,8 +103,6 @@ MONSTERS = {
 def test_list_holds_up_no_client(server: Attacked, query: str, accept: str, parallel: bool) -> None:
     """interfaces.md 5.7: as YAML, as a Table, indented, with a selector of a thousand terms."""
     clients = (2 if YAML in accept else 8) if parallel else 1  # a list as YAML takes seconds
-    """interfaces.md 5.7: as YAML, as a Table, indented, with a selector of a thousand terms."""
-    clients = (2 if YAML in accept else 8) if parallel else 1  # a list as YAML takes seconds
     sent = Sent("GET", f"{PODS}?{query}", headers={"Accept": accept, "Accept-Encoding": "gzip" if clients > 1 else ""})
     with server.others() as waits, ThreadPoolExecutor(clients) as readers:
         statuses = {answer.status for answer in readers.map(server.send, [sent] * clients)}
