@@ -408,6 +408,7 @@ def test_bounds_of_options(name: str) -> None:
 _RATIO = (
     "NodeResourcesFit: {scoringStrategy: {type: RequestedToCapacityRatio, requestedToCapacityRatio: {shape: [%s]}}}"
 )
+_LIMIT = "DefaultPreemption: {evictionLimits: [{%s}]}"
 _SPREAD = "PodTopologySpread: {defaultingType: List, defaultConstraints: [%s]}"
 ARGS_BOUNDS: dict[str, tuple[str, str, str]] = {
     "least weight": (
@@ -468,6 +469,11 @@ ARGS_BOUNDS: dict[str, tuple[str, str, str]] = {
     "longest hold": ("DefaultPreemption: {holdSeconds: X}", "316224000", "316224001"),
     "longest wait": ("DefaultPreemption: {waitForCompletions: X}", "87840h", "87840h1s"),
     "longest wait for a checkpoint": ("DefaultPreemption: {waitForCheckpoint: X}", "87840h", "87840h1s"),
+    "scope of a limit": (_LIMIT % "per: X, most: 1, within: 1h", "priorityClass", "owners"),
+    "what a limit counts": (_LIMIT % "per: owner, most: 1, within: 1h, count: X", "Repeats", "Pods"),
+    "fewest evictions": (_LIMIT % "per: cluster, most: X, within: 1h", "1", "0"),
+    "shortest window": (_LIMIT % "per: cluster, most: 1, within: X", "1s", "999ms"),
+    "longest window": (_LIMIT % "per: cluster, most: 1, within: X", "744h", "744h1s"),
     "least depth": ("DefaultPreemption: {cascadeDepth: X}", "0", "-1"),
     "largest depth": ("DefaultPreemption: {cascadeDepth: X}", str(DEEPEST), str(DEEPEST + 1)),
     "search": ("DefaultPreemption: {victimSearch: X}", "PriorityFloor", "priorityFloor"),

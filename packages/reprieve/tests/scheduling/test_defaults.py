@@ -59,6 +59,7 @@ TAKEN: dict[str, Json] = {
         "waitForCompletions": "0s",
         "together": True,
         "waitForCheckpoint": "0s",
+        "evictionLimits": [{"per": "owner", "most": 6, "within": "1h", "count": "Repeats"}],
     },
 }
 """What plugins take for args that a file leaves out: upstream's, and of ours docs/rules' (cost.md 1, 5)."""
@@ -119,7 +120,7 @@ OURS = PreemptionOptions(
     together=True,
 )
 COMPATIBLE = dataclasses.replace(
-    OURS, placement="Compatible", cost=UPSTREAM, hold_seconds=0.0, successor=False, together=False
+    OURS, placement="Compatible", cost=UPSTREAM, hold_seconds=0.0, successor=False, together=False, eviction_limits=()
 )
 
 
@@ -140,6 +141,7 @@ ELSEWHERE: Json = {
     "waitForCompletions": "9s",
     "together": True,
     "waitForCheckpoint": "9s",
+    "evictionLimits": [{"per": "cluster", "most": 1, "within": "1s"}],
 }
 
 

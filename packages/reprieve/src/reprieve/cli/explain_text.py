@@ -455,6 +455,8 @@ def _waits(found: DeferralRecord) -> Section:
         notes = [f"Its preemption-delay ends {until}; capacity that becomes free by then is used without evictions."]
     elif found.reason == WaitsFor.MINIMUM_RUNTIME.value:
         notes = [f"Its potential victims are within their minimum-runtime; the first ends {until}."]
+    elif found.reason == WaitsFor.EVICTION_LIMIT.value:
+        notes = [f"Eviction limits protect potential victims; the first limit ends {until}."]
     elif found.reason == WaitsFor.PREDECESSOR.value:
         notes = [f"Pods of the same owner are terminating, and their capacity is reserved for it: {names}."]
         if until:

@@ -264,6 +264,8 @@ def _reason_to_wait(found: DeferredPreemption) -> str:
         return "its preemption-delay"
     if found.reason == WaitsFor.MINIMUM_RUNTIME.value:
         return "workloads within their minimum-runtime"
+    if found.reason == WaitsFor.EVICTION_LIMIT.value:
+        return "workloads that eviction limits protect"
     more = f" and {len(found.pods) - MOST_NAMES} more" if len(found.pods) > MOST_NAMES else ""
     verbs = {WaitsFor.COMPLETIONS.value: "to end", WaitsFor.CHECKPOINT.value: "to save a checkpoint"}
     verb = verbs.get(found.reason, "of the same owner to terminate")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from reprieve.cli.sections import Row, Section, Tone
 from reprieve.replay.measures import BEST, Measure, compared, count_text, table, time_text
-from reprieve.replay.statistics import JobGroup, PolicyReport
+from reprieve.replay.statistics import Distribution, JobGroup, PolicyReport
 
 MOST_TENANTS = 10
 MOST_REASONS = 5
@@ -20,12 +20,13 @@ def replay_sections(reports: Sequence[PolicyReport]) -> list[Section]:
     why = _never_started(reports)
     if why is not None:
         sections.append(why)
-    for title, pick in (
-        ("Mean waiting, by GPUs of a job", lambda report: report.by_gpus),
-        ("Mean waiting, by priority class", lambda report: report.by_priority_class),
-        ("Mean waiting, by tenant", lambda report: report.by_tenant),
+    for title, pick, waited in (
+        ("Mean waiting, by GPUs of a job", _by_gpus, _mean),
+        ("Longest waiting, by GPUs of a job", _by_gpus, _longest),
+        ("Mean waiting, by priority class", lambda report: report.by_priority_class, _mean),
+        ("Mean waiting, by tenant", lambda report: report.by_tenant, _mean),
     ):
-        section = _by(title, reports, pick)
+        section = _by(title, reports, pick, waited)
         if section is not None:
             sections.append(section)
     return sections
@@ -47,8 +48,23 @@ def _never_started(reports: Sequence[PolicyReport]) -> Section | None:
     return Section("Never started", columns, tuple(rows), tuple(notes), tone=Tone.WAITING)
 
 
+def _by_gpus(report: PolicyReport) -> Sequence[JobGroup]:
+    return report.by_gpus
+
+
+def _mean(waiting: Distribution) -> float | None:
+    return waiting.mean
+
+
+def _longest(waiting: Distribution) -> float | None:
+    return waiting.max
+
+
 def _by(
-    title: str, reports: Sequence[PolicyReport], pick: Callable[[PolicyReport], Sequence[JobGroup]]
+    title: str,
+    reports: Sequence[PolicyReport],
+    pick: Callable[[PolicyReport], Sequence[JobGroup]],
+    waited: Callable[[Distribution], float | None],
 ) -> Section | None:
     groups = [{group.name: group for group in pick(report)} for report in reports]
     names = list(dict.fromkeys(name for of_one in groups for name in of_one))
@@ -65,6 +81,6 @@ def _by(
     for name in names:
         found = [of_one.get(name) for of_one in groups]
         jobs = next(group.jobs for group in found if group is not None)
-        values = [None if group is None else group.waiting.mean for group in found]
+        values = [None if group is None else waited(group.waiting) for group in found]
         rows.append(Row((name or "none", count_text(jobs), *compared(values, measure))))
     return Section(title, ("", "jobs", *(report.name for report in reports)), tuple(rows), notes)

@@ -1,7 +1,7 @@
 """The cluster cache: what the API states of nodes, pods, groups, budgets and their classes.
 
-`ClusterState` is one of the few places where the scheduler's state is changed.  Where pods run, and trial views of
-that, is in `reprieve.cluster.placements`; what the API says cannot change inside a trial.
+`ClusterState` is one of the few places where the scheduler's state is changed.  `reprieve.cluster.placements` has where
+pods run, and trial views; what the API says cannot change inside a trial.
 """
 
 import hashlib
@@ -26,6 +26,7 @@ from reprieve.cluster.attachments import AttachedVolumes
 from reprieve.cluster.budgets import Budget, BudgetIndex, ByLabel, budget_of
 from reprieve.cluster.controllers import Controllers, OwnershipKey, ownership_key
 from reprieve.cluster.default_selectors import DefaultSelectors
+from reprieve.cluster.evictions import EvictionHistory
 from reprieve.cluster.groups import CompositeState, Group, GroupSpec, GroupState, composite_spec_of, spec_of
 from reprieve.cluster.job_deadlines import JobDeadlines
 from reprieve.cluster.placements import Placements
@@ -58,6 +59,7 @@ class ClusterState(Placements):
         """Grows when an annotation about work changes."""
         self.doomed: set[str] = set()
         """UIDs of victims of decided preemptions, until they are gone or it failed."""
+        self.evictions = EvictionHistory()
         self._ruling: set[str] = set()
         """Pods, groups and classes with an annotation about work that decides which pods may be evicted."""
         self._unsettled: dict[str, deque[float]] = {}
@@ -384,8 +386,8 @@ class ClusterState(Placements):
 
     @property
     def rules_of_work(self) -> bool:
-        """Return whether any annotation decides which pods may be evicted, and not only at what cost."""
-        return bool(self._ruling)
+        """Return whether annotations or limits decide which pods may be evicted, and not only at what cost."""
+        return bool(self._ruling) or self.evictions.bind(self.now)
 
     def _note_rules(self, key: str, rules: bool) -> None:
         if rules:
@@ -394,9 +396,7 @@ class ClusterState(Placements):
             self._ruling.discard(key)
 
     def unsettled_disruptions(self, key: str) -> int:
-        """Return how many pods that a budget counts are gone without its status having been written since (cost.md
-        2.8).
-        """
+        """Return how many pods that a budget counts are gone since its status was written (cost.md 2.8)."""
         return sum(1 for gone in self._unsettled.get(key, ()) if gone + _SETTLED_AFTER > self.now)
 
     def set_terms(self, pod: PodRecord, terms: WorkTerms) -> None:

@@ -135,7 +135,8 @@ class PreemptionOutcome(Document, frozen=True, kw_only=True):
 class DeferredPreemption(Document, frozen=True, kw_only=True):
     """A preemption that was deferred, in order of time (cost.md 5.6, 6).
 
-    `reason`: PreemptionDelay, Predecessor, Completions, Checkpoint or MinimumRuntime; `pods`: the pods it waits for.
+    `reason`: PreemptionDelay, Predecessor, Completions, Checkpoint, MinimumRuntime or EvictionLimit; `pods`: those it
+    waits for.
     `at`, and `until` at the latest, are virtual seconds since the start; without `until` it waits for something to
     happen.
     """

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from math import isfinite
 
+import msgspec
+
 from kube_rules.durations import micro_time
 from reprieve.cluster.controllers import POD_TEMPLATE_HASH
 from reprieve.cluster.groups import Group
@@ -41,6 +43,7 @@ from reprieve.decisions.records import (
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.preemption.cost import UPSTREAM
 from reprieve.preemption.criteria import UPSTREAM_ORDER, HighestPriority, PdbViolations, Pods, PrioritySum, StartTime
+from reprieve.preemption.eviction_limits import evicted_unit
 from reprieve.preemption.outcome import (
     Cost,
     Criterion,
@@ -78,7 +81,7 @@ def preemption_record(
     return PreemptionRecord(
         domain=preemption.domain,
         potential_victims=len(preemption.verdicts) + len(preemption.remains),
-        evicted=tuple(_unit(names, verdict, now, owners=owners_of(cluster, verdict.unit)) for verdict in evicted),
+        evicted=tuple(_evicted(cluster, verdict, now) for verdict in evicted),
         reprieved=tuple(_unit(names, verdict, now) for verdict in spared[:most_reprieved]),
         reprieved_total=len(spared),
         cost=CostRecord(
@@ -174,6 +177,12 @@ def _unit(
         why=_eviction_reason(names, reason) if reason is not None and not chosen else None,
         chosen_by=reason.plugin if reason is not None and chosen else "",
     )
+
+
+def _evicted(cluster: ClusterState, verdict: Verdict, now: float) -> UnitRecord:
+    unit = _unit(cluster.nodes.names, verdict, now, owners=owners_of(cluster, verdict.unit))
+    counts = evicted_unit(cluster, verdict.unit)
+    return msgspec.structs.replace(unit, owner=counts.owner, priority_class=counts.priority_class)
 
 
 def _eviction_reason(names: Sequence[str], reason: Reason) -> EvictionReason:

@@ -168,6 +168,10 @@ class UnitRecord(RecordPart, frozen=True):
     """Of the pods in `pod_names`."""
     owners: tuple[str, ...] = ()
     """Controllers of its pods and of its group, of evicted units: `job default/train`, the first of them."""
+    owner: str = ""
+    """Of an evicted unit: what eviction limits count it for: a controller, or the group or pod itself (cost.md 9.2)."""
+    priority_class: str = ""
+    """Of an evicted unit: the priority class that they count it for."""
     nodes_total: int = 0
     """0 in records of versions that did not count them."""
     running_seconds: float | None = None
@@ -348,8 +352,9 @@ class DeferralRecord(RecordPart, frozen=True):
 
     `reason`: `PreemptionDelay` (its own is not over), `Predecessor` (pods of the same owner are terminating, and their
     capacity is reserved for it), `Completions` (pods that say when they end), `Checkpoint` (victims that are about to
-    save their work) or `MinimumRuntime` (potential victims that have not run for their minimum). `until`: it is tried
-    again then, whatever happens; empty: when something happens.
+    save their work), `MinimumRuntime` (potential victims that have not run for their minimum) or `EvictionLimit`
+    (potential victims that were evicted as often as a limit allows). `until`: it is tried again then, whatever happens;
+    empty: when something happens.
     """
 
     reason: str

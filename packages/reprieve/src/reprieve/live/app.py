@@ -32,6 +32,7 @@ from reprieve.live.event_handlers import ClusterFeed
 from reprieve.live.http_endpoint import DelegatedAuth, Health, Server, ServingOptions
 from reprieve.live.loop import SchedulingLoop
 from reprieve.live.outages import Outages
+from reprieve.live.recalled_evictions import recall
 from reprieve.live.settings import Settings, environment_of
 from reprieve.live.writes import Writes
 from reprieve.observability.logs import Log
@@ -227,6 +228,7 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
         served = await discover(await client_with(Limits(qps=0.0, attempts=_FIRST_ATTEMPTS)))
         store = _open_store(settings, metrics, log)
         stack.callback(store.close)
+        await recall(store, engine.cluster.evictions, client.clock.now().timestamp())
         sink = _Sink(metrics)
         observer = _observer(settings, served, metrics, sink, log, store)
         observer.attach(engine)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from reprieve.cluster.evictions import EvictionLimit
 from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.diagnosis import Diagnosis
@@ -72,6 +73,11 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
     def hold_seconds(self) -> float:
         """For how long room is held for a preemptor at most; 0 without an end (cost.md 5.1)."""
         return self._options.hold_seconds
+
+    @property
+    def eviction_limits(self) -> tuple[EvictionLimit, ...]:
+        """How often anything may be evicted (cost.md 9)."""
+        return tuple(self._options.eviction_limits)
 
     @property
     def waits_for_completions(self) -> bool:

@@ -14,11 +14,10 @@ from reprieve.preemption.group_view import GroupCandidates, GroupRequest
 from reprieve.preemption.options import EvictionOptions
 from reprieve.preemption.outcome import CLUSTER_DOMAIN, NO_VICTIMS_GROUP, NoRoom, Preemption, UnhelpfulPreemption
 from reprieve.preemption.protected_units import (
-    BUDGET_RESPECTED,
     EvictionTerms,
-    RespectedBudgets,
+    ceilings_for,
     potential_victims,
-    until_runtimes_are_over,
+    until_victims_may_go,
 )
 from reprieve.preemption.reprieved_units import verdicts_of
 from reprieve.preemption.units import PreemptionUnit, effective_priority, scheduled_pods
@@ -84,9 +83,9 @@ def preempt_for_group(
 
 
 def _no_preemption(request: GroupRequest, status: Status, why: UnhelpfulPreemption | None) -> PostFilterResult:
-    """No pods are evicted; units within a minimum runtime may be later."""
+    """No pods are evicted; units that are protected for a time may be later."""
     cluster = request.running.cluster
-    waits = until_runtimes_are_over(cluster, request.priority, scheduled_pods(cluster), request.terms)
+    waits = until_victims_may_go(cluster, request.priority, scheduled_pods(cluster), request.terms)
     if waits is not None:
         status = replace(status, reason=f"{status.reason}: {waits.message}")
     return PostFilterResult(status, clear_nomination=True, in_vain=why, put_off=waits)
@@ -101,8 +100,8 @@ def candidates_within_terms(request: GroupRequest, units: Sequence[PreemptionUni
     result = candidates_among(request, units)
     if not cluster.rules_of_work or not result.candidates:
         return result
-    budgets = RespectedBudgets(cluster) if request.terms.respects_budgets else None
-    terms = EvictionTerms(cluster, request.priority, list(scheduled_pods(cluster)), request.terms, budgets)
+    ceilings = ceilings_for(cluster, request.priority, request.terms)
+    terms = EvictionTerms(cluster, request.priority, list(scheduled_pods(cluster)), request.terms, ceilings)
     while result.candidates:
         respecting = [candidate for candidate in result.candidates if not terms.violated_by(candidate.victims())]
         if respecting:
@@ -119,5 +118,5 @@ def candidates_within_terms(request: GroupRequest, units: Sequence[PreemptionUni
     why = result.in_vain
     if terms.restricted or why is None:  # what was found among units that may go together does not hold for all others
         why = UnhelpfulPreemption(attempt.group, NoRoom.BUDGETS)
-    refused = f"{UNSCHEDULABLE}: {BUDGET_RESPECTED}" if terms.restricted else ""
+    refused = f"{UNSCHEDULABLE}: {terms.refusal}" if terms.restricted else ""
     return GroupCandidates([], in_vain=why, refused=refused)

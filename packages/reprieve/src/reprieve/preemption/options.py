@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from reprieve.cluster.evictions import DEFAULT_LIMITS, EvictionLimit
 from reprieve.preemption.cascade import Cascades
 from reprieve.preemption.cost import DEFAULT, Criteria
 from reprieve.preemption.criteria import STANDARD
@@ -32,6 +33,8 @@ class PreemptionOptions:
     """Preemptors of one priority that pend at the same time are planned together (cost.md 8)."""
     wait_for_checkpoint: float = 0.0
     """For how long the next checkpoint of the victims is waited for (cost.md 6.6)."""
+    eviction_limits: Sequence[EvictionLimit] = DEFAULT_LIMITS
+    """How often anything may be evicted (cost.md 9); those of the first profile count."""
     plain: bool = False
     share: bool = True
     """Both select reference paths, for property tests."""

@@ -138,6 +138,8 @@ class WaitsFor(Enum):
     """Its chosen victims to save their work."""
     MINIMUM_RUNTIME = "MinimumRuntime"
     """Units that have not run for as long as they are to."""
+    EVICTION_LIMIT = "EvictionLimit"
+    """Units that were evicted as often as a limit allows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,11 +41,11 @@ from reprieve.preemption.outcome import (
     Verdict,
 )
 from reprieve.preemption.protected_units import (
-    BUDGET_RESPECTED,
+    Ceilings,
     EvictionTerms,
-    RespectedBudgets,
+    ceilings_for,
     potential_victims,
-    until_runtimes_are_over,
+    until_victims_may_go,
 )
 from reprieve.preemption.reprieved_units import judge, judge_by_numbers
 from reprieve.preemption.unit_matrices import ABOVE_ALL
@@ -104,7 +104,7 @@ class PodPreemption:
             text = f"preemption: {self._refusal(diagnosis, curable, answers)}"
             terms = cluster.class_terms_of(pod)
             there = (other for row in curable.tolist() for other in cluster.nodes.pods[row].values())
-            waits = until_runtimes_are_over(cluster, pod.priority, there, terms)
+            waits = until_victims_may_go(cluster, pod.priority, there, terms)
             if waits is not None:
                 text = f"{text} {waits.message}."
             status = Status(Code.UNSCHEDULABLE, text, self._plugin)
@@ -395,31 +395,31 @@ class PodPreemption:
         found, depends = self._with_units(state, row, units, numbers=numbers)
         if not cluster.rules_of_work:
             return found, depends
-        budgets = self._respected(state) if terms.respects_budgets else None
-        work = EvictionTerms(cluster, pod.priority, there, terms, budgets)
-        other = self._within_budgets(pod, row, units, work) if numbers and budgets is not None else None
+        ceilings = self._ceilings(state)
+        work = EvictionTerms(cluster, pod.priority, there, terms, ceilings)
+        other = self._within_ceilings(pod, row, units, work) if numbers and ceilings else None
         while isinstance(found, Candidate):
             victims = [verdict.unit for verdict in found.verdicts if verdict.evicted]
             below, violated = work.below_minimum(victims), work.violated_by(victims)
             if not below and not violated:
                 break
             if not below and work.restricted:
-                return other or (BUDGET_RESPECTED,), True
+                return other or (work.refusal,), True
             work.whole |= below
             work.restricted = work.restricted or violated
             units = work.units()
             if not units and work.restricted:
-                return other or (BUDGET_RESPECTED,), True
+                return other or (work.refusal,), True
             found, _ = self._with_units(state, row, units, numbers=numbers)
         if other is not None and (not isinstance(found, Candidate) or other.cost < found.cost):
             return other, True
-        return (found if isinstance(found, Candidate) or not work.restricted else (BUDGET_RESPECTED,)), True
+        return (found if isinstance(found, Candidate) or not work.restricted else (work.refusal,)), True
 
-    def _within_budgets(
+    def _within_ceilings(
         self, pod: PodRecord, row: int, units: Sequence[PreemptionUnit], work: EvictionTerms
     ) -> Candidate | None:
-        """Return the cheapest units of the row by all sets of them, if they keep to every budget, counted over them
-        alone.
+        """Return the cheapest units of the row by all sets of them, if they keep to budgets and limits, counted over
+        them alone.
         """
         cluster = self._cluster
         cheapest = cheapest_on_row(self._running, self._criteria, pod, row) if self._search else None
@@ -432,13 +432,12 @@ class PodPreemption:
         found = self._candidate(row, verdicts, self._criteria.costing(cluster, self._evaluator, units))
         return found if isinstance(found, Candidate) else None
 
-    def _respected(self, state: CycleState) -> RespectedBudgets:
-        """Return what budgets allow a pod that violates none: the same on all rows, so worked out once for an
-        attempt.
-        """
+    def _ceilings(self, state: CycleState) -> Ceilings:
+        """Return what bounds the pod's evictions: the same on all rows, so worked out once for an attempt."""
         result = state.data.get(self._plugin)
-        if not isinstance(result, RespectedBudgets):
-            result = state.data[self._plugin] = RespectedBudgets(self._cluster)
+        if not isinstance(result, list):
+            terms = self._cluster.class_terms_of(state.pod)
+            result = state.data[self._plugin] = ceilings_for(self._cluster, state.pod.priority, terms)
         return result
 
     def _with_units(

@@ -1,4 +1,4 @@
-"""Units spared because of annotations about work, and evictions that keep to every budget (cost.md 2.6 to 2.8).
+"""Units spared because of annotations about work, and evictions that keep to budgets and limits (cost.md 2, 9).
 
 Rules: a unit within its minimum runtime is no potential victim; a gang that an eviction would leave below its minimum
 is evicted whole if it is annotated so; a preemptor with a class that respects budgets violates none, counted over all
@@ -14,6 +14,7 @@ from kube_rules.work_annotations import ClassTerms
 from reprieve.cluster.budgets import BudgetIndex, exceeding
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
+from reprieve.preemption.eviction_limits import RemainingEvictions, beyond_limits, limited, until_limits_allow
 from reprieve.preemption.minimum_runtime import runtime_is_over
 from reprieve.preemption.outcome import Deferral, WaitsFor
 from reprieve.preemption.units import PreemptionUnit, units_below
@@ -32,9 +33,30 @@ def potential_victims(
     `whole`: groups that go as one (2.7).
     """
     units = units_below(cluster, priority, pods, whole)
-    if not cluster.rules_of_work or terms.may_break_minimum_runtime:
+    if not cluster.rules_of_work:
         return units
-    return [unit for unit in units if _runtime_is_over(cluster, unit) <= cluster.now]
+    if not terms.may_break_minimum_runtime:
+        units = [unit for unit in units if _runtime_is_over(cluster, unit) <= cluster.now]
+    if limited(cluster, priority):
+        units = [unit for unit in units if beyond_limits(cluster, unit) is None]
+    return units
+
+
+def until_victims_may_go(
+    cluster: ClusterState, priority: int, pods: Iterable[PodRecord], terms: ClassTerms
+) -> Deferral | None:
+    """Return what an unsuccessful preemptor waits for: the end of a minimum runtime or of an eviction limit.
+
+    None where no unit is protected by either.
+    """
+    if not cluster.rules_of_work:
+        return None
+    there = list(pods)
+    waits = [until_runtimes_are_over(cluster, priority, there, terms)]
+    if limited(cluster, priority):
+        waits.append(until_limits_allow(cluster, units_below(cluster, priority, there)))
+    found = sorted((wait for wait in waits if wait is not None), key=lambda wait: wait.until or 0.0)
+    return replace(found[0], message="; ".join(wait.message for wait in found)) if found else None
 
 
 def until_runtimes_are_over(
@@ -85,6 +107,8 @@ def left_below_minimum(cluster: ClusterState, victims: Iterable[PreemptionUnit])
 class RespectedBudgets:
     """What every budget allows beside pods that are leaving, or are to leave, and may not be counted yet."""
 
+    refusal = BUDGET_RESPECTED
+
     def __init__(self, cluster: ClusterState) -> None:
         leaving = {*cluster.departures, *cluster.doomed}
         charged = Counter(
@@ -114,11 +138,21 @@ class RespectedBudgets:
         return result
 
 
+Ceilings = Sequence[RespectedBudgets | RemainingEvictions]
+"""What bounds the units that are evicted together."""
+
+
+def ceilings_for(cluster: ClusterState, priority: int, terms: ClassTerms) -> Ceilings:
+    """Return what bounds the evictions of a preemptor of that priority and class, in the present view."""
+    budgets = [RespectedBudgets(cluster)] if terms.respects_budgets else []
+    return [*budgets, *([RemainingEvictions(cluster)] if limited(cluster, priority) else [])]
+
+
 class EvictionTerms:
     """The terms that users set for their work, while victims are searched for until all terms are kept.
 
     `pods`: those that may be victims; `whole`: gangs that are evicted whole; `restricted`: only units that may all be
-    evicted together are potential victims; `budgets`: those that the preemptor's class respects.
+    evicted together are potential victims; `refusal`: what was violated last, in words.
     """
 
     def __init__(
@@ -127,15 +161,21 @@ class EvictionTerms:
         priority: int,
         pods: Sequence[PodRecord],
         terms: ClassTerms,
-        budgets: RespectedBudgets | None,
+        ceilings: Ceilings,
     ) -> None:
-        self._cluster, self._priority, self._pods, self._terms, self._budgets = cluster, priority, pods, terms, budgets
+        self._cluster, self._priority, self._pods, self._terms = cluster, priority, pods, terms
+        self._ceilings = ceilings
         self.whole: set[str] = set()
         self.restricted = False
+        self.refusal = BUDGET_RESPECTED
 
     def violated_by(self, victims: Sequence[PreemptionUnit]) -> bool:
-        """Return whether evicting all of them violates a budget that counts."""
-        return self._budgets is not None and self._budgets.violated_by(victims)
+        """Return whether evicting all of them violates a budget that counts, or exceeds a limit."""
+        for ceiling in self._ceilings:
+            if ceiling.violated_by(victims):
+                self.refusal = ceiling.refusal
+                return True
+        return False
 
     def below_minimum(self, victims: Iterable[PreemptionUnit]) -> set[str]:
         """Gangs that the eviction would leave below their minimum and that are not evicted whole so far."""
@@ -144,4 +184,6 @@ class EvictionTerms:
     def units(self) -> list[PreemptionUnit]:
         """Return the potential victims by these terms."""
         units = potential_victims(self._cluster, self._priority, self._pods, self._terms, self.whole)
-        return self._budgets.affordable(units) if self._budgets is not None and self.restricted else units
+        for ceiling in self._ceilings if self.restricted else ():
+            units = ceiling.affordable(units)
+        return units

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kube_rules import objects
-from kube_rules.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectMeta
+from kube_rules.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectMeta, OwnerReference
 from kube_rules.work_annotations import CHECKPOINT_INTERVAL, EXPECTED_RUNTIME, RESTART_COST
 from reprieve.replay.job_list import ReplayJob, Shape, Tolerated
 
@@ -135,7 +135,8 @@ class Makers:
                 priority_class_name=shape.priority_class,
             )
             self._shapes.append(shape)
-        meta = ObjectMeta(name=name, namespace=shape.tenant, uid=f"{shape.tenant}/{name}")
+        owner = OwnerReference(api_version="batch/v1", kind="Job", name=job.name, controller=True)
+        meta = ObjectMeta(name=name, namespace=shape.tenant, uid=f"{shape.tenant}/{name}", owner_references=(owner,))
         return objects.PodGroup(metadata=meta, spec=spec)
 
     def _spec(self, shape: Shape) -> objects.PodSpec:

@@ -71,6 +71,7 @@ MEASURES: Sequence[Measure] = (
     Measure(
         "evicted runs", lambda r: r.evictions.evicted_runs / r.evictions.runs if r.evictions.runs else 0.0, _share, min
     ),
+    Measure("evictions of an evicted job, mean", lambda r: r.evictions.of_evicted_jobs, _ratio, min),
     Measure("most evictions of a job", lambda r: r.evictions.most_of_one_job, count_text, min),
     Measure("budget violations", lambda r: r.evictions.budget_violations, count_text, min),
     Measure("runs lost to nodes", lambda r: r.evictions.runs_lost_to_nodes, count_text, min),

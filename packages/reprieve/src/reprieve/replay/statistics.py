@@ -67,6 +67,8 @@ class Evictions(msgspec.Struct, frozen=True, rename="camel"):
     evicted_runs: int
     runs: int
     most_of_one_job: int
+    of_evicted_jobs: float
+    """On the mean, of the jobs that were evicted at all."""
     budget_violations: int
     runs_lost_to_nodes: int
     pods_of_the_cluster_file: int
@@ -179,6 +181,7 @@ def report(name: str, replay: Replay, *, interrupted: bool = False) -> PolicyRep
             gangs=counts.gangs,
             evicted_runs=sum(account.evicted_runs for account in arrived),
             runs=sum(account.runs for account in arrived),
+            of_evicted_jobs=distribution(account.evictions for account in arrived if account.evictions).mean or 0.0,
             most_of_one_job=max((account.evictions for account in arrived), default=0),
             budget_violations=counts.budget_violations,
             runs_lost_to_nodes=sum(account.lost_runs for account in arrived),

@@ -19,12 +19,14 @@ from kube_rules.foreign_groups import SCHEDULERS_OF
 from kube_rules.group_owners import Job
 from kube_rules.group_sources import NO_SOURCES
 from kube_rules.meta import ObjectRef
+from reprieve.cluster.evictions import EvictionHistory
 from reprieve.cluster.history import RecordedCluster
 from reprieve.cluster.pods import NO_ROW, PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.plugin import Assigned
 from reprieve.framework.status import Code, PluginError
+from reprieve.preemption.eviction_limits import evicted_unit
 from reprieve.preemption.joint_preemption import JointPart
 from reprieve.preemption.outcome import Deferral, Preemption
 from reprieve.queueing.entity import Entity
@@ -44,7 +46,7 @@ from reprieve.scheduling.nominations import Nominations
 from reprieve.scheduling.object_handlers import OtherChanges, handlers
 from reprieve.scheduling.pod_changes import PodChanges
 from reprieve.scheduling.pod_cycle import failed_pod, schedule_pod
-from reprieve.scheduling.preemptor_reservations import Released, hold_seconds, waits_for_completions
+from reprieve.scheduling.preemptor_reservations import Released, eviction_limits, hold_seconds, waits_for_completions
 from reprieve.scheduling.priority_trials import gets_a_place, with_priority
 from reprieve.scheduling.running_profiles import RunningProfiles
 from reprieve.scheduling.storage_and_device_events import StorageAndDeviceEvents
@@ -64,6 +66,7 @@ class Engine:
         self.cluster = RecordedCluster() if options.validate else ClusterState()
         profiles = options.named_profiles
         self.running = RunningProfiles(self.cluster, profiles, self.gates, seed=options.seed, share=options.share)
+        self.cluster.evictions = EvictionHistory(eviction_limits(profiles.values()))
         self.waits_for_completions = waits_for_completions(profiles.values())
         """Some preemptors may wait for pods that end by themselves: the driver reports Jobs to the engine then."""
         self._stands_for = {other: p.name for p in profiles.values() for other in p.also_known_as}
@@ -306,6 +309,8 @@ class Engine:
         leaving: Sequence[PodRecord] = ()
         if isinstance(wanted, Preemption):
             leaving = [pod for verdict in wanted.victims for pod in verdict.unit.pods]
+            for verdict in wanted.victims:
+                self.cluster.evictions.note(evicted_unit(self.cluster, verdict.unit), now)
             self.cluster.doomed.update(pod.uid for pod in leaving)
             if self._nominations.in_flight.begin(entity.key, (pod.uid for pod in leaving)):
                 self.queue.block(entity, WAITING_GROUP if entity.is_group else WAITING_POD)

@@ -10,9 +10,11 @@ from typing import Any
 import msgspec
 
 from kube_rules import objects
+from kube_rules.durations import readable_duration
 from kube_rules.labels import qualified_name_errors
 from kube_rules.selectors import SelectorError, compile_node_selector, compile_node_term
 from kube_rules.work_annotations import LONGEST
+from reprieve.cluster.evictions import DEFAULT_LIMITS, EVICTIONS, REPEATS, SCOPES, EvictionLimit
 from reprieve.framework.configuration import ConfigurationError, Int32, Int64, duration
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import Plugin
@@ -43,6 +45,9 @@ from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import COMPATIBLE, HOLD_SECONDS, MINIMIZE_VICTIMS, PRIORITY_FLOOR, REPRIEVE, SCORED
 
 Args = Mapping[str, Any]
+
+_MOST_LIMITS, _MOST_EVICTIONS, _LONGEST_WINDOW = 16, 100_000, 744 * 3600.0
+"""So many eviction limits there are, so many evictions each counts, and over so many seconds."""
 
 
 class _Args(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -85,6 +90,19 @@ class _BalancedArgs(_Args, frozen=True, kw_only=True):
     resources: tuple[_ResourceSpec, ...] = _CPU_AND_MEMORY
 
 
+class _EvictionLimit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Ours (cost.md 9)."""
+
+    per: str
+    """`cluster`, `namespace`, `owner` or `priorityClass`: evictions are counted for each by itself."""
+    most: Int32
+    """How many evictions are allowed."""
+    within: str
+    """The time over which they are counted."""
+    count: str = EVICTIONS
+    """`Evictions`: every evicted unit; `Repeats`: only what had started after the last eviction that counts."""
+
+
 class _PreemptionArgs(_Args, frozen=True, kw_only=True):
     """The numbers are accepted; every node is a candidate, nothing is sampled (preemption.md 3).
 
@@ -113,6 +131,12 @@ class _PreemptionArgs(_Args, frozen=True, kw_only=True):
     """Ours: preemptors of one priority that are pending at the same time are planned together, with one eviction."""
     wait_for_checkpoint: str = "0s"
     """Ours: how long a preemptor waits for the next checkpoint of its victims before it evicts them."""
+    eviction_limits: tuple[_EvictionLimit, ...] = tuple(
+        _EvictionLimit(per=limit.per, most=limit.most, within=readable_duration(limit.within), count=limit.count)
+        for limit in DEFAULT_LIMITS
+    )
+    """Ours: how often anything may be evicted; by default no owner over and over more than 6 times an hour, `[]`: no
+    limit."""
 
 
 class _GangArgs(_Args, frozen=True, kw_only=True):
@@ -381,8 +405,26 @@ def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
         wait_for_checkpoint=checkpoint,
         cost=found.cost,
         cascade_depth=found.cascade_depth,
+        eviction_limits=_eviction_limits(found.eviction_limits),
     )
     return DefaultPreemption(options)
+
+
+def _eviction_limits(given: Sequence[_EvictionLimit]) -> tuple[EvictionLimit, ...]:
+    if len(given) > _MOST_LIMITS:
+        raise ConfigurationError("evictionLimits", f"{len(given)} limits: at most {_MOST_LIMITS}")
+    result = []
+    for index, limit in enumerate(given):
+        where = f"evictionLimits[{index}]"
+        _one_of(f"{where}.per", limit.per, SCOPES)
+        _one_of(f"{where}.count", limit.count, (EVICTIONS, REPEATS))
+        if not 1 <= limit.most <= _MOST_EVICTIONS:
+            raise ConfigurationError(f"{where}.most", f"{limit.most}: not in valid range [1, {_MOST_EVICTIONS}]")
+        seconds = _seconds(limit.within, f"{where}.within")
+        if not 1 <= seconds <= _LONGEST_WINDOW:
+            raise ConfigurationError(f"{where}.within", f"{limit.within}: must be at least 1s, and at most 744h")
+        result.append(EvictionLimit(limit.per, limit.most, seconds, limit.count))
+    return tuple(result)
 
 
 # -- groups ---------------------------------------------------------------------------------------------------------

@@ -19,8 +19,7 @@ from reprieve.preemption.group_candidates import holds_all
 from reprieve.preemption.order import Ranking
 from reprieve.preemption.outcome import CLUSTER_DOMAIN, Deferral, Nominated, Preemption, Reason
 from reprieve.preemption.protected_units import (
-    BUDGET_RESPECTED,
-    RespectedBudgets,
+    ceilings_for,
     left_below_minimum,
     potential_victims,
 )
@@ -180,7 +179,7 @@ def _units(cluster: ClusterState, preemptor: Preemptor, victims: Sequence[str]) 
     if kept:
         raise _RefusedError(
             f"names victim {_listed(kept)}, which may not be evicted now (its group's priority, its "
-            "minimum-runtime, or an eviction that is overdue)"
+            "minimum-runtime, an eviction limit, or an eviction that is overdue)"
         )
     for unit in units:
         rest = {pod.key for pod in unit.pods if pod.key not in wanted and not pod.terminating}
@@ -189,8 +188,9 @@ def _units(cluster: ClusterState, preemptor: Preemptor, victims: Sequence[str]) 
     below = left_below_minimum(cluster, units)
     if below:
         raise _RefusedError(f"leaves {_listed(below)} below its minimum, which is then evicted only as a whole")
-    if terms.respects_budgets and RespectedBudgets(cluster).violated_by(units):
-        raise _RefusedError(BUDGET_RESPECTED)
+    for ceiling in ceilings_for(cluster, priority, terms):
+        if ceiling.violated_by(units):
+            raise _RefusedError(ceiling.refusal)
     return units
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from reprieve.cluster.evictions import EvictionLimit
 from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin_guard import unguarded
@@ -28,6 +29,12 @@ def hold_seconds(profile: Profile) -> float:
     """For how long room is held for pods of a profile: `holdSeconds`; 0 without an end."""
     found = (plugin for plugin in map(unguarded, profile.plugins) if isinstance(plugin, DefaultPreemption))
     return next((plugin.hold_seconds for plugin in found), HOLD_SECONDS)
+
+
+def eviction_limits(profiles: Iterable[Profile]) -> tuple[EvictionLimit, ...]:
+    """Return how often anything may be evicted: `evictionLimits` of the first profile that preempts (cost.md 9)."""
+    plugins = (unguarded(plugin) for profile in profiles for plugin in profile.plugins)
+    return next((plugin.eviction_limits for plugin in plugins if isinstance(plugin, DefaultPreemption)), ())
 
 
 def waits_for_completions(profiles: Iterable[Profile]) -> bool:

@@ -124,6 +124,7 @@ _PLACED_BY_SCORE: Mapping[str, Mapping[str, str | int | list[str]]] = {
         "waitForCompletions": "0s",
         "waitForCheckpoint": "0s",
         "together": False,
+        "evictionLimits": [],
     },
     "Reservations": {"reserveAfter": "0s"},
 }

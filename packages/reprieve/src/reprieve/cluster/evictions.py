@@ -1,0 +1,129 @@
+"""Evictions of late, and the limits that they count for (cost.md 9).
+
+A unit counts for its namespace, its owner and its priority class, by name.  Each limit has a window of its own.
+
+Invariants: a unit counts once for each limit; a name keeps no more evictions than its limit allows, and none that are
+older than the window; the names evicted longest ago are forgotten first.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+CLUSTER, NAMESPACE, OWNER, PRIORITY_CLASS = "cluster", "namespace", "owner", "priorityClass"
+SCOPES: Final = (CLUSTER, NAMESPACE, OWNER, PRIORITY_CLASS)
+"""Of what a limit counts the evictions: `per`."""
+EVICTIONS, REPEATS = "Evictions", "Repeats"
+"""What a limit counts: `count`."""
+_MOST_NAMES: Final = 65_536
+"""Names that each limit keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionLimit:
+    """No more than `most` evictions of what has the same `per`, within so many seconds."""
+
+    per: str
+    most: int
+    within: float
+    count: str = EVICTIONS
+    """`Evictions`: each unit; `Repeats`: only what had started after the last eviction that counts."""
+
+
+DEFAULT_LIMITS: Final = (EvictionLimit(OWNER, 6, 3600.0, REPEATS),)
+"""What counts if nothing is configured (cost.md 9.5)."""
+
+
+class EvictedUnit(NamedTuple):
+    """What an evicted unit counts for. `uid`: of its first pod; `start`: of its first pod, None if it has not begun."""
+
+    uid: str
+    namespace: str
+    owner: str
+    priority_class: str
+    start: float | None
+
+    def name(self, per: str) -> str:
+        """Return under which name it counts for limits of that scope."""
+        return {CLUSTER: "", NAMESPACE: self.namespace, OWNER: self.owner, PRIORITY_CLASS: self.priority_class}[per]
+
+
+class _Window:
+    """What counts for one limit. Times are seconds since the epoch."""
+
+    def __init__(self, limit: EvictionLimit) -> None:
+        self.limit = limit
+        self._times: dict[str, dict[str, float]] = {}
+        """By name: when units were evicted, by UID, in order of time; the name evicted longest ago first."""
+        self._full: set[str] = set()
+        """Names that may have none left."""
+
+    def note(self, unit: EvictedUnit, now: float) -> None:
+        name = unit.name(self.limit.per)
+        times = self._times.pop(name, {})
+        if unit.uid not in times and (self.limit.count == EVICTIONS or _again(times, unit)):
+            times[unit.uid] = now
+        while len(times) > self.limit.most:
+            del times[next(iter(times))]
+        if len(times) == self.limit.most:
+            self._full.add(name)
+        self._times[name] = times
+        while len(self._times) > 1:
+            oldest, its_times = next(iter(self._times.items()))
+            if len(self._times) <= _MOST_NAMES and max(its_times.values()) + self.limit.within > now:
+                break
+            del self._times[oldest]
+            self._full.discard(oldest)
+
+    def used(self, name: str, now: float) -> list[float]:
+        """When the evictions were that count now, the first one first."""
+        return [when for when in self._times.get(name, {}).values() if when + self.limit.within > now]
+
+    def counted(self, unit: EvictedUnit) -> bool:
+        """Return whether it counts already: to evict it again changes nothing."""
+        return unit.uid in self._times.get(unit.name(self.limit.per), {})
+
+    def at_limit(self, now: float) -> bool:
+        """Return whether any name has none left."""
+        self._full = {name for name in self._full if len(self.used(name, now)) >= self.limit.most}
+        return bool(self._full)
+
+
+def _again(times: dict[str, float], unit: EvictedUnit) -> bool:
+    """Return whether the unit had started after the last eviction that counts."""
+    return not times or unit.start is None or unit.start > times[next(reversed(times))]
+
+
+class EvictionHistory:
+    """See the module docstring."""
+
+    def __init__(self, limits: Iterable[EvictionLimit] = ()) -> None:
+        self._windows = [_Window(limit) for limit in limits]
+
+    @property
+    def limits(self) -> tuple[EvictionLimit, ...]:
+        """Return the limits, in the order of the configuration."""
+        return tuple(window.limit for window in self._windows)
+
+    @property
+    def longest(self) -> float:
+        """Return for how many seconds an eviction may count."""
+        return max((limit.within for limit in self.limits), default=0.0)
+
+    def note(self, unit: EvictedUnit, now: float) -> None:
+        """Count an eviction; to be called in order of time."""
+        for window in self._windows:
+            window.note(unit, now)
+
+    def bind(self, now: float) -> bool:
+        """Return whether the limits may forbid an eviction: some count every unit, or some name has none left."""
+        return any(window.limit.count == EVICTIONS or window.at_limit(now) for window in self._windows)
+
+    def used(self, limit: int, unit: EvictedUnit, now: float) -> list[float]:
+        """When the evictions were that count with this one, for a limit by its index; the first one first."""
+        window = self._windows[limit]
+        return window.used(unit.name(window.limit.per), now)
+
+    def counted(self, limit: int, unit: EvictedUnit) -> bool:
+        """Return whether the unit counts for that limit already."""
+        return self._windows[limit].counted(unit)

@@ -1,0 +1,30 @@
+"""Evictions of before a restart, from the decision records: eviction limits count them (cost.md 9.4)."""
+
+from datetime import datetime
+
+from reprieve.cluster.evictions import EvictedUnit, EvictionHistory
+from reprieve.decisions.records import DecisionRecord
+from reprieve.observability.store import FileStore, MemoryStore
+
+
+async def recall(store: FileStore | MemoryStore, history: EvictionHistory, now: float) -> None:
+    """Count the evictions of the records as far as a limit reaches back from now (seconds since the epoch).
+
+    Raises sqlite3.Error where the records cannot be read.
+    """
+    if history.longest > 0:
+        for record in reversed(await store.evictions(now - history.longest)):
+            _count(record, history)
+
+
+def _count(record: DecisionRecord, history: EvictionHistory) -> None:
+    made = record.preemption
+    if made is None or made.state == "Failed":
+        return
+    when = datetime.fromisoformat(record.time).timestamp()
+    for unit in made.evicted:
+        if unit.owner:  # records of earlier versions do not state it
+            start = when - unit.running_seconds if unit.running_seconds is not None else None
+            uid = unit.pod_uids[0] if unit.pod_uids else unit.uid
+            namespace = unit.unit.partition("/")[0]
+            history.note(EvictedUnit(uid, namespace, unit.owner, unit.priority_class, start), when)

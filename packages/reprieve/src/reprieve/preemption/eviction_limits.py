@@ -1,0 +1,149 @@
+"""How often anything may be evicted (cost.md 9).
+
+A unit of a namespace, owner or priority class that was evicted as often as a limit allows is no potential victim, and
+units that together would exceed a limit are not evicted together.  Preemptors that are critical for the system are
+exempt.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from kube_rules.durations import readable_duration, readable_time
+from reprieve.cluster.evictions import EVICTIONS, OWNER, PRIORITY_CLASS, EvictedUnit, EvictionLimit
+from reprieve.cluster.state import ClusterState
+from reprieve.preemption.outcome import Deferral, WaitsFor
+from reprieve.preemption.units import PreemptionUnit
+
+SYSTEM_CRITICAL: Final = 2_000_000_000
+"""The priority of system-cluster-critical: preemptors from there on are exempt."""
+LIMIT_KEPT: Final = "an eviction limit would be exceeded"
+"""Why a node is no candidate."""
+_SOONEST: Final = 1.0
+"""Seconds after which a preemptor that waits for a limit is tried again at the earliest."""
+
+
+def limited(cluster: ClusterState, priority: int) -> bool:
+    """Return whether limits may forbid a preemptor of that priority an eviction now."""
+    return priority < SYSTEM_CRITICAL and cluster.evictions.bind(cluster.now)
+
+
+def evicted_unit(cluster: ClusterState, unit: PreemptionUnit) -> EvictedUnit:
+    """Return what a unit counts for.
+
+    Its owner is the highest known controller: of a group that is evicted whole that of the group, otherwise that of
+    the pod, then that of its group.  Without one it is the group, or the pod, by name.
+    """
+    pod = unit.pods[0]
+    group = unit.group if unit.group is not None else cluster.groups.get(pod.group) if pod.group is not None else None
+    of_group = group.owner if group is not None else None
+    of_pods = min((member.owner for member in unit.pods if member.owner is not None), default=None)
+    owner = of_group or of_pods if unit.group is not None else of_pods or of_group
+    if owner is not None:
+        _, kind, name = cluster.controllers.highest(pod.namespace, owner, pod.labels)
+    else:
+        kind, name = (group.kind, group.name) if group is not None else ("Pod", pod.name)
+    class_name = group.spec.class_name if group is not None and group.spec is not None else ""
+    return EvictedUnit(
+        pod.uid, pod.namespace, f"{kind.lower()} {pod.namespace}/{name}", class_name or pod.class_name, pod.start
+    )
+
+
+def _goes_already(cluster: ClusterState, unit: PreemptionUnit) -> bool:
+    return all(pod.terminating or pod.uid in cluster.doomed for pod in unit.pods)
+
+
+def beyond_limits(cluster: ClusterState, unit: PreemptionUnit) -> tuple[float, str] | None:
+    """Return until when (seconds since the epoch) limits protect a unit, and by which; None: they do not."""
+    if _goes_already(cluster, unit):
+        return None
+    counts = evicted_unit(cluster, unit)
+    found = None
+    for index, limit in enumerate(cluster.evictions.limits):
+        used = cluster.evictions.used(index, counts, cluster.now)
+        if len(used) < limit.most or cluster.evictions.counted(index, counts):
+            continue
+        until = used[-limit.most] + limit.within
+        if found is None or until > found[0]:
+            found = until, _told(limit, counts)
+    return found
+
+
+def _told(limit: EvictionLimit, unit: EvictedUnit) -> str:
+    of = {OWNER: f" of {unit.owner}", PRIORITY_CLASS: f" of class {unit.priority_class or 'none'}"}
+    scope = of.get(limit.per, f" in namespace {unit.namespace}" if limit.per != "cluster" else "")
+    number = "1 eviction" if limit.most == 1 else f"{limit.most} evictions"
+    return f"{number}{scope} within {readable_duration(limit.within)}"
+
+
+def until_limits_allow(cluster: ClusterState, units: Iterable[PreemptionUnit]) -> Deferral | None:
+    """Return when the first of these units is not protected by a limit any more, or more of them may go together.
+
+    None where limits forbid nothing that they will allow.
+    """
+    evictions, now = cluster.evictions, cluster.now
+    protected: list[tuple[float, str, str]] = []
+    frees: list[float] = []
+    for unit in units:
+        beyond = beyond_limits(cluster, unit)
+        if beyond is not None:
+            protected.append((beyond[0], unit.name, beyond[1]))
+        counts = evicted_unit(cluster, unit)
+        for index, limit in enumerate(evictions.limits):
+            if limit.count == EVICTIONS and (used := evictions.used(index, counts, now)):
+                frees.append(used[0] + limit.within)
+    if not protected and not frees:
+        return None
+    if not protected:
+        until = max(min(frees), now + _SOONEST)
+        return Deferral(WaitsFor.EVICTION_LIMIT, f"eviction limits allow more from {readable_time(until)} on", until)
+    first, name, told = min(protected)
+    number = "1 workload is" if len(protected) == 1 else f"{len(protected)} workloads are"
+    text = f"{number} protected by eviction limits, {name} until {readable_time(first)} ({told})"
+    return Deferral(WaitsFor.EVICTION_LIMIT, text, max(first, now + _SOONEST))
+
+
+class RemainingEvictions:
+    """How many units limits allow to be evicted together."""
+
+    refusal = LIMIT_KEPT
+
+    def __init__(self, cluster: ClusterState) -> None:
+        self._cluster = cluster
+        self._limits = [
+            (index, limit) for index, limit in enumerate(cluster.evictions.limits) if limit.count == EVICTIONS
+        ]
+
+    def violated_by(self, victims: Sequence[PreemptionUnit]) -> bool:
+        """Return whether evicting all of them exceeds a limit."""
+        return len(self._within(victims)) < len(victims)
+
+    def affordable(self, units: Sequence[PreemptionUnit]) -> list[PreemptionUnit]:
+        """Units that may all go together, the least important first as long as no limit is exceeded."""
+        return self._within(sorted(units, key=lambda unit: unit.importance, reverse=True))
+
+    def _within(self, units: Sequence[PreemptionUnit]) -> list[PreemptionUnit]:
+        """Return the units without those that exceed a limit beside the ones before them."""
+        left: dict[tuple[int, str], int] = {}
+        result = []
+        for unit in units:
+            charged = self._charged(unit, left)
+            if all(left[key] > 0 for key in charged):
+                result.append(unit)
+                for key in charged:
+                    left[key] -= 1
+        return result
+
+    def _charged(self, unit: PreemptionUnit, left: dict[tuple[int, str], int]) -> list[tuple[int, str]]:
+        """Return the limits, and the names, for which a unit counts; `left` gets how many each still allows."""
+        evictions, cluster = self._cluster.evictions, self._cluster
+        if not self._limits or _goes_already(cluster, unit):
+            return []
+        counts = evicted_unit(cluster, unit)
+        charged = []
+        for index, limit in self._limits:
+            if not evictions.counted(index, counts):
+                key = index, counts.name(limit.per)
+                charged.append(key)
+                if key not in left:
+                    left[key] = limit.most - len(evictions.used(index, counts, cluster.now))
+        return charged
