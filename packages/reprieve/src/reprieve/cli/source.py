@@ -107,6 +107,7 @@ _CHANGES: Final = {
     "like": ("NODE", "The node that the preceding --add-nodes copies."),
     "scale": ("KIND/NAME=N", "Change the number of replicas; for a podgroup, its minCount."),
     "set-priority": ("KIND/NAME=CLASS|N", "Change the priority of a whole workload."),
+    "move": ("pod/NAME=NODE", "Let a running pod run on another node."),
     "without": ("KIND/NAME", "Remove an object and everything that it owns."),
 }
 """Flags that change the input, with the form of their value (whatif.md 4)."""

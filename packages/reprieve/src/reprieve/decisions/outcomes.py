@@ -18,13 +18,23 @@ ALL, SOME, NONE = "All", "Some", "None"
 """How many of the changes that may help were tried."""
 
 
+class PodMove(Document, frozen=True, kw_only=True):
+    """A running pod that would run on another node; `unit` is what moves with it as one, `namespace/name`."""
+
+    unit: str
+    namespace: str
+    name: str
+    from_node: str
+    to_node: str
+
+
 class Help(Document, frozen=True, kw_only=True):
     """A smallest change after which a pending pod or group would run (whatif.md 5).
 
     `kind`: Nodes (more like an existing one), Domain (more of them in the topology domain that comes closest), Free
     (free capacity on existing nodes), Node (a larger one), MinCount, Toleration, Uncordon, Selector, Ports, Policy,
-    Priority, Workload (one that ends) or Combination (two changes, neither of which is enough alone). `amount` of
-    `resource`, on `nodes` nodes; `priority` or `min_count` it would need.
+    Priority, Move (running pods elsewhere), Workload (one that ends) or Combination (two changes, neither of which is
+    enough alone). `amount` of `resource`, on `nodes` nodes; `priority` or `min_count` it would need.
     """
 
     kind: str
@@ -43,6 +53,7 @@ class Help(Document, frozen=True, kw_only=True):
     """The node that new ones are like."""
     on: tuple[str, ...] = ()
     """The first of the nodes that lack least."""
+    moves: tuple[PodMove, ...] = ()
     flags: tuple[str, ...] = ()
     """The change as flags of `plan`."""
 

@@ -251,6 +251,10 @@ class Cluster:
         """Change the priority of a whole workload: a number, or the name of a PriorityClass."""
         return self._with([InputChange("set-priority", f"{workload}={priority}")])
 
+    def move(self, pod: str, node: str) -> Cluster:
+        """Let a running pod, `[NAMESPACE/]pod/NAME`, run on another node."""
+        return self._with([InputChange("move", f"{pod}={node}")])
+
     def _with(self, changes: Iterable[InputChange]) -> Cluster:
         return Cluster._of(replace(self._kept, changes=(*self._kept.changes, *changes)))
 

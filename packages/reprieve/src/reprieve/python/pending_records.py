@@ -11,6 +11,7 @@ from reprieve.decisions.attempts import ObjectName, RecordBuilder, reservation_r
 from reprieve.decisions.hints import helps_of
 from reprieve.decisions.outcomes import Help
 from reprieve.decisions.records import DecisionRecord
+from reprieve.questions.move_suggestions import move_help
 from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.engine import Engine
 
@@ -25,6 +26,8 @@ class WaitingRecords:
         self._engine: Engine | None = None
         self._keys: dict[ObjectName, str] = {}
         """The engine's key of each entity."""
+        self._placed: set[str] = set()
+        """UIDs of pods that were placed in the plan, and do not run yet."""
         self._last: OrderedDict[ObjectName, DecisionRecord] = OrderedDict()
 
     def attach(self, engine: Engine) -> None:
@@ -33,6 +36,7 @@ class WaitingRecords:
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
         """See `PlanObserver`. Only what ended in a rejection is of interest."""
+        self._placed.update(binding.pod.uid for binding in decision.bindings)
         if self._builder is None or decision.result is not Result.UNSCHEDULABLE or decision.preemption is not None:
             return
         record = self._builder.record(decision, seconds=seconds, now=now)
@@ -52,6 +56,9 @@ class WaitingRecords:
         return replace(record, reservation=reservation) if reservation != record.reservation else record
 
     def hints(self, name: ObjectName) -> list[Help]:
-        """Return what the last attempt of a Pod or a PodGroup says would help, untried."""
+        """Return what the last attempt of a Pod or a PodGroup says would help, untried; and what could move for it."""
         record = self.of(*name)
-        return helps_of(record, to_be_tried=True) if record is not None else []
+        if record is None or self._engine is None:
+            return []
+        move = move_help(self._engine, self._keys[name], self._placed)
+        return [*([move] if move is not None else []), *helps_of(record, to_be_tried=True)]

@@ -115,6 +115,11 @@ def _is_daemon(pod: objects.Pod) -> bool:
     return reference is not None and reference.kind == "DaemonSet"
 
 
+def count_of(number: int, what: str) -> str:
+    """Return a number of things in words: `1 pod`, `2 pods`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def stays(pod: objects.Pod) -> bool:
     """Return whether a drain leaves the pod: it is static or of a DaemonSet."""
     return _is_daemon(pod) or _MIRROR in pod.metadata.annotations or _is_static(pod)

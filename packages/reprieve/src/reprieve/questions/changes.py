@@ -31,6 +31,7 @@ from reprieve.cluster.taints import tolerates
 from reprieve.questions.changed_objects import (
     copies_of_node,
     cordoned,
+    count_of,
     empty_dirs,
     failed,
     gang_sizes,
@@ -167,6 +168,7 @@ class _Changer:
             "add-nodes": self._add_nodes,
             "scale": self._scale,
             "set-priority": self._set_priority,
+            "move": self._move,
             "without": self._without,
         }
         self._tried: dict[tuple[str, str], int] = {}
@@ -237,7 +239,7 @@ class _Changer:
         nodes = self._nodes(text)
         for loaded in nodes:
             self._put(loaded, change(loaded.object))
-        return f"{_count(len(nodes), 'node')}: {what}"
+        return f"{count_of(len(nodes), 'node')}: {what}"
 
     def _put(self, loaded: Loaded[ObjectT], item: ObjectT) -> None:
         """Another object in the place of one: what was given stays as it was."""
@@ -282,7 +284,7 @@ class _Changer:
             self._list(objects.Pod).remove(loaded)
         back, lost, _ = self._displace(others, None)
         evicted = len(daemons) + back + lost
-        parts = [f"{_count(evicted, 'pod')} evicted"] if evicted else []
+        parts = [f"{count_of(evicted, 'pod')} evicted"] if evicted else []
         return [*parts, *_fates(back, lost)]
 
     def _label(self, value: str) -> str:
@@ -329,7 +331,7 @@ class _Changer:
         kept = len(there) - len(pods)
         emptied = sum(bool(empty_dirs(pod.object)) for pod in pods if pod.object.metadata.deletion_timestamp is None)
         back, lost, against = self._displace(pods, over)
-        parts = [f"{_count(back + lost, 'pod')} evicted from {_count(len(nodes), 'node')}", *_fates(back, lost)]
+        parts = [f"{count_of(back + lost, 'pod')} evicted from {count_of(len(nodes), 'node')}", *_fates(back, lost)]
         parts += [f"{emptied} {'loses' if emptied == 1 else 'lose'} emptyDir data"] if emptied else []
         parts += [f"{against} against a budget"] if against else []
         parts += [f"{kept} of DaemonSets or static {'stays' if kept == 1 else 'stay'}"] if kept else []
@@ -352,7 +354,7 @@ class _Changer:
         slices = self._list(objects.ResourceSlice)
         slices[:] = [device_slice for device_slice in slices if device_slice.object.spec.node_name not in names]
         return ", ".join(
-            [f"{_count(len(nodes), 'node')} {what} with {_count(back + lost, 'pod')}", *_fates(back, lost)]
+            [f"{count_of(len(nodes), 'node')} {what} with {count_of(back + lost, 'pod')}", *_fates(back, lost)]
         )
 
     def _pods_on(self, names: set[str]) -> list[Loaded[objects.Pod]]:
@@ -439,7 +441,7 @@ class _Changer:
             for item in copies_of_node(self._manifests, model.object, name, self._workloads.makes_daemons):
                 self._add(item, model.origin)
         self._touched = tuple(names)
-        return f"{_count(len(names), 'node')} like {model.object.name}: {named(names)}"
+        return f"{count_of(len(names), 'node')} like {model.object.name}: {named(names)}"
 
     # -- workloads ---------------------------------------------------------------------------------
 
@@ -515,6 +517,17 @@ class _Changer:
             raise _NotThereError(Origin(str(self._change)), f"{found} has no pods and no template")
         return f"priority of {found} is {number}" + (f" ({name})" if name else "")
 
+    def _move(self, value: str) -> str:
+        pod, target = self._assigned(value, "NODE")
+        if pod.kind != "Pod" or not any(loaded.object.name == target for loaded in self._list(objects.Node)):
+            raise self._error(f'no node "{target}"' if pod.kind == "Pod" else f"{pod}: only a pod can move")
+        (loaded,) = (item for item in self._list(objects.Pod) if pod_name(item) == (pod.namespace, pod.name))
+        source = loaded.object.spec.node_name
+        if source in ("", target):
+            raise self._error(f"{pod} {f'runs on {source} already' if source else 'does not run'}")
+        self._put(loaded, replace(loaded.object, spec=replace(loaded.object.spec, node_name=target)))
+        return f"{pod} moves from {source} to {target}"
+
     def _without(self, value: str) -> str:
         found = self._found(value)
         if found.kind == "Node":
@@ -524,7 +537,7 @@ class _Changer:
         for kind in (objects.Pod, objects.PodGroup):
             listed: Any = self._list(kind)
             listed[:] = [loaded for loaded in listed if id(loaded) not in gone]
-        return f"{found} is left out" + (f", with its {_count(len(pods), 'pod')}" if pods else "")
+        return f"{found} is left out" + (f", with its {count_of(len(pods), 'pod')}" if pods else "")
 
 
 def with_changes(answer: Answer, made: Changed) -> Answer:
@@ -579,10 +592,6 @@ def _fates(back: int, lost: int) -> list[str]:
     """Return how many displaced pods come back, and how many do not."""
     parts = [f"{back} {'comes' if back == 1 else 'come'} back"] if back else []
     return parts + ([f"{lost} without a controller {'is' if lost == 1 else 'are'} lost"] if lost else [])
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def named(names: Sequence[str], most: int = 4) -> str:

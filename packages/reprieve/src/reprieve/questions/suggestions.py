@@ -28,6 +28,7 @@ from reprieve.cluster.taints import tolerates
 from reprieve.decisions.outcomes import ALL, NONE, SOME, Help
 from reprieve.questions.changed_objects import HOSTNAME
 from reprieve.questions.changes import InputChange, changed, named
+from reprieve.questions.move_suggestions import moving
 from reprieve.questions.node_space import NodeSpace, requested
 from reprieve.questions.pairs import ChangePart, pairs
 from reprieve.questions.pod_edits import (
@@ -136,6 +137,7 @@ class Finder:
         if not self._pods:
             return
         sorts: tuple[Callable[[], Iterable[Help]], ...] = (
+            lambda: (hint for hint in hints if hint.moves and self._works(*moving(hint.moves))),
             self._more_nodes,
             lambda: (hint for hint in hints if self._holds(hint)),
             self._uncordoned,

@@ -51,7 +51,7 @@ def expected_start(running: RunningProfile, entity: Entity, now: float, longest:
 
     def assign() -> Assigned | None:
         try:
-            return _places(running, entity)
+            return present_places(running, entity)
         except PluginError as error:
             running.report(error)
             return None
@@ -84,7 +84,7 @@ def expected_start(running: RunningProfile, entity: Entity, now: float, longest:
         return ExpectedStart(places, None, _on(places, [pod for _, pod in timed] + ordered[:count]))
 
 
-def _places(running: RunningProfile, entity: Entity) -> Assigned | None:
+def present_places(running: RunningProfile, entity: Entity) -> Assigned | None:
     """Return where all members go in the present view, if they do."""
     pods = list(entity.ready.values())
     if entity.group is None:

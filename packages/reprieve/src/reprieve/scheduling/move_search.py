@@ -1,0 +1,425 @@
+"""The fewest running units that make place for pending pods by moving elsewhere, by amounts alone (moving.md 2).
+
+The search is best first over partial plans.  A step takes the first pod without a place: it gets a node where it fits,
+or one where a smallest set of units makes place for it; these units' pods are then without a place, too.  What a plan
+still has to move at least is bounded from below, so the first complete plan is one of the fewest units, as far as a
+step looks: at the tightest few nodes of each sort.  The work is limited by steps.  Two quick searches come first, which
+first of all find places for the pending pods; a plan within one unit of the bound is taken.
+
+Invariant: the same problem has the same answer; rows and units are numbers in the caller's order.
+"""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+Amounts = tuple[int, ...]
+
+QUICK_STEPS: Final = 4_000
+STEPS: Final = 16_000
+"""Partial plans that are made at most."""
+_TIGHTEST: Final = 4
+"""Sorts of nodes on which a pod that fits is tried, those first where the least is left."""
+_ROWS: Final = 16
+"""Sorts of nodes where units make place for a pod, those first where the fewest do."""
+_SETS: Final = 4
+"""Sets of units of one node."""
+_VISITS: Final = 256
+"""Sets looked at on one node."""
+
+
+class PodKind(NamedTuple):
+    """Pods that ask for the same and may go to the same nodes. `rows`: a bit for each row."""
+
+    need: Amounts
+    rows: int
+
+
+@dataclass(slots=True, eq=False)
+class MoveProblem:
+    """Amounts by column, in the same order everywhere."""
+
+    free: Sequence[Amounts]
+    """By row: what may be used there. It may be negative."""
+    kinds: Sequence[PodKind]
+    wanted: Sequence[int]
+    """The kind of each pending pod."""
+    units: Sequence[tuple[tuple[int, int], ...]]
+    """(kind, row) of each pod of a unit that may move. A unit of one pod does not stay on its row."""
+    forbidden: set[tuple[int, int]] = field(default_factory=set)
+    """(kind, row) where a filter refuses such a pod though there is room."""
+
+
+class MoveSolution(NamedTuple):
+    """The units that move, the rows of their pods, and those of the pending pods, in the order of the problem."""
+
+    moves: dict[int, tuple[int, ...]]
+    places: tuple[int, ...]
+
+
+class MoveAnswer(NamedTuple):
+    """The best plan that was found; `spent`: the search ended because of its limit, and not because it was done."""
+
+    solution: MoveSolution | None
+    spent: bool
+
+
+def fewest_moves(problem: MoveProblem, most: int, steps: int = STEPS) -> MoveAnswer:
+    """Return a plan of at most `most` units, one of the fewest or with one more as long as the limit is not reached."""
+    search = _MoveSearch(problem)
+    if not search.possible():
+        return MoveAnswer(None, spent=False)
+    good_enough = max(search.bound(search.start), 1) + 1
+    best: _Partial | None = None
+    spent = False
+    for order in _MoveOrder:
+        better = most if best is None else best.moved - 1 - (order is _MoveOrder.FEWEST)
+        plan, spent = search.run(better, steps if order is _MoveOrder.FEWEST else min(QUICK_STEPS, steps), order)
+        best = plan or best
+        if best is not None and best.moved <= good_enough:
+            return MoveAnswer(search.solution(best), spent=False)
+    return MoveAnswer(search.solution(best) if best is not None else None, spent)
+
+
+class _MoveOrder(Enum):
+    """Which partial plan is continued first: once all pending pods have a place, the one with ..."""
+
+    SHORT = auto()
+    """the lowest bound."""
+    LIGHT = auto()
+    """the least without a place."""
+    FEWEST = auto()
+    """the lowest bound, places of pending pods or not: complete plans come in order."""
+
+
+class _Item(NamedTuple):
+    """A pod without a place. `pod`: its number among the pending ones, or (unit, number) as `unit`, `pod`."""
+
+    kind: int
+    origin: int
+    """The row it must leave; -1: any will do."""
+    unit: int
+    pod: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Partial:
+    """A partial plan."""
+
+    pending: tuple[_Item, ...]
+    units: frozenset[int]
+    over: dict[int, Amounts]
+    """What is free on rows where that has changed."""
+    before: "_Partial | None" = None
+    item: _Item | None = None
+    row: int = -1
+
+    @property
+    def moved(self) -> int:
+        return len(self.units)
+
+
+class _Cover(NamedTuple):
+    """Units that make place on a row. Sorted by `cost`: how many, and what their pods weigh."""
+
+    cost: tuple[int, float]
+    row: int
+    units: tuple[int, ...]
+    sort: object
+    """Equal for rows that are alike."""
+
+
+class _MoveSearch:
+    def __init__(self, problem: MoveProblem) -> None:
+        self._free = problem.free
+        self._kinds = problem.kinds
+        self._units = problem.units
+        self._forbidden = problem.forbidden
+        self._rows = range(len(problem.free))
+        self._on_row: dict[int, list[int]] = {}
+        for number, pods in enumerate(problem.units):
+            for row in {row for _, row in pods}:
+                self._on_row.setdefault(row, []).append(number)
+        width = range(len(problem.kinds[0].need))
+        totals = [sum(max(0, free[column]) for free in problem.free) for column in width]
+        self._weights = [1 / max(1, total) for total in totals]
+        self._weight = [self._weighed(kind.need) for kind in problem.kinds]
+        wanted = [_Item(kind, -1, -1, pod) for pod, kind in enumerate(problem.wanted)]
+        self._wanted = len(wanted)
+        self._totals = totals
+        self.start = _Partial(tuple(sorted(wanted, key=self._turn)), frozenset(), {})
+        self._fitting: dict[int, list[int]] = {}
+        self._covers: dict[int, list[_Cover]] = {}
+        self._holes: dict[int, dict[int, int]] = {}
+        self._steps_of: dict[int, list[float]] = {}
+
+    def possible(self) -> bool:
+        """Return whether all that is free together is enough."""
+        needs = [self._kinds[item.kind].need for item in self.start.pending]
+        return all(total >= sum(column) for total, column in zip(self._totals, zip(*needs, strict=True), strict=True))
+
+    def run(self, most: int, steps: int, order: "_MoveOrder") -> tuple[_Partial | None, bool]:
+        """Return a complete plan of at most so many units, and whether the limit of steps ended the search."""
+        heap: list[tuple[tuple[float, ...], int, _Partial]] = [((0.0,), 0, self.start)]
+        known: set[object] = set()
+        made = 0
+        while heap:
+            _, _, plan = heapq.heappop(heap)
+            if not plan.pending:
+                return plan, False
+            for child in self._children(plan, most):
+                made += 1
+                least = child.moved + self.bound(child)
+                if least > most:
+                    continue
+                state = (child.units, child.pending, frozenset(child.over.items()))
+                if state not in known:
+                    known.add(state)
+                    heapq.heappush(heap, (self._rank(child, least, order), made, child))
+            if made >= steps:
+                return None, bool(heap)
+        return None, False
+
+    def _rank(self, plan: _Partial, least: int, order: "_MoveOrder") -> tuple[float, ...]:
+        waiting = sum(item.unit < 0 for item in plan.pending)
+        load = sum(self._weight[item.kind] for item in plan.pending)
+        if order is _MoveOrder.FEWEST:
+            return least, waiting, load
+        return (waiting, least, load) if order is _MoveOrder.SHORT else (waiting, load, least)
+
+    def solution(self, plan: _Partial) -> MoveSolution:
+        """Return a complete plan as the caller knows it."""
+        places = [-1] * self._wanted
+        rows = {unit: [-1] * len(self._units[unit]) for unit in plan.units}
+        at: _Partial | None = plan
+        while at is not None and at.item is not None:
+            (places if at.item.unit < 0 else rows[at.item.unit])[at.item.pod] = at.row
+            at = at.before
+        return MoveSolution({unit: tuple(rows[unit]) for unit in sorted(rows)}, tuple(places))
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+
+    def _children(self, plan: _Partial, most: int) -> Iterator[_Partial]:
+        item, rest = plan.pending[0], plan.pending[1:]
+        for row in self._tightest(plan, item):
+            yield self._with(plan, item, row, (), rest)
+        if plan.moved < most:
+            for cover in self._cheapest(plan, item):
+                if plan.moved + len(cover.units) <= most:
+                    yield self._with(plan, item, cover.row, cover.units, rest)
+
+    def _with(self, plan: _Partial, item: _Item, row: int, units: tuple[int, ...], rest: tuple[_Item, ...]) -> _Partial:
+        over = dict(plan.over)
+        if units:
+            more = []
+            for unit in units:
+                pods = self._units[unit]
+                for number, (kind, place) in enumerate(pods):
+                    over[place] = _plus(over.get(place, self._free[place]), self._kinds[kind].need)
+                    more.append(_Item(kind, place if len(pods) == 1 else -1, unit, number))
+            rest = tuple(sorted((*rest, *more), key=self._turn))
+        over[row] = _minus(over.get(row, self._free[row]), self._kinds[item.kind].need)
+        return _Partial(rest, plan.units.union(units), over, plan, item, row)
+
+    def _turn(self, item: _Item) -> tuple[object, ...]:
+        return item.unit >= 0, -self._weight[item.kind], item
+
+    def _tightest(self, plan: _Partial, item: _Item) -> list[int]:
+        """Return rows on which a pod fits, one of each sort, those first where the least is left."""
+        kind = self._kinds[item.kind]
+        candidates: list[tuple[float, int]] = []
+        for row, free in plan.over.items():
+            if row != item.origin and self._allowed(item.kind, row) and _covers(free, kind.need):
+                candidates.append((self._weighed(free), row))
+        sorts = 0
+        seen: set[Amounts] = set()
+        for row in self._base_fits(item.kind):
+            if row in plan.over or row == item.origin or self._free[row] in seen:
+                continue
+            seen.add(self._free[row])
+            candidates.append((self._weighed(self._free[row]), row))
+            sorts += 1
+            if sorts == _TIGHTEST:
+                break
+        return [row for _, row in heapq.nsmallest(_TIGHTEST, candidates)]
+
+    def _base_fits(self, kind: int) -> list[int]:
+        if kind not in self._fitting:
+            need = self._kinds[kind].need
+            rows = [row for row in self._rows if self._allowed(kind, row) and _covers(self._free[row], need)]
+            self._fitting[kind] = sorted(rows, key=lambda row: (self._weighed(self._free[row]), row))
+        return self._fitting[kind]
+
+    def _cheapest(self, plan: _Partial, item: _Item) -> list[_Cover]:
+        """Return sets of units that make place for a pod, of one row of each sort, the fewest units first."""
+        candidates: list[_Cover] = []
+        for row in plan.over:
+            if row != item.origin and self._allowed(item.kind, row):
+                candidates += self._sets(row, item.kind, plan.over[row], plan.units)
+        seen: set[object] = set()
+        for cover in self._base_covers(item.kind):
+            if cover.row in plan.over or cover.row == item.origin or (cover.sort, cover.cost) in seen:
+                continue
+            seen.add((cover.sort, cover.cost))
+            candidates.append(cover)
+            if len(seen) == _ROWS:
+                break
+        return heapq.nsmallest(_ROWS, candidates)
+
+    def _base_covers(self, kind: int) -> list[_Cover]:
+        if kind not in self._covers:
+            rows = (row for row in self._on_row if self._allowed(kind, row))
+            sets = (cover for row in rows for cover in self._sets(row, kind, self._free[row], frozenset()))
+            self._covers[kind] = sorted(sets, key=lambda cover: (cover.cost, cover.row, cover.units))
+        return self._covers[kind]
+
+    def _sets(self, row: int, kind: int, free: Amounts, moved: frozenset[int]) -> list[_Cover]:
+        """Return sets of units on a row of which none can be left out, the fewest units first."""
+        need = self._kinds[kind].need
+        if _covers(free, need):
+            return []
+        sorts: dict[tuple[object, ...], list[int]] = {}
+        for unit in self._on_row.get(row, ()):
+            if unit not in moved and not self._pointless(unit, kind):
+                pods = self._units[unit]
+                sorts.setdefault((pods[0][0],) if len(pods) == 1 else (unit, pods), []).append(unit)
+        choices = [(self._on(units[0], row), units) for units in sorts.values()]
+        choices.sort(key=lambda choice: (-self._weighed(choice[0]), choice[1]))
+        sort = (free, tuple(sorted((str(key), len(units)) for key, units in sorts.items())))
+        covers = []
+        for units in _covering([gain for gain, _ in choices], [len(u) for _, u in choices], _minus(need, free)):
+            chosen = tuple(unit for (_, some), count in zip(choices, units, strict=True) for unit in some[:count])
+            weight = sum(self._weight[pod] for unit in chosen for pod, _ in self._units[unit])
+            covers.append(_Cover((len(chosen), weight), row, chosen, sort))
+        return heapq.nsmallest(_SETS, covers, key=lambda cover: (cover.cost, cover.units))
+
+    def _pointless(self, unit: int, kind: int) -> bool:
+        """Return whether wherever a lone pod could go the other one could go itself."""
+        pods = self._units[unit]
+        own, other = self._kinds[pods[0][0]], self._kinds[kind]
+        return len(pods) == 1 and _covers(own.need, other.need) and own.rows & ~other.rows == 0
+
+    def _on(self, unit: int, row: int) -> Amounts:
+        """Return what a unit uses on a row."""
+        total: Amounts = (0,) * len(self._weights)
+        for kind, place in self._units[unit]:
+            if place == row:
+                total = _plus(total, self._kinds[kind].need)
+        return total
+
+    def _allowed(self, kind: int, row: int) -> bool:
+        return bool(self._kinds[kind].rows >> row & 1) and (kind, row) not in self._forbidden
+
+    def _weighed(self, amounts: Amounts) -> float:
+        return sum(amount * weight for amount, weight in zip(amounts, self._weights, strict=True))
+
+    # -- bounds ----------------------------------------------------------------------------------------------------
+
+    def bound(self, plan: _Partial) -> int:
+        """Return how many more units have to move at least."""
+        waiting: dict[int, int] = {}
+        for item in plan.pending:
+            waiting[item.kind] = waiting.get(item.kind, 0) + 1
+        least = 0
+        for kind, count in waiting.items():
+            need = self._kinds[kind].need
+            base = self._base_holes(kind)
+            holes = sum(_times(free, need) for row, free in plan.over.items() if self._allowed(kind, row))
+            if plan.pending[0].unit < 0 and any(item.unit < 0 and item.kind == kind for item in plan.pending):
+                steps = self._wanted_steps(kind)
+                least = max(least, _ceiling(steps[min(len(steps) - 1, max(0, count - holes))]))
+            holes += sum(base.values()) - sum(base.get(row, 0) for row in plan.over)
+            as_large = sum(
+                number for other, number in waiting.items() if _covers(self._kinds[other].need, need) and other != kind
+            )
+            if count + as_large > holes and all(self._kinds[o].rows & ~self._kinds[kind].rows == 0 for o in waiting):
+                least = max(least, 1)
+        return least
+
+    def _base_holes(self, kind: int) -> dict[int, int]:
+        """Return how many pods of a kind fit on each row where one does."""
+        if kind not in self._holes:
+            need = self._kinds[kind].need
+            self._holes[kind] = {row: _times(self._free[row], need) for row in self._base_fits(kind)}
+        return self._holes[kind]
+
+    def _wanted_steps(self, kind: int) -> list[float]:
+        """Return how many units have to move for 0, 1, 2 ... pods of a kind: fractions of the cheapest nodes."""
+        if kind not in self._steps_of:
+            need = self._kinds[kind].need
+            rates = []
+            for row in self._rows:
+                if not self._allowed(kind, row):
+                    continue
+                held = _times(self._free[row], need)
+                total = self._free[row]
+                for unit in self._on_row.get(row, ()):
+                    total = _plus(total, self._on(unit, row))
+                rates += [0.0] * held
+                fewest = min((cover.cost[0] for cover in self._sets_for_more(row, kind)), default=0)
+                more = _times(total, need) - held
+                if fewest and more > 0:
+                    rates += [fewest / more] * more
+            rates.sort()
+            steps = [0.0]
+            for rate in rates[: self._wanted]:
+                steps.append(steps[-1] + rate)
+            self._steps_of[kind] = steps
+        return self._steps_of[kind]
+
+    def _sets_for_more(self, row: int, kind: int) -> list[_Cover]:
+        """Return sets of units that make place for one pod more than fit."""
+        need, free = self._kinds[kind].need, self._free[row]
+        for _ in range(_times(free, need)):
+            free = _minus(free, need)
+        return self._sets(row, kind, free, frozenset())
+
+
+def _covering(gains: Sequence[Amounts], counts: Sequence[int], missing: Amounts) -> Iterator[tuple[int, ...]]:
+    """Yield how many of each sort cover what is missing, such that none can be left out; a limited number."""
+    visits = 0
+    stack: list[tuple[tuple[int, ...], Amounts]] = [((), missing)]
+    while stack and visits < _VISITS:
+        chosen, left = stack.pop()
+        visits += 1
+        sort = len(chosen)
+        if all(amount <= 0 for amount in left):
+            full = (*chosen, *([0] * (len(gains) - sort)))
+            if not any(
+                count and all(amount + gain <= 0 for amount, gain in zip(left, gains[index], strict=True))
+                for index, count in enumerate(full)
+            ):
+                yield full
+            continue
+        if sort == len(gains):
+            continue
+        options = [((*chosen, 0), left)]
+        for count in range(1, counts[sort] + 1):
+            if all(amount <= 0 for amount in left):
+                break
+            left = _minus(left, gains[sort])
+            options.append(((*chosen, count), left))
+        stack += options
+
+
+def _times(free: Amounts, need: Amounts) -> int:
+    """Return how often an amount fits."""
+    return max(0, min((has // asks for has, asks in zip(free, need, strict=True) if asks), default=0))
+
+
+def _plus(one: Amounts, other: Amounts) -> Amounts:
+    return tuple([a + b for a, b in zip(one, other, strict=True)])
+
+
+def _minus(one: Amounts, other: Amounts) -> Amounts:
+    return tuple([a - b for a, b in zip(one, other, strict=True)])
+
+
+def _covers(one: Amounts, other: Amounts) -> bool:
+    return all(a >= b for a, b in zip(one, other, strict=True) if b > 0)
+
+
+def _ceiling(number: float) -> int:
+    return -int(-(number - 1e-9) // 1)
