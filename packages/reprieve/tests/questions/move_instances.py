@@ -63,7 +63,6 @@ def instance(seed: int, nodes: int = 32) -> Scattered:
     return Scattered(tuple(free), tuple(running), (need,) * count)
 
 
-
 def documents(cluster: Scattered) -> list[Json]:
     """Return the cluster as manifests; several pending pods are the gang `train`."""
     cpus = (lambda need: need[1]) if len(cluster.pending[0]) > 1 else (lambda _: 0)
