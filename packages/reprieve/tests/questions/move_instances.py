@@ -82,7 +82,8 @@ def suggested(*objects: Json) -> tuple[Help | None, Manifests]:
     records = WaitingRecords()
     options = PlanOptions(observer=records)
     document = helped(plan(given, options), Trials(given, options), records.hints).plan
-    helps = [help for outcome in (*document.pods, *document.pod_groups) for help in outcome.help if help.moves]
+    pods = [help for pod in document.pods for help in pod.help if help.moves]
+    helps = pods + [help for group in document.pod_groups for help in group.help if help.moves]
     found = next(iter(helps), None)
     return found, changed(given, moving(found.moves)).manifests if found is not None else given
 
