@@ -2,11 +2,11 @@
 
 Pods, gangs and nodes are things, and the words for what happens to them are those of Kubernetes. `WORDS` lists what to
 write instead of words that earlier versions used. The check reads Markdown pages, texts of deploy/, and docstrings,
-comments, string literals and defined names in packages, tools and examples. On Markdown pages it also reports lines of
-more than 120 characters outside tables and code, and sentences that begin as `INVERSIONS` lists. In the packages it
-also reports a module named by a participle, a class name that two modules use, a file of more than 600 lines and a
-function of more than 60 lines. A comment `# long: REASON` allows the last two: on a line of its own in the file, or
-between the first line of the function and its first statement.
+comments, string literals and defined names in packages, tests, tools and examples, and YAML of tests. On Markdown pages
+it also reports lines of more than 120 characters outside tables and code, and sentences that begin as `INVERSIONS`
+lists. In the sources of packages it also reports a module named by a participle, a class name that two modules use, a
+file of more than 600 lines and a function of more than 60 lines. A comment `# long: REASON` allows the last two: on a
+line of its own in the file, or between the first line of the function and its first statement.
 
     check_words.py               check what `tools/check_words_pending.txt` does not list
     check_words.py --list PATH   print all findings in these files and folders, pending or not
@@ -137,9 +137,9 @@ SPACE = r"[\s#\"']+(?:[fr]+[\"'])?"
 @lru_cache
 def _compiled(table: tuple[tuple[str, str], ...], names: bool) -> tuple[re.Pattern[str], tuple[str, ...]]:
     """Return one pattern for the table, a group for each row, and what to write instead of each."""
-    edges = (r"(?:^|_)", r"(?=_|$)") if names else (r"(?<![\w`.-])", r"(?![\w`]|-\w)")
-    rows = (f"{edges[0]}({pattern.replace(' ', SPACE)}){edges[1]}" for pattern, _ in table)
-    return re.compile("|".join(rows), re.IGNORECASE), tuple(instead for _, instead in table)
+    before, after = (r"(?:\b|_)", r"(?=\b|_)") if names else (r"\b(?<![`.-])", r"(?![\w`]|-\w)")
+    rows = "|".join(f"({pattern.replace(' ', SPACE)})" for pattern, _ in table)
+    return re.compile(f"{before}(?:{rows}){after}", re.IGNORECASE), tuple(instead for _, instead in table)
 
 
 def _words(path: str, text: str) -> Iterator[Finding]:
@@ -285,7 +285,8 @@ def duplicates(classes: dict[str, list[tuple[str, int]]]) -> Iterator[Finding]:
 
 def tracked() -> list[str]:
     """List the files that are checked, as paths from the root."""
-    patterns = ["*.md", "packages/*/src/*.py", "examples/*.py", "tools/*.py", "deploy/*.yaml", "deploy/*.txt"]
+    texts = ["*.md", "deploy/*.yaml", "deploy/*.txt", "packages/*/tests/*.yaml", "tests/*.yaml"]
+    patterns = [*texts, "packages/*.py", "tests/*.py", "conftest.py", "examples/*.py", "tools/*.py"]
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns],
         cwd=ROOT, capture_output=True, text=True, check=True,
@@ -312,8 +313,10 @@ def findings(paths: Sequence[str], words_in: Sequence[str] | None = None) -> lis
             if look_for_words and path.endswith(".md") and not path.startswith(WRITTEN_BY_TOOLS):
                 result += _pages(path, text)
             continue
-        nodes = list(ast.walk(ast.parse(text)))
-        if path.startswith("packages/"):
+        product = fnmatch(path, "packages/*/src/*")
+        has_names = product or _compiled(NAMES, True)[0].search(_snake(text))
+        nodes = list(ast.walk(ast.parse(text))) if has_names else []
+        if product:
             result += _sizes(path, text, nodes)
             result += _module_name(path) if look_for_words else ()
             for node in nodes:

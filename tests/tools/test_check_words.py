@@ -83,6 +83,20 @@ def test_words_in_names(repository: Path, capsys: pytest.CaptureFixture[str], te
     assert sorted(line.split("`")[1] for line in printed(capsys)) == sorted(expected)
 
 
+def test_tests_have_rules_for_words_alone(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(
+        repository,
+        "packages/p/tests/test_deleting.py",
+        'def test_who() -> None:\n    "Nobody runs."\n' + "pass\n" * 600,
+    )
+    write(repository, "tests/cases/a.yaml", "title: Nobody\n")
+    assert [line.split(": ")[0] for line in printed(capsys)] == [
+        "packages/p/tests/test_deleting.py:1",
+        "packages/p/tests/test_deleting.py:2",
+        "tests/cases/a.yaml:1",
+    ]
+
+
 def test_words_in_the_name_of_a_module(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(repository, "packages/p/src/p/in_vain.py", "")
     assert len(printed(capsys)) == 1

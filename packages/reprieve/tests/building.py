@@ -30,7 +30,7 @@ from reprieve.testing import without_gates as without_gates
 
 
 class World(testing.World):
-    """One whose plugins may fail: our own tests look at how the scheduler handles that."""
+    """One with plugins that may fail: our own tests look at how the scheduler handles that."""
 
     def __init__(self, *items: Item | Sequence[Item], contained: bool = True, **how: Any) -> None:
         super().__init__(*items, contained=contained, **how)
