@@ -43,7 +43,7 @@ def _owned(item: objects.Pod, name: str, kind: str = "Job") -> objects.Pod:
 
 
 def _round(world: World, turn: int, priority: int = 100) -> str:
-    """A victim of job `loop` runs, and a preemptor comes that needs its node; return who is placed in the end."""
+    """A victim of job `loop` runs, and a preemptor comes that needs its node; return which of the two ran."""
     start = world.now - START
     world.add(_owned(pod(f"victim{turn}", cpu=4, node="n", start=start, uid=f"v{turn}"), "loop"))
     _later(world, 60)
@@ -80,7 +80,7 @@ def test_owner_that_comes_back_is_evicted_as_often_as_limits_allow(
 
 
 def test_limit_is_named_and_waited_for() -> None:
-    """cost.md 9.6: the condition has the limit, whom it protects and until when; the preemptor is tried again then."""
+    """cost.md 9.6: the condition has limit, protected owner and time; the preemptor is tried again then."""
     world = World(node("n", cpu=4), profiles=_limited(EvictionLimit(OWNER, 1, HOUR)))
     world.add(_owned(pod("a", cpu=4, node="n", start=0.0), "train"), (pod("p", cpu=4, priority=9), START)).drain()
     _later(world, 40)

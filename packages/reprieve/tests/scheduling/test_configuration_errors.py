@@ -442,7 +442,7 @@ ARGS_BOUNDS: dict[str, tuple[str, str, str]] = {
     "skew": (_SPREAD % "{maxSkew: X, topologyKey: z, whenUnsatisfiable: DoNotSchedule}", "1", "0"),
     "topology key": (_SPREAD % "{maxSkew: 1, topologyKey: X, whenUnsatisfiable: DoNotSchedule}", "z", "''"),
     "what if it cannot be": (_SPREAD % "{maxSkew: 1, topologyKey: z, whenUnsatisfiable: X}", "ScheduleAnyway", "Wait"),
-    "whose pods are spread": (
+    "the pods that are spread": (
         _SPREAD % "{maxSkew: 1, topologyKey: z, whenUnsatisfiable: DoNotSchedule, labelSelector: X}",
         "null",
         "{}",

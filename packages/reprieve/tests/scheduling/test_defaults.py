@@ -1,4 +1,4 @@
-"""What holds where nothing is said: defaults of options, of plugins' args and of what a decision tells."""
+"""Default values: of options, of plugins' args and of the fields of a decision."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ ELSEWHERE: Json = {
 @pytest.mark.parametrize("place", [None, 0, 1])
 @pytest.mark.parametrize("names", [("a",), ("a", "b")])
 def test_compatible_holds_in_every_profile_whatever_its_args_are(place: int | None, names: tuple[str, ...]) -> None:
-    """Who goes is as in kube-scheduler; what the file says otherwise stands: the search, other plugins' args."""
+    """Victims are as in kube-scheduler; what the file says otherwise stands: the search, other plugins' args."""
     found: list[Json] = [{"name": "VolumeBinding", "args": {"bindTimeoutSeconds": 5}}]
     if place is not None:
         found.insert(place, {"name": "DefaultPreemption", "args": {**ELSEWHERE, "victimSearch": "PriorityFloor"}})
@@ -176,7 +176,7 @@ SAID: dict[str, Json] = {
     },
     "GroupAssignment": {"status": SUCCESS},
 }
-"""Fields that say something where nobody has set them."""
+"""Fields with a meaning where they are not set."""
 
 
 def _defaults() -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -199,7 +199,7 @@ def _defaults() -> Iterator[tuple[str, Mapping[str, Any]]]:
     "name", ["Decision", "EngineOptions", "GroupAssignment", "Binding", "TreeLevel", "GroupChange"]
 )
 def test_fields_that_are_left_out_are_empty(name: str) -> None:
-    """No bindings, no condition, no end: a field that nobody sets stands for nothing, but for those of the table."""
+    """No bindings, no condition, no end: an unset field stands for nothing, except for those of the table."""
     (said,) = [fields for kind, fields in _defaults() if kind == name]
     told = {key: value for key, value in said.items() if value or key in SAID.get(name, {})}
     assert told == SAID.get(name, {})
