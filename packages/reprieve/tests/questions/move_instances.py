@@ -1,4 +1,4 @@
-"""Clusters whose free capacity is scattered, and the fewest pods that have to move, by an integer program
+"""Clusters with scattered free capacity, and the fewest pods that have to move, by an integer program
 (moving.md 2).
 
 The program is scipy's HiGHS, over how many pods of a size leave and reach each node; it shares nothing with the search.
@@ -113,7 +113,7 @@ def fewest(cluster: Scattered, seconds: float = 60.0) -> int | None:
     for need, at in cluster.running:
         there[needs.index(need), at] += 1
     wanted, count = cluster.pending[0], len(cluster.pending)
-    # Variables: who leaves by size and node, who comes by size and node, pending pods by node.
+    # Variables: leaving pods by size and node, arriving ones by size and node, pending pods by node.
     rows = np.zeros((n * width + k + 1, (2 * k + 1) * n))
     low, high = np.full(len(rows), -np.inf), np.zeros(len(rows))
     for at in range(n):
