@@ -30,7 +30,7 @@ FOLDER = ROOT / "docs" / "reference"
 NOTE = "<!-- Written by tools/write_reference.py from the code: change the code, then run it. -->\n"
 KUBELET, JOBS = "kube_standin.kubelet.settings", "kube_rules.controllers.job_groups"
 WORK, OWNERS, SOURCES = "kube_rules.work_annotations", "kube_rules.group_owners", "kube_rules.group_sources"
-PRIORITIES = "kube_rules.admission.priorities"
+PRIORITIES, TERMS = "kube_rules.admission.priorities", "kube_rules.topology_terms"
 
 
 # -- what the code says -----------------------------------------------------------------------------------------------
@@ -169,6 +169,12 @@ KEYS: dict[str, tuple[Key, ...]] = {
             "the name of a PriorityClass", "the priority of the group"),
         Key(PRIORITIES, "PREEMPTION_PRIORITY", "PodGroup, CompositePodGroup", "admission", "an integer of 32 bits",
             "set by admission"),
+    ),
+    "Annotations: topology": (
+        Key(TERMS, "PREFERRED_TOPOLOGY", "Pod, PodGroup, CompositePodGroup", "users",
+            "levels, such as `rack,block`: `region`, `zone`, `block`, `rack`, `host` or node labels", "none"),
+        Key(TERMS, "SLICE", "Pod, PodGroup, CompositePodGroup", "users", "a level and a number, such as `rack=8`",
+            "none"),
     ),
     "Annotations: what a PriorityClass grants": (
         Key(WORK, "PDB_POLICY", "PriorityClass", _ADMIN, "`BestEffort`, `Respect`", "`BestEffort`"),

@@ -18,6 +18,7 @@ from kube_rules.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS
 from kube_rules.durations import duration
 from kube_rules.meta import KubernetesObject
 from kube_rules.objects import CompositePodGroup, Pod, PodGroup, PriorityClass
+from kube_rules.topology_terms import PREFERRED_TOPOLOGY, SLICE, read_levels, read_slice
 from kube_rules.unknown_fields import nearest
 
 DOMAIN: Final = "scheduling.reprieve.dev/"
@@ -222,6 +223,11 @@ _GRANT: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     ALLOW_BELOW_MINIMUM: ("below_minimum", _one_of("true", "false")),
     GRANT_NAMESPACES: ("namespaces", _namespaces),
 }
+_PLACES: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    PREFERRED_TOPOLOGY: ("preferred", read_levels),
+    SLICE: ("slices", read_slice),
+}
+"""Read as `topology_terms` has them."""
 _OF_CLASS: Final = {**_CLASS, **_GRANT}
 """All that count on a PriorityClass only."""
 _ELSEWHERE: Final = frozenset({PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS})
@@ -286,15 +292,16 @@ def annotation_problems(item: KubernetesObject) -> list[str]:
     problems: list[str] = []
     _read(annotations, _WORK, problems)
     of_class = isinstance(item, PriorityClass)
-    if of_class:
-        _read(annotations, _OF_CLASS, problems)
+    own, others = (_OF_CLASS, _PLACES) if of_class else (_PLACES, _OF_CLASS)
+    _read(annotations, own, problems)
     for name in annotations:
-        if not name.startswith(DOMAIN) or name in _WORK or name in _ELSEWHERE or (of_class and name in _OF_CLASS):
+        if not name.startswith(DOMAIN) or name in _WORK or name in _ELSEWHERE or name in own:
             continue
-        if name in _OF_CLASS:
-            problems.append(f"{_path(name)}: counts on a PriorityClass only")
+        if name in others:
+            where = "pods and groups" if of_class else "a PriorityClass"
+            problems.append(f"{_path(name)}: counts on {where} only")
             continue
-        known = (other.removeprefix(DOMAIN) for other in (*_WORK, *_OF_CLASS, *_ELSEWHERE))
+        known = (other.removeprefix(DOMAIN) for other in (*_WORK, *_PLACES, *_OF_CLASS, *_ELSEWHERE))
         meant = nearest(name.removeprefix(DOMAIN), known)
         problems.append(f"{_path(name)}: not known" + (f', did you mean "{DOMAIN}{meant}"?' if meant else ""))
     return problems

@@ -143,7 +143,7 @@ def test_json_is_one_document_with_the_fields_of_the_interface(run: Run) -> None
     assert [list(found) for found in plan["pods"]] == [[*pod, "help", "tried", "asked"]] * 2
     assert list(plan["podGroups"][0]) == [
         *("namespace", "name", "priority", "minCount", "scheduled", "outcome", "reason", "message", "parent"),
-        *("belowMinimum", "evicted", "lost", "help", "tried", "asked"),
+        *("belowMinimum", "evicted", "lost", "help", "tried", "asked", "topology"),
     ]
     (preemption,) = plan["preemptions"]
     assert list(preemption) == [

@@ -12,7 +12,8 @@ import pytest
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin import Placement, SignPlugin
-from reprieve.scheduling.group_placements import fewest, first_of, holds_at_most, nominated_placement
+from reprieve.scheduling.group_placements import fewest, first_of, nominated_placement
+from reprieve.scheduling.placement_counts import holds_at_most
 from tests.building import World, composite, gang, group, node, pod, profile_with
 
 

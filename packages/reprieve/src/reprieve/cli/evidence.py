@@ -26,6 +26,8 @@ from kube_rules.errors import InputError
 from kube_rules.group_sources import pod_group_name
 from kube_rules.json import Json
 from kube_rules.manifests import Manifests
+from kube_rules.topology_terms import LevelUse
+from reprieve.cli.topology import read_use
 from reprieve.cli.whatif import Answered, ask
 from reprieve.client.cluster_reader import manifests_of, read_cluster
 from reprieve.client.connection import Connection, Identity, TlsSettings
@@ -137,6 +139,8 @@ class Evidence:
     """Name of the parent that does not exist."""
     members: list[objects.Pod] = field(default_factory=list)
     """Pods of the group, or of all groups of the tree below."""
+    topology: Sequence[LevelUse] = ()
+    """What the members of a pod group use of the levels that it asks for."""
     refused: str = ""
     """The server's message, where the object is a pod that admission refuses."""
     refusals: list[str] = field(default_factory=list)
@@ -182,6 +186,8 @@ async def gather(
     async with ApiClient(connection, limits=_SHOWN) as client:
         served = await discover(client)
         await _read_objects(client, served, evidence)
+        if evidence.group is not None:
+            evidence.topology = await read_use(client, evidence.members, (evidence.group,))
         evidence.events = await _events(client, evidence)
         names = _names(evidence)
         recorded = await _find_records(client, connection, names, records, evidence)

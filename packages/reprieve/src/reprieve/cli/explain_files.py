@@ -20,6 +20,7 @@ from kube_rules.manifests import Manifests
 from kube_rules.meta import KubernetesObject
 from reprieve.cli.evidence import CHANGED, MANIFESTS, Asked, Evidence, Owned, leaves_below, read_above
 from reprieve.cli.outcome import refuse
+from reprieve.cli.topology import terms_of, use_of
 from reprieve.cli.whatif import Expanding, ask
 from reprieve.decisions.outcomes import Help
 from reprieve.python.pending_records import WaitingRecords
@@ -133,6 +134,10 @@ def evidence_of(gathered: PreparedInput, asked: Asked, source: InputSource, *, s
         if group is not None:
             evidence.group = groups.get(group)
             evidence.members = [pod for pod in there if pod_group_name(pod) == group]
+    if evidence.group is not None:
+        terms = terms_of(evidence.members, (evidence.group,))
+        labels = {item.object.metadata.name: item.object.metadata.labels for item in manifests.nodes}
+        evidence.topology = use_of(terms, evidence.members, labels)
     now = _now(gathered)
     _note_refusals(evidence, refusals_of(manifests, now))
     child = evidence.composite or evidence.group

@@ -24,6 +24,7 @@ from reprieve.cli.preemption_text import (
     unit_summary,
 )
 from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
+from reprieve.cli.topology import topology_document, topology_section
 from reprieve.cli.units import unit_table
 from reprieve.cluster.pods import was_preempted
 from reprieve.decisions.hints import helps_of
@@ -90,6 +91,8 @@ def document(evidence: Evidence) -> dict[str, Any]:
             "pods": owner.pods,
             "waiting": owner.waiting,
         }
+    if evidence.topology:
+        result["topology"] = topology_document(evidence.topology)
     if evidence.changes:
         result["changes"] = [msgspec.to_builtins(made) for made in evidence.changes]
     computed = evidence.computed
@@ -131,7 +134,7 @@ def _object_details(evidence: Evidence) -> dict[str, Any]:
 
 def explanation_of(evidence: Evidence) -> list[Section]:
     """Return the story in sections, the answer first."""
-    sections = [*_owner_section(evidence.owner), _state_section(evidence)]
+    sections = [*_owner_section(evidence.owner), _state_section(evidence), *topology_section(evidence.topology)]
     own = own_record(evidence)
     if _is_waiting(evidence) and own is not None:
         sections += _why(own, {item.kind for item in tried(evidence)})

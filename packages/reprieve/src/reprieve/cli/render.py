@@ -11,7 +11,7 @@ from reprieve.cli.sections import Row, Section, Tone
 from reprieve.cli.units import MOST_NAMES, MOST_NODES, nodes_text
 from reprieve.cluster.resources import insufficient
 from reprieve.decisions.outcomes import NONE, SOME, DeferredPreemption, Help
-from reprieve.decisions.phrases import count, seconds_text
+from reprieve.decisions.phrases import count, domains_text, seconds_text
 from reprieve.decisions.records import DecisionRecord
 from reprieve.decisions.wording import order_sentence, tried_together, without_success
 from reprieve.preemption.outcome import WaitsFor
@@ -220,6 +220,9 @@ def _placed(plan: Plan, groups: dict[Group, PodGroupOutcome], members: dict[Grou
             waiting = len(placed) < len(pods)
             cells = (_called(key, groups), f"{len(placed)}/{len(pods)} pods placed", _spread(placed))
             rows.append(Row(cells, tone=Tone.WAITING if waiting else Tone.PLAIN))
+            if (group := groups.get(key)) is not None and group.topology:
+                uses = (domains_text(use.level, use.domains, use.breaks) for use in group.topology)
+                rows.append(Row(("", "", "; ".join(uses))))
     singles = [pod for pod in plan.asked_pods if pod.pod_group is None and pod.node_name]
     rows += [Row((f"pod {pod.namespace}/{pod.name}", "placed", f"on {pod.node_name}")) for pod in singles]
     if not rows:

@@ -10,6 +10,7 @@ from kube_rules.admission.usage import CLASS_STORAGE
 from kube_rules.devices import IMPLICIT
 from kube_rules.json import Json
 from kube_rules.node_features import decisive
+from kube_rules.topology_terms import LEVELS
 from reprieve.client.pseudonyms import (
     ADDRESS,
     CLASS,
@@ -22,7 +23,7 @@ from reprieve.client.pseudonyms import (
     Names,
     domain_of,
 )
-from reprieve.client.public_words import CLASSES, field_names, is_public, is_public_owner
+from reprieve.client.public_words import CLASSES, KEYS, field_names, is_public, is_public_owner
 
 Leaf = Callable[[Any, Names], Any]
 Shape = Mapping[str, Any] | Leaf
@@ -94,6 +95,15 @@ def drivers(value: str, names: Names) -> str:
 def namespaces(value: str, names: Names) -> str:
     """Name namespaces, separated by commas."""
     return ",".join(names.name(NAMESPACE, item.strip()) for item in value.split(","))
+
+
+def levels(value: str, names: Names) -> str:
+    """Return the topology levels of a list, or the one of a slice, that have the same name everywhere."""
+    if not names.anonymize:
+        return value
+    items = (item.strip().partition("=") for item in value.split(","))
+    public = ((level, equals, size) for level, equals, size in items if level in LEVELS or level in KEYS)
+    return ",".join(f"{level}{equals}{size if size.isdecimal() else ''}" for level, equals, size in public)
 
 
 def features(value: Sequence[str], names: Names) -> list[str]:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kube_rules.group_sources import GROUP_LABELS
+from kube_rules.topology_terms import INDEXES
 from reprieve.client.public_words import DRIVERS, KEYS, PLATFORMS, is_public, is_public_resource
 
 NODE: Final = "node"
@@ -66,7 +67,7 @@ _ZONES: Final = {
 }
 """Label key to the domain of its values, of which a volume may have several with `__` between them."""
 _PLATFORMS: Final = ("kubernetes.io/arch", "kubernetes.io/os", "beta.kubernetes.io/arch", "beta.kubernetes.io/os")
-_INDEXES: Final = ("apps.kubernetes.io/pod-index", "batch.kubernetes.io/job-completion-index")
+_INDEXES: Final = frozenset(key for keys in INDEXES for key in keys)
 _GPUS: Final = re.compile(r"gpu\..*/.*|.*/(gpu([-.].*)?|mig-.*)")
 """Resources that count as GPUs keep counting."""
 _HOSTNAMES: Final = ("kubernetes.io/hostname", "beta.kubernetes.io/hostname")

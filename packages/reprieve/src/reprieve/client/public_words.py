@@ -13,11 +13,14 @@ from typing import Final
 
 import msgspec
 
+from kube_rules.topology_terms import INDEXES
+
 KEYS: Final = frozenset(
     (
         *("kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os", "kubernetes.io/metadata.name"),
         *("beta.kubernetes.io/hostname", "beta.kubernetes.io/arch", "beta.kubernetes.io/os"),
         *("topology.kubernetes.io/zone", "topology.kubernetes.io/region"),
+        *("topology.kubernetes.io/block", "topology.kubernetes.io/rack"),
         *("failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"),
         *("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type", "node.kubernetes.io/windows-build"),
         *("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable"),
@@ -31,7 +34,8 @@ KEYS: Final = frozenset(
         *("batch.kubernetes.io/job-name", "batch.kubernetes.io/controller-uid"),
         "batch.kubernetes.io/job-completion-index",
         *("jobset.sigs.k8s.io/jobset-name", "jobset.sigs.k8s.io/replicatedjob-name"),
-        *("leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/group-index"),
+        "leaderworkerset.sigs.k8s.io/name",
+        *(key for keys in INDEXES for key in keys if key),
         *("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"),
     )
 )

@@ -17,6 +17,7 @@ from kube_rules.group_sources import GROUP_ANNOTATIONS, KUEUE_TOTAL, TASK_ANNOTA
 from kube_rules.json import Json
 from kube_rules.meta import KubernetesObject
 from kube_rules.storage import BIND_COMPLETED, BOUND_BY_CONTROLLER, CLASS_BETA, SELECTED_NODE
+from kube_rules.topology_terms import PREFERRED_TOPOLOGY, SLICE
 from kube_rules.work_annotations import GRANT_NAMESPACES, WORK_ANNOTATIONS
 from reprieve.client import leaves
 from reprieve.client.leaves import Leaf
@@ -408,6 +409,8 @@ _ANNOTATIONS: Final[Mapping[str, Leaf]] = {
     KUEUE_TOTAL: leaves.keep,
     **dict.fromkeys(WORK_ANNOTATIONS, leaves.keep),
     GRANT_NAMESPACES: leaves.namespaces,
+    PREFERRED_TOPOLOGY: leaves.levels,
+    SLICE: leaves.levels,
     SELECTED_NODE: leaves.named(NODE),
     CLASS_BETA: leaves.named(CLASS),
     BIND_COMPLETED: leaves.keep,

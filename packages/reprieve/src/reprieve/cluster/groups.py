@@ -17,6 +17,7 @@ from typing import ClassVar, cast
 
 from kube_rules import objects
 from kube_rules.grants import preemption_priority
+from kube_rules.topology_terms import NO_TOPOLOGY_TERMS, TopologyTerms, topology_terms
 from kube_rules.work_annotations import NO_WORK_TERMS, WorkTerms, work_terms
 from reprieve.cluster.pods import Owner, PodRecord
 
@@ -50,6 +51,8 @@ class GroupSpec:
     """The Workload it was made from."""
     foreign: str | None = None
     """Of another API than scheduling.k8s.io: its apiVersion, empty where there is no object (workloads.md 2)."""
+    topology: TopologyTerms = NO_TOPOLOGY_TERMS
+    """What its annotations ask for beside the constraint (topology.md 1, 4)."""
     terms: WorkTerms = field(default=NO_WORK_TERMS, compare=False)
     """What its annotations say of the work of its pods; it changes often, and never what is a unit."""
 
@@ -317,6 +320,7 @@ def composite_spec_of(group: objects.CompositePodGroup) -> GroupSpec:
         names_victim_class=named is not None,
         parent=_parent(group.metadata.namespace, spec.parent_composite_pod_group_name),
         workload=spec.workload_ref.workload_name if spec.workload_ref is not None else "",
+        topology=topology_terms(group.metadata.annotations),
         terms=work_terms(group.metadata.annotations),
     )
 
@@ -349,5 +353,6 @@ def spec_of(group: objects.PodGroup, *, trees: bool = True) -> GroupSpec:
         parent=_parent(group.metadata.namespace, spec.parent_composite_pod_group_name) if trees else None,
         workload=spec.workload_ref.workload_name if spec.workload_ref is not None else "",
         foreign=group.foreign.api_version if group.foreign is not None else None,
+        topology=topology_terms(group.metadata.annotations),
         terms=work_terms(group.metadata.annotations),
     )

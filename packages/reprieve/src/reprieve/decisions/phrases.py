@@ -1,6 +1,9 @@
 """Parts of sentences, the same wherever a decision is reported: numbers, times, names."""
 
 from collections.abc import Sequence
+from typing import Final
+
+_MOST_DOMAINS: Final = 4
 
 
 def count(number: int, noun: str) -> str:
@@ -12,6 +15,13 @@ def names_text(names: Sequence[str], most: int, total: int = 0) -> str:
     """Return the first `most` names, and how many more there are of `total`."""
     more = max(total, len(names)) - min(most, len(names))
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def domains_text(level: str, domains: Sequence[str], breaks: int) -> str:
+    """Return what a group uses of a topology level: `rack: 2 domains (r1, r2), 1 rank break`."""
+    names = names_text(domains, _MOST_DOMAINS)
+    apart = f", {count(breaks, 'rank break')}" if breaks else ""
+    return f"{level}: {count(len(domains), 'domain')} ({names}){apart}"
 
 
 def seconds_text(seconds: float) -> str:

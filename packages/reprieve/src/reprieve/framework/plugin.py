@@ -349,6 +349,9 @@ class PlacementGeneratePlugin(Plugin):
     of each proposes in common.
     """
 
+    follows_terms: bool = False
+    """Preferred levels, ranks and slices of groups count (topology.md 5)."""
+
     def generate(self, cluster: ClusterState, group: Group) -> Sequence[Placement] | None:
         """Return the placements, in the order in which ties between them are settled; None: any node will do.
 

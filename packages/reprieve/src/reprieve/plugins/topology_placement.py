@@ -11,10 +11,12 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from kube_rules.topology_terms import LEVELS
 from reprieve.cluster.groups import Group
 from reprieve.cluster.nodes import ABSENT
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
+from reprieve.cluster.topology import terms_of
 from reprieve.framework.events import ClusterEvent, EventKind, Hints, about_own_tree
 from reprieve.framework.plugin import Placement, PlacementGeneratePlugin
 from reprieve.framework.status import PlacementError
@@ -28,7 +30,8 @@ class TopologyPlacement(PlacementGeneratePlugin):
 
     name = "TopologyPlacement"
 
-    def __init__(self) -> None:
+    def __init__(self, *, follows_terms: bool = True) -> None:
+        self.follows_terms = follows_terms
         self._version: tuple[int, int] | None = None
         self._cluster: ClusterState | None = None
         self._domains: dict[tuple[str, int], tuple[Placement | None, tuple[Placement, ...]]] = {}
@@ -135,5 +138,8 @@ def _in_a_domain(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> 
     if group is None:
         return False
     labels = cluster.nodes.labels[event.row]
-    specs = (item.spec for item in (group.root or group).below())
-    return any(spec is not None and spec.topology_key in labels for spec in specs)
+    for item in (group.root or group).below():
+        if item.spec is not None and item.spec.topology_key in labels:
+            return True
+    slices = terms_of(cluster, group, (pod,)).slices
+    return slices is not None and (LEVELS.get(slices.level) in labels or slices.level in labels)

@@ -13,13 +13,17 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from reprieve.cluster.groups import Group
+from reprieve.cluster.groups import Group, GroupState
 from reprieve.cluster.pods import NO_ROW, PodRecord, queue_order
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.plugin import CycleState, Placement, TieBreaker
 from reprieve.framework.profile import Profile
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.status import SUCCESS, Code, Status, call_plugin
+from reprieve.scheduling.slice_units import Slicing, sliced
+
+_MOST_SLICED = 20_000
+"""So many times a member of a sliced gang is tried in a domain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,8 @@ class GroupCycle:
     """The sets of nodes of which the group goes to one; None: any node will do."""
     most: int | None = None
     """So many pods are placed and no more; None: as many as fit."""
+    zones: Mapping[str, npt.NDArray[np.int64]] = field(default_factory=dict)
+    """The only rows that certain pods may go to, by UID."""
 
     def ordered(self, pods: Sequence[PodRecord]) -> GroupCycle:
         """Return the same members in another order."""
@@ -122,18 +128,16 @@ def place_group(
         return result
     rows = within.rows if within is not None else None
     members = _Members(cycle, result, {}, rows, ties, diagnose=diagnose)
+    slicing = None
+    if isinstance(group, GroupState) and not cycle.zones:
+        slicing = sliced(cycle.running, group, pods, cycle.nominated, rows)
     with cluster.trial() if not keep else nullcontext():
         mark = cluster.undo_mark
-        for turn, pod in enumerate(pods, 1):
-            if members.place(pod):
-                if len(result.placed) == cycle.most:
-                    break
-                continue
-            result.status = progress(profile, group, before + len(result.placed), len(pods) - turn)
-            if result.status.code is Code.UNSCHEDULABLE:
-                members.fail_identical(pods[turn:])
-                break
-        if result.status.code is not Code.UNSCHEDULABLE:
+        if slicing is not None:
+            _place_slices(members, slicing, before)
+        else:
+            _place_in_turn(members, before)
+        if members.result.status.code is not Code.UNSCHEDULABLE:
             result.status = progress(profile, group, before + len(result.placed), 0)
         result.kept = keep and result.status.ok
         if keep and not result.kept:
@@ -141,6 +145,58 @@ def place_group(
     if not result.status.ok:
         result.rejected_by.add(result.status.plugin)
     return result
+
+
+def _place_in_turn(members: _Members, before: int) -> None:
+    """Place one pod after another as long as enough may get a place."""
+    cycle, result = members.cycle, members.result
+    pods = cycle.pods
+    for turn, pod in enumerate(pods, 1):
+        if members.place(pod):
+            if len(result.placed) == cycle.most:
+                break
+            continue
+        remaining = len(pods) - turn
+        result.status = progress(cycle.running.profile, cycle.group, before + len(result.placed), remaining)
+        if result.status.code is Code.UNSCHEDULABLE:
+            members.fail_identical(pods[turn:])
+            break
+
+
+def _place_slices(members: _Members, slicing: Slicing, before: int) -> None:
+    """Place one slice after another, each as a whole in one domain or not at all (topology.md 4)."""
+    cycle, result = members.cycle, members.result
+    running, pods = cycle.running, cycle.pods
+    if slicing.error:
+        result.status = progress(running.profile, cycle.group, before, 0)
+        result.why = slicing.error
+    last, remaining, work = None, len(pods), _MOST_SLICED
+    full: set[tuple[str, tuple[object, ...]]] = set()
+    for unit in slicing.units:
+        remaining -= len(unit.pods)
+        zones = sorted(unit.zones, key=lambda zone: zone.name != last) if unit.beside else unit.zones
+        shape = members.shape(unit.pods)
+        placed = False
+        for zone in zones:
+            if (zone.name, shape) in full or work <= 0:
+                continue
+            work -= len(unit.pods)
+            placed = members.place_together(unit.pods, zone.rows)
+            if placed:
+                last = zone.name
+                break
+            if shape:
+                full.add((zone.name, shape))
+        if not placed:
+            result.why = result.why or slicing.why(unit)
+            result.status = progress(running.profile, cycle.group, before + len(result.placed), remaining)
+            if result.status.code is Code.UNSCHEDULABLE:
+                break
+        elif cycle.most is not None and len(result.placed) >= cycle.most:
+            break
+    if len(result.placed) < len(pods):
+        result.rejected_by |= {plugin.name for plugin in running.profile.placement_generators}
+        result.rejected_by |= {plugin.name for plugin in running.profile.filters}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +219,14 @@ class _Members:
             cluster.clear_nomination(pod)
         state = CycleState(cluster, pod, cycle.group, nominated=cycle.nominated.get(pod.uid, NO_ROW))
         ruled = evaluator.ruled(state)
-        identical = None if ruled else evaluator.identity(pod)
+        identical = None if ruled or cycle.zones else evaluator.identity(pod)
         if identical is not None and identical in self.hopeless and reserved < 0:
             known = self.hopeless[identical]
             if known is not None:
                 result.failed[pod.uid] = known
             return False
-        row = evaluator.best_row(state, self.ties, self.rows, ruled=ruled)
+        rows = cycle.zones.get(pod.uid, self.rows) if cycle.zones else self.rows
+        row = evaluator.best_row(state, self.ties, rows, ruled=ruled)
         if row >= 0:
             cluster.place(pod, row)
             if self.ties is not None:
@@ -185,6 +242,27 @@ class _Members:
         if reserved >= 0:
             cluster.nominate(pod, reserved)
         return False
+
+    def place_together(self, pods: Sequence[PodRecord], rows: npt.NDArray[np.int64]) -> bool:
+        """Assume all of the pods on some of the rows, or none of them."""
+        mark, before = self.cycle.running.cluster.undo_mark, len(self.result.placed)
+        there = replace(self, hopeless={}, rows=rows, diagnose=False)
+        if all(there.place(pod) for pod in pods):
+            return True
+        self.cycle.running.cluster.roll_back(mark)
+        del self.result.placed[before:]
+        return False
+
+    def shape(self, pods: Sequence[PodRecord]) -> tuple[object, ...]:
+        """Return what such pods have in common that fit nowhere once they did not fit; empty: nothing."""
+        running = self.cycle.running
+        kinds: list[object] = []
+        for pod in pods:
+            identity = running.evaluator.identity(pod)
+            if identity is None or pod.nominated >= 0 or running.evaluator.ruled(CycleState(running.cluster, pod)):
+                return ()
+            kinds.append(identity)
+        return tuple(kinds)
 
     def fail_identical(self, untried: Sequence[PodRecord]) -> None:
         """Fail pods that were not tried any more but are identical to one that failed, for the same reason."""

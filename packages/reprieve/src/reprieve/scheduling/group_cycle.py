@@ -24,6 +24,7 @@ from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.eligibility import ineligible
 from reprieve.preemption.joint_preemption import Peer
 from reprieve.preemption.outcome import GROUP_MEMBER, TERMINATING, Deferral, NoRoom, Preemption, UnhelpfulPreemption
+from reprieve.scheduling.arranged_groups import arranged
 from reprieve.scheduling.decision import (
     GROUP_UNSCHEDULABLE,
     SCHEDULED,
@@ -47,7 +48,8 @@ from reprieve.scheduling.group_placements import first_of, hopeful, place_in_one
 from reprieve.scheduling.overtaken_nominations import group_is_overtaken
 from reprieve.scheduling.plugin_evictions import Preemptor, held_places, taken
 from reprieve.scheduling.shared_device_placement import within_reach
-from reprieve.scheduling.tree_algorithm import in_another_way, order_of, place
+from reprieve.scheduling.slice_units import has_slices
+from reprieve.scheduling.tree_algorithm import arranged_tree, in_another_way, order_of, place
 
 
 class _Attempt(PodGroupAttempt):
@@ -57,7 +59,8 @@ class _Attempt(PodGroupAttempt):
         self.cluster = cycle.running.cluster
         self.group = cycle.group
         self.pods = cycle.pods
-        self.placements, self.constrained_below = _where(cycle)
+        self.placements, below = _where(cycle)
+        self.constrained_below = below or has_slices(cycle.running, cycle.group, cycle.pods)
         self.preemption_under_way = under_way
         self._cycle = cycle
         self._placed = placed
@@ -89,7 +92,7 @@ class _Attempt(PodGroupAttempt):
 
     def choices_below(self, within: Placement | None) -> Sequence[tuple[Group, Sequence[Placement]]]:
         """See `PodGroupAttempt.choices_below`."""
-        if not self.constrained_below:
+        if not self.constrained_below or isinstance(self.group, GroupState):
             return ()
         choices = ((one, proposed(self._cycle.running, one, within)) for one in self.group.below())
         return [(one, placements) for one, placements in choices if placements is not None and len(placements) > 1]
@@ -359,11 +362,14 @@ def _otherwise(cycle: GroupCycle, found: GroupAssignment) -> GroupAssignment | N
 def _assigned(cycle: GroupCycle, *, diagnose: bool = True, inside: Placement | None = None) -> GroupAssignment:
     """Run the group's algorithm on its pods in that order, in the present view; `inside`: only on these nodes."""
     if not isinstance(cycle.group, GroupState):
-        return place(cycle, diagnose=diagnose, within=inside)
+        found = place(cycle, diagnose=diagnose, within=inside)
+        return arranged_tree(cycle, found, inside, diagnose=diagnose) if found.feasible else found
     if cycle.placements is not None:
-        return place_in_one(cycle, cycle.placements)
-    found = place_group(cycle, diagnose=diagnose, within=inside)
-    return found if found.feasible or inside is not None else within_reach(cycle) or found
+        found = place_in_one(cycle, cycle.placements)
+    else:
+        found = place_group(cycle, diagnose=diagnose, within=inside)
+        found = found if found.feasible or inside is not None else within_reach(cycle) or found
+    return arranged(cycle, found, inside) if found.feasible else found
 
 
 def _post_filters(

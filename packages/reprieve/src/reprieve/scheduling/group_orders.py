@@ -25,7 +25,8 @@ from reprieve.framework.plugin import CycleState, Placement
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.scheduling.decision import OrderMatters
 from reprieve.scheduling.group_algorithm import GroupAssignment, GroupCycle
-from reprieve.scheduling.group_placements import holds_at_most, hopeful
+from reprieve.scheduling.group_placements import hopeful
+from reprieve.scheduling.placement_counts import holds_at_most
 
 _ROUNDS = 3
 _DOMAINS = 64

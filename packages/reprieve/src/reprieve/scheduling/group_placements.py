@@ -17,16 +17,15 @@ import numpy.typing as npt
 
 from reprieve.cluster.groups import Group, GroupState
 from reprieve.cluster.pods import NO_ROW, PodRecord
-from reprieve.framework.diagnoser import any_concerned, nominated_rows
-from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import Assigned, CycleState, Placement
 from reprieve.framework.plugin_guard import PluginGuard
 from reprieve.framework.profile import Profile
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.status import Code, Status, call_plugin
-from reprieve.preemption.free_resources import RESOURCES_PLUGIN, only_resources
 from reprieve.scheduling.decision import GROUP_UNSCHEDULABLE
 from reprieve.scheduling.group_algorithm import GroupAssignment, GroupCycle, place_group, progress
+from reprieve.scheduling.placement_counts import filled_as_counted, holds_at_most
+from reprieve.scheduling.slice_units import has_slices
 
 NO_PLACEMENTS = "0/0 placements are available"
 _NEVER = 1 << 40
@@ -86,6 +85,7 @@ def place_in_one(cycle: GroupCycle, placements: Sequence[Placement]) -> GroupAss
             reported.placement = first
             return reported
     exact = running.evaluator.shares and _counts_are_exact(running, pods)
+    exact = exact and not has_slices(running, cycle.group, pods)
 
     def assigned(placement: Placement, count: int) -> Assigned | None:
         if exact:
@@ -157,7 +157,7 @@ def _shape(cycle: GroupCycle) -> Hashable | None:
         return None
     if not all(plugin.by_count for plugin in scores) or cycle.nominated or cycle.most is not None:
         return None
-    if cycle.group.scheduled:
+    if cycle.group.scheduled or has_slices(running, cycle.group, cycle.pods):
         return None
     identities = []
     for pod in cycle.pods:
@@ -228,57 +228,9 @@ def _counts_are_exact(running: RunningProfile, pods: Sequence[PodRecord]) -> boo
     """Return whether as many pods are placed as are counted, the first of them, and scores ask no more than how
     many.
     """
-    first = running.evaluator.identity(pods[0])
-    if first is None or any(running.evaluator.identity(pod) != first for pod in pods):
-        return False
-    if not all(weighted.plugin.by_count for weighted in running.profile.placement_scores):
-        return False
-    if any_concerned(running.profile.outside_filters, CycleState(running.cluster, pods[0])):
-        return False
-    return only_resources(running.profile, [CycleState(running.cluster, pod) for pod in pods])
-
-
-def holds_at_most(running: RunningProfile, pods: Sequence[PodRecord], placements: Sequence[Placement]) -> Counts:
-    """`int64[placements]`: no placement holds more of the pods than this.
-
-    Each kind of pod is counted as if it had the nodes for itself, by its requests and by what the nodes' own objects
-    allow, nominated pods counted as running; other kinds and rules about other pods can only make it fewer.
-    """
-    if not placements:
-        return np.zeros(0, dtype=np.int64)
-    cluster, evaluator = running.cluster, running.evaluator
-    nodes = cluster.nodes
-    rows = np.concatenate([placement.rows for placement in placements])
-    sizes = [len(placement.rows) for placement in placements]
-    starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
-    fit = next((plugin for plugin in running.profile.node_filters if plugin.name == RESOURCES_PLUGIN), None)
-    counted = fit is not None and fit.checks_everything
-    total = np.zeros(len(placements), dtype=np.int64)
-    for kind in _kinds(evaluator, pods):
-        pod = kind[0]
-        holds = np.full(len(rows), len(kind), dtype=np.int64)
-        if counted:
-            held = nominated_rows(cluster, pod.priority, slice(0, len(nodes)))
-            for column, amount in pod.signature.requests:
-                free = nodes.allocatable[column, rows] - nodes.used[column, rows]
-                if len(held.rows):
-                    taken = np.zeros(len(nodes), dtype=np.int64)
-                    taken[held.rows] = held.amounts[column]
-                    free -= taken[rows]
-                holds = np.minimum(holds, np.maximum(free, 0) // amount)
-        if evaluator.identity(pod) is not None:
-            holds = np.where(evaluator.usable_nodes(CycleState(cluster, pod))[rows], holds, 0)
-        total += np.minimum(np.add.reduceat(holds, starts), len(kind))
-    return total
-
-
-def _kinds(evaluator: Evaluator, pods: Sequence[PodRecord]) -> list[list[PodRecord]]:
-    """Return pods that are treated alike, together."""
-    kinds: dict[object, list[PodRecord]] = {}
-    for pod in pods:
-        identity = evaluator.identity(pod)
-        kinds.setdefault(pod.uid if identity is None else identity, []).append(pod)
-    return list(kinds.values())
+    return filled_as_counted(running, pods) and all(
+        weighted.plugin.by_count for weighted in running.profile.placement_scores
+    )
 
 
 def placement_scores(
@@ -323,7 +275,7 @@ def _nowhere(
     running: RunningProfile, pods: Sequence[PodRecord], reported: GroupAssignment, count: int
 ) -> GroupAssignment:
     """Return no placement works: whatever might have rejected a member in any of them may help when it changes."""
-    reported.why = first_of(count)
+    reported.why = first_of(count, reported.why or GROUP_UNSCHEDULABLE)
     reported.rejected_by |= {plugin.name for plugin in running.profile.placement_generators}
     for pod in {pod.signature.id: pod for pod in pods}.values():
         state = CycleState(running.cluster, pod)

@@ -37,6 +37,7 @@ from reprieve.plugins.pod_topology_spread import (
     PodTopologySpread,
 )
 from reprieve.plugins.reservations import ReservationOptions, ReservationsPlugin
+from reprieve.plugins.topology_placement import TopologyPlacement
 from reprieve.plugins.volume_binding import VolumeBinding
 from reprieve.preemption.cascade import DEEPEST
 from reprieve.preemption.criteria import STANDARD
@@ -145,6 +146,13 @@ class _GangArgs(_Args, frozen=True, kw_only=True):
     tree_search: str = GREEDY
     """`Retry`: a gang that fails is tried again with other orders of its pods, a tree also with each group held to its
     minimum first; `Greedy`: one order."""
+
+
+class _TopologyArgs(_Args, frozen=True, kw_only=True):
+    """Ours (topology.md 5)."""
+
+    preferences: bool = True
+    """Preferred levels, the ranks of members and slices count; `false`: only the constraint of the group does."""
 
 
 class _ReservationsArgs(_Args, frozen=True, kw_only=True):
@@ -435,6 +443,11 @@ def gang_scheduling(_gates: FeatureGates, args: Args) -> Plugin:
     found = msgspec.convert(args, _GangArgs)
     _one_of("treeSearch", found.tree_search, (GREEDY, RETRY))
     return GangScheduling(found.tree_search)
+
+
+def topology_placement(_gates: FeatureGates, args: Args) -> Plugin:
+    """TopologyPlacementArgs; kube-scheduler's plugin has none."""
+    return TopologyPlacement(follows_terms=msgspec.convert(args, _TopologyArgs).preferences)
 
 
 def reservations(_gates: FeatureGates, args: Args) -> Plugin:

@@ -29,7 +29,6 @@ from reprieve.plugins.pod_group_pods_count import PodGroupPodsCount
 from reprieve.plugins.priority_sort import PrioritySort
 from reprieve.plugins.scheduling_gates import SchedulingGates
 from reprieve.plugins.taint_toleration import TaintToleration
-from reprieve.plugins.topology_placement import TopologyPlacement
 from reprieve.plugins.volume_restrictions import VolumeRestrictions
 from reprieve.plugins.volume_zone import VolumeZone
 from reprieve.preemption.criteria import UPSTREAM_ORDER
@@ -45,6 +44,7 @@ from reprieve.scheduling.plugin_args import (
     node_resources_fit,
     pod_topology_spread,
     reservations,
+    topology_placement,
     volume_binding,
 )
 from reprieve.scheduling.third_party_plugins import NO_THIRD_PARTY, ThirdParty
@@ -81,7 +81,7 @@ REGISTRY: dict[str, Factory] = {
     "PodTopologySpread": pod_topology_spread,
     "InterPodAffinity": inter_pod_affinity,
     "GangScheduling": gang_scheduling,
-    "TopologyPlacement": _plain(TopologyPlacement),
+    "TopologyPlacement": topology_placement,
     "PodGroupPodsCount": _plain(PodGroupPodsCount),
     "DynamicResources": dynamic_resources,
     "NodeDeclaredFeatures": _gated(lambda gates: NodeDeclaredFeatures(on=gates.node_declared_features)),
@@ -127,10 +127,11 @@ _PLACED_BY_SCORE: Mapping[str, Mapping[str, str | int | list[str]]] = {
         "evictionLimits": [],
     },
     "Reservations": {"reserveAfter": "0s"},
+    "TopologyPlacement": {"preferences": False},
 }
 """Args that make a preempting group go where kube-scheduler puts it, whatever the configuration says of it.
 
-Without reservations, as kube-scheduler has none."""
+Without reservations, preferred levels, ranks and slices, as kube-scheduler has none."""
 
 
 def default_profile(gates: FeatureGates, name: str = DEFAULT_SCHEDULER, *, compatible: bool = False) -> Profile:

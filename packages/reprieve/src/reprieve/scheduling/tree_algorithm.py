@@ -14,6 +14,7 @@ from reprieve.cluster.groups import CompositeState, Group, GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin import Assigned, Placement, TieBreaker
 from reprieve.framework.status import Code, Status
+from reprieve.scheduling.arranged_groups import arranged, has_terms
 from reprieve.scheduling.group_algorithm import (
     GroupAssignment,
     GroupCycle,
@@ -65,6 +66,19 @@ def place(
     return _Walk(cycle, diagnose=diagnose, ties=ties, chosen=chosen or {}).run(within)
 
 
+def arranged_tree(
+    cycle: GroupCycle, found: GroupAssignment, within: Placement | None = None, *, diagnose: bool = True
+) -> GroupAssignment:
+    """Return the tree's assignment with the members of its groups where they are preferred to be (topology.md 2.4).
+
+    What was found stays where not as many pods get a place so.
+    """
+    if not has_terms(cycle):
+        return found
+    result = _Walk(cycle, diagnose=diagnose, arranges=True).run(within)
+    return result if result.feasible and len(result.placed) >= len(found.placed) else found
+
+
 def in_another_way(
     cycle: GroupCycle, failed: GroupAssignment, within: Placement | None = None
 ) -> GroupAssignment | None:
@@ -108,6 +122,8 @@ class _Walk:
     ties: TieBreaker | None = None
     way: _WalkOrder = field(default_factory=_WalkOrder)
     chosen: Mapping[str, Placement] = field(default_factory=dict)
+    arranges: bool = False
+    """Members go where they are preferred to be."""
     _pods: dict[str | None, list[PodRecord]] = field(default_factory=dict)
     _filling: bool = False
 
@@ -141,7 +157,7 @@ class _Walk:
         if placements is None:
             return self._below(group, within)
         if isinstance(group, GroupState):
-            return self._leaf(group, lambda cycle: place_in_one(cycle, placements), placements)
+            return self._leaf(group, lambda cycle: place_in_one(cycle, placements), placements, None)
         running, cluster = self.cycle.running, self.cycle.running.cluster
         if not placements:
             names = {plugin.name for plugin in running.profile.placement_generators}
@@ -189,11 +205,11 @@ class _Walk:
 
     def _below(self, group: Group, within: Placement | None) -> GroupAssignment:
         if isinstance(group, GroupState):
-            return self._leaf(group, lambda cycle: self._anywhere(cycle, within), None)
+            return self._leaf(group, lambda cycle: self._anywhere(cycle, within), None, within)
         return self._children(group, within)
 
     def _anywhere(self, cycle: GroupCycle, within: Placement | None) -> GroupAssignment:
-        keep = not self.way.other_orders
+        keep = not self.way.other_orders and not self.arranges
         result = place_group(cycle, diagnose=self.diagnose, ties=self.ties, within=within, keep=keep)
         if result.feasible or within is not None or not cycle.pods:
             return result
@@ -202,7 +218,11 @@ class _Walk:
     # -- pods ----------------------------------------------------------------------------------------------------------
 
     def _leaf(
-        self, group: GroupState, assign: Callable[[GroupCycle], GroupAssignment], placements: Sequence[Placement] | None
+        self,
+        group: GroupState,
+        assign: Callable[[GroupCycle], GroupAssignment],
+        placements: Sequence[Placement] | None,
+        within: Placement | None,
     ) -> GroupAssignment:
         """Place a pod group and assume what was found, if it is enough."""
         cluster = self.cycle.running.cluster
@@ -217,6 +237,8 @@ class _Walk:
                 cycle, found, lambda order, inside: assign(cycle.ordered(order)), anywhere=placements is None
             )
             found = other or found
+        if self.arranges and found.feasible:
+            found = arranged(cycle, found, within)
         if found.status.ok:
             for pod, row in found.placed if not found.kept else ():
                 cluster.clear_nomination(pod)

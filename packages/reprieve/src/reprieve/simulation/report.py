@@ -44,6 +44,19 @@ class PodOutcome(Document, frozen=True, kw_only=True):
     """Whether the question is about it; else it waits in the cluster anyway (whatif.md 13)."""
 
 
+class TopologyUse(Document, frozen=True, kw_only=True):
+    """What the members of a group use of a topology level that it asks for (topology.md 5.3).
+
+    `level` as the group has it, `label` of nodes; `domains`: where its members run, those with most of them first;
+    `breaks`: how many neighbouring ranks are in different domains.
+    """
+
+    level: str
+    label: str
+    domains: tuple[str, ...]
+    breaks: int
+
+
 class PodGroupOutcome(Document, frozen=True, kw_only=True):
     """A PodGroup of the input. `min_count` is None for the basic policy; `scheduled` counts members with a node.
 
@@ -68,6 +81,8 @@ class PodGroupOutcome(Document, frozen=True, kw_only=True):
     tried: str | None = None
     asked: bool = True
     """Whether the question is about a pod of it, or it has none that waits."""
+    topology: tuple[TopologyUse, ...] = ()
+    """By preferred level, and for the level of its slices, the domains where its members run."""
 
 
 class CompositeOutcome(Document, frozen=True, kw_only=True):

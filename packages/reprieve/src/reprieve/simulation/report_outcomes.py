@@ -5,11 +5,12 @@ from collections.abc import Iterable
 
 from kube_rules.manifests import Suspended
 from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.topology import use_of
 from reprieve.decisions.preemptions import group_name
 from reprieve.plugins.gang_scheduling import WAITING_FOR_MEMBERS
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import SCHEDULER_ERROR, SCHEDULING_GATED, UNSCHEDULABLE
-from reprieve.simulation.report import LostPod, PodGroupOutcome, PodOutcome, SuspendedWorkload
+from reprieve.simulation.report import LostPod, PodGroupOutcome, PodOutcome, SuspendedWorkload, TopologyUse
 from reprieve.simulation.virtual import VirtualCluster
 
 
@@ -138,6 +139,10 @@ def group_outcome(world: VirtualCluster, key: str, evicted: int, lost: int) -> P
         below_minimum=below,
         evicted=evicted,
         lost=lost,
+        topology=tuple(
+            TopologyUse(level=use.level, label=use.label, domains=use.domains, breaks=use.breaks)
+            for use in use_of(engine.cluster, group)
+        ),
     )
 
 

@@ -1,0 +1,196 @@
+"""What annotations say of where the pods of a group go together, and the index of a pod (topology.md 1, 3).
+
+They stand on the pods of a group, on the group, or on a group above it; the nearest counts, each by itself.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from kube_rules.labels import qualified_name_errors
+from kube_rules.unknown_fields import nearest
+
+PREFERRED_TOPOLOGY: Final = "scheduling.reprieve.dev/preferred-topology"
+"""Levels of the topology in which the pods of the group go to as few domains as possible, the first level first."""
+SLICE: Final = "scheduling.reprieve.dev/slice"
+"""So many pods with consecutive indexes run in one domain of the level, always."""
+
+LEVELS: Final[Mapping[str, str]] = {
+    "region": "topology.kubernetes.io/region",
+    "zone": "topology.kubernetes.io/zone",
+    "block": "topology.kubernetes.io/block",
+    "rack": "topology.kubernetes.io/rack",
+    "host": "kubernetes.io/hostname",
+}
+"""The short names of levels, and the node labels they stand for."""
+MOST_LEVELS: Final = 4
+LARGEST_SLICE: Final = 4096
+_LONGEST_TEXT: Final = 1024
+_COUNT: Final = re.compile(r"[1-9][0-9]{0,3}")
+_INDEX: Final = re.compile(r"[0-9]{1,8}")
+
+_JOBSET, _LWS = "jobset.sigs.k8s.io", "leaderworkerset.sigs.k8s.io"
+INDEXES: Final[tuple[tuple[str, str], ...]] = (
+    (f"{_LWS}/group-index", f"{_LWS}/worker-index"),
+    (f"{_JOBSET}/job-global-index", "batch.kubernetes.io/job-completion-index"),
+    (f"{_JOBSET}/job-index", "batch.kubernetes.io/job-completion-index"),
+    ("", "batch.kubernetes.io/job-completion-index"),
+    ("", "training.kubeflow.org/replica-index"),
+    ("", "kueue.x-k8s.io/pod-group-pod-index"),
+    ("", "volcano.sh/task-index"),
+    ("", "apps.kubernetes.io/pod-index"),
+)
+"""Labels or annotations with the index of a pod: of the part of the workload it belongs to, and within that."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankSlices:
+    """`size` pods with consecutive indexes run in one domain of `level`."""
+
+    level: str
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.level}={self.size}"
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyTerms:
+    """What a group asks for; levels are short names or keys of node labels, `slices` None: none."""
+
+    preferred: tuple[str, ...] = ()
+    slices: RankSlices | None = None
+
+    def over(self, other: "TopologyTerms") -> "TopologyTerms":
+        """Return these, and for what they leave open those of the other."""
+        if other is NO_TOPOLOGY_TERMS:
+            return self
+        if self is NO_TOPOLOGY_TERMS:
+            return other
+        return TopologyTerms(self.preferred or other.preferred, self.slices or other.slices)
+
+
+NO_TOPOLOGY_TERMS: Final = TopologyTerms()
+
+
+def topology_terms(annotations: Mapping[str, str]) -> TopologyTerms:
+    """Return the terms in the annotations of a pod or a group; a value that cannot be read counts as absent."""
+    if PREFERRED_TOPOLOGY not in annotations and SLICE not in annotations:
+        return NO_TOPOLOGY_TERMS
+    preferred: tuple[str, ...] = ()
+    slices = None
+    with suppress(ValueError):
+        preferred = read_levels(annotations[PREFERRED_TOPOLOGY]) if PREFERRED_TOPOLOGY in annotations else ()
+    with suppress(ValueError):
+        slices = read_slice(annotations[SLICE]) if SLICE in annotations else None
+    return TopologyTerms(preferred, slices)
+
+
+def read_levels(text: str) -> tuple[str, ...]:
+    """Return the levels of `preferred-topology`. Raises ValueError with what is wrong."""
+    if len(text) > _LONGEST_TEXT:
+        raise ValueError(f"must be no more than {_LONGEST_TEXT} bytes")
+    levels = tuple(level.strip() for level in text.split(","))
+    if len(levels) > MOST_LEVELS:
+        raise ValueError(f"at most {MOST_LEVELS} levels, separated by commas")
+    for level in levels:
+        _check_level(level)
+    if len({LEVELS.get(level, level) for level in levels}) < len(levels):
+        raise ValueError("a level stands there twice")
+    return levels
+
+
+def read_slice(text: str) -> RankSlices:
+    """Return the value of `slice`. Raises ValueError with what is wrong."""
+    level, equals, size = text.rpartition("=") if len(text) <= _LONGEST_TEXT else ("", "", "")
+    if not equals or not _COUNT.fullmatch(size) or not 2 <= int(size) <= LARGEST_SLICE:
+        raise ValueError(f"expected a level and a number of pods from 2 to {LARGEST_SLICE}, such as rack=8")
+    _check_level(level)
+    return RankSlices(level, int(size))
+
+
+def _check_level(level: str) -> None:
+    """Raise ValueError for what is neither a short name nor a label key with a prefix."""
+    if level in LEVELS:
+        return
+    if "/" in level:
+        if messages := qualified_name_errors(level):
+            raise ValueError(f'"{level}": {messages[0]}')
+        return
+    meant = nearest(level, LEVELS)
+    known = ", ".join(LEVELS)
+    hint = f', did you mean "{meant}"?' if meant else ""
+    raise ValueError(f'no level is called "{level}"{hint} (expected {known}, or a node label with its prefix)')
+
+
+def pod_index(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[int, int] | None:
+    """Return the index of the part of the workload that a pod belongs to, and the pod's in it; None: it has none."""
+    for outer, inner in INDEXES:
+        within = _index(labels, annotations, inner)
+        part = _index(labels, annotations, outer) if outer else 0
+        if within is not None and part is not None:
+            return part, within
+    return None
+
+
+def _index(labels: Mapping[str, str], annotations: Mapping[str, str], key: str) -> int | None:
+    text = labels.get(key, annotations.get(key))
+    return int(text) if text is not None and _INDEX.fullmatch(text) else None
+
+
+def ranks(indexes: Mapping[str, tuple[int, int]]) -> dict[str, int]:
+    """Return the ranks of the members of a group by name: their indexes, of several parts one after another.
+
+    Where two members have the same, their place in the order counts instead, of equal ones the order they come in.
+    """
+    parts = {part for part, _ in indexes.values()}
+    width = max((within for _, within in indexes.values()), default=0) + 1
+    first = 0 if len(parts) > 1 else next(iter(parts), 0)
+    result = {name: (part - first) * width + within for name, (part, within) in indexes.items()}
+    if len(set(result.values())) < len(result):
+        return {name: turn for turn, name in enumerate(sorted(result, key=lambda name: result[name]))}
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedMember:
+    """A member on a node, as `topology_use` reads it."""
+
+    name: str
+    index: tuple[int, int] | None
+    node: str
+    node_labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class LevelUse:
+    """A level and the domains of it where members run, those with most of them first.
+
+    `label`: the node label; `breaks`: how many neighbouring ranks are in different domains.
+    """
+
+    level: str
+    label: str
+    domains: tuple[str, ...]
+    breaks: int
+
+
+def topology_use(terms: TopologyTerms, members: Sequence[PlacedMember]) -> tuple[LevelUse, ...]:
+    """Return what members use of the levels that a group asks for: preferred ones, and that of its slices."""
+    levels = [*terms.preferred, *((terms.slices.level,) if terms.slices is not None else ())]
+    of_rank = ranks({member.name: member.index for member in members if member.index is not None})
+    result: dict[str, LevelUse] = {}
+    for level in levels:
+        label = LEVELS.get(level, level)
+        if level in LEVELS and not any(label in member.node_labels for member in members):
+            label = level
+        where = {member.name: member.node_labels.get(label, f"node {member.node}") for member in members}
+        counts = Counter(where.values())
+        ordered = [where[name] for name in sorted(of_rank, key=lambda name: of_rank[name])]
+        breaks = sum(one != other for one, other in pairwise(ordered))
+        result.setdefault(label, LevelUse(level, label, tuple(sorted(counts, key=lambda d: (-counts[d], d))), breaks))
+    return tuple(result.values()) if members else ()

@@ -1,0 +1,80 @@
+"""How many pods of a group sets of nodes hold at most, by what the pods ask for and what the nodes allow."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.framework.diagnoser import any_concerned, nominated_rows
+from reprieve.framework.evaluation import Evaluator
+from reprieve.framework.plugin import CycleState, Placement
+from reprieve.framework.running_profile import RunningProfile
+from reprieve.preemption.free_resources import RESOURCES_PLUGIN, only_resources
+
+Counts = npt.NDArray[np.int64]
+_UNBOUNDED = 1 << 20
+
+
+def filled_as_counted(running: RunningProfile, pods: Sequence[PodRecord]) -> bool:
+    """Return whether nodes hold as many of the pods as `holds_at_most` counts: they are alike and go by amounts
+    alone.
+    """
+    first = running.evaluator.identity(pods[0])
+    if first is None or any(running.evaluator.identity(pod) != first for pod in pods):
+        return False
+    return by_amounts(running, pods)
+
+
+def by_amounts(running: RunningProfile, pods: Sequence[PodRecord]) -> bool:
+    """Return whether nothing but amounts and the nodes' own objects decides where the pods fit."""
+    if any_concerned(running.profile.outside_filters, CycleState(running.cluster, pods[0])):
+        return False
+    return only_resources(running.profile, [CycleState(running.cluster, pod) for pod in pods])
+
+
+def holds_at_most(
+    running: RunningProfile, pods: Sequence[PodRecord], placements: Sequence[Placement], *, beyond: bool = False
+) -> Counts:
+    """`int64[placements]`: no placement holds more of the pods than this.
+
+    Each kind of pod is counted as if it had the nodes for itself, by its requests and by what the nodes' own objects
+    allow, nominated pods counted as running; other kinds and rules about other pods can only make it fewer.
+    `beyond`: more pods of each kind are counted than there are, as many as find room.
+    """
+    if not placements:
+        return np.zeros(0, dtype=np.int64)
+    cluster, evaluator = running.cluster, running.evaluator
+    nodes = cluster.nodes
+    rows = np.concatenate([placement.rows for placement in placements])
+    sizes = [len(placement.rows) for placement in placements]
+    starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
+    fit = next((plugin for plugin in running.profile.node_filters if plugin.name == RESOURCES_PLUGIN), None)
+    counted = fit is not None and fit.checks_everything
+    total = np.zeros(len(placements), dtype=np.int64)
+    for kind in _kinds(evaluator, pods):
+        pod = kind[0]
+        most = _UNBOUNDED if beyond else len(kind)
+        holds = np.full(len(rows), most, dtype=np.int64)
+        if counted:
+            held = nominated_rows(cluster, pod.priority, slice(0, len(nodes)))
+            for column, amount in pod.signature.requests:
+                free = nodes.allocatable[column, rows] - nodes.used[column, rows]
+                if len(held.rows):
+                    taken = np.zeros(len(nodes), dtype=np.int64)
+                    taken[held.rows] = held.amounts[column]
+                    free -= taken[rows]
+                holds = np.minimum(holds, np.maximum(free, 0) // amount)
+        if evaluator.identity(pod) is not None:
+            holds = np.where(evaluator.usable_nodes(CycleState(cluster, pod))[rows], holds, 0)
+        total += np.minimum(np.add.reduceat(holds, starts), most)
+    return total
+
+
+def _kinds(evaluator: Evaluator, pods: Sequence[PodRecord]) -> list[list[PodRecord]]:
+    """Return pods that are treated alike, together."""
+    kinds: dict[object, list[PodRecord]] = {}
+    for pod in pods:
+        identity = evaluator.identity(pod)
+        kinds.setdefault(pod.uid if identity is None else identity, []).append(pod)
+    return list(kinds.values())
