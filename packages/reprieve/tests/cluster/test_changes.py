@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from reprieve.cluster.changes import GangLog, TouchLog
+from reprieve.cluster.changes import ChangeLog
 from tests.building import World, gang, node
 
 
 def test_log_starts_over_beyond_its_limit() -> None:
     """As long as the limit it stays; one more and readers look at everything."""
-    rows, gangs = TouchLog(), GangLog()
-    rows.rows += [1, 2]
-    gangs.keys += ["a", "b"]
+    rows, gangs = ChangeLog[int](), ChangeLog[str]()
+    rows.entries += [1, 2]
+    gangs.entries += ["a", "b"]
     for log in (rows, gangs):
         log.cut(2)
         assert log.epoch == 0
-    assert (rows.rows, gangs.keys) == ([1, 2], ["a", "b"])
+    assert (rows.entries, gangs.entries) == ([1, 2], ["a", "b"])
     for log in (rows, gangs):
         log.cut(1)
         assert log.epoch == 1
-    assert (rows.rows, gangs.keys) == ([], [])
+    assert (rows.entries, gangs.entries) == ([], [])
 
 
 def test_readers_of_gangs_learn_which_groups_have_more_pods_or_fewer() -> None:
@@ -45,23 +45,49 @@ def test_readers_of_gangs_learn_which_groups_have_more_pods_or_fewer() -> None:
     assert state.gang_changes().take() == set()
 
 
+def test_trials_that_are_over_are_no_news_to_readers_of_what_lasts() -> None:
+    """In a trial they learn what it has changed so far, and afterwards that this was undone; others learn it all."""
+    world = World(node("n"), node("m"), gang("g", 2))
+    state, one, other = world.engine.cluster, world.record("g-0"), world.record("g-1")
+    rows, gangs, every = state.changes(lasting=True), state.gang_changes(lasting=True), state.changes()
+    assert (rows.take(), every.take(), gangs.take()) == (None, None, set())
+    before = rows.copy(), gangs.copy()
+    with state.trial():
+        with state.trial():
+            state.place(one, 0)
+        assert (rows.take(), gangs.take()) == ([], set())
+        state.place(one, 1)
+        assert (rows.take(), gangs.take()) == ([1], {"default/g"})
+    assert (rows.take(), gangs.take()) == ([1], {"default/g"})
+    state.place(other, 0)
+    with state.trial():
+        state.place(one, 1)
+    for readers in ((rows, gangs), before):
+        assert [reader.take() for reader in readers] == [[0], {"default/g"}]
+        assert [reader.take() for reader in readers] == [[], set()]
+    assert set(every.take() or ()) == {0, 1}
+    state.touched.cut(0)
+    state.resized_gangs.cut(0)
+    assert (rows.take(), gangs.take(), every.take()) == (None, None, None)
+
+
 def test_logs_are_kept_short_when_nothing_is_going_on() -> None:
     """Eight entries for each row, or group, and 4096 more; in a trial they are left alone."""
     world = World(node("n"), gang("g", 1))
     state, one = world.engine.cluster, world.record("g-0")
     limit = 8 * 1 + 4096
     with state.trial():
-        state.touched.rows += [0] * (limit - len(state.touched.rows) + 3)
+        state.touched.entries += [0] * (limit - len(state.touched.entries) + 3)
         before = state.touched.epoch
         state.place(one, 0)
         assert state.touched.epoch == before
-    assert (state.touched.epoch, state.touched.rows) == (before + 1, [])
-    state.touched.rows += [0] * limit
-    state.resized_gangs.keys += ["default/g"] * (limit - len(state.resized_gangs.keys))
+    assert (state.touched.epoch, state.touched.entries) == (before + 1, [])
+    state.touched.entries += [0] * limit
+    state.resized_gangs.entries += ["default/g"] * (limit - len(state.resized_gangs.entries))
     state.trim()
-    assert (len(state.touched.rows), len(state.resized_gangs.keys)) == (limit, limit)
-    state.touched.rows.append(0)
-    state.resized_gangs.keys.append("default/g")
+    assert (len(state.touched.entries), len(state.resized_gangs.entries)) == (limit, limit)
+    state.touched.entries.append(0)
+    state.resized_gangs.entries.append("default/g")
     state.trim()
-    assert (state.touched.rows, state.resized_gangs.keys) == ([], [])
+    assert (state.touched.entries, state.resized_gangs.entries) == ([], [])
     assert np.array_equal(state.nodes.used[:, 0], np.zeros(state.resources.capacity))

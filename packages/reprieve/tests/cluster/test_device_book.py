@@ -488,7 +488,7 @@ def test_views_and_shapes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         world.engine.cluster.place(world.record("q"), 0)
         world.engine.cluster.displace(world.record("q"))
         book.trim()
-        assert len(book._touched.rows) <= 5
+        assert len(book._touched.entries) <= 5
 
 
 # -- taints -----------------------------------------------------------------------------------------------------------
@@ -603,7 +603,7 @@ def test_no_device_is_allocated_twice_unless_the_api_has_it_so() -> None:
     assert book.in_use.whole == {(DRIVER, "n", "gpu-0"): 1}
     allocation = book.claims["default/c"].allocation
     assert allocation is not None
-    book.count_into(book.in_use, allocation, 1)
+    book.in_use.count(allocation, 1)
     with pytest.raises(AssertionError):
         book.check()
 

@@ -208,15 +208,15 @@ def test_touch_log_can_be_cut() -> None:
     state = World(node("n1"), node("n2")).engine.cluster
     log, reader = state.touched, state.changes()
     assert reader.take() is None, "whoever looks for the first time looks at everything"
-    log.rows += [1, 0, 1]
+    log.entries += [1, 0, 1]
     behind = reader.copy()
     assert reader.take() == [1, 0, 1]
     assert reader.take() == []
     before = log.epoch
-    log.cut(len(log.rows))
+    log.cut(len(log.entries))
     assert log.epoch == before
     log.cut(2)
-    assert (log.epoch, log.rows) == (before + 1, [])
+    assert (log.epoch, log.entries) == (before + 1, [])
     assert reader.take() is None
     assert behind.take() is None
     assert reader.take() == []
@@ -248,7 +248,7 @@ def test_cut_log_changes_no_decision() -> None:
         world.engine.set(pod(f"x{i}", cpu=1, node="n2"), world.now)
         world.engine.remove(ObjectRef("Pod", uid=f"uid-x{i}"), world.now)
     assert world.engine.cluster.touched.epoch > 0
-    assert len(world.engine.cluster.touched.rows) < 6000
+    assert len(world.engine.cluster.touched.entries) < 6000
     world.add(pod("y", cpu=2, node="n2"), pod("b", cpu=1)).settle()
     assert world.where["b"] == "n1"
 

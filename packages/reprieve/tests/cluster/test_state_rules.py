@@ -227,7 +227,7 @@ def test_state_of_nothing() -> None:
         False,
         False,
     )
-    assert (state.touched.epoch, state.resized_gangs.epoch, state.touched.rows, state.resized_gangs.keys) == (
+    assert (state.touched.epoch, state.resized_gangs.epoch, state.touched.entries, state.resized_gangs.entries) == (
         0,
         0,
         [],

@@ -294,12 +294,12 @@ def test_cache_is_bounded_and_drops_the_oldest_first(monkeypatch: pytest.MonkeyP
     evaluator = of(world)
     views = [evaluator.view(world.state(f"p{i}")) for i in range(4)]
     assert evaluator.view(world.state("p0")) is views[0]
-    assert evaluator.sizes() == {"views": 4, "node_constraint_masks": 4}
+    assert evaluator.sizes() == {"views": 4, "rule_masks": 0, "node_constraint_masks": 4}
     evaluator.view(world.state("p5"))
     assert evaluator.sizes()["views"] == 4
     assert evaluator.view(world.state("p0")) is views[0]
     assert evaluator.view(world.state("p1")) is not views[1]
-    assert evaluator.sizes() == {"views": 4, "node_constraint_masks": 4}
+    assert evaluator.sizes() == {"views": 4, "rule_masks": 0, "node_constraint_masks": 4}
 
 
 def test_nothing_is_kept_where_nothing_is_shared() -> None:
@@ -308,7 +308,7 @@ def test_nothing_is_kept_where_nothing_is_shared() -> None:
     evaluator = of(world, share=False)
     assert not evaluator.shares
     assert evaluator.view(world.state("p")) is not evaluator.view(world.state("p"))
-    assert evaluator.sizes() == {"views": 0, "node_constraint_masks": 0}
+    assert evaluator.sizes() == {"views": 0, "rule_masks": 0, "node_constraint_masks": 0}
     assert of(world).shares
 
 

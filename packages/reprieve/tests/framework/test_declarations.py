@@ -104,6 +104,7 @@ def test_plugin_without_an_answer_blocks_no_pods() -> None:
     assert filtering.concerns(state) is True
     assert filtering.narrowed(state) is None
     assert filtering.local(state) is False
+    assert filtering.likeness(state) is None
     assert filtering.add_pod(state, record, 0) is True
     assert filtering.remove_pod(state, record, 0) is True
     assert filtering.incremental_filter([state], [0]) is None

@@ -304,7 +304,8 @@ def test_records_kept_are_shown_by_kind() -> None:
     kinds = {s.labels["type"] for s in seen.samples() if s.name == "scheduler_kept_entries"}
     assert kinds == {
         *("signatures", "pod_constraints", "node_constraints", "label_classes", "affinity_terms", "match_counts"),
-        *("views", "node_constraint_masks", "waiting_entities", "waiting_shapes", "waiting_spreads"),
+        *("views", "rule_masks", "node_constraint_masks"),
+        *("waiting_entities", "waiting_shapes", "waiting_spreads"),
     }
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from reprieve.plugins.dynamic_resources import DynamicResources
 from tests.building import World, node
-from tests.plugins.devices import claim, device_class, devices, slice_of, user
+from tests.plugins.devices import allocated, claim, device_class, devices, request, slice_of, user
 
 OWN = [slice_of("n1", devices(2)), slice_of("n2", devices(2))]
 SHARED = slice_of(None, devices(1), allNodes=True)
@@ -31,3 +31,23 @@ SHARED = slice_of(None, devices(1), allNodes=True)
 def test_claims_of_one_pod_on_devices_of_one_node_are_the_node_s_business(items: list[Any], local: bool) -> None:
     world = World(node("n1"), node("n2"), device_class(), *items)
     assert DynamicResources().local(world.state("p")) is local
+
+
+@pytest.mark.parametrize(
+    ("items", "alike"),
+    [
+        ([*OWN, claim(), claim("d")], True),
+        ([*OWN, claim(), claim("d", request("r", count=2))], False),
+        # what another pod may use too, or is not to be had, or is allocated, is shared by none
+        ([*OWN, claim(), claim("d"), user("r", "d")], False),
+        ([*OWN, claim(), claim("d", request("r", "none"))], False),
+        ([*OWN, claim(), claim("d", status=allocated(("gpu.example.com", "n1", "d0"), node="n1"))], False),
+        ([*OWN, SHARED, claim(), claim("d")], False),
+    ],
+)
+def test_pods_are_alike_whose_own_claims_ask_for_the_same_of_a_node(items: list[Any], alike: bool) -> None:
+    """`FilterPlugin.likeness`: what is worked out for one of them holds for the others."""
+    world = World(node("n1"), node("n2"), device_class(), user("p", "c"), user("q", "d"), *items)
+    identity = world.engine.running["default-scheduler"].evaluator.identity_on_rows
+    first, second = identity(world.state("p")), identity(world.state("q"))
+    assert (first is not None and first == second) is alike

@@ -96,11 +96,11 @@ def _shuffle_about(state: ClusterState, chance: random.Random, depth: int) -> No
             assert state.digest() == before
     free = [pod for pod in pods if pod.row < 0]
     if free and chance.random() < 0.5:
-        before, position = state.digest(), len(state.touched.rows)
+        before, position = state.digest(), len(state.touched.entries)
         with state.assume_silently([(pod, chance.randrange(len(state.nodes))) for pod in free[:2]]):
             assert state.digest() != before
         assert state.digest() == before
-        assert len(state.touched.rows) == position
+        assert len(state.touched.entries) == position
     state.check()
 
 

@@ -325,10 +325,10 @@ def test_only_who_leaves_by_a_preemption_is_waited_for(preempted: bool | None) -
 def test_log_of_changes_does_not_grow_with_time() -> None:
     """Every cache is bounded: it starts over when it is much longer than there are nodes."""
     world = World(node("n", cpu=1), pod("r", cpu=1, node="n", priority=9))
-    rows = world.engine.cluster.touched.rows
+    rows = world.engine.cluster.touched.entries
     rows += [0] * 5000
     world.add(pod("p", cpu=1)).step()
-    assert len(world.engine.cluster.touched.rows) < 100
+    assert len(world.engine.cluster.touched.entries) < 100
 
 
 @pytest.mark.parametrize("turn", [0, 1])

@@ -249,7 +249,7 @@ LIVES = (
     sized,
     foreign,
 )
-LOGS = ("._log.keys", ".resized_gangs.keys", "._log.rows")
+LOGS = ("._log.entries", ".resized_gangs.entries", "._lasting", "._undone")
 """Logs of what changed lately: bounded by themselves."""
 
 

@@ -17,6 +17,7 @@ from kube_rules.devices import DeviceClass, DeviceSelectorError
 from reprieve.cluster.device_pools import Capacity, CapacityPolicy, Device, DeviceId, DeviceMatcher, Pool, PoolId, Slice
 from reprieve.cluster.device_requests import (
     MOST_RESULTS,
+    Allocation,
     Chosen,
     ClaimShape,
     Constraint,
@@ -58,6 +59,25 @@ class DevicesInUse:
     def any(self, device: DeviceId) -> bool:
         """Return whether a claim has the device or a share of it."""
         return device in self.whole or device in self.shares
+
+    def count(self, allocation: Allocation, by: int) -> None:
+        """Add (1) or take away (-1) what an allocation takes; admin access takes nothing."""
+        for grant in allocation.grants:
+            if grant.admin:
+                continue
+            table = self.shares if grant.share else self.whole
+            left = table.get(grant.device, 0) + by
+            if left:
+                table[grant.device] = left
+            else:
+                del table[grant.device]
+            if not grant.share:
+                continue
+            used = self.consumed.setdefault(grant.device, {})
+            for name, amount in grant.consumed.items():
+                used[name] = used.get(name, 0) + by * amount
+            if not left:
+                del self.consumed[grant.device]
 
 
 @dataclass(slots=True)

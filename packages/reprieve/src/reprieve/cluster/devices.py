@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kube_rules.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from reprieve.cluster.changes import ChangeReader, TouchLog
+from reprieve.cluster.changes import ChangeLog, ChangeReader
 from reprieve.cluster.claim_states import ClaimState, DeviceVerdicts, Held
 from reprieve.cluster.device_allocation import (
     FEWER_STEPS,
@@ -81,10 +81,14 @@ _EMPTY = DevicesInUse()
 class DeviceBook:
     """See the module docstring."""
 
-    def __init__(self, nodes: NodeColumns, groups: Mapping[str, GroupState], undo: UndoLog) -> None:
+    def __init__(
+        self, nodes: NodeColumns, groups: Mapping[str, GroupState], undo: UndoLog, log: ChangeLog[int]
+    ) -> None:
+        """`log`: of the changes of rows, which shows what happens to claims, too."""
         self._nodes = nodes
         self._groups = groups
         self._undo = undo
+        self._log = log
         self.classes: dict[str, DeviceClass] = {}
         self.slices: dict[str, ResourceSlice] = {}
         self.rules: dict[str, DeviceTaintRule] = {}
@@ -104,11 +108,13 @@ class DeviceBook:
         self._index: SliceIndex | None = None
         self._version = 0
         """Grows when slices, classes or rules change."""
+        self._elsewhere = 0
+        """Grows when a claim changes that has devices which several nodes reach."""
         self._executing: dict[DeviceId, tuple[EffectiveTaint, ...]] | None = None
-        """Devices with taints of effect NoExecute, worked out when first asked for."""
+        """Those with taints of effect NoExecute, worked out when first asked for."""
         self._pools: dict[int, tuple[Pool, ...]] = {}
         self._pools_stamp: tuple[int, tuple[int, int]] | None = None
-        self._touched = TouchLog()
+        self._touched = ChangeLog[int]()
         """Rows on which devices were taken or given back."""
         self._verdicts: dict[tuple[int, ...], DeviceVerdicts] = {}
 
@@ -257,42 +263,21 @@ class DeviceBook:
         before, was = claim.held, claim.allocation
         claim.held = held
         claim.allocation = claim.in_view()
-        if claim.allocation is not was:
-            self._count(was, -1)
-            self._count(claim.allocation, 1)
+        for allocation in (was,) if claim.allocation is was else (was, claim.allocation):
+            homes = self._homes(allocation)
+            self._elsewhere += EVERYWHERE in homes
+            self._log.entries += [row for row in homes if row != EVERYWHERE]
+            if allocation is not None and claim.allocation is not was:
+                self.in_use.count(allocation, -1 if allocation is was else 1)
+                self._touched.entries += homes
         self._undo.record(self._change, claim, before)
 
-    def _count(self, allocation: Allocation | None, by: int) -> None:
-        if allocation is None:
-            return
-        self.count_into(self.in_use, allocation, by)
-        index = self.index
-        rows = self._nodes.row_of
-        for grant in allocation.grants:
-            home = index.home(grant.device[:2])
-            row = EVERYWHERE if home is None else rows.get(home)
-            if row is not None:
-                self._touched.rows.append(row)
-
-    @staticmethod
-    def count_into(in_use: DevicesInUse, allocation: Allocation, by: int) -> None:
-        """Add (1) or take away (-1) what an allocation takes; admin access takes nothing."""
-        for grant in allocation.grants:
-            if grant.admin:
-                continue
-            table = in_use.shares if grant.share else in_use.whole
-            left = table.get(grant.device, 0) + by
-            if left:
-                table[grant.device] = left
-            else:
-                del table[grant.device]
-            if not grant.share:
-                continue
-            used = in_use.consumed.setdefault(grant.device, {})
-            for name, amount in grant.consumed.items():
-                used[name] = used.get(name, 0) + by * amount
-            if not left:
-                del in_use.consumed[grant.device]
+    def _homes(self, allocation: Allocation | None) -> list[int]:
+        """Return the row that each device of an allocation belongs to, if there is one; EVERYWHERE if several."""
+        index, rows = self.index, self._nodes.row_of
+        homes = (index.home(grant.device[:2]) for grant in allocation.grants) if allocation is not None else ()
+        there = (EVERYWHERE if home is None else rows.get(home) for home in homes)
+        return [row for row in there if row is not None]
 
     def _free(self, allocation: Allocation) -> bool:
         """Return whether no claim took the whole devices of an allocation since it was given up."""
@@ -395,6 +380,11 @@ class DeviceBook:
         if self._index is None:
             self._index = SliceIndex(self._read.values())
         return self._index
+
+    @property
+    def stamp(self) -> tuple[int, int]:
+        """Equal as long as nothing about devices changes of which the log of changes of rows does not tell."""
+        return self._version, self._elsewhere
 
     def pools(self, row: int) -> tuple[Pool, ...]:
         """Return the pools a node reaches."""
@@ -510,7 +500,7 @@ class DeviceBook:
         for claim in self.claims.values():
             assert claim.allocation is claim.in_view(), f"{claim.key}: the allocation in view is stale"
             if claim.allocation is not None:
-                self.count_into(fresh, claim.allocation, 1)
+                fresh.count(claim.allocation, 1)
             holders = {uid for uid, pod in claim.users.items() if pod.row >= 0}
             assert claim.held.holders == holders, f"{claim.key} is held by {sorted(claim.held.holders)}"
             assert claim.held.gone == frozenset() or self._undo.in_trial, f"{claim.key} has holders gone"

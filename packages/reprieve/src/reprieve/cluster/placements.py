@@ -22,7 +22,7 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from reprieve.cluster.changes import ChangeReader, GangLog, GangReader, TouchLog
+from reprieve.cluster.changes import ChangeLog, ChangeReader, GangReader
 from reprieve.cluster.devices import DeviceBook
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.nodes import NodeColumns
@@ -49,23 +49,26 @@ class Placements:
         self.groups: dict[str, GroupState] = {}
         self.namespaces: dict[str, Mapping[str, str]] = {}
         """Labels of namespaces that are known."""
-        self.touched = TouchLog()
-        self.resized_gangs = GangLog()
+        self.touched = ChangeLog[int]()
+        self.resized_gangs = ChangeLog[str]()
         self.volumes = VolumeObjects()
         self._undo = UndoLog()
-        self.devices = DeviceBook(self.nodes, self.groups, self._undo)
+        self.devices = DeviceBook(self.nodes, self.groups, self._undo, self.touched)
         self.pod_affinity = PodAffinityIndex(self.nodes, self.pods, self.namespace_labels)
         self._holder: int | None = None
         """The thread that runs a cycle, while one runs."""
         self._overlaid = False
 
-    def changes(self, *, of_nodes: bool = True) -> ChangeReader:
-        """A reader of what changes on the rows, at its beginning; without `of_nodes` by the pods there alone."""
-        return ChangeReader(self.touched, self.nodes if of_nodes else None)
+    def changes(self, *, of_nodes: bool = True, lasting: bool = False) -> ChangeReader:
+        """A reader of what changes on the rows, at its beginning; without `of_nodes` by the pods there alone.
 
-    def gang_changes(self) -> GangReader:
-        """Return a reader of the groups of which more pods run from now on, or fewer."""
-        return GangReader(self.resized_gangs)
+        `lasting`: it gets nothing of trials that are over.
+        """
+        return ChangeReader(self.touched, self.nodes if of_nodes else None, lasting=lasting)
+
+    def gang_changes(self, *, lasting: bool = False) -> GangReader:
+        """Return a reader of the groups of which more pods run from now on, or fewer; `lasting` as in `changes`."""
+        return GangReader(self.resized_gangs, lasting=lasting)
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
         """Return a namespace's labels, with the one for its name that the API server gives to each; known or not."""
@@ -87,14 +90,14 @@ class Placements:
             self._count_ports(pod, row, 1)
         if pod.group is not None and not pod.terminating:
             self.groups[pod.group].scheduled += 1
-            self.resized_gangs.keys.append(pod.group)
+            self.resized_gangs.entries.append(pod.group)
         if pod.volumes is not None:
             self.volumes.placed(pod, row, tentative=self._chooses)
         if self.pod_affinity.active:
             self.pod_affinity.moved(pod, row, 1)
         if pod.nominated >= 0:
             nodes.nominated_amounts.moved(pod)
-        self.touched.rows.append(row)
+        self.touched.entries.append(row)
         self._undo.record(self._take, pod)
 
     def displace(self, pod: PodRecord) -> None:
@@ -113,14 +116,14 @@ class Placements:
             self._count_ports(pod, row, -1)
         if pod.group is not None and not pod.terminating:
             self.groups[pod.group].scheduled -= 1
-            self.resized_gangs.keys.append(pod.group)
+            self.resized_gangs.entries.append(pod.group)
         if pod.volumes is not None:
             self._leave_volumes(pod, row)
         if self.pod_affinity.active:
             self.pod_affinity.moved(pod, row, -1)
         if pod.nominated >= 0:
             nodes.nominated_amounts.moved(pod)
-        self.touched.rows.append(row)
+        self.touched.entries.append(row)
         self._undo.record(self._put, pod, row)
 
     def displace_all(self, pods: Sequence[PodRecord]) -> None:
@@ -167,7 +170,7 @@ class Placements:
         self.nodes.nominated.setdefault(row, {})[pod.uid] = pod
         self.nodes.nominations += 1
         self.nodes.nominated_amounts.add(pod)
-        self.touched.rows.append(row)
+        self.touched.entries.append(row)
         self._undo.record(self.clear_nomination, pod)
 
     def clear_nomination(self, pod: PodRecord) -> None:
@@ -182,7 +185,7 @@ class Placements:
         self.nodes.nominated_amounts.drop(pod)
         if not there:
             del self.nodes.nominated[row]
-        self.touched.rows.append(row)
+        self.touched.entries.append(row)
         self._undo.record(self.nominate, pod, row)
         if not self.in_trial:
             self.nodes.release(row)
@@ -204,10 +207,15 @@ class Placements:
     def trial(self) -> Iterator[Self]:
         """A view to try things in: on leaving, every place/displace/nominate/clear since is undone. Nests."""
         self._refuse_strangers()
+        logs = self.touched, self.resized_gangs
+        for log in logs:
+            log.trial_begins()
         try:
             with self._undo.scope():
                 yield self
         finally:
+            for log in logs:
+                log.trial_ends()
             if not self.in_trial:
                 self.trim()
 
@@ -233,7 +241,7 @@ class Placements:
         For looking at exactly these rows and nothing else.
         """
         self._refuse_strangers()
-        position = len(self.touched.rows)
+        position = len(self.touched.entries)
         before, self._overlaid = self._overlaid, True
         try:
             with self._undo.scope():
@@ -242,7 +250,7 @@ class Placements:
                 yield
         finally:
             self._overlaid = before
-            del self.touched.rows[position:]
+            self.touched.forget_from(position)
 
     @contextmanager
     def assume_amounts(self, rows: npt.NDArray[np.int64], amounts: npt.NDArray[np.int64]) -> Iterator[None]:
@@ -279,7 +287,7 @@ class Placements:
                 self._count_ports(pod, row, by)
             if pod.group is not None and not pod.terminating:
                 self.groups[pod.group].scheduled += by
-                self.resized_gangs.keys.append(pod.group)
+                self.resized_gangs.entries.append(pod.group)
             if pod.volumes is not None:
                 if by > 0:
                     self.volumes.placed(pod, row, tentative=self._chooses)
@@ -301,7 +309,7 @@ class Placements:
             distinct, starts = np.unique(there[order], return_index=True)
             sums = np.add.reduceat(deltas[np.array(kinds, dtype=np.int64)[order]], starts, axis=0)
             self.nodes.used[:, distinct] += by * sums.T
-        self.touched.rows.extend(rows)
+        self.touched.entries.extend(rows)
 
     @property
     def _chooses(self) -> bool:
@@ -325,7 +333,7 @@ class Placements:
                 del used[port]
 
     def _touch(self, row: int) -> None:
-        self.touched.rows.append(row)
+        self.touched.entries.append(row)
         self.trim()
 
     def _outside_trials(self) -> None:

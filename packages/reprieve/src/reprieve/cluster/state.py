@@ -187,7 +187,7 @@ class ClusterState(Placements):
                 group.existing -= 1
                 self.trees.pods_changed(group)
                 group.scheduled -= pod.row >= 0
-                self.resized_gangs.keys.append(pod.group)
+                self.resized_gangs.entries.append(pod.group)
             pod_affinity, row = self.pod_affinity, pod.row
             if pod_affinity.active and row >= 0:
                 pod_affinity.moved(pod, row, -1)
@@ -273,7 +273,7 @@ class ClusterState(Placements):
             del before.members[pod.uid]
             before.existing -= counts
             before.scheduled -= counts and pod.row >= 0
-            self.resized_gangs.keys.append(pod.group)
+            self.resized_gangs.entries.append(pod.group)
             pod.group = None
             self.trees.pods_changed(before)
             self._forget_group_if_unused(before)
@@ -283,7 +283,7 @@ class ClusterState(Placements):
             after.members[pod.uid] = pod
             after.existing += counts
             after.scheduled += counts and pod.row >= 0
-            self.resized_gangs.keys.append(key)
+            self.resized_gangs.entries.append(key)
             self.trees.pods_changed(after)
         if pod.uid in self.departures:
             self._listed_with(owned_before, ownership_key(pod), pod)
@@ -588,7 +588,7 @@ class ClusterState(Placements):
     def _touch_members(self, group: GroupState) -> None:
         for pod in group.members.values():
             if pod.row >= 0:
-                self.touched.rows.append(pod.row)
+                self.touched.entries.append(pod.row)
 
     def _fit(self) -> None:
         self.nodes.fit_columns()

@@ -5,7 +5,7 @@ touch log since then are filtered again: a stream of identical pods that fit now
 CLUSTER-scope plugins in play nothing is kept.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -133,8 +133,8 @@ class Diagnoser:
         self._kept: dict[tuple[object, ...], tuple[RowReasons, ChangeReader]] = {}
 
     def diagnose(self, state: CycleState, identity: tuple[object, ...] | None) -> Diagnosis:
-        """Return the outcome on all live rows; `identity` is equal for pods that are treated alike, None: share
-        nothing.
+        """Return the outcome on all live rows; `identity` is equal for pods that are treated alike on a row as long as
+        it stays as it is, None: share nothing.
         """
         nodes = self._cluster.nodes
         alive = np.flatnonzero(nodes.alive[: len(nodes)])
@@ -142,10 +142,9 @@ class Diagnoser:
             # No plugin rejected the pod, so each that might decides whether a new node helps.
             names = {plugin.name for plugin in self._profile.filters}
             return Diagnosis(nodes=0, codes=np.zeros(len(nodes), dtype=np.int8), plugins=names)
-        elsewhere = self.ruled(state)
-        if identity is None or elsewhere or not self._share:
+        if identity is None or not self._share:
             row_reasons = RowReasons(len(nodes))
-            self._inspect(state, alive, row_reasons, apart=elsewhere)
+            self._inspect(state, alive, row_reasons, apart=self.ruled(state))
             self._ask_extenders(state, alive, row_reasons)
             return row_reasons.summary(len(alive))
         known, changes = self._kept.pop(identity, (None, self._cluster.changes()))
@@ -296,6 +295,21 @@ class Diagnoser:
         """Return whether CLUSTER filters may have something to say about the pod."""
         profile = self._profile
         return any_concerned(profile.cluster_filters, state) or any_concerned(profile.outside_filters, state)
+
+    def likeness(self, state: CycleState) -> tuple[Hashable, ...] | None:
+        """Return what CLUSTER filters take pods to be alike by on rows that stay as they are; None: nothing."""
+        profile = self._profile
+        if any_concerned(profile.outside_filters, state):
+            return None
+        result: list[Hashable] = []
+        for plugin in profile.cluster_filters:
+            if call_plugin(plugin.name, "PreFilter", plugin.concerns, state):
+                ready = call_plugin(plugin.name, "PreFilter", plugin.pre_filter, state).ok
+                like = call_plugin(plugin.name, "PreFilter", plugin.likeness, state) if ready else None
+                if like is None:
+                    return None
+                result.append((plugin.name, like))
+        return tuple(result)
 
 
 def any_concerned(plugins: Sequence[FilterPlugin], state: CycleState) -> bool:

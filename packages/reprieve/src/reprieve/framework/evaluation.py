@@ -81,6 +81,25 @@ class NodeConstraintsView:
         self.scores: dict[str, Scores] = {}
 
 
+class RuleView:
+    """What CLUSTER filters say of rows for pods that they treat alike. `mask` holds where `known`: bool[rows]."""
+
+    __slots__ = ("changes", "known", "mask")
+
+    def __init__(self, cluster: ClusterState) -> None:
+        self.changes = cluster.changes()
+        self.known: Mask = np.empty(0, dtype=np.bool_)
+        self.mask: Mask = np.empty(0, dtype=np.bool_)
+
+    def catch_up(self, rows: int) -> None:
+        """There are so many rows now: forget those that have changed."""
+        touched = self.changes.take()
+        if touched is None:
+            self.known, self.mask = np.zeros(rows, dtype=np.bool_), np.zeros(rows, dtype=np.bool_)
+        elif touched:
+            self.known[touched] = False
+
+
 class Evaluator:
     """Runs the filters and scores of one profile. `share=False` evaluates everything afresh every time."""
 
@@ -93,6 +112,8 @@ class Evaluator:
         self._seed = seed
         self._views: dict[tuple[object, ...], SignatureView] = {}
         """By identity, those used longest ago first."""
+        self._rule_views: dict[tuple[object, ...], RuleView] = {}
+        """By priority and what the filters take pods to be alike by, those used longest ago first."""
         self._by_node_constraints: dict[int, NodeConstraintsView] = {}
         """By the node constraints' id, those used longest ago first."""
         self._signers = profile.at(SignPlugin)
@@ -237,7 +258,7 @@ class Evaluator:
         """Run every filter on every live row in order and say what rejected the pod where; only on rows `within`."""
         if within is not None:
             return self._diagnoser.diagnose_rows(state, within)
-        return self._diagnoser.diagnose(state, self.identity(state.pod))
+        return self._diagnoser.diagnose(state, self.identity_on_rows(state))
 
     def identity(self, pod: PodRecord) -> tuple[object, ...] | None:
         """Equal for pods that every plugin but the CLUSTER-scope ones treats alike; None: nothing may be shared."""
@@ -245,6 +266,17 @@ class Evaluator:
             return (pod.signature.id, pod.priority)
         fragments = [call_plugin(plugin.name, "Sign", plugin.sign, pod) for plugin in self._signers]
         return None if None in fragments else (pod.signature.id, pod.priority, *fragments)
+
+    def identity_on_rows(self, state: CycleState) -> tuple[object, ...] | None:
+        """Equal for pods that every filter treats alike on each row, as long as that row stays as it is.
+
+        None: nothing may be shared.
+        """
+        identity = self.identity(state.pod)
+        if identity is None:
+            return None
+        rules = self._diagnoser.likeness(state)
+        return None if rules is None else (*identity, *rules)
 
     def by_rows_alone(self, state: CycleState) -> bool:
         """Return whether where the pod goes among some rows depends on those rows alone, and is the same for pods like
@@ -256,7 +288,11 @@ class Evaluator:
 
     def sizes(self) -> dict[str, int]:
         """Return how much is kept, for the gauges."""
-        return {"views": len(self._views), "node_constraint_masks": len(self._by_node_constraints)}
+        return {
+            "views": len(self._views),
+            "rule_masks": len(self._rule_views),
+            "node_constraint_masks": len(self._by_node_constraints),
+        }
 
     def allowed_nodes(self, pod: PodRecord) -> Mask:
         """`bool[rows]`: live nodes that what the pod says of nodes alone allows, its requests and other pods aside."""
@@ -460,10 +496,41 @@ class Evaluator:
         return rows[self._cluster_mask(state, active, rows)] if active and len(rows) else rows
 
     def _cluster_mask(self, state: CycleState, active: Sequence[FilterPlugin], rows: npt.NDArray[np.int64]) -> Mask:
+        view = self._rule_view(state, active)
+        if view is None:
+            return self._judged_by_rules(state, active, rows)
+        unknown = rows[~view.known[rows]]
+        if len(unknown):
+            view.mask[unknown] = self._judged_by_rules(state, active, unknown)
+            view.known[unknown] = True
+        result: Mask = view.mask[rows]
+        return result
+
+    def _rule_view(self, state: CycleState, active: Sequence[FilterPlugin]) -> RuleView | None:
+        """Return what is known of pods that these filters treat like this one; None if nothing may be shared.
+
+        Nor where no pods are nominated: then filters are asked about all rows at once.
+        """
+        if not self._share or self._cluster.overlaid or not self._cluster.nodes.nominated:
+            return None
+        key: tuple[object, ...] = (state.pod.priority,)
+        for plugin in active:
+            like = call_plugin(plugin.name, "PreFilter", plugin.likeness, state)
+            if like is None:
+                return None
+            key = (*key, plugin.name, like)
+        view = self._rule_views.pop(key, None) or RuleView(self._cluster)
+        if len(self._rule_views) >= self._VIEWS:
+            del self._rule_views[next(iter(self._rule_views))]
+        self._rule_views[key] = view
+        view.catch_up(len(self._cluster.nodes))
+        return view
+
+    def _judged_by_rules(self, state: CycleState, active: Sequence[FilterPlugin], rows: npt.NDArray[np.int64]) -> Mask:
         mask = np.ones(len(rows), dtype=np.bool_)
         for plugin in active:
             mask &= self._fits(plugin, state, rows)
-        for row, pods in nominated_pods(self._cluster, state.pod.priority, rows):
+        for row, pods in nominated_pods(self._cluster, state.pod.priority, rows[mask]):
             with self._counted(state, active, row, pods):
                 only = np.array([row], dtype=np.int64)
                 if not all(bool(self._fits(plugin, state, only)[0]) for plugin in active):

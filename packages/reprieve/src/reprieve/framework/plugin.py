@@ -13,7 +13,7 @@ recomputed only for rows that changed.  Deciding is pure: a plugin does no I/O, 
 that the cluster's columns do not determine (acting points - Reserve, PreBind, Bind, PostBind - return plain data).
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -180,6 +180,12 @@ class FilterPlugin(Plugin):
     def local(self, state: CycleState) -> bool:
         """Asked of CLUSTER plugins: for this pod the answer on a row changes only with the pods on that row."""
         return False
+
+    def likeness(self, state: CycleState) -> Hashable:
+        """Asked of CLUSTER plugins after `pre_filter`: equal for pods of which it says the same on every row, as long
+        as the row stays as it is in the touch log; None: there are none.
+        """
+        return None
 
     def add_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
         """PreFilterExtensions: a pod was put on a row since `pre_filter`; bring `state.data` up to date.

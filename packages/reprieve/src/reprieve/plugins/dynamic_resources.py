@@ -20,7 +20,7 @@ victims' devices are free once all consumers of their claims are gone.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Hashable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -151,6 +151,14 @@ class DynamicResources(
         """The claims are the pod's alone, and every device belongs to one node."""
         book = state.cluster.devices
         return book.index.local and all(len(claim.users) == 1 for claim in book.of(state.pod))
+
+    def likeness(self, state: CycleState) -> Hashable:
+        """Claims of its own, of a pod with nothing yet, that ask for the same of devices which belong to one node."""
+        asked, book = self._asked(state), state.cluster.devices
+        if asked.refusal is not None or asked.allocated or asked.special is not None or not book.index.local:
+            return None
+        shapes = tuple([c.shape.id for c in asked.lacking if c.shape is not None and len(c.users) == 1])
+        return (book.stamp, shapes) if len(shapes) == len(asked.lacking) else None
 
     def pre_filter(self, state: CycleState) -> Status:
         """Look the claims up and sort them into those that have devices and those that lack them."""

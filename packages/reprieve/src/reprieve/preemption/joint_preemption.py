@@ -31,7 +31,6 @@ from reprieve.preemption.order import Ranking
 from reprieve.preemption.outcome import CLUSTER_DOMAIN, Preemption
 from reprieve.preemption.protected_units import potential_victims
 from reprieve.preemption.reprieved_units import verdicts_of
-from reprieve.preemption.units import scheduled_pods
 from reprieve.preemption.victim_search.search import FEWEST_STEPS, STEPS
 
 MOST_PREEMPTORS = 64
@@ -241,12 +240,10 @@ def carried_out(
     """Return the preemption by which a preemptor does its part; None if that does not help it any more."""
     cluster, pod = running.cluster, preemptor if isinstance(preemptor, PodRecord) else None
     group = preemptor if not isinstance(preemptor, PodRecord) else None
-    if pod is None:
-        pods = list(scheduled_pods(cluster))
-    else:  # the units on its node and those it evicts are all that records tell of
-        rows = {row for _, row in part.places}
-        rows |= {cluster.pods[uid].row for uid in part.victims if uid in cluster.pods}
-        pods = [each for row in sorted(rows) if row >= 0 for each in cluster.nodes.pods[row].values()]
+    # The units on its nodes and those it evicts are all that records tell of.
+    rows = {row for _, row in part.places}
+    rows |= {cluster.pods[uid].row for uid in part.victims if uid in cluster.pods}
+    pods = [each for row in sorted(rows) if row >= 0 for each in cluster.nodes.pods[row].values()]
     units = potential_victims(cluster, priority, pods, terms)
     costing = options.criteria.costing(cluster, running.evaluator, units)
     ranking = Ranking(cluster, units, options.criteria, costing)

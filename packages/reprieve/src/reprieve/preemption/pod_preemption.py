@@ -201,7 +201,7 @@ class PodPreemption:
         """
         cluster, pod = self._cluster, state.pod
         best, row, verdicts = found.cost, found.row, None
-        for candidate, _ in answers.cheapest_first(curable, cluster.nodes.rank)[:_MOST_TRIED]:
+        for candidate, _ in answers.cheapest_first(curable, cluster.nodes.rank, _MOST_TRIED):
             proposed = cheapest_on_row(self._running, self._criteria, pod, candidate)
             if proposed is None or proposed.cost >= best:
                 continue
@@ -284,7 +284,7 @@ class PodPreemption:
 
     def _cheapest_of(self, changed: Mapping[int, tuple[Verdict, ...]]) -> Choice | None:
         """Return the choice after extenders have had their say; nothing of what they say is remembered."""
-        answers = RowAnswers(self._cluster.changes(), len(self._cluster.nodes), self._criteria)
+        answers = RowAnswers(self._cluster.changes(lasting=True), len(self._cluster.nodes), self._criteria)
         for row, verdicts in changed.items():
             costing = self._criteria.costing(self._cluster, self._evaluator, [verdict.unit for verdict in verdicts])
             answers.put(row, self._candidate(row, verdicts, costing), (0, 0), fragile=True)
@@ -329,8 +329,8 @@ class PodPreemption:
             self._beyond = beyond
             self._beyond_version += 1
         versions = cluster.budgets_version, self._beyond_version
-        shares = beyond is not None and not cluster.rules_of_work and not self._evaluator.ruled(state)
-        key = self._evaluator.identity(state.pod) if shares else None
+        shares = beyond is not None and not cluster.rules_of_work
+        key = self._evaluator.identity_on_rows(state) if shares else None
         if key is None:
             answers = self._no_answers()
         else:
@@ -353,8 +353,8 @@ class PodPreemption:
 
     def _no_answers(self) -> RowAnswers:
         cluster = self._cluster
-        gangs = cluster.gang_changes() if self._criteria.by_gang else None
-        return RowAnswers(cluster.changes(), len(cluster.nodes), self._criteria, gangs)
+        gangs = cluster.gang_changes(lasting=True) if self._criteria.by_gang else None
+        return RowAnswers(cluster.changes(lasting=True), len(cluster.nodes), self._criteria, gangs)
 
     def _catch_up(self, answers: RowAnswers, *versions: int) -> None:
         """Forget what is no longer sure; `versions`: see `RowAnswers.catch_up`."""

@@ -266,13 +266,13 @@ def _by_filters(
 def _first_misfit(running: RunningProfile, assigned: Sequence[_Seat], affected: set[int] | None) -> Reason | None:
     """Return the first assigned pod, in scheduling order, that no longer passes; only rows in `affected` if given."""
     cluster, evaluator = running.cluster, running.evaluator
+    asked = [seat for seat in assigned if affected is None or seat[1] in affected]
     with cluster.trial():
-        for state, row in assigned:
-            if affected is not None and row not in affected:
-                continue
+        for turn, (state, row) in enumerate(asked, 1):
             pod = state.pod
             if not evaluator.fits_row(state, row):
                 plugin, texts = evaluator.why_not(state, row)
                 return Reason(pod, row, plugin, ", ".join(texts), _missing(cluster, plugin, pod, row))
-            cluster.place(pod, row)
+            if turn < len(asked):
+                cluster.place(pod, row)
     return None

@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace as replace_fields
 from functools import partial
 from typing import Final, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from kube_rules import objects
@@ -85,6 +87,7 @@ def helped(
     if only is not None:
         found = {}
     trials.attempts = max(trials.attempts, document.stats.attempts)
+    trials.moves = max(trials.moves, answer.moves)
     chosen = [one for one in sorted(waiting) if only in (None, one[1])][:MOST_HELPED]
     for turn, (_, pending) in enumerate(chosen):
         left = trials.allowed()
@@ -102,7 +105,7 @@ def helped(
 
     pods = tuple(with_help(pod, "Pod") for pod in document.pods)
     groups = tuple(with_help(group, "PodGroup") for group in document.pod_groups)
-    return Answer(replace(document, pods=pods, pod_groups=groups), answer.account)
+    return replace_fields(answer, plan=replace(document, pods=pods, pod_groups=groups))
 
 
 _Outcome = TypeVar("_Outcome", PodOutcome, PodGroupOutcome)
@@ -123,6 +126,9 @@ class Finder:
             if loaded.object.namespace == namespace
             and (loaded.object.name == name if kind == "Pod" else pod_group_name(loaded.object) == name)
         ]
+        said = ((pod.spec.node_selector, pod.spec.affinity, pod.spec.tolerations) for pod in self._pods)
+        self._choosy = list(dict(zip(map(msgspec.json.encode, said), self._pods, strict=True)).values())
+        """Pods of it that say different things of nodes."""
         groups = (
             pod_group.object
             for pod_group in manifests.pod_groups
@@ -213,7 +219,7 @@ class Finder:
 
     def may_take(self, node: objects.Node) -> bool:
         """Return whether taints, selectors and affinity of a pod let it on a new node like this one."""
-        return all(may_take(node, pod) for pod in self._pods)
+        return all(may_take(node, pod) for pod in self._choosy)
 
     @property
     def _waits_for(self) -> int:

@@ -25,6 +25,8 @@ SHARE: Final = 2
 """Without being given more, all trials together may take `FREE_WORK`, and so many times the work of the plan."""
 NODES_AN_OBJECT: Final = 10
 """An attempt of the scheduler counts as one object for so many nodes."""
+MOVES_AN_OBJECT: Final = 8
+"""So many pods that are put on a node or taken off one, in attempts, count as one object."""
 FEW_RULES: Final = 8
 """Affinity terms and spread constraints of a pod that count with it."""
 LEAST_WORK: Final = 200
@@ -49,6 +51,8 @@ class Trials:
     """Something was not tried because there had been trials enough."""
     attempts: int = 0
     """Of the scheduler in the plan itself."""
+    moves: int = 0
+    """Of pods in the plan itself, see `Answer.moves`."""
     made: int = 0
     _known: dict[tuple[Waiting, tuple[str, ...]], bool] = field(default_factory=dict)
 
@@ -78,32 +82,33 @@ class Trials:
     def runs_in(self, pending: Waiting, manifests: Manifests) -> bool:
         """Return whether it runs in another input."""
         left = self.allowed()
-        if self._cost(manifests, self.attempts) > left:
+        if self._cost(manifests, self.attempts, self.moves) > left:
             self.spent = True
             raise SpentError
         now = self.options.now  # what a change adds may be newer
         now = max(now, starts_at(manifests.all())) if now is not None else None
         options = with_fields(self.options, first_decision=False, observer=None, on_object=None, now=now, account=False)
         self.made += 1
-        attempts, runs = self.attempts, False
+        attempts, moves, runs = self.attempts, self.moves, False
         try:
-            document = plan(manifests, options).plan
-            attempts, runs = document.stats.attempts, _runs(document, pending)
+            answer = plan(manifests, options)
+            attempts, moves, runs = answer.plan.stats.attempts, answer.moves, _runs(answer.plan, pending)
         except InputError:
             pass
-        self.left = max(0, left - self._cost(manifests, attempts))
+        self.left = max(0, left - self._cost(manifests, attempts, moves))
         return runs
 
     def allowed(self) -> int:
         """Return how much work there is left for trials."""
         if self.left is None:
-            self.left = min(MOST_WORK, FREE_WORK + SHARE * self._cost(self.manifests, self.attempts))
+            self.left = min(MOST_WORK, FREE_WORK + SHARE * self._cost(self.manifests, self.attempts, self.moves))
         return self.left
 
     @staticmethod
-    def _cost(manifests: Manifests, attempts: int) -> int:
+    def _cost(manifests: Manifests, attempts: int, moves: int) -> int:
         objects_planned = sum(map(len, manifests.objects.values())) + sum(map(_rules, manifests.pods))
-        return max(LEAST_WORK, objects_planned + attempts * len(manifests.nodes) // NODES_AN_OBJECT)
+        tried = attempts * len(manifests.nodes) // NODES_AN_OBJECT + moves // MOVES_AN_OBJECT
+        return max(LEAST_WORK, objects_planned + tried)
 
 
 def _rules(loaded: Loaded[objects.Pod]) -> int:

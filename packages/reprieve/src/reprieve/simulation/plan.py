@@ -169,7 +169,7 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
     makers = [*manifests.expanded, *(each for one in scenarios for step in one.steps for each in step.makers)]
     refused = refused_workloads(world.admission, makers)
     document = msgspec.structs.replace(answer.plan, suspended=suspended_workloads(idle), refused=refused)
-    return Answer(document, answer.account)
+    return Answer(document, answer.account, moves=engine.cluster.touched.total)
 
 
 def _incidents(world: VirtualCluster) -> list[str]:

@@ -373,3 +373,5 @@ class Answer:
 
     plan: Plan
     account: Account
+    moves: int = field(default=0, kw_only=True)
+    """How often a pod was put on a node or taken off one, trials included."""
