@@ -125,9 +125,9 @@ def test_expressions_that_fail_while_they_run(text: str, fault: str) -> None:
 
 
 MALFORMED = [
-    ("self.", "syntax error at line 1, column 5"),
-    ("", "syntax error at line 1, column 1"),
-    ("1 +\n+ 2", "syntax error at line 2, column 1"),
+    ("self.", "Syntax error at line 1, column 5"),
+    ("", "Syntax error at line 1, column 1"),
+    ("1 +\n+ 2", "Syntax error at line 2, column 1"),
     ("'never closed", "string is not closed"),
     (r"'\q'", "unknown escape"),
     ("99999999999999999999", "invalid int literal"),
@@ -135,8 +135,8 @@ MALFORMED = [
     ("self.all(1, true)", "argument must be a simple name"),
     ("other == 1", "undeclared reference to 'other'"),
     ("frobnicate(1)", "undeclared reference to 'frobnicate'"),
-    ("if == 1", "syntax error"),
-    ("a b", "syntax error at line 1, column 3"),
+    ("if == 1", "Syntax error"),
+    ("a b", "Syntax error at line 1, column 3"),
     ("(" * 2000 + "1" + ")" * 2000, "recursion limit exceeded: 250"),
     ("[" * 2000 + "]" * 2000, "recursion limit exceeded: 250"),
     ("1" + "+1" * 2000, "recursion limit exceeded: 250"),

@@ -200,7 +200,7 @@ def test_expressions_that_may_select_devices(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("device.", "compilation failed: syntax error"),
+        ("device.", "compilation failed: Syntax error"),
         ("device.missing", "compilation failed: undefined field 'missing'"),
         ("other == 1", "compilation failed: undeclared reference to 'other'"),
         ("device.driver", "must evaluate to bool or the unknown type, not string"),

@@ -109,7 +109,7 @@ def test_operation_ids_are_unique() -> None:
 
 def test_every_parameter_in_a_path_is_described() -> None:
     for path, item in V2["paths"].items():
-        named = {f"{{{parameter['name']}}}" for parameter in item["parameters"]}
+        named = {f"{{{parameter['name']}}}" for parameter in item.get("parameters", ())}
         assert {step for step in path.split("/") if step.startswith("{")} == named
 
 

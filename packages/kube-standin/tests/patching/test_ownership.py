@@ -344,6 +344,22 @@ def test_value_that_is_no_set_of_fields_is_reported(value: Any) -> None:
     assert f.decoded(value) is None
 
 
+def test_sets_are_written_in_the_order_of_upstream() -> None:
+    """interfaces.md 4.8: the order of the elements, and not that of the object."""
+    elements = [
+        "i:10", "i:9", 'v:"b"', 'v:"a"', "v:true", "v:2", "v:10", "v:null",
+        'k:{"port":443,"protocol":"TCP"}', 'k:{"port":80,"protocol":"UDP"}', 'k:{"port":80,"protocol":"TCP"}',
+        "f:b", "f:a", ".",
+    ]  # fmt: skip
+    right = [
+        ".", "f:a", "f:b",
+        'k:{"port":80,"protocol":"TCP"}', 'k:{"port":80,"protocol":"UDP"}', 'k:{"port":443,"protocol":"TCP"}',
+        "v:2", "v:10", 'v:"a"', 'v:"b"', "v:true", "v:null", "i:9", "i:10",
+    ]  # fmt: skip
+    assert list(f.ordered({element: {} for element in elements})) == right
+    assert list(f.ordered({"f:x": {element: {} for element in elements}})["f:x"]) == right
+
+
 def test_readable_paths() -> None:
     top = {
         "f:spec": {"f:containers": {'k:{"name":"c"}': {".": {}, "f:image": {}}}},

@@ -119,7 +119,7 @@ LONG = "true || " * 1300 + "true"
 EXPRESSIONS: list[tuple[str, str, str]] = [
     ('device.driver == "d" && device.attributes["d"].?model.orValue("") == "A"', "", ""),
     ("dyn(true)", "", ""),
-    ("device.driver ==", "FieldValueInvalid", "compilation failed: syntax error"),
+    ("device.driver ==", "FieldValueInvalid", "compilation failed: Syntax error"),
     ("missing == 1", "FieldValueInvalid", "compilation failed: undeclared reference to 'missing'"),
     ("device.nothing == 1", "FieldValueInvalid", "compilation failed: undefined field 'nothing'"),
     ("device.driver", "FieldValueInvalid", "must evaluate to bool or the unknown type, not string"),

@@ -20,6 +20,7 @@ from kube_standin.server.query import (
     ContinueToken,
     ListOptions,
     WatchOptions,
+    check_timeout,
     list_options,
     manager_of,
     parse_revision,
@@ -381,3 +382,31 @@ def test_parameters_of_a_watch_that_are_refused(query: Mapping[str, str], code: 
     with pytest.raises(StatusError) as refused:
         watch_options(query)
     assert (refused.value.code, refused.value.message) == (code, message)
+
+
+# -- the timeout of a request ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "refused"),
+    [
+        *((f"GET /version?timeout={text}", False) for text in ("", "0s", "3m", "1m30s", "-1s", "1.5h")),
+        ("GET /version?timeout=invalid", True),
+        ("DELETE /api/v1/namespaces/a/pods/p?timeout=30", True),
+        (f"GET /version?timeout={'9' * 400}s", True),
+        ("GET /api/v1/pods?timeout=x", True),
+        ("GET /api/v1/pods?watch=1&timeout=x", False),
+        ("GET /api/v1/namespaces/a/pods/p/log?timeout=x", False),
+    ],
+)
+def test_timeout_is_a_duration(line: str, refused: bool) -> None:
+    """interfaces.md 4.7."""
+    method, _, url = line.partition(" ")
+    path, _, query = url.partition("?")
+    target = read_target(method, path, query.encode())
+    if not refused:
+        return check_timeout(target)
+    with pytest.raises(StatusError, match="invalid timeout specified in the request URL") as refusal:
+        check_timeout(target)
+    assert refusal.value.code == 400
+    return None

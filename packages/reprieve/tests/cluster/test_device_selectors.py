@@ -78,7 +78,7 @@ FAULTS = [
     (f'{D}.version == semver("1")', "parse semantic version: '1' is none"),
     (f"{D}.version.compareTo({MEMORY}) == 0", "no such overload"),
     ("other == 1", "undeclared reference to 'other'"),
-    ("device.", "compilation failed: syntax error at line 1, column 7"),
+    ("device.", "compilation failed: Syntax error at line 1, column 7"),
     ("frobnicate(1)", "compilation failed: undeclared reference to 'frobnicate'"),
     ("true || " * LONGEST + "true", f"may not be more than {LONGEST} bytes"),
     ("(" * 400 + "true" + ")" * 400, "compilation failed"),

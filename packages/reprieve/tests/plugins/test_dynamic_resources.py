@@ -390,7 +390,7 @@ FAULTS: list[tuple[str, list[Any], str]] = [
     (
         "syntax",
         [claim("c", request("r", "gpu", "device."))],
-        "claim default/c: selector #0: CEL compile error: compilation failed: syntax error",
+        "claim default/c: selector #0: CEL compile error: compilation failed: Syntax error",
     ),
     ("a function that does not exist", [claim("c", request("r", "gpu", "f(1)"))], "undeclared reference to 'f'"),
     (

@@ -216,7 +216,7 @@ def _where(text: str, at: int) -> str:
 
 
 def _fault(text: str, at: int, why: str = "") -> CelSyntaxError:
-    return CelSyntaxError(f"syntax error at {_where(text, at)}{': ' + why if why else ''}")
+    return CelSyntaxError(f"Syntax error at {_where(text, at)}{': ' + why if why else ''}")
 
 
 def _tokens(text: str) -> Iterator[_Token]:

@@ -109,7 +109,7 @@ def _content(
             if item is None:
                 named = [name for name in _PATH_TEXTS if f"{{{name}}}" in operation.path]
                 parameters = [_parameter(dialect, name, "path", "string", _PATH_TEXTS[name]) for name in named]
-                item = paths[operation.path] = {"parameters": parameters}
+                item = paths[operation.path] = {"parameters": parameters} if parameters else {}
             item[operation.method] = written(operation, kind)
     return dict(sorted(paths.items())), components.schemas(kinds, extra, dialect)
 

@@ -132,6 +132,40 @@ def readable(element: str) -> str:
     return f"[={text}]" if kind == "v" else f"[{text}]"
 
 
+def ordered(top: Trie) -> Trie:
+    """Return the set in the order in which upstream writes it, whatever the order of the object was.
+
+    "." comes first, then fields by name, keyed items by their keys, items of sets by value, items by index.
+    """
+    if not top:
+        return top
+    elements = sorted(top, key=_rank) if len(top) > 1 else top
+    return {element: ordered(top[element]) for element in elements}
+
+
+def _rank(element: str) -> tuple[Any, ...]:
+    if element == DOT:
+        return (0,)
+    kind, _, text = element.partition(":")
+    if kind == "f":
+        return (1, text)
+    if kind == "i":
+        return (4, len(text.lstrip("0")), text)
+    value = json.loads(text)
+    if kind == "v":
+        return (3, _value_rank(value), text)
+    return (2, tuple((name, _value_rank(value[name])) for name in sorted(value)), text)
+
+
+def _value_rank(value: Any) -> tuple[Any, ...]:
+    """Return a key that compares scalars as upstream does: by type, then by value."""
+    if isinstance(value, bool):
+        return (2, value)
+    if isinstance(value, int | float):
+        return (0, value)
+    return (1, value) if isinstance(value, str) else (3,)
+
+
 def decoded(value: Any) -> Trie | None:
     """Return a stored `fieldsV1`, or None if it is not valid (a client wrote nonsense into managedFields)."""
     return value if _is_trie(value, 200) else None

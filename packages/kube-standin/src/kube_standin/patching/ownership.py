@@ -83,7 +83,7 @@ class Entry:
         if self.time:
             out["time"] = self.time
         out["fieldsType"] = "FieldsV1"
-        out["fieldsV1"] = self.fields
+        out["fieldsV1"] = fieldsets.ordered(self.fields)
         if self.subresource:
             out["subresource"] = self.subresource
         return out

@@ -33,7 +33,7 @@ from kube_standin.server.discovery import VERSION_INFO, Discovery, wants_aggrega
 from kube_standin.server.metrics import CONTENT_TYPE, Measured, ServerMetrics, labels_of
 from kube_standin.server.negotiation import negotiate
 from kube_standin.server.pod_streams import PodLog
-from kube_standin.server.query import watch_options
+from kube_standin.server.query import check_timeout, watch_options
 from kube_standin.server.rendering import Renderer, Reply, Send, error_reply, send_reply
 from kube_standin.server.resources import LARGE, PlainNotFound, ResourceCall, Resources, resolve
 from kube_standin.server.slices import encode
@@ -180,6 +180,7 @@ class App:
     async def _answer(
         self, scope: Scope, target: Target, headers: Mapping[str, str], receive: Receive, send: Send
     ) -> Reply | None:
+        check_timeout(target)
         user = impersonated(self._authenticate(scope, headers), scope["headers"], self.authorizer)
         self.authorizer.check(user, target.attributes)
         if not target.resource:

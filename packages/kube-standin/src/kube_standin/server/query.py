@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from kube_rules import field_errors as fe
+from kube_rules.durations import duration
 from kube_rules.errors import FieldError, excerpt
 from kube_standin import errors
 from kube_standin.admission_chain import User
 from kube_standin.errors import StatusError
 from kube_standin.numbers import parse_int
 from kube_standin.registry import WriteOptions
+from kube_standin.server.target import Target
 from kube_standin.storage.model import Key
 
 _META = "meta.k8s.io"
@@ -25,6 +27,8 @@ _LONGEST_REVISION = 20
 _LONGEST_WATCH = 30 * 24 * 3600
 """Seconds a watch lasts at most; clocks of the event loop do not count to 2^63."""
 Validation = Literal["Ignore", "Warn", "Strict"]
+
+_STREAMS = frozenset(("attach", "exec", "log", "portforward", "proxy"))
 
 
 def _refused(kind: str, *findings: FieldError) -> StatusError:
@@ -190,6 +194,22 @@ class WatchOptions:
     initial: bool | None = None
     bookmarks: bool = False
     timeout: float | None = None
+
+
+def check_timeout(target: Target) -> None:
+    """Refuse a `timeout` that is no duration, whatever the path; watches and streams of a pod have none to check.
+
+    Raises:
+        StatusError: 400.
+    """
+    text = target.query.get("timeout")
+    if not text or target.verb == "watch" or target.subresource.partition("/")[0] in _STREAMS:
+        return
+    try:
+        duration(text)
+    except (ValueError, OverflowError):
+        reason = f'time: invalid duration "{excerpt(text)}"'
+        raise errors.bad_request(f"invalid timeout specified in the request URL - {reason}") from None
 
 
 def watch_options(query: Mapping[str, str]) -> WatchOptions:
