@@ -146,6 +146,7 @@ class App:
     ) -> Reply | None:
         """Answer a request, whatever becomes of it; None if the answer was a stream that has been sent."""
         try:
+            check_timeout(target)
             return await self._answer(scope, target, headers, receive, send)
         except StatusError as error:
             return error_reply(error)
@@ -180,7 +181,6 @@ class App:
     async def _answer(
         self, scope: Scope, target: Target, headers: Mapping[str, str], receive: Receive, send: Send
     ) -> Reply | None:
-        check_timeout(target)
         user = impersonated(self._authenticate(scope, headers), scope["headers"], self.authorizer)
         self.authorizer.check(user, target.attributes)
         if not target.resource:
