@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from reprieve.preemption.outcome import Preemption
 from reprieve.preemption.pod_preemption import PodPreemption
 from reprieve.preemption.unit_matrices import ABOVE_ALL
 from tests.building import START, World, annotated, gang, group, node, pod, profile_with
+from tests.plugins.devices import DRIVER, allocated, claim, device_class, devices, slice_of, user
 
 
 def _for_pod(world: World) -> PodPreemption:
@@ -103,6 +105,31 @@ def test_gang_that_shrinks_elsewhere_is_dearer(row_of_gang: int) -> None:
     assert _gone(world.step().preemption) == ["x"]
     world.gone("b").add(pod("above", cpu=1, node=names[1], priority=50), pod("p2", cpu=1, priority=9))
     assert _gone(world.step().preemption) == ["c"]
+
+
+def test_preemptors_for_devices_share_what_is_known_of_nodes_with_room_for_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A third asks for more than is free on a node, which is evaluated for it alone; so is one with a new claim."""
+    names = [f"n{i}" for i in range(5)]
+    items: list[Any] = [device_class()]
+    for name in names:
+        given = allocated((DRIVER, name, "gpu-0"), to=[f"uid-v-{name}"])
+        items += [slice_of(name, devices(1)), claim(f"v-{name}", status=given)]
+        items += [node(name, cpu=4 if name == "n0" else 8), user(f"v-{name}", f"v-{name}", node=name)]
+    world = World(*items, *[claim(name) for name in "abc"])
+    world.add(user("a", "a", cpu=1, priority=9), user("b", "b", cpu=2, priority=9), user("c", "c", cpu=4, priority=9))
+    asked = Mock(wraps=_for_pod(world)._on_row)
+    monkeypatch.setattr(_for_pod(world), "_on_row", asked)
+    expected = [world.row(name) for name in names]
+    for name, rows in (("a", expected), ("b", []), ("c", [world.row("n0")]), ("c", [])):
+        assert _for_pod(world).cheapest_rows(world.record(name), 9) == expected
+        assert [call.args[1] for call in asked.mock_calls] == rows
+        asked.reset_mock()
+    item = claim("v-n2", status=allocated((DRIVER, "n2", "gpu-0"), to=["uid-v-n2", "uid-stranger"]))
+    world.engine.set(item, 0.0)
+    assert _for_pod(world).cheapest_rows(world.record("a"), 9) == [row for row in expected if row != world.row("n2")]
+    assert [call.args[1] for call in asked.mock_calls] == [world.row("n2")]
 
 
 def test_work_annotations_are_not_remembered() -> None:

@@ -278,6 +278,14 @@ class Evaluator:
         rules = self._diagnoser.likeness(state)
         return None if rules is None else (*identity, *rules)
 
+    def identity_with_room(self, state: CycleState) -> tuple[object, ...] | None:
+        """Return the same for rows with room for whatever they ask for beside the pods there: amounts do not count."""
+        rules = self._diagnoser.likeness(state) if not self._signers else None
+        if rules is None:
+            return None
+        signature = state.signature
+        return (signature.constraints.id, state.pod.priority, signature.extended, *rules)
+
     def by_rows_alone(self, state: CycleState) -> bool:
         """Return whether where the pod goes among some rows depends on those rows alone, and is the same for pods like
         it.

@@ -132,6 +132,16 @@ class RowAnswers:
         else:
             self._why[row] = self._number(answer)
 
+    def take_over(self, other: "RowAnswers", rows: Rows) -> None:
+        """Take the answers of others on these rows."""
+        for name in ("_cost", "_least", "_low", "_high", "_open", "good", "known"):
+            getattr(self, name)[..., rows] = getattr(other, name)[..., rows]
+        numbers = np.array([self._number(misfit) for misfit in other._misfits], dtype=np.int32)
+        if len(numbers):
+            self._why[rows] = numbers[other._why[rows]]
+        for row in rows.tolist() if self.searched else ():
+            self.searched.pop(row, None)
+
     def search(self, row: int, found: Cheapest | None) -> None:
         """Remember what a search came to on a row that is a candidate: nothing there costs less."""
         if row not in self.searched and np.isneginf(self._least[0, row]):

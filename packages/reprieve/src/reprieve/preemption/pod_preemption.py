@@ -8,7 +8,7 @@ many rows are judged together (`reprieve.preemption.victim_columns`): that is wh
 Victims are worked out for the chosen row alone.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,8 +16,10 @@ import numpy.typing as npt
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import insufficient
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.diagnoser import nominated_rows
 from reprieve.framework.diagnosis import Diagnosis, fit_error
-from reprieve.framework.plugin import CycleState, PostFilterResult
+from reprieve.framework.plugin import CycleState, Mask, PostFilterResult
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.preemption.candidate_cache import Candidate, Choice, Misfit, RowAnswers
@@ -297,15 +299,26 @@ class PodPreemption:
 
         `numbers`: only resources are in play. `searches`: the sets of units are compared on rows evaluated singly.
         """
-        answers = self._recall(state)
+        evaluator = self._evaluator
+        answers = self._recall(evaluator.identity_on_rows, state)
         unknown = curable[~answers.known[curable]]
         together = numbers and self._share and self._criteria.native and not self._cluster.rules_of_work
         if together and len(unknown) > _FEW:
             answers.put_all(unknown, self._columns.judge(state.pod, unknown), self._lacking(state))
             return answers
+        with_room = None if numbers else self._recall(evaluator.identity_with_room, state)
+        roomy: set[int] = set()
+        if with_room is not None:
+            rows = unknown[_has_room(self._cluster, state.pod, unknown)]
+            roomy.update(rows.tolist())
+            answers.take_over(with_room, rows[with_room.known[rows]])
+            unknown = unknown[~answers.known[unknown]]
         for row in unknown.tolist():
             answer, depends = self._on_row(state, row, numbers=numbers)
-            answers.put(row, answer, self._same_for(state, row, numbers=numbers), fragile=depends)
+            same = self._same_for(state, row, numbers=numbers)
+            answers.put(row, answer, same, fragile=depends)
+            if with_room is not None and row in roomy:
+                with_room.put(row, answer, same, fragile=depends)
             if isinstance(answer, Candidate) and searches and self._criteria.native:
                 answers.search(row, cheapest_on_row(self._running, self._criteria, state.pod, row))
         return answers
@@ -321,8 +334,8 @@ class PodPreemption:
         assert isinstance(found, Candidate)
         return found.verdicts
 
-    def _recall(self, state: CycleState) -> RowAnswers:
-        """Return what is known for pods like this one and still holds."""
+    def _recall(self, identity: Callable[[CycleState], tuple[object, ...] | None], state: CycleState) -> RowAnswers:
+        """Return what is known for pods like this one and still holds; second in an `identity` is the priority."""
         cluster = self._cluster
         beyond = self._criteria.beyond_the_node(cluster) if self._share else None
         if beyond is not None and beyond != self._beyond:
@@ -330,7 +343,7 @@ class PodPreemption:
             self._beyond_version += 1
         versions = cluster.budgets_version, self._beyond_version
         shares = beyond is not None and not cluster.rules_of_work
-        key = self._evaluator.identity_on_rows(state) if shares else None
+        key = identity(state) if shares else None
         if key is None:
             answers = self._no_answers()
         else:
@@ -502,3 +515,18 @@ class PodPreemption:
         if hopeless:
             reasons[NOT_HELPFUL] = reasons.get(NOT_HELPFUL, 0) + hopeless
         return fit_error(diagnosis.nodes, reasons)
+
+
+def _has_room(cluster: ClusterState, pod: PodRecord, rows: npt.NDArray[np.int64]) -> Mask:
+    """bool[rows]: what the pod asks for is free beside all pods there and those nominated; of devices it says nothing.
+
+    `rows`: ascending.
+    """
+    nodes = cluster.nodes
+    columns = [column for column, _ in pod.signature.requests]
+    free = (nodes.allocatable[columns] - nodes.used[columns])[:, rows]
+    held = nominated_rows(cluster, pod.priority, rows)
+    free[:, np.searchsorted(rows, held.rows)] -= held.amounts[columns]
+    asked = np.array([[amount] for _, amount in pod.signature.requests], dtype=np.int64)
+    result: Mask = np.logical_and.reduce(free >= asked)
+    return result
