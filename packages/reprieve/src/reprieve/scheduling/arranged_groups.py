@@ -37,6 +37,8 @@ _MOST_SETS = 24
 """So many sets of domains are tried for members that are not alike."""
 _MOST_PLACED = 2_048
 """So many of them are placed for that in all, two sets at least."""
+_MOST_DOMAINS_OF_TREE = 4
+"""So many domains of a level are tried for a whole tree."""
 _MOST_PLACEMENTS = 64
 """So many placements of a required constraint are compared."""
 
@@ -77,6 +79,45 @@ def has_terms(cycle: GroupCycle) -> bool:
     if any(topology_terms(pod.annotations) != NO_TOPOLOGY_TERMS for pod in first.values()):
         return True
     return constrained and any(pod_index(pod.labels, pod.annotations) is not None for pod in first.values())
+
+
+@dataclass(frozen=True, slots=True)
+class TreePreference:
+    """What the root of a tree prefers for all groups below it. `columns`: by level the domain of every row."""
+
+    cycle: GroupCycle
+    columns: list[Rows]
+
+    @classmethod
+    def of(cls, cycle: GroupCycle) -> TreePreference | None:
+        """Return the preference of the root; None where it has none of its own."""
+        cluster, spec = cycle.running.cluster, cycle.group.spec
+        preferred = spec.topology.preferred if spec is not None else ()
+        labels = dict.fromkeys(label for level in preferred if (label := label_of(cluster, level)) is not None)
+        return cls(cycle, [domains(cluster, label) for label in labels]) if labels else None
+
+    def worth(self, placed: Placed) -> tuple[int, ...]:
+        """Return how many domains the tree uses at each level; fewer are better."""
+        rows = [row for _, row in placed] + [pod.row for pod in self.cycle.group.running() if not pod.terminating]
+        return tuple(len({int(column[row]) for row in rows}) for column in self.columns)
+
+    def single(self, count: int) -> Iterator[Placement]:
+        """Yield domains that may hold so many pods of the tree: by level, a few, the fullest first."""
+        cluster = self.cycle.running.cluster
+        alive = np.flatnonzero(cluster.nodes.alive[: len(cluster.nodes)])
+        for column in self.columns:
+            order = alive[np.argsort(column[alive], kind="stable")]
+            parts = np.split(order, np.flatnonzero(np.diff(column[order])) + 1)
+            placements = [Placement("", np.sort(part)) for part in parts]
+            counts = holds_at_most(self.cycle.running, self.cycle.pods, placements).tolist()
+            fitting = [turn for turn, room in enumerate(counts) if room >= count]
+            free = {turn: self._free(placements[turn].rows) for turn in fitting}
+            for turn in sorted(fitting, key=lambda turn: (free[turn], turn))[:_MOST_DOMAINS_OF_TREE]:
+                yield placements[turn]
+
+    def _free(self, rows: Rows) -> int:
+        """Return how many pods there is room for, each kind counted by itself."""
+        return int(holds_at_most(self.cycle.running, self.cycle.pods, [Placement("", rows)], beyond=True)[0])
 
 
 @dataclass(slots=True)

@@ -5,18 +5,20 @@ the narrowest.  `Cells` has for each how many units (pods, or slices of them) it
 the level that counts first before the others.
 
 Domains are chosen greedily, the roomiest first and the last as small as possible, in the whole cluster and in each
-wider domain that is large enough by itself; the best of these choices is taken.  For two levels that contain one
-another the fewest domains are found exactly, as long as they are few.
+wider domain that is large enough by itself; the best of these choices is taken.  The fewest domains are found exactly
+for few cells, and for two levels that contain one another as long as few domains are needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, pairwise
+from itertools import accumulate, combinations, pairwise
 
 _MOST_WIDER = 64
 """So many wider domains are tried by themselves, those that fit closest first."""
+_FEW_CELLS = 9
+"""Of so few cells with room all sets are compared."""
 _MOST_EXACT = 24
 """Up to so many domains are counted exactly."""
 
@@ -60,7 +62,9 @@ def chosen_places(cells: Cells, need: int) -> Places | None:
     if need <= 0 or cells.units(everything) < need:
         return None
     choices = [_greedy(cells, part, need) for part in _parts(cells, everything, need)]
-    if exact := _exact(cells, everything, need):
+    few = len(cells.labels) > 1 and len(everything) <= _FEW_CELLS
+    exact = _of_few(cells, everything, need) if few else _exact(cells, everything, need)
+    if exact:
         choices.append(_greedy(cells, exact, need))
 
     def worth(places: Places) -> tuple[tuple[int, ...], int]:
@@ -138,6 +142,13 @@ def _fewest(totals: dict[int, int], need: int, free: Callable[[int], bool]) -> l
         result.append(key)
         left -= totals[key]
     return result
+
+
+def _of_few(cells: Cells, everything: list[int], need: int) -> list[int]:
+    """Return the best of all sets of cells, where there are few."""
+    sets = (list(found) for size in range(1, len(everything) + 1) for found in combinations(everything, size))
+    enough = (found for found in sets if cells.units(found) >= need)
+    return min(enough, key=lambda found: (cells.score(found), cells.units(found)))
 
 
 # -- two levels, exactly ----------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from reprieve.cluster.groups import CompositeState, Group, GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin import Assigned, Placement, TieBreaker
 from reprieve.framework.status import Code, Status
-from reprieve.scheduling.arranged_groups import arranged, has_terms
+from reprieve.scheduling.arranged_groups import TreePreference, arranged, has_terms
 from reprieve.scheduling.group_algorithm import (
     GroupAssignment,
     GroupCycle,
@@ -71,12 +71,22 @@ def arranged_tree(
 ) -> GroupAssignment:
     """Return the tree's assignment with the members of its groups where they are preferred to be (topology.md 2.4).
 
-    What was found stays where not as many pods get a place so.
+    What was found stays where not as many pods get a place so.  If the root prefers levels for all of them, the tree is
+    tried in single domains, too, and what uses the fewest domains is taken.
     """
     if not has_terms(cycle):
         return found
-    result = _Walk(cycle, diagnose=diagnose, arranges=True).run(within)
-    return result if result.feasible and len(result.placed) >= len(found.placed) else found
+    preference = TreePreference.of(cycle)
+    single = preference.single(len(found.placed)) if preference is not None and cycle.placements is None else ()
+    best, least = found, preference.worth(found.placed) if preference is not None else ()
+    for placement in (within, *(single if within is None and not cycle.nominated else ())):
+        result = _Walk(cycle, diagnose=diagnose, arranges=True).run(placement)
+        if not result.feasible or len(result.placed) < len(found.placed):
+            continue
+        worth = preference.worth(result.placed) if preference is not None else ()
+        if worth < least or (best is found and worth == least):
+            best, least = result, worth
+    return best
 
 
 def in_another_way(

@@ -1,0 +1,177 @@
+"""Gangs with preferred levels, ranks and slices, through the engine (topology.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from kube_rules.topology_terms import PREFERRED_TOPOLOGY, SLICE
+from reprieve.framework.gates import FeatureGates
+from reprieve.scheduling.profiles import default_profile
+from tests.building import World, composite, group, node, pod
+
+RACK = "topology.kubernetes.io/rack"
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+def _nodes(*places: str, cpu: Sequence[int] = (), label: str = RACK) -> list[Any]:
+    """Return nodes n0, n1... in these racks."""
+    sizes = cpu or [4] * len(places)
+    return [node(f"n{i}", cpu=sizes[i], labels={label: rack} if rack else {}) for i, rack in enumerate(places)]
+
+
+def _crew(
+    size: int, annotations: dict[str, str] | None = None, *, runs: dict[int, str] | None = None, **more: Any
+) -> list[Any]:
+    """Return a gang of indexed pods m0, m1... with one CPU each; some may run already."""
+    least, topology, priority = more.get("least", size), more.get("topology"), more.get("priority", 0)
+    crew = group(
+        "crew", min_count=least, annotations=annotations, topology=topology, priority=priority,
+        parent=more.get("parent", ""),
+    )  # fmt: skip
+    pods = [
+        pod(
+            f"m{rank}", cpu=more.get("cpu", 1), group="crew", labels={INDEX: str(rank)}, priority=priority,
+            node=(runs or {}).get(rank, ""), annotations=more.get("of_pods"),
+        )
+        for rank in reversed(range(size))
+    ]  # fmt: skip
+    return [crew, *pods]
+
+
+def _where(world: World, size: int) -> list[str]:
+    """Return the node of each rank; empty for one that has none."""
+    return [world.where.get(f"m{rank}", "") for rank in range(size)]
+
+
+RACKS = {PREFERRED_TOPOLOGY: "rack"}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "crew", "places"),
+    [
+        # One rack is enough, and of two the fullest (2.1, 2.2).
+        (_nodes("a", "b", "b", cpu=(4, 2, 1)), _crew(3, RACKS), ["n1", "n1", "n2"]),
+        # The pods' own annotation comes before the group's, one above it last (1.1).
+        (
+            [
+                node(f"n{i}", cpu=cpu, labels={"x.io/row": str(i), **({RACK: "a"} if cpu == 1 else {})})
+                for i, cpu in enumerate((1, 2, 1))
+            ],
+            _crew(2, RACKS, of_pods={PREFERRED_TOPOLOGY: "x.io/row"}),
+            ["n1", "n1"],
+        ),
+        # Without the label of the short name the plain label counts (1.2).
+        (_nodes("a", "b", "b", cpu=(4, 2, 1), label="rack"), _crew(3, RACKS), ["n1", "n1", "n2"]),
+        # A node without the label is a domain by itself (1.3).
+        (_nodes("a", "", "a", cpu=(1, 2, 1)), _crew(2, RACKS), ["n0", "n2"]),
+        # Members that run keep their nodes, and the others come beside their neighbours (2.1, 3.4).
+        (
+            _nodes("a", "b", "b", cpu=(2, 2, 2)),
+            _crew(4, RACKS, runs={0: "n0", 3: "n1"}),
+            ["n0", "n0", "n2", "n1"],
+        ),
+        # Not all fit: as many as without, the lowest ranks (2.1).
+        (_nodes("a", "b", cpu=(2, 1)), _crew(4, RACKS, least=2), ["n0", "n0", "n1", ""]),
+        # Under a constraint alone the nodes are the same, in the order of the ranks (3.3).
+        (_nodes("a", "a", "b", cpu=(2, 2, 1)), _crew(4, topology=RACK), ["n0", "n0", "n1", "n1"]),
+        # The constraint is the frame, and of the domains that hold the gang the best is taken (2.3).
+        (
+            [
+                node(f"n{i}", cpu=2, labels={"block": "a" if i < 2 else "b", RACK: rack})
+                for i, rack in enumerate(["p", "q", "r", "r"])
+            ],
+            _crew(4, RACKS, topology="block"),
+            ["n2", "n2", "n3", "n3"],
+        ),
+    ],
+)  # fmt: skip
+def test_where_members_go(nodes: list[Any], crew: list[Any], places: list[str]) -> None:
+    """The paragraphs are beside the cases."""
+    assert _where(World(*nodes, *crew).settle(), len(places)) == places
+
+
+@pytest.mark.parametrize("off", ["preferences", "gate"])
+def test_switches(off: str) -> None:
+    """topology.md 5.1: then members go where scores send them, and slices ask for nothing."""
+    gates = FeatureGates(topology_aware_workload_scheduling=off != "gate")
+    profile = default_profile(gates, compatible=off == "preferences")
+    nodes = _nodes("a", "b", "c")
+    for asked in (RACKS, {SLICE: "rack=3"}):
+        world = World(*nodes, *_crew(3, asked), profiles={profile.name: profile}, gates=gates).settle()
+        assert sorted(_where(world, 3)) == ["n0", "n1", "n2"]
+        assert len(set(_where(World(*nodes, *_crew(3, asked)).settle(), 3))) == 1
+
+
+@pytest.mark.parametrize(
+    ("nodes", "crew", "why"),
+    [
+        (
+            _nodes("a", "b", cpu=(2, 2)),
+            _crew(3, {SLICE: "rack=3"}),
+            f"slice rack=3: ranks 0-2 fit together in no domain of {RACK}",
+        ),
+        (
+            _nodes("", "", cpu=(4, 4)),
+            _crew(3, {SLICE: "rack=3"}),
+            "slice rack=3: no node has the label of the level rack",
+        ),
+        (
+            _nodes("a", "b"),
+            [group("crew", min_count=1, annotations={SLICE: "rack=2"}), pod("m0", cpu=1, group="crew")],
+            "slice rack=2: pod default/m0 has no index (leaderworkerset.sigs.k8s.io/worker-index, batch.",
+        ),
+        (
+            _nodes("a", "b"),
+            _crew(3, {SLICE: "rack=3"}, runs={0: "n0", 2: "n1"}),
+            f"slice rack=3: ranks 0-2 run in several domains of {RACK}: a, b",
+        ),
+        (
+            _nodes("a", "b", "b", cpu=(2, 1, 1)),
+            _crew(3, {SLICE: "rack=3"}, topology=RACK),
+            "0/2 placements are available, first placement status: slice rack=3: ranks 0-2 fit together in no",
+        ),
+    ],
+)
+def test_why_a_gang_cannot_be_sliced(nodes: list[Any], crew: list[Any], why: str) -> None:
+    """topology.md 4.2, 4.3."""
+    world = World(*nodes, *crew).settle()
+    assert world.virtual.conditions["group/default/crew"].message.startswith(why)
+
+
+def test_preemption_keeps_to_slices() -> None:
+    """topology.md 4.5: two pods of one rack are evicted, although one of each rack would make as much room."""
+    low = [pod(f"low-{name}", cpu=1, node=name) for name in ("n0", "n1", "n2", "n3")]
+    nodes = _nodes("a", "b", "b", "a", cpu=(1, 1, 1, 1))
+    world = World(*nodes, *low, *_crew(2, {SLICE: "rack=2"}, priority=5)).settle()
+    assert sorted(_where(world, 2)) in (["n0", "n3"], ["n1", "n2"])
+
+
+def test_preferred_levels_change_no_eviction() -> None:
+    """topology.md 2.5: victims are the cheapest, and the gang goes where they were."""
+    low = [pod(f"low-{i}", cpu=1, node=f"n{i}", priority=rank) for i, rank in enumerate((1, 2, 2, 1))]
+    nodes = _nodes("a", "b", "b", "c", cpu=(1, 1, 1, 1))
+    assert _where(World(*nodes, *low, *_crew(2, RACKS, priority=5)).settle(), 2) == ["n0", "n3"]
+
+
+def test_groups_of_a_tree_share_domains() -> None:
+    """topology.md 2.4: the annotation of the root counts for both groups together."""
+    root = composite("tree", min_groups=2)
+    root = replace(root, metadata=replace(root.metadata, annotations=RACKS))
+    aide = [group("aide", min_count=1, parent="tree"), pod("aide-0", cpu=2, group="aide")]
+    world = World(*_nodes("a", "b", "b", cpu=(3, 4, 2)), root, *_crew(2, parent="tree"), *aide).settle()
+    assert "n0" not in {*_where(world, 2), world.where["aide-0"]}
+
+
+def test_no_group_of_a_tree_waits_for_the_preference_of_another() -> None:
+    """topology.md 2.4: packed by racks the first groups would leave too little for the last."""
+    root = composite("tree", min_groups=3)
+    root = replace(root, metadata=replace(root.metadata, annotations=RACKS))
+    sizes = (("one", 1, 1), ("two", 2, 1), ("three", 3, 2))
+    groups = [group(name, min_count=size, parent="tree") for name, size, _ in sizes]
+    pods = [pod(f"{name}-{i}", cpu=cpu, group=name) for name, size, cpu in sizes for i in range(size)]
+    world = World(*_nodes("a", "b", "a", cpu=(3, 4, 3)), root, *groups, *pods).settle()
+    assert world.pending == []

@@ -1,0 +1,61 @@
+"""The fewest domains that hold so many units, compared with every set of domains (topology.md 2.1, 2.2, 2.6)."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reprieve.scheduling.domain_choice import Cells, chosen_places
+from tests.drawing import examples
+
+_ONE_LEVEL = (list(range(4)),)
+
+
+def _cells(chance: random.Random) -> Cells:
+    """Return racks in blocks in zones, in any order of levels; members may run in one of them."""
+    count = chance.randint(1, 12)
+    block = [chance.randrange(3) for _ in range(count)]
+    zones = [chance.randrange(2) for _ in range(3)]
+    levels = [list(range(count)), block, [zones[label] for label in block]][: 3 if count < 10 else 2]
+    chance.shuffle(levels)
+    runs = chance.randrange(count) if count < 10 and chance.random() < 0.3 else None
+    in_use = [frozenset([level[runs]] if runs is not None else ()) for level in levels]
+    return Cells([chance.randint(0, 6) for _ in range(count)], levels, in_use)
+
+
+@examples(300)
+@given(st.integers(0, 2**32 - 1))
+def test_no_set_of_domains_does_better(seed: int) -> None:
+    """Nested levels, the first that counts before the others; where members run costs nothing."""
+    chance = random.Random(seed)
+    cells = _cells(chance)
+    everything = range(len(cells.capacity))
+    need = chance.randint(1, max(1, cells.units(everything)))
+    places = chosen_places(cells, need)
+    sets = (found for size in range(1, len(everything) + 1) for found in combinations(everything, size))
+    scores = [cells.score(found) for found in sets if cells.units(found) >= need]
+    assert (places is None) is (not scores)
+    if places is not None:
+        assert sum(units for _, units in places) == need
+        assert all(0 < units <= cells.capacity[cell] for cell, units in places)
+        assert cells.score([cell for cell, _ in places]) == min(scores)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "need", "places"),
+    [
+        ([3, 5, 4, 9], 4, [(2, 4)]),
+        ([3, 5, 4, 9], 12, [(3, 9), (0, 3)]),
+        ([3, 5, 4, 9], 13, [(3, 9), (2, 4)]),
+        ([4, 4, 4, 0], 4, [(0, 4)]),
+        ([1, 1, 1, 0], 4, None),
+        ([1, 1, 1, 0], 0, None),
+    ],
+)
+def test_the_fullest_that_fit_are_taken(capacity: list[int], need: int, places: list[tuple[int, int]] | None) -> None:
+    """topology.md 2.2: the last has the least room that suffices; ties go to the first by name."""
+    assert chosen_places(Cells(capacity, _ONE_LEVEL), need) == places
