@@ -66,6 +66,21 @@ def test_nodes_of_manifests() -> None:
     assert world.get("v1", "Node", "big", "")["status"]["allocatable"]["cpu"] == "128"
 
 
+def test_extended_resources_of_the_capacity_are_allocatable(world: World) -> None:
+    """interfaces.md 7.4: a client that adds one to the capacity need not add it to what is allocatable."""
+
+    def allocatable(capacity: Json, **stated: str) -> Json:
+        own = {f"example.com/{name}": amount for name, amount in stated.items()}
+        world.patch("v1", "Node", "node-1", {"status": {"capacity": capacity, "allocatable": own}}, "status", ns="")
+        world.settle()
+        now = world.get("v1", "Node", "node-1", "")["status"]["allocatable"]
+        return {name: amount for name, amount in now.items() if "/" in name or name == "hugepages-2Mi"}
+
+    assert allocatable({"example.com/a": "5", "hugepages-2Mi": "4Mi"}) == {"example.com/a": "5"}
+    assert allocatable({"example.com/b": "9"}, b="3") == {"example.com/a": "5", "example.com/b": "3"}
+    assert allocatable({"example.com/a": None, "example.com/b": None}) == {"example.com/b": "3"}
+
+
 def test_other_peoples_nodes_are_adopted_unless_told_otherwise(world: World) -> None:
     for name, word in (("mine", None), ("theirs", "none")):
         annotations = {"reprieve.dev/kubelet": word} if word else {}

@@ -16,6 +16,7 @@ from datetime import timedelta
 from typing import Any
 
 from kube_rules.json import Json
+from kube_rules.requests import is_extended_resource
 from kube_standin.conditions import set_condition
 from kube_standin.controllers.nodes import LEASES
 from kube_standin.controllers.reconciler import Context
@@ -81,6 +82,8 @@ class Fleet:
         self._up: dict[str, str] = {}
         """Nodes that are up -> their address."""
         self._made: set[str] = set()
+        self._offered: dict[str, frozenset[str]] = {}
+        """Nodes -> the extended resources of their capacity that were made allocatable."""
         self._next_address = 1
         self._renewals: list[tuple[float, str]] = []
         """A heap of when the lease of a node is renewed, in seconds since 1970."""
@@ -183,6 +186,27 @@ class Fleet:
             set_condition(status, condition)
         return status != before
 
+    def _offer(self, name: str, status: Json) -> bool:
+        """Make extended resources of the capacity allocatable as a kubelet does; returns whether anything changed.
+
+        A client adds them to the capacity, and takes away what it added (interfaces.md 7.4).
+        """
+        capacity, allocatable = status["capacity"], status["allocatable"]
+        extended = {resource for resource in capacity if is_extended_resource(resource)}
+        missing = extended - allocatable.keys()
+        before = self._offered.get(name, frozenset())
+        withdrawn = (before - extended) & allocatable.keys()
+        for resource in sorted(missing):
+            allocatable[resource] = capacity[resource]
+        for resource in withdrawn:
+            del allocatable[resource]
+        offered = frozenset((before & extended) | missing)
+        if offered:
+            self._offered[name] = offered
+        else:
+            self._offered.pop(name, None)
+        return bool(missing or withdrawn)
+
     # -- nodes that come and go
 
     def _node_changed(self, old: NodeSeen | None, new: NodeSeen | None) -> None:
@@ -191,6 +215,7 @@ class Fleet:
             return
         if new is None:
             self._up.pop(seen.metadata.name, None)
+            self._offered.pop(seen.metadata.name, None)
             return
         self._waiting[seen.metadata.name] = None
         if len(self._waiting) == 1:
@@ -214,7 +239,8 @@ class Fleet:
             self._up.pop(name, None)
             return
         status = body.setdefault("status", {})
-        if self._complete_status(name, status):
+        filled_in = self._complete_status(name, status)
+        if self._offer(name, status) or filled_in:
             self._context.put(state, body)
         own = next((one["address"] for one in status["addresses"] if one["type"] == "InternalIP"), "127.0.0.1")
         if name not in self._up:
