@@ -180,7 +180,10 @@ class LevelUse:
 
 
 def topology_use(terms: TopologyTerms, members: Sequence[PlacedMember]) -> tuple[LevelUse, ...]:
-    """Return what members use of the levels that a group asks for: preferred ones, and that of its slices."""
+    """Return what members use of the levels that a group asks for: preferred ones, and that of its slices.
+
+    A level that none of their nodes has a label of is left out.
+    """
     levels = [*terms.preferred, *((terms.slices.level,) if terms.slices is not None else ())]
     of_rank = ranks({member.name: member.index for member in members if member.index is not None})
     result: dict[str, LevelUse] = {}
@@ -188,9 +191,11 @@ def topology_use(terms: TopologyTerms, members: Sequence[PlacedMember]) -> tuple
         label = LEVELS.get(level, level)
         if level in LEVELS and not any(label in member.node_labels for member in members):
             label = level
+        if not any(label in member.node_labels for member in members):
+            continue
         where = {member.name: member.node_labels.get(label, f"node {member.node}") for member in members}
         counts = Counter(where.values())
         ordered = [where[name] for name in sorted(of_rank, key=lambda name: of_rank[name])]
         breaks = sum(one != other for one, other in pairwise(ordered))
         result.setdefault(label, LevelUse(level, label, tuple(sorted(counts, key=lambda d: (-counts[d], d))), breaks))
-    return tuple(result.values()) if members else ()
+    return tuple(result.values())

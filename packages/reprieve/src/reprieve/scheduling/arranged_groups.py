@@ -9,10 +9,10 @@ Invariant: as many members are placed as without; the cluster is left as it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import combinations, pairwise
+from itertools import combinations, islice, pairwise
 from math import comb
 
 import numpy as np
@@ -33,10 +33,12 @@ from reprieve.scheduling.slice_units import follows_terms
 Rows = npt.NDArray[np.int64]
 _MOST_SEARCHED = 64
 """Up to so many members, and nodes, are searched for the fewest breaks; of more the ranks fill one domain by one."""
+_MOST_FILLED = 16_384
+"""So many times a member is compared with the nodes of a domain."""
 _MOST_SETS = 24
 """So many sets of domains are tried for members that are not alike."""
-_MOST_PLACED = 2_048
-"""So many of them are placed for that in all, two sets at least."""
+_MOST_PLACED, _LEAST_SETS = 2_048, 4
+"""So many of them are placed for that in all, but so many sets at least."""
 _MOST_DOMAINS_OF_TREE = 4
 """So many domains of a level are tried for a whole tree."""
 _MOST_PLACEMENTS = 64
@@ -338,23 +340,27 @@ class _Arrangement:
         numbers = by_amounts(self.cycle.running, self.targets)
         numbers = numbers and all(self.cycle.running.evaluator.identity(pod) is not None for pod in self.targets)
         self.chosen = self.found.placement
-        tries, most = 0, max(2, min(_MOST_SETS, _MOST_PLACED // len(self.targets)))
-        for part in _sets(cells, len(self.targets)):
-            chosen = [cell for cell, _ in _and_in_use(cells, [(cell, 0) for cell in part])]
-            there = np.array(sorted(row for cell in chosen for row in parts[cell]), dtype=np.int64)
-            if not self._has_the_sum(there):
-                continue
-            tries += 1
-            placed = None
-            if numbers and len(self.targets) <= _MOST_SEARCHED and len(there) <= _MOST_SEARCHED and self.steps > 0:
+        most = max(_LEAST_SETS, min(_MOST_SETS, _MOST_PLACED // len(self.targets)))
+
+        def rows_of(part: Sequence[int]) -> Rows:
+            return np.array(sorted(row for cell in part for row in parts[cell]), dtype=np.int64)
+
+        def wide(part: Sequence[int]) -> list[int]:
+            return [cell for cell, _ in _and_in_use(cells, [(cell, 0) for cell in part])]
+
+        sets = _sets(cells, len(self.targets), lambda part: self._has_the_sum(rows_of(wide(part))))
+        for part in islice(sets, most):
+            chosen = wide(part)
+            there = rows_of(chosen)
+            few = len(self.targets) <= _MOST_SEARCHED and len(there) <= _MOST_SEARCHED and self.steps > 0
+            if numbers and few:
                 placed = self._searched(chosen, parts, cells)
             else:
-                found = self._placed(self.targets, {}, Placement("", there))
-                placed = self.in_rank_order(found) if found is not None else None
+                placed = self._filled(chosen, parts, cells) if numbers else None
+                if placed is None and (found := self._placed(self.targets, {}, Placement("", there))) is not None:
+                    placed = self.in_rank_order(found)
             if placed is not None:
                 return placed
-            if tries == most:
-                break
         return None
 
     def _has_the_sum(self, rows: Rows) -> bool:
@@ -367,6 +373,52 @@ class _Arrangement:
         free = ((column, nodes.allocatable[column, rows] - nodes.used[column, rows]) for column in asked)
         return all(asked[column] <= int(np.maximum(left, 0).sum()) for column, left in free)
 
+    def _filled(self, chosen: Sequence[int], parts: list[list[int]], cells: Cells) -> Placed | None:
+        """Return places that fill one cell after the other in the order of the ranks, by amounts.
+
+        In a cell a member goes to the node where it leaves least; one that fits in no later cell goes to any.
+        """
+        running, nodes = self.cycle.running, self.cycle.running.cluster.nodes
+        order = [cell for cell, _ in in_order(cells, [(cell, cells.capacity[cell]) for cell in chosen])]
+        columns = sorted({column for pod in self.targets for column, _ in pod.signature.requests})
+        free = self._free()[columns]
+        usable: dict[object, npt.NDArray[np.bool_]] = {}
+        rows = [np.array(parts[cell], dtype=np.int64) for cell in order]
+        turn, work, result = 0, _MOST_FILLED, []
+        for pod in self.targets:
+            identity = running.evaluator.identity(pod)
+            if identity not in usable:
+                usable[identity] = running.evaluator.usable_nodes(CycleState(running.cluster, pod))
+            asked = dict(pod.signature.requests)
+            asks = np.array([asked.get(column, 0) for column in columns], dtype=np.int64)
+            for place in (*range(turn, len(order)), *range(turn)):
+                work -= 1
+                if work < 0:
+                    return None
+                there = rows[place]
+                left = free[:, there] - asks[:, None]
+                fits = (left >= 0).all(axis=0) & usable[identity][there]
+                if fits.any():
+                    share = left / np.maximum(nodes.allocatable[columns][:, there], 1)
+                    best = int(there[np.where(fits, share.sum(axis=0), np.inf).argmin()])
+                    free[:, best] -= asks
+                    result.append((pod, best))
+                    turn = max(turn, place)
+                    break
+            else:
+                return None
+        return self._tried(result)
+
+    def _free(self) -> npt.NDArray[np.int64]:
+        """Return what is free on every row beside pods that are nominated there: `int64[columns, rows]`."""
+        cluster = self.cycle.running.cluster
+        count = len(cluster.nodes)
+        held = nominated_rows(cluster, min(pod.priority for pod in self.targets), slice(0, count))
+        free: npt.NDArray[np.int64] = cluster.nodes.allocatable[:, :count] - cluster.nodes.used[:, :count]
+        for turn, row in enumerate(held.rows):
+            free[:, row] -= held.amounts[:, turn]
+        return free
+
     def _searched(self, chosen: Sequence[int], parts: list[list[int]], cells: Cells) -> Placed | None:
         """Return the places on the nodes of some cells with the fewest breaks."""
         running = self.cycle.running
@@ -376,10 +428,7 @@ class _Arrangement:
         apart = [tuple(labels[cell] for labels in cells.labels) for cell in chosen]
         apart += [tuple(int(column[pod.row]) for column in self.levels.columns) for pod in self.staying]
         columns = sorted({column for pod in self.targets for column, _ in pod.signature.requests})
-        held = nominated_rows(running.cluster, min(pod.priority for pod in self.targets), slice(0, len(nodes)))
-        free = nodes.allocatable[:, : len(nodes)] - nodes.used[:, : len(nodes)]
-        for turn, row in enumerate(held.rows):
-            free[:, row] -= held.amounts[:, turn]
+        free = self._free()
         bins = [Bin(turn, tuple(int(free[column, row]) for column in columns)) for row, turn in rows]
         entries: list[tuple[int, int, Member]] = []
         for turn, pod in enumerate(self.targets):
@@ -405,8 +454,11 @@ class _Arrangement:
         return self._tried(list(zip(self.targets, places, strict=True)))
 
 
-def _sets(cells: Cells, need: int) -> Iterator[list[int]]:
-    """Yield sets of cells that may hold so many, the fewest domains of the first level first."""
+def _sets(cells: Cells, need: int, enough: Callable[[Sequence[int]], bool]) -> Iterator[list[int]]:
+    """Yield sets of cells that may hold so many, those that are `enough`, the fewest domains of the first level first.
+
+    Of many domains one set of each number is looked at, the roomiest, and less and less numbers.
+    """
     everything = [cell for cell, capacity in enumerate(cells.capacity) if capacity > 0]
     if not cells.labels:
         yield everything
@@ -414,16 +466,19 @@ def _sets(cells: Cells, need: int) -> Iterator[list[int]]:
     first = chosen_places(cells, need)
     least = len({cells.labels[0][cell] for cell, _ in first}) if first else 1
     domains = cells.grouped(everything, 0)
-    if first is not None:
+    if first is not None and enough([cell for cell, _ in first]):
         yield sorted(cell for cell, _ in first)
-    count = least
+    count, step = least, 1
     while count <= len(domains):
         ordered = sorted(domains, key=lambda label: (label not in cells.used(0), -cells.units(domains[label]), label))
         few = comb(len(ordered), count) <= 4 * _MOST_SETS
         groups = combinations(ordered, count) if few else iter([tuple(ordered[:count])])
         found = [[cell for label in labels for cell in domains[label]] for labels in groups]
+        found = [part for part in found if enough(part)]
         yield from sorted(found, key=lambda part: (cells.score(part), cells.units(part)))
-        count += 1 if few else 1 + count // 4
+        if not few and found:
+            step = 2 * step if step > 1 else 1 + count // 8
+        count += step
 
 
 def _and_in_use(cells: Cells, places: Places) -> Places:
