@@ -202,7 +202,7 @@ def test_growth_is_shown_with_its_exponent(run: Run, monkeypatch: pytest.MonkeyP
         "reprieve.simulation.bench.series.growth", lambda names: [Growth(names[0], 1.006, (measured(), measured()))]
     )
     found = run("bench", "--growth", "basic").out.splitlines()
-    assert found[0] == "basic: time grows with (nodes + pods) to the power of 1.01"
+    assert found[0] == "basic: processor time grows with (nodes + pods) to the power of 1.01"
     assert len(found) == 4
     assert json.loads(run("bench", "--growth", "basic", "-o", "json").out)[0]["exponent"] == 1.006
 

@@ -48,7 +48,7 @@ CLUSTERS = {
     "unlike": ("2d10f6db3556", "279162fad4e8", 200),
     "waiting": ("d59f1e3dc109", "17ae3dff0a4f", 800),
     "waiting-spread": ("a6c4d9b29ee0", "cf9235b70ac4", 2400),
-    "racks": ("1430c0e7b519", "e46e1bfeb926", 1),
+    "racks": ("1430c0e7b519", "e46e1bfeb926", 20),
     "services": ("eb19cd87b01d", "03ba107564f8", 100),
     "budgets": ("8f5ec9d40771", "095d14d658a9", 20),
     "unlike-preempt": ("bb3998af0a7d", "e54ccff9fd2f", 5),
@@ -62,6 +62,8 @@ CLUSTERS = {
     "trees-in-domains": ("10a8fa41a45a", "c82d27188999", 200),
     "tree-of-levels": ("e29f37362701", "f9bea87f1c54", 16),
     "devices-preempt": ("bdef0bdcc813", "2ce9283ef2c6", 33),
+    "unlike-devices-preempt": ("7d1c7aecb209", "9f006a5f79dd", 4),
+    "suggestions": ("b115491ce8f4", "89ce730ec11f", 4),
     "small-gangs-preempt": ("1a18e5c357f0", "b7e9904058c5", 100),
 }
 """Family -> what is built of it for 250 pods on 37 nodes and for 8 on 8, and how many pods are its work on 100."""
@@ -292,7 +294,7 @@ def test_each_scenario_is_run_by_its_name(monkeypatch: pytest.MonkeyPatch, profi
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
 def test_growth_is_the_slope_over_the_sizes(monkeypatch: pytest.MonkeyPatch, power: float) -> None:
-    """performance.md: over nodes and pods, at 500 to 5,000 nodes unless said otherwise, to three places."""
+    """performance.md: over nodes and pods, at three sizes of the family, to three places."""
 
     def measured(scenarios: Iterable[BenchScenario]) -> list[scenario_run.BenchMeasurement]:
         return [
@@ -305,7 +307,7 @@ def test_growth_is_the_slope_over_the_sizes(monkeypatch: pytest.MonkeyPatch, pow
     monkeypatch.setattr(series, "measure", measured)
     found = list(series.growth(["basic", "gang"]))
     assert [(one.family, one.exponent) for one in found] == [("basic", power), ("gang", power)]
-    assert [run.nodes for run in found[0].runs] == [500, 1_000, 2_000, 5_000]
+    assert [run.nodes for run in found[0].runs] == [500, 1_000, 2_000]
 
 
 # -- side by side ----------------------------------------------------------------------------------

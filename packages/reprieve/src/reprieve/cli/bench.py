@@ -32,7 +32,7 @@ def command(
     output: Annotated[BenchFormat, typer.Option("-o", "--output", help="Output format.")] = BenchFormat.TEXT,
     growth: Annotated[
         bool,
-        typer.Option("--growth", help="Run families at 500, 1000, 2000 and 5000 nodes and show the growth exponent."),
+        typer.Option("--growth", help="Run families at three sizes and show the exponent of their growth."),
     ] = False,
     compare: Annotated[
         tuple[Path, Path] | None,
@@ -174,8 +174,8 @@ def _show_growth(chosen: tuple[str, ...], output: BenchFormat) -> None:
 
 
 def _growth_section(grown: "Growth") -> Section:
-    title = f"{grown.family}: time grows with (nodes + pods) to the power of {grown.exponent:.2f}"
-    return Section(title, _COLUMNS, tuple(Row(_cells(figure)) for figure in grown.runs))
+    title = f"{grown.family}: processor time grows with (nodes + pods) to the power of {grown.exponent:.2f}"
+    return Section(title, _COLUMNS, tuple(Row(_cells(figure)) for figure in grown.runs), _more(list(grown.runs)))
 
 
 _COLUMNS = ("scenario", "nodes", "pods", "seconds", "decision s", "pods/s", "attempt ms p50", "p99", "peak MiB")

@@ -47,11 +47,17 @@ SPREADING_GANG, FILLING = 12, 4
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """`per_node` is the work per node when the family is run at growing sizes, and `least` the least there is."""
+    """`per_node` is the work per node when the family is run at growing sizes, and `least` the least there is.
+
+    `most`: the largest size in nodes of `--growth`, small enough for all families to end in two minutes.  `module`:
+    what runs it.
+    """
 
     build: Callable[[int, int], BenchCluster]
     per_node: float
     least: int = 1
+    most: int = 1_000
+    module: str = "reprieve.simulation.bench"
 
 
 def _basic(nodes: int, pods: int) -> BenchCluster:
@@ -460,31 +466,33 @@ def _devices(nodes: int, pods: int) -> BenchCluster:
 
 
 FAMILY_TABLE = {
-    "basic": Family(_basic, 2.0),
-    "preempt": Family(_preempt, 0.2),
-    "gang": Family(_one_gang, 1.0),
-    "gangs": Family(_gangs, 2.0),
+    "basic": Family(_basic, 2.0, most=2000),
+    "preempt": Family(_preempt, 0.2, most=2000),
+    "gang": Family(_one_gang, 1.0, most=4000),
+    "gangs": Family(_gangs, 2.0, most=2000),
     "gang-preempt": Family(_gang_preempt, 0.2),
-    "trees": Family(_trees, 2.0),
+    "trees": Family(_trees, 2.0, most=2000),
     "tree-preempt": Family(_tree_preempt, 0.2),
-    "constrained": Family(_constrained, 0.2),
-    "steady": Family(_steady, 2.4768),
-    "unlike": Family(_unlike, 2.0),
-    "waiting": Family(_waiting, 8.0),
-    "waiting-spread": Family(_waiting_spread, 24.0),
-    "racks": Family(_racks, 0.004),
-    "services": Family(_services, 1.0),
+    "constrained": Family(_constrained, 0.2, most=500),
+    "steady": Family(_steady, 2.4768, most=2000),
+    "unlike": Family(_unlike, 2.0, most=600),
+    "waiting": Family(_waiting, 8.0, most=240),
+    "waiting-spread": Family(_waiting_spread, 24.0, most=240),
+    "racks": Family(_racks, 0.0, 20, most=4000),
+    "services": Family(_services, 1.0, most=600),
     "budgets": Family(_budgets, 0.2),
     "unlike-preempt": Family(_unlike_preempt, 0.05),
     "unlike-budgets": Family(_unlike_budgets, 0.01),
     "unlike-gang-preempt": Family(_unlike_gang_preempt, 0.1),
     "devices": Family(_devices, 2.0),
-    "churn": Family(_churn, 20.0),
+    "churn": Family(_churn, 20.0, most=120),
     "big": Family(_big, 0.1),
     "take-in": Family(_take_in, 10.0),
     "apart": Family(_apart, 1.0),
     "trees-in-domains": Family(growth_families.trees_in_domains, 2.0),
-    "tree-of-levels": Family(growth_families.tree_of_levels, 0.0, 16),
-    "devices-preempt": Family(growth_families.preempting_for_devices, 1 / 3),
-    "small-gangs-preempt": Family(growth_families.small_gangs, 1.0),
+    "tree-of-levels": Family(growth_families.tree_of_levels, 0.0, 16, most=640),
+    "devices-preempt": Family(growth_families.preempting_for_devices, 1 / 3, most=200),
+    "unlike-devices-preempt": Family(growth_families.preempting_for_unlike_devices, 1 / 24, most=480),
+    "suggestions": Family(growth_families.waiting_for_room, 0.04, most=400, module="reprieve.questions.bench"),
+    "small-gangs-preempt": Family(growth_families.small_gangs, 1.0, most=500),
 }

@@ -3,6 +3,7 @@
 Trees in domains, a preempting tree of three levels, lone pods that preempt for devices, small gangs that preempt.
 """
 
+import dataclasses
 from random import Random
 
 import msgspec
@@ -87,6 +88,35 @@ def preempting_for_devices(nodes: int, pods: int) -> BenchCluster:
     work = [_claiming(pod) for pod in make_pods([f"high-{i:05d}" for i in range(pods)], HIGH, {"cpu": "1"})]
     claims += [_claim(pod.metadata.name) for pod in work]
     return BenchCluster(machines, tuple(work), running=tuple(running), resources=(*_devices_of(machines), *claims))
+
+
+def preempting_for_unlike_devices(nodes: int, pods: int) -> BenchCluster:
+    """Return the same where no two preemptors ask for the same of anything but devices."""
+    cluster = preempting_for_devices(nodes, pods)
+    work = []
+    for turn, pod in enumerate(cluster.work):
+        (container,) = pod.spec.containers
+        amounts = objects.ResourceRequirements(requests={"cpu": f"{1000 + turn}m"})
+        own = replace(container, resources=amounts)
+        work.append(replace(pod, spec=replace(pod.spec, containers=(own,))))
+    return dataclasses.replace(cluster, work=tuple(work))
+
+
+def waiting_for_room(nodes: int, pods: int) -> BenchCluster:
+    """Return racks full of pods that may not be evicted, and gangs of four that each wait for one of them."""
+    machines = _in_halls(nodes)
+    names = [f"busy-{i:05d}-{slot}" for i in range(nodes) for slot in range(_IN_RACK)]
+    where = [machine.metadata.name for machine in machines for _ in range(_IN_RACK)]
+    running = tuple(make_pods(names, HIGH, {"cpu": "1900m"}, nodes=where))
+    groups: list[objects.PodGroup] = []
+    work: list[objects.Pod] = []
+    rack = objects.PodGroupSchedulingConstraints(topology=(objects.TopologyConstraint(key=RACK),))
+    for start in range(0, pods, _MEMBERS):
+        name, size = f"gang-{start // _MEMBERS:04d}", min(_MEMBERS, pods - start)
+        gang = make_gang(name, LOW, size)
+        groups.append(replace(gang, spec=replace(gang.spec, scheduling_constraints=rack)))
+        work += make_pods(member_names(name, size), LOW, {"cpu": "4"}, group=name)
+    return BenchCluster(machines, tuple(work), tuple(groups), running=running)
 
 
 def _in_halls(nodes: int) -> tuple[objects.Node, ...]:

@@ -72,6 +72,8 @@ class BenchMeasurement(msgspec.Struct, frozen=True, rename="camel"):
     attempt_ms: Percentiles
     peak_rss_mb: float
     versions: dict[str, str]
+    cpu_seconds: float | msgspec.UnsetType = msgspec.UNSET
+    """Processor time of the same as `seconds`."""
     growth_mb: float | msgspec.UnsetType = msgspec.UNSET
     """How much more memory the process holds at the end than before, in MiB.
 
@@ -86,8 +88,6 @@ class BenchMeasurement(msgspec.Struct, frozen=True, rename="camel"):
     """Of `waiting` and `waiting-spread` alone: processor time that a second of simulated time costs, in seconds."""
     taken_in_seconds: float | msgspec.UnsetType = msgspec.UNSET
     """Of `big` alone: real time until nodes and running pods were in the cache, which `seconds` does not count."""
-    cpu_seconds: float | msgspec.UnsetType = msgspec.UNSET
-    """Of `take-in` alone: processor time that learning of the pods took."""
     held_mb: float | msgspec.UnsetType = msgspec.UNSET
     """Of `take-in` alone: what the engine keeps of them, in MiB; their objects are gone by then."""
     profile: tuple[HotFunction, ...] | msgspec.UnsetType = msgspec.UNSET
@@ -123,7 +123,7 @@ def run(scenario: BenchScenario, profiler: Profile | None = None) -> BenchMeasur
     attempts: list[float] = []
     decided: float | None = None
     _watch(profiler)
-    began = clock()
+    began, cpu = clock(), time.process_time()
     for root in cluster.composites:
         engine.set(root, 0.0)
     for group in cluster.groups:
@@ -150,10 +150,10 @@ def run(scenario: BenchScenario, profiler: Profile | None = None) -> BenchMeasur
         if decision.preemption is not None:
             decided = after - began if decided is None else decided
             _evict(engine, decision.preemption, claims, now)
-    seconds = clock() - began
+    seconds, cpu = clock() - began, time.process_time() - cpu
     if bound != len(cluster.work):
         raise NotBoundError(scenario.name, bound, len(cluster.work))
-    measured = _measured(scenario, attempts, seconds, decided, profiler)
+    measured = measurement(scenario, attempts, seconds, cpu, profiler, decided=decided)
     if scenario.family != "big":
         return measured
     return msgspec.structs.replace(measured, taken_in_seconds=round(taken_in, 6))
@@ -199,7 +199,7 @@ def run_steady(scenario: BenchScenario, profiler: Profile | None = None) -> Benc
     clock = time.perf_counter
     comes = churn_work if scenario.family == "churn" else steady_work
     _watch(profiler)
-    began = clock()
+    began, cpu = clock(), time.process_time()
     for arrival in comes(scenario.nodes, scenario.pods):
         now = arrival.at
         if arrival.group is not None:
@@ -222,11 +222,11 @@ def run_steady(scenario: BenchScenario, profiler: Profile | None = None) -> Benc
         if (arrived + len(arrival.pods)) // every > arrived // every:
             held.append(rss_mb())
         arrived += len(arrival.pods)
-    seconds = clock() - began
+    seconds, cpu = clock() - began, time.process_time() - cpu
     if bound != scenario.pods:
         raise NotBoundError(scenario.name, bound, scenario.pods)
     fifth = len(held) // 5
-    measured = _measured(scenario, attempts[:count], seconds, None, profiler)
+    measured = measurement(scenario, attempts[:count], seconds, cpu, profiler)
     if scenario.family == "churn":
         hours = len(held) / 24
         growth = held[-1] - max(held[int(2 * hours) : int(3 * hours) + 1])
@@ -294,7 +294,7 @@ def run_waiting(scenario: BenchScenario, profiler: Profile | None = None) -> Ben
     seconds = clock() - began
     if bound or helped is None or len(helped.bindings) != beside.size:
         raise NotBoundError(scenario.name, bound, scenario.pods)
-    measured = _measured(scenario, attempts, seconds, None, profiler)
+    measured = measurement(scenario, attempts, seconds, cpu, profiler)
     return msgspec.structs.replace(measured, cpu_per_second=round(cpu / max(1, len(ending)), 6))
 
 
@@ -329,10 +329,8 @@ def run_take_in(scenario: BenchScenario, profiler: Profile | None = None) -> Ben
     known = sum(1 for pod in engine.cluster.pods.values() if pod.scheduled)
     if known != scenario.pods:
         raise NotBoundError(scenario.name, known, scenario.pods)
-    measured = _measured(scenario, times, sum(times), None, profiler)
-    return msgspec.structs.replace(
-        measured, rss_mb=round(resident, 1), cpu_seconds=round(cpu, 6), held_mb=round(max(0.0, resident - held), 1)
-    )
+    measured = measurement(scenario, times, sum(times), cpu, profiler)
+    return msgspec.structs.replace(measured, rss_mb=round(resident, 1), held_mb=round(max(0.0, resident - held), 1))
 
 
 def _long_running(scenario: BenchScenario) -> tuple[Engine, deque[str]]:
@@ -352,9 +350,16 @@ def _end(engine: Engine, uid: str, now: float) -> None:
         engine.remove(ObjectRef("PodGroup", key), now)
 
 
-def _measured(
-    scenario: BenchScenario, attempts: Sequence[float], seconds: float, decided: float | None, profiler: Profile | None
+def measurement(
+    scenario: BenchScenario,
+    attempts: Sequence[float],
+    seconds: float,
+    cpu: float,
+    profiler: Profile | None = None,
+    *,
+    decided: float | None = None,
 ) -> BenchMeasurement:
+    """Return the figures of a run: seconds of each attempt, of all, of the processor, and to the first eviction."""
     if profiler is not None:
         profiler.disable()
     p50, p99 = np.percentile(np.array(attempts) * 1000, (50, 99))
@@ -368,6 +373,7 @@ def _measured(
         attempt_ms=Percentiles(round(float(p50), 4), round(float(p99), 4)),
         peak_rss_mb=round(peak_rss_mb(), 1),
         versions=versions(),
+        cpu_seconds=round(cpu, 6),
         profile=hottest(profiler) if profiler is not None else msgspec.UNSET,
     )
 

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from reprieve.simulation.bench.families import FAMILY_TABLE
 from reprieve.simulation.bench.scenario_run import BenchMeasurement
 from reprieve.simulation.bench.scenarios import BenchScenario, at_size
 
-GROWTH_SIZES = (500, 1_000, 2_000, 5_000)
-"""Nodes at which growth is measured (performance.md)."""
+GROWTH_STEPS = (0.25, 0.5, 1.0)
+"""Parts of a family's largest size at which growth is measured (performance.md)."""
 
 
 class ScenarioError(Exception):
@@ -19,7 +20,7 @@ class ScenarioError(Exception):
 
 
 class Growth(msgspec.Struct, frozen=True, rename="camel"):
-    """How a family's time grows. `exponent`: slope of log seconds over log (nodes + pods) by least squares."""
+    """How a family's processor time grows. `exponent`: slope of its log over log (nodes + pods) by least squares."""
 
     family: str
     exponent: float
@@ -29,7 +30,13 @@ class Growth(msgspec.Struct, frozen=True, rename="camel"):
 def measure(scenarios: Iterable[BenchScenario], *, profile: bool = False) -> Iterator[BenchMeasurement]:
     """Yield the figures, one scenario after the other; `profile`: with where the time went. Raises ScenarioError."""
     for scenario in scenarios:
-        command = [sys.executable, "-m", "reprieve.simulation.bench", scenario.name, *(["--profile"] * profile)]
+        command = [
+            sys.executable,
+            "-m",
+            FAMILY_TABLE[scenario.family].module,
+            scenario.name,
+            *(["--profile"] * profile),
+        ]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         if ended.returncode != 0:
             last = ended.stderr.strip().splitlines()[-1:] or [f"exit code {ended.returncode}"]
@@ -37,12 +44,18 @@ def measure(scenarios: Iterable[BenchScenario], *, profile: bool = False) -> Ite
         yield msgspec.json.decode(ended.stdout, type=BenchMeasurement)
 
 
-def growth(families: Iterable[str], sizes: Sequence[int] = GROWTH_SIZES) -> Iterator[Growth]:
-    """Yield the growth of each family's time over sizes in nodes; at least two sizes. Raises ScenarioError."""
+def growth(families: Iterable[str]) -> Iterator[Growth]:
+    """Yield the growth of each family's processor time over its sizes in nodes. Raises ScenarioError."""
     for family in families:
+        sizes = (round(step * FAMILY_TABLE[family].most) for step in GROWTH_STEPS)
         runs = tuple(measure(at_size(family, nodes) for nodes in sizes))
-        points = [(run.nodes + run.pods, run.seconds) for run in runs]
+        points = [(run.nodes + run.pods, _time(run)) for run in runs]
         yield Growth(family, round(exponent(points), 3), runs)
+
+
+def _time(run: BenchMeasurement) -> float:
+    """Return processor time, which other work on the machine changes least; of older figures the real time."""
+    return run.cpu_seconds if isinstance(run.cpu_seconds, float) else run.seconds
 
 
 def exponent(points: Sequence[tuple[float, float]]) -> float:
