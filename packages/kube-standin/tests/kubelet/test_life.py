@@ -93,6 +93,36 @@ def test_other_peoples_nodes_are_adopted_unless_told_otherwise(world: World) -> 
     assert not world.has("coordination.k8s.io/v1", "Lease", "theirs", "kube-node-lease")
 
 
+@pytest.mark.parametrize(
+    ("port", "phase"),
+    [
+        ({"hostPort": 80}, "Failed"),
+        ({"hostPort": 80, "hostIP": "10.0.0.1"}, "Failed"),
+        ({"hostPort": 80, "protocol": "UDP"}, "Running"),
+        ({"hostPort": 81}, "Running"),
+        ({}, "Running"),
+    ],
+)
+def test_pod_whose_host_port_is_taken_is_rejected(world: World, port: Json, phase: str) -> None:
+    """interfaces.md 7.5: until the pod that holds the port has ended."""
+
+    def bound(name: str, ports: Json, node: str = "node-1") -> None:
+        container = {"name": "c", "image": "i", "ports": [{"containerPort": 80, **ports}]}
+        spec = {"containers": [container], "nodeName": node, "terminationGracePeriodSeconds": 0}
+        world.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+        world.forward(5)
+
+    bound("first", {"hostPort": 80})
+    bound("second", port)
+    bound("elsewhere", port, "node-2")
+    second = world.get("v1", "Pod", "second")["status"]
+    assert (second["phase"], second.get("reason")) == (phase, "NodePorts" if phase == "Failed" else None)
+    world.delete("v1", "Pod", "first")
+    world.forward(5)
+    bound("third", port if phase == "Failed" else {"hostPort": 80})
+    assert {world.get("v1", "Pod", name)["status"]["phase"] for name in ("elsewhere", "third")} == {"Running"}
+
+
 def test_leases_are_renewed_in_time_and_cheaply() -> None:
     world = World((), nodes=300, renewals_per_second=10.0)
     world.forward(5)

@@ -16,7 +16,7 @@ from kube_standin.clock import later, parse_stamp
 from kube_standin.controllers.podgc import index_nodes
 from kube_standin.controllers.reconciler import Context
 from kube_standin.controllers.views import Key, PodSeen
-from kube_standin.kubelet import statuses
+from kube_standin.kubelet import ports, statuses
 from kube_standin.kubelet.fleet import Fleet, address
 from kube_standin.kubelet.settings import (
     RUN_SECONDS,
@@ -134,6 +134,11 @@ class PodLife:
             return
         own = (pod.get("status") or {}).get("podIP") or ""
         if not own:
+            if self._rejects(state.key, pod):
+                ports.reject(pod)
+                statuses.observe(pod, self._context.stamp())
+                self._context.put(state, pod)
+                return
             own = address(self._options.addresses[0], self._next_address)
             self._next_address += 1
         host = self.fleet.address(pod["spec"]["nodeName"])
@@ -143,6 +148,14 @@ class PodLife:
         else:
             statuses.start(pod, stamp, pod_ip=own, host_ip=host)
         self._context.put(state, pod)
+
+    def _rejects(self, key: Key, pod: Json) -> bool:
+        """Return whether another pod of the node holds a host port that a pod wants."""
+        own = ports.wanted(pod)
+        if not own:
+            return False
+        others = (seen.key for seen in self._pods.some("node", pod["spec"]["nodeName"]) if seen.key != key)
+        return ports.conflict(own, (self._context.registry.store.head("pods", *other) for other in others))
 
     def _meet_initializing(self, key: Key, pod: Json) -> None:
         """Go on when the init container that runs has run, unless the deadline of the pod comes before."""

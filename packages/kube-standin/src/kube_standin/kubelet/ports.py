@@ -1,0 +1,56 @@
+"""Host ports of pods on one simulated node: a kubelet rejects a pod whose port another pod holds.
+
+Rules: interfaces.md 7.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kube_rules.json import Json
+from kube_standin.storage import Stored
+
+REASON = "NodePorts"
+MESSAGE = "Pod was rejected: Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
+_MARK = b'"hostPort"'
+_EVERY_ADDRESS = "0.0.0.0"  # noqa: S104
+
+HostPort = tuple[str, int, str]
+"""Protocol, port, address."""
+
+
+def wanted(pod: Json) -> set[HostPort]:
+    """Return the host ports of a pod: of its containers, and of the sidecars among its init containers."""
+    spec = pod.get("spec") or {}
+    sidecars = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
+    return {
+        (port.get("protocol") or "TCP", port["hostPort"], port.get("hostIP") or _EVERY_ADDRESS)
+        for container in [*(spec.get("containers") or ()), *sidecars]
+        for port in container.get("ports") or ()
+        if port.get("hostPort")
+    }
+
+
+def holds(state: Stored, own: set[HostPort]) -> bool:
+    """Return whether a stored pod that its kubelet has admitted holds one of the ports."""
+    if _MARK not in state.raw:
+        return False
+    pod = state.decode()
+    status = pod.get("status") or {}
+    if not status.get("podIP") or status.get("phase") in ("Succeeded", "Failed"):
+        return False
+    return any(_clash(mine, theirs) for theirs in wanted(pod) for mine in own)
+
+
+def _clash(left: HostPort, right: HostPort) -> bool:
+    return left[:2] == right[:2] and (left[2] == right[2] or _EVERY_ADDRESS in (left[2], right[2]))
+
+
+def reject(pod: Json) -> None:
+    """Change `pod` in place: its kubelet does not admit it."""
+    pod.setdefault("status", {}).update(phase="Failed", reason=REASON, message=MESSAGE)
+
+
+def conflict(own: set[HostPort], others: Iterable[Stored | None]) -> bool:
+    """Return whether one of the other pods of the node holds one of the ports."""
+    return any(state is not None and holds(state, own) for state in others)
