@@ -13,7 +13,7 @@ from kube_standin.storage import Stored
 REASON = "NodePorts"
 MESSAGE = "Pod was rejected: Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
 _MARK = b'"hostPort"'
-_EVERY_ADDRESS = "0.0.0.0"  # noqa: S104
+_EVERY_ADDRESS = "0.0.0.0"
 
 HostPort = tuple[str, int, str]
 """Protocol, port, address."""
