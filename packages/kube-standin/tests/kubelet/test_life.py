@@ -103,7 +103,7 @@ def test_other_peoples_nodes_are_adopted_unless_told_otherwise(world: World) -> 
         ({}, "Running"),
     ],
 )
-def test_pod_whose_host_port_is_taken_is_rejected(world: World, port: Json, phase: str) -> None:
+def test_pod_that_wants_a_taken_host_port_is_rejected(world: World, port: Json, phase: str) -> None:
     """interfaces.md 7.5: until the pod that holds the port has ended."""
 
     def bound(name: str, ports: Json, node: str = "node-1") -> None:

@@ -1,4 +1,4 @@
-"""Host ports of pods on one simulated node: a kubelet rejects a pod whose port another pod holds.
+"""Host ports of pods on one simulated node: a kubelet rejects a pod that wants one that another pod holds.
 
 Rules: interfaces.md 7.5.
 """
