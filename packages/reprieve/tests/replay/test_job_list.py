@@ -82,6 +82,8 @@ VALUES: list[tuple[str, str, str, Any]] = [
     ("checkpoint", "600", "checkpoint", 600_000),
     ("tenant", "a" * 63, "tenant", "a" * 63),
     ("topology_key", "example.com/rack", "topology_key", "example.com/rack"),
+    ("preferred_topology", "rack; x.io/row", "preferred_topology", "rack,x.io/row"),
+    ("slice", "rack=8", "slice", "rack=8"),
     ("labels", "team=nlp; stage=train;x=", "labels", (("stage", "train"), ("team", "nlp"), ("x", ""))),
     ("job", "j" * 253, "name", "j" * 253),
 ]
@@ -129,6 +131,8 @@ REFUSED: list[tuple[str, str, str]] = [
     ("tenant", "a" * 64, "expected a name that can be that of a namespace"),
     ("tenant", "a.b", "expected a name that can be that of a namespace"),
     ("topology_key", "/rack", "expected the key of a label"),
+    ("preferred_topology", "rakc", 'no level is called "rakc", did you mean "rack"?'),
+    ("slice", "rack=1", "expected a level and a number of pods from 2 to 4096"),
     ("labels", "team", "expected labels such as team=nlp;stage=train"),
     ("labels", "a b=c", "expected labels such as team=nlp;stage=train"),
     ("labels", "a=b c", "expected labels such as team=nlp;stage=train"),
@@ -371,6 +375,8 @@ JOBS = [
             checkpoint=600_000,
             tenant="t",
             topology_key="k",
+            preferred_topology="rack,block",
+            slice="rack=2",
             labels=(("x", "y"), ("z", "")),
             tolerations=(("", "Exists", "", ""), ("x.io/k", "Equal", "v", "NoExecute"), ("k", "Equal", "", "")),
         ),
@@ -389,8 +395,8 @@ def test_list_is_written_without_what_empty_fields_stand_for() -> None:
     assert written(JOBS[:1]) == ["job,submit,duration,workers", "a,1.5,,2"]
     assert written(JOBS) == [
         ",".join(job_list.COLUMNS),
-        "a,1.5,,2,,,,,,,,,,,,,,",
-        "b,2,60.25,4,2,1.5,3Mi,0.5,A|B,high,0,single,600,t,k,x=y;z=,*;x.io/k=v:NoExecute;k=,90.5",
+        "a,1.5,,2,,,,,,,,,,,,,,,,",
+        "b,2,60.25,4,2,1.5,3Mi,0.5,A|B,high,0,single,600,t,k,rack;block,rack=2,x=y;z=,*;x.io/k=v:NoExecute;k=,90.5",
     ]
     assert written(JOBS[:1], dated=True)[1] == "a,1970-01-01T00:00:01.500000Z,,2"
 

@@ -123,7 +123,7 @@ class RecordBuilder:
             return self._lack[1]
         group = cluster.groups.get(pod.group) if members is not None and pod.group is not None else None
         spec = group.spec if group is not None else None
-        constrained = spec is not None and (spec.topology_key or spec.claims or spec.parent)
+        constrained = spec is not None and (spec.topology_key or spec.topology.slices or spec.claims or spec.parent)
         profile = self._engine.running[decision.profile].profile
         only_amounts = not constrained and only_resources(profile, [CycleState(cluster, pod)])
         lack = lack_of(cluster, pod, diagnosis, placed=placed, more=more, only_amounts=only_amounts)

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, Final
 
 from kube_rules.quantity import QuantityError, parse, value
 from kube_rules.taints import EFFECTS
+from kube_rules.topology_terms import read_levels, read_slice
 from kube_rules.work_annotations import LONGEST, moment
 from reprieve.replay.csv_cells import guarded, unguarded
 
@@ -68,6 +69,9 @@ class Shape:
     """Milliseconds of work between checkpoints."""
     tenant: str = "default"
     topology_key: str = ""
+    preferred_topology: str = ""
+    slice: str = ""
+    """As the annotations of these names have them (topology.md 1.1)."""
     labels: tuple[tuple[str, str], ...] = ()
     tolerations: tuple[Tolerated, ...] = ()
 
@@ -265,6 +269,8 @@ COLUMNS: Final[Mapping[str, tuple[str, Callable[[str], Any] | None]]] = {
     "checkpoint": ("checkpoint", _interval),
     "tenant": ("tenant", _tenant),
     "topology_key": ("topology_key", _matching(_LABEL_KEY, "the key of a label")),
+    "preferred_topology": ("preferred_topology", lambda text: ",".join(read_levels(text.replace(";", ",")))),
+    "slice": ("slice", lambda text: str(read_slice(text))),
     "labels": ("labels", _labels),
     "tolerations": ("tolerations", tolerations),
     "time_limit": ("limit", seconds),
@@ -554,6 +560,8 @@ def written(job: ReplayJob, *, dated: bool) -> dict[str, str]:
         "checkpoint": "" if shape.checkpoint is None else _decimals(shape.checkpoint),
         "tenant": "" if shape.tenant == "default" else shape.tenant,
         "topology_key": shape.topology_key,
+        "preferred_topology": shape.preferred_topology.replace(",", ";"),
+        "slice": shape.slice,
         "labels": ";".join(f"{key}={content}" for key, content in shape.labels),
         "tolerations": ";".join(map(_toleration, shape.tolerations)),
         "time_limit": "" if job.limit is None else _decimals(job.limit),

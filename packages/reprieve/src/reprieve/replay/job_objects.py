@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from kube_rules import objects
+from kube_rules.controllers.jobs import INDEX
 from kube_rules.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectMeta, OwnerReference
+from kube_rules.topology_terms import PREFERRED_TOPOLOGY, SLICE
 from kube_rules.work_annotations import CHECKPOINT_INTERVAL, EXPECTED_RUNTIME, RESTART_COST
 from reprieve.replay.job_list import ReplayJob, Shape, Tolerated
 
@@ -83,8 +85,10 @@ class Makers:
         """Its own, else that of its class, else 0."""
         return shape.priority if shape.priority is not None else self._classes.get(shape.priority_class, 0)
 
-    def pod(self, job: ReplayJob, uid: str, name: str, group: str, runtime: int | None = None) -> objects.Pod:
-        """Return a worker; `group` is the name of the PodGroup, empty for a pod by itself.
+    def pod(
+        self, job: ReplayJob, uid: str, name: str, group: str, runtime: int | None = None, *, worker: int = 0
+    ) -> objects.Pod:
+        """Return a worker; `group` is the name of the PodGroup, empty for a pod by itself, `worker` its index.
 
         `runtime`: milliseconds that the scheduler expects it to run; None: it states nothing.
         """
@@ -106,11 +110,12 @@ class Makers:
         annotations = self._annotations_of(shape)
         if runtime is not None:
             annotations = {**annotations, EXPECTED_RUNTIME: f"{runtime}ms"}
+        indexed = {INDEX: str(worker)} if shape.preferred_topology or shape.slice else {}
         meta = ObjectMeta(
             name=name,
             namespace=shape.tenant,
             uid=uid,
-            labels=dict(shape.labels),
+            labels={**dict(shape.labels), **indexed},
             annotations=annotations,
         )
         return objects.Pod(metadata=meta, spec=spec)
@@ -136,7 +141,14 @@ class Makers:
             )
             self._shapes.append(shape)
         owner = OwnerReference(api_version="batch/v1", kind="Job", name=job.name, controller=True)
-        meta = ObjectMeta(name=name, namespace=shape.tenant, uid=f"{shape.tenant}/{name}", owner_references=(owner,))
+        asked = {PREFERRED_TOPOLOGY: shape.preferred_topology, SLICE: shape.slice}
+        meta = ObjectMeta(
+            name=name,
+            namespace=shape.tenant,
+            uid=f"{shape.tenant}/{name}",
+            annotations={key: text for key, text in asked.items() if text},
+            owner_references=(owner,),
+        )
         return objects.PodGroup(metadata=meta, spec=spec)
 
     def _spec(self, shape: Shape) -> objects.PodSpec:

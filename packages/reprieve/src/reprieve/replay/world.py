@@ -294,7 +294,8 @@ class Replay:
         self._workers_waiting[self._shape_of[account.index]] += 1
         left = None if job.work is None else job.work - account.saved + (self.settings.restart if account.runs else 0)
         runtime = self.settings.run_times.of(job, left)
-        record = self._world.add(self.makers.pod(job, uid, name, group, runtime), self._created(account))
+        pod = self.makers.pod(job, uid, name, group, runtime, worker=worker)
+        record = self._world.add(pod, self._created(account))
         assert record is not None
         account.pods[uid] = (record, worker)
 

@@ -27,6 +27,7 @@ from reprieve.scheduling.group_cycle import group_places
 from reprieve.scheduling.group_placements import proposed
 from reprieve.scheduling.move_search import Amounts, MoveProblem, MoveSolution, PodKind, fewest_moves
 from reprieve.scheduling.running_profiles import RunningProfiles
+from reprieve.scheduling.slice_units import has_slices
 
 MOST_UNITS: Final = 64
 """Units that one plan moves at most, and pods of one unit."""
@@ -266,8 +267,9 @@ class _Finder:
         """Place the pods of a unit in the trial view; None: a filter refuses one."""
         cluster = self._cluster
         group = cluster.groups.get(unit.pods[0].group) if unit.pods[0].group is not None else None
-        if isinstance(group, GroupState) and group.spec is not None and group.spec.topology_key:
-            found = group_places(self._profiles.of(unit.pods[0]), group, unit.pods)
+        running = self._profiles.of(unit.pods[0])
+        if isinstance(group, GroupState) and group.spec is not None and _keeps_together(running, group, unit.pods):
+            found = group_places(running, group, unit.pods)
             if found is None or len(found) < len(unit.pods):
                 return None
             row_of = {pod.uid: row for pod, row in found}
@@ -278,6 +280,11 @@ class _Finder:
                 return None
             cluster.place(pod, row)
         return rows
+
+
+def _keeps_together(running: RunningProfile, group: GroupState, pods: Sequence[PodRecord]) -> bool:
+    """Return whether not every node will do for every pod of a group: it has a topology constraint or slices."""
+    return (group.spec is not None and group.spec.topology_key is not None) or has_slices(running, group, pods)
 
 
 def _wanted(entity: Entity) -> list[PodRecord]:
