@@ -153,15 +153,18 @@ def test_no_more_than_so_many() -> None:
     assert len(evicted(decisions)) == count
 
 
-@pytest.mark.parametrize(("cores", "together"), [(4, True), (3, False)])
-def test_large_clusters_are_planned_where_a_node_may_hold_two(cores: int, together: bool) -> None:
-    """8.3: the victims of one node make room for two pods, or for one."""
+@pytest.mark.parametrize(("cores", "count", "less", "together"), [(4, 6, 0, True), (3, 6, 0, False), (4, 20, 1, True)])
+def test_large_clusters_are_planned_where_a_node_may_hold_two(
+    cores: int, count: int, less: int, together: bool
+) -> None:
+    """8.3: the victims of one node make room for two pods, or for one; unlike pods do not all search the same nodes."""
     items: list[Item] = [node(f"n{i:03}", cpu=cores) for i in range(120)]
     items += [pod(f"low-{i:03}", cpu=cores, node=f"n{i:03}", priority=1) for i in range(120)]
-    items += [pod(f"high-{i}", cpu=2, priority=9) for i in range(6)]
+    items += [pod(f"high-{i:02}", cpu=f"{2000 - i * less}m", priority=9) for i in range(count)]
     decisions = drained(world_of(items))
-    assert [bool(d.preemption.together) for d in decisions if d.preemption is not None] == [together] * 6
-    assert len(evicted(decisions)) == (3 if together else 6)
+    made = [d.preemption for d in decisions if d.preemption is not None]
+    assert [len(one.together) for one in made] == [count - 1 if together else 0] * count
+    assert len(evicted(decisions)) == (count // 2 if together else count)
 
 
 def test_a_higher_priority_goes_first() -> None:

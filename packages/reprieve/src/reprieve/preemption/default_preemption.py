@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
@@ -212,9 +213,9 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         for peer in peers:
             pod = peer.pods[0]
             alike.setdefault(running.evaluator.identity(pod) or peer.key, pod)
-        each = -(-most // len(alike))
-        rows = {row for pod in alike.values() for row in attached.for_pod.cheapest_rows(pod, each)}
-        return Placement(CLUSTER_DOMAIN, np.array(sorted(rows), dtype=np.int64))
+        cheapest = [attached.for_pod.cheapest_rows(pod, most) for pod in alike.values()]
+        in_turn = dict.fromkeys(row for rank in zip_longest(*cheapest) for row in rank if row is not None)
+        return Placement(CLUSTER_DOMAIN, np.array(sorted([*in_turn][:most]), dtype=np.int64))
 
     def _part(self, planned: object, preemptor: PodRecord | Group) -> PostFilterResult | None:
         """Return the preemption by which a preemptor does its part in what was planned for several; None: it has
