@@ -22,11 +22,10 @@ from kube_rules.topology_terms import NO_TOPOLOGY_TERMS, TopologyTerms, pod_inde
 from reprieve.cluster.groups import Group, GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.topology import Ranks, domains, label_of, ranks_of, terms_of
-from reprieve.framework.diagnoser import nominated_rows
 from reprieve.framework.plugin import CycleState, Placement
 from reprieve.scheduling.domain_choice import Cells, Places, chosen_places, in_order
 from reprieve.scheduling.group_algorithm import GroupAssignment, GroupCycle, place_group
-from reprieve.scheduling.placement_counts import by_amounts, filled_as_counted, holds_at_most
+from reprieve.scheduling.placement_counts import by_amounts, filled_as_counted, free_amounts, holds_at_most
 from reprieve.scheduling.rank_order import STEPS, Bin, FewestBreaks, Member
 from reprieve.scheduling.slice_units import follows_terms
 
@@ -381,7 +380,7 @@ class _Arrangement:
         running, nodes = self.cycle.running, self.cycle.running.cluster.nodes
         order = [cell for cell, _ in in_order(cells, [(cell, cells.capacity[cell]) for cell in chosen])]
         columns = sorted({column for pod in self.targets for column, _ in pod.signature.requests})
-        free = self._free()[columns]
+        free = free_amounts(running, self.targets)[columns]
         usable: dict[object, npt.NDArray[np.bool_]] = {}
         rows = [np.array(parts[cell], dtype=np.int64) for cell in order]
         turn, work, result = 0, _MOST_FILLED, []
@@ -409,16 +408,6 @@ class _Arrangement:
                 return None
         return self._tried(result)
 
-    def _free(self) -> npt.NDArray[np.int64]:
-        """Return what is free on every row beside pods that are nominated there: `int64[columns, rows]`."""
-        cluster = self.cycle.running.cluster
-        count = len(cluster.nodes)
-        held = nominated_rows(cluster, min(pod.priority for pod in self.targets), slice(0, count))
-        free: npt.NDArray[np.int64] = cluster.nodes.allocatable[:, :count] - cluster.nodes.used[:, :count]
-        for turn, row in enumerate(held.rows):
-            free[:, row] -= held.amounts[:, turn]
-        return free
-
     def _searched(self, chosen: Sequence[int], parts: list[list[int]], cells: Cells) -> Placed | None:
         """Return the places on the nodes of some cells with the fewest breaks."""
         running = self.cycle.running
@@ -428,7 +417,7 @@ class _Arrangement:
         apart = [tuple(labels[cell] for labels in cells.labels) for cell in chosen]
         apart += [tuple(int(column[pod.row]) for column in self.levels.columns) for pod in self.staying]
         columns = sorted({column for pod in self.targets for column, _ in pod.signature.requests})
-        free = self._free()
+        free = free_amounts(running, self.targets)
         bins = [Bin(turn, tuple(int(free[column, row]) for column in columns)) for row, turn in rows]
         entries: list[tuple[int, int, Member]] = []
         for turn, pod in enumerate(self.targets):

@@ -20,7 +20,7 @@ from reprieve.framework.plugin import CycleState, Placement, TieBreaker
 from reprieve.framework.profile import Profile
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.status import SUCCESS, Code, Status, call_plugin
-from reprieve.scheduling.slice_units import Slicing, sliced
+from reprieve.scheduling.slice_units import Slicing, searched, sliced
 
 _MOST_SLICED = 20_000
 """So many times a member of a sliced gang is tried in a domain."""
@@ -144,7 +144,19 @@ def place_group(
             cluster.roll_back(mark)
     if not result.status.ok:
         result.rejected_by.add(result.status.plugin)
+    if slicing is not None and diagnose and not result.status.ok:
+        return _searched(cycle, slicing, keep=keep) or result
     return result
+
+
+def _searched(cycle: GroupCycle, slicing: Slicing, *, keep: bool) -> GroupAssignment | None:
+    """Return places for all members in which their slices fit, where one slice after the other did not do."""
+    zones = searched(cycle.running, slicing)
+    if zones is None:
+        return None
+    pods = [pod for unit in slicing.units for pod in unit.pods]
+    found = place_group(replace(cycle, pods=pods, zones=zones), diagnose=False, keep=keep)
+    return found if found.feasible else None
 
 
 def _place_in_turn(members: _Members, before: int) -> None:

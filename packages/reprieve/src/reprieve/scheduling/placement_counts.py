@@ -78,3 +78,14 @@ def _kinds(evaluator: Evaluator, pods: Sequence[PodRecord]) -> list[list[PodReco
         identity = evaluator.identity(pod)
         kinds.setdefault(pod.uid if identity is None else identity, []).append(pod)
     return list(kinds.values())
+
+
+def free_amounts(running: RunningProfile, pods: Sequence[PodRecord]) -> Counts:
+    """`int64[columns, rows]`: what is free on every row for these pods, nominated pods counted as running."""
+    nodes = running.cluster.nodes
+    count = len(nodes)
+    held = nominated_rows(running.cluster, min(pod.priority for pod in pods), slice(0, count))
+    free: Counts = nodes.allocatable[:, :count] - nodes.used[:, :count]
+    for turn, row in enumerate(held.rows):
+        free[:, row] -= held.amounts[:, turn]
+    return free

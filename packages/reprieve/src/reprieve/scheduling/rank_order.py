@@ -19,11 +19,15 @@ Amounts = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member: what it asks for, and the bins it may go to; `domain`: it runs there already (its bins are none)."""
+    """One member: what it asks for, and the bins it may go to; `domain`: it runs there already (its bins are none).
+
+    `beside`: it has to be in the domain of the member before it.
+    """
 
     asks: Amounts = ()
     bins: frozenset[int] = frozenset()
     domain: int = -1
+    beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,8 @@ class FewestBreaks:
             self.best, self.cost = list(chosen), cost
             return
         member = self.members[turn]
+        if member.domain >= 0 and member.beside and member.domain != last:
+            return
         if member.domain >= 0:
             self._extend([*chosen, -1], free, member.domain, self._after(cost, last, member.domain))
             return
@@ -104,9 +110,10 @@ class FewestBreaks:
         """Return the bins that the member fits into, the cheapest first; of bins that are alike the first."""
         choices: dict[tuple[tuple[int, ...], int, tuple[int, ...]], int] = {}
         for index in sorted(member.bins):
-            there = free[index]
+            there, domain = free[index], self.bins[index].domain
+            if member.beside and domain != last:
+                continue
             if all(amount <= left for amount, left in zip(member.asks, there, strict=True)):
-                domain = self.bins[index].domain
                 alike = (domain, self._kinds[index], *there)
                 choices.setdefault((self._after(cost, last, domain), sum(there), alike), index)
         return [index for _, index in sorted(choices.items(), key=lambda item: (*item[0][:2], item[1]))]

@@ -18,13 +18,16 @@ from reprieve.cluster.groups import Group, GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.cluster.topology import Ranks, domains, label_of, place_of, ranks_of, terms_of
-from reprieve.framework.plugin import Placement
+from reprieve.framework.plugin import CycleState, Placement
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.scheduling.domain_choice import Cells, chosen_places
-from reprieve.scheduling.placement_counts import filled_as_counted, holds_at_most
+from reprieve.scheduling.placement_counts import by_amounts, filled_as_counted, free_amounts, holds_at_most
+from reprieve.scheduling.rank_order import STEPS, Bin, FewestBreaks, Member
 
 Rows = npt.NDArray[np.int64]
 NO_ZONE = -1
+_MOST_SEARCHED = 64
+"""Up to so many members, and nodes, are searched for an order that fits."""
 _MOST_TRIED = 32
 """So many domains are considered for a slice with fewer members."""
 
@@ -48,6 +51,8 @@ class Slicing:
     label: str = ""
     units: Sequence[SliceUnit] = field(default=())
     error: str = ""
+    fixed: Mapping[int, str] = field(default_factory=dict)
+    """The domain of each slice of which members run."""
 
     def ranks(self, number: int) -> str:
         """Return the name of a slice in messages."""
@@ -107,7 +112,45 @@ def sliced(
     fixed = _running(cluster, group, ranks, slicing, by_slice)
     if isinstance(fixed, str):
         return replace(slicing, error=fixed)
-    return replace(slicing, units=_Plan(running, terms, slicing, rows, by_slice, fixed, nominated).units())
+    units = _Plan(running, terms, slicing, rows, by_slice, fixed, nominated).units()
+    return replace(slicing, units=units, fixed=fixed)
+
+
+def searched(running: RunningProfile, slicing: Slicing) -> dict[str, Rows] | None:
+    """Return a row for each pod, by UID, with which all slices fit; None where none was found.
+
+    For few members that differ and go by amounts, where one slice after the other did not do (topology.md 4.6).
+    """
+    pods = [pod for unit in slicing.units for pod in unit.pods]
+    zones = {zone.name: zone.rows for unit in slicing.units for zone in unit.zones}
+    names = sorted(zones)
+    bins = [(int(row), turn) for turn, name in enumerate(names) for row in zones[name]]
+    if not all(unit.beside for unit in slicing.units) or max(len(pods), len(bins)) > _MOST_SEARCHED:
+        return None
+    if not pods or not by_amounts(running, pods) or any(running.evaluator.identity(pod) is None for pod in pods):
+        return None
+    columns = sorted({column for pod in pods for column, _ in pod.signature.requests})
+    free = free_amounts(running, pods)
+    members: list[Member] = []
+    for unit in slicing.units:
+        fixed = slicing.fixed.get(unit.number)
+        if fixed is not None:
+            members.append(Member(domain=names.index(fixed) if fixed in zones else len(names)))
+        for turn, pod in enumerate(unit.pods):
+            asked, usable = (
+                dict(pod.signature.requests),
+                running.evaluator.usable_nodes(CycleState(running.cluster, pod)),
+            )
+            allowed = frozenset(index for index, (row, _) in enumerate(bins) if usable[row])
+            asks = tuple(asked.get(column, 0) for column in columns)
+            members.append(Member(asks, allowed, beside=turn > 0 or fixed is not None))
+    nodes = [Bin(turn, tuple(int(free[column, row]) for column in columns)) for row, turn in bins]
+    apart = [(turn,) for turn in range(len(names) + 1)]
+    order = FewestBreaks(members, nodes, apart, steps=STEPS).run()
+    if order is None:
+        return None
+    chosen = [bins[index][0] for index in order if index >= 0]
+    return {pod.uid: np.array([row], dtype=np.int64) for pod, row in zip(pods, chosen, strict=True)}
 
 
 def _running(
