@@ -11,6 +11,7 @@ from kube_rules.work_annotations import (
     annotation_problems,
     class_terms,
     moment,
+    restarts_when_degraded,
     work_terms,
     work_terms_of,
 )
@@ -140,6 +141,22 @@ def test_annotation_that_counts_on_a_class_only(kind: type[Pod | PodGroup | Comp
     assert other.endswith("qqqqqqqq]: not known")
     of_class = annotation_problems(PriorityClass(value=1, metadata=ObjectMeta(name="a", annotations=values)))
     assert of_class == [other]
+
+
+@pytest.mark.parametrize(
+    ("text", "restarts", "problem"),
+    [("Restart", True, ""), ("Keep", False, ""), ("restart", None, "expected Keep or Restart")],
+)
+def test_recovery_policy_counts_on_groups_only(text: str, restarts: bool | None, problem: str) -> None:
+    """repair.md 4.1"""
+    values = _said(recovery_policy=text)
+    assert restarts_when_degraded(values) is restarts
+    for kind in (PodGroup, CompositePodGroup):
+        problems = annotation_problems(kind(metadata=ObjectMeta(name="a", annotations=values)))
+        assert bool(problems) == bool(problem)
+        assert all(each.endswith(problem) for each in problems)
+    [elsewhere] = annotation_problems(Pod(metadata=ObjectMeta(name="a", annotations=values)))
+    assert elsewhere.endswith("recovery-policy]: counts on a PodGroup only")
 
 
 @pytest.mark.parametrize(("seconds", "deadline"), [(None, None), (0, 0.0), (60, 60.0)])

@@ -42,6 +42,8 @@ PDB_POLICY: Final = f"{DOMAIN}pdb-policy"
 """Whether preemptors of the class may violate a PodDisruptionBudget as a last resort; with `Respect` never."""
 MAY_BREAK_MINIMUM_RUNTIME: Final = f"{DOMAIN}may-break-minimum-runtime"
 """Whether preemptors of the class may evict work before its minimum runtime is over."""
+RECOVERY_POLICY: Final = f"{DOMAIN}recovery-policy"
+"""Of a group: what happens if it stays below its minimum after it was scheduled; with `Restart` it is evicted."""
 
 MAX_PREEMPTION_PRIORITY: Final = f"{DOMAIN}max-preemption-priority"
 """The highest priority that groups of the class may have as victims."""
@@ -56,6 +58,7 @@ GRANT_NAMESPACES: Final = f"{DOMAIN}grant-namespaces"
 
 WHOLE: Final = "Whole"
 BEST_EFFORT, RESPECT = "BestEffort", "Respect"
+KEEP, RESTART = "Keep", "Restart"
 LONGEST: Final = 10 * 366 * 24 * 3600.0
 """No duration is longer, in seconds (ten years)."""
 
@@ -228,11 +231,13 @@ _PLACES: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     SLICE: ("slices", read_slice),
 }
 """Read as `topology_terms` has them."""
+_GROUP: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {RECOVERY_POLICY: ("policy", _one_of(KEEP, RESTART))}
+"""All that count on a group only."""
 _OF_CLASS: Final = {**_CLASS, **_GRANT}
 """All that count on a PriorityClass only."""
 _ELSEWHERE: Final = frozenset({PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS})
 """Annotations of the domain that are read in other places."""
-WORK_ANNOTATIONS: Final = (*_WORK, *_OF_CLASS)
+WORK_ANNOTATIONS: Final = (*_WORK, *_GROUP, *_OF_CLASS)
 """All that are read here."""
 
 
@@ -247,6 +252,12 @@ def work_terms_of(pod: Pod) -> WorkTerms:
     terms = work_terms(pod.metadata.annotations)
     deadline = pod.spec.active_deadline_seconds
     return terms if deadline is None else replace(terms, active_deadline=float(deadline))
+
+
+def restarts_when_degraded(annotations: Mapping[str, str]) -> bool | None:
+    """Return whether a group is evicted as a whole if it stays below its minimum; None: it does not say so."""
+    policy = _read(annotations, _GROUP, []).get("policy")
+    return None if policy is None else policy == RESTART
 
 
 def class_terms(annotations: Mapping[str, str]) -> ClassTerms:
@@ -291,17 +302,16 @@ def annotation_problems(item: KubernetesObject) -> list[str]:
         return []
     problems: list[str] = []
     _read(annotations, _WORK, problems)
-    of_class = isinstance(item, PriorityClass)
-    own, others = (_OF_CLASS, _PLACES) if of_class else (_PLACES, _OF_CLASS)
+    own = _OF_CLASS if isinstance(item, PriorityClass) else _PLACES if isinstance(item, Pod) else {**_PLACES, **_GROUP}
     _read(annotations, own, problems)
     for name in annotations:
         if not name.startswith(DOMAIN) or name in _WORK or name in _ELSEWHERE or name in own:
             continue
-        if name in others:
-            where = "pods and groups" if of_class else "a PriorityClass"
+        where = "a PriorityClass" if name in _OF_CLASS else "a PodGroup" if name in _GROUP else "pods and groups"
+        if name in _OF_CLASS or name in _GROUP or name in _PLACES:
             problems.append(f"{_path(name)}: counts on {where} only")
             continue
-        known = (other.removeprefix(DOMAIN) for other in (*_WORK, *_PLACES, *_OF_CLASS, *_ELSEWHERE))
+        known = (other.removeprefix(DOMAIN) for other in (*_WORK, *_PLACES, *_GROUP, *_OF_CLASS, *_ELSEWHERE))
         meant = nearest(name.removeprefix(DOMAIN), known)
         problems.append(f"{_path(name)}: not known" + (f', did you mean "{DOMAIN}{meant}"?' if meant else ""))
     return problems

@@ -36,7 +36,9 @@ class Call:
         self.body: Json = msgspec.json.decode(body) if body else {}
 
     def __str__(self) -> str:
-        return f"{self.method} {self.path.rpartition('/namespaces/')[2]}"
+        written = (self.body.get("status") or {}).get("conditions") or () if self.method == "PATCH" else ()
+        only = " PodGroupSatisfied" if [said.get("type") for said in written] == ["PodGroupSatisfied"] else ""
+        return f"{self.method} {self.path.rpartition('/namespaces/')[2]}{only}"
 
     @property
     def writes(self) -> bool:

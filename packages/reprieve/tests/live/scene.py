@@ -59,8 +59,7 @@ class Recorded(Writes):
         kind: str = "PodGroup",
         resource: Resource | None = None,
     ) -> asyncio.Future[None]:
-        [condition] = conditions
-        self.groups.append((uid, dict(condition), resource))
+        self.groups += [(uid, dict(condition), resource) for condition in conditions]
         return self._answer()
 
     def _answer(self) -> asyncio.Future[None]:

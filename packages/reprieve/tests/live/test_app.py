@@ -443,10 +443,11 @@ def test_member_that_cannot_be_bound_is_reported_and_the_gang_is_completed_later
                     return answer
 
                 found.writes.bind = refusing  # type: ignore[method-assign]
-                patch, written = found.writes.patch_group_status, []
+                patch = found.writes.patch_group_status
+                written: list[dict[str, Any]] = []
 
                 def listening(*object_: Any, **more: Any) -> asyncio.Future[None]:
-                    written.extend(object_[3])
+                    written.extend(said for said in object_[3] if said["type"] == "PodGroupInitiallyScheduled")
                     return patch(*object_, **more)
 
                 found.writes.patch_group_status = listening  # type: ignore[method-assign]
@@ -468,8 +469,11 @@ def test_member_that_cannot_be_bound_is_reported_and_the_gang_is_completed_later
                 assert (short["type"], short["reason"]) == ("PodGroupInitiallyScheduled", "SchedulerError")
                 assert "binding of pod default/g1 failed" in short["message"]
                 assert short["message"].endswith("a webhook says no (403 Forbidden); 2 of the 3 have a node")
-                [now] = (await world.client.get(f"{GROUPS}/gang")).read(dict)["status"]["conditions"]
-                assert now["status"] == "True"
+                now = (await world.client.get(f"{GROUPS}/gang")).read(dict)["status"]["conditions"]
+                assert {said["type"]: said["status"] for said in now} == {
+                    "PodGroupInitiallyScheduled": "True",
+                    "PodGroupSatisfied": "True",
+                }
                 # Nothing is kept of first bindings once they have ended.
                 assert found.executor._first_bindings == {}
             events = (await world.client.get("/apis/events.k8s.io/v1/namespaces/default/events")).read(dict)["items"]

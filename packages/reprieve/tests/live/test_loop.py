@@ -27,6 +27,9 @@ from reprieve.scheduling.decision import Binding, Decision, Rejection, Result
 from reprieve.scheduling.effects import NO_EFFECTS, Effects
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
+from reprieve.scheduling.gang_health import Satisfaction
+from reprieve.scheduling.gang_restarts import GangRestart
+from reprieve.scheduling.lost_place import LostPlace
 from reprieve.scheduling.preemptor_reservations import ReleasedReservation
 from tests.building import group, node, pod, profile_with
 from tests.client.clock import FakeClock, until
@@ -71,6 +74,9 @@ class Acts:
         self.ran: list[Instruction] = []
         self.reserved: list[AdvanceReservation] = []
         self.released: list[ReleasedReservation] = []
+        self.kept: list[LostPlace] = []
+        self.satisfaction: list[Satisfaction] = []
+        self.restarts: list[GangRestart] = []
         self.trouble: list[PluginIncident] = []
         self.allowed: list[str] = []
         self.refused: list[tuple[str, str]] = []
@@ -94,6 +100,15 @@ class Acts:
 
     def room_released(self, room: ReleasedReservation) -> None:
         self.released.append(room)
+
+    def capacity_kept(self, place: LostPlace) -> None:
+        self.kept.append(place)
+
+    def satisfaction_changed(self, state: Satisfaction) -> None:
+        self.satisfaction.append(state)
+
+    def gang_restarted(self, restart: GangRestart) -> None:
+        self.restarts.append(restart)
 
     def permitted(self, allowed: Iterable[Binding], refused: Iterable[Rejection]) -> None:
         self.allowed += [binding.pod.name for binding in allowed]

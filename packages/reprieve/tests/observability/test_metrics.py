@@ -64,6 +64,8 @@ COUNTERS = {
     "scheduler_preemption_evicted_pods_total": {"preemptor"},
     "scheduler_preemption_lost_gpu_seconds_total": {"preemptor"},
     "scheduler_batch_attempts_total": {"profile", "result"},
+    "scheduler_podgroup_satisfaction_transitions_total": {"satisfied"},
+    "reprieve_pod_group_restarts_total": set[str](),
     "scheduler_trouble_total": {"where"},
     "scheduler_events_dropped_total": set[str](),
     "scheduler_decision_records_dropped_total": set[str](),
@@ -76,6 +78,7 @@ GAUGES = {
     "scheduler_cache_size": {"type"},
     "scheduler_kept_entries": {"type"},
     "reprieve_reserved_idle_resources": {"resource"},
+    "reprieve_degraded_pod_groups": set[str](),
 }
 
 

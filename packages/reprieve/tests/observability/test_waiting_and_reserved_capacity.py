@@ -15,6 +15,7 @@ from reprieve.cli.render import plan_sections
 from reprieve.cli.sections import plain
 from reprieve.decisions.records import CandidateRecord, Comparison, CostRecord, DecisionRecord, PreemptionRecord
 from reprieve.decisions.wording import without_success
+from reprieve.plugins.gang_scheduling import GangScheduling, RepairOptions
 from reprieve.plugins.reservations import ReservationOptions, ReservationsPlugin
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
@@ -250,3 +251,31 @@ def test_reservation_for_what_waits_for_long_is_an_event_and_what_is_idle_a_gaug
     seen.world.gone("r0").virtual.until(START + 240)
     seen.world.engine.tick(seen.world.now)
     assert seen.value("reprieve_reserved_idle_resources", resource="cpu") == 4
+
+
+def test_gang_that_lost_members_is_reported() -> None:
+    """repair.md 3.4, 4.4; observability.md 2.9."""
+    profile = profile_with(GangScheduling(repair=RepairOptions(degraded_seconds=100.0)))
+    asks = {"scheduling.reprieve.dev/recovery-policy": "Restart"}
+    members = [pod(f"train-{i}", cpu=4, group="train", node=f"n{i}") for i in range(2)]
+    seen = Recorded(
+        node("n0", cpu=4), node("n1", cpu=4), group("train", min_count=2, annotations=asks), *members,
+        profiles={profile.name: profile},
+    )  # fmt: skip
+    engine = seen.world.drain().engine
+    seen.world.gone("train-0")
+    [place] = engine.tick(seen.world.now).kept
+    seen.observer.capacity_kept(place, now=seen.world.now)
+    note = "Capacity on n0 is kept for a replacement of pod default/train-0 for 60 s"
+    assert seen.events("CapacityKept") == [("Normal", "train", note)]
+    assert seen.value("reprieve_degraded_pod_groups") == 1
+    assert seen.value("scheduler_podgroup_satisfaction_transitions_total", satisfied="false") == 1
+
+    [restart] = engine.tick(seen.world.now + 100).restarts
+    seen.observer.gang_restarted(restart, now=seen.world.now + 100)
+    note = (
+        "1 pod of podgroup default/train is evicted: 1 of 2 members scheduled for 1m40s, and "
+        "scheduling.reprieve.dev/recovery-policy: Restart"
+    )
+    assert seen.events("GangRestarted") == [("Warning", "train", note)]
+    assert seen.value("reprieve_pod_group_restarts_total") == 1

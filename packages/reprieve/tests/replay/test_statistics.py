@@ -156,6 +156,18 @@ def test_evicted_job_has_lost_what_was_not_saved() -> None:
     assert (low.evictions, group(found.by_tenant, "t").evictions) == (1, 0)
 
 
+def test_share_of_its_life_in_which_a_gang_has_its_minimum() -> None:
+    """It runs for an hour, waits for one while a preemptor runs, and runs for one again (repair.md 3.5)."""
+    jobs = [
+        job("low", 0, 2 * HOUR, gpu=8, workers=2, checkpoint=HOUR),
+        job("high", HOUR, HOUR, gpu=8, workers=2, priority=100, tenant="t"),
+    ]
+    found = report("p", replay(jobs, gpu_nodes(2)))
+    assert found.evictions.gangs == 1
+    assert found.satisfied == pytest.approx(3 / 4, abs=0.02)
+    assert report("p", replay([job("alone", 0, HOUR)], gpu_nodes(1))).satisfied is None
+
+
 def test_series_are_means_over_equal_times() -> None:
     run = replay([job("a", 0, HOUR, gpu=4), job("b", HOUR, HOUR, gpu=8)], gpu_nodes(1), until=2 * HOUR)
     series = report("p", run).series

@@ -234,7 +234,9 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
             **{name: shape for name, shape in _TEMPLATE.items() if name != "name"},
         },
         "status": {
-            "conditions": leaves.conditions("PodGroupInitiallyScheduled", "PodGroupScheduled", "DisruptionTarget"),
+            "conditions": leaves.conditions(
+                "PodGroupInitiallyScheduled", "PodGroupScheduled", "PodGroupSatisfied", "DisruptionTarget"
+            ),
             "resourceClaimStatuses": leaves.each(
                 {"name": leaves.named(DEVICE_CLAIM), "resourceClaimName": leaves.named(DEVICE_CLAIM)}
             ),

@@ -18,7 +18,7 @@ from typing import ClassVar, cast
 from kube_rules import objects
 from kube_rules.grants import preemption_priority
 from kube_rules.topology_terms import NO_TOPOLOGY_TERMS, TopologyTerms, topology_terms
-from kube_rules.work_annotations import NO_WORK_TERMS, WorkTerms, work_terms
+from kube_rules.work_annotations import NO_WORK_TERMS, WorkTerms, restarts_when_degraded, work_terms
 from reprieve.cluster.pods import Owner, PodRecord
 
 
@@ -53,6 +53,8 @@ class GroupSpec:
     """Of another API than scheduling.k8s.io: its apiVersion, empty where there is no object (workloads.md 2)."""
     topology: TopologyTerms = NO_TOPOLOGY_TERMS
     """What its annotations ask for beside the constraint (topology.md 1, 4)."""
+    restarts: bool | None = None
+    """Whether it is evicted as a whole if it stays below its minimum after it was scheduled; None: as its parent."""
     terms: WorkTerms = field(default=NO_WORK_TERMS, compare=False)
     """What its annotations say of the work of its pods; it changes often, and never what is a unit."""
 
@@ -321,6 +323,7 @@ def composite_spec_of(group: objects.CompositePodGroup) -> GroupSpec:
         parent=_parent(group.metadata.namespace, spec.parent_composite_pod_group_name),
         workload=spec.workload_ref.workload_name if spec.workload_ref is not None else "",
         topology=topology_terms(group.metadata.annotations),
+        restarts=restarts_when_degraded(group.metadata.annotations),
         terms=work_terms(group.metadata.annotations),
     )
 
@@ -354,5 +357,6 @@ def spec_of(group: objects.PodGroup, *, trees: bool = True) -> GroupSpec:
         workload=spec.workload_ref.workload_name if spec.workload_ref is not None else "",
         foreign=group.foreign.api_version if group.foreign is not None else None,
         topology=topology_terms(group.metadata.annotations),
+        restarts=restarts_when_degraded(group.metadata.annotations),
         terms=work_terms(group.metadata.annotations),
     )

@@ -225,11 +225,29 @@ def involved_names(
     return tuple(names)
 
 
+def _kept_record(engine: Engine, key: str) -> ReservationRecord | None:
+    """Return the capacity of lost members that is kept for a gang (repair.md 2)."""
+    places = engine.repair.places.of_entity(key)
+    if not places:
+        return None
+    nodes = list(dict.fromkeys(place.node for place in places))
+    until = readable_time(max(place.until for place in places))
+    return ReservationRecord(
+        nodes=tuple(nodes[:MOST_NAMES]),
+        nodes_total=len(nodes),
+        expected_start="",
+        waits_for=(),
+        waits_for_total=0,
+        message=f"what its lost members had is kept for replacements until {until}",
+        backfill="higher priorities may use it",
+    )
+
+
 def reservation_record(engine: Engine, key: str) -> ReservationRecord | None:
     """Return the reservation that an entity holds now, as records have it."""
     held = engine.reservations.held.get(key)
     if held is None:
-        return None
+        return _kept_record(engine, key)
     waits = sorted(pod.key for pod in held.waits_for)
     return ReservationRecord(
         nodes=tuple(held.nodes[:MOST_NAMES]),

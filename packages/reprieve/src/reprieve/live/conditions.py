@@ -33,6 +33,7 @@ from reprieve.client.errors import ApiError, ClientError
 from reprieve.client.leader_election import LeadershipLostError
 from reprieve.cluster.groups import CompositeState, Fault, Group, disrupted_with
 from reprieve.cluster.pods import PREEMPTION_BY_SCHEDULER, PodRecord
+from reprieve.live.satisfied_conditions import SatisfiedConditions
 from reprieve.live.writes import Writes, superseded
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import INVALID, UNSCHEDULABLE, Decision, GroupCondition, Rejection
@@ -157,6 +158,7 @@ class Conditions:
         self._again: dict[str, _Subject] = {}
         """Pods and groups for which the last patch failed: `waiting` tries it again."""
         self._flights: set[asyncio.Future[None]] = set()
+        self.satisfied = SatisfiedConditions(writes, self._flights, on_trouble=on_trouble)
         self._unaccepted: dict[str, _Subject] = {}
         """Groups of other APIs that a scheduler must accept before their controllers continue, by key."""
 
@@ -190,6 +192,8 @@ class Conditions:
             subject = self._groups[ref] = _Subject(meta.namespace or "default", meta.name, meta.uid, group.KIND)
         subject.resource = resource
         foreign = group.foreign if isinstance(group, objects.PodGroup) else None
+        if isinstance(group, objects.PodGroup):
+            self.satisfied.seen(group, resource)
         subject.foreign = foreign
         subject.generation = meta.generation if foreign is None else 0  # other APIs do not name it
         found = next((c for c in group.status.conditions if c.type == _GROUP_SCHEDULED[group.KIND]), None)
@@ -209,6 +213,7 @@ class Conditions:
         kind, _, key = ref.partition("/")
         if kind == "group":  # a standby replica never comes to `_accept`
             self._unaccepted.pop(key, None)
+            self.satisfied.forget(key)
 
     # -- what the scheduler says -------------------------------------------------------------------
 
@@ -271,6 +276,7 @@ class Conditions:
         To be called about once a second; costs a look at every pod behind a gate.
         """
         self._accept(engine)
+        self.satisfied.again()
         again, self._again = self._again, {}
         for key, subject in again.items():
             self._touched(key, subject)
@@ -369,9 +375,7 @@ class Conditions:
             return
         condition = self.disruption_target(preemptor, by=by, observed=subject.generation)
         try:
-            await self._writes.patch_group_status(
-                subject.namespace, subject.name, subject.uid, [condition], kind=subject.kind, resource=subject.resource
-            )
+            await self._send(subject, [condition])
         except ApiError as error:
             if not superseded(error):
                 raise
@@ -383,14 +387,7 @@ class Conditions:
         text = "scheduled again after it was preempted"
         written = _WrittenCondition("False", _SCHEDULED_AGAIN, text, self._moment(), subject.generation)
         subject.disrupted = False
-        flight = self._writes.patch_group_status(
-            subject.namespace,
-            subject.name,
-            subject.uid,
-            [_condition(DISRUPTION_TARGET, written)],
-            kind=subject.kind,
-            resource=subject.resource,
-        )
+        flight = self._send(subject, [_condition(DISRUPTION_TARGET, written)])
         self._flights.add(flight)
 
         def landed(done: asyncio.Future[None]) -> None:
@@ -422,19 +419,13 @@ class Conditions:
         if subject is None:
             return None
         subject.disrupted = False
-        return self._writes.patch_group_status(
-            subject.namespace,
-            subject.name,
-            subject.uid,
-            [self.spared(subject.generation)],
-            kind=subject.kind,
-            resource=subject.resource,
-        )
+        return self._send(subject, [self.spared(subject.generation)])
 
     async def drain(self) -> None:
         """Return when everything wished so far, and meanwhile, is written or has failed."""
-        while self._dirty or self._flights:
+        while self._dirty or self._flights or self.satisfied.waits:
             self._flush_all()
+            self.satisfied.flush()
             if self._flights:
                 await asyncio.wait(self._flights)
             await asyncio.sleep(0)
@@ -511,6 +502,14 @@ class Conditions:
 
     def _patch_group(self, subject: _Subject, view: _View) -> asyncio.Future[None]:
         conditions = [_condition(_GROUP_SCHEDULED[subject.kind], view.condition)]
+        key = f"{subject.namespace}/{subject.name}"
+        satisfied = self.satisfied.along(key) if subject.kind == "PodGroup" else None
+        flight = self._send(subject, conditions if satisfied is None else [*conditions, satisfied])
+        if satisfied is not None:
+            self.satisfied.sent(key, flight)
+        return flight
+
+    def _send(self, subject: _Subject, conditions: list[dict[str, Any]]) -> asyncio.Future[None]:
         return self._writes.patch_group_status(
             subject.namespace, subject.name, subject.uid, conditions, kind=subject.kind, resource=subject.resource
         )

@@ -27,6 +27,7 @@ from reprieve.framework.plugin_guard import PluginIncident
 from reprieve.live.binding import Binder
 from reprieve.live.conditions import KEPT_BACK, Conditions, ref_of
 from reprieve.live.extenders import ExtenderCalls
+from reprieve.live.gang_evictions import GangEvictions
 from reprieve.live.loop import EngineCall, SchedulingLoop
 from reprieve.live.outages import Outages
 from reprieve.live.preemption_executor import PreemptionExecutor
@@ -38,6 +39,9 @@ from reprieve.scheduling.advance_reservation import AdvanceReservation
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Binding, Decision, GroupCondition, Rejection
 from reprieve.scheduling.effects import Effects
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.gang_health import Satisfaction
+from reprieve.scheduling.gang_restarts import GangRestart
+from reprieve.scheduling.lost_place import LostPlace
 from reprieve.scheduling.preemptor_reservations import ReleasedReservation
 
 
@@ -66,6 +70,7 @@ class DecisionExecutor:
         calls = {} if extenders is None else {"call_extender": extenders.bind}
         self.binder = Binder(client, served, writes, self, **calls)
         self.conditions = Conditions(writes, client.clock, on_trouble=lambda text: outages.besides("write", text))
+        self._evictions = GangEvictions(writes, client.clock, trouble=lambda text: observer.trouble("preemption", text))
         self.preemptor = PreemptionExecutor(
             writes,
             self.conditions,
@@ -89,6 +94,7 @@ class DecisionExecutor:
 
     async def aclose(self) -> None:
         """Stop what is under way; the engine is not notified any more."""
+        await self._evictions.aclose()
         await self.preemptor.aclose()
         await self.binder.aclose()
 
@@ -137,6 +143,23 @@ class DecisionExecutor:
         """Report that capacity reserved for a preemptor was released unused (cost.md 5)."""
         self._observer.room_released(room, now=self._now())
 
+    def capacity_kept(self, place: LostPlace) -> None:
+        """Write the nomination of a replacement, as far as it still holds, and report it (repair.md 2.3)."""
+        keeper = place.keeper
+        if place.replaced and keeper.nominated == place.row:
+            self.conditions.nominated(keeper, place.node)
+        elif not place.replaced:
+            self._observer.capacity_kept(place, now=self._now())
+
+    def satisfaction_changed(self, state: Satisfaction) -> None:
+        """Write whether a gang has its minimum (repair.md 3)."""
+        self.conditions.satisfied.wish(state)
+
+    def gang_restarted(self, restart: GangRestart) -> None:
+        """Evict a degraded gang as a whole (repair.md 4)."""
+        self._evictions.start(restart)
+        self._observer.gang_restarted(restart, now=self._now())
+
     def deferred_writes(self, instructions: Iterable[Instruction]) -> None:
         """Start writes that belong to no binding. A failed one is not repeated: the caller that needs it asks again."""
         for instruction in instructions:
@@ -172,6 +195,7 @@ class DecisionExecutor:
         if not self._resumed:
             self._resumed = True
             self.preemptor.resume(self._engine.cluster)
+            self._notify(self._engine.resume)
         effects = self._engine.give_up_gated(now, after=KEPT_BACK)
         self.conditions.waiting(self._engine, now)
         self._observer.tick(now)

@@ -32,6 +32,9 @@ from reprieve.scheduling.advance_reservation import AdvanceReservation
 from reprieve.scheduling.decision import Binding, Decision, Rejection
 from reprieve.scheduling.effects import NO_EFFECTS, Effects
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.gang_health import Satisfaction
+from reprieve.scheduling.gang_restarts import GangRestart
+from reprieve.scheduling.lost_place import LostPlace
 from reprieve.scheduling.preemptor_reservations import ReleasedReservation
 
 EngineCall = Callable[[float], Effects | None]
@@ -87,6 +90,15 @@ class DecisionListener(Protocol):
     def room_released(self, room: ReleasedReservation) -> None:
         """Room that was held for a preemptor was given back unused."""
 
+    def capacity_kept(self, place: LostPlace) -> None:
+        """Capacity of a lost member is kept, or handed to its replacement: its nomination is to be written."""
+
+    def satisfaction_changed(self, state: Satisfaction) -> None:
+        """A gang has its minimum, or not: its condition is to be written."""
+
+    def gang_restarted(self, restart: GangRestart) -> None:
+        """A degraded gang is to be evicted as a whole."""
+
     def deferred_writes(self, instructions: Iterable[Instruction]) -> None:
         """Writes that belong to no binding (`Effects.writes`)."""
 
@@ -128,6 +140,9 @@ class SchedulingLoop:
         """Pods that have lost their nomination, which could not be written yet."""
         self._reserved: list[AdvanceReservation] = []
         self._released: list[ReleasedReservation] = []
+        self._kept: list[LostPlace] = []
+        self._satisfaction: dict[str, Satisfaction] = {}
+        self._restarts: list[GangRestart] = []
         self._writes: list[Instruction] = []
         """Effects that are not reported yet."""
         self._begun = False
@@ -227,6 +242,9 @@ class SchedulingLoop:
         self._unsaid += effects.unnominated
         self._reserved += effects.reserved
         self._released += effects.released
+        self._kept += effects.kept
+        self._satisfaction.update((state.group, state) for state in effects.satisfaction)
+        self._restarts += effects.restarts
         self._writes += effects.writes
         if effects.incidents:
             self._listener.incidents(effects.incidents)
@@ -237,6 +255,8 @@ class SchedulingLoop:
         A standby keeps the former: when it leads it may be the only one that knows, if the leader before was killed.
         """
         released, self._released = self._released, []
+        kept, self._kept = self._kept, []
+        restarts, self._restarts = self._restarts, []
         if self._unsaid:
             known = self.engine.cluster.pods
             pods = [known.get(uid) for uid in dict.fromkeys(pod.uid for pod in self._unsaid)]
@@ -251,6 +271,13 @@ class SchedulingLoop:
         self._reserved = []
         for room in released:
             self._listener.room_released(room)
+        for place in kept:
+            self._listener.capacity_kept(place)
+        for state in self._satisfaction.values():
+            self._listener.satisfaction_changed(state)
+        self._satisfaction = {}
+        for restart in restarts:
+            self._listener.gang_restarted(restart)
 
     async def _in_thread(self, act: Callable[[float], _T]) -> _T:
         """Do something with the engine in a worker thread; it gets the engine's time."""

@@ -316,6 +316,30 @@ class _State(Collector):
         return self._metrics.state
 
 
+def _repair(engine: Engine) -> Iterable[Metric]:
+    """What became of gangs that lost members (repair.md 3.4, 4.4)."""
+    health = engine.repair.health
+    degraded = GaugeMetricFamily(
+        "reprieve_degraded_pod_groups",
+        "Number of gangs that were scheduled once and have less than their minimum.",
+        value=len(health.degraded),
+    )
+    yield degraded
+    transitions = CounterMetricFamily(
+        "scheduler_podgroup_satisfaction_transitions",
+        "Number of times that a gang came to have its minimum again, or less, after it was scheduled.",
+        labels=["satisfied"],
+    )
+    for satisfied in (True, False):
+        transitions.add_metric([str(satisfied).lower()], health.transitions[satisfied])
+    yield transitions
+    restarts = CounterMetricFamily(
+        "reprieve_pod_group_restarts", "Number of evictions of gangs that had less than their minimum for too long."
+    )
+    restarts.add_metric([], engine.repair.restarts.made)
+    yield restarts
+
+
 def _state_of(engine: Engine) -> Iterable[Metric]:
     """Gauges of the queues and the cache."""
     yield from _pending(list(engine.queue.entities()))
@@ -345,6 +369,7 @@ def _state_of(engine: Engine) -> Iterable[Metric]:
     for name, amount in {"cpu": 0, "memory": 0, **engine.reservations.idle.amounts}.items():
         idle.add_metric([name], amount / 1000 if name == "cpu" else amount)
     yield idle
+    yield from _repair(engine)
     incoming = CounterMetricFamily(
         "scheduler_queue_incoming_pods",
         "Number of pods added to scheduling queues by event and queue type.",

@@ -40,6 +40,8 @@ from reprieve.preemption.outcome import NoRoom, Preemption, UnhelpfulPreemption
 from reprieve.scheduling.advance_reservation import AdvanceReservation
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Result
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.gang_restarts import GangRestart
+from reprieve.scheduling.lost_place import LostPlace
 from reprieve.scheduling.preemptor_reservations import ReleasedReservation
 
 _GROUP_RESULTS: Final = {
@@ -298,6 +300,35 @@ class Observer:
         self.log.info("Reserved capacity", v=DECISIONS, by=reservation.key, nodes=len(reservation.nodes), reason=note)
         if self._records is not None:
             self._records.capacity_reserved(reservation)
+
+    def capacity_kept(self, place: LostPlace, *, now: float) -> None:
+        """What a lost member of a gang had is kept for its replacement (repair.md 2): an event on the group."""
+        seconds = max(0.0, place.until - now)
+        note = f"Capacity on {place.node} is kept for a replacement of pod {place.lost.key} for {seconds:.0f} s"
+        self._about_gang(place.group, place.lost, NORMAL, "CapacityKept", note, now)
+
+    def gang_restarted(self, restart: GangRestart, *, now: float) -> None:
+        """A degraded gang is evicted as a whole (repair.md 4): an event on the group that it is of."""
+        number = len(restart.pods)
+        of_group = f"of {restart.group.kind.lower()} {restart.group.key}"
+        note = f"{'1 pod' if number == 1 else f'{number} pods'} {of_group} {'is' if number == 1 else 'are'} evicted"
+        note += f": {restart.message}"
+        self._about_gang(restart.broken.group, restart.pods[0], WARNING, "GangRestarted", note, now)
+
+    def _about_gang(self, key: str, pod: PodRecord, kind: str, reason: str, note: str, now: float) -> None:
+        group = self._engine.cluster.groups.get(key) if self._engine is not None else None
+        if group is not None and group.spec is not None and group.spec.foreign != "":
+            self._events.record(
+                group_reference(group, self._versions[group.kind]),
+                None,
+                kind=kind,
+                reason=reason,
+                action="Scheduling",
+                note=note,
+                now=now,
+                controller=self._profile(pod.scheduler_name),
+            )
+        self.log.info(note, v=DECISIONS, podgroup=key)
 
     def room_released(self, room: ReleasedReservation, *, now: float) -> None:
         """Room that was held for a preemptor is free for others again (cost.md 5): events on the group and its pods."""

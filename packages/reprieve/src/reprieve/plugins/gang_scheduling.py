@@ -1,5 +1,6 @@
 """GangScheduling: all or nothing (KEP-4671, scheduling.md 1 and 3)."""
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from reprieve.cluster.groups import Group, GroupState
@@ -20,19 +21,33 @@ def waiting_for_quorum(name: str) -> str:
     return f'waiting for composite pod group "{name}" tree to meet quorum'
 
 
+@dataclass(frozen=True, slots=True)
+class RepairOptions:
+    """How gangs that lost members are repaired (docs/rules/repair.md); times are seconds."""
+
+    first: bool = True
+    """A degraded gang goes before all others of its priority."""
+    seconds: float = 60.0
+    """How long the capacity of a lost member is kept for its replacement; 0: not at all."""
+    degraded_seconds: float = 300.0
+    """How long a gang with `recovery-policy: Restart` stays degraded before it is evicted as a whole; 0: for ever."""
+
+
 class GangScheduling(PreEnqueuePlugin, PlacementFeasiblePlugin):
     """A gang waits for its object and for minCount pods, and is placed only if minCount of them get a place.
 
     So does a tree of groups, with what each of its levels asks for (composite.md 2.4, 3.3).
 
     `tree_search`: what is done with a gang that fails in the usual order of its pods (scheduling.md 3.9).
+    `repair`: with one that loses members after it was scheduled; read by the engine.
     """
 
     name = "GangScheduling"
     concerns_group: ClassVar[bool] = True
 
-    def __init__(self, tree_search: str = GREEDY) -> None:
+    def __init__(self, tree_search: str = GREEDY, repair: RepairOptions | None = None) -> None:
         self.retries_orders = tree_search == RETRY
+        self.repair = repair or RepairOptions()
 
     def pre_enqueue(self, cluster: ClusterState, pod: PodRecord) -> Status:
         """See `PreEnqueuePlugin.pre_enqueue`."""

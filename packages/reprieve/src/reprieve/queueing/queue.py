@@ -9,6 +9,8 @@ Where many wait, one that certainly cannot be placed (`ReachBound`) is not woken
 it had been tried and rejected (scheduling.md 1.7).  Where few do, trying is cheap and keeps their messages current.
 """
 
+# long: an entity is in one place at a time, and all of its moves between them are here
+
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
@@ -52,6 +54,8 @@ ALARM = "wait_over"
 
 _LOWEST_PRIORITY = -(1 << 32)
 """Below every priority."""
+_AGES = float(1 << 40)
+"""Seconds by which those that go first arrived earlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,10 @@ class SchedulingQueue:
         self._sort_key = first.queue_sort.sort_key
         self._gates = PreEnqueueGates(cluster, profiles)
         self._hints = QueueingHints(cluster, profiles)
+        self.changed_groups: dict[str, float] = {}
+        """Pod groups that had an event, and when: taken by `reprieve.scheduling.gang_repair`."""
+        self._first: set[str] = set()
+        """Keys of entities that go before all others of their priority (repair.md 2.1)."""
         self._reach = ReachFilter(reach, self._add_plugins, current_reasons=current_reasons)
         self._sharing = (
             SeparateAttempts()
@@ -351,6 +359,8 @@ class SchedulingQueue:
         """Wake the entities that an event may help, except the entity with the key `but`, which caused it."""
         if event.kind in _FREEING:
             self.freed += 1
+        if event.group is not None:
+            self.changed_groups[event.group] = now
         watch = self._hints.watch
         if watch is None:
             self._handle(event, now, but)
@@ -563,7 +573,15 @@ class SchedulingQueue:
 
     def order(self, entity: Entity) -> tuple[float, ...]:
         """By what entities leave the active queue, the least first."""
-        return self._sort_key(entity.priority, entity.timestamp, entity.key)
+        timestamp = entity.timestamp - _AGES if entity.key in self._first else entity.timestamp
+        return self._sort_key(entity.priority, timestamp, entity.key)
+
+    def put_first(self, key: str, first: bool) -> None:
+        """Let an entity, pending or to come, go before all others of its priority, or in its turn again."""
+        (self._first.add if first else self._first.discard)(key)
+        entity = self._entities.get(key)
+        if entity is not None and entity.state is QueueState.ACTIVE:
+            self._active.push(entity)
 
     def _regate(self, entity: Entity, now: float) -> None:
         gate = self._gates.of_entity(entity)

@@ -40,6 +40,7 @@ class ReplayAccount:
         "restart_left",
         "round",
         "runs",
+        "satisfied",
         "saved",
         "serial",
         "since",
@@ -80,6 +81,8 @@ class ReplayAccount:
         self.since = 0
         """Milliseconds of work since then."""
         self.restart_left = 0
+        self.satisfied = 0
+        """Milliseconds in which it had its minimum."""
         self.pending = self.useful = self.lost = self.restart = self.allocated = 0
         self.runs = 0
         self.evicted_runs = 0
@@ -101,6 +104,7 @@ class ReplayAccount:
             idle = self.holding * gpu * span
             self.lost += idle
             return idle
+        self.satisfied += span
         paid = min(self.restart_left, span)
         self.restart_left -= paid
         rate = self.working * gpu

@@ -100,6 +100,8 @@ class PolicyReport(msgspec.Struct, frozen=True, rename="camel"):
     """GPU-hours that were idle because they were reserved."""
     reserved_idle: float | None
     """Their share of the capacity."""
+    satisfied: float | None
+    """Share of the time after their first start, up to their end, in which gangs had their minimum."""
     evictions: Evictions
     fragmentation: float | None
     """Share of the free GPUs that waiting workers cannot use."""
@@ -175,6 +177,7 @@ def report(name: str, replay: Replay, *, interrupted: bool = False) -> PolicyRep
         goodput=_share(time.useful, time.capacity),
         reserved_idle_gpu_hours=_hours(replay.reserved_idle_time),
         reserved_idle=_share(replay.reserved_idle_time, time.capacity),
+        satisfied=_satisfied(arrived, now),
         evictions=Evictions(
             units=counts.units,
             pods=counts.pods,
@@ -201,6 +204,13 @@ def report(name: str, replay: Replay, *, interrupted: bool = False) -> PolicyRep
         series=_curves(replay.series, replay.fragmentation.samples),
         never_started=never_started(replay, arrived),
     )
+
+
+def _satisfied(arrived: Sequence[ReplayAccount], now: int) -> float | None:
+    """Return for how much of their lives gangs that have started had their minimum (repair.md 3.5)."""
+    gangs = [account for account in arrived if account.first_start is not None and account.job.shape.workers > 1]
+    lives = sum((now if gang.end is None else gang.end) - (gang.first_start or 0) for gang in gangs)
+    return _share(sum(gang.satisfied for gang in gangs), lives) if gangs else None
 
 
 def rows(replay: Replay) -> list[JobRow]:

@@ -12,6 +12,9 @@ from reprieve.framework.instructions import Instruction
 from reprieve.framework.plugin_guard import PluginIncident
 from reprieve.scheduling.advance_reservation import AdvanceReservation
 from reprieve.scheduling.decision import Binding, Decision, Rejection
+from reprieve.scheduling.gang_health import Satisfaction
+from reprieve.scheduling.gang_restarts import GangRestart
+from reprieve.scheduling.lost_place import LostPlace
 from reprieve.scheduling.preemptor_reservations import ReleasedReservation
 
 
@@ -27,6 +30,12 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
     """
     reserved: tuple[AdvanceReservation, ...] = ()
     """Reservations that were made or moved: set `status.nominatedNodeName` of their pods (reservations.md 3)."""
+    kept: tuple[LostPlace, ...] = ()
+    """Capacity of lost members that is kept, or handed to replacements: set `status.nominatedNodeName` of these."""
+    satisfaction: tuple[Satisfaction, ...] = ()
+    """What the conditions PodGroupSatisfied of gangs are to say (repair.md 3)."""
+    restarts: tuple[GangRestart, ...] = ()
+    """Degraded gangs to evict as a whole (repair.md 4)."""
     released: tuple[ReleasedReservation, ...] = ()
     """Capacity that was reserved for a preemptor and is free again, unused (cost.md 5)."""
     writes: tuple[Instruction, ...] = ()
@@ -52,6 +61,9 @@ class EffectsInProgress:
         self.unnominated: dict[str, PodRecord] = {}
         """By UID."""
         self.reserved: list[AdvanceReservation] = []
+        self.kept: list[LostPlace] = []
+        self.satisfaction: list[Satisfaction] = []
+        self.restarts: list[GangRestart] = []
         self.released: list[ReleasedReservation] = []
         self.writes: list[Instruction] = []
 
@@ -65,7 +77,8 @@ class EffectsInProgress:
         known: bool = True,
     ) -> Effects:
         """Return the effects of the call that ends, and begin anew. A pod with another place is nominated no longer."""
-        own = self.unnominated or self.reserved or self.released or self.writes
+        lists = (self.reserved, self.kept, self.satisfaction, self.restarts, self.released, self.writes)
+        own = self.unnominated or any(lists)
         if not (own or incidents or allowed or refused):
             if decision is None:
                 return NO_EFFECTS if known else UNKNOWN
@@ -74,6 +87,9 @@ class EffectsInProgress:
             decision=decision,
             unnominated=tuple(pod for pod in self.unnominated.values() if pod.nominated < 0 and pod.row < 0),
             reserved=tuple(self.reserved),
+            kept=tuple(self.kept),
+            satisfaction=tuple(self.satisfaction),
+            restarts=tuple(self.restarts),
             released=tuple(self.released),
             writes=tuple(self.writes),
             incidents=tuple(incidents),
@@ -82,7 +98,6 @@ class EffectsInProgress:
             known=known,
         )
         self.unnominated.clear()
-        self.reserved.clear()
-        self.released.clear()
-        self.writes.clear()
+        for entries in lists:
+            entries.clear()
         return effects

@@ -38,6 +38,7 @@ from reprieve.scheduling.binding_plugins import reserve_all
 from reprieve.scheduling.decision import Binding, Decision, Rejection, Result, stamped
 from reprieve.scheduling.effects import Effects, EffectsInProgress
 from reprieve.scheduling.engine_options import EngineOptions
+from reprieve.scheduling.gang_repair import GangRepair
 from reprieve.scheduling.group_changes import GroupChanges
 from reprieve.scheduling.group_cycle import failed_group, schedule_group
 from reprieve.scheduling.joint_attempts import JointAttempts
@@ -87,8 +88,14 @@ class Engine:
             *shared, {name: hold_seconds(profile) for name, profile in profiles.items()}, self._in_progress
         )
         self._assumed = AssumedPods(*shared, self._nominations, self.running, self._in_progress)
+        self.repair = GangRepair(*shared, self._nominations, profiles, self._in_progress)
         self._groups = GroupChanges(
-            *shared, self._nominations, self.sources, self.gates, waits_for_completions=self.waits_for_completions
+            *shared,
+            self._nominations,
+            self.sources,
+            self.gates,
+            self.repair,
+            waits_for_completions=self.waits_for_completions,
         )
         self._resources = StorageAndDeviceEvents(
             *shared, self._nominations, taint_rules=self.gates.dra_device_taint_rules
@@ -99,6 +106,7 @@ class Engine:
             self._groups,
             self._assumed,
             self.sources,
+            self.repair,
             aliases=self._stands_for,
             scheduled_here=self._ours,
             linger=self._resources.linger,
@@ -135,6 +143,12 @@ class Engine:
         self._pods.terminating(uid, now, preempted=preempted)
         return self.finished()
 
+    def pod_succeeded(self, uid: str) -> None:
+        """A pod that is about to be removed has done its work: its gang has not lost it (repair.md 1.3)."""
+        pod = self.cluster.pods.get(uid)
+        if pod is not None and pod.group is not None:
+            self.repair.health.succeeded(pod.group, uid, kept=False)
+
     def set_job(self, job: Job, now: float) -> Effects:
         """A Job appeared or changed: only its deadline counts, its pods are known (cost.md 6.4)."""
         self._groups.set_deadline(job, now)
@@ -147,7 +161,13 @@ class Engine:
 
     def complete(self, now: float) -> Effects:
         """Every object of the start is known: groups that may not be tried give back what was reserved before."""
+        self.repair.resume(now)
         return self.give_up_gated(now, after=float("-inf"))
+
+    def resume(self, now: float) -> Effects:
+        """Take over from a scheduler before: what it kept for replacements of lost members is kept (repair.md 2.8)."""
+        self.repair.resume(now)
+        return self.finished()
 
     def give_up_gated(self, now: float, *, after: float) -> Effects:
         """End the nominations of groups that may not be tried for `after` seconds now.
@@ -177,6 +197,7 @@ class Engine:
         return self.finished()
 
     def _pass_time(self, now: float) -> None:
+        self.repair.review(now)
         self._nominations.give_back_unused(now)
         if self.reservations.on:
             self.reservations.review(now)
@@ -187,9 +208,13 @@ class Engine:
 
         Without `holds` it is left out that room is not held for ever.
         """
-        times = [self.queue.next_wakeup(flush=flush, ignoring=ignoring)]
+        times = [self.queue.next_wakeup(flush=flush, ignoring=ignoring), self.repair.places.next_time()]
         if holds:
-            times += [self._nominations.held.next_end(), self.reservations.next_time()]
+            times += [
+                self._nominations.held.next_end(),
+                self.reservations.next_time(),
+                self.repair.restarts.next_time(),
+            ]
         return min((when for when in times if when is not None), default=None)
 
     def _step(self, now: float) -> Decision | None:
@@ -205,6 +230,7 @@ class Engine:
             with self.watch(entity.profile):
                 decision = self._try(entity, now, part)
         self.cluster.trim()
+        self.repair.review(now)
         return decision
 
     def _try(self, entity: Entity, now: float, part: JointPart | None) -> Decision:
@@ -216,6 +242,7 @@ class Engine:
         queued = now if entity.queued is None else entity.queued
         if self.reservations.on:
             decided = self.reservations.attempted(entity, self._backfill.instead(entity, decided, now), now)
+        decided = self.repair.attempted(decided)
         return self._apply(entity, stamped(decided, entity.attempts, queued, entity.profile), now)
 
     def _decide(self, entity: Entity, part: JointPart | None = None) -> Decision:
@@ -228,9 +255,10 @@ class Engine:
                 return schedule_pod(
                     running, entity.key, pods[0], under_way=under_way, lingering=lingering, planned=part
                 )
-            return schedule_group(
-                running, entity.key, entity.group, pods, under_way=under_way, lingering=lingering, planned=part
-            )
+            with self.repair.places.lifted(entity.key):
+                return schedule_group(
+                    running, entity.key, entity.group, pods, under_way=under_way, lingering=lingering, planned=part
+                )
         except PluginError as error:
             running.report(error)
             if entity.group is None:
@@ -415,5 +443,6 @@ class Engine:
         """End a call that changed something: return its effects."""
         if self._validate:
             self.cluster.check()
+        self.repair.trim()
         incidents = self.running.incidents()
         return self._in_progress.finish(incidents, decision=decision, allowed=allowed, refused=refused, known=known)

@@ -17,6 +17,7 @@ from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.gates import FeatureGates
 from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.queue import SchedulingQueue
+from reprieve.scheduling.gang_repair import GangRepair
 from reprieve.scheduling.group_objects import GroupChange, GroupObjects, Move
 from reprieve.scheduling.nominations import Nominations
 from reprieve.scheduling.preemptor_reservations import Released
@@ -33,6 +34,7 @@ class GroupChanges:
         nominations: Nominations,
         sources: GroupSources,
         gates: FeatureGates,
+        repair: GangRepair,
         *,
         waits_for_completions: bool,
     ) -> None:
@@ -40,6 +42,7 @@ class GroupChanges:
         self._queue = queue
         self._nominations = nominations
         self._gates = gates
+        self._repair = repair
         self._waits_for_completions = waits_for_completions
         self._objects = GroupObjects(cluster, sources, trees=gates.composite_pod_group)
         self.key_of = self._objects.key_of
@@ -48,6 +51,7 @@ class GroupChanges:
     def set(self, group: objects.PodGroup, now: float, created: float | None = None) -> None:
         """A PodGroup of the API appeared or changed."""
         if self._gates.generic_workload:
+            self._repair.health.seen(group)
             self._carry_out(self._objects.set(group, created or 0.0), now)
 
     def remove(self, ref: ObjectRef, now: float) -> bool:
@@ -168,10 +172,14 @@ class GroupChanges:
             self._queue.on_event(ClusterEvent(kind, pod=pod, group=group), now)
 
     def give_up_if_gated(self, entity: Entity | None, now: float) -> None:
-        """A group that may not be tried any more (too few members) holds no room for later."""
+        """A group that may not be tried any more (too few members) holds no room for later.
+
+        But what a lost member had is kept until all replacements are there (repair.md 2.3).
+        """
         if entity is None or entity.group is None or entity.state is not QueueState.GATED or entity.gate.ok:
             return
-        self._nominations.give_up(entity.ready.values(), now, Released.GATED, entity.gate.reason)
+        pods = (pod for pod in entity.ready.values() if not self._repair.places.keeps(pod))
+        self._nominations.give_up(pods, now, Released.GATED, entity.gate.reason)
 
     def _changed(self, state: Group, old: GroupSpec | None, now: float) -> None:
         """What it says is other than `old`; its pods, and those below it, may be of another tree now."""

@@ -87,7 +87,9 @@ class Nominations:
         displaced: dict[str, list[tuple[PodRecord, int]]] = {}
         for pod, row in places:
             for other in list(cluster.nodes.nominated.get(row, {}).values()):
-                if other.priority < priority:
+                if other.priority < priority and other.uid not in cluster.pods:
+                    cluster.clear_nomination(other)  # a stand-in, of which the API knows nothing (repair.md 2.3)
+                elif other.priority < priority:
                     self.clear(other)
                     displaced.setdefault(cluster.entity_ref(other), []).append((other, row))
                     self.freed(other, row, now)
@@ -97,6 +99,12 @@ class Nominations:
         for held in displaced.values():
             self.release(held, Released.TAKEN, f"it is taken for priority {priority}", now)
         return tuple(pod for held in displaced.values() for pod, _ in held)
+
+    def hand_over(self, pod: PodRecord, row: int) -> None:
+        """Nominate a pod to what was kept for it so far: nothing else moves (repair.md 2.3)."""
+        self._cluster.nominate(pod, row)
+        self._echoes.decided(pod.uid, self._cluster.nodes.names[row])
+        self._effects.unnominated.pop(pod.uid, None)
 
     def clear(self, pod: PodRecord) -> None:
         """A decision ends the pod's nomination, and says so."""

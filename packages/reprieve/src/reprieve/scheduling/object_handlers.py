@@ -72,7 +72,7 @@ class OtherChanges:
         row = nodes.row_of.get(ref.name, -1)
         if not self._cluster.remove_node(ref.name):
             return False
-        void = list(nodes.nominated.get(row, {}).values())
+        void = [pod for pod in nodes.nominated.get(row, {}).values() if pod.uid in self._cluster.pods]
         for pod in void:
             self._nominations.release([(pod, row)], Released.NODE_GONE, "the node is gone", now)
             self._nominations.end(pod)

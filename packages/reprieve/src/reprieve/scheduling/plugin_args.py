@@ -25,7 +25,7 @@ from reprieve.framework.resource_strategies import (
     requested_to_capacity_ratio,
 )
 from reprieve.plugins.dynamic_resources import BINDING_TIMEOUT, DynamicResources
-from reprieve.plugins.gang_scheduling import GREEDY, RETRY, GangScheduling
+from reprieve.plugins.gang_scheduling import GREEDY, RETRY, GangScheduling, RepairOptions
 from reprieve.plugins.inter_pod_affinity import InterPodAffinity
 from reprieve.plugins.node_affinity import NodeAffinityPlugin
 from reprieve.plugins.node_resources_balanced import NodeResourcesBalancedAllocation
@@ -141,11 +141,19 @@ class _PreemptionArgs(_Args, frozen=True, kw_only=True):
 
 
 class _GangArgs(_Args, frozen=True, kw_only=True):
-    """Ours (scheduling.md 3.9)."""
+    """Ours (scheduling.md 3.9, repair.md)."""
 
     tree_search: str = GREEDY
     """`Retry`: a gang that fails is tried again with other orders of its pods, a tree also with each group held to its
     minimum first; `Greedy`: one order."""
+    repair_first: bool = True
+    """A gang that lost members after it was scheduled is tried before all others of its priority. The first profile
+    counts."""
+    repair_seconds: Int64 = 60
+    """How long the capacity of a lost member is kept for its replacement; 0 keeps none."""
+    degraded_seconds: Int64 = 300
+    """How long a gang with `recovery-policy: Restart` stays below its minimum before it is evicted as a whole; 0: for
+    ever."""
 
 
 class _TopologyArgs(_Args, frozen=True, kw_only=True):
@@ -442,7 +450,11 @@ def gang_scheduling(_gates: FeatureGates, args: Args) -> Plugin:
     """GangSchedulingArgs; kube-scheduler's plugin has none."""
     found = msgspec.convert(args, _GangArgs)
     _one_of("treeSearch", found.tree_search, (GREEDY, RETRY))
-    return GangScheduling(found.tree_search)
+    for where, seconds in (("repairSeconds", found.repair_seconds), ("degradedSeconds", found.degraded_seconds)):
+        if not 0 <= seconds <= LONGEST:
+            raise ConfigurationError(where, f"{seconds}: must be zero or positive, and at most ten years")
+    repair = RepairOptions(found.repair_first, float(found.repair_seconds), float(found.degraded_seconds))
+    return GangScheduling(found.tree_search, repair)
 
 
 def topology_placement(_gates: FeatureGates, args: Args) -> Plugin:

@@ -14,6 +14,7 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.queueing.queue import SchedulingQueue
 from reprieve.scheduling.assumed_pods import AssumedPods
+from reprieve.scheduling.gang_repair import GangRepair
 from reprieve.scheduling.group_changes import GroupChanges
 from reprieve.scheduling.nominations import Nominations
 from reprieve.scheduling.preemptor_reservations import Released
@@ -36,6 +37,7 @@ class PodChanges:
         groups: GroupChanges,
         assumed: AssumedPods,
         sources: GroupSources,
+        repair: GangRepair,
         *,
         aliases: Mapping[str, str],
         scheduled_here: Callable[[PodRecord], bool],
@@ -47,6 +49,7 @@ class PodChanges:
         self._groups = groups
         self._assumed = assumed
         self._sources = sources
+        self._repair = repair
         self._aliases = aliases
         self._scheduled_here = scheduled_here
         self._linger = linger
@@ -56,6 +59,8 @@ class PodChanges:
         uid = uid_of(pod)
         known = self._cluster.pods.get(uid)
         if pod.status.phase in _ENDED:
+            if pod.status.phase == "Succeeded" and pod.metadata.deletion_timestamp is None:
+                self._succeeded(pod, uid)
             self.gone(uid, now)
         elif known is None:
             self._new(pod, now, created)
@@ -64,7 +69,17 @@ class PodChanges:
 
     def remove(self, ref: ObjectRef, now: float) -> bool:
         """A pod was deleted."""
-        return self.gone(ref.uid or ref.key, now)
+        uid = ref.uid or ref.key
+        self._repair.health.deleted(uid)
+        return self.gone(uid, now)
+
+    def _succeeded(self, pod: objects.Pod, uid: str) -> None:
+        """A pod has done its work: its gang has not lost it (repair.md 1.3)."""
+        known = self._cluster.pods.get(uid)
+        membership = self._sources.membership(pod) if known is None else None
+        group = known.group if known is not None else self._groups.key_of(pod, membership) if membership else None
+        if group:
+            self._repair.health.succeeded(group, uid)
 
     def gone(self, uid: str, now: float) -> bool:
         """A pod was deleted or has ended: its capacity is free. Return whether it was known."""
@@ -73,6 +88,8 @@ class PodChanges:
         if pod is None:
             return False
         row, nominated = pod.row, pod.nominated
+        if row >= 0 and not pod.preempted and uid not in self._cluster.doomed:
+            self._repair.places.lost(pod, row, now)
         if row < 0 <= nominated:
             self._nominations.release([(pod, nominated)], Released.DELETED, f"pod {pod.key} is gone", now)
         lingers = self._nominations.in_flight.is_victim(uid) and self._linger(pod)

@@ -126,12 +126,13 @@ _PLACED_BY_SCORE: Mapping[str, Mapping[str, str | int | list[str]]] = {
         "together": False,
         "evictionLimits": [],
     },
+    "GangScheduling": {"repairFirst": False, "repairSeconds": 0, "degradedSeconds": 0},
     "Reservations": {"reserveAfter": "0s"},
     "TopologyPlacement": {"preferences": False},
 }
 """Args that make a preempting group go where kube-scheduler puts it, whatever the configuration says of it.
 
-Without reservations, preferred levels, ranks and slices, as kube-scheduler has none."""
+Without reservations, repair, preferred levels, ranks and slices, as kube-scheduler has none."""
 
 
 def default_profile(gates: FeatureGates, name: str = DEFAULT_SCHEDULER, *, compatible: bool = False) -> Profile:

@@ -124,6 +124,9 @@ def group_outcome(world: VirtualCluster, key: str, evicted: int, lost: int) -> P
     elif scheduled < max(group.min_count, 1):
         outcome, reason = "Gated", UNSCHEDULABLE
         message = WAITING_FOR_MEMBERS if group.is_gang else None
+    state = world.satisfaction.get(key)
+    if state is not None and not state.satisfied and key not in world.complete:  # it had lost members before
+        message = f"{message}; {LOST_MEMBERS}: {state.message}" if message else f"{LOST_MEMBERS}: {state.message}"
     if below and message is None:
         message = f"fell below its minimum: {scheduled} of minCount {group.min_count} left"
     return PodGroupOutcome(
@@ -144,6 +147,9 @@ def group_outcome(world: VirtualCluster, key: str, evicted: int, lost: int) -> P
             for use in use_of(engine.cluster, group)
         ),
     )
+
+
+LOST_MEMBERS = "it has lost members since it was scheduled"
 
 
 def _readable(key: str) -> str:

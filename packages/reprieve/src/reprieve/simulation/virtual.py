@@ -40,6 +40,8 @@ from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Rejection, Result, TreeLevel
 from reprieve.scheduling.effects import Effects
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.gang_health import Satisfaction
+from reprieve.scheduling.gang_restarts import GangRestart
 from reprieve.scheduling.preemptor_reservations import ReleasedReservation
 from reprieve.simulation.controllers.admission import Admission
 from reprieve.simulation.controllers.claims import Claims
@@ -91,6 +93,9 @@ class Watcher(Protocol):
     def preempted(self, made: Preempted) -> None:
         """The victims are on their way out; the decision has been acted on."""
 
+    def restarted(self, restart: GangRestart) -> None:
+        """A degraded gang is on its way out as a whole (repair.md 4)."""
+
     def gone(self, pod: PodRecord) -> None:
         """It has given its room back, if it had any, and is forgotten."""
 
@@ -120,6 +125,8 @@ class VirtualCluster:
         """UID -> the last PodScheduled=False condition of a pod that is not placed."""
         self.conditions: dict[str, GroupCondition] = {}
         """By `ref` of the group: `group/...` or `composite/...`."""
+        self.satisfaction: dict[str, Satisfaction] = {}
+        """What PodGroupSatisfied of gangs says that were scheduled once, by `namespace/name` (repair.md 3)."""
         self.levels: dict[str, tuple[TreeLevel, ...]] = {}
         """What became of the groups of a tree in its last attempt, by the root's `ref`."""
         self.evicted: dict[str, str] = {}
@@ -298,6 +305,7 @@ class VirtualCluster:
 
     def end(self, uid: str) -> None:
         """A pod has done its work: it goes now, without a grace period; one that waits is no more."""
+        self.engine.pod_succeeded(uid)
         self._gone(uid)
 
     def evict(self, pod: PodRecord) -> None:
@@ -339,6 +347,14 @@ class VirtualCluster:
             self.released += effects.released
         self.writes += effects.writes
         self.incidents += effects.incidents
+        self.satisfaction.update((state.group, state) for state in effects.satisfaction)
+        for restart in effects.restarts:
+            for pod in restart.pods:
+                self.evicted[pod.uid] = restart.group.ref
+                self.keep_effects(self.engine.pod_terminating(pod.uid, self.now, preempted=True))
+                self._leave_at(pod, self.now + pod.grace)
+            if self.watcher is not None:
+                self.watcher.restarted(restart)
 
     def _remove(self, kind: str, key: str = "", uid: str = "") -> bool:
         effects = self.engine.remove(objects.ObjectRef(kind, key, uid), self.now)
@@ -545,6 +561,7 @@ class VirtualCluster:
                 self._remove("PodGroup", key)
                 self._claims.group_gone(key, uid, self.now)
                 if self.watcher is not None:
+                    self.satisfaction.pop(key, None)
                     self.conditions.pop(ref, None)
                     self.levels.pop(f"group/{key}", None)
                     self._forget(f"group/{key}")

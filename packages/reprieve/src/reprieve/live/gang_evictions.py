@@ -1,0 +1,74 @@
+"""Carries out restarts of degraded gangs: every pod is marked as disrupted and deleted (repair.md 4).
+
+A pod that cannot be deleted now is tried again with the gang: the engine asks again while the gang is degraded and
+pods of it run.  So a scheduler that is killed in the middle needs nothing but the gang's conditions to go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from reprieve.client.clock import Clock
+from reprieve.client.errors import ApiError, ClientError
+from reprieve.client.leader_election import LeadershipLostError
+from reprieve.client.write_queue import WORKERS
+from reprieve.cluster.pods import PREEMPTION_BY_SCHEDULER, PodRecord
+from reprieve.live.conditions import DISRUPTION_TARGET, observed
+from reprieve.live.writes import Writes, superseded
+from reprieve.scheduling.gang_restarts import GangRestart
+
+_TEXT: Final = "restarting a pod group that has less than its minimum"
+
+
+class GangEvictions:
+    """See the module docstring. Made and used in one event loop; `aclose` it. `trouble` is called with a failure."""
+
+    def __init__(self, writes: Writes, clock: Clock, *, trouble: Callable[[str], None]) -> None:
+        self._writes, self._clock, self._trouble = writes, clock, trouble
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        """By `ref` of the group."""
+
+    def start(self, restart: GangRestart) -> None:
+        """Evict a gang while the scheduler goes on; nothing happens if it is being evicted."""
+        ref = restart.group.ref
+        if ref not in self._tasks:
+            task = self._tasks[ref] = asyncio.get_running_loop().create_task(self._evict(restart))
+            task.add_done_callback(lambda _: self._tasks.pop(ref, None))
+
+    async def aclose(self) -> None:
+        """Stop what is under way."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _evict(self, restart: GangRestart) -> None:
+        slots = asyncio.Semaphore(WORKERS)
+
+        async def evict(pod: PodRecord) -> None:
+            async with slots:
+                if pod.row >= 0 and not pod.terminating:
+                    await self._mark(pod)
+                    await self._writes.delete_pod(pod.namespace, pod.name, pod.uid)
+
+        results = await asyncio.gather(*map(evict, restart.pods), return_exceptions=True)
+        errors = [result for result in results if isinstance(result, ClientError)]
+        if errors and not isinstance(errors[0], LeadershipLostError):
+            self._trouble(f"restart of {restart.group.key}, which will be tried again: {errors[0]}")
+
+    async def _mark(self, pod: PodRecord) -> None:
+        condition: dict[str, Any] = {
+            "type": DISRUPTION_TARGET,
+            "status": "True",
+            "reason": PREEMPTION_BY_SCHEDULER,
+            "message": f"{pod.scheduler_name}: {_TEXT}",
+            "lastTransitionTime": f"{self._clock.now():%Y-%m-%dT%H:%M:%SZ}",
+        }
+        status = {"conditions": [observed(condition, pod.generation)]}
+        try:
+            await self._writes.patch_pod_status(pod.namespace, pod.name, pod.uid, status)
+        except ApiError as error:
+            if not superseded(error):
+                raise

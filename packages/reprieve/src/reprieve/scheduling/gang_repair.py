@@ -1,0 +1,95 @@
+"""Repair first: gangs that lost members get them back before anything else starts (docs/rules/repair.md).
+
+`GangHealth` says which gangs are degraded, `LostPlaces` keeps their capacity for a while, and `GangRestarts` says which
+are to be evicted as a whole.  Nothing happens by itself: `review` is called before every attempt and with every tick.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from reprieve.cluster.groups import GroupState
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.plugin_guard import unguarded
+from reprieve.framework.profile import Profile
+from reprieve.plugins.gang_scheduling import GangScheduling, RepairOptions
+from reprieve.queueing.queue import SchedulingQueue
+from reprieve.scheduling.decision import Decision
+from reprieve.scheduling.effects import EffectsInProgress
+from reprieve.scheduling.gang_health import GangHealth
+from reprieve.scheduling.gang_restarts import GangRestarts
+from reprieve.scheduling.lost_places import LostPlaces
+from reprieve.scheduling.nominations import Nominations
+
+_FEWEST_KEPT = 256
+_OFF = RepairOptions(first=False, seconds=0.0, degraded_seconds=0.0)
+
+
+def repair_options(profile: Profile) -> RepairOptions:
+    """Return how a profile repairs gangs; a profile without GangScheduling does not."""
+    plugins = (plugin for plugin in map(unguarded, profile.plugins) if isinstance(plugin, GangScheduling))
+    return next((plugin.repair for plugin in plugins), _OFF)
+
+
+class GangRepair:
+    """See the module docstring. Whether degraded gangs go first, the first profile says."""
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        queue: SchedulingQueue,
+        nominations: Nominations,
+        profiles: Mapping[str, Profile],
+        effects: EffectsInProgress,
+    ) -> None:
+        self._cluster, self._queue, self._nominations, self._effects = cluster, queue, nominations, effects
+        self._options = {name: repair_options(profile) for name, profile in profiles.items()}
+        self._common = next(iter(self._options.values()))
+        self.health = GangHealth(cluster, queue)
+        self.places = LostPlaces(cluster, queue, nominations, self.health, effects, self._seconds_for)
+        self.restarts = GangRestarts(cluster, queue, self.health, self._degraded_seconds)
+
+    def _of(self, pod: PodRecord) -> RepairOptions:
+        return self._options.get(pod.scheduler_name, self._common)
+
+    def _seconds_for(self, pod: PodRecord) -> float:
+        return self._of(pod).seconds
+
+    def _degraded_seconds(self, group: GroupState) -> float:
+        pod = next(iter(group.members.values()), None)
+        return self._of(pod).degraded_seconds if pod is not None else 0.0
+
+    def review(self, now: float) -> None:
+        """Take note of all that happened to gangs, and of the time."""
+        changed = list(self._queue.changed_groups)
+        self._effects.satisfaction += self.health.review(self._common.first)
+        self.places.review(changed, now)
+        self._effects.restarts += self.restarts.review(now)
+
+    def attempted(self, decision: Decision) -> Decision:
+        """Return the decision, which leaves replacements nominated where capacity is kept for them."""
+        if not decision.cleared or decision.nominations or not self.places.kept:
+            return decision
+        return replace(decision, cleared=tuple(pod for pod in decision.cleared if not self.places.keeps(pod)))
+
+    def trim(self) -> None:
+        """Forget groups that are gone: a standby learns of many and reviews none."""
+        changed, groups = self._queue.changed_groups, self._cluster.groups
+        if len(changed) > 2 * len(groups) + _FEWEST_KEPT:
+            self.health.forget_gone()
+
+    def resume(self, now: float) -> None:
+        """Everything is known after a start: nominations of members of degraded gangs last as long as new ones."""
+        self._effects.satisfaction += self.health.review(self._common.first)
+        for key in self.health.degraded:
+            group = self._cluster.groups[key]
+            for pod in group.pending():
+                waits = self._nominations.in_flight.waits(group.home)
+                if pod.nominated >= 0 and not waits and not self.places.keeps(pod) and not self._is_waited_for(pod):
+                    self._nominations.held.forget(group.home)
+                    self.places.adopt(pod, now)
+
+    def _is_waited_for(self, pod: PodRecord) -> bool:
+        """Return whether victims leave the node that a pod is nominated to: a preemption is under way."""
+        there = self._cluster.nodes.pods[pod.nominated].values()
+        return any(other.terminating and other.preempted for other in there)

@@ -1,0 +1,134 @@
+"""Gangs that stay degraded and are to be started anew: `recovery-policy: Restart` (docs/rules/repair.md, section 4).
+
+Invariants: a gang is evicted only while it is degraded, has been for `degradedSeconds`, and says so itself or by a
+group above it that lost its minimum, too; the same gang is asked for at most once in `_PAUSE`.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kube_rules.durations import readable_duration
+from kube_rules.work_annotations import RECOVERY_POLICY, RESTART
+from reprieve.cluster.groups import Group, GroupState, is_ready, running_below
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.preemption.protected_units import RespectedBudgets
+from reprieve.preemption.units import PreemptionUnit, effective_priority
+from reprieve.queueing.entity import QueueState
+from reprieve.queueing.queue import SchedulingQueue
+from reprieve.scheduling.gang_health import GangHealth, Satisfaction
+
+_PAUSE = 60.0
+"""Seconds until a gang is looked at again: pods of it may still run, or budgets kept it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GangRestart:
+    """A degraded gang is evicted as a whole."""
+
+    group: Group
+    """The gang, or the group of the tree that lost its minimum."""
+    pods: tuple[PodRecord, ...]
+    """What runs of it."""
+    broken: Satisfaction
+    """The gang that broke."""
+    message: str
+
+
+class GangRestarts:
+    """See the module docstring. `seconds_for`: `degradedSeconds` of a gang; 0: never."""
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        queue: SchedulingQueue,
+        health: GangHealth,
+        seconds_for: Callable[[GroupState], float],
+    ) -> None:
+        self._cluster, self._queue, self._health, self._seconds_for = cluster, queue, health, seconds_for
+        self._due: dict[str, float] = {}
+        """When a gang that asks for it may be evicted, by `namespace/name`; only of degraded ones."""
+        self._looked_at: dict[str, float] = {}
+        """When those that were due were looked at last; they wait for no point in time any more."""
+        self._known: tuple[object, ...] = ()
+        """Which gangs were degraded, and by what rules, when these were worked out."""
+        self.made = 0
+        """How many gangs were evicted."""
+
+    def review(self, now: float) -> list[GangRestart]:
+        """Return the gangs that are to be evicted now."""
+        degraded = self._health.degraded
+        if not degraded and not self._due:
+            return []
+        known = (self._health.changes, self._cluster.groups_version)
+        if known != self._known:
+            self._known = known
+            self._due = {
+                key: state.since + seconds
+                for key, state in degraded.items()
+                if (seconds := self._seconds_for(self._cluster.groups[key])) > 0
+                and broken_level(self._cluster.groups[key]) is not None
+            }
+            self._looked_at = {key: when for key, when in self._looked_at.items() if key in self._due}
+        restarts = []
+        for key, due in self._due.items():
+            if due <= now and self._looked_at.get(key, -_PAUSE) + _PAUSE <= now:
+                restart = self._restart(key, now)
+                restarts += [restart] if restart is not None else []
+        self.made += len(restarts)
+        return restarts
+
+    def next_time(self) -> float | None:
+        """Return when `review` has something to do, if nothing else happens."""
+        return min((due for key, due in self._due.items() if key not in self._looked_at), default=None)
+
+    def _restart(self, key: str, now: float) -> GangRestart | None:
+        gang = self._cluster.groups[key]
+        entity = self._queue.get(gang.home)
+        if entity is not None and entity.state is QueueState.ACTIVE:
+            return None  # it is tried at once, and may be repaired by that
+        self._looked_at[key] = now
+        level = broken_level(gang)
+        if level is None:
+            return None
+        pods = tuple(pod for pod in running_below(level.below()) if not pod.terminating)
+        if not pods or (self._cluster.class_terms_of(level).respects_budgets and self._violates(pods)):
+            return None
+        state = self._health.degraded[key]
+        message = (
+            f"{state.message} for {readable_duration(math.floor(now - state.since))}, and {RECOVERY_POLICY}: {RESTART}"
+        )
+        return GangRestart(level, pods, state, message)
+
+    def _violates(self, pods: tuple[PodRecord, ...]) -> bool:
+        """Return whether the eviction would violate a budget."""
+        units = [
+            PreemptionUnit(pod.key, (pod,), (pod.row,), effective_priority(self._cluster, pod), True, None)
+            for pod in pods
+        ]
+        return RespectedBudgets(self._cluster).violated_by(units)
+
+
+def broken_level(gang: GroupState) -> Group | None:
+    """Return the group that is evicted for a degraded gang: the highest that lost its minimum and wants that.
+
+    None: none does, or the gang is part of a larger unit that is evicted only as a whole (preemption.md 1).
+    """
+    chain: list[Group] = [gang]
+    by_key = (
+        {group.key: group for group in gang.root.below()} if gang.root is not None and gang.root is not gang else {}
+    )
+    while (spec := chain[-1].spec) is not None and spec.parent is not None and spec.parent in by_key:
+        chain.append(by_key[spec.parent])
+    wants, level = False, None
+    for group in reversed(chain):
+        spec = group.spec
+        if spec is not None and spec.restarts is not None:
+            wants = spec.restarts
+        if wants and (group is gang or not is_ready(group, lambda leaf: leaf.scheduled)):
+            level = group
+            break
+    if level is None or (gang.unit is not None and gang.unit in chain[chain.index(level) + 1 :]):
+        return None
+    return level

@@ -1,0 +1,323 @@
+"""Gangs that lost members get them back first (repair.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from kube_rules import objects
+from kube_rules.meta import ObjectRef
+from reprieve.framework.gates import FeatureGates
+from reprieve.plugins.gang_scheduling import GangScheduling, RepairOptions
+from reprieve.scheduling.gang_health import Satisfaction
+from reprieve.scheduling.gang_repair import repair_options
+from reprieve.scheduling.profiles import profiles_of
+from tests.building import START, World, annotated, composite, gang, group, node, pod, profile_with
+from tests.scheduling.configuration_text import read
+
+
+def world_of(*items: Any, **options: Any) -> World:
+    profile = profile_with(GangScheduling(repair=RepairOptions(**options)))
+    return World(*items, profiles={profile.name: profile})
+
+
+def broken(*more: Any, size: int = 2, **options: Any) -> World:
+    """A gang of pods of 4 CPUs that fills its nodes, and another pod that waits when it loses `train-0`."""
+    nodes = [node(f"n{i}", cpu=4) for i in range(size)]
+    world = world_of(nodes, gang("train", size, cpu=4), **options).drain()
+    world.add(pod("other", cpu=4), *more).drain()
+    return world.gone("train-0").drain()
+
+
+def health(world: World) -> Satisfaction:
+    return world.virtual.satisfaction["default/train"]
+
+
+def said(world: World) -> tuple[bool, str, str]:
+    state = health(world)
+    return state.satisfied, state.reason, state.message
+
+
+def kept(world: World) -> list[str]:
+    return [place.node for places in world.engine.repair.places.kept.values() for place in places]
+
+
+def free(world: World) -> bool:
+    """Nothing is kept, and no nomination is left of it."""
+    return not kept(world) and not world.engine.cluster.nodes.nominated
+
+
+def test_replacement_gets_the_node_back_before_one_that_has_waited() -> None:
+    """repair.md 2.1, 2.2, 2.3"""
+    world = broken()
+    assert world.pending == ["other"]
+    assert said(world) == (False, "BelowMinCount", "1 of 2 members scheduled")
+    assert kept(world) == ["n0"]
+    attempts = world.engine.attempts
+    world.add(pod("train-2", cpu=4, group="train")).drain()
+    assert world.where == {"train-1": "n1", "train-2": "n0"}
+    assert world.engine.attempts == attempts + 1
+    assert said(world) == (True, "MinCountSatisfied", "2 of 2 members scheduled")
+    assert free(world)
+
+
+def test_nothing_is_kept_for_longer() -> None:
+    """repair.md 2.5"""
+    world = broken()
+    world.virtual.until(START + 59)
+    assert world.pending == ["other"]
+    world.virtual.until(START + 70)
+    assert world.where["other"] == "n0"
+    assert free(world)
+
+
+def test_replacement_that_is_too_late_waits_in_front() -> None:
+    """repair.md 2.1, 2.5"""
+    world = broken(seconds=0)
+    world.virtual.until(START + 20)
+    assert world.where["other"] == "n0"
+    world.add(pod("later", cpu=4), pod("train-2", cpu=4, group="train")).drain()
+    world.gone("other").virtual.until(START + 400)
+    assert world.where == {"train-1": "n1", "train-2": "n0"}
+
+
+def test_waits_in_its_turn_where_it_is_off() -> None:
+    """repair.md 2.7"""
+    world = broken(seconds=0, first=False)
+    world.virtual.until(START + 20)
+    world.add(pod("later", cpu=4), pod("train-2", cpu=4, group="train")).drain()
+    world.gone("other").virtual.until(START + 400)
+    assert world.where == {"train-1": "n1", "later": "n0"}
+
+
+@pytest.mark.parametrize(
+    ("args", "compatible", "options"),
+    [
+        ("{}", False, RepairOptions(True, 60.0, 300.0)),
+        ("{repairFirst: false, repairSeconds: 5, degradedSeconds: 7}", False, RepairOptions(False, 5.0, 7.0)),
+        ("{repairSeconds: 5}", True, RepairOptions(False, 0.0, 0.0)),
+    ],
+)
+def test_configuration(args: str, compatible: bool, options: RepairOptions) -> None:
+    """repair.md 2.7"""
+    file = read(f"profiles: [{{pluginConfig: [{{name: GangScheduling, args: {args}}}]}}]")
+    [profile] = profiles_of(file, FeatureGates(), compatible=compatible)
+    assert repair_options(profile) == options
+
+
+def test_higher_priorities_use_what_is_kept_and_lower_ones_do_not() -> None:
+    """repair.md 2.4"""
+    world = broken(pod("low", cpu=4, priority=-1))
+    assert world.pending == ["low", "other"]
+    world.add(pod("high", cpu=4, priority=1)).drain()
+    assert world.where == {"high": "n0", "train-1": "n1"}
+
+
+def _cordon(world: World) -> None:
+    world.add(node("n0", cpu=4, unschedulable=True))
+
+
+def _lower(world: World) -> None:
+    world.add(group("train", min_count=1))
+
+
+def _delete(world: World) -> None:
+    world.virtual.keep_effects(world.engine.remove(ObjectRef("PodGroup", "default/train"), world.now))
+
+
+def _remove_node(world: World) -> None:
+    world.virtual.lose_node("n0")
+
+
+def _all_gone(world: World) -> None:
+    for name in [name for name in (*world.where, *world.pending) if name.startswith("train")]:
+        world.gone(name)
+
+
+@pytest.mark.parametrize("change", [_cordon, _lower, _delete, _remove_node, _all_gone])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_what_ends_it(change: Callable[[World], None], replaced: bool) -> None:
+    """repair.md 2.5, 2.6"""
+    world = broken(size=3)
+    if replaced:  # it waits for the other one
+        world.gone("train-1").drain()
+        world.add(pod("train-3", cpu=4, group="train")).drain()
+        assert world.nominated == {"train-3": "n0"}
+    assert kept(world)
+    change(world)
+    world.drain()
+    assert "n0" not in kept(world)
+    assert "n0" not in world.nominated.values()
+
+
+def test_members_that_have_succeeded_are_not_lost() -> None:
+    """repair.md 1.3, 2.5"""
+    world = world_of([node("n0", cpu=4), node("n1", cpu=4)], gang("train", 2, cpu=4)).drain()
+    world.add(pod("other", cpu=4)).drain()
+    for name in ("train-0", "train-1"):
+        done = world.objects[world.record(name).uid]
+        world.virtual.keep_effects(
+            world.engine.set(replace(done, status=replace(done.status, phase="Succeeded")), world.now)
+        )
+        world.drain()
+        assert free(world)
+    assert health(world).satisfied
+    world.virtual.until(START + 20)
+    assert world.where == {"other": "n0"}
+
+
+def test_pod_that_is_deleted_has_not_succeeded() -> None:
+    """Its containers may end well (repair.md 1.3)."""
+    world = world_of([node("n0", cpu=4), node("n1", cpu=4)], gang("train", 2, cpu=4)).drain()
+    deleted = world.objects[world.record("train-0").uid]
+    deleted = replace(
+        deleted,
+        metadata=replace(deleted.metadata, deletion_timestamp=datetime.fromtimestamp(START + 1, UTC)),
+        status=replace(deleted.status, phase="Succeeded"),
+    )
+    world.virtual.keep_effects(world.engine.set(deleted, world.now))
+    world.drain()
+    assert kept(world) == ["n0"]
+
+
+def test_pods_that_were_preempted_leave_nothing_behind() -> None:
+    """repair.md 2.6"""
+    world = world_of([node("n0", cpu=4), node("n1", cpu=4)], gang("train", 2, cpu=4)).drain()
+    world.add(pod("high", cpu=4, priority=1)).settle()
+    assert "high" in world.where
+    assert free(world)
+    assert said(world)[0] is False
+
+
+def test_replacements_go_where_the_same_index_was() -> None:
+    """repair.md 2.3"""
+    index = "batch.kubernetes.io/job-completion-index"
+
+    def member(name: str, number: int) -> objects.Pod:
+        return pod(name, cpu=4, group="train", labels={index: str(number)})
+
+    nodes = [node(f"n{i}", cpu=4) for i in range(3)]
+    world = world_of(nodes, group("train", min_count=3), [member(f"train-{i}", i) for i in range(3)]).drain()
+    before = dict(world.where)
+    world.gone("train-0").gone("train-1").drain()
+    world.add(member("b", 1)).drain()
+    assert world.nominated == {"b": before["train-1"]}
+    world.add(member("a", 0)).drain()
+    assert (world.where["a"], world.where["b"]) == (before["train-0"], before["train-1"])
+
+
+def test_replacement_may_go_elsewhere_and_does_not_stand_in_its_own_way() -> None:
+    """repair.md 2.3"""
+    world = world_of(node("n0", cpu=8), node("n1", cpu=4), gang("train", 2, cpu=4)).drain()
+    lost = next(name for name in ("train-0", "train-1"))
+    world.gone(lost).drain()
+    world.add(pod("larger", cpu=8, group="train")).drain()
+    assert ("larger" in world.where) == (world.where.get("train-1") == "n1")
+
+
+def test_restart_of_the_scheduler_keeps_what_the_api_has() -> None:
+    """repair.md 1.2, 3.3"""
+    since = objects.Condition(type="PodGroupInitiallyScheduled", status="True", reason="Scheduled")
+    made = group("train", min_count=3)
+    made = replace(made, status=replace(made.status, conditions=(since,)))
+    running = pod("train-2", cpu=4, group="train", node="n2")
+    waits = pod("train-0", cpu=4, group="train")
+    waits = replace(waits, status=replace(waits.status, nominated_node_name="n0"))
+    nodes = [node(f"n{i}", cpu=4) for i in range(3)]
+    world = world_of(nodes, made, running, waits)
+    world.virtual.keep_effects(world.engine.complete(world.now))
+    world.add(pod("other", cpu=4), pod("second", cpu=4)).drain()
+    assert (kept(world), world.pending) == (["n0"], ["second", "train-0"])
+    world.virtual.until(START + 70)
+    assert world.pending == ["train-0"]
+    assert free(world)
+
+
+# -- restarts (4) ------------------------------------------------------------------------------------------------------
+
+
+def test_restart_frees_a_degraded_gang() -> None:
+    """repair.md 4.1, 4.2"""
+    made = group("train", min_count=2, annotations=annotated(recovery_policy="Restart"))
+    pods = [pod(f"train-{i}", cpu=4, group="train") for i in range(2)]
+    world = world_of(node("n0", cpu=4), node("n1", cpu=4), made, pods, degraded_seconds=100).drain()
+    world.add(pod("large", cpu=4)).drain()
+    world.gone("train-0").virtual.until(START + 95)
+    assert "train-1" in world.where
+    world.virtual.until(START + 200)
+    assert "train-1" not in world.where
+    assert said(world) == (False, "BelowMinCount", "0 of 2 members scheduled")
+
+
+@pytest.mark.parametrize(
+    ("root_min", "on_root", "evicted"),
+    [(2, True, ["a-1", "b-0", "b-1"]), (1, True, ["a-1"]), (2, False, ["a-1"])],
+    ids=["the root broke", "the root has enough", "the leaf alone asks"],
+)
+def test_tree_follows_at_the_level_that_broke(root_min: int, on_root: bool, evicted: list[str]) -> None:
+    """repair.md 4.3"""
+    asks = annotated(recovery_policy="Restart")
+    root = composite("root", min_groups=root_min)
+    root = replace(root, metadata=replace(root.metadata, annotations=asks if on_root else {}))
+    leaves = [
+        group(name, min_count=2, parent="root", annotations=asks if name == "a" and not on_root else {})
+        for name in ("a", "b")
+    ]
+    pods = [pod(f"{name}-{i}", cpu=1, group=name) for name in ("a", "b") for i in range(2)]
+    world = world_of(node("n0", cpu=8), root, leaves, pods, degraded_seconds=10).drain()
+    assert len(world.where) == 4
+    world.gone("a-0").virtual.until(START + 60)
+    assert sorted({"a-1", "b-0", "b-1"} - set(world.where)) == evicted
+
+
+# -- on random clusters (5) --------------------------------------------------------------------------------------------
+
+_SIZES = st.lists(st.integers(1, 3), min_size=1, max_size=3)
+_LOSSES = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 8)), min_size=1, max_size=8)
+
+
+def _random(sizes: list[int], losses: list[tuple[int, int]], **options: Any) -> tuple[World, float]:
+    """Gangs of pods of 2 CPUs that fill nodes of 4; members are lost in the order given, at seconds since START.
+
+    Returns the world and the time of the last loss.
+    """
+    number = sum(sizes)
+    nodes = [node(f"n{i}", cpu=4) for i in range(-(-number // 2))]
+    world = world_of(nodes, [gang(f"g{i}", size, cpu=2) for i, size in enumerate(sizes)], **options).drain()
+    last = START
+    for after, which in sorted(losses):
+        members = sorted(world.where)
+        if members:
+            last = START + after
+            world.virtual.until(last)
+            world.gone(members[which % len(members)]).drain()
+    return world, last
+
+
+@settings(max_examples=25)
+@given(_SIZES, _LOSSES, st.integers(1, 60))
+def test_nothing_is_kept_beyond_its_time(sizes: list[int], losses: list[tuple[int, int]], seconds: int) -> None:
+    """repair.md 5.1, 5.3"""
+    world, last = _random(sizes, losses, seconds=float(seconds))
+    places = [place for kept in world.engine.repair.places.kept.values() for place in kept]
+    assert all(place.until <= last + seconds for place in places)
+    world.add(*(pod(f"other-{i}", cpu=2) for i in range(len(places)))).drain()
+    world.virtual.until(last + seconds + 15)
+    assert free(world)
+    assert not [name for name in world.pending if name.startswith("other")]
+
+
+@settings(max_examples=25)
+@given(_SIZES, _LOSSES, st.integers(1, 4))
+def test_higher_priority_is_placed_as_without_it(sizes: list[int], losses: list[tuple[int, int]], cpu: int) -> None:
+    """repair.md 5.2"""
+    worlds = [_random(sizes, losses, seconds=seconds)[0] for seconds in (60.0, 0.0)]
+    for world in worlds:
+        world.add(pod("high", cpu=cpu, priority=1)).drain()
+    assert worlds[0].where.get("high") == worlds[1].where.get("high")
