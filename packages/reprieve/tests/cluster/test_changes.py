@@ -66,9 +66,13 @@ def test_trials_that_are_over_are_no_news_to_readers_of_what_lasts() -> None:
         assert [reader.take() for reader in readers] == [[0], {"default/g"}]
         assert [reader.take() for reader in readers] == [[], set()]
     assert set(every.take() or ()) == {0, 1}
+    behind = rows.copy(), gangs.copy()
+    state.displace(other)
+    assert (rows.take(), gangs.take()) == ([0], {"default/g"})
     state.touched.cut(0)
     state.resized_gangs.cut(0)
-    assert (rows.take(), gangs.take(), every.take()) == (None, None, None)
+    assert (rows.take(), gangs.take(), every.take()) == ([], set(), None)
+    assert [reader.take() for reader in behind] == [None, None]
 
 
 def test_logs_are_kept_short_when_nothing_is_going_on() -> None:

@@ -20,7 +20,7 @@ T = TypeVar("T", int, str)
 class ChangeLog(Generic[T]):
     """What changed, in order, with repeats: rows, or the keys of groups."""
 
-    __slots__ = ("_before", "_lasting", "_lasting_epoch", "_open", "_sorted_out", "_undone", "entries", "epoch")
+    __slots__ = ("_before", "_forgotten", "_lasting", "_open", "_sorted_out", "_undone", "entries", "epoch")
 
     def __init__(self) -> None:
         self.entries: list[T] = []
@@ -33,7 +33,8 @@ class ChangeLog(Generic[T]):
         self._undone: list[tuple[int, int]] = []
         """The parts of the entries that belong to trials which are over: from, to."""
         self._lasting: list[T] = []
-        self._lasting_epoch = 0
+        self._forgotten = 0
+        """So many entries that last are not in `_lasting` any more."""
         self._sorted_out = 0
         """So many of the entries are in `_lasting`, if they last."""
 
@@ -61,24 +62,28 @@ class ChangeLog(Generic[T]):
             self._undone.pop()
 
     def net(self) -> tuple[list[T], int, list[T]]:
-        """What lasts and is not to be changed, how often that list started over, and what open trials changed."""
+        """What lasts and is not to be changed, how many entries were before that, and what open trials changed."""
         now, end = self._open[0] if self._open else len(self.entries), len(self.entries)
         if now > self._sorted_out:
             self._lasting += self._kept(self._sorted_out, now)
             self._sorted_out = now
             self._undone = [part for part in self._undone if part[1] > now]
-        return self._lasting, self._lasting_epoch, self._kept(now, end) if end > now else []
+        return self._lasting, self._forgotten, self._kept(now, end) if end > now else []
 
     def cut(self, limit: int) -> None:
-        """Start over once the log is longer than the limit; readers must take everything for changed."""
+        """Start over once the log is longer than the limit; readers must take everything for changed.
+
+        Of what lasts the newer half stays: who has read that far goes on from there.
+        """
         if len(self.entries) > limit:
             self.net()
             self._before += len(self.entries)
             self.entries, self._undone, self._sorted_out = [], [], 0
             self.epoch += 1
         if len(self._lasting) > limit:
-            self._lasting = []
-            self._lasting_epoch += 1
+            older = len(self._lasting) - limit // 2
+            del self._lasting[:older]
+            self._forgotten += older
 
     def _kept(self, start: int, end: int) -> list[T]:
         """Return the entries from one place to another without those that were undone."""
@@ -96,14 +101,15 @@ class GangReader:
 
     def __init__(self, log: ChangeLog[str], *, lasting: bool = False) -> None:
         self._log, self._lasting = log, lasting
-        entries, self._stamp, self._tentative = _read(log, lasting=lasting)
-        self._position = len(entries)
+        entries, start, self._stamp, self._tentative = _read(log, lasting=lasting)
+        self._position = start + len(entries)
 
     def take(self) -> set[str] | None:
         """Return the groups since the last call; None: it may be any."""
-        entries, stamp, tentative = _read(self._log, lasting=self._lasting)
-        result = {*entries[self._position :], *self._tentative, *tentative} if stamp == self._stamp else None
-        self._stamp, self._position, self._tentative = stamp, len(entries), tentative
+        entries, start, stamp, tentative = _read(self._log, lasting=self._lasting)
+        known = stamp == self._stamp and self._position >= start
+        result = {*entries[self._position - start :], *self._tentative, *tentative} if known else None
+        self._stamp, self._position, self._tentative = stamp, start + len(entries), tentative
         return result
 
     def copy(self) -> "GangReader":
@@ -137,12 +143,12 @@ class ChangeReader:
         """
         nodes = self._nodes
         of_nodes = () if nodes is None else nodes.version
-        rows, epoch, tentative = _read(self._log, lasting=self._lasting)
+        rows, start, epoch, tentative = _read(self._log, lasting=self._lasting)
         stamp = (epoch, *of_nodes, *versions)
-        touched = rows[self._position :] if stamp == self._stamp else None
+        touched = rows[self._position - start :] if stamp == self._stamp and self._position >= start else None
         if touched is not None and self._lasting:
             touched += [*self._tentative, *tentative]
-        self._stamp, self._position, self._tentative = stamp, len(rows), tentative
+        self._stamp, self._position, self._tentative = stamp, start + len(rows), tentative
         return touched
 
     def copy(self) -> "ChangeReader":
@@ -152,5 +158,9 @@ class ChangeReader:
         return made
 
 
-def _read(log: ChangeLog[T], *, lasting: bool) -> tuple[list[T], int, Sequence[T]]:
-    return log.net() if lasting else (log.entries, log.epoch, ())
+def _read(log: ChangeLog[T], *, lasting: bool) -> tuple[list[T], int, int, Sequence[T]]:
+    """Return entries, how many there were before them, how often they started over, and what open trials changed."""
+    if not lasting:
+        return log.entries, 0, log.epoch, ()
+    entries, before, tentative = log.net()
+    return entries, before, 0, tentative

@@ -8,6 +8,7 @@ none after.  A unit comes back whole or not at all.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -267,7 +268,7 @@ def _first_misfit(running: RunningProfile, assigned: Sequence[_Seat], affected: 
     """Return the first assigned pod, in scheduling order, that no longer passes; only rows in `affected` if given."""
     cluster, evaluator = running.cluster, running.evaluator
     asked = [seat for seat in assigned if affected is None or seat[1] in affected]
-    with cluster.trial():
+    with cluster.trial() if len(asked) > 1 else nullcontext():
         for turn, (state, row) in enumerate(asked, 1):
             pod = state.pod
             if not evaluator.fits_row(state, row):
