@@ -73,7 +73,7 @@ class ChangeLog(Generic[T]):
     def cut(self, limit: int) -> None:
         """Start over once the log is longer than the limit; readers must take everything for changed.
 
-        Of what lasts the newer half stays: who has read that far goes on from there.
+        Of what lasts the newer half stays, and readers that have come that far go on from there.
         """
         if len(self.entries) > limit:
             self.net()
