@@ -13,12 +13,15 @@ from msgspec.structs import replace
 
 from kube_rules import objects
 from kube_rules.meta import ObjectRef
+from reprieve.cluster.evictions import EvictedUnit, EvictionLimit
 from reprieve.framework.gates import FeatureGates
 from reprieve.plugins.gang_scheduling import GangScheduling, RepairOptions
+from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.options import PreemptionOptions
 from reprieve.scheduling.gang_health import Satisfaction
 from reprieve.scheduling.gang_repair import repair_options
 from reprieve.scheduling.profiles import profiles_of
-from tests.building import START, World, annotated, composite, gang, group, node, pod, profile_with
+from tests.building import START, World, annotated, composite, gang, group, node, pdb, pod, priority_class, profile_with
 from tests.scheduling.configuration_text import read
 
 
@@ -253,6 +256,28 @@ def test_restart_frees_a_degraded_gang() -> None:
     world.virtual.until(START + 200)
     assert "train-1" not in world.where
     assert said(world) == (False, "BelowMinCount", "0 of 2 members scheduled")
+
+
+@pytest.mark.parametrize("kept_by", ["budget", "limit"])
+def test_budgets_and_limits_hold_for_restarts(kept_by: str) -> None:
+    """repair.md 4.2"""
+    made = group("train", min_count=2, annotations=annotated(recovery_policy="Restart"), priority_class="careful")
+    careful = priority_class("careful", 0, annotated(pdb_policy="Respect"))
+    pods = [pod(f"train-{i}", cpu=4, group="train", labels={"app": "a"}) for i in range(2)]
+    limits = (EvictionLimit("cluster", 1, 86400.0),) if kept_by == "limit" else ()
+    profile = profile_with(
+        GangScheduling(repair=RepairOptions(degraded_seconds=10.0)),
+        DefaultPreemption(PreemptionOptions(eviction_limits=limits)),
+    )
+    items = [careful, node("n0", cpu=4), node("n1", cpu=4), made, *pods]
+    if kept_by == "budget":
+        items.append(pdb("b", {"app": "a"}, allowed=0))
+    world = World(*items, profiles={profile.name: profile}).drain()
+    if kept_by == "limit":  # it is used up
+        world.engine.cluster.evictions.note(EvictedUnit("u", "default", "pod default/x", "", None), START)
+    world.gone("train-0").virtual.until(START + 600)
+    assert "train-1" in world.where
+    assert world.engine.repair.restarts.made == 0
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from kube_rules.work_annotations import RECOVERY_POLICY, RESTART
 from reprieve.cluster.groups import Group, GroupState, is_ready, running_below
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
+from reprieve.preemption.eviction_limits import beyond_limits, evicted_unit
 from reprieve.preemption.protected_units import RespectedBudgets
 from reprieve.preemption.units import PreemptionUnit, effective_priority
 from reprieve.queueing.entity import QueueState
@@ -93,7 +94,7 @@ class GangRestarts:
         if level is None:
             return None
         pods = tuple(pod for pod in running_below(level.below()) if not pod.terminating)
-        if not pods or (self._cluster.class_terms_of(level).respects_budgets and self._violates(pods)):
+        if not pods or not self._may_go(level, pods, now):
             return None
         state = self._health.degraded[key]
         message = (
@@ -101,13 +102,18 @@ class GangRestarts:
         )
         return GangRestart(level, pods, state, message)
 
-    def _violates(self, pods: tuple[PodRecord, ...]) -> bool:
-        """Return whether the eviction would violate a budget."""
-        units = [
-            PreemptionUnit(pod.key, (pod,), (pod.row,), effective_priority(self._cluster, pod), True, None)
-            for pod in pods
-        ]
-        return RespectedBudgets(self._cluster).violated_by(units)
+    def _may_go(self, level: Group, pods: tuple[PodRecord, ...], now: float) -> bool:
+        """Return whether limits and respected budgets let the group be evicted; it is noted as evicted then."""
+        cluster = self._cluster
+        priority = max(effective_priority(cluster, pod) for pod in pods)
+        unit = PreemptionUnit(level.key, pods, tuple(pod.row for pod in pods), priority, True, level)
+        cluster.now = max(cluster.now, now)
+        if beyond_limits(cluster, unit) is not None:
+            return False
+        if cluster.class_terms_of(level).respects_budgets and RespectedBudgets(cluster).violated_by([unit]):
+            return False
+        cluster.evictions.note(evicted_unit(cluster, unit), now)
+        return True
 
 
 def broken_level(gang: GroupState) -> Group | None:
