@@ -19,7 +19,7 @@ from kube_standin.kinds import ServedKind
 from kube_standin.storage import Store
 from kube_standin.worker_thread import INLINE, OffLoopSteps
 
-Operation = Literal["CREATE", "UPDATE", "DELETE"]
+Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,8 @@ class AdmissionViews:
         decoder, request = self._registry.decoder, write.request
         if request.body_kind is not None:
             group, version, kind = request.body_kind
+            if request.operation == "CONNECT":
+                return patched
             return decoder.side_body(f"{group}/{version}" if group else version, kind, patched)
         row = write.rows[matched]
         return to_storage(row, decoder.patched(row, patched, validation, []))

@@ -1,4 +1,5 @@
-"""Admission of what is sent to a subresource and is no object of its resource: a Scale, an Eviction, a Binding."""
+"""Admission of what is sent to a subresource and is no object of its resource: a Scale, an Eviction, a Binding,
+the options of a connection."""
 
 from __future__ import annotations
 
@@ -39,9 +40,13 @@ def admit_body(
         registry,
         options.warnings,
         kind.api_version,
-        {"kind": OPTIONS_KINDS[operation], "apiVersion": "meta.k8s.io/v1", **options.sent},
+        {} if operation == "CONNECT" else _options(operation, options),
         options.off_loop_steps,
         (subresource.group, subresource.version or "v1", subresource.kind),
     )
     registry.chain.admit_body(request)
     return request.new
+
+
+def _options(operation: Operation, options: WriteOptions) -> Json:
+    return {"kind": OPTIONS_KINDS[operation], "apiVersion": "meta.k8s.io/v1", **options.sent}

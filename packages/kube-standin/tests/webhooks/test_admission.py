@@ -248,6 +248,34 @@ def test_a_denied_subresource_changes_nothing(called: Called) -> None:
     assert "nodeName" not in called.plane.ask(f"GET {PODS}/p").json["spec"]
 
 
+def test_connections_are_admitted_before_they_are_refused(called: Called) -> None:
+    """interfaces.md 6.16."""
+    attach = deny("not this one")
+    called.add(MUTATING, {"set": patch({"op": "add", "path": "/tty", "value": True})}, [rule(["pods/*"], ("CONNECT",))])
+    called.add(VALIDATING, {"attach": attach}, [rule(["pods/attach"], ("CONNECT",))])
+    called.add(VALIDATING, {"exec": allow}, [rule(["pods/exec"], ("*",))])
+    ask = called.plane.ask
+    ask(
+        f"POST {PODS}",
+        {"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}},
+    )
+    called.requests.clear()
+    refused = ask(f"POST {PODS}/p/attach?container=c&stdin=true&stderr=false")
+    assert "not this one" in refused.json["message"]
+    assert ask(f"GET {PODS}/p/exec?command=ls&command=-l").status == 501
+    assert ask(f"POST {PODS}/p/portforward?ports=80,8080").status == 501
+    assert ask(f"POST {PODS}/none/exec?command=ls").status == 404
+    assert called.paths == ["set", "attach", "set", "exec", "set", "set", "exec"]
+    sent = [request for _, request in called.requests]
+    assert {(one["operation"], one["options"], one["oldObject"]) for one in sent} == {("CONNECT", None, None)}
+    heads = {"apiVersion": "v1"}
+    assert sent[0]["object"] == {**heads, "kind": "PodAttachOptions", "stdin": True, "stdout": True, "container": "c"}
+    assert sent[1]["object"] == {**sent[0]["object"], "tty": True}
+    words = {"stdout": True, "stderr": True, "tty": True, "command": ["ls", "-l"]}
+    assert sent[3]["object"] == {**heads, "kind": "PodExecOptions", **words}
+    assert sent[4]["object"] == {**heads, "kind": "PodPortForwardOptions", "ports": [80, 8080]}
+
+
 def test_selectors_and_conditions_choose_requests(called: Called) -> None:
     exists = {"matchExpressions": [{"key": "skip", "operator": "DoesNotExist"}]}
     called.add(VALIDATING, {"objects": allow}, objectSelector=exists)

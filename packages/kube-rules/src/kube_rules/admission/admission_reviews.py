@@ -64,7 +64,7 @@ def review_request(
         "object": objects[0],
         "oldObject": objects[1],
         "dryRun": dry_run,
-        "options": options,
+        "options": options or None,
     }
     return encoded(request)
 

@@ -7,6 +7,7 @@ whatever protocol a client asks for.
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import suppress
 
 from kube_rules.json import Json
@@ -19,7 +20,28 @@ from kube_standin.server.rendering import Reply, Send
 from kube_standin.server.target import Target
 
 _TEXT = "text/plain"
+_PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
 _DOES = {"exec": "run a command in", "attach": "attach to", "portforward": "forward ports to"}
+
+
+def connection_options(target: Target) -> Json:
+    """Return the options of an exec, attach or portforward as webhooks see them, without kind and apiVersion."""
+    given: dict[str, list[str]] = {}
+    for name, value in target.parameters:
+        given.setdefault(name, []).append(value)
+    if target.subresource == "portforward":
+        numbers = [int(text) for texts in given.get("ports", []) for text in texts.split(",") if _PORT.fullmatch(text)]
+        return {"ports": numbers} if numbers else {}
+    out: Json = {}
+    for name in ("stdin", "stdout", "stderr", "tty"):
+        stated = given.get(name)
+        if stated[0].lower() not in ("0", "false") if stated else name in ("stdout", "stderr"):
+            out[name] = True
+    if given.get("container", [""])[0]:
+        out["container"] = given["container"][0]
+    if target.subresource == "exec" and given.get("command"):
+        out["command"] = given["command"]
+    return out
 
 
 def refuse_connection(registry: ObjectRegistry, kind: ServedKind, target: Target) -> StatusError:

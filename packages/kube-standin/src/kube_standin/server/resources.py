@@ -36,11 +36,12 @@ from kube_standin.server.bodies import decode_body, decode_patch, media_type, re
 from kube_standin.server.body_slots import LargeTurn
 from kube_standin.server.listing import list_page, reach, selected
 from kube_standin.server.negotiation import PLAIN, AnswerForm, negotiate, negotiate_review
-from kube_standin.server.pod_streams import refuse_connection
+from kube_standin.server.pod_streams import connection_options, refuse_connection
 from kube_standin.server.query import list_options, parse_revision, write_options
 from kube_standin.server.rendering import Renderer, Reply
 from kube_standin.server.target import Target
 from kube_standin.server.usage import Usage
+from kube_standin.subresource_admission import admit_body
 from kube_standin.tokens import issue_now
 from kube_standin.worker_thread import OffLoopSteps, TooManyTurnsError, Turn, off_loop, repeated
 
@@ -159,7 +160,7 @@ class Resources:
 
     async def _handle(self, call: ResourceCall) -> Reply:
         if call.target.subresource in CONNECTIONS:
-            raise refuse_connection(self._registry, call.kind, call.target)
+            raise await self._refused_connection(call)
         if call.kind.group == METRICS_GROUP:
             return await self._metrics(call, negotiate(call.headers.get("accept", "")))
         choose = negotiate if call.kind.stored else negotiate_review
@@ -356,6 +357,22 @@ class Resources:
             call, options, obj, lambda sent: registry.create_now(kind, target.namespace, sent, options)
         )
         return await self._finish(call, outcome, options, answer)
+
+    async def _refused_connection(self, call: ResourceCall) -> StatusError:
+        """Return what answers a connection that is admitted; raises StatusError if it is not (interfaces.md 6.16)."""
+        target, kind, registry = call.target, call.kind, self._registry
+        place = subresource(kind, target.subresource)
+        options = WriteOptions(user=call.user)
+
+        def admit() -> Outcome:
+            bodies = connection_options(target), None
+            admit_body(registry, "CONNECT", kind, target.namespace, target.name, place, bodies, options)
+            return Outcome({}, ticket=registry.store.ticket)
+
+        await self._waited(call, kind, options, admit)
+        refusal = refuse_connection(registry, kind, target)
+        refusal.warnings = tuple(options.warnings)
+        return refusal
 
     async def _review(self, call: ResourceCall, answer: AnswerForm) -> Reply:
         options = self._options(call)

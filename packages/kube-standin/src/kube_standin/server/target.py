@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from kube_standin.authorization import Attributes
+from kube_standin.kinds import CONNECTIONS
 
 _VERBS: Mapping[str, str] = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch",
                              "DELETE": "delete"}  # fmt: skip
@@ -33,6 +34,8 @@ class Target:
     name: str = ""
     subresource: str = ""
     watch: bool = False
+    parameters: tuple[tuple[str, str], ...] = ()
+    """All parameters of a connection to a pod, repeated ones too (the words of a command)."""
 
     @property
     def attributes(self) -> Attributes:
@@ -48,7 +51,8 @@ def _truthy(value: str | None) -> bool:
 
 def read_target(method: str, path: str, query_string: bytes) -> Target:
     """Read a request line; never fails."""
-    query = dict(parse_qsl(query_string.decode("latin-1"), keep_blank_values=True)) if query_string else {}
+    parameters = parse_qsl(query_string.decode("latin-1"), keep_blank_values=True) if query_string else []
+    query = dict(parameters)
     verb = _VERBS.get(method, method.lower())
     parts = path.split("/")[1:]
     if parts and parts[-1] == "":
@@ -74,6 +78,6 @@ def read_target(method: str, path: str, query_string: bytes) -> Target:
         verb = "watch" if watch else "list"
     elif verb == "delete" and not name:
         verb = "deletecollection"
-    return Target(
-        method, path, verb, query, group, version, namespace, resource, name, subresource, watch and verb == "watch"
-    )
+    watch = watch and verb == "watch"
+    sent = tuple(parameters) if subresource in CONNECTIONS else ()
+    return Target(method, path, verb, query, group, version, namespace, resource, name, subresource, watch, sent)
