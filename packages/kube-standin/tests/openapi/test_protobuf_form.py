@@ -236,7 +236,7 @@ def test_parameters_in_the_path_are_required_and_those_in_the_query_are_not(
     seen = set()
     for item in whole["paths"].values():
         operations = [found for method, found in item.items() if method != "parameters"]
-        for one in (*item["parameters"], *(each for found in operations for each in found["parameters"])):
+        for one in (*item.get("parameters", ()), *(each for found in operations for each in found["parameters"])):
             if one["in"] != "body":
                 seen.add(one["in"])
                 assert one.get("required", False) is (one["in"] == "path"), one

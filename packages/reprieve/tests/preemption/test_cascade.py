@@ -192,9 +192,24 @@ def test_criterion_counts_pods_in_turn() -> None:
     assert found.cost[0] == 0.0
 
 
-@must_meet(cascades=5, second_rounds=1)
+@st.composite
+def _steps(draw: st.DrawFn) -> list[Any]:
+    """Draw full nodes in a row, where a pod may run on its node and on one of the two beside it."""
+    items: list[Any] = []
+    for number in range(draw(st.integers(2, 6))):
+        labels = {"pair": str(number // 2), "next": str((number + 1) // 2)}
+        items.append(node(f"n{number}", gpu=2, labels=labels))
+        for gpu in draw(st.sampled_from([[2], [1, 1]])):
+            key = draw(st.sampled_from(sorted(labels)))
+            priority = draw(st.integers(1, 5))
+            name = f"p{len(items)}"
+            items.append(pod(name, gpu=gpu, node=f"n{number}", priority=priority, selector={key: labels[key]}))
+    return [*items, pod("p", gpu=draw(st.integers(1, 2)), priority=100, selector={"pair": "0"})]
+
+
+@must_meet(cascades=10, second_rounds=1)
 @settings(
-    max_examples=75,
+    max_examples=250,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -202,10 +217,15 @@ def test_criterion_counts_pods_in_turn() -> None:
 @given(data=st.data(), depth=st.integers(1, 3))
 def test_no_unit_is_evicted_twice_and_nothing_leaks(data: st.DataObject, depth: int) -> None:
     """cost.md 3.4: each evicts lower priorities alone, round by round, and the cluster cache is as it was."""
-    kind = data.draw(st.sampled_from(["pod", "group"]))
-    full = random_clusters(max_nodes=5, max_running=90, static=False, ports=False, terminating=False, preemptor=kind)
-    cluster: RandomCluster = data.draw(full)
-    world = World(*cluster.everything, profiles=_with(depth))
+    kind = data.draw(st.sampled_from(["pod", "group", "steps"]))
+    if kind == "steps":
+        world = World(*data.draw(_steps()), profiles=_with(depth))
+    else:
+        full = random_clusters(
+            max_nodes=5, max_running=90, static=False, ports=False, terminating=False, preemptor=kind
+        )
+        cluster: RandomCluster = data.draw(full)
+        world = World(*cluster.everything, profiles=_with(depth))
     picture = world.engine.cluster
 
     def look(made: Any) -> bool:

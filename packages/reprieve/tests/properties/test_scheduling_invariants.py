@@ -19,7 +19,7 @@ from tests.properties.coverage import met, must_meet
 from tests.properties.oracle import Picture, allowed, has_room
 from tests.random_clusters import RandomCluster, random_clusters
 
-many = examples(80)
+many = examples(150)
 
 
 def _watch_placements(cluster: RandomCluster, world: World) -> None:

@@ -18,7 +18,7 @@ from tests.properties.coverage import met, must_meet
 from tests.properties.test_preemption_invariants import _Judge
 from tests.random_clusters import RandomCluster, random_clusters
 
-some = examples(40)
+some = examples(80)
 
 
 @st.composite

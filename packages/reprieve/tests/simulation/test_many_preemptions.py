@@ -18,8 +18,9 @@ def planned(nodes: int = 12, preemptors: int = 4) -> Answer:
         cluster.add_node(f"n{i:02d}", {"cpu": 1})
         cluster.add_pod(f"low-{i:02d}", node=f"n{i:02d}", priority=1, requests={"cpu": 1})
     for g in range(preemptors):
-        cluster.add_group(f"g{g}", min_count=1, priority=10)
-        cluster.add_pod(f"g{g}-0", group=f"g{g}", priority=10, requests={"cpu": 1})
+        priority = 10 + preemptors - g  # of different priorities, they are planned one after the other
+        cluster.add_group(f"g{g}", min_count=1, priority=priority)
+        cluster.add_pod(f"g{g}-0", group=f"g{g}", priority=priority, requests={"cpu": 1})
     return cluster.plan()
 
 

@@ -186,6 +186,14 @@ class PluginGuard(Plugin):
             raise self._wrong(point, f"a {kind.__name__}", answer)
         return answer
 
+    def _hashable(self, point: str, function: Callable[[], Any]) -> Hashable | None:
+        answer: Hashable | None = self._ask(point, function)
+        try:
+            hash(answer)
+        except TypeError:
+            raise self._wrong(point, "something hashable, or None", answer) from None
+        return answer
+
     def _outcome(self, point: str, function: Callable[[], Any]) -> PostFilterResult:
         """Return what a PostFilter gives, with copies of the nominations and victims that it names."""
 
@@ -294,6 +302,9 @@ class _Filter(PluginGuard, FilterPlugin):
 
     def local(self, state: CycleState) -> bool:
         return self._want("PreFilter", bool, lambda: self.inner.local(state))
+
+    def likeness(self, state: CycleState) -> Hashable:
+        return self._hashable("PreFilter", lambda: self.inner.likeness(state))
 
     def narrowed(self, state: CycleState) -> Mask | None:
         found = self._ask("PreFilter", lambda: self.inner.narrowed(state))
@@ -515,13 +526,7 @@ class _PreemptionCost(PluginGuard, PreemptionCost):
         return float(found)
 
     def beyond_the_node(self, cluster: ClusterState) -> Hashable | None:
-        found = self._ask("PreemptionCost", lambda: self.inner.beyond_the_node(cluster))
-        try:
-            hash(found)
-        except TypeError:
-            raise self._wrong("PreemptionCost", "something hashable, or None", found) from None
-        kept: Hashable | None = found
-        return kept
+        return self._hashable("PreemptionCost", lambda: self.inner.beyond_the_node(cluster))
 
     @property
     def additive(self) -> bool:
