@@ -82,16 +82,10 @@ PARTICIPLES = frozenset(
         "breaking",
         "caching",
         "decoding",
-        "listing",
-        "loading",
         "matching",
-        "rendering",
-        "scaling",
         "scheduling",
-        "serving",
         "sizing",
         "testing",
-        "watching",
         "wording",
     ]
 )

@@ -64,8 +64,8 @@ def _standin(*names: str) -> tuple[str, ...]:
 _DECISIONS = ("tests/cases", *_ours("preemption", "scheduling", "queueing", "properties"))
 _SERVED = _standin("server")
 _VERBS = (
-    *("verbs", "kinds", "metadata", "refusals", "served_kinds", "objects_loaded", "security", "packed_schemas"),
-    *("authorization", "impersonation", "registry", "loading_owners", "decoding", "parts_of_writes"),
+    *("verbs", "kinds", "metadata", "refusals", "served_kinds", "initial_objects", "security", "packed_schemas"),
+    *("authorization", "impersonation", "registry", "initial_owners", "decoding", "parts_of_writes"),
 )
 
 AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

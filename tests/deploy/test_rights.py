@@ -27,8 +27,8 @@ from kube_standin.errors import StatusError
 from kube_standin.features import Features
 from kube_standin.kubelet import KubeletOptions
 from kube_standin.security import write_kubeconfig
+from kube_standin.server.control_plane import ServeOptions
 from kube_standin.server.resources import ResourceCall
-from kube_standin.server.serving import ServeOptions
 from reprieve.live.local import kept_port
 from tests.deploy import manifests
 from tests.deploy.manifests import Json, path_of

@@ -16,7 +16,7 @@ import pytest
 
 from kube_standin import ApiServer
 from kube_standin.faults import MOST_FAULTS, FaultTable, MatchedRequest, RequestPattern
-from kube_standin.server.serving import ServeOptions, serving
+from kube_standin.server.control_plane import ServeOptions, serving
 from tests.calls import CONTROLS, MAPS, Json, ask, call, config_map, names
 from tests.waiting import DEADLINE, eventually
 

@@ -38,7 +38,7 @@ from kube_standin.security import (
     write_kubeconfig,
     write_secret,
 )
-from kube_standin.server.serving import ServeOptions, serving
+from kube_standin.server.control_plane import ServeOptions, serving
 
 Json = dict[str, Any]
 

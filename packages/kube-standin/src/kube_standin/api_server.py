@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 if TYPE_CHECKING:
     from kube_standin.faults import FaultTable
-    from kube_standin.server.serving import ServeOptions, Serving
+    from kube_standin.server.control_plane import ServeOptions, Serving
     from kube_standin.snapshots import ServerSnapshot
 
 _MOST_BYTES: Final = 256 * 1024 * 1024
@@ -249,7 +249,7 @@ class _RunningThread:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        from kube_standin.server.serving import serving
+        from kube_standin.server.control_plane import serving
 
         try:
             async with serving(self._options) as server:
@@ -280,7 +280,7 @@ def _options(
 ) -> ServeOptions:
     from kube_standin.clock import ServerClock, SimulatedClock
     from kube_standin.kubelet import KubeletOptions
-    from kube_standin.server.serving import MEMORY, ServeOptions
+    from kube_standin.server.control_plane import MEMORY, ServeOptions
     from kube_standin.snapshots import read_state
 
     return ServeOptions(

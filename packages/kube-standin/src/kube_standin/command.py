@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kube_rules.manifests import PlainObject
+    from kube_standin.initial_objects import LoadReport
     from kube_standin.kubelet import KubeletOptions
-    from kube_standin.loading import LoadReport
-    from kube_standin.server.serving import ServeOptions, Serving
+    from kube_standin.server.control_plane import ServeOptions, Serving
     from kube_standin.webhooks import WebhookReach
 
 _MEMORY = ":memory:"
@@ -179,7 +179,7 @@ def serve_command(console: Console, home: str) -> Callable[..., None]:
         Prints how to use kubectl when it is ready. Ctrl-C or SIGTERM stops it. No acknowledged write is lost.
         """
         from kube_standin.clock import ServerClock, SimulatedClock
-        from kube_standin.server.serving import ServeOptions
+        from kube_standin.server.control_plane import ServeOptions
 
         if simulated_clock and not test_controls:
             console.refuse("--simulated-clock needs --test-controls: nothing else advances the clock")
@@ -250,7 +250,7 @@ def _collect_seldom() -> None:
 async def _serve(options: "ServeOptions", read_only_kubeconfig: Path | None, console: Console) -> None:
     from contextlib import AsyncExitStack
 
-    from kube_standin.server.serving import serving
+    from kube_standin.server.control_plane import serving
 
     stop = interrupted()
     async with AsyncExitStack() as stack:

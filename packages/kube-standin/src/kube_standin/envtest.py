@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from kube_standin.command import CommandRefusedError, Console, interrupted, run_serving
 
 if TYPE_CHECKING:
-    from kube_standin.server.serving import ServeOptions
+    from kube_standin.server.control_plane import ServeOptions
 
 _CODE_EXECUTABLE = 0o755
 
@@ -68,7 +68,7 @@ def kube_apiserver(arguments: Sequence[str]) -> None:
 def _options(arguments: Sequence[str]) -> ServeOptions:
     from kube_standin.admission import STEPS, admission_steps
     from kube_standin.security import Certificates
-    from kube_standin.server.serving import ServeOptions
+    from kube_standin.server.control_plane import ServeOptions
 
     parser = _Flags("kube-apiserver", "Serve in place of kube-apiserver. Other flags are ignored, with a note.")
     parser.add_argument("--bind-address", default="127.0.0.1", metavar="ADDRESS")
@@ -96,7 +96,7 @@ def _options(arguments: Sequence[str]) -> ServeOptions:
 
 
 async def _serve(options: ServeOptions) -> None:
-    from kube_standin.server.serving import serving
+    from kube_standin.server.control_plane import serving
 
     stop = interrupted()
     async with serving(options):

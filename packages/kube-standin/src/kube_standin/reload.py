@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from kube_rules.json import Json
-from kube_standin.loading_owners import LoadedItem
+from kube_standin.initial_owners import LoadedItem
 from kube_standin.security import write_secret
 
 FILE: Final = "loaded.json"

@@ -29,7 +29,7 @@ PROGRAM = """
 import asyncio, sys
 from pathlib import Path
 from kube_standin.kubelet import KubeletOptions
-from kube_standin.server.serving import ServeOptions, serve
+from kube_standin.server.control_plane import ServeOptions, serve
 options = ServeOptions(
     data_dir=sys.argv[1],
     kubeconfig=Path(sys.argv[2]),

@@ -27,7 +27,7 @@ from schemathesis.specs.openapi.checks import (
 
 from kube_standin.kinds import BUILTIN
 from kube_standin.openapi.operations import group_version_path
-from kube_standin.server.serving import ServeOptions
+from kube_standin.server.control_plane import ServeOptions
 from tests.server.live import live
 from tests.waiting import DEADLINE
 

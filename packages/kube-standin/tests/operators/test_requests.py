@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kube_standin.server.serving import ServeOptions
+from kube_standin.server.control_plane import ServeOptions
 from tests.server.live import Live, live
 from tests.waiting import DEADLINE
 

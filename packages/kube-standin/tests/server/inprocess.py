@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from kube_standin.admission import admission_steps
 from kube_standin.security import ADMIN, READER, Tokens
 from kube_standin.server.app import AppOptions
-from kube_standin.server.serving import ControlPlane
+from kube_standin.server.control_plane import ControlPlane
 from kube_standin.storage import Store
 from tests.admission.plane import SetClock
 from tests.waiting import DEADLINE

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kube_standin.server.serving import ServeOptions, Serving, serving
+from kube_standin.server.control_plane import ServeOptions, Serving, serving
 from tests import manifests
 from tests.waiting import DEADLINE
 

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from kube_standin import security
 from kube_standin.security import certificates, load_secrets
-from kube_standin.server.serving import ServeOptions
+from kube_standin.server.control_plane import ServeOptions
 from tests.server.live import Live, config_map, live, pod
 
 PODS = "/api/v1/namespaces/default/pods"

@@ -15,7 +15,7 @@ import pytest
 from kube_standin import worker_thread
 from kube_standin.errors import StatusError, not_found
 from kube_standin.server.app import AppOptions, _while_connected, read_headers
-from kube_standin.server.rendering import Reply, send_reply
+from kube_standin.server.responses import Reply, send_reply
 from kube_standin.storage import StorageError
 from kube_standin.worker_thread import NotYetDoneError, OffLoopSteps
 from tests.server.inprocess import Plane, running

@@ -17,7 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from kube_standin.client_certificates import user_of
 from kube_standin.security import Certificates
-from kube_standin.server.serving import ServeOptions
+from kube_standin.server.control_plane import ServeOptions
 from tests.server.live import Live, live
 
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from kube_standin.server.connections import ConnectionLimits
-from kube_standin.server.serving import ServeOptions
+from kube_standin.server.control_plane import ServeOptions
 from tests.server.live import Live, live
 from tests.waiting import DEADLINE
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kube_standin.server import serving as module
+from kube_standin.server import control_plane as module
 from kube_standin.storage import StorageError
 from tests.server.inprocess import Plane, running
 from tests.server.live import config_map

@@ -7,7 +7,7 @@ from typing import Any
 
 from kube_standin.features import Features
 from kube_standin.kinds import BUILTIN
-from kube_standin.server.serving import ServeOptions
+from kube_standin.server.control_plane import ServeOptions
 from tests.server.live import Live, live, pod
 
 GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"

@@ -23,7 +23,7 @@ PATH = "/api/v1/namespaces/default/configmaps"
 PROGRAM = """
 import asyncio, sys
 from pathlib import Path
-from kube_standin.server.serving import ServeOptions, serve
+from kube_standin.server.control_plane import ServeOptions, serve
 options = ServeOptions(data_dir=sys.argv[1], tls=False, kubeconfig=Path(sys.argv[2]))
 asyncio.run(serve(options, asyncio.Event()))
 """

@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kube_standin.kinds import KindTable
 from kube_standin.registry import ObjectRegistry
+from kube_standin.server.control_plane import ServeOptions
 from kube_standin.server.metrics import MOST_SERIES, Labels, ServerMetrics, labels_of
-from kube_standin.server.serving import ServeOptions
 from kube_standin.server.target import read_target
 from kube_standin.storage import Store
 from tests.server.live import Live, config_map, live, pod

@@ -15,11 +15,10 @@ from urllib.parse import parse_qsl
 import pytest
 
 from kube_standin.registry import WriteOptions
-from kube_standin.server import watching
 from kube_standin.server.app import AppOptions
 from kube_standin.server.negotiation import PLAIN
 from kube_standin.server.query import watch_options
-from kube_standin.server.watching import INITIAL_EVENTS_END, WatchTimes
+from kube_standin.server.watch_streams import INITIAL_EVENTS_END, WatchStream, WatchTimes
 from kube_standin.storage import Store
 from kube_standin.storage.store import StoreLimits
 from tests.server.inprocess import Plane, running
@@ -127,7 +126,7 @@ def test_change_before_the_state_is_sent_comes_after_the_end_of_the_beginning(pl
     async def run() -> list[Json]:
         kind = plane.registry.kind("v1", "ConfigMap")
         options = watch_options({**dict(parse_qsl(f"{INITIAL}&{MARKS}")), "timeoutSeconds": "5"})
-        stream = watching.WatchStream(plane.registry, plane.app.renderer, kind, None, options, PLAIN, {}, WatchTimes())
+        stream = WatchStream(plane.registry, plane.app.renderer, kind, None, options, PLAIN, {}, WatchTimes())
         sent: list[bytes] = []
 
         def commit() -> None:
@@ -467,7 +466,7 @@ def test_unexpected_fault_breaks_a_watch_off(
         raise RuntimeError("boom")
 
     make(plane, "a")
-    monkeypatch.setattr(watching.WatchStream, "_encoded", fail)
+    monkeypatch.setattr(WatchStream, "_encoded", fail)
 
     async def run() -> None:
         async with plane.watching(f"GET {MAPS}?watch=1") as watch:
@@ -534,7 +533,7 @@ def test_large_past_goes_out_in_pieces_as_it_is_read(plane: Plane) -> None:
     async def run() -> tuple[int, int]:
         kind = plane.registry.kind("v1", "ConfigMap")
         options = watch_options({"resourceVersion": "1", "timeoutSeconds": "5"})
-        stream = watching.WatchStream(plane.registry, plane.app.renderer, kind, None, options, PLAIN, {}, WatchTimes())
+        stream = WatchStream(plane.registry, plane.app.renderer, kind, None, options, PLAIN, {}, WatchTimes())
         sent: list[int] = []
 
         async def send(message: Any) -> None:

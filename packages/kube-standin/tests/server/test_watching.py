@@ -11,8 +11,8 @@ from typing import Any
 
 import aiohttp
 
-from kube_standin.server.serving import ServeOptions, Serving, serving
-from kube_standin.server.watching import WatchTimes
+from kube_standin.server.control_plane import ServeOptions, Serving, serving
+from kube_standin.server.watch_streams import WatchTimes
 from kube_standin.storage.store import StoreLimits
 from tests.server.live import config_map
 from tests.waiting import DEADLINE

@@ -22,7 +22,7 @@ from kube_standin.admission import admission_steps
 from kube_standin.admission_chain import User
 from kube_standin.authorization import AUTHENTICATED, MASTERS
 from kube_standin.features import Features
-from kube_standin.server.serving import ServeOptions, Serving, serving
+from kube_standin.server.control_plane import ServeOptions, Serving, serving
 from kube_standin.write_options import WriteOptions
 from tests.outside import BESIDE
 from tests.transcripts.comparing import Bindings, Comparison

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kube_standin.server.serving import ServeOptions
+from kube_standin.server.control_plane import ServeOptions
 from kube_standin.webhooks import webhook_reach
 from tests.server.live import Live, live
 from tests.waiting import eventually

@@ -155,7 +155,7 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize(
     ("command", "started_by"),
-    [("up", "reprieve.live.local.local_cluster"), ("apiserver", "kube_standin.server.serving.serving")],
+    [("up", "reprieve.live.local.local_cluster"), ("apiserver", "kube_standin.server.control_plane.serving")],
 )
 def test_reading_manifests_and_setting_up_show_progress(
     run: Run, reported: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, started_by: str

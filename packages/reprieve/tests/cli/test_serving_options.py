@@ -20,13 +20,13 @@ import pytest
 
 from kube_standin.command import announce, default_data_dir, report_loaded
 from kube_standin.errors import bad_request
-from kube_standin.loading import LoadReport
+from kube_standin.initial_objects import LoadReport
 from kube_standin.storage.log import StorageError
 from reprieve.cli import apiserver, outcome
 from reprieve.live.supervisor import ChildRefusedError
 from tests.cli.conftest import Ended, Run
 
-SERVING = "kube_standin.server.serving.serving"
+SERVING = "kube_standin.server.control_plane.serving"
 LOCAL = "reprieve.live.local.local_cluster"
 NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n"
 MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"

@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from kube_rules.objects import Pod, PodGroup
-from kube_standin.server.serving import ServeOptions, Serving, serving
+from kube_standin.server.control_plane import ServeOptions, Serving, serving
 from reprieve.client.cluster_reader import read_cluster
 from reprieve.client.discovery import discover
 from reprieve.client.informer import Change, ChangeKind, Informer, InformerOptions
 from reprieve.client.kubeconfig import connect
 from reprieve.client.leader_election import LEASES, Election, LeaseOptions
-from reprieve.client.listing import list_objects
+from reprieve.client.lists import list_objects
 from reprieve.client.rate_limits import BackoffPolicy
 from reprieve.client.transport import MERGE_PATCH, ApiClient, Limits
 from reprieve.client.write_queue import WriterPool

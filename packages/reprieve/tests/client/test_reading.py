@@ -27,7 +27,7 @@ from reprieve.client.cluster_reader import (
     without_void_classes,
 )
 from reprieve.client.errors import ApiError
-from reprieve.client.listing import list_objects
+from reprieve.client.lists import list_objects
 from reprieve.inputs.loader import FIRST_CREATION, read
 from tests.client.scripted import Json, client_of, scripted, status
 

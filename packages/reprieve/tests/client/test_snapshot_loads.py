@@ -18,9 +18,9 @@ from kube_rules.foreign_groups import COSCHEDULING_VERSION, VOLCANO_VERSION
 from kube_rules.manifests import PlainObject
 from kube_rules.meta import KubernetesObject
 from kube_standin.admission import admission_steps
-from kube_standin.loading import LoadReport, load_objects
+from kube_standin.initial_objects import LoadReport, load_objects
 from kube_standin.security import Secrets
-from kube_standin.server.serving import ControlPlane
+from kube_standin.server.control_plane import ControlPlane
 from kube_standin.storage import Store, open_log
 from reprieve.client.cluster_reader import OPTIONAL, REQUIRED, Reading, manifests_of
 from reprieve.client.decoding import stored

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
-from kube_standin.server.serving import Serving
+from kube_standin.server.control_plane import Serving
 from reprieve.client.clock import REAL_CLOCK, Clock
 from reprieve.client.discovery import Served, discover
 from reprieve.client.informer import InformerOptions

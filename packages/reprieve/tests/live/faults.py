@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from kube_standin.server.serving import ServeOptions, Serving, serving
+from kube_standin.server.control_plane import ServeOptions, Serving, serving
 from reprieve.client.discovery import Resource
 from reprieve.client.errors import ApiError
 from reprieve.client.kubeconfig import connect

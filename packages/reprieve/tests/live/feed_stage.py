@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from kube_standin.server.serving import ServeOptions, serving
+from kube_standin.server.control_plane import ServeOptions, serving
 from reprieve.client.discovery import Served, discover
 from reprieve.client.errors import ApiError, UnreachableError
 from reprieve.client.informer import Change, ChangeKind

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kube_standin.server.serving import ServeOptions, Serving, serving
+from kube_standin.server.control_plane import ServeOptions, Serving, serving
 from reprieve.client.errors import ApiError
 from reprieve.client.kubeconfig import connect
 from reprieve.client.leader_election import LeadershipLostError, LeaseOptions

@@ -11,7 +11,7 @@ import pytest
 
 from kube_standin.features import Features
 from kube_standin.kinds import BUILTIN, ServedKind
-from kube_standin.server.serving import ServeOptions, serving
+from kube_standin.server.control_plane import ServeOptions, serving
 from reprieve.client.discovery import discover
 from reprieve.client.kubeconfig import connect
 from reprieve.client.transport import MERGE_PATCH, Limits

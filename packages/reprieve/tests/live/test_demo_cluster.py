@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kube_standin.features import Features
-from kube_standin.server.serving import ServeOptions, serving
+from kube_standin.server.control_plane import ServeOptions, serving
 from reprieve.client.kubeconfig import connect
 from reprieve.client.transport import MERGE_PATCH, ApiClient, Limits
 from reprieve.live.demo_cluster import DemoCluster, LateError, demo_cluster

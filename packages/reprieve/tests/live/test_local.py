@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kube_standin.server.serving import MEMORY, ServeOptions, serving
+from kube_standin.server.control_plane import MEMORY, ServeOptions, serving
 from reprieve.client.kubeconfig import connect
 from reprieve.client.transport import ApiClient
 from reprieve.live.local import kept_port, scheduler_command

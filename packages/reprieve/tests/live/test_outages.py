@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kube_standin.server.serving import ServeOptions, serving
+from kube_standin.server.control_plane import ServeOptions, serving
 from reprieve.client.clock import REAL_CLOCK
 from reprieve.client.errors import ApiError
 from reprieve.live.local import kept_port

@@ -7,8 +7,14 @@ import pytest
 from kube_rules.errors import FieldError, InputError
 from kube_rules.objects import Pod
 from reprieve.simulation.workloads.expansion import expand
+from reprieve.simulation.workloads.named_workloads import (
+    Named,
+    NotThereError,
+    Workloads,
+    makers_named,
+    makes_pods_by_name,
+)
 from reprieve.simulation.workloads.rows import read_rows
-from reprieve.simulation.workloads.scaling import Named, NotThereError, Workloads, makers_named, makes_pods_by_name
 from reprieve.simulation.workloads.table import TABLE
 from tests.manifests import gang
 from tests.questions.test_changes import (

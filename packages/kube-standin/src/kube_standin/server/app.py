@@ -34,11 +34,11 @@ from kube_standin.server.metrics import CONTENT_TYPE, Measured, ServerMetrics, l
 from kube_standin.server.negotiation import negotiate
 from kube_standin.server.pod_streams import PodLog
 from kube_standin.server.query import check_timeout, watch_options
-from kube_standin.server.rendering import Renderer, Reply, Send, error_reply, send_reply
 from kube_standin.server.resources import LARGE, PlainNotFound, ResourceCall, Resources, resolve
+from kube_standin.server.responses import Renderer, Reply, Send, error_reply, send_reply
 from kube_standin.server.slices import encode
 from kube_standin.server.target import Target, read_target
-from kube_standin.server.watching import WatchStream, WatchTimes
+from kube_standin.server.watch_streams import WatchStream, WatchTimes
 from kube_standin.storage import StorageError
 
 Scope = MutableMapping[str, Any]

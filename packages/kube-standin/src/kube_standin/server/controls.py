@@ -22,7 +22,7 @@ from kube_standin.background import BackgroundWork
 from kube_standin.clock import ServerClock, SimulatedClock
 from kube_standin.faults import FaultTable, MatchedRequest, RequestPattern
 from kube_standin.server.bodies import Receive, read_body
-from kube_standin.server.rendering import Reply
+from kube_standin.server.responses import Reply
 from kube_standin.server.slices import encode
 from kube_standin.server.target import Target
 from kube_standin.snapshots import ServerSnapshot

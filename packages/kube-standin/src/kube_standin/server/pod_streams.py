@@ -16,7 +16,7 @@ from kube_standin.errors import StatusError
 from kube_standin.kinds import ServedKind
 from kube_standin.kubelet.logs import LogOptions, container_of, is_running, log_lines, read_log_options, rendered
 from kube_standin.registry import ObjectRegistry
-from kube_standin.server.rendering import Reply, Send
+from kube_standin.server.responses import Reply, Send
 from kube_standin.server.target import Target
 
 _TEXT = "text/plain"

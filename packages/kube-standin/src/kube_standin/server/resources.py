@@ -29,16 +29,16 @@ from kube_standin.kinds import CONNECTIONS, METRICS_GROUP, ServedKind, subresour
 from kube_standin.patching.ownership import condense
 from kube_standin.registry import ObjectRegistry, Outcome, WriteOptions
 from kube_standin.reviews import answer as answer_review
-from kube_standin.scaling import scale_of, write_scale_now
+from kube_standin.scale import scale_of, write_scale_now
 from kube_standin.security import Tokens
 from kube_standin.selectors import select
 from kube_standin.server.bodies import decode_body, decode_patch, media_type, repeated_in_patch
 from kube_standin.server.body_slots import LargeTurn
-from kube_standin.server.listing import list_page, reach, selected
+from kube_standin.server.lists import list_page, reach, selected
 from kube_standin.server.negotiation import PLAIN, AnswerForm, negotiate, negotiate_review
 from kube_standin.server.pod_streams import connection_options, refuse_connection
 from kube_standin.server.query import list_options, parse_revision, write_options
-from kube_standin.server.rendering import Renderer, Reply
+from kube_standin.server.responses import Renderer, Reply
 from kube_standin.server.target import Target
 from kube_standin.server.usage import Usage
 from kube_standin.subresource_admission import admit_body

@@ -15,7 +15,7 @@ from kube_standin.clock import stamp
 from kube_standin.kinds import ServedKind
 from kube_standin.registry import ObjectRegistry
 from kube_standin.selectors import select
-from kube_standin.server.listing import selected
+from kube_standin.server.lists import selected
 from kube_standin.server.query import list_options
 from kube_standin.server.target import Target
 from kube_standin.storage import Stored

@@ -92,7 +92,7 @@ async def _play_in_time(log: int) -> list[str]:
 async def _play(log: int) -> list[str]:
     """Play all acts on a cluster of their own; its scheduler logs to a descriptor. Return unexpected outcomes."""
     from kube_standin.kubelet import KubeletOptions
-    from kube_standin.server.serving import ServeOptions
+    from kube_standin.server.control_plane import ServeOptions
     from reprieve.cli.terminal import show_sections
     from reprieve.client.errors import ClientError
     from reprieve.client.kubeconfig import connect

@@ -34,7 +34,7 @@ from reprieve.client.connection import Connection, Identity, TlsSettings
 from reprieve.client.decoding import stored
 from reprieve.client.discovery import Resource, Served, discover
 from reprieve.client.errors import ApiError, ClientError, ConfigError
-from reprieve.client.listing import list_objects
+from reprieve.client.lists import list_objects
 from reprieve.client.transport import ApiClient, Limits
 from reprieve.decisions.records import DecisionRecord, UnitRecord
 from reprieve.observability.store import evictions_in_file, find_in_file

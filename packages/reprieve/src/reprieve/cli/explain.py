@@ -169,7 +169,7 @@ def _owner(source: "InputSource", kind: str, name: str, namespace: str) -> "tupl
     from reprieve.cli.explain_files import NoPodsError, owned
     from reprieve.client.cluster_reader import manifests_of
     from reprieve.python.inputs import read_live
-    from reprieve.simulation.workloads.scaling import NotThereError, makers_named, makes_pods_by_name
+    from reprieve.simulation.workloads.named_workloads import NotThereError, makers_named, makes_pods_by_name
 
     if not makes_pods_by_name(kind, source.rows):
         refuse(f"{kind!r}: expected pod, podgroup or compositepodgroup")

@@ -29,8 +29,8 @@ from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.plan_inputs import starts_at
 from reprieve.simulation.report import Answer, ChangeMade, CompositeOutcome, Plan, PodGroupOutcome, PodOutcome
 from reprieve.simulation.report_refusals import refusal_sentences, refusals_of
+from reprieve.simulation.workloads.named_workloads import Workloads
 from reprieve.simulation.workloads.owners import key_of
-from reprieve.simulation.workloads.scaling import Workloads
 from reprieve.simulation.workloads.table import TABLE
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from kube_rules.topology_terms import (
 from reprieve.cli.sections import Row, Section
 from reprieve.client.discovery import Resource
 from reprieve.client.errors import ClientError
-from reprieve.client.listing import list_objects
+from reprieve.client.lists import list_objects
 from reprieve.client.transport import ApiClient
 from reprieve.decisions.phrases import names_text
 

@@ -65,7 +65,7 @@ def command(
     Runs a Kubernetes API server, simulated nodes, controllers and the scheduler until Ctrl-C or SIGTERM. Prints how to
     use kubectl when everything is ready. No acknowledged write is lost.
     """
-    from kube_standin.server.serving import ServeOptions
+    from kube_standin.server.control_plane import ServeOptions
     from reprieve.cli.options import read_options
     from reprieve.live.local import LocalOptions
     from reprieve.python.configuration import read_configuration

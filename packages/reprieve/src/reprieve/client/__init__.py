@@ -2,7 +2,7 @@
 
 The way of a request: `kubeconfig` (or `incluster`) gives the server and the user -> `credentials` and `tls` refresh
 them -> `transport` sends, limits the rate and retries (`rate_limits`) -> `discovery` finds the served versions ->
-`listing`, `watch` and `informer` return typed objects -> `cluster_reader` collects the objects that a plan needs ->
+`lists`, `watch` and `informer` return typed objects -> `cluster_reader` collects the objects that a plan needs ->
 `snapshot` writes them to a file. The live scheduler also uses `write_queue` and `leader_election`.
 
 Invariants: this package imports nothing of reprieve but `kube_rules`. Time and chance come from outside (`clock`), so

@@ -27,7 +27,7 @@ from kube_rules.meta import KubernetesObject
 from kube_rules.work_annotations import ClassTerms, class_terms
 from reprieve.client.discovery import Resource, Served, discover
 from reprieve.client.errors import ApiError
-from reprieve.client.listing import Listed, list_objects
+from reprieve.client.lists import Listed, list_objects
 from reprieve.client.transport import ApiClient
 from reprieve.inputs.loader import FIRST_CREATION, created_seconds
 

@@ -28,7 +28,7 @@ from kube_rules.meta import KubernetesObject
 from reprieve.client.decoding import Metadata, called, stored
 from reprieve.client.discovery import Resource
 from reprieve.client.errors import ApiError, ClientError, UnreachableError
-from reprieve.client.listing import list_objects
+from reprieve.client.lists import list_objects
 from reprieve.client.rate_limits import Backoff, BackoffPolicy
 from reprieve.client.transport import ApiClient
 from reprieve.client.watch import BOOKMARK, DELETED, Event, GarbledError, IdleTimeoutError, watch

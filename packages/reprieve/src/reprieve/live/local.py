@@ -18,7 +18,7 @@ from typing import Final
 import aiohttp
 
 from kube_standin.security import write_kubeconfig
-from kube_standin.server.serving import MEMORY, ServeOptions, Serving, serving
+from kube_standin.server.control_plane import MEMORY, ServeOptions, Serving, serving
 from reprieve.live.supervisor import ChildRefusedError, Restarts, Supervisor
 
 EXTENSION: Final = "reprieve.dev/scheduler"

@@ -26,8 +26,8 @@ from reprieve.questions.trials import Trials
 from reprieve.simulation.plan import PlanOptions
 from reprieve.simulation.plan_inputs import misread_annotations, not_before, starts_at
 from reprieve.simulation.workloads.expansion import Expansion, expand
+from reprieve.simulation.workloads.named_workloads import makers_named
 from reprieve.simulation.workloads.rows import MOST_BYTES, Rows, read_rows
-from reprieve.simulation.workloads.scaling import makers_named
 from reprieve.simulation.workloads.table import TABLE
 
 if TYPE_CHECKING:

@@ -42,9 +42,9 @@ from reprieve.questions.changed_objects import (
 )
 from reprieve.simulation.controllers.disruption import allowed_now, followed, is_healthy
 from reprieve.simulation.report import Answer, BrokenGang, ChangeMade, DisplacedPod, LostPod, Plan, PodOutcome
+from reprieve.simulation.workloads.named_workloads import Named, NotThereError, Workloads
 from reprieve.simulation.workloads.owners import reference_of, whole_number
 from reprieve.simulation.workloads.rows import Rows
-from reprieve.simulation.workloads.scaling import Named, NotThereError, Workloads
 from reprieve.simulation.workloads.table import TABLE
 
 MOST_ADDED: Final = 10_000

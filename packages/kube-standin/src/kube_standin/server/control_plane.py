@@ -36,9 +36,9 @@ from kube_standin.crds import CustomResources
 from kube_standin.escalation import EscalationCheck
 from kube_standin.faults import FaultTable, MatchedRequest
 from kube_standin.features import DropDisabled, Features
+from kube_standin.initial_objects import LoadReport, load_objects
 from kube_standin.kinds import MEASURED, KindTable
 from kube_standin.kubelet import KubeletOptions
-from kube_standin.loading import LoadReport, load_objects
 from kube_standin.policies import policy_steps
 from kube_standin.registry import ObjectRegistry
 from kube_standin.reload import read_digests, write_digests
@@ -56,8 +56,8 @@ from kube_standin.server.app import App, AppOptions, Scope
 from kube_standin.server.bodies import Receive
 from kube_standin.server.connections import BoundedConnection, ConnectionLimits, bounded_by
 from kube_standin.server.controls import ControlEndpoints, ServerControls
-from kube_standin.server.rendering import Send
-from kube_standin.server.watching import WatchStream, WatchTimes
+from kube_standin.server.responses import Send
+from kube_standin.server.watch_streams import WatchStream, WatchTimes
 from kube_standin.snapshots import ServerSnapshot, restore_objects, state_of_store
 from kube_standin.storage import StorageError, Store, open_log
 from kube_standin.storage.cleanup import clear
@@ -91,7 +91,7 @@ class ServeOptions:
     ``port`` 0 takes a free one. ``steps`` are further admission steps, made for the registry; ``event_ttl`` is
     how long Events are kept. ``controllers`` are switches as ``controllers.chosen`` reads them; ``kubelets`` None
     simulates no nodes. ``context_extensions`` are put into the context of the kubeconfig, by name. ``objects`` are
-    there before anything is served or decided (``loading``). ``reset`` starts without the state of an earlier run.
+    there before anything is served (``initial_objects``). ``reset`` starts without the state of an earlier run.
     ``webhooks``: where webhooks may be, besides this machine. ``clock`` None is the real one. ``state`` replaces what
     is stored at the start. ``test_controls`` serves /debug/kube-standin to cluster administrators.
     """

@@ -23,16 +23,16 @@ from kube_rules.decoding import subject_of
 from kube_rules.errors import InputError, Origin
 from kube_rules.json import Json
 from kube_rules.manifests import PlainObject
-from kube_standin import loading_owners as owners
+from kube_standin import initial_owners as owners
 from kube_standin import reload
 from kube_standin.bootstrap import IMMORTAL, NAMESPACES, foreign_definition
 from kube_standin.clock import parse_stamp, stamp
 from kube_standin.decoder import missing_fields
 from kube_standin.deletion import DeleteOptions, settles_dependents
 from kube_standin.errors import StatusError
+from kube_standin.initial_owners import LoadedItem, Lookup
 from kube_standin.kinds import ServedKind
 from kube_standin.kubelet.fleet import label_as_kubelets_do
-from kube_standin.loading_owners import LoadedItem, Lookup
 from kube_standin.registry import ObjectRegistry, WriteOptions
 
 _FIRST: Final = (

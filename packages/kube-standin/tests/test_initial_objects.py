@@ -14,11 +14,11 @@ from kube_rules.errors import InputError, Origin
 from kube_rules.manifests import PlainObject
 from kube_standin.admission import admission_steps
 from kube_standin.controllers import ControllerSet
-from kube_standin.loading import LoadReport, load_objects
+from kube_standin.initial_objects import LoadReport, load_objects
 from kube_standin.registry import WriteOptions
 from kube_standin.reload import FILE, read_digests, write_digests
 from kube_standin.security import Secrets
-from kube_standin.server.serving import ControlPlane
+from kube_standin.server.control_plane import ControlPlane
 from kube_standin.storage import Store, open_log
 
 Json = dict[str, Any]

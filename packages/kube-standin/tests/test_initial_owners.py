@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kube_rules.errors import InputError, Origin
-from kube_standin.loading_owners import (
+from kube_standin.initial_owners import (
     LoadedItem,
     Lookup,
     complete_light,

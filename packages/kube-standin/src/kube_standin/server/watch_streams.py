@@ -20,10 +20,10 @@ from kube_standin.errors import StatusError, expired
 from kube_standin.kinds import ServedKind
 from kube_standin.registry import ObjectRegistry
 from kube_standin.selectors import select
-from kube_standin.server.listing import reach, selected
+from kube_standin.server.lists import reach, selected
 from kube_standin.server.negotiation import AnswerForm
 from kube_standin.server.query import WatchOptions
-from kube_standin.server.rendering import PIECE, Renderer, Send, chunks, in_turns, send_parts
+from kube_standin.server.responses import PIECE, Renderer, Send, chunks, in_turns, send_parts
 from kube_standin.server.slices import encode, is_large
 from kube_standin.storage import CompactedError, Page, Stored, Subscription, WatchEvent
 from kube_standin.worker_thread import encoded

@@ -17,7 +17,7 @@ from kube_standin.errors import StatusError, bad_request
 from kube_standin.registry import ObjectRegistry
 from kube_standin.server import negotiation
 from kube_standin.server.negotiation import PLAIN
-from kube_standin.server.rendering import (
+from kube_standin.server.responses import (
     Renderer,
     Reply,
     SharedLines,

@@ -8,7 +8,7 @@ import pytest
 
 from kube_rules.objects import Pod
 from reprieve.client.errors import ApiError, UnreachableError
-from reprieve.client.listing import list_objects
+from reprieve.client.lists import list_objects
 from tests.client.scripted import PODS, Json, Reply, answer, client_of, page, pod, scripted, status
 
 

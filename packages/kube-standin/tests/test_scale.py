@@ -9,7 +9,7 @@ import pytest
 from kube_standin.errors import StatusError
 from kube_standin.kinds import ServedKind
 from kube_standin.registry import WriteOptions
-from kube_standin.scaling import scale_of, write_scale_now
+from kube_standin.scale import scale_of, write_scale_now
 from tests.admission.plane import Plane
 from tests.recorded.shapes import custom_kind, shape
 

@@ -17,9 +17,9 @@ import yaml
 from kube_rules.errors import Origin
 from kube_rules.manifests import PlainObject
 from kube_standin.security import Tokens
-from kube_standin.server import serving as module
-from kube_standin.server.serving import ControlPlane, ServeOptions, serving
-from kube_standin.server.watching import WatchTimes
+from kube_standin.server import control_plane as module
+from kube_standin.server.control_plane import ControlPlane, ServeOptions, serving
+from kube_standin.server.watch_streams import WatchTimes
 from kube_standin.storage import Store, open_log
 from tests.server.inprocess import Plane, VirtualLoop, running
 from tests.server.live import config_map
