@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 from urllib.parse import parse_qsl
@@ -119,32 +119,70 @@ def test_end_of_the_beginning_is_marked_with_its_revision(plane: Plane) -> None:
     }
 
 
-def test_change_before_the_state_is_sent_comes_after_the_end_of_the_beginning(plane: Plane) -> None:
-    """interfaces.md 4.6: it is not in the state, and its revision is higher than that of the mark."""
-    [shown] = make(plane, "a")
+def streamed(plane: Plane, writes: Callable[[], Coroutine[Any, Any, None]]) -> list[Json]:
+    """The events of a watch with initial events and bookmarks, beside which ``writes`` runs from its subscription on."""
 
     async def run() -> list[Json]:
         kind = plane.registry.kind("v1", "ConfigMap")
         options = watch_options({**dict(parse_qsl(f"{INITIAL}&{MARKS}")), "timeoutSeconds": "5"})
         stream = WatchStream(plane.registry, plane.app.renderer, kind, None, options, PLAIN, {}, WatchTimes())
         sent: list[bytes] = []
-
-        def commit() -> None:
-            plane.registry.create_now(kind, "default", config_map("b"), WriteOptions())
-            plane.store.flush()
+        writing: list[asyncio.Task[None]] = []
 
         async def send(message: Any) -> None:
             if message["type"] == "http.response.start":  # the stream subscribes in this turn, and sends in the next
-                asyncio.get_running_loop().call_soon(commit)
+                writing.append(asyncio.create_task(writes()))
             sent.append(message.get("body", b""))
 
         await stream.run(send, asyncio.Event())
+        await asyncio.gather(*writing)
         return [json.loads(line) for line in b"".join(sent).splitlines()]
 
-    events = plane.run(run())
+    return plane.run(run())
+
+
+def commit(plane: Plane, name: str) -> None:
+    """Create a config map, committed at once."""
+    plane.registry.create_now(plane.registry.kind("v1", "ConfigMap"), "default", config_map(name), WriteOptions())
+    plane.store.flush()
+
+
+def test_change_before_the_state_is_sent_comes_after_the_end_of_the_beginning(plane: Plane) -> None:
+    """interfaces.md 4.6: it is not in the state, and its revision is higher than that of the mark."""
+    [shown] = make(plane, "a")
+
+    async def write() -> None:
+        commit(plane, "b")
+
+    events = streamed(plane, write)
     assert told(events) == [("ADDED", "a"), END, ("ADDED", "b")]
     revisions = [int(event["object"]["metadata"]["resourceVersion"]) for event in events]
     assert revisions == [shown, shown, shown + 1]
+
+
+def test_no_change_beside_a_watch_that_begins_is_lost_to_an_informer(plane: Plane) -> None:
+    """interfaces.md 4.6: whichever turn of the loop commits a change, it is part of the state that the mark ends, or an
+    event of a higher revision than the mark and all before it; an informer drops every other event as known.
+    """
+    make(plane, *(f"old-{number:02}" for number in range(20)))
+    names = [f"new-{number:02}" for number in range(30)]
+
+    async def write() -> None:
+        for name in names:
+            commit(plane, name)
+            await asyncio.sleep(0)
+
+    known, passed = set(), None
+    for event in streamed(plane, write):
+        metadata = event["object"]["metadata"]
+        if passed is None and event["type"] == "BOOKMARK":
+            passed = int(metadata["resourceVersion"])
+        elif passed is None:
+            known.add(metadata["name"])
+        elif int(metadata["resourceVersion"]) > passed:
+            passed = int(metadata["resourceVersion"])
+            known.add(metadata["name"])
+    assert known.issuperset(names)
 
 
 @pytest.mark.parametrize(
