@@ -8,8 +8,8 @@ lists. In the sources of packages it also reports a module named by a participle
 file of more than 600 lines and a function of more than 60 lines. A comment `# long: REASON` allows the last two: on a
 line of its own in the file, or between the first line of the function and its first statement.
 
-    check_words.py               check what `tools/check_words_pending.txt` does not list
-    check_words.py --list PATH   print all findings in these files and folders, pending or not
+    check_words.py         check the repository
+    check_words.py PATH    check these files and folders
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from functools import lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PENDING = Path(__file__).with_name("check_words_pending.txt")
 MAX_FILE = 600
 MAX_FUNCTION = 60
 MAX_MARKDOWN = 120
@@ -116,11 +115,10 @@ PRECEDENCE = (
 
 @dataclass(frozen=True, order=True)
 class Finding:
-    """What is wrong in a line of a file. `check` is `words`, `classes` or `sizes`."""
+    """What is wrong in a line of a file."""
 
     path: str
     line: int
-    check: str
     text: str
 
 
@@ -144,7 +142,7 @@ def _words(path: str, text: str) -> Iterator[Finding]:
         if not _allowed(path, text, match):
             word = " ".join(match[0].split())
             line = bisect_right(starts, match.start())
-            yield Finding(path, line, "words", f'"{word}": {instead[(match.lastindex or 1) - 1]}')
+            yield Finding(path, line, f'"{word}": {instead[(match.lastindex or 1) - 1]}')
 
 
 def _allowed(path: str, text: str, match: re.Match[str]) -> bool:
@@ -168,20 +166,20 @@ def _pages(path: str, text: str) -> Iterator[Finding]:
         skipped = fence or code or re.match(r"\s*(?:\||<|!\[)", line)
         lines.append("" if skipped else line)
         if not skipped and len(line) > MAX_MARKDOWN and not line.startswith("#"):
-            yield Finding(path, number, "words", f"{len(line)} characters; at most {MAX_MARKDOWN}")
+            yield Finding(path, number, f"{len(line)} characters; at most {MAX_MARKDOWN}")
     prose_text = "\n".join(lines) + "\n"
     for pattern, instead in INVERSIONS:
         beginning = rf"(?:(?<=[.:]\s)|(?<=\n\n)|(?<=^\d\. )|(?<=^- )){pattern.replace(' ', SPACE)}"
         for match in re.finditer(beginning, prose_text, re.MULTILINE):
             line_number = prose_text.count("\n", 0, match.start()) + 1
-            yield Finding(path, line_number, "words", f'"{" ".join(match[0].split())}": {instead}')
+            yield Finding(path, line_number, f'"{" ".join(match[0].split())}": {instead}')
 
 
 def _module_name(path: str) -> Iterator[Finding]:
     """Find a module of a package with a name in -ing that is no noun."""
     last = Path(path).stem.split("_")[-1]
     if last.endswith("ing") and last not in PARTICIPLES:
-        yield Finding(path, 1, "words", f"the module `{Path(path).stem}`: a noun for what it holds")
+        yield Finding(path, 1, f"the module `{Path(path).stem}`: a noun for what it holds")
 
 
 def _snake(name: str) -> str:
@@ -213,7 +211,7 @@ def _names(path: str, nodes: Sequence[ast.AST]) -> Iterator[Finding]:
     for line, name in [(1, Path(path).stem), *_defined(nodes)]:
         match = pattern.search(_snake(name))
         if match is not None:
-            yield Finding(path, line, "words", f"the name `{name}`: {instead[(match.lastindex or 1) - 1]}")
+            yield Finding(path, line, f"the name `{name}`: {instead[(match.lastindex or 1) - 1]}")
 
 
 def prose(source: str) -> str:
@@ -255,13 +253,13 @@ def _sizes(path: str, source: str, nodes: Sequence[ast.AST]) -> Iterator[Finding
     """Find files and functions that are longer than they may be without a reason."""
     lines = source.splitlines()
     if len(lines) > MAX_FILE and not any(re.match(r"# long: \S", line) for line in lines):
-        yield Finding(path, 1, "sizes", f"{len(lines)} lines; at most {MAX_FILE}, or `# long: REASON`")
+        yield Finding(path, 1, f"{len(lines)} lines; at most {MAX_FILE}, or `# long: REASON`")
     for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > MAX_FUNCTION and not _reason(lines, node.lineno - 1, node.body[0].end_lineno or node.lineno):
                 text = f"`{node.name}` has {length} lines; at most {MAX_FUNCTION}, or `# long: REASON`"
-                yield Finding(path, node.lineno, "sizes", text)
+                yield Finding(path, node.lineno, text)
 
 
 def _rank(path: str) -> int:
@@ -274,7 +272,7 @@ def duplicates(classes: dict[str, list[tuple[str, int]]]) -> Iterator[Finding]:
     for name, places in classes.items():
         keeper, *later = sorted(places, key=lambda place: (_rank(place[0]), place))
         for path, line in later:
-            yield Finding(path, line, "classes", f"`{name}` is also a class of {keeper[0]}:{keeper[1]}")
+            yield Finding(path, line, f"`{name}` is also a class of {keeper[0]}:{keeper[1]}")
 
 
 def tracked() -> list[str]:
@@ -295,16 +293,15 @@ def _text(path: str) -> str:
     return text.split("<!-- releases, newest first")[0] if path == "CHANGELOG.md" else text
 
 
-def findings(paths: Sequence[str], words_in: Sequence[str] | None = None) -> list[Finding]:
-    """Return all findings in the files; words only in `words_in`, if given."""
+def findings(paths: Sequence[str]) -> list[Finding]:
+    """Return all findings in the files."""
     result: list[Finding] = []
     classes: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for path in paths:
         text = _text(path)
-        look_for_words = words_in is None or path in words_in
         if not path.endswith(".py"):
-            result += _words(path, text) if look_for_words else ()
-            if look_for_words and path.endswith(".md") and not path.startswith(WRITTEN_BY_TOOLS):
+            result += _words(path, text)
+            if path.endswith(".md") and not path.startswith(WRITTEN_BY_TOOLS):
                 result += _pages(path, text)
             continue
         product = fnmatch(path, "packages/*/src/*")
@@ -312,58 +309,33 @@ def findings(paths: Sequence[str], words_in: Sequence[str] | None = None) -> lis
         nodes = list(ast.walk(ast.parse(text))) if has_names else []
         if product:
             result += _sizes(path, text, nodes)
-            result += _module_name(path) if look_for_words else ()
+            result += _module_name(path)
             for node in nodes:
                 if isinstance(node, ast.ClassDef):
                     classes[node.name].append((path, node.lineno))
-        if look_for_words:
-            if next(_words(path, text), None):  # a source in which the words are nowhere needs no closer look
-                result += _words(path, prose(text))
-            result += _names(path, nodes)
+        if next(_words(path, text), None):  # a source in which the words are nowhere needs no closer look
+            result += _words(path, prose(text))
+        result += _names(path, nodes)
     result += duplicates(classes)
     return sorted(set(result))
-
-
-def pending() -> dict[str, list[str]]:
-    """Read the paths that are not checked yet, by check.
-
-    A line is `CHECK PATH`; the path is a file, a folder or a pattern for the files of one folder.
-    """
-    result: dict[str, list[str]] = {"words": [], "classes": [], "sizes": []}
-    for line in PENDING.read_text().splitlines() if PENDING.exists() else ():
-        if line and not line.startswith("#"):
-            check, path = line.split()
-            result[check].append(path)
-    return result
-
-
-def covers(entries: Sequence[str], path: str) -> bool:
-    """Return whether one of the entries is the path, a folder it lies in, or a pattern for files of one folder."""
-    return any(
-        path == entry or path.startswith(f"{entry}/") or (fnmatch(path, entry) and path.count("/") == entry.count("/"))
-        for entry in entries
-    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print what is found; return 1 if there is something."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--list", nargs="+", metavar="PATH", help="print all findings in these files and folders")
+    parser.add_argument("paths", nargs="*", metavar="PATH", default=[ROOT], help="print findings in these alone")
     options = parser.parse_args(arguments)
-    paths = tracked()
-    if options.list:
-        wanted = [Path(path).resolve().relative_to(ROOT).as_posix() for path in options.list]
-        chosen = [path for path in paths if wanted == ["."] or covers(wanted, path)]
-        result = [found for found in findings(paths, chosen) if found.path in set(chosen)]
-    else:
-        left = pending()
-        chosen = [path for path in paths if not covers(left["words"], path)]
-        result = [found for found in findings(paths, chosen) if not covers(left[found.check], found.path)]
-    for found in result:
-        print(f"{found.path}:{found.line}: {found.text}")
+    wanted = [Path(path).resolve() for path in options.paths]
+    result = [
+        finding
+        for finding in findings(tracked())
+        if any((ROOT / finding.path).resolve().is_relative_to(path) for path in wanted)
+    ]
+    for finding in result:
+        print(f"{finding.path}:{finding.line}: {finding.text}")
     print(f"{len(result)} findings" if result else "words, class names and sizes: nothing found", file=sys.stderr)
-    if result and not options.list:
-        print("Words: CONTRIBUTING.md. Not yet clean folders: tools/check_words_pending.txt", file=sys.stderr)
+    if result:
+        print("Words: CONTRIBUTING.md", file=sys.stderr)
     return 1 if result else 0
 
 

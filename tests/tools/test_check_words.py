@@ -15,7 +15,6 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository with nothing in it."""
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     monkeypatch.setattr(check, "ROOT", tmp_path)
-    monkeypatch.setattr(check, "PENDING", tmp_path / "pending.txt")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -131,19 +130,13 @@ def test_released_part_of_the_changelog_is_not_checked(repository: Path, capsys:
     assert printed(capsys) == ['CHANGELOG.md:1: "Nobody"']
 
 
-@pytest.mark.parametrize("entry", ["docs", "docs/*.md", "docs/a.md"])
-def test_pending_paths_are_listed_only_on_request(
-    repository: Path, capsys: pytest.CaptureFixture[str], entry: str
-) -> None:
+def test_paths_limit_what_is_printed(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(repository, "docs/a.md", "nobody\n")
-    write(repository, "pending.txt", f"# a comment\nwords {entry}\n")
-    assert printed(capsys) == []
-    assert printed(capsys, "--list", "docs") == ['docs/a.md:1: "nobody"']
-
-
-def test_pattern_of_one_folder_does_not_cover_those_below() -> None:
-    assert check.covers(["docs/*.md"], "docs/a.md")
-    assert not check.covers(["docs/*.md"], "docs/rules/a.md")
+    write(repository, "tests/a.md", "nobody\n")
+    assert printed(capsys) == ['docs/a.md:1: "nobody"', 'tests/a.md:1: "nobody"']
+    assert printed(capsys, "docs") == ['docs/a.md:1: "nobody"']
+    assert printed(capsys, "tests/a.md") == ['tests/a.md:1: "nobody"']
+    assert printed(capsys, "deploy") == []
 
 
 @pytest.mark.parametrize(("module", "findings"), [("deleting", 1), ("decoding", 0), ("volume_matching", 0)])

@@ -1,4 +1,4 @@
-"""Logs of changes: what readers are told, and how short a log is kept."""
+"""Logs of changes: what readers receive, and how short a log is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who has which device: what claims have in a trial and outside, where devices can be had, and what is kept of that."""
+"""Devices of claims: what they have in a trial and outside, where devices can be had, and what is kept of that."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ GIVEN_UP: list[tuple[str, list[tuple[str, str]], str, bool]] = [
     ("by one of two pods", [A, B], "a", False),
     ("by both pods", [A, B], "ab", True),
     ("beside a group", [A, ("podgroups", "uid-g")], "ab", False),
-    ("beside somebody who is no pod", [A, ("jobs", "uid-j")], "ab", False),
+    ("beside an object that is no pod", [A, ("jobs", "uid-j")], "ab", False),
     ("beside a pod that is not known", [A, ("pods", "uid-x")], "ab", False),
     ("by a pod that is no consumer", [A], "b", False),
     ("without consumers", [], "a", True),
@@ -107,7 +107,7 @@ def test_allocation_is_given_up_in_a_trial_with_the_last_consumer(
 
 
 def test_assumed_devices_are_free_without_a_holder_and_the_same_when_put_back() -> None:
-    """Of two alike devices a pod that is put back in a trial has its own again, unless somebody took it."""
+    """Of two alike devices a pod that is put back in a trial has its own again, unless another took it."""
     world = World(
         node("n"),
         device_class(),
@@ -230,7 +230,7 @@ def test_users_of_a_claim_and_listed_pods() -> None:
     assert (book.lists("default/c", "uid-a"), book.lists("default/c", "uid-b")) == (True, False)
     assert (book.lists("default/d", "uid-a"), book.lists("default/no", "uid-a")) == (False, False)
     assert (book.lingering(a), book.lingering(b)) == (["default/c"], [])
-    assert "default/nowhere" in book.claims, "somebody names it"
+    assert "default/nowhere" in book.claims, "a pod names it"
     with pytest.raises(AssertionError):
         _ = book.claims["default/nowhere"].claim
     assert book.claims["default/c"].claim.metadata.name == "c"
@@ -253,7 +253,7 @@ def test_users_of_a_claim_and_listed_pods() -> None:
 def test_pods_in_reserved_for(
     resources: list[str], consumers: int, groups: int, pods_only: bool, strangers: bool
 ) -> None:
-    """status.reservedFor: pods, PodGroups (KEP-5729), and whoever else."""
+    """status.reservedFor: pods, PodGroups (KEP-5729), and other objects."""
     state = ClusterState()
     state.devices.set(claim("c", status={"reservedFor": _consumers(*((one, f"uid-{one}") for one in resources))}))
     found = state.devices.claims["default/c"]
@@ -561,7 +561,7 @@ SPOILT: list[tuple[str, Callable[[ClusterState, PodRecord], object], str]] = [
         "has holders gone",
     ),
     (
-        "assumed for nobody",
+        "assumed for no pod",
         lambda state, _: setattr(
             state.devices.claims["default/d"],
             "held",
@@ -636,4 +636,4 @@ def test_errors_of_claims_and_classes_are_raised() -> None:
     with pytest.raises(DeviceError, match="could not retrieve device class gpu"):
         state.devices.verdicts([state.devices.claims["default/c"]], np.arange(1, dtype=np.int64))
     state.place(world.record("p"), 0)
-    assert _had(state) == [], "who places asks nothing"
+    assert _had(state) == [], "placing reads nothing"

@@ -1,4 +1,4 @@
-"""The picture of the cluster: columns, trials, and the records beside them."""
+"""The cluster cache: columns, trials, and the records beside them."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_rows_are_reused_without_leftovers() -> None:
 
 
 def test_removed_node_keeps_its_pods_until_they_go() -> None:
-    """Its row is dead: nobody new comes; it is free again when the last pod is gone."""
+    """Its row is dead: no new pod comes; it is free again when the last pod is gone."""
     world = World(node("n"), pod("r", node="n"))
     world.engine.remove(ObjectRef("Node", "n"), world.now)
     world.add(pod("p")).drain()
@@ -177,7 +177,7 @@ def test_many_nodes() -> None:
 
 
 def test_quantity_that_does_not_parse_is_an_error_and_leaves_no_trace() -> None:
-    """api.md: one clear error; the picture stays consistent."""
+    """api.md: one clear error; the cache stays consistent."""
     world = World(node("n"))
     with pytest.raises(QuantityError):
         world.add(pod("bad", cpu="lots"))
@@ -207,7 +207,7 @@ def test_touch_log_can_be_cut() -> None:
     """A reader that stood before the cut must look at every row again."""
     state = World(node("n1"), node("n2")).engine.cluster
     log, reader = state.touched, state.changes()
-    assert reader.take() is None, "whoever looks for the first time looks at everything"
+    assert reader.take() is None, "a reader that looks for the first time looks at everything"
     log.entries += [1, 0, 1]
     behind = reader.copy()
     assert reader.take() == [1, 0, 1]

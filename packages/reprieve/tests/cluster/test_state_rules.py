@@ -1,4 +1,4 @@
-"""What is read of the picture, rule by rule: whose terms count, which rows are looked at again, what is free again."""
+"""What is read of the cluster cache: which terms count, which rows are looked at again, what is free again."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ RULING = annotated(minimum_runtime="1h")
         (priority_class("c", 1, annotated(restart_cost="1m")), False),
     ],
 )
-def test_whether_any_object_restricts_who_may_be_evicted(item: Any, rules: bool) -> None:
-    """And not only at what cost; no longer when he is gone."""
+def test_objects_that_restrict_evictions_are_noticed(item: Any, rules: bool) -> None:
+    """And not only at what cost; no longer when it is gone."""
     state = _bare(item)
     assert state.rules_of_work is rules
     if isinstance(item, objects.Pod):
@@ -128,7 +128,7 @@ def test_whether_any_object_restricts_who_may_be_evicted(item: Any, rules: bool)
 
 
 def test_rows_of_pods_that_are_disrupted_otherwise_are_read_again() -> None:
-    """A group comes, changes, goes, or one above it does; of pods that run and of nobody else."""
+    """A group comes, changes, goes, or one above it does; of pods that run and of no others."""
     state = _bare(
         node("a"), node("b"), node("c"), pod("p", group="g", node="b"), pod("q", group="g"), pod("r", node="a")
     )

@@ -21,8 +21,8 @@ OFFSET = 1 << 31
 Price = tuple[float, ...]
 """Violations, highest priority, gangs that break (if they count), sum of priorities, pods, and the earliest start among
 the highest, negated."""
-NOBODY: Price = (0, -OFFSET, 0, 0, -np.inf)
-"""What it costs to evict nobody: less than anything else."""
+NO_VICTIMS: Price = (0, -OFFSET, 0, 0, -np.inf)
+"""The price of no eviction: less than anything else."""
 
 
 @dataclass(frozen=True)
@@ -77,16 +77,16 @@ class Problem:
     rows: tuple[Row, ...] = ()
 
     @property
-    def nobody(self) -> Price:
+    def no_victims(self) -> Price:
         """What it costs to evict no pod."""
-        return (*NOBODY[:2], 0, *NOBODY[2:]) if self.gangs else NOBODY
+        return (*NO_VICTIMS[:2], 0, *NO_VICTIMS[2:]) if self.gangs else NO_VICTIMS
 
     def price(self, victims: Iterable[str]) -> Price:
         """What it costs to evict the units of these names."""
         gone = set(victims)
         evicted = sorted((unit for unit in self.units if unit.name in gone), key=lambda unit: unit.importance)
         if not evicted:
-            return self.nobody
+            return self.no_victims
         left = dict(self.allowed)
         violations = 0
         for unit in evicted:
@@ -119,7 +119,7 @@ class NoSolutionError(Exception):
 
 
 class _Program:
-    """The integer program: whether each unit goes, how many pods of a kind each node gets, who violates a budget."""
+    """The integer program: which units go, how many pods of a kind each node gets, which units violate a budget."""
 
     def __init__(self, problem: Problem, seconds: float | None) -> None:
         self.problem = problem
@@ -258,7 +258,7 @@ def cheapest(problem: Problem, *, seconds: float | None = None) -> Optimum:
         values, _ = program.solve(violations)
         program.add(violations, -np.inf, round(sum(values[column] for column in violations)))
     steps = {priority: step for step, priority in enumerate(sorted({unit.priority for unit in units}))}
-    # One more than its place: evicting nobody is lower than evicting the lowest.
+    # One more than its place: no eviction is lower than evicting the lowest.
     levels = [steps[unit.priority] + 1 for unit in units]
     values, _ = program.solve({}, levels=len(steps) + 1, steps=levels)
     highest = max((level for turn, level in enumerate(levels) if values[turn] > 0.5), default=0)

@@ -20,7 +20,7 @@ from reprieve.preemption.victim_search.eviction import NO_EVICTION, Eviction
 from reprieve.preemption.victim_search.eviction import Price as SearchedPrice
 from reprieve.preemption.victim_search.mixed_pods import UnlikePods
 from reprieve.preemption.victim_search.problem import Numbers
-from tests.preemption.exact import NOBODY, Kind, Price, Problem, Unit
+from tests.preemption.exact import NO_VICTIMS, Kind, Price, Problem, Unit
 
 
 def unit(
@@ -42,7 +42,7 @@ def kind(wants: tuple[int, ...], count: int = 1, nodes: Collection[int] = range(
 
 
 def problem(free: Sequence[tuple[int, ...]], units: Sequence[Unit], kinds: Sequence[Kind], **allowed: int) -> Problem:
-    """`free[node]` with everybody gone. Units in the order of importance, as the search numbers them."""
+    """`free[node]` with every unit gone. Units in the order of importance, as the search numbers them."""
     return Problem(tuple(free), tuple(sorted(units, key=lambda each: each.importance)), tuple(kinds), allowed)
 
 
@@ -150,7 +150,7 @@ def cheapest(made: Problem) -> Price | None:
 
 def as_searched(price: Price) -> SearchedPrice:
     """A price as the search has it."""
-    return NO_EVICTION if price == NOBODY else (int(price[0]), int(price[1]), price[2:])
+    return NO_EVICTION if price == NO_VICTIMS else (int(price[0]), int(price[1]), price[2:])
 
 
 def names(made: Problem, gone: Collection[int]) -> tuple[str, ...]:
@@ -194,7 +194,7 @@ def random_problem(seed: int, *, kinds: int = 1, budgets: int = 0, nodes: int = 
 
 
 def without(made: Problem, kept: Collection[str]) -> Problem:
-    """The same where only these units are there; what the others hold is nobody's."""
+    """The same where only these units are there; what the others hold is free for none."""
     return replace(made, units=tuple(each for each in made.units if each.name in kept))
 
 

@@ -137,7 +137,7 @@ def _as_it_is_now(cluster: RandomCluster, world: World) -> RandomCluster:
     return now
 
 
-def _nobody_was_forgotten(cluster: RandomCluster, world: World) -> None:
+def _no_pod_was_forgotten(cluster: RandomCluster, world: World) -> None:
     """A scheduler that starts now, and evaluates everything afresh, finds nothing to do either."""
     fresh = _as_it_is_now(cluster, world).world(plain=True)
     fresh.drain()
@@ -151,7 +151,7 @@ def _nobody_was_forgotten(cluster: RandomCluster, world: World) -> None:
 def test_pods_that_fit_are_not_left_pending(cluster: RandomCluster) -> None:
     """scheduling.md 7: "every event that could help a pod re-activates it"."""
     world = cluster.world().settle()
-    _nobody_was_forgotten(cluster, world)
+    _no_pod_was_forgotten(cluster, world)
 
 
 class _Events:
@@ -263,7 +263,7 @@ def test_queue_forgets_no_pods_after_any_events(cluster: RandomCluster, chance: 
     while later:
         events.arrive()
     world.settle()
-    _nobody_was_forgotten(cluster, world)
+    _no_pod_was_forgotten(cluster, world)
 
 
 @many
@@ -284,5 +284,5 @@ def test_gates_open_in_any_order(cluster: RandomCluster, chance: random.Random) 
         if chance.random() < 0.5:
             world.settle()
     world.settle()
-    _nobody_was_forgotten(cluster, world)
+    _no_pod_was_forgotten(cluster, world)
     assert world.now >= START

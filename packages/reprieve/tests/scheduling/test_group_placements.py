@@ -35,7 +35,7 @@ def _placements(*rows: tuple[int, ...]) -> list[Placement]:
     ],
 )
 def test_placement_in_which_most_members_were_nominated(nominated: list[int], chosen: str | None) -> None:
-    """KEP-5732: room was made there; the first of those that have as many."""
+    """KEP-5732: preemption freed capacity there; the first of those that have as many."""
     found = nominated_placement(_placements((0, 1), (2, 3), (4,)), {f"u{i}": row for i, row in enumerate(nominated)})
     assert (found.name if found is not None else None) == chosen
 
@@ -64,7 +64,7 @@ MACHINES: list[Any] = [
     ],
 )
 def test_no_placement_holds_more_than_is_counted(pods: list[Any], counts: list[int]) -> None:
-    """Requests, and what the nodes' own objects allow; a cordoned node holds nobody."""
+    """Requests, and what the nodes' own objects allow; a cordoned node takes no pods."""
     world = World(*MACHINES, *pods)
     records = [world.record(item.metadata.name) for item in pods]
     running = world.engine.running["default-scheduler"]

@@ -49,7 +49,7 @@ def waiting() -> World:
 
 
 def taken(world: World) -> list[str]:
-    """Names of pods whose nomination has ended without a decision since the last call, and that got no other place."""
+    """Pods with a nomination that ended without a decision since the last call, and that got no other place."""
     ended = [pod for effects in world.engine.effects for pod in effects.unnominated]
     world.engine.effects.clear()
     return [pod.name for pod in dict.fromkeys(ended) if pod.nominated < 0 and pod.row < 0]
@@ -74,7 +74,7 @@ def test_failed_preemption_ends_its_nominations() -> None:
     world = waiting()
     assert world.engine.cluster.doomed == {world.record("low").uid}
     world.engine.preemption_failed(f"pod/{world.record('p').uid}", world.now)
-    assert world.engine.cluster.doomed == set(), "nobody leaves any more"
+    assert world.engine.cluster.doomed == set(), "no pod leaves any more"
     assert taken(world) == ["p"]
     assert world.place("p") is QueueState.ACTIVE
 
@@ -120,7 +120,7 @@ def test_nomination_made_again_is_not_reported_as_ended() -> None:
 # -- what the API says of nominations (kube-scheduler: nominator.UpdatePod) ----------------------------------
 
 
-def test_nomination_by_somebody_else_is_taken_over() -> None:
+def test_nomination_by_another_client_is_taken_over() -> None:
     world = World(node("n1", cpu=1), node("n2", cpu=2), pod("p", cpu=8))
     world.step()
     world.change_pod("p", lambda item: nominated(item, "n2"))
@@ -143,7 +143,7 @@ def test_echo_of_our_own_nomination_is_no_news() -> None:
         world.change_pod("p", lambda item, name=echo: nominated(item, name))  # type: ignore[misc]
         assert world.nominated == {"p": "n3"}, echo
     world.change_pod("p", lambda item: nominated(item, "n2"))
-    assert world.nominated == {"p": "n2"}, "that was somebody else"
+    assert world.nominated == {"p": "n2"}, "another client did that"
 
 
 def test_other_changes_of_a_pod_leave_its_nomination_alone() -> None:
@@ -189,7 +189,7 @@ def test_node_may_vanish_under_assumed_pods() -> None:
     assert world.settle().where == {"p": "n2"}
 
 
-def test_pod_bound_by_somebody_else_is_where_they_put_it() -> None:
+def test_pod_bound_by_another_client_is_where_it_was_put() -> None:
     """Two schedulers, one pod: the API decides, whichever of the two messages comes first."""
     for first in ("told", "refused"):
         world = World(node("n1"), node("n2"), pod("p", cpu=4))
@@ -234,7 +234,7 @@ def test_group_object_that_lowers_a_unit_wakes_preemptors() -> None:
     assert world.where == {"p": "n1"}
 
 
-def test_group_object_that_raises_a_unit_wakes_nobody() -> None:
+def test_group_object_that_raises_a_unit_wakes_no_pod() -> None:
     world = World(node("n1"), pod("a", cpu=4, node="n1", priority=100, group="late"), pod("p", cpu=4, priority=50))
     world.step()
     world.add(group("late", priority=100))
@@ -273,12 +273,12 @@ def leaving(item: objects.Pod) -> objects.Pod:
     return replace(item, metadata=replace(item.metadata, deletion_timestamp=datetime.fromtimestamp(START, UTC)))
 
 
-AT_ODDS = [{"node": "n1"}, {}, {"gates": ["wait"]}, {"scheduler": "other", "priority": 5}]
+CONFLICTING = [{"node": "n1"}, {}, {"gates": ["wait"]}, {"scheduler": "other", "priority": 5}]
 
 
 @pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "on its way out"])
-@pytest.mark.parametrize("odd", AT_ODDS, ids=["runs", "waits", "is gated", "is another's"])
-def test_group_is_tried_again_when_the_member_at_odds_with_it_goes(odd: dict[str, Any], deleted: bool) -> None:
+@pytest.mark.parametrize("odd", CONFLICTING, ids=["runs", "waits", "is gated", "is another's"])
+def test_group_is_tried_again_when_the_conflicting_member_goes(odd: dict[str, Any], deleted: bool) -> None:
     """What could help re-activates (scheduling.md 1), without a flush; preemption.md 8.3 counts running members too."""
     world = World(node("n1", cpu=4), gang("g", 1, priority=5), pod("g-0", cpu=1, group="g", priority=5))
     world.add(pod("odd", **{"cpu": 1, "group": "g", "priority": 0, **odd}))
@@ -310,8 +310,8 @@ def test_group_that_may_be_tried_keeps_its_nominations() -> None:
 
 
 @pytest.mark.parametrize("preempted", [None, False, True])
-def test_only_who_leaves_by_a_preemption_is_waited_for(preempted: bool | None) -> None:
-    """preemption.md 2.3: a pod that somebody deletes on the nominated node makes room for whoever comes first."""
+def test_only_pods_that_leave_by_a_preemption_are_waited_for(preempted: bool | None) -> None:
+    """preemption.md 2.3: a pod that a user deletes on the nominated node frees capacity for the first that comes."""
     world = World(node("n1"), node("n2"), pod("leaving", cpu=4, node="n1"), pod("other", cpu=4, node="n2"))
     world.add(nominated(pod("p", cpu=4, priority=100), "n1"))
     uid, said = world.record("leaving").uid, {} if preempted is None else {"preempted": preempted}
@@ -319,7 +319,7 @@ def test_only_who_leaves_by_a_preemption_is_waited_for(preempted: bool | None) -
     assert world.record("leaving").preempted is bool(preempted)
     assert (world.step().preemption is None) is bool(preempted)
     world.engine.pod_terminating(uid, world.now)
-    assert world.record("leaving").preempted is bool(preempted), "who was preempted once stays so"
+    assert world.record("leaving").preempted is bool(preempted), "a pod that was preempted once stays so"
 
 
 def test_log_of_changes_does_not_grow_with_time() -> None:
@@ -332,7 +332,7 @@ def test_log_of_changes_does_not_grow_with_time() -> None:
 
 
 @pytest.mark.parametrize("turn", [0, 1])
-def test_pod_whose_binding_is_under_way_ignores_older_nominations_and_gates(turn: int) -> None:
+def test_pod_with_a_binding_under_way_ignores_older_nominations_and_gates(turn: int) -> None:
     """scheduling.md 2: a nomination or a gate of before the decision means nothing, on no node."""
     world = World(*[node(f"n{each}", cpu=4 if each == turn else 1) for each in range(2)], pod("p", cpu=2))
     [binding] = world.step().bindings

@@ -103,7 +103,7 @@ def alone(engine: Engine, life: str, now: float) -> None:
 
 
 def unconfirmed(engine: Engine, life: str, now: float) -> None:
-    """Nobody says what became of the bindings: the pods go while these are under way."""
+    """No answer reports what became of the bindings: the pods go while these are under way."""
     for turn in range(3):
         engine.set(pod(f"p{life}{turn}", cpu=1), now)
     settle(engine, now, confirms=False)
@@ -118,7 +118,7 @@ def refused(engine: Engine, life: str, now: float) -> None:
 
 
 def elsewhere(engine: Engine, life: str, now: float) -> None:
-    """Somebody else binds them: one that waits, one that was assumed on another node."""
+    """Another client binds them: one that waits, one that was assumed on another node."""
     engine.set(pod(f"w{life}", cpu=9), now)
     engine.set(pod(f"a{life}", cpu=1), now)
     settle(engine, now, confirms=False)
@@ -151,7 +151,7 @@ def tree(engine: Engine, life: str, now: float) -> None:
 
 
 def preempting(engine: Engine, life: str, now: float) -> None:
-    """A pod and a gang evict who is less important, and are placed."""
+    """A pod and a gang evict less important pods, and are placed."""
     for turn in range(8):
         engine.set(pod(f"low{life}{turn}", cpu=1), now)
     settle(engine, now)
@@ -165,7 +165,7 @@ def preempting(engine: Engine, life: str, now: float) -> None:
 
 
 def nominated(engine: Engine, life: str, now: float) -> str:
-    """The key of a preemptor whose victims are chosen and not gone yet."""
+    """The key of a preemptor with victims that are chosen and not gone yet."""
     for turn in range(8):
         engine.set(pod(f"low{life}{turn}", cpu=1), now)
     settle(engine, now)
@@ -177,7 +177,7 @@ def nominated(engine: Engine, life: str, now: float) -> str:
     return decision.key
 
 
-def in_vain(engine: Engine, life: str, now: float) -> None:
+def without_success(engine: Engine, life: str, now: float) -> None:
     """A preemption fails, and its preemptor goes."""
     key = nominated(engine, life, now)
     engine.preemption_failed(key, now)
@@ -191,7 +191,7 @@ def given_up(engine: Engine, life: str, now: float) -> None:
 
 
 def controllers(engine: Engine, life: str, now: float) -> None:
-    """Jobs whose pods are gangs."""
+    """Jobs with pods that are gangs."""
     engine.set(_job(f"job{life}"), now)
     for turn in range(2):
         engine.set(_owned(f"o{life}{turn}", f"job{life}"), now)
@@ -244,7 +244,7 @@ LIVES = (
     gangs,
     tree,
     preempting,
-    in_vain,
+    without_success,
     given_up,
     controllers,
     sized,
