@@ -230,6 +230,21 @@ class NodeColumns:
         served = self._by_devices.get(self._resources.names[column]) if self._by_devices else None
         return have if served is None else np.where(served[: len(self.names)], 0, have)
 
+    @property
+    def resources(self) -> list[str]:
+        """Return the names of all resources that a node states, asked for by pods or not, sorted."""
+        asked = [name for column, name in enumerate(self._resources.names) if self.allocatable[column].any()]
+        return sorted({*asked, *(name for name, rows in self._unasked.items() if any(rows.values()))})
+
+    def has(self, resource: str) -> npt.NDArray[np.int64]:
+        """`int64[rows]`: what nodes state of a resource, asked for by pods or not."""
+        if resource in self._resources and self._resources.column(resource) < self._filled:
+            return self.stated(self._resources.column(resource))
+        result = np.zeros(len(self.names), dtype=np.int64)
+        for row, amount in self._unasked.get(resource, {}).items():
+            result[row] = min(amount, LIMIT)
+        return result
+
     def conflicting_port(self, row: int, ports: tuple[HostPort, ...]) -> HostPort | None:
         """Return the first of the wanted host ports that is taken on the node.
 

@@ -64,6 +64,11 @@ class RecordKeeper:
         """Record the decisions of that engine."""
         self._engine, self._builder = engine, RecordBuilder(engine)
 
+    def latest(self, key: str) -> DecisionRecord | None:
+        """Return the newest record of an entity that is at hand, by its key in the queue."""
+        found = self._latest.get(key) or self._held.get(key)
+        return found.record if found is not None else None
+
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
         """Record an attempt that ended in a rejection or a preemption."""
         engine, builder, preemption = self._engine, self._builder, decision.preemption

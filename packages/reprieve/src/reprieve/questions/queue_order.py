@@ -17,21 +17,24 @@ from kube_rules.durations import readable_time
 from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Manifests
 from kube_rules.requests import pod_requests
-from reprieve.decisions.outcomes import Document, Help
+from reprieve.decisions.outcomes import Document
+from reprieve.decisions.queue_items import (
+    BACKOFF,
+    CONSTRAINTS,
+    GATED,
+    PREEMPTING,
+    PRIORITY,
+    READY,
+    RESOURCES,
+    QueueItem,
+    reserved_sentence,
+)
 from reprieve.questions.suggestions import HIGHEST_PRIORITY
 from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.simulation.plan import EngineKeeper, PlanObserver, PlanOptions, plan
 from reprieve.simulation.report import Answer, ChangeMade, PodGroupOutcome, PodOutcome
 from reprieve.simulation.report_refusals import REFUSED, refusal_sentences
-
-READY: Final = "Ready"
-PREEMPTING: Final = "Preempting"
-BACKOFF: Final = "Backoff"
-PRIORITY: Final = "Priority"
-RESOURCES: Final = "Resources"
-CONSTRAINTS: Final = "Constraints"
-GATED: Final = "Gated"
 
 MOST_SEARCHED: Final = 25_000
 """Nodes and pods that all trials of priorities may search in one answer."""
@@ -40,34 +43,6 @@ LEAST_SEARCHED: Final = 200
 
 Key = tuple[str, str, str]
 """(Pod or PodGroup, namespace, name)."""
-
-
-class QueueItem(Document, frozen=True, kw_only=True):
-    """A pending pod or group. `evicts`: the units it would evict, `namespace/name`.
-
-    `since`: RFC 3339; None where nothing says when it was created, and its turn in the input decides.
-
-    `why`: Ready (it has a place), Preempting, Priority (with a higher one it would have a place, which was tried),
-    Resources (what it requests is not free, and no priority is known to help), Constraints (nodes that are large enough
-    may not take it: selector, affinity, taints, cordon, ports, volumes), Backoff (it waits for its next try) or Gated.
-    """
-
-    position: int
-    kind: str
-    namespace: str
-    name: str
-    priority: int
-    pods: int
-    since: str | None
-    why: str
-    message: str = ""
-    evicts: tuple[str, ...] = ()
-    help: tuple[Help, ...] = ()
-    """What would help it (whatif.md 5)."""
-    tried: str | None = None
-    """How much of what may help was tried: All, Some or None; null where nothing was to be tried."""
-    reserved: str = ""
-    """The capacity that is reserved for it, and when it is expected to start (reservations.md 6.4)."""
 
 
 class Queue(Document, frozen=True, kw_only=True):
@@ -152,8 +127,7 @@ def queue_of(
 
 
 def _reserved(engine: Engine | None, key: str) -> str:
-    held = engine.reservations.held.get(key) if engine is not None else None
-    return f"reserved on {held.on_nodes()}: {held.when()}; {held.backfill()}" if held is not None else ""
+    return reserved_sentence(engine, key) if engine is not None else ""
 
 
 def _why(

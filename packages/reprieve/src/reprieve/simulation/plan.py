@@ -18,6 +18,7 @@ from kube_rules.group_owners import GroupOwner
 from kube_rules.group_sources import DEFAULT_SOURCES, GroupSources
 from kube_rules.manifests import Manifests
 from reprieve.cluster.pods import PodRecord
+from reprieve.decisions.reserved_capacity import reserved_capacity
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
 from reprieve.queueing.queue import Timing
@@ -37,7 +38,6 @@ from reprieve.simulation.report_preemptions import (
     PreemptionLedger,
     deferred_preemptions,
     released_capacity,
-    reserved_capacity,
 )
 from reprieve.simulation.report_refusals import refused_pods, refused_workloads
 from reprieve.simulation.report_trees import composite_outcomes
@@ -101,6 +101,8 @@ class PlanOptions:
     """Seconds since the epoch when simulated time begins, after all objects; without it a second after the newest."""
     observer: PlanObserver | None = None
     """Notified of every decision."""
+    on_loaded: Callable[[Engine, float], None] | None = None
+    """Called when the engine knows the whole input and nothing is decided yet, with the time in simulated seconds."""
     account: bool = True
     """Make what the text reports beyond the document; without it the account has numbers alone."""
     share: bool = True
@@ -155,6 +157,8 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
         world.keep_effects(engine.set_job(job, start))
     world.load(((loaded.object, loaded.created) for loaded in everything), manifests, created)
     world.note_complete()
+    if options.on_loaded is not None:
+        options.on_loaded(engine, start)
     running = sum(1 for pod in world.records.values() if pod.row >= 0)
     pending = {pod.uid: pod for pod in world.records.values() if pod.row < 0}
     for scenario in scenarios:

@@ -1,8 +1,7 @@
 """Preemptions, deferred preemptions and released capacity as a plan reports them (cost.md 1, 5, 6)."""
 
-from kube_rules.durations import readable_time
 from reprieve.cluster.resources import readable
-from reprieve.decisions.outcomes import DeferredPreemption, PreemptionOutcome, ReleasedCapacity, ReservedCapacity
+from reprieve.decisions.outcomes import DeferredPreemption, PreemptionOutcome, ReleasedCapacity
 from reprieve.decisions.preemptions import (
     preemption_amounts,
     preemption_outcome,
@@ -10,7 +9,6 @@ from reprieve.decisions.preemptions import (
     preemptor_name,
 )
 from reprieve.decisions.records import MOST_REPRIEVED
-from reprieve.scheduling.engine import Engine
 from reprieve.simulation.report import PlannedPreemption
 from reprieve.simulation.virtual import Preempted, VirtualCluster
 
@@ -82,21 +80,6 @@ def deferred_preemptions(world: VirtualCluster) -> tuple[DeferredPreemption, ...
             pods=tuple(sorted(pod.key for pod in made.deferral.pods)),
         )
         for made in world.deferred.values()
-    )
-
-
-def reserved_capacity(engine: Engine) -> tuple[ReservedCapacity, ...]:
-    """Return the reservations for what waits for long, in the order in which they were made."""
-    return tuple(
-        ReservedCapacity(
-            holder=preemptor_name(held.pods[0][0], held.group),
-            nodes=tuple(sorted(held.nodes)),
-            expected_start=readable_time(held.expected) if held.expected is not None else None,
-            waits_for=tuple(sorted(pod.key for pod in held.waits_for)),
-            message=held.when(),
-            backfill=held.backfill(),
-        )
-        for held in engine.reservations.held.values()
     )
 
 

@@ -1,0 +1,227 @@
+"""The cluster cache as columns for the page (page.md 1.2): nodes, workloads, pods."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.resources import CPU, LIMIT, MEMORY
+from reprieve.page.documents import (
+    ASSUMED,
+    BACKFILLS,
+    CORDONED,
+    DRAINING,
+    LEAVING,
+    NOMINATED,
+    RESERVED,
+    TAINTED,
+    VICTIM,
+    ClusterTables,
+    LabelColumn,
+    NodeTable,
+    PodTable,
+    WorkloadTable,
+)
+from reprieve.scheduling.engine import Engine
+
+MOST_PODS: Final = 200_000
+MOST_BLOCKS: Final = 64
+"""More of a resource on one node cannot be distinguished as blocks."""
+MOST_LABEL_SETS: Final = 5_000
+MOST_LABELS: Final = 24
+"""Labels of nodes that the page can group by."""
+MOST_VALUES: Final = 400
+_HOSTNAME: Final = "kubernetes.io/hostname"
+_CORDON_TAINT: Final = "node.kubernetes.io/unschedulable"
+_GROUPING: Final = ("block", "rack", "pool", "nodegroup", "zone", "topology", "gpu", "accelerator", "instance-type")
+"""What the names of labels contain by which people group nodes, the most useful first."""
+
+Workload = tuple[str, str, str, int]
+"""Kind, namespace, name, priority."""
+
+
+def tables_of(engine: Engine) -> ClusterTables:
+    """Return the tables; the engine must be at rest. Pods beyond `MOST_PODS` are left out, and counted."""
+    cluster = engine.cluster
+    nodes = cluster.nodes
+    nodes.fit_columns()
+    rows = sorted(np.flatnonzero(nodes.alive[: len(nodes)]).tolist(), key=nodes.names.__getitem__)
+    block = block_resource(engine)
+    pods = sorted(cluster.pods.values(), key=_by_workload)
+    place = {row: at for at, row in enumerate(rows)}
+    workloads, pod_table = _pods(engine, pods[:MOST_PODS], place, block)
+    return ClusterTables(
+        block=block,
+        nodes=_nodes(engine, rows, block),
+        workloads=workloads,
+        pods=pod_table,
+        pods_total=len(pods),
+    )
+
+
+def block_resource(engine: Engine) -> str:
+    """Return the resource that is drawn as blocks: the extended one, a GPU if there is any, of which there is most.
+
+    Empty where no node has up to `MOST_BLOCKS` of such a resource.
+    """
+    nodes = engine.cluster.nodes
+    totals: dict[str, int] = {}
+    for name in nodes.resources:
+        if "/" not in name or name.startswith("scoring/"):
+            continue
+        amounts = nodes.has(name)
+        if amounts.size and 0 < amounts.max() <= MOST_BLOCKS:
+            totals[name] = int(amounts.sum())
+    return max(sorted(totals), key=lambda name: ("gpu" in name, totals[name]), default="")
+
+
+def _nodes(engine: Engine, rows: Sequence[int], block: str) -> NodeTable:
+    nodes = engine.cluster.nodes
+    blocks = nodes.has(block) if block else np.zeros(len(nodes), dtype=np.int64)
+    reserved = {int(row) for held in engine.reservations.held.values() for row in held.rows}
+    leaving = {pod.row for uid in engine.cluster.departures if (pod := engine.cluster.pods.get(uid)) and pod.row >= 0}
+    flags = []
+    sets: dict[int, int] = {}
+    taint_sets: list[tuple[str, ...]] = []
+    for row in rows:
+        number = int(nodes.taint_set[row])
+        if number not in sets:
+            sets[number] = len(taint_sets)
+            taint_sets.append(_taints(nodes.taint_sets[number]))
+        flag = CORDONED * bool(nodes.unschedulable[row]) | TAINTED * bool(taint_sets[sets[number]])
+        flag |= NOMINATED * bool(nodes.nominated.get(row)) | RESERVED * (row in reserved)
+        flags.append(flag | DRAINING * bool(flag & CORDONED and row in leaving))
+    return NodeTable(
+        names=tuple(nodes.names[row] for row in rows),
+        blocks=tuple(blocks[list(rows)].tolist()),
+        cpu=tuple(nodes.stated(CPU)[list(rows)].tolist()),
+        memory=tuple(nodes.stated(MEMORY)[list(rows)].tolist()),
+        flags=tuple(flags),
+        taints=tuple(sets[int(nodes.taint_set[row])] for row in rows),
+        taint_sets=tuple(taint_sets),
+        labels=_labels(nodes.labels, rows),
+    )
+
+
+def _taints(taints: Sequence[tuple[str, str, str]]) -> tuple[str, ...]:
+    """Return the taints but that of a cordon, which the page shows as such: `key=value:effect`."""
+    return tuple(
+        f"{key}{'=' if value else ''}{value}:{effect}" for key, value, effect in taints if key != _CORDON_TAINT
+    )
+
+
+def _labels(labels: Sequence[Mapping[str, str]], rows: Sequence[int]) -> dict[str, LabelColumn]:
+    """Return the labels by which nodes can be grouped: those that nodes share, the most useful first."""
+    keys = Counter(key for row in rows for key in labels[row])
+    result: dict[str, LabelColumn] = {}
+    for key in sorted(keys, key=_usefulness):
+        if key == _HOSTNAME or len(result) >= MOST_LABELS:
+            continue
+        values = sorted({labels[row][key] for row in rows if key in labels[row]})
+        if len(values) > MOST_VALUES or (len(values) == keys[key] and len(values) > 1):
+            continue
+        number = {value: at for at, value in enumerate(values)}
+        result[key] = LabelColumn(
+            values=tuple(values), of=tuple(number.get(labels[row].get(key, ""), -1) for row in rows)
+        )
+    return result
+
+
+def _usefulness(key: str) -> tuple[int, str]:
+    return next((at for at, part in enumerate(_GROUPING) if part in key), len(_GROUPING)), key
+
+
+def workload_of(pod: PodRecord) -> Workload:
+    """Return what a pod belongs to: its group, else its controller, else itself."""
+    if pod.group is not None:
+        namespace, _, name = pod.group.partition("/")
+        return "PodGroup", namespace, name, pod.priority
+    if pod.owner is not None:
+        return pod.owner[1], pod.namespace, pod.owner[2], pod.priority
+    return "Pod", pod.namespace, pod.name, pod.priority
+
+
+def _by_workload(pod: PodRecord) -> tuple[Workload, str]:
+    return workload_of(pod), pod.name
+
+
+def _pods(
+    engine: Engine, pods: Sequence[PodRecord], place: Mapping[int, int], block: str
+) -> tuple[WorkloadTable, PodTable]:
+    cluster = engine.cluster
+    column = cluster.resources.column(block) if block in cluster.resources else None
+    backfills = backfilling(engine)
+    of_workload: dict[Workload, tuple[int, str]] = {}
+    sets: dict[tuple[tuple[str, str], ...], int] = {}
+    label_sets: list[dict[str, str]] = []
+    amounts: dict[int, tuple[int, int, int]] = {}
+    columns: list[tuple[int, ...]] = []
+    for pod in pods:
+        workload = of_workload.setdefault(workload_of(pod), (len(of_workload), pod.class_name))[0]
+        signature = pod.signature
+        asked = amounts.get(signature.id)
+        if asked is None:
+            delta = signature.delta
+            blocks = int(delta[column]) if column is not None and column < len(delta) else 0
+            asked = amounts[signature.id] = blocks, min(int(delta[CPU]), LIMIT), int(delta[MEMORY])
+        labels = tuple(sorted(pod.labels.items()))
+        number = sets.get(labels, -1)
+        if number < 0 and len(label_sets) < MOST_LABEL_SETS:
+            number = sets[labels] = len(label_sets)
+            label_sets.append(dict(labels))
+        flag = LEAVING * pod.terminating | ASSUMED * (pod.row >= 0 and not pod.bound)
+        flag |= VICTIM * (pod.uid in cluster.doomed) | BACKFILLS * (pod.uid in backfills)
+        node, nominated = place.get(pod.row, -1), place.get(pod.nominated, -1)
+        columns.append((workload, node, nominated, *asked, flag, int(pod.start or 0), number))
+    turned = tuple(zip(*columns, strict=True)) if columns else ((),) * 9
+    table = PodTable(
+        names=tuple(pod.name for pod in pods),
+        workloads=turned[0],
+        nodes=turned[1],
+        nominated=turned[2],
+        blocks=turned[3],
+        cpu=turned[4],
+        memory=turned[5],
+        flags=turned[6],
+        starts=turned[7],
+        labels=turned[8],
+        label_sets=tuple(label_sets),
+    )
+    return _workloads(engine, of_workload), table
+
+
+def _workloads(engine: Engine, found: Mapping[Workload, tuple[int, str]]) -> WorkloadTable:
+    """Return the table of workloads, in the order in which they were met."""
+    groups, degraded = engine.cluster.groups, engine.repair.health.degraded
+    keys = [f"{namespace}/{name}" if kind == "PodGroup" else "" for kind, namespace, name, _ in found]
+    return WorkloadTable(
+        kinds=tuple(kind for kind, _, _, _ in found),
+        namespaces=tuple(namespace for _, namespace, _, _ in found),
+        names=tuple(name for _, _, name, _ in found),
+        priorities=tuple(priority for _, _, _, priority in found),
+        classes=tuple(class_name for _, class_name in found.values()),
+        min_counts=tuple(groups[key].min_count if key in groups else 0 for key in keys),
+        degraded=tuple(degraded[key].message if key in degraded else "" for key in keys),
+    )
+
+
+def backfilling(engine: Engine) -> set[str]:
+    """Return the UIDs of pods that came to nodes of a reservation after it was made, and do not belong to its holder.
+
+    These are the pods that use the reserved capacity until its holder starts, or that have a higher priority.
+    """
+    nodes = engine.cluster.nodes
+    result: set[str] = set()
+    for held in engine.reservations.held.values():
+        own = {pod.uid for pod, _ in held.pods}
+        for row in held.rows.tolist():
+            result.update(
+                uid
+                for uid, pod in nodes.pods[row].items()
+                if uid not in own and pod.start is not None and pod.start >= held.made
+            )
+    return result

@@ -1,0 +1,101 @@
+"""The sentence that each view begins with: what matters now (page.md 3.1)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from reprieve.decisions.phrases import count
+from reprieve.decisions.queue_items import GATED, QueueItem
+from reprieve.decisions.records import DecisionRecord
+from reprieve.page.documents import CORDONED, TAINTED, ClusterTables, PageDocument
+
+
+def sentences_of(document: PageDocument) -> dict[str, str]:
+    """Return the sentence of each view, of what the document has."""
+    result: dict[str, str] = {}
+    if document.cluster is not None:
+        result["cluster"] = _cluster(document.cluster)
+        result["queue"] = _queue(document)
+        result["decisions"] = _decisions(document)
+    return result
+
+
+def _cluster(tables: ClusterTables) -> str:
+    nodes, pods = tables.nodes, tables.pods
+    running = sum(1 for node in pods.nodes if node >= 0)
+    parts = [f"{count(running, 'pod')} on {count(len(nodes.names), 'node')}"]
+    total = sum(nodes.blocks)
+    if total:
+        used = sum(amount for amount, node in zip(pods.blocks, pods.nodes, strict=True) if node >= 0)
+        unit = "GPUs" if "gpu" in tables.block else tables.block
+        parts.append(f"{used:,} of {total:,} {unit} in use")
+    else:
+        cores = sum(nodes.cpu)
+        used = sum(amount for amount, node in zip(pods.cpu, pods.nodes, strict=True) if node >= 0)
+        parts.append(f"{used / 1000:,.0f} of {cores / 1000:,.0f} CPUs requested")
+    closed = sum(1 for flags in nodes.flags if flags & CORDONED)
+    tainted = sum(1 for flags in nodes.flags if flags & TAINTED)
+    if closed:
+        parts.append(f"{closed:,} cordoned")
+    if tainted:
+        parts.append(f"{tainted:,} tainted")
+    degraded = [name for name, text in zip(tables.workloads.names, tables.workloads.degraded, strict=True) if text]
+    if degraded:
+        parts.append(f"{_named(degraded)} {'has' if len(degraded) == 1 else 'have'} less than the minimum")
+    return f"{', '.join(parts)}."
+
+
+def _queue(document: PageDocument) -> str:
+    items = document.queue
+    if not items:
+        return "Nothing waits."
+    waiting = [item for item in items if item.why != GATED]
+    if not waiting:
+        return f"{_number(document.queue_total)} {_wait(document.queue_total)}, all gated."
+    text = f"{_number(document.queue_total)} {_wait(document.queue_total)}"
+    helped = next((item for item in waiting if item.help), None)
+    if helped is not None:
+        return f"{text}; for {_of(helped)}: {helped.help[0].sentence}"
+    reasons = Counter(item.why for item in items if item.why)
+    why = ", ".join(f"{number:,} {word}" for word, number in reasons.most_common(3))
+    return f"{text}: {why}." if why else f"{text}."
+
+
+def _wait(number: int) -> str:
+    return "waits" if number == 1 else "wait"
+
+
+def _number(number: int) -> str:
+    return f"{number:,} workload{'' if number == 1 else 's'}"
+
+
+def _of(item: QueueItem) -> str:
+    return item.name or f"a {item.kind} of priority {item.priority}"
+
+
+def _decisions(document: PageDocument) -> str:
+    made = [record for record in document.records if record.preemption is not None]
+    if not made:
+        return "No workload was evicted for another."
+    return _decision(made[0], more=len(made) - 1)
+
+
+def _decision(record: DecisionRecord, more: int) -> str:
+    preemption = record.preemption
+    assert preemption is not None
+    units = preemption.evicted
+    names = [unit.unit.partition("/")[2] for unit in units]
+    victims = _named([name for name in names if name]) if any(names) else count(len(units), "workload")
+    entity = record.entity.name or f"a {record.entity.kind} of priority {record.entity.priority}"
+    spared = f", {preemption.reprieved_total:,} spared" if preemption.reprieved_total else ""
+    verb = "was" if len(units) == 1 else "were"
+    if preemption.state == "Failed":
+        verb = f"{verb} to be"
+    text = f"{victims} {verb} evicted for {entity}{spared}"
+    return f"{text}. {more:,} earlier." if more else f"{text}."
+
+
+def _named(names: list[str]) -> str:
+    """Join names, the first three of them."""
+    rest = len(names) - 3
+    return ", ".join(names[:3]) + (f" and {rest:,} more" if rest > 0 else "")
