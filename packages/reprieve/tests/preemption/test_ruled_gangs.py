@@ -45,3 +45,12 @@ def test_a_gang_is_placed_anew_while_units_are_put_back(seed: int) -> None:
     found = _decided(made, "MinimizeVictims")
     assert found is not None
     assert made.problem.price([one.unit.name for one in found.victims])[:2] == cheapest(made.problem).price[:2]
+
+
+@pytest.mark.parametrize("seed", [2, 27, 54])
+def test_members_with_volumes_in_different_zones_are_searched_for_by_zone(seed: int) -> None:
+    """cost.md 4.5: nodes that other filters refuse are left out for each member by itself."""
+    made = FAMILIES["bound volumes"](seed)
+    found = _decided(made, "MinimizeVictims")
+    assert found is not None
+    assert made.problem.price([one.unit.name for one in found.victims]) == cheapest(made.problem).price

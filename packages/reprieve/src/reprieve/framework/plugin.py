@@ -153,6 +153,9 @@ class FilterPlugin(Plugin):
     Otherwise it reads the present view, and is asked from scratch whenever that has changed.
     """
 
+    by_nodes: ClassVar[bool] = False
+    """Of a CLUSTER plugin: which pods run where does not matter to it."""
+
     outside: ClassVar[bool] = False
     """The answer comes from outside (HTTP extenders): it is asked last, about nodes that pass everything else.
 

@@ -147,6 +147,7 @@ _SHOWN = (
     "name",
     "scope",
     "incremental",
+    "by_nodes",
     "normalizes",
     "concerns_group",
     "text",

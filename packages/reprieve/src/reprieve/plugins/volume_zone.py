@@ -46,6 +46,7 @@ class VolumeZone(FilterPlugin):
     name = "VolumeZone"
     scope: ClassVar[Scope] = Scope.CLUSTER
     incremental: ClassVar[bool] = True
+    by_nodes: ClassVar[bool] = True
 
     def concerns(self, state: CycleState) -> bool:
         """Pods with claims of their own."""

@@ -159,7 +159,7 @@ def _kinds(
         wants = dict(state.signature.requests)
         usable = evaluator.usable_nodes(state)[order]
         if narrowed is not None:
-            like = evaluator.identity(state.pod) or state.pod.uid
+            like = _likeness(evaluator, state)
             if like not in known:
                 known[like] = _beside_the_others(narrowed, state, usable, order)
             usable = known[like]
@@ -174,10 +174,19 @@ def _kinds(
     return [Kind(wants, np.frombuffer(mask, dtype=np.bool_).tolist(), tuple(pods)) for wants, mask, pods in found]
 
 
+def _likeness(evaluator: Evaluator, state: CycleState) -> Hashable:
+    """Return what is equal for pods that filters let through on the same nodes, other members aside."""
+    pod = state.pod
+    own = pod.volumes is not None or bool(pod.claim_keys)
+    return (evaluator.identity_on_rows(state) if own else evaluator.identity(pod)) or pod.uid
+
+
 def _beside_the_others(running: RunningProfile, state: CycleState, usable: Mask, order: np.ndarray) -> Mask:
     """`bool[order]`: which of the usable nodes the filters let through beside what is not evicted."""
     for plugin in (*running.profile.node_filters, *running.profile.cluster_filters):
-        if plugin.name == RESOURCES_PLUGIN or plugin.incremental or not usable.any():
+        if plugin.name == RESOURCES_PLUGIN or not usable.any():
+            continue
+        if plugin.incremental and not plugin.by_nodes:
             continue  # what counts pods by domain depends on where the other members are
         if call_plugin(plugin.name, "PreFilter", plugin.pre_filter, state).code is not Code.SKIP:
             usable = usable & call_plugin(plugin.name, "Filter", plugin.fits, state, order)
