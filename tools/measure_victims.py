@@ -224,7 +224,7 @@ def _all_decisions(made: Several, options: dict[str, Any]) -> tuple[set[str], in
     placed: set[str] = set()
     while (decision := world.engine.step(world.now).decision) is not None:
         if decision.bindings or decision.preemption is not None:
-            placed.add(decision.key)
+            placed.add(decision.ref)
         if decision.preemption is not None:
             victims |= {verdict.unit.name for verdict in decision.preemption.victims}
     return victims, len(placed)

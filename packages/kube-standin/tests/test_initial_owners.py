@@ -180,7 +180,7 @@ def test_replica_set_is_made_of_its_deployment(there: Lookup, spec: Json, replic
     deployment = item("apps/v1", "Deployment", "web", spec={**copy.deepcopy(WEB), **spec})
     stranger = item("v1", "Pod", "stranger")
     [made] = missing_replica_sets([stranger, of_set("a"), deployment, of_set("b")], there)
-    assert (made.key, made.origin) == (("apps", "ReplicaSet", "shop", "web-abc"), deployment.origin)
+    assert (made.object_id, made.origin) == (("apps", "ReplicaSet", "shop", "web-abc"), deployment.origin)
     reference = owner("apps/v1", "Deployment", "web", "", controller=True, blockOwnerDeletion=True)
     labels = {"app": "web", HASH: "abc"}
     assert made.manifest == {

@@ -45,7 +45,7 @@ def history(world: World) -> list[tuple[object, ...]]:
     """Everything that was decided, in order, in terms of names."""
     return [
         (
-            d.key,
+            d.ref,
             d.result.value,
             [(b.pod.name, b.node) for b in d.bindings],
             [(r.pod.name, r.reason, r.message) for r in d.rejections],

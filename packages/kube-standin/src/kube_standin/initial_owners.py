@@ -65,7 +65,7 @@ class LoadedItem:
         return subject_of(self.manifest)
 
     @property
-    def key(self) -> tuple[str, str, str, str]:
+    def object_id(self) -> tuple[str, str, str, str]:
         """Group, kind, namespace and name."""
         return self.kind.group, self.kind.kind, self.namespace, self.name
 
@@ -95,9 +95,9 @@ class Lookup:
         Raises InputError for one that the input has twice.
         """
         if item.name:
-            if (first := self._input.get(item.key)) is not None:
+            if (first := self._input.get(item.object_id)) is not None:
                 raise InputError(item.origin, f"is in the input twice; first in {first.origin}", subject=item.subject)
-            self._input[item.key] = item
+            self._input[item.object_id] = item
         there = self._registry.head(item.kind, item.namespace, item.name) if item.name else None
         item.uid = _meta(there.raw).metadata.uid if there is not None else self._registry.clock.uid()
         if item.old_uid:
@@ -106,7 +106,7 @@ class Lookup:
 
     def forget(self, item: LoadedItem) -> None:
         """Count an object out again."""
-        self._input.pop(item.key, None)
+        self._input.pop(item.object_id, None)
         self._new_uids.pop(item.old_uid, None)
 
     def has(self, group: str, kind: str, namespace: str, name: str) -> bool:
@@ -212,7 +212,7 @@ def missing_replica_sets(items: Sequence[LoadedItem], there: Lookup) -> list[Loa
 
     Without them the Deployment would make its pods a second time.
     """
-    deployments = {item.key: item for item in items if item.kind.resource == "deployments.apps"}
+    deployments = {item.object_id: item for item in items if item.kind.resource == "deployments.apps"}
     made: dict[tuple[str, str, str, str], LoadedItem] = {}
     for pod in _pods(items) if deployments else ():
         key = _owner_key(pod)
@@ -276,7 +276,7 @@ def complete_templates(items: Sequence[LoadedItem]) -> set[LoadedItem]:
             pods.setdefault(_owner_key(item), item)
         elif item.kind.resource == "persistentvolumeclaims":
             claims[item.namespace, item.name] = item
-    return {owner for owner in light if not _take_template(owner, pods.get(owner.key), claims)}
+    return {owner for owner in light if not _take_template(owner, pods.get(owner.object_id), claims)}
 
 
 def _take_template(owner: LoadedItem, pod: LoadedItem | None, claims: Mapping[tuple[str, str], LoadedItem]) -> bool:

@@ -23,7 +23,7 @@ _CHOSEN: Final = ("labels", "annotations")
 
 def key_of(item: LoadedItem) -> str:
     """Return the name under which the digest of an object is kept."""
-    return "/".join(item.key)
+    return "/".join(item.object_id)
 
 
 def digest(manifest: Mapping[str, Any]) -> str:

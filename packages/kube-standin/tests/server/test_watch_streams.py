@@ -120,7 +120,7 @@ def test_end_of_the_beginning_is_marked_with_its_revision(plane: Plane) -> None:
 
 
 def streamed(plane: Plane, writes: Callable[[], Coroutine[Any, Any, None]]) -> list[Json]:
-    """The events of a watch with initial events and bookmarks, beside which ``writes`` runs from its subscription on."""
+    """The events of a watch with initial events and bookmarks, beside which ``writes`` runs once it is subscribed."""
 
     async def run() -> list[Json]:
         kind = plane.registry.kind("v1", "ConfigMap")

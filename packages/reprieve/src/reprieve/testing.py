@@ -601,18 +601,18 @@ def check_queue(engine: Engine) -> None:
         assert entity.state is not QueueState.IN_CYCLE, f"{entity} was left in its cycle"
         active = entity.state is QueueState.ACTIVE
         assert not active or entity in queue._active, f"{entity} is not in the heap"
-        waits = (entity.wake, entity.key) in queue._backoff.entries
+        waits = (entity.wake, entity.ref) in queue._backoff.entries
         assert entity.state is not QueueState.BACKOFF or waits, f"{entity} has no end of its backoff"
         unschedulable = entity.state is QueueState.UNSCHEDULABLE
-        assert unschedulable == (entity.key in waiting.by_key), f"{entity} and the list of the unschedulable"
+        assert unschedulable == (entity.ref in waiting.by_ref), f"{entity} and the list of the unschedulable"
         for plugin, those in waiting.by_plugin.items():
             listed = unschedulable and plugin in entity.rejected_by_indexed
-            assert listed == (entity.key in those), f"{entity} and those rejected by {plugin}"
-        assert (entity.blocked is not None) == (entity.key in queue._listening), f"{entity} and its kept events"
-    keys = {entity.key for entity in entities}
-    assert set(waiting.by_key) <= keys
-    assert set(queue._listening) <= keys
-    assert all(set(those) <= keys for those in waiting.by_plugin.values())
+            assert listed == (entity.ref in those), f"{entity} and those rejected by {plugin}"
+        assert (entity.blocked is not None) == (entity.ref in queue._listening), f"{entity} and its kept events"
+    refs = {entity.ref for entity in entities}
+    assert set(waiting.by_ref) <= refs
+    assert set(queue._listening) <= refs
+    assert all(set(those) <= refs for those in waiting.by_plugin.values())
     pending = {
         uid for uid, p in cluster.pods.items() if p.row < 0 and not p.terminating and p.scheduler_name in engine.running
     }

@@ -406,7 +406,7 @@ def test_preemption_within_the_cycle_gives_reserved_victims_up_meanwhile() -> No
             uid = verdict.unit.pods[0].uid
             stage.loop.call_soon(lambda now: stage.engine.bind_failed(uid, now))
             await stage.loop.calls_made()
-            stage.loop.call_soon(lambda now: stage.engine.preemption_done(preemption.key, now))
+            stage.loop.call_soon(lambda now: stage.engine.preemption_done(preemption.ref, now))
 
         stage.acts.evicting = evict
         stage.add(node("n1"), pod("low", cpu=4))

@@ -56,7 +56,7 @@ class Keeping:
         return self.about(decision)[0]
 
     def about(self, decision: Decision) -> list[DecisionRecord]:
-        kind, _, name = decision.key.partition("/")
+        kind, _, name = decision.ref.partition("/")
         found = ("PodGroup", *name.split("/")) if kind == "group" else ("Pod", "default", name.removeprefix("uid-"))
         return asyncio.run(self.store.find(*found))
 
@@ -173,7 +173,7 @@ def test_last_ten_releases_of_its_room_are_kept(times: int) -> None:
     keeping.decide(decision)
     for number in range(times):
         held = tuple((one, f"n{i:03}") for i, one in enumerate(keeping.pods(number + 1)))
-        keeping.keeper.room_released(ReleasedReservation(decision.key, None, held, Released.MOVED, f"r{number}", START))
+        keeping.keeper.room_released(ReleasedReservation(decision.ref, None, held, Released.MOVED, f"r{number}", START))
     made = keeping.newest(decision).preemption
     assert made is not None
     assert [one.message for one in made.released] == [f"r{i}" for i in range(max(0, times - 10), times)]
@@ -199,7 +199,7 @@ def test_end_of_a_preemption_is_recorded_while_it_is_one_of_the_last_64(others: 
         keeping.decide(decision)
     assert first.preemption is not None
     keeping.keeper.preemption_ended(first.preemption, seconds=1.5, error="refused", evicted=EvictedPods())
-    keeping.keeper.room_released(ReleasedReservation(first.key, None, (), Released.TAKEN, "gone", START))
+    keeping.keeper.room_released(ReleasedReservation(first.ref, None, (), Released.TAKEN, "gone", START))
     made = keeping.newest(first).preemption
     assert made is not None
     ended = ("Failed", "refused", 1.5) if known else ("UnderWay", "", 0.0)
@@ -214,7 +214,7 @@ def test_room_that_is_held_again_counts_from_then() -> None:
     for decision in (first, *rest[:-1], first, rest[-1]):
         keeping.decide(decision)
     for decision, known in ((first, True), (rest[0], False)):
-        keeping.keeper.room_released(ReleasedReservation(decision.key, None, (), Released.TAKEN, "gone", START))
+        keeping.keeper.room_released(ReleasedReservation(decision.ref, None, (), Released.TAKEN, "gone", START))
         made = keeping.newest(decision).preemption
         assert made is not None
         assert bool(made.released) is known
@@ -225,7 +225,7 @@ def test_preemption_ends_once_and_one_that_is_not_known_changes_nothing() -> Non
     decision, other = (evicting(one) for one in keeping.pods(2))
     assert decision.preemption is not None
     keeping.keeper.preemption_ended(decision.preemption, seconds=1.0, error=None, evicted=EvictedPods())
-    keeping.keeper.room_released(ReleasedReservation(decision.key, None, (), Released.TAKEN, "gone", START))
+    keeping.keeper.room_released(ReleasedReservation(decision.ref, None, (), Released.TAKEN, "gone", START))
     assert len(keeping.store) == 0
     keeping.decide(decision)
     keeping.decide(other)

@@ -293,7 +293,7 @@ def test_eviction_costs_are_counted_by_preemptor(kind: str) -> None:
         seen.observer.evicted(seen.world.record(name), preemption, now=START)
     assert seen.counted("preemption_evicted_pods_total", preemptor=kind) == 2
     assert seen.counted("preemption_lost_gpu_seconds_total", preemptor=kind) == 2 * 2 * 60
-    assert seen.lines()[0] == f"info Preempted pod pod=default/a by={preemption.key} domain={preemption.domain}"
+    assert seen.lines()[0] == f"info Preempted pod pod=default/a by={preemption.ref} domain={preemption.domain}"
 
 
 def test_eviction_is_reported_without_an_engine_as_well() -> None:
@@ -324,11 +324,11 @@ def test_calls_of_a_preemption_count_by_their_result(kind: str, error: str | Non
     assert seen.counted("preemption_execution_duration_seconds_sum", preemptor=kind, result=result) == 1.5
     errors = int(error is not None and kind == "podgroup")
     assert seen.counted("podgroup_preemption_attempts_total", result="error") == errors
-    by_key = preemption.key
+    ref = preemption.ref
     assert seen.lines() == [
-        f"info Preemption carried out by={by_key} seconds=1.5"
+        f"info Preemption carried out by={ref} seconds=1.5"
         if error is None
-        else f"error Preemption failed by={by_key} seconds=1.5 error=refused"
+        else f"error Preemption failed by={ref} seconds=1.5 error=refused"
     ]
 
 
@@ -402,7 +402,7 @@ def test_victims_of_a_pod_and_of_a_group_are_counted_apart() -> None:
         verdicts = tuple(replace(one, violates_pdb=True) for one in preemption.verdicts)
         spared = tuple(replace(one, reason=None) for one in preemption.verdicts)
         preemption = replace(preemption, verdicts=(*verdicts, *spared))
-        seen.decide(Decision(preemption.key, Result.WAITING, preemption=preemption))
+        seen.decide(Decision(preemption.ref, Result.WAITING, preemption=preemption))
         seen.observer.preemption_ended(preemption, seconds=0.1, error=None, now=START)
     for kind in ("pod", "podgroup"):
         assert seen.counted("preemption_workload_disruptions_sum", preemptor=kind) == 1
@@ -422,7 +422,7 @@ def test_victims_of_a_pod_and_of_a_group_are_counted_apart() -> None:
 def test_preemption_of_plain_pods_disrupts_no_group() -> None:
     seen = stage()
     preemption = made(seen, unit(seen.world.record("a")))
-    seen.decide(Decision(preemption.key, Result.WAITING, preemption=preemption))
+    seen.decide(Decision(preemption.ref, Result.WAITING, preemption=preemption))
     assert seen.counted("preemption_workload_disruptions_count", preemptor="pod") == 0
     assert seen.counted("preemption_pdb_violations_total", preemptor="pod") == 0
 
@@ -588,7 +588,7 @@ LINES: dict[str, tuple[Made, str]] = {
     "a-group-placed": (
         lambda seen: replace(
             assumed(seen, "a", "b", attempt=1),
-            key="group/default/crew",
+            ref="group/default/crew",
             conditions=(GroupCondition("default/crew", True, "R", "of the group"),),
         ),
         "podgroup=default/crew result=scheduled seconds=0.25 bindings=2",

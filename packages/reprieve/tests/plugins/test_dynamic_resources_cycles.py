@@ -125,7 +125,7 @@ def test_preemptor_waits_for_the_devices_of_its_victims() -> None:
     assert decision.preemption is not None
     (victim,) = [p.name for v in decision.preemption.victims for p in v.unit.pods]
     engine.pod_terminating(f"uid-{victim}", now, preempted=True)
-    engine.preemption_done(decision.key, now)
+    engine.preemption_done(decision.ref, now)
     engine.remove(ObjectRef("Pod", uid=f"uid-{victim}"), now)
     again = engine.step(now + 20).decision
     assert again is not None

@@ -428,7 +428,7 @@ def test_fault_victims_that_vanish_at_once_do_not_lose_the_wake_up() -> None:
             world.engine.pod_terminating(victim.uid, world.now, preempted=True)
             world.engine.remove(ObjectRef("Pod", uid=victim.uid), world.now)
     assert world.place("crew") is QueueState.GATED
-    world.engine.preemption_done(decision.key, world.now)
+    world.engine.preemption_done(decision.ref, world.now)
     assert sorted(world.settle().where) == ["crew-0", "crew-1"]
 
 

@@ -114,7 +114,7 @@ def test_23_a_cleared_nomination_frees_the_preemptor_at_once(how: str) -> None:
     else:
         world.add(pod("high", cpu=4, priority=1000)).drain()
         assert world.nominated == {"high": "n1"}
-    key = world.entity("mid").key
+    key = world.entity("mid").ref
     assert not world.engine.preempting(key)
     world.virtual.until(world.now + 5)
     again = "n1" if how == "cleared in the API" else "n2"  # as cheap as ever, and its victim is leaving already
@@ -131,13 +131,13 @@ def test_23_a_nomination_that_ends_while_the_calls_run_frees_the_preemptor_when_
     """preemption.md 7.3: it stays gated until its calls are through, and then waits for no victims."""
     world = _three_full_nodes().add(pod("mid", cpu=4, priority=100))
     assert world.step().result is Result.WAITING
-    key = world.entity("mid").key
+    key = world.entity("mid").ref
     world.engine.pod_terminating("uid-n1-0", world.now, preempted=True)
     world.engine.remove(ObjectRef("Node", "n1"), world.now)
     assert world.engine.step(world.now).decision is None
     world.engine.preemption_done(key, world.now)
     second = world.step()
-    assert second.key == key
+    assert second.ref == key
     assert second.preemption is not None
     assert second.preemption.domain == "n2"
 
@@ -146,7 +146,7 @@ def test_23_the_first_victims_of_a_freed_preemptor_leave_after_the_second() -> N
     """A late victim of a void preemption neither ends nor prolongs the one that took its place."""
     world = _three_full_nodes().add(pod("mid", cpu=4, priority=100)).drain()
     world.add(pod("high", cpu=4, priority=1000)).drain()
-    key = world.entity("mid").key
+    key = world.entity("mid").ref
     world.virtual.until(world.now + 5)
     assert world.nominated == {"high": "n1", "mid": "n2"}
     world.gone("n1-0")
@@ -537,9 +537,9 @@ def test_75_a_failure_reverts_the_nomination_and_leaves_the_rest_alone() -> None
     first = world.step()
     assert first.preemption is not None
     world.gone("n2-0")
-    reverted = world.engine.preemption_failed(first.key, world.now).unnominated
+    reverted = world.engine.preemption_failed(first.ref, world.now).unnominated
     assert [p.name for p in reverted] == ["high"]
-    assert not world.engine.preempting(first.key)
+    assert not world.engine.preempting(first.ref)
     assert [b.node for b in world.step().bindings] == ["n2"]
     assert world.where["n1-0"] == "n1"
 

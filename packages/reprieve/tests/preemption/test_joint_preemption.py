@@ -36,7 +36,7 @@ def evicted(decisions: Sequence[Decision]) -> set[str]:
 
 
 def placed(decisions: Sequence[Decision]) -> set[str]:
-    return {decision.key for decision in decisions if decision.bindings or decision.preemption is not None}
+    return {decision.ref for decision in decisions if decision.bindings or decision.preemption is not None}
 
 
 def two_and_one() -> list[Any]:

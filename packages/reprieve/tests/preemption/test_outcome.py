@@ -65,11 +65,11 @@ def test_decision_counts_evicted_and_remaining_units() -> None:
     made = Preemption(high, None, 100, "n1", ((high, 0),), verdicts)
     assert [verdict.unit.name for verdict in made.victims] == ["default/w", "default/b"]
     assert (made.reprieved, made.pdb_violations) == (1, 1)
-    assert (made.kind, made.key, made.candidates, made.compared) == ("pod", "pod/uid-high", 1, None)
+    assert (made.kind, made.ref, made.candidates, made.compared) == ("pod", "pod/uid-high", 1, None)
     whole = world.engine.cluster.groups["default/w"]
     of_group = Preemption(None, whole, 100, "cluster", (), verdicts)
-    assert (of_group.kind, of_group.key) == ("podgroup", whole.ref)
-    assert Preemption(None, None, 0, "", (), ()).key == ""
+    assert (of_group.kind, of_group.ref) == ("podgroup", whole.ref)
+    assert Preemption(None, None, 0, "", (), ()).ref == ""
 
 
 @pytest.mark.parametrize("why", list(NoRoom))

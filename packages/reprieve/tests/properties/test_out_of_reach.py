@@ -200,7 +200,7 @@ def _smaller(item: objects.Pod) -> objects.Pod:
 def _everything_may_help() -> Iterator[None]:
     """Any event wakes every pending entity that is not out of reach: nothing is left to hints."""
     every = mock.patch.object(
-        SchedulingQueue, "_concerned", lambda self, _plugin, _event: [*self._unschedulable.by_key.values()]
+        SchedulingQueue, "_concerned", lambda self, _plugin, _event: [*self._unschedulable.by_ref.values()]
     )
     with (
         mock.patch.object(futile_attempts, "FEW_PODS", -1),
@@ -274,7 +274,7 @@ def _attempt(world: World, entity: Entity) -> Result:
     running = engine.running[entity.profile]
     pods = list(entity.ready.values())
     if entity.group is None:
-        decision = schedule_pod(running, entity.key, pods[0], under_way=False)
+        decision = schedule_pod(running, entity.ref, pods[0], under_way=False)
     else:
-        decision = schedule_group(running, entity.key, entity.group, pods, under_way=False)
+        decision = schedule_group(running, entity.ref, entity.group, pods, under_way=False)
     return Result.SCHEDULED if decision.preemption is not None or decision.bindings else decision.result

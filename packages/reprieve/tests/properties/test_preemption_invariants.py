@@ -58,8 +58,8 @@ class _Judge:
         engine = self.world.engine
         self.busy = {}
         for entity in engine.queue.entities():  # whatever the engine itself thinks is under way
-            leaving = self.victims.get(entity.key, set()) & engine.cluster.pods.keys()
-            self.busy[entity.key] = bool(leaving) and any(p.nominated >= 0 for p in entity.ready.values())
+            leaving = self.victims.get(entity.ref, set()) & engine.cluster.pods.keys()
+            self.busy[entity.ref] = bool(leaving) and any(p.nominated >= 0 for p in entity.ready.values())
         self.nominated = {p.uid: p.nominated for p in engine.cluster.pods.values()}
 
     def look(self, decision: Decision) -> None:
@@ -86,8 +86,8 @@ class _Judge:
         for unit in victims:
             back = gone - {p.uid for p in unit.pods}
             assert not picture.holds(assigned, back, priority, own), f"{unit.name} need not go"  # type: ignore[arg-type]
-        self.victims[decision.key] = gone
-        if victims and self.busy.get(decision.key):
+        self.victims[decision.ref] = gone
+        if victims and self.busy.get(decision.ref):
             pod = preemption.pod
             assert pod is not None, "a group started a second preemption"
             row = self.nominated[pod.uid]

@@ -48,7 +48,7 @@ class Checked:
         """Row -> milli-CPUs that others of that priority or a higher one have reserved."""
         amounts: dict[int, int] = {}
         for held in self.engine.reservations.held.values():
-            if held.key != key and held.priority >= priority:
+            if held.ref != key and held.priority >= priority:
                 for one, _ in held.pods:
                     if one.row < 0:
                         amounts[one.nominated] = amounts.get(one.nominated, 0) + one.signature.amounts["cpu"]
@@ -60,7 +60,7 @@ class Checked:
         for binding in decision.bindings:
             if self.engine.cluster.terms_of(binding.pod).expected_runtime is None:  # 7.2
                 taken = int(nodes.used[column, binding.row])
-                reserved = self.reserved(binding.pod.priority, decision.key).get(binding.row, 0)
+                reserved = self.reserved(binding.pod.priority, decision.ref).get(binding.row, 0)
                 overlaid = sum(
                     one.signature.amounts["cpu"]
                     for one in nodes.pods[binding.row].values()

@@ -142,8 +142,8 @@ def _no_pod_was_forgotten(cluster: RandomCluster, world: World) -> None:
     fresh = _as_it_is_now(cluster, world).world(plain=True)
     fresh.drain()
     useful = [d for d in fresh.engine.decisions if d.bindings or (d.preemption is not None and d.preemption.victims)]
-    places = {e.key: (e.state.value, sorted(e.rejected_by)) for e in world.engine.queue.entities()}
-    assert not useful, f"{[d.key for d in useful]} could have been scheduled; in the queue: {places}"
+    places = {e.ref: (e.state.value, sorted(e.rejected_by)) for e in world.engine.queue.entities()}
+    assert not useful, f"{[d.ref for d in useful]} could have been scheduled; in the queue: {places}"
 
 
 @many

@@ -400,7 +400,7 @@ def rejected(number: int, name: str) -> DecisionRecord:
 def test_last_record_of_each_is_kept_of_the_last_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pod that was tried again counts as of then."""
     monkeypatch.setattr(pending_records, "MOST_RECORDS", 2)
-    builder = SimpleNamespace(record=lambda decision, **_: rejected(decision.attempt, decision.key))
+    builder = SimpleNamespace(record=lambda decision, **_: rejected(decision.attempt, decision.ref))
     monkeypatch.setattr(pending_records, "RecordBuilder", lambda _engine: builder)
     kept = pending_records.WaitingRecords()
     kept.attach(World().engine)

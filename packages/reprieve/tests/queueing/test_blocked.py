@@ -18,7 +18,7 @@ def test_preemptor_stays_gated_while_its_calls_run() -> None:
     assert world.place("p") is QueueState.GATED
     world.gone("r")
     assert world.place("p") is QueueState.GATED
-    world.engine.preemption_done(world.entity("p").key, world.now)
+    world.engine.preemption_done(world.entity("p").ref, world.now)
     assert world.place("p") is QueueState.BACKOFF
     assert world.settle().where == {"p": "n"}
 
@@ -39,7 +39,7 @@ def test_pod_is_not_tried_while_its_calls_run(blocked: bool) -> None:
 def test_without_an_event_it_waits_on_after_the_calls() -> None:
     """Unblocked, it is woken by its victims' going."""
     world = blocked_preemptor()
-    world.engine.preemption_done(world.entity("p").key, world.now)
+    world.engine.preemption_done(world.entity("p").ref, world.now)
     assert world.place("p") is QueueState.UNSCHEDULABLE
     world.gone("r")
     assert world.settle().where == {"p": "n"}
@@ -48,7 +48,7 @@ def test_without_an_event_it_waits_on_after_the_calls() -> None:
 def test_failed_call_lets_it_try_at_once() -> None:
     """preemption.md 7.5: "the preemptor is activated again at once"."""
     world = blocked_preemptor()
-    reverted = world.engine.preemption_failed(world.entity("p").key, world.now).unnominated
+    reverted = world.engine.preemption_failed(world.entity("p").ref, world.now).unnominated
     assert [p.name for p in reverted] == ["p"]
     assert world.place("p") is QueueState.ACTIVE
     assert world.nominated == {}
@@ -57,7 +57,7 @@ def test_failed_call_lets_it_try_at_once() -> None:
 def test_calls_that_fail_again_and_again_are_made_after_the_backoff() -> None:
     """preemption.md 7.5: a victim with a deletion that is always refused is not tried as fast as refusals come."""
     world = blocked_preemptor()
-    engine, now, key = world.engine, world.now, world.entity("p").key
+    engine, now, key = world.engine, world.now, world.entity("p").ref
     engine.preemption_failed(key, now)
     assert engine.step(now).decision is not None  # at once, the first time
     for backoff in (2.0, 4.0, 8.0, 10.0):
@@ -77,7 +77,7 @@ def test_calls_that_fail_again_and_again_are_made_after_the_backoff() -> None:
 def test_calls_that_went_well_end_the_row_of_failures() -> None:
     """preemption.md 7.5: the next failure is the first again."""
     world = blocked_preemptor()
-    key = world.entity("p").key
+    key = world.entity("p").ref
     world.engine.preemption_failed(key, world.now)
     assert world.engine.step(world.now).decision is not None
     world.engine.preemption_done(key, world.now)
@@ -87,7 +87,7 @@ def test_calls_that_went_well_end_the_row_of_failures() -> None:
 def test_preemptor_that_is_deleted_while_blocked_leaves_nothing() -> None:
     """Neither the deletion nor the end of the calls finds anything afterwards."""
     world = blocked_preemptor()
-    key = world.entity("p").key
+    key = world.entity("p").ref
     world.gone("p")
     world.engine.preemption_done(key, world.now)
     world.engine.preemption_failed(key, world.now)
@@ -98,7 +98,7 @@ def test_preemptor_that_is_deleted_while_blocked_leaves_nothing() -> None:
 def test_calls_that_end_twice_change_nothing() -> None:
     """Only what is blocked can be unblocked."""
     world = blocked_preemptor()
-    key = world.entity("p").key
+    key = world.entity("p").ref
     world.engine.preemption_done(key, world.now)
     place = world.place("p")
     world.engine.preemption_done(key, world.now)
@@ -115,7 +115,7 @@ def test_events_during_calls_are_replayed(missed: bool, retry: bool) -> None:
     if missed:
         queue.on_event(ClusterEvent(EventKind.POD_GONE, row=world.row("n")), world.now)
     assert len(entity.events) == missed
-    queue.unblock(entity.key, world.now, retry=retry)
+    queue.unblock(entity.ref, world.now, retry=retry)
     expected = QueueState.BACKOFF if missed else QueueState.UNSCHEDULABLE
     assert entity.state is (QueueState.ACTIVE if retry else expected)
     queue.on_event(ClusterEvent(EventKind.NODE_REMOVED, row=0), world.now)

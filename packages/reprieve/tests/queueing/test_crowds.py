@@ -71,7 +71,7 @@ def test_pod_pending_too_long_is_tried_in_turn() -> None:
         assert queue.next_wakeup() <= start + max(second, 1)  # type: ignore[operator]
         entity = queue.pop(world.now)
         if entity is not None:
-            woken.append(entity.key[-6:])
+            woken.append(entity.ref[-6:])
             assert queue.pop(world.now) is None
             queue.requeue(entity, world.now, {"NodeResourcesFit"})
         check_queue(world.engine)

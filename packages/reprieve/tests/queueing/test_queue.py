@@ -17,7 +17,7 @@ def _order(world: World) -> list[str]:
     """Keys in the order in which entities leave the active queue."""
     keys = []
     while (entity := world.engine.queue.pop(world.now)) is not None:
-        keys.append(entity.key.rpartition("-")[2].rpartition("/")[2])
+        keys.append(entity.ref.rpartition("-")[2].rpartition("/")[2])
     return keys
 
 
@@ -177,7 +177,7 @@ def test_stream_of_small_pods_does_not_keep_a_gang_from_its_cycle() -> None:
     for index in range(50):
         world.add(pod(f"small-{index}", cpu=1))
     decision = world.step()
-    assert decision.key == "group/default/crew"
+    assert decision.ref == "group/default/crew"
     assert decision.result is Result.SCHEDULED
 
 
@@ -185,7 +185,7 @@ def test_gang_in_the_middle_of_a_stream_gets_its_turn() -> None:
     """By arrival: those that came before go first, those after go later."""
     world = World(node("n", cpu=40), *[pod(f"a{i}", cpu=1) for i in range(3)], *gang("crew", 4, cpu=1))
     world.add(*[pod(f"z{i}", cpu=1) for i in range(3)])
-    keys = [world.step().key for _ in range(7)]
+    keys = [world.step().ref for _ in range(7)]
     assert keys.index("group/default/crew") == 3
 
 
@@ -220,7 +220,7 @@ def test_next_wakeup_is_of_those_that_are_asked_about() -> None:
     second.attempts = 2  # a backoff of two seconds
     for entity in (first, second):
         queue.retry_later(entity, world.now)
-    for ignoring, seconds in [((), 1), ((first.key,), 2), ((second.key,), 1), ((first.key, second.key), None)]:
+    for ignoring, seconds in [((), 1), ((first.ref,), 2), ((second.ref,), 1), ((first.ref, second.ref), None)]:
         expected = None if seconds is None else world.now + seconds
         assert queue.next_wakeup(flush=False, ignoring=ignoring) == expected, ignoring
     world.gone("a")

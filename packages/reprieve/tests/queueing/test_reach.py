@@ -92,7 +92,7 @@ def test_pod_not_rejected_is_tried_again_though_out_of_reach(how: str) -> None:
     (queue.retry_later if how == "trouble" else queue.requeue_now)(entity, world.now)
     assert pop_all(world) == [entity]
     queue.requeue(entity, world.now, {"NodeResourcesFit"})
-    queue.wake(entity.key, world.now)
+    queue.wake(entity.ref, world.now)
     assert pop_all(world) == []
     assert entity.state is QueueState.UNSCHEDULABLE
 

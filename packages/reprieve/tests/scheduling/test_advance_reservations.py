@@ -237,10 +237,10 @@ def test_holder_that_waits_for_its_predecessor_may_hold_another_reservation_late
     reservations, entity = world.engine.reservations, world.engine.queue.get("group/default/train")
     assert entity is not None
     places = tuple((item, node_name) for item, node_name in held(world)["train"].pods)
-    waiting = Decision(key=entity.key, result=Result.WAITING, nominations=places)
+    waiting = Decision(ref=entity.ref, result=Result.WAITING, nominations=places)
     assert reservations.attempted(entity, waiting, world.now) is waiting
     assert not held(world)
-    reservations.attempted(entity, Decision(key=entity.key, result=Result.UNSCHEDULABLE), world.now)
+    reservations.attempted(entity, Decision(ref=entity.ref, result=Result.UNSCHEDULABLE), world.now)
     after(world, 3 * DUE)
     assert held(world)
 

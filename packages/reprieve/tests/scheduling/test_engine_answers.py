@@ -84,7 +84,7 @@ def test_decision_names_its_profile_and_attempt() -> None:
     assert (first.attempt, first.profile) == (1, "default-scheduler")
     world.add(node("n", cpu=2))
     second = world.settle().engine.decisions[-1]
-    assert (second.attempt, second.queued, second.key) == (2, first.queued, first.key)
+    assert (second.attempt, second.queued, second.ref) == (2, first.queued, first.ref)
 
 
 @pytest.mark.parametrize("kind", ["Job", "JobSet"])
@@ -142,7 +142,7 @@ def test_group_of_another_api_and_its_owner(profiles: tuple[str, ...], scheduler
 def test_pending_pod_wants_capacity_until_it_may_not_be_tried() -> None:
     world = World(node("n", cpu=2), pod("low", cpu=2, node="n"), pod("high", cpu=2, priority=5))
     decision = world.step()
-    engine, key = world.engine, decision.key
+    engine, key = world.engine, decision.ref
     assert (engine.wants_room(key), engine.preempting(key)) == (True, True)
     engine.preemption_done(key, world.now)
     assert engine.preempting(key)
@@ -158,11 +158,11 @@ def test_preemption_that_fails_takes_its_nominations_back() -> None:
     world = World(node("n0", cpu=2), node("n1", cpu=2), *low, *gang("g", 2, cpu=2, priority=5))
     decision = world.step()
     assert len(decision.nominations) == 2
-    assert world.engine.preempting(decision.key)
+    assert world.engine.preempting(decision.ref)
     assert world.engine.cluster.doomed == {"uid-low0", "uid-low1"}
-    reverted = world.engine.preemption_failed(decision.key, world.now).unnominated
+    reverted = world.engine.preemption_failed(decision.ref, world.now).unnominated
     assert sorted(one.name for one in reverted) == ["g-0", "g-1"]
-    assert not world.engine.preempting(decision.key)
+    assert not world.engine.preempting(decision.ref)
     assert world.engine.cluster.doomed == set()
     assert {one.nominated for one in reverted} == {-1}
 

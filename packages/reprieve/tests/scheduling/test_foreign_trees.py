@@ -421,7 +421,7 @@ def test_only_changes_of_the_tree_set_its_groups(
 
     def watched(self: GroupChanges, changes: Iterable[GroupChange | Move], now: float) -> None:
         found = list(changes)
-        changed.extend(each.key or "" for each in found)
+        changed.extend(each.group or "" if isinstance(each, Move) else each.key for each in found)
         carry_out(self, found, now)
 
     world = World(9).add(group(3, **spec), *there)

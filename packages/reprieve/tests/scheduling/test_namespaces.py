@@ -39,7 +39,7 @@ def test_groups_and_their_pods(namespace: str) -> None:
     assert set(cluster.groups) == {f"{key}/g"}
     assert set(cluster.trees.composites) == {f"{key}/t"}
     decision = world.step()
-    assert decision.key == f"composite/{key}/t"
+    assert decision.ref == f"composite/{key}/t"
     assert [binding.pod.key for binding in decision.bindings] == [f"{key}/a", f"{key}/b"]
     world.engine.remove(ObjectRef("CompositePodGroup", f"{key}/t"), world.now)
     world.engine.remove(ObjectRef("PodGroup", f"{key}/g"), world.now)

@@ -40,7 +40,7 @@ def test_message_names_up_to_three_nodes_each_once(count: int, where: str, moved
     else:
         nominations.placed(places, world.now)
     (room,) = effects.finish([]).released
-    assert (room.pods, room.key, room.at) == (((held, "n0"),), "pod/uid-p0", world.now)
+    assert (room.pods, room.ref, room.at) == (((held, "n0"),), "pod/uid-p0", world.now)
     assert room.reason is (Released.MOVED if moved else Released.PLACED_ELSEWHERE)
     assert room.message == (f"capacity is freed on {where} instead" if moved else f"there was room on {where}")
     assert effects.finish([]) is NO_EFFECTS
@@ -152,7 +152,7 @@ def test_nomination_that_is_given_up_for_a_reason_is_reported_for_its_group() ->
         cluster.nominate(one, 0)
     nominations.give_up(members, world.now, Released.GATED, "too few")
     (room,) = effects.finish([]).released
-    assert (room.key, room.nodes, room.message) == ("group/default/crew", ["n0"], "too few")
+    assert (room.ref, room.nodes, room.message) == ("group/default/crew", ["n0"], "too few")
     assert room.group is cluster.groups["default/crew"]
     for one in members:
         cluster.place(one, 0)

@@ -212,7 +212,7 @@ def test_victim_that_was_only_reserved_has_left_when_its_binding_is_given_up() -
     world.add(pod("p", cpu=4, priority=100))
     decision = world.step()
     assert decision.preemption is not None
-    key = decision.key
+    key = decision.ref
     assert world.engine.preempting(key)
     world.engine.bind_failed(binding.pod.uid, world.now)
     assert not world.engine.preempting(key)

@@ -91,7 +91,7 @@ def test_preemptor_is_tried_when_the_calls_of_its_preemption_are_done() -> None:
         pod("mid", cpu=3, priority=10),
     )
     assert world.step().preemption is not None
-    key = world.entity("mid").key
+    key = world.entity("mid").ref
     world.engine.set(pod("high", cpu="1500m", priority=20, node="n1"), world.now)
     assert world.engine.step(world.now + 20).decision is None
     world.engine.preemption_done(key, world.now + 20)

@@ -189,7 +189,7 @@ def test_nomination_is_cleared_when_nothing_helps_any_more() -> None:
     """observability.md: nominatedNodeName "cleared when no longer true"; a pod that waited for that is tried."""
     world = World(node("n", cpu=2), pod("r", cpu=1, node="n", priority=9))
     world.add(pod("small", cpu=1, priority=5), pod("big", cpu=2, priority=5, nominated="n"))
-    assert world.step().key == "pod/uid-small"
+    assert world.step().ref == "pod/uid-small"
     assert world.place("small") is QueueState.UNSCHEDULABLE
     world.settle()
     assert world.nominated == {}

@@ -70,7 +70,7 @@ def test_victim_is_waited_for_until_its_devices_are_given_back(last: str) -> Non
     decision = world.step()
     assert decision.preemption is not None
     assert [pod.name for verdict in decision.preemption.victims for pod in verdict.unit.pods] == ["low0", "low1"]
-    key = decision.key
+    key = decision.ref
     world.engine.preemption_done(key, world.now)
     world.gone("low0").gone("low1")
     assert world.engine.preempting(key), "all devices are still taken"

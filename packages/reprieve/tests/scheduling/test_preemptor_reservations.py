@@ -23,7 +23,7 @@ def holding(seconds: float) -> dict[str, Profile]:
 
 def released(world: World) -> list[tuple[str, list[str], str]]:
     """What was given back since the last call: the preemptor, where, and why."""
-    return [(room.key, room.nodes, room.reason.value) for room in world.released()]
+    return [(room.ref, room.nodes, room.reason.value) for room in world.released()]
 
 
 def preempting(seconds: float = 600, *, stuck: bool = False) -> World:
@@ -76,7 +76,7 @@ def test_2_what_was_not_used_is_given_back_and_looked_for_elsewhere() -> None:
     assert (world.evicted, world.nominated) == (["low"], {"high": "n1"})
     world.virtual.until(START + 91)
     (room,) = world.released()
-    assert (room.key, room.nodes, room.reason) == ("pod/uid-high", ["n1"], Released.NOT_USED)
+    assert (room.ref, room.nodes, room.reason) == ("pod/uid-high", ["n1"], Released.NOT_USED)
     assert room.message == "it was held for 60 s and not used"
     assert (world.evicted, world.nominated) == (["low", "other"], {"high": "n2"})
 

@@ -40,7 +40,7 @@ def test_bound_sees_room_behind_victims_below_and_only_those() -> None:
     assert bound.out_of_reach(world.entity("equal")) == {"NodeResourcesFit"}
     assert bound.sizes() == {"waiting_entities": 3, "waiting_shapes": 3, "waiting_spreads": 0}
     for name in ("can", "never", "equal"):
-        bound.forget(world.entity(name).key)
+        bound.forget(world.entity(name).ref)
     assert bound.sizes() == {"waiting_entities": 0, "waiting_shapes": 0, "waiting_spreads": 0}
 
 
@@ -220,7 +220,7 @@ def test_counted_pods_that_stay_leave_less_spread_for_members() -> None:
         found.append(bool(bound.out_of_reach(world.entity("crew"))))
     assert found == [True, True, False]
     assert bound.sizes()["waiting_spreads"] == 1
-    bound.forget(world.entity("crew").key)
+    bound.forget(world.entity("crew").ref)
     assert bound.sizes() == {"waiting_entities": 0, "waiting_shapes": 0, "waiting_spreads": 0}
 
 
@@ -281,7 +281,7 @@ def test_pod_with_new_tolerations_is_no_measure_for_similar_pods() -> None:
         world.change_pod(
             f"first-{i}", lambda p: replace(p, spec=replace(p.spec, tolerations=(toleration("kept", "Exists"),)))
         )
-    bound.forget(world.entity("first").key)
+    bound.forget(world.entity("first").ref)
     world.add(node("b2", cpu=2, labels={"zone": "b"}), node("c2", cpu=2, labels={"zone": "c"}))
     bound.refresh()
     assert not bound.out_of_reach(world.entity("second"))
@@ -315,7 +315,7 @@ def test_domains_are_read_again_for_pending_entities_alone() -> None:
     read: list[int] = []
     for turn, forgotten in enumerate(("", "first", "second")):
         if forgotten:
-            bound.forget(world.entity(forgotten).key)
+            bound.forget(world.entity(forgotten).ref)
         world.add(node(f"m{turn}", cpu=1, labels={"zone": "b"}))
         each = Layout.work_out
         with mock.patch.object(Layout, "work_out", autospec=True, side_effect=each) as work_out:
@@ -347,7 +347,7 @@ def test_spreads_over_more_domains_than_are_compared_are_not_reckoned_again_unti
     bound.refresh()
     assert "PodTopologySpread" in bound.out_of_reach(entity), "one in a at most, as b has room for none"
     with mock.patch.object(spread_capacity, "_MOST_DOMAINS", 1):
-        bound.forget(entity.key)
+        bound.forget(entity.ref)
         bound.out_of_reach(entity)
     for zone in "ab":
         world.add(node(f"n{zone}", cpu=4, labels={"zone": zone, "more": ""}))
@@ -430,16 +430,16 @@ def test_bounds_that_are_kept_up_equal_a_fresh_count() -> None:
     world = _many_kinds()
     kept = RoomBound(world.engine.cluster, world.engine.running)
     entities = list(world.engine.queue.entities())
-    seen: dict[str, set[frozenset[str]]] = {entity.key: set() for entity in entities}
+    seen: dict[str, set[frozenset[str]]] = {entity.ref: set() for entity in entities}
 
     def ask(bound: RoomBound) -> dict[str, frozenset[str]]:
         bound.refresh()
-        return {entity.key: bound.out_of_reach(entity) for entity in entities}
+        return {entity.ref: bound.out_of_reach(entity) for entity in entities}
 
     for turn, (what, happens) in enumerate({"nothing": lambda _: None, **HAPPENINGS}.items()):
         happens(world)
         forgotten = entities[turn % len(entities)]
-        kept.forget(forgotten.key)
+        kept.forget(forgotten.ref)
         found = ask(kept)
         assert found == ask(RoomBound(world.engine.cluster, world.engine.running)), what
         for key, why in found.items():
@@ -448,8 +448,8 @@ def test_bounds_that_are_kept_up_equal_a_fresh_count() -> None:
     assert not same, "these were the same from beginning to end"
     assert kept.sizes()["waiting_entities"] == len(entities)
     for entity in entities:
-        kept.forget(entity.key)
-        kept.forget(entity.key)
+        kept.forget(entity.ref)
+        kept.forget(entity.ref)
     assert kept.sizes() == {"waiting_entities": 0, "waiting_shapes": 0, "waiting_spreads": 0}
     assert ask(kept) == ask(RoomBound(world.engine.cluster, world.engine.running))
 
@@ -633,6 +633,6 @@ def test_sixteen_priorities_are_distinguished() -> None:
     bound = RoomBound(world.engine.cluster, world.engine.running)
     bound.refresh()
     assert [bool(bound.out_of_reach(world.entity(f"p{turn}"))) for turn in range(17)] == [*[True] * 16, False]
-    bound.forget(world.entity("p0").key)  # one level is free again
-    bound.forget(world.entity("p16").key)
+    bound.forget(world.entity("p0").ref)  # one level is free again
+    bound.forget(world.entity("p16").ref)
     assert bound.out_of_reach(world.entity("p16"))

@@ -21,7 +21,7 @@ def engine_with_shared_victims() -> tuple[Engine, list[str]]:
         decision = engine.step(float(number)).decision
         assert decision is not None
         assert decision.result is Result.WAITING
-        keys.append(decision.key)
+        keys.append(decision.ref)
     return engine, keys
 
 

@@ -40,7 +40,7 @@ def test_tree_is_placed_as_one() -> None:
     """composite.md 2.1, 3.4: one entity, one decision, every group has a condition."""
     world = World(node("n", cpu=4), composite("root", min_groups=2), *leaf("a", 2), *leaf("b", 2))
     decision = world.step()
-    assert decision.key == "composite/default/root"
+    assert decision.ref == "composite/default/root"
     assert len(decision.bindings) == 4
     assert [(c.group, c.composite, c.scheduled) for c in decision.conditions] == [
         ("default/root", True, True),

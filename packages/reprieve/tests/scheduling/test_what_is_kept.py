@@ -68,7 +68,7 @@ def settle(engine: Engine, now: float, *, confirms: bool = True) -> None:
             for uid in [pod.uid for verdict in decision.preemption.victims for pod in verdict.unit.pods]:
                 engine.pod_terminating(uid, now, preempted=True)
                 engine.remove(ObjectRef("Pod", uid=uid), now)
-            engine.preemption_done(decision.key, now)
+            engine.preemption_done(decision.ref, now)
 
 
 def _owned(name: str, job: str, **more: Any) -> Any:
@@ -174,7 +174,7 @@ def nominated(engine: Engine, life: str, now: float) -> str:
     decision = engine.step(now).decision
     assert decision is not None
     assert decision.preemption is not None
-    return decision.key
+    return decision.ref
 
 
 def without_success(engine: Engine, life: str, now: float) -> None:

@@ -14,8 +14,8 @@ from reprieve.simulation.workloads.owners import (
     Owner,
     Owners,
     is_active,
-    key_of,
     name_of_meta,
+    object_id_of,
     runtime_of,
     subject_of_maker,
     whole_number,
@@ -276,7 +276,7 @@ def test_object_names(meta: Json, name: str, subject: str) -> None:
     manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta}
     assert name_of_meta(meta) == name
     assert subject_of_maker(manifest) == f'Job "{subject}"'
-    assert key_of(manifest) == ("batch", "Job", subject.split("/")[0], name)
+    assert object_id_of(manifest) == ("batch", "Job", subject.split("/")[0], name)
 
 
 def workload(name: str = "x", namespace: str = "default") -> PodWorkload:
@@ -337,6 +337,6 @@ def test_names_are_those_of_a_namespace() -> None:
 def test_places_of_a_made_object_are_those_of_what_the_input_has(inner: str, outer: str, path: str, place: str) -> None:
     """whatif.md 1.9."""
     given = workload()
-    within = PodWorkload(given.manifest, given.origin, given.subject, 0.0, given.key, inner, outer)
+    within = PodWorkload(given.manifest, given.origin, given.subject, 0.0, given.object_id, inner, outer)
     assert within.place(path) == place
     assert within.error(path, "wrong").path == place

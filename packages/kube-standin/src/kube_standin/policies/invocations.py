@@ -45,7 +45,7 @@ class PolicyInvocation:
     error: str = ""
 
     @property
-    def key(self) -> str:
+    def unique_name(self) -> str:
         """Return a name that no other invocation of a write has."""
         metadata = (self.param or {}).get("metadata") or {}
         return "/".join((self.policy.name, self.binding.name, metadata.get("namespace", ""), metadata.get("name", "")))

@@ -65,7 +65,7 @@ class MutatingPolicies(Step):
             return
         if not self._holds(request, one):
             return
-        if request.round and one.key not in rounds.again:
+        if request.round and one.unique_name not in rounds.again:
             return
         before = request.object
         for index, mutation in enumerate(one.policy.spec.get("mutations") or ()):
@@ -77,7 +77,7 @@ class MutatingPolicies(Step):
             rounds.require_again()
             request.reinvoke = True
         if one.policy.spec.get("reinvocationPolicy") == "IfNeeded":
-            rounds.invoked.add(one.key)
+            rounds.invoked.add(one.unique_name)
 
     def _values(self, request: AdmissionRequest, one: PolicyInvocation) -> dict[str, Any]:
         values = self._invocations.values(self._invocations.views.of(request), one.matched)
@@ -134,7 +134,7 @@ class MutatingPolicies(Step):
     def _evaluated(
         self, request: AdmissionRequest, one: PolicyInvocation, part: str, values: dict[str, Any], work: Any
     ) -> Any:
-        step = f"{MUTATING} {request.round} {one.key} {part}"
+        step = f"{MUTATING} {request.round} {one.unique_name} {part}"
         found = evaluated(request, step, [one.policy.spec, {**values, "authorizer": None}], work)
         if isinstance(found, Exception):
             raise found

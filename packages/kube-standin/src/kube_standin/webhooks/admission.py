@@ -84,7 +84,7 @@ class AdmissionWebhooks:
             except EvaluationError as error:
                 return error
 
-        step = f"{configuration} {sent.request.round} {webhook.key} conditions"
+        step = f"{configuration} {sent.request.round} {webhook.unique_name} conditions"
         result = evaluated(sent.request, step, [conditions, {**values, "authorizer": None}], work)
         if isinstance(result, EvaluationError):
             raise sent.request.refused(str(result)) from result
@@ -103,7 +103,7 @@ class AdmissionWebhooks:
             uid = str(uuid.uuid4())
             seconds = float(entry.get("timeoutSeconds") or _DEFAULT_SECONDS)
             body = review(version, uid, given)
-            answer = await self._caller.call(webhook.key, entry.get("clientConfig") or {}, body, seconds)
+            answer = await self._caller.call(webhook.unique_name, entry.get("clientConfig") or {}, body, seconds)
             return read_response(answer, version, uid, mutating=mutating)
 
         return AwaitedCall(step, given, make)
@@ -125,7 +125,7 @@ class AdmissionWebhooks:
             )
             reason = f'failed calling webhook "{webhook.name}": {word}: {result}'
             if webhook.ignores_failures:
-                log.warning("webhook %s: %s", webhook.key, excerpt(reason))
+                log.warning("webhook %s: %s", webhook.unique_name, excerpt(reason))
                 return None
             raise errors.internal_error(reason)
         if isinstance(result, Exception):
@@ -166,16 +166,16 @@ class MutatingWebhooks(Step):
         for webhook in webhooks:
             sent = self._shared.views.of(request)
             matched = self._shared.matched(_MUTATING, sent, webhook)
-            if matched is None or (again and webhook.key not in rounds.again):
+            if matched is None or (again and webhook.unique_name not in rounds.again):
                 continue
             self._shared.check_dry_run(sent, webhook)
-            call = self._shared.awaited(sent, webhook, matched, f"{_MUTATING} {request.round} {webhook.key}")
+            call = self._shared.awaited(sent, webhook, matched, f"{_MUTATING} {request.round} {webhook.unique_name}")
             response = self._shared.response(sent, webhook, request.off_loop_steps.awaited([call])[0])
             if response is not None and response.patch and self._patch(sent, webhook, matched, response.patch):
                 rounds.require_again()
                 request.reinvoke = True
             if webhook.entry.get("reinvocationPolicy") == "IfNeeded":
-                rounds.invoked.add(webhook.key)
+                rounds.invoked.add(webhook.unique_name)
         rounds.output = copy.deepcopy(request.object)
 
     def _patch(self, sent: AdmittedWrite, webhook: ConfiguredWebhook, matched: ApiResource, patch: bytes) -> bool:
@@ -228,7 +228,7 @@ class ValidatingWebhooks(Step):
                 continue
             self._shared.check_dry_run(sent, webhook)
             called.append(webhook)
-            calls.append(self._shared.awaited(sent, webhook, matched, f"{_VALIDATING} {webhook.key}"))
+            calls.append(self._shared.awaited(sent, webhook, matched, f"{_VALIDATING} {webhook.unique_name}"))
         if not calls:
             return
         refusals: list[StatusError] = []

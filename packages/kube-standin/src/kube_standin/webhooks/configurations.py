@@ -34,7 +34,7 @@ class ConfiguredWebhook:
         return str(self.entry.get("name", ""))
 
     @property
-    def key(self) -> str:
+    def unique_name(self) -> str:
         """Return a name that no other webhook of its kind has."""
         return f"{self.configuration}/{self.index}/{self.name}"
 

@@ -30,7 +30,7 @@ from reprieve.simulation.plan_inputs import starts_at
 from reprieve.simulation.report import Answer, ChangeMade, CompositeOutcome, Plan, PodGroupOutcome, PodOutcome
 from reprieve.simulation.report_refusals import refusal_sentences, refusals_of
 from reprieve.simulation.workloads.named_workloads import Workloads
-from reprieve.simulation.workloads.owners import key_of
+from reprieve.simulation.workloads.owners import object_id_of
 from reprieve.simulation.workloads.table import TABLE
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def owned(manifests: Manifests, kind: str, name: str, namespace: str, rows: Rows
         (
             _created(pod_maker.manifest)
             for pod_maker in manifests.pod_makers
-            if key_of(pod_maker.manifest) == found.owner
+            if object_id_of(pod_maker.manifest) == found.owner
         ),
         None,
     )

@@ -119,8 +119,8 @@ def ask(
 
 def _turn(items: Iterable[Timed], kind: str, namespace: str, name: str, now: float) -> _Turn:
     engine, world = _world(items, now)
-    key = _key(world, kind, namespace, name)
-    if key is None:
+    ref = _ref(world, kind, namespace, name)
+    if ref is None:
         return _Turn(None, None, "")
     builder = RecordBuilder(engine)
     while True:
@@ -128,14 +128,14 @@ def _turn(items: Iterable[Timed], kind: str, namespace: str, name: str, now: flo
         decision = engine.step(now).decision
         if decision is None:
             break
-        if decision.key == key:
+        if decision.ref == ref:
             record = builder.record(decision, seconds=time.perf_counter() - began, now=now)
             engine.tick(now)  # it may have waited long enough to hold a reservation
-            reserved = reservation_record(engine, key)
+            reserved = reservation_record(engine, ref)
             if record is not None and reserved is not None:
                 record = with_fields(record, reservation=reserved)
             return _Turn(decision, record, "")
-    entity = engine.queue.get(key)
+    entity = engine.queue.get(ref)
     if entity is None:
         return _Turn(None, None, "")
     held = next(iter(entity.held.values()), None)
@@ -149,7 +149,7 @@ def _world(items: Iterable[Timed], now: float) -> tuple[Engine, VirtualCluster]:
     return engine, world
 
 
-def _key(world: VirtualCluster, kind: str, namespace: str, name: str) -> str | None:
+def _ref(world: VirtualCluster, kind: str, namespace: str, name: str) -> str | None:
     if kind == "PodGroup":
         group = world.engine.cluster.groups.get(f"{namespace}/{name}")
         root = world.engine.cluster.trees.composites.get(f"{namespace}/{below(name)}")
@@ -173,8 +173,8 @@ def _priority(items: list[Timed], kind: str, namespace: str, name: str, now: flo
     if len(items) > MOST_OF_PRIORITIES:
         return None
     engine, world = _world(items, now)
-    key = _key(world, kind, namespace, name)
-    entity = engine.queue.get(key) if key is not None else None
+    ref = _ref(world, kind, namespace, name)
+    entity = engine.queue.get(ref) if ref is not None else None
     if entity is None:
         return None
     cluster = engine.cluster

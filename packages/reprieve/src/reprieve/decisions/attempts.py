@@ -73,7 +73,7 @@ class RecordBuilder:
         message = condition.message if condition is not None and condition.message else ""
         if not message and rejections:
             message = rejections[0].message
-        members = _members(cluster, decision) if decision.key.startswith("group/") else None
+        members = _members(cluster, decision) if decision.ref.startswith("group/") else None
         preemption, order, failed = decision.preemption, decision.order_matters, decision.in_vain
         lacking = decision.result is Result.UNSCHEDULABLE and rejections
         return DecisionRecord(
@@ -99,7 +99,7 @@ class RecordBuilder:
             else None,
             in_vain=failed_preemption(cluster, failed, now) if failed is not None else None,
             waits=_deferral(decision.put_off) if decision.put_off is not None else None,
-            reservation=reservation_record(self._engine, decision.key),
+            reservation=reservation_record(self._engine, decision.ref),
             order=OrderRecord(search=self._search(decision), placed=order.placed) if order is not None else None,
         )
 
@@ -132,7 +132,7 @@ class RecordBuilder:
 
 
 def _members(cluster: ClusterState, decision: Decision) -> MemberCounts:
-    group = cluster.groups.get(decision.key.removeprefix("group/"))
+    group = cluster.groups.get(decision.ref.removeprefix("group/"))
     placed = sum(1 for rejection in decision.rejections if rejection.message == WAITING_FOR_QUORUM)
     return MemberCounts(
         tried=len(decision.rejections) + len(decision.bindings) + len(decision.waiting),
@@ -153,10 +153,10 @@ def _deferral(deferred: Deferral) -> DeferralRecord:
 
 
 def _entity(cluster: ClusterState, decision: Decision) -> EntityReference:
-    kind, _, key = decision.key.partition("/")
+    kind, _, key = decision.ref.partition("/")
     if kind != "pod":
         namespace, _, name = key.partition("/")
-        group = cluster.trees.find(decision.key)
+        group = cluster.trees.find(decision.ref)
         spec = group.spec if group is not None else None
         return EntityReference(
             kind="PodGroup" if kind == "group" else "CompositePodGroup",
@@ -225,9 +225,9 @@ def involved_names(
     return tuple(names)
 
 
-def _kept_record(engine: Engine, key: str) -> ReservationRecord | None:
+def _kept_record(engine: Engine, ref: str) -> ReservationRecord | None:
     """Return the capacity of lost members that is kept for a gang (repair.md 2)."""
-    places = engine.repair.places.of_entity(key)
+    places = engine.repair.places.of_entity(ref)
     if not places:
         return None
     nodes = list(dict.fromkeys(place.node for place in places))
@@ -243,11 +243,11 @@ def _kept_record(engine: Engine, key: str) -> ReservationRecord | None:
     )
 
 
-def reservation_record(engine: Engine, key: str) -> ReservationRecord | None:
+def reservation_record(engine: Engine, ref: str) -> ReservationRecord | None:
     """Return the reservation that an entity holds now, as records have it."""
-    held = engine.reservations.held.get(key)
+    held = engine.reservations.held.get(ref)
     if held is None:
-        return _kept_record(engine, key)
+        return _kept_record(engine, ref)
     waits = sorted(pod.key for pod in held.waits_for)
     return ReservationRecord(
         nodes=tuple(held.nodes[:MOST_NAMES]),

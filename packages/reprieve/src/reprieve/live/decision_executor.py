@@ -76,7 +76,7 @@ class DecisionExecutor:
             self.conditions,
             observer,
             client.clock,
-            done=lambda key: self._notify(lambda now: self._engine.preemption_done(key, now)),
+            done=lambda ref: self._notify(lambda now: self._engine.preemption_done(ref, now)),
             failed=self._preemption_failed,
             release=self._release,
             wanted=self._engine.wants_room,
@@ -132,7 +132,7 @@ class DecisionExecutor:
 
     def capacity_reserved(self, reservation: AdvanceReservation) -> None:
         """Write the nominations of a reservation, as far as they still hold, and report it (reservations.md 3)."""
-        held = self._engine.reservations.held.get(reservation.key)
+        held = self._engine.reservations.held.get(reservation.ref)
         if held is not reservation:
             return
         for pod, node in reservation.pods:
@@ -267,7 +267,7 @@ class DecisionExecutor:
         message = f"preemption failed: {error}"
 
         def report(now: float) -> Effects:
-            effects = self._engine.preemption_failed(preemption.key, now)
+            effects = self._engine.preemption_failed(preemption.ref, now)
             pods = effects.unnominated
             if not pods:
                 return effects

@@ -117,7 +117,7 @@ class PreemptionExecutor:
         seconds, now = self._clock.monotonic() - began, self._clock.now().timestamp()
         self._listener.preemption_ended(preemption, seconds=seconds, error=error, now=now)
         if error is None:
-            self._done(preemption.key)
+            self._done(preemption.ref)
         else:
             self._failed(preemption, error)
 
@@ -269,7 +269,7 @@ class _Run:
     def _go_on(self) -> None:
         """Raise if no further victim may be begun."""
         self._raise()
-        if not self._means.wanted(self._preemption.key):
+        if not self._means.wanted(self._preemption.ref):
             raise GoneError("the preemptor does not exist any more")
 
     # -- one unit --------------------------------------------------------------------------------------

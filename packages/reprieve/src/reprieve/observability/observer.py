@@ -138,7 +138,7 @@ class Observer:
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
         """One attempt ended (after `Engine.step`); `now` is the end of the attempt, `seconds` how long it took."""
         metrics = self.metrics
-        is_group = not decision.key.startswith("pod/")
+        is_group = not decision.ref.startswith("pod/")
         profile = decision.profile
         began = now - seconds
         if is_group:
@@ -212,7 +212,7 @@ class Observer:
         kind = preemption.kind
         self.metrics.evicted_pods.labels(kind).inc()
         cluster = self._engine.cluster if self._engine is not None else None
-        evicted = self._evicted.setdefault(preemption.key, EvictedPods())
+        evicted = self._evicted.setdefault(preemption.ref, EvictedPods())
         if cluster is not None:
             lost = lost_work(cluster, (pod,))
             evicted.add(pod, lost, now)
@@ -223,7 +223,7 @@ class Observer:
         preemptors = [nominated for nominated, _ in preemption.nominations]
         acting_for = preemptors[0] if preemptors else pod
         self._event(pod, by, NORMAL, "Preempted", "Preempting", note, now, acting_for=acting_for)
-        self.log.info("Preempted pod", v=DECISIONS, pod=pod.key, by=preemption.key, domain=preemption.domain)
+        self.log.info("Preempted pod", v=DECISIONS, pod=pod.key, by=preemption.ref, domain=preemption.domain)
 
     def preemption_ended(self, preemption: Preemption, *, seconds: float, error: str | None, now: float) -> None:
         """All API calls of a preemption were made, or one failed with `error`."""
@@ -232,13 +232,13 @@ class Observer:
         metrics.tasks.labels(result).inc()
         metrics.task_seconds.labels(result).observe(seconds)
         metrics.execution_seconds.labels(preemption.kind, result).observe(seconds)
-        evicted = self._evicted.pop(preemption.key, EvictedPods())
+        evicted = self._evicted.pop(preemption.ref, EvictedPods())
         if error is None:
             self._count_done(preemption)
             self._report_to_victim_groups(preemption, now)
-            self.log.info("Preemption carried out", v=DECISIONS, by=preemption.key, seconds=seconds)
+            self.log.info("Preemption carried out", v=DECISIONS, by=preemption.ref, seconds=seconds)
         else:
-            self.log.error("Preemption failed", by=preemption.key, seconds=seconds, error=error)
+            self.log.error("Preemption failed", by=preemption.ref, seconds=seconds, error=error)
             if preemption.group is not None:
                 metrics.group_preemption_attempts.labels(ERROR).inc()
                 metrics.workload_attempts.labels("Error").inc()
@@ -297,7 +297,7 @@ class Observer:
             )
         else:
             self._event(first, None, NORMAL, "CapacityReserved", "Scheduling", note, now)
-        self.log.info("Reserved capacity", v=DECISIONS, by=reservation.key, nodes=len(reservation.nodes), reason=note)
+        self.log.info("Reserved capacity", v=DECISIONS, by=reservation.ref, nodes=len(reservation.nodes), reason=note)
         if self._records is not None:
             self._records.capacity_reserved(reservation)
 
@@ -354,7 +354,7 @@ class Observer:
         self.log.info(
             "Released reserved capacity",
             v=DECISIONS,
-            by=room.key,
+            by=room.ref,
             pods=len(room.pods),
             nodes=len(nodes),
             reason=room.message,
@@ -499,13 +499,13 @@ class Observer:
 
     @staticmethod
     def _entity(decision: Decision) -> tuple[str, str]:
-        kind, _, key = decision.key.partition("/")
+        kind, _, key = decision.ref.partition("/")
         if kind != "pod":
             return "podgroup" if kind == "group" else "compositepodgroup", key
         for some in (decision.bindings, decision.waiting, decision.rejections):
             if some:
                 return "pod", some[0].pod.key
-        return "pod", decision.key
+        return "pod", decision.ref
 
     def _preemptor(self, preemption: Preemption) -> Reference:
         if preemption.group is not None:

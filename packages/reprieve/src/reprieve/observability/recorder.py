@@ -78,7 +78,7 @@ class RecordKeeper:
         if record is None:
             return
         involved = involved_names(engine.cluster, record.entity, preemption)
-        before = self._latest.pop(decision.key, None)
+        before = self._latest.pop(decision.ref, None)
         first = now
         if before is not None and _same(before.record, record):
             first, earlier = before.first, before.record
@@ -87,17 +87,17 @@ class RecordKeeper:
             record = replace(record, id=self.store.next_id())
         latest = _LatestRecord(record, involved, first)
         if preemption is None:
-            _keep(self._latest, decision.key, latest, _MOST_ENTITIES)
+            _keep(self._latest, decision.ref, latest, _MOST_ENTITIES)
         else:
-            _keep(self._preempting, decision.key, latest, _MOST_UNDER_WAY)
-            _keep(self._held, decision.key, latest, _MOST_UNDER_WAY)
+            _keep(self._preempting, decision.ref, latest, _MOST_UNDER_WAY)
+            _keep(self._held, decision.ref, latest, _MOST_UNDER_WAY)
         self.store.put(record, involved)
 
     def preemption_ended(
         self, preemption: Preemption, *, seconds: float, error: str | None, evicted: EvictedPods
     ) -> None:
         """Note that the API calls of a preemption were made, or that one failed: then only what was evicted counts."""
-        latest = self._preempting.pop(preemption.key, None)
+        latest = self._preempting.pop(preemption.ref, None)
         if latest is None or latest.record.preemption is None:
             return
         made = replace(latest.record.preemption, state="Done", seconds=seconds)
@@ -107,20 +107,20 @@ class RecordKeeper:
 
     def capacity_reserved(self, reservation: AdvanceReservation) -> None:
         """Note in the record of the last attempt that capacity is reserved, while that record is at hand."""
-        latest = self._latest.get(reservation.key)
+        latest = self._latest.get(reservation.ref)
         if latest is None or self._engine is None:
             return
-        latest.record = replace(latest.record, reservation=reservation_record(self._engine, reservation.key))
+        latest.record = replace(latest.record, reservation=reservation_record(self._engine, reservation.ref))
         self.store.put(latest.record, latest.involved)
 
     def room_released(self, room: ReleasedReservation) -> None:
         """Note in the record of a preemption that its capacity was released unused, while that record is at hand."""
-        rejected = self._latest.get(room.key)
+        rejected = self._latest.get(room.ref)
         if rejected is not None and rejected.record.reservation is not None and self._engine is not None:
-            held = reservation_record(self._engine, room.key)
+            held = reservation_record(self._engine, room.ref)
             rejected.record = replace(rejected.record, reservation=held)
             self.store.put(rejected.record, rejected.involved)
-        latest = self._held.get(room.key)
+        latest = self._held.get(room.ref)
         if latest is None or latest.record.preemption is None:
             return
         made = latest.record.preemption

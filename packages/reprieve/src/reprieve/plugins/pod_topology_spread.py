@@ -72,7 +72,7 @@ class SpreadConstraint:
     """One constraint of a pod. `own`: 1 if the pod matches the selector itself."""
 
     max_skew: int
-    key: str
+    topology_key: str
     matcher: Matcher
     min_domains: int
     honors_affinity: bool
@@ -149,7 +149,7 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         """See `FilterPlugin.filter`. The first constraint that fails decides whether it is curable."""
         codes = np.zeros(row_count(state.cluster, rows), dtype=np.int8)
         for constraint, counted in self._counted(state):
-            here = state.cluster.pod_affinity.domains(constraint.key)[0][rows]
+            here = state.cluster.pod_affinity.domains(constraint.topology_key)[0][rows]
             open_ = codes == 0
             codes[open_ & (here == 0)] = UNRESOLVABLE
             least = counted.least(constraint.min_domains)
@@ -174,7 +174,7 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         counts = False
         for constraint, counted in self._counted(state):
             if counted.eligible[row] and index.accepted((constraint.matcher,), pod):
-                counted.counts[index.domains(constraint.key)[0][row]] += by
+                counted.counts[index.domains(constraint.topology_key)[0][row]] += by
                 counts = True
         return counts
 
@@ -199,10 +199,10 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         everywhere = count == len(candidates)
         total = np.zeros(len(candidates), dtype=np.float64)
         for constraint in constraints:
-            labels, highest = index.domains(constraint.key)
-            domains = _or_empty(cluster, constraint.key, labels)
+            labels, highest = index.domains(constraint.topology_key)
+            domains = _or_empty(cluster, constraint.topology_key, labels)
             pods = index.counts((constraint.matcher,))
-            if constraint.key == HOSTNAME:
+            if constraint.topology_key == HOSTNAME:
                 part = pods[rows] * math.log(count + 2) + (constraint.max_skew - 1)
             else:
                 there = np.flatnonzero(pods)
@@ -296,7 +296,7 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
     def _has_the_labels(self) -> Hint:
         def hint(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
             labels = cluster.nodes.labels[event.row]
-            return all(c.key in labels for c in self._constraints(cluster, pod, DO_NOT_SCHEDULE))
+            return all(c.topology_key in labels for c in self._constraints(cluster, pod, DO_NOT_SCHEDULE))
 
         return hint
 
@@ -334,7 +334,7 @@ class _IncrementalSpread(IncrementalFilter):
         counts = False
         for turn in turns:
             if self._first[0][turn].eligible[row]:
-                domain = int(self._pod_affinity.domains(self._constraints[turn].key)[0][row])
+                domain = int(self._pod_affinity.domains(self._constraints[turn].topology_key)[0][row])
                 self._since[turn][domain] += by
                 self._touched[turn].add(domain)
                 counts = True
@@ -346,7 +346,7 @@ class _IncrementalSpread(IncrementalFilter):
         for turn, (constraint, touched) in enumerate(zip(self._constraints, self._touched, strict=True)):
             if not touched:
                 continue
-            here = self._pod_affinity.domains(constraint.key)[0][self._rows]
+            here = self._pod_affinity.domains(constraint.topology_key)[0][self._rows]
             there = np.flatnonzero(np.isin(here, list(touched)))
             if len(there):
                 counted = self._first[0][turn]
@@ -381,7 +381,7 @@ def _compiled(stated: objects.TopologySpreadConstraint, pod: PodRecord, default:
     counted = NOTHING if selector.everything else selector
     return SpreadConstraint(
         max_skew=stated.max_skew,
-        key=stated.topology_key,
+        topology_key=stated.topology_key,
         matcher=Matcher(frozenset((pod.namespace,)), NOTHING, counted, staying=True),
         min_domains=stated.min_domains if stated.min_domains is not None else 1,
         honors_affinity=stated.node_affinity_policy != "Ignore",
@@ -404,16 +404,16 @@ def _labelled(cluster: ClusterState, constraints: Sequence[SpreadConstraint]) ->
     """`bool[rows]`: live nodes with the topology keys of all constraints."""
     mask = cluster.nodes.alive[: len(cluster.nodes)].copy()
     for constraint in constraints:
-        mask &= cluster.pod_affinity.domains(constraint.key)[0] > 0
+        mask &= cluster.pod_affinity.domains(constraint.topology_key)[0] > 0
     return mask
 
 
 def _domains(state: CycleState, constraint: SpreadConstraint, labelled: Mask) -> _SpreadDomains:
     index: PodAffinityIndex = state.cluster.pod_affinity
     eligible = labelled & _eligible(state.cluster.nodes, state.signature, constraint)
-    counts = index.by_domain(constraint.key, np.where(eligible, index.counts((constraint.matcher,)), 0))
+    counts = index.by_domain(constraint.topology_key, np.where(eligible, index.counts((constraint.matcher,)), 0))
     there = np.zeros(len(counts), dtype=np.bool_)
-    there[index.domains(constraint.key)[0][eligible]] = True
+    there[index.domains(constraint.topology_key)[0][eligible]] = True
     return _SpreadDomains(counts, there, eligible)
 
 

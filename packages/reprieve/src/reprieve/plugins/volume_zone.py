@@ -36,7 +36,7 @@ LABELS: Final = (*_NOW, *_NOW.values())
 class _Wanted:
     """What a volume asks of the node's label."""
 
-    key: str
+    label: str
     values: frozenset[str]
 
 
@@ -149,9 +149,9 @@ def _mismatch(nodes: NodeColumns, wanted: tuple[_Wanted, ...]) -> Mask:
         zoned |= nodes.label_column(key)[0] != ABSENT
     wrong = np.zeros(n, dtype=np.bool_)
     for item in wanted:
-        column, numbers = nodes.label_column(item.key)
+        column, numbers = nodes.label_column(item.label)
         good = _among(column, numbers, item.values)
-        today = _NOW.get(item.key)
+        today = _NOW.get(item.label)
         if today is not None:
             newer, names = nodes.label_column(today)
             good |= (column == ABSENT) & _among(newer, names, item.values)

@@ -212,7 +212,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         alike: dict[Hashable, PodRecord] = {}
         for peer in peers:
             pod = peer.pods[0]
-            alike.setdefault(running.evaluator.identity(pod) or peer.key, pod)
+            alike.setdefault(running.evaluator.identity(pod) or peer.ref, pod)
         cheapest = [attached.for_pod.cheapest_rows(pod, most) for pod in alike.values()]
         in_turn = dict.fromkeys(row for rank in zip_longest(*cheapest) for row in rank if row is not None)
         return Placement(CLUSTER_DOMAIN, np.array(sorted([*in_turn][:most]), dtype=np.int64))

@@ -43,7 +43,7 @@ _IN_NO_GROUP = GroupState("")
 class Peer:
     """One of several preemptors. `pods` are in scheduling order; `place` runs its algorithm in the present view."""
 
-    key: str
+    ref: str
     """As the queue calls it."""
     group: Group | None
     pods: Sequence[PodRecord]
@@ -98,7 +98,7 @@ class JointAttempt(PodGroupAttempt):
         with self.cluster.trial():
             for peer in self._peers:
                 assigned = peer.place(ties, within)
-                if len(assigned) < self._wanted[peer.key]:
+                if len(assigned) < self._wanted[peer.ref]:
                     return PodGroupAssignment((), False, {})
                 for pod, row in assigned:
                     self.cluster.place(pod, row)
@@ -140,10 +140,10 @@ def plan_together(
     with cluster.trial():
         cluster.displace_all([pod for unit in units for pod in unit.pods])
         wanted = _wanted(cluster, sorted(peers, key=lambda peer: -_size(cluster, peer)), within)
-    if not wanted or [*wanted] == [peers[0].key]:
+    if not wanted or [*wanted] == [peers[0].ref]:
         return {}
-    by_key = {peer.key: peer for peer in peers}
-    included = [by_key[key] for key in wanted]
+    by_ref = {peer.ref: peer for peer in peers}
+    included = [by_ref[ref] for ref in wanted]
     steps = STEPS if within is None else FEWEST_STEPS
     attempt = JointAttempt(cluster, included, wanted, within)
     request = GroupRequest(running, attempt, priority, terms, options, steps, by_score=False)
@@ -182,7 +182,7 @@ def _wanted(cluster: ClusterState, peers: Iterable[Peer], within: Placement | No
             if alone > len(assigned):
                 continue
         if assigned:
-            wanted[peer.key] = len(assigned)
+            wanted[peer.ref] = len(assigned)
             for pod, row in assigned:
                 cluster.place(pod, row)
                 placed.append(pod)
@@ -201,21 +201,21 @@ def _parts(request: GroupRequest, peers: Sequence[Peer], placed: Assigned, gone:
         cluster.displace_all([pod for unit in gone.ordered for pod in unit.pods])
         for peer in peers:
             own = tuple(row_of[pod.uid] for pod in peer.pods if pod.uid in row_of)
-            places[peer.key] = own
+            places[peer.ref] = own
             more = _needed(request, gone, own, [index for index in everything if index not in before])
             with cluster.trial():
                 back = [gone.ordered[index] for index in everything if index not in before and index not in more]
                 cluster.place_all([pod for unit in back for pod in unit.pods], [row for u in back for row in u.rows])
                 shared = _needed(request, gone, own, sorted(before))
             before |= more
-            victims[peer.key] = frozenset(more | shared)
+            victims[peer.ref] = frozenset(more | shared)
             for pod, row in own:
                 cluster.place(pod, row)
-    evicting = [peer for peer in peers if victims[peer.key]]
-    names = {peer.key: tuple(other.name for other in evicting if other is not peer) for peer in evicting}
+    evicting = [peer for peer in peers if victims[peer.ref]]
+    names = {peer.ref: tuple(other.name for other in evicting if other is not peer) for peer in evicting}
     uids = [unit.pods[0].uid for unit in gone.ordered]
     return {
-        peer.key: JointPart(places[peer.key], frozenset(uids[i] for i in victims[peer.key]), names[peer.key])
+        peer.ref: JointPart(places[peer.ref], frozenset(uids[i] for i in victims[peer.ref]), names[peer.ref])
         for peer in evicting
     }
 

@@ -259,7 +259,7 @@ class Preemption:
         return self.group.kind.lower() if self.group is not None else "pod"
 
     @property
-    def key(self) -> str:
+    def ref(self) -> str:
         """`pod/<uid>`, `group/<namespace>/<name>` or `composite/...`: as the queue calls the preemptor."""
         if self.group is not None:
             return self.group.ref

@@ -42,7 +42,7 @@ class WaitingRecords:
         record = self._builder.record(decision, seconds=seconds, now=now)
         if record is not None:
             name = (record.entity.kind, record.entity.namespace, record.entity.name)
-            self._last[name], self._keys[name] = record, decision.key
+            self._last[name], self._keys[name] = record, decision.ref
             self._last.move_to_end(name)
             if len(self._last) > MOST_RECORDS:
                 del self._keys[self._last.popitem(last=False)[0]]

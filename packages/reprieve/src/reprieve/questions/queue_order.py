@@ -65,7 +65,7 @@ class _FirstDecisions(EngineKeeper):
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
         """See `PlanObserver`."""
-        self.found.setdefault(decision.key, decision)
+        self.found.setdefault(decision.ref, decision)
         super().decided(decision, seconds=seconds, now=now)
 
 
@@ -84,10 +84,10 @@ def queue_of(
             continue
         kind, name = ("Pod", pod.name) if pod.pod_group is None else ("PodGroup", pod.pod_group)
         waiting.setdefault((kind, pod.namespace, name), []).append(pod)
-    created, keys = _created(manifests, first.engine)
+    created, refs = _created(manifests, first.engine)
     order = {key: turn for turn, key in enumerate(first.found)}
     turned = sorted(
-        waiting, key=lambda key: (order.get(keys.get(key, ""), len(order)), created.get(key, _NEVER)[0], key)
+        waiting, key=lambda key: (order.get(refs.get(key, ""), len(order)), created.get(key, _NEVER)[0], key)
     )
     strongest = max(
         (loaded.object.spec.priority or 0 for loaded in manifests.pods if loaded.object.spec.node_name), default=None
@@ -101,7 +101,7 @@ def queue_of(
     trials = _PriorityTrials(first.engine) if first.engine is not None else None
     items = []
     for position, key in enumerate(turned, 1):
-        pods, decision = waiting[key], first.found.get(keys.get(key, ""))
+        pods, decision = waiting[key], first.found.get(refs.get(key, ""))
         group = groups.get(key[1:]) if key[0] == "PodGroup" else None
         requests = [requests_of.get((pod.namespace, pod.name), {}) for pod in pods]
         made = decision.preemption if decision is not None else None
@@ -120,14 +120,14 @@ def queue_of(
                 evicts=evicts,
                 help=group.help if group is not None else pods[0].help,
                 tried=group.tried if group is not None else pods[0].tried,
-                reserved=_reserved(first.engine, keys.get(key, "")),
+                reserved=_reserved(first.engine, refs.get(key, "")),
             )
         )
     return Queue(items=tuple(items), refused=tuple(refusal_sentences(document)))
 
 
-def _reserved(engine: Engine | None, key: str) -> str:
-    return reserved_sentence(engine, key) if engine is not None else ""
+def _reserved(engine: Engine | None, ref: str) -> str:
+    return reserved_sentence(engine, ref) if engine is not None else ""
 
 
 def _why(
@@ -159,7 +159,7 @@ def _why(
         cured[[row for row in diagnosis.resolvable_rows() if row < len(cured)]] = True
         if not any((rows & cured).any() for rows in large):
             return CONSTRAINTS
-    return PRIORITY if strongest is not None and strongest >= priority and trials.helps(decision.key) else RESOURCES
+    return PRIORITY if strongest is not None and strongest >= priority and trials.helps(decision.ref) else RESOURCES
 
 
 class _PriorityTrials:
@@ -173,23 +173,23 @@ class _PriorityTrials:
         self._left = MOST_SEARCHED
         self._known: dict[Hashable, bool] = {}
 
-    def helps(self, key: str) -> bool:
+    def helps(self, ref: str) -> bool:
         """Return whether the highest priority would give it a place; False too where that was not tried."""
-        like = self._like(key)
+        like = self._like(ref)
         if like not in self._known:
             cluster = self.engine.cluster
             self._left -= max(LEAST_SEARCHED, len(cluster.nodes) + len(cluster.pods))
             if self._left < 0:
                 return False
-            self._known[like] = self.engine.helped_by_priority(key, HIGHEST_PRIORITY)
+            self._known[like] = self.engine.helped_by_priority(ref, HIGHEST_PRIORITY)
         return self._known[like]
 
-    def _like(self, key: str) -> Hashable:
-        """Return what pods have in common that get the same answer; the key of what has to be tried by itself."""
-        entity = self.engine.queue.get(key)
+    def _like(self, ref: str) -> Hashable:
+        """Return what pods have in common that get the same answer; the ref of what has to be tried by itself."""
+        entity = self.engine.queue.get(ref)
         pod = next(iter(entity.ready.values()), None) if entity is not None and entity.group is None else None
         if pod is None or pod.claims or pod.volumes or pod.nominated >= 0:
-            return key
+            return ref
         labels = tuple(sorted(pod.labels.items()))
         never = pod.never_preempts or pod.priority >= HIGHEST_PRIORITY
         return pod.signature.id, pod.namespace, labels, pod.owner, pod.scheduler_name, pod.class_name, never
@@ -216,7 +216,7 @@ def _created(manifests: Manifests, engine: Engine | None) -> tuple[dict[Key, tup
     """
     groups = engine.cluster.groups if engine is not None else {}
     created: dict[Key, tuple[float, bool]] = {}
-    keys: dict[Key, str] = {}
+    refs: dict[Key, str] = {}
     for loaded in manifests.pods:
         pod = loaded.object
         if pod.spec.node_name:
@@ -226,11 +226,11 @@ def _created(manifests: Manifests, engine: Engine | None) -> tuple[dict[Key, tup
         created[key] = min(created.get(key, (loaded.created, loaded.dated)), (loaded.created, loaded.dated))
         uid = pod.metadata.uid or f"{pod.namespace}/{pod.name}"
         if group is None:
-            keys[key] = f"pod/{uid}"
+            refs[key] = f"pod/{uid}"
         else:
             known = groups.get(f"{pod.namespace}/{group}")
-            keys[key] = known.home if known is not None else f"group/{pod.namespace}/{group}"
-    return created, keys
+            refs[key] = known.home if known is not None else f"group/{pod.namespace}/{group}"
+    return created, refs
 
 
 def _message(group: PodGroupOutcome | None, pods: list[PodOutcome]) -> str:

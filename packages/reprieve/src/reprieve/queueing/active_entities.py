@@ -9,7 +9,7 @@ Order = tuple[float, ...]
 
 
 class ActiveEntities:
-    """See the module docstring. `entities` by key; `order`: what an entity is sorted by."""
+    """See the module docstring. `entities` by ref; `order`: what an entity is sorted by."""
 
     def __init__(self, entities: Mapping[str, Entity], order: Callable[[Entity], Order]) -> None:
         self._entities, self._order = entities, order
@@ -17,16 +17,16 @@ class ActiveEntities:
 
     def push(self, entity: Entity) -> None:
         """An entity is to be tried, or has another order."""
-        heapq.heappush(self._heap, (self._order(entity), entity.key))
+        heapq.heappush(self._heap, (self._order(entity), entity.ref))
 
     def __contains__(self, entity: Entity) -> bool:
-        return any(key == entity.key for _, key in self._heap)
+        return any(ref == entity.ref for _, ref in self._heap)
 
     def first(self) -> Entity | None:
         """Return the next entity to try, which stays."""
         while self._heap:
-            order, key = self._heap[0]
-            entity = self._entities.get(key)
+            order, ref = self._heap[0]
+            entity = self._entities.get(ref)
             if entity is not None and entity.state is QueueState.ACTIVE and order == self._order(entity):
                 return entity
             heapq.heappop(self._heap)
@@ -44,7 +44,7 @@ class ActiveEntities:
         taken: dict[str, Entity] = {}
         while len(taken) < most and (first := self.first()) is not None and first.priority == entity.priority:
             heapq.heappop(self._heap)
-            taken[first.key] = first
+            taken[first.ref] = first
         for first in taken.values():
             self.push(first)
         return list(taken.values())

@@ -39,13 +39,13 @@ class Entity:
         "gate",
         "group",
         "held",
-        "key",
         "last_attempt",
         "overtaken",
         "priority",
         "profile",
         "queued",
         "ready",
+        "ref",
         "rejected_by",
         "rejected_by_indexed",
         "since",
@@ -54,8 +54,8 @@ class Entity:
         "wake",
     )
 
-    def __init__(self, key: str, group: Group | None, timestamp: float) -> None:
-        self.key = key
+    def __init__(self, ref: str, group: Group | None, timestamp: float) -> None:
+        self.ref = ref
         """`pod/<uid>`, or the `ref` of the group: `group/<namespace>/<name>` or `composite/<namespace>/<name>`."""
         self.group = group
         """The root of a tree; a group without one, or without an object, waits by itself."""
@@ -94,7 +94,7 @@ class Entity:
         """Events that came while it was in its cycle or blocked; replayed to it afterwards."""
 
     def __repr__(self) -> str:
-        return f"<{self.key} {self.state.value} priority={self.priority} ready={len(self.ready)}>"
+        return f"<{self.ref} {self.state.value} priority={self.priority} ready={len(self.ready)}>"
 
     def begin_attempt(self, now: float) -> None:
         """Count an attempt that begins now."""

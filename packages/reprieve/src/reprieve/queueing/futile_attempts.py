@@ -18,7 +18,7 @@ class ReachBound(Protocol):
     def out_of_reach(self, entity: Entity) -> frozenset[str]:
         """Return the plugins with events that may bring the entity within reach; empty if it may be placed."""
 
-    def forget(self, key: str) -> None:
+    def forget(self, ref: str) -> None:
         """The entity is no longer pending, or needs something else."""
 
 
@@ -65,7 +65,7 @@ class ReachFilter:
         if self._reach is not None:
             self._reach.refresh()
 
-    def forget(self, key: str) -> None:
+    def forget(self, ref: str) -> None:
         """Work out anew what is known of the reach of an entity."""
         if self._reach is not None:
-            self._reach.forget(key)
+            self._reach.forget(ref)

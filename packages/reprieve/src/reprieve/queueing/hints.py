@@ -73,7 +73,7 @@ class QueueingHints:
             return False
         for kind, pod in (kinds if kinds is not None else self.kinds(plugin, entity.ready.values())).items():
             # A hint that depends on the group is called per entity; the others give one answer per signature.
-            where = (plugin, kind, None if event.group is None and event.composite is None else entity.key)
+            where = (plugin, kind, None if event.group is None and event.composite is None else entity.ref)
             answer = cache.get(where)
             if answer is None:
                 answer = cache[where] = self._answer(plugin, hint, pod, event)

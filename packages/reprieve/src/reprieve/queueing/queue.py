@@ -112,7 +112,7 @@ class SchedulingQueue:
         self._sharing = (
             SeparateAttempts()
             if reach is None or current_reasons
-            else SharedAttempts(cluster, self._reach, self._hints, self._unschedulable.by_key.get, self._reactivate)
+            else SharedAttempts(cluster, self._reach, self._hints, self._unschedulable.by_ref.get, self._reactivate)
         )
 
     def watched_by(self, watch: QueueWatch) -> None:
@@ -132,9 +132,9 @@ class SchedulingQueue:
         """Return the entity a pending pod belongs to."""
         return self._entities.get(self._cluster.entity_ref(pod))
 
-    def get(self, key: str) -> Entity | None:
-        """Return the entity of that key, if it is pending."""
-        return self._entities.get(key)
+    def get(self, ref: str) -> Entity | None:
+        """Return the entity of that ref, if it is pending."""
+        return self._entities.get(ref)
 
     def counts(self) -> dict[QueueState, int]:
         """Return how many entities are in each state."""
@@ -151,11 +151,11 @@ class SchedulingQueue:
         return self._take(pod, now, attempts)
 
     def _take(self, pod: PodRecord, now: float, attempts: int) -> Entity:
-        key = self._cluster.entity_ref(pod)
-        entity = self._entities.get(key)
+        ref = self._cluster.entity_ref(pod)
+        entity = self._entities.get(ref)
         if entity is None:
-            group = self._cluster.trees.find(key) if pod.group is not None else None
-            entity = self._entities[key] = Entity(key, group, pod.created)
+            group = self._cluster.trees.find(ref) if pod.group is not None else None
+            entity = self._entities[ref] = Entity(ref, group, pod.created)
             entity.since = now
         if pod.created < entity.timestamp:
             entity.timestamp = pod.created
@@ -165,7 +165,7 @@ class SchedulingQueue:
             entity.attempts = max(entity.attempts, attempts)
             entity.last_attempt = now
         entity.profile = pod.scheduler_name if pod.scheduler_name in self._profiles else self._first_profile
-        self._reach.forget(entity.key)
+        self._reach.forget(entity.ref)
         entity.ready.pop(pod.uid, None)
         entity.held.pop(pod.uid, None)
         status = self._gates.of_pod(pod)
@@ -203,7 +203,7 @@ class SchedulingQueue:
             return
         entity.ready.pop(pod.uid, None)
         entity.held.pop(pod.uid, None)
-        self._reach.forget(entity.key)
+        self._reach.forget(entity.ref)
         if not entity.ready and not entity.held:
             kind = self._sharing.tried_for(entity)
             self._drop(entity)
@@ -214,7 +214,7 @@ class SchedulingQueue:
                 self._to_gated(entity, gate, now)
 
     def move_group(self, group: GroupState, before: str, now: float) -> None:
-        """The pods of a group that waited in one entity (`before`, its key) wait in another now (composite.md 2.2)."""
+        """The pods of a group that waited in one entity (`before`, its ref) wait in another now (composite.md 2.2)."""
         self._cause = EventKind.GROUP_CHANGED
         entity = self._entities.get(before)
         if entity is None:
@@ -223,7 +223,7 @@ class SchedulingQueue:
         for pod in moved:
             entity.ready.pop(pod.uid, None)
             entity.held.pop(pod.uid, None)
-        self._reach.forget(entity.key)
+        self._reach.forget(entity.ref)
         if not entity.ready and not entity.held:
             self._drop(entity)
         else:
@@ -248,17 +248,17 @@ class SchedulingQueue:
         entity.events.clear()
         return entity
 
-    def pop_only(self, key: str, now: float) -> Entity | None:
-        """As `pop` for the entity of that key, if it is to be tried and nothing of a higher priority is."""
+    def pop_only(self, ref: str, now: float) -> Entity | None:
+        """As `pop` for the entity of that ref, if it is to be tried and nothing of a higher priority is."""
         self.tick(now)
-        entity, first = self._entities.get(key), self._active.first()
+        entity, first = self._entities.get(ref), self._active.first()
         if entity is None or entity.state is not QueueState.ACTIVE or first is None or first.priority > entity.priority:
             return None
         return self._begin(entity, now)
 
     def put_back(self, entity: Entity) -> None:
         """An entity in its cycle was not tried after all: it has its turn again."""
-        self._listening.pop(entity.key, None)
+        self._listening.pop(entity.ref, None)
         entity.undo_attempt()
         entity.state = QueueState.ACTIVE
         self._active.push(entity)
@@ -279,7 +279,7 @@ class SchedulingQueue:
         kind = None
         for pod in placed:
             entity.ready.pop(pod.uid, None)
-            self._reach.forget(entity.key)
+            self._reach.forget(entity.ref)
             kind = self._sharing.tried_for(entity)
         if not entity.ready and not entity.held:
             self._drop(entity)
@@ -324,22 +324,22 @@ class SchedulingQueue:
         """Keep the entity gated while its preemption's API calls run (preemption.md 7.3)."""
         entity.blocked = why
         entity.overtaken = False
-        self._listening[entity.key] = entity
+        self._listening[entity.ref] = entity
 
-    def unblock(self, key: str, now: float, *, retry: bool, failed: bool = False) -> None:
+    def unblock(self, ref: str, now: float, *, retry: bool, failed: bool = False) -> None:
         """The calls are done. Events that came meanwhile are replayed; with `retry` it is tried again at once.
 
         `failed`: one of the calls was refused. From the second time in a row it is tried again after its backoff
         (preemption.md 7.5): what refuses one call, a webhook or a right that is missing, refuses the next as quickly.
         """
-        entity = self._entities.get(key)
+        entity = self._entities.get(ref)
         if entity is None or entity.blocked is None:
             return
         self._cause = EventKind.PREEMPTION_FINISHED
         entity.blocked = None
         entity.failed_preemptions = entity.failed_preemptions + 1 if failed else 0
         if entity.state is not QueueState.IN_CYCLE:
-            self._listening.pop(key, None)
+            self._listening.pop(ref, None)
         if entity.state is not QueueState.GATED:
             return
         gate = self._gates.of_entity(entity)
@@ -356,7 +356,7 @@ class SchedulingQueue:
     # -- events and time ---------------------------------------------------------------------------
 
     def on_event(self, event: ClusterEvent, now: float, *, but: str = "") -> None:
-        """Wake the entities that an event may help, except the entity with the key `but`, which caused it."""
+        """Wake the entities that an event may help, except the entity with the ref `but`, which caused it."""
         if event.kind in _FREEING:
             self.freed += 1
         if event.group is not None:
@@ -383,7 +383,7 @@ class SchedulingQueue:
                 if entity.state is not QueueState.IN_CYCLE:
                     self._recheck_gate(entity, now)
         for entity in self._listening.values():
-            if entity.key != but:
+            if entity.ref != but:
                 entity.events.append(event)
         asked, shares = False, self._sharing.shares
         for plugin in self._hints.interested[event.kind]:
@@ -394,7 +394,7 @@ class SchedulingQueue:
                 continue
             asked = asked or self._reach.applies(concerned)
             for entity in concerned:
-                if entity.key == but or (asked and entity.key != tree and self._reach.leaves_out(entity)):
+                if entity.ref == but or (asked and entity.ref != tree and self._reach.leaves_out(entity)):
                     continue
                 if self._hints.help(entity, plugin, event, cache):
                     self._reactivate(entity, now)
@@ -418,12 +418,12 @@ class SchedulingQueue:
             self._cause = ALARM
             self._reactivate(entity, now)
         while self._doubtful:
-            key, when = next(iter(self._doubtful.items()))
+            ref, when = next(iter(self._doubtful.items()))
             if when > now:
                 break
-            del self._doubtful[key]
-            if key in self._entities:
-                self._ask_again(self._entities[key], now)
+            del self._doubtful[ref]
+            if ref in self._entities:
+                self._ask_again(self._entities[ref], now)
         self._flush(now)
 
     def _flush(self, now: float) -> None:
@@ -433,7 +433,7 @@ class SchedulingQueue:
         unschedulable = self._unschedulable
         while (entity := unschedulable.first()) is not None and now - entity.considered_at >= self._timing.flush_after:
             if asked is None:
-                asked = self._reach.applies(unschedulable.by_key.values())
+                asked = self._reach.applies(unschedulable.by_ref.values())
             if asked and self._reach.leaves_out(entity):
                 unschedulable.make_overdue(entity, now)
             else:
@@ -446,22 +446,22 @@ class SchedulingQueue:
         entity.alarm = when
         self._alarms.add(entity, when)
 
-    def wake(self, key: str, now: float) -> None:
+    def wake(self, ref: str, now: float) -> None:
         """An entity that waits may be tried again, whatever it waits for."""
-        entity = self._entities.get(key)
+        entity = self._entities.get(ref)
         if entity is not None and entity.state is QueueState.UNSCHEDULABLE:
             self._reactivate(entity, now)
 
-    def overtake(self, key: str, now: float) -> None:
+    def overtake(self, ref: str, now: float) -> None:
         """Pods were placed where an entity is nominated: it is tried again, when its preemption's calls are done."""
-        entity = self._entities.get(key)
+        entity = self._entities.get(ref)
         if entity is not None and entity.blocked is not None:
             entity.overtaken = True
-        self.wake(key, now)
+        self.wake(ref, now)
 
     def retry_above(self, priority: int, now: float) -> None:
         """Wake preemptors of a higher priority: units of that priority may be evicted otherwise than before."""
-        above = [entity for entity in self._unschedulable.by_key.values() if entity.priority > priority]
+        above = [entity for entity in self._unschedulable.by_ref.values() if entity.priority > priority]
         asked = self._reach.applies(above)
         for entity in above:
             if not (asked and self._reach.leaves_out(entity)):
@@ -474,7 +474,7 @@ class SchedulingQueue:
     def next_wakeup(self, *, flush: bool = True, ignoring: Collection[str] = ()) -> float | None:
         """Return when `tick` has something to do next, if nothing else happens.
 
-        Without `flush` only backoffs count; entities in `ignoring` (keys) do not.
+        Without `flush` only backoffs count; entities in `ignoring` (their refs) do not.
         """
         times = [self._backoff.next(ignoring), self._alarms.next()]
         if flush:
@@ -503,8 +503,8 @@ class SchedulingQueue:
         """Wake the entity if an event that it missed may help it."""
         events, entity.events = entity.events, []
         for event in self._hints.that_help(entity, events):
-            own = tree_of(self._cluster, event) == entity.key
-            waiting = self._unschedulable.by_key.values()
+            own = tree_of(self._cluster, event) == entity.ref
+            waiting = self._unschedulable.by_ref.values()
             if own or not self._reach.applies(waiting) or not self._reach.leaves_out(entity):
                 self._reactivate(entity, now)
                 return
@@ -542,8 +542,8 @@ class SchedulingQueue:
     def _doubt(self, entity: Entity, gate: Status, now: float) -> None:
         """A plugin that failed has not rejected anything: it is called again, even without an event."""
         if gate.code is Code.ERROR:
-            self._doubtful.pop(entity.key, None)
-            self._doubtful[entity.key] = now + self._timing.max_backoff
+            self._doubtful.pop(entity.ref, None)
+            self._doubtful[entity.ref] = now + self._timing.max_backoff
 
     def _ask_again(self, entity: Entity, now: float) -> None:
         for uid, status in list(entity.held.items()):
@@ -554,32 +554,32 @@ class SchedulingQueue:
             self._regate(entity, now)
 
     def _move(self, entity: Entity, state: QueueState, now: float) -> None:
-        key = entity.key
+        ref = entity.ref
         if entity.state is QueueState.UNSCHEDULABLE:
             self._unschedulable.remove(entity)
             if not self._sharing.shares:
-                self._reach.forget(key)
+                self._reach.forget(ref)
         elif entity.state is QueueState.IN_CYCLE and entity.blocked is None:
-            self._listening.pop(key, None)
+            self._listening.pop(ref, None)
         entity.state = state
         entity.since = now
         if state is QueueState.UNSCHEDULABLE:
             self._unschedulable.add(entity, now, indexed=not self._sharing.add(entity, self.order(entity)))
         elif state is QueueState.IN_CYCLE:
-            self._listening[key] = entity
+            self._listening[ref] = entity
             return
         arrived = (state, self._cause)
         self.incoming[arrived] = self.incoming.get(arrived, 0) + len(entity.ready) + len(entity.held)
 
     def order(self, entity: Entity) -> tuple[float, ...]:
         """By what entities leave the active queue, the least first."""
-        timestamp = entity.timestamp - _AGES if entity.key in self._first else entity.timestamp
-        return self._sort_key(entity.priority, timestamp, entity.key)
+        timestamp = entity.timestamp - _AGES if entity.ref in self._first else entity.timestamp
+        return self._sort_key(entity.priority, timestamp, entity.ref)
 
-    def put_first(self, key: str, first: bool) -> None:
+    def put_first(self, ref: str, first: bool) -> None:
         """Let an entity, pending or to come, go before all others of its priority, or in its turn again."""
-        (self._first.add if first else self._first.discard)(key)
-        entity = self._entities.get(key)
+        (self._first.add if first else self._first.discard)(ref)
+        entity = self._entities.get(ref)
         if entity is not None and entity.state is QueueState.ACTIVE:
             self._active.push(entity)
 
@@ -606,13 +606,13 @@ class SchedulingQueue:
             priority = next((pod.priority for pod in entity.ready.values()), entity.priority)
         if priority != entity.priority:
             entity.priority = priority
-            self._reach.forget(entity.key)
+            self._reach.forget(entity.ref)
             if entity.state is QueueState.ACTIVE:
                 self._active.push(entity)
 
     def _drop(self, entity: Entity) -> None:
-        self._reach.forget(entity.key)
-        self._sharing.forget(entity.key)
+        self._reach.forget(entity.ref)
+        self._sharing.forget(entity.ref)
         self._move(entity, QueueState.GATED, entity.since)
-        self._listening.pop(entity.key, None)
-        self._entities.pop(entity.key, None)
+        self._listening.pop(entity.ref, None)
+        self._entities.pop(entity.ref, None)

@@ -43,7 +43,7 @@ class SeparateAttempts:
         """Events of these plugins may help it too; return whether it is woken by way of its kind."""
         return False
 
-    def forget(self, key: str) -> None:
+    def forget(self, ref: str) -> None:
         """The entity is no longer pending."""
 
 
@@ -77,7 +77,7 @@ class SharedAttempts(SeparateAttempts):
 
     def tried_for(self, entity: Entity) -> Kind | None:
         """See `SeparateAttempts.tried_for`."""
-        return None if entity.state is QueueState.UNSCHEDULABLE else self.alike.kind_of(entity.key)
+        return None if entity.state is QueueState.UNSCHEDULABLE else self.alike.kind_of(entity.ref)
 
     def wake(self, kind: Kind | None, now: float) -> None:
         """Wake those of a kind in turn until one of them may be tried now: others may be too soon after an attempt."""
@@ -93,14 +93,14 @@ class SharedAttempts(SeparateAttempts):
 
     def waits_on(self, entity: Entity, kind: Kind | None, now: float) -> None:
         """See `SeparateAttempts.waits_on`."""
-        if kind is not None and self.alike.kind_of(entity.key) != kind:
+        if kind is not None and self.alike.kind_of(entity.ref) != kind:
             self.wake(kind, now)
 
     def on_event(self, plugin: str, event: ClusterEvent, now: float, but: str, cache: dict[Hashable, bool]) -> None:
         """Call the hint for the first of each kind: see `SeparateAttempts.on_event`."""
         for kind in self.alike.rejected_by(plugin):
             entity = self.alike.first(kind, self._waiting)
-            if entity is not None and entity.key != but and self._hints.help(entity, plugin, event, cache):
+            if entity is not None and entity.ref != but and self._hints.help(entity, plugin, event, cache):
                 self.wake(kind, now)
 
     def add(self, entity: Entity, order: Order) -> bool:
@@ -109,11 +109,11 @@ class SharedAttempts(SeparateAttempts):
 
     def add_plugins(self, entity: Entity, plugins: Iterable[str]) -> bool:
         """See `SeparateAttempts.add_plugins`."""
-        kind = self.alike.kind_of(entity.key)
+        kind = self.alike.kind_of(entity.ref)
         if kind is not None:
             self.alike.add_plugins(kind, plugins)
         return kind is not None
 
-    def forget(self, key: str) -> None:
+    def forget(self, ref: str) -> None:
         """See `SeparateAttempts.forget`."""
-        self.alike.forget(key)
+        self.alike.forget(ref)

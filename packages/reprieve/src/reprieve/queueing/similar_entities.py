@@ -44,12 +44,12 @@ class AlikeEntities:
         """It waits now; returns whether it has a kind."""
         kind = self.kind(entity)
         if kind is None:
-            self.forget(entity.key)
+            self.forget(entity.ref)
             return False
-        self._kind_of[entity.key] = kind
-        if self._entered.get(entity.key) != (kind, order):
-            self._entered[entity.key] = (kind, order)
-            heapq.heappush(self._heaps.setdefault(kind, []), (order, entity.key))
+        self._kind_of[entity.ref] = kind
+        if self._entered.get(entity.ref) != (kind, order):
+            self._entered[entity.ref] = (kind, order)
+            heapq.heappush(self._heaps.setdefault(kind, []), (order, entity.ref))
         self.add_plugins(kind, entity.rejected_by)
         return True
 
@@ -68,21 +68,21 @@ class AlikeEntities:
         heap = self._heaps.get(kind)
         while heap:
             entity = waits(heap[0][1])
-            if entity is not None and self._kind_of.get(entity.key) == kind:
+            if entity is not None and self._kind_of.get(entity.ref) == kind:
                 return entity
-            order, key = heapq.heappop(heap)
-            if self._entered.get(key) == (kind, order):
-                del self._entered[key]
+            order, ref = heapq.heappop(heap)
+            if self._entered.get(ref) == (kind, order):
+                del self._entered[ref]
         if heap is not None:
             del self._heaps[kind]
             for plugin in self._plugins.pop(kind, ()):
                 self._by_plugin[plugin].pop(kind, None)
         return None
 
-    def kind_of(self, key: str) -> Hashable | None:
+    def kind_of(self, ref: str) -> Hashable | None:
         """Return the kind an entity had when it last waited."""
-        return self._kind_of.get(key)
+        return self._kind_of.get(ref)
 
-    def forget(self, key: str) -> None:
+    def forget(self, ref: str) -> None:
         """The entity is no more, or has no kind any more."""
-        self._kind_of.pop(key, None)
+        self._kind_of.pop(ref, None)

@@ -11,7 +11,7 @@ from reprieve.queueing.entity import Entity, QueueState
 
 
 class Timers:
-    """See the module docstring. `entities` by key, `time_of` what an entity has of that kind; times in seconds."""
+    """See the module docstring. `entities` by ref, `time_of` what an entity has of that kind; times in seconds."""
 
     def __init__(
         self, entities: Mapping[str, Entity], state: QueueState, time_of: Callable[[Entity], float | None]
@@ -20,11 +20,11 @@ class Timers:
         self._state = state
         self._time_of = time_of
         self.entries: list[tuple[float, str]] = []
-        """A heap of (time, key)."""
+        """A heap of (time, ref)."""
 
     def add(self, entity: Entity, when: float) -> None:
         """The entity, which has that time already, is due then."""
-        heapq.heappush(self.entries, (when, entity.key))
+        heapq.heappush(self.entries, (when, entity.ref))
         if len(self.entries) > 2 * len(self._entities):  # most are of earlier attempts, or of entities that are gone
             self.entries = sorted({entry for entry in self.entries if self._entity(entry) is not None})
 
@@ -37,7 +37,7 @@ class Timers:
         return None
 
     def next(self, ignoring: Collection[str] = ()) -> float | None:
-        """Return when the next entity is due, leaving out some by key."""
+        """Return when the next entity is due, leaving out some by ref."""
         while self.entries and not self._counts(self.entries[0]):
             heapq.heappop(self.entries)
         if not ignoring:

@@ -16,15 +16,15 @@ class UnschedulableEntities:
     """See the module docstring."""
 
     def __init__(self) -> None:
-        self.by_key: dict[str, Entity] = {}
+        self.by_ref: dict[str, Entity] = {}
         self._overdue: dict[str, Entity] = {}
         self._next_overdue = float("-inf")
         self.by_plugin: dict[str, dict[str, Entity]] = {}
-        """Those that each plugin rejected, by key."""
+        """Those that each plugin rejected, by ref."""
 
     def add(self, entity: Entity, now: float, *, indexed: bool) -> None:
         """It waits from now on; without `indexed` it is not found by the events of a plugin."""
-        self.by_key[entity.key] = entity
+        self.by_ref[entity.ref] = entity
         entity.considered_at = now
         entity.rejected_by_indexed = ()
         if indexed:
@@ -34,24 +34,24 @@ class UnschedulableEntities:
         """Events of these plugins may wake it too."""
         entity.rejected_by_indexed += tuple(plugins)
         for plugin in plugins:
-            self.by_plugin.setdefault(plugin, {})[entity.key] = entity
+            self.by_plugin.setdefault(plugin, {})[entity.ref] = entity
 
     def remove(self, entity: Entity) -> None:
         """It does not wait any more."""
-        del self.by_key[entity.key]
-        self._overdue.pop(entity.key, None)
+        del self.by_ref[entity.ref]
+        self._overdue.pop(entity.ref, None)
         for plugin in entity.rejected_by_indexed:
-            self.by_plugin[plugin].pop(entity.key, None)
+            self.by_plugin[plugin].pop(entity.ref, None)
 
     def first(self) -> Entity | None:
         """Return the one that was considered longest ago."""
-        return next(iter(self.by_key.values()), None)
+        return next(iter(self.by_ref.values()), None)
 
     def make_overdue(self, entity: Entity, now: float) -> None:
         """It has waited too long and is out of reach: it counts as considered now, and has its turn later."""
         entity.considered_at = now
-        self.by_key[entity.key] = self.by_key.pop(entity.key)
-        self._overdue[entity.key] = entity
+        self.by_ref[entity.ref] = self.by_ref.pop(entity.ref)
+        self._overdue[entity.ref] = entity
 
     def take_overdue(self, now: float) -> Entity | None:
         """Return the one of them to be tried now."""

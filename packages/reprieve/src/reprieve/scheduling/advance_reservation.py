@@ -17,7 +17,7 @@ _MOST_NAMED = 3
 class AdvanceReservation:
     """See the module docstring. Times are seconds since the epoch."""
 
-    key: str
+    ref: str
     """Of the entity that holds it: `pod/<uid>`, `group/<namespace>/<name>` or `composite/<namespace>/<name>`."""
     group: Group | None
     pods: tuple[tuple[PodRecord, str], ...]

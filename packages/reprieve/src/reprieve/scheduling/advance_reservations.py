@@ -71,11 +71,11 @@ class AdvanceReservations:
         self._common = next(iter(self._options.values()))
         self.on = any(options.reserve_after for options in self._options.values())
         self.held: dict[str, AdvanceReservation] = {}
-        """By key of the entity, in the order in which they were made."""
+        """By ref of the entity, in the order in which they were made."""
         self.changed = False
         """Reservations were made, moved or ended since `Backfill` set this to False."""
         self._due: dict[str, float] = {}
-        """From when on an entity that failed may hold one, by key."""
+        """From when on an entity that failed may hold one, by ref."""
         self._next: list[tuple[float, str]] = []
         """The same as a heap; entries that no longer hold are skipped."""
         self._most_kept = _FEWEST_KEPT
@@ -87,7 +87,7 @@ class AdvanceReservations:
         self._look = False
         """Something else has changed for them since."""
         self._unused: dict[str, int] = {}
-        """How much had been freed when a reservation ended unused, by key."""
+        """How much had been freed when a reservation ended unused, by ref."""
         self._noted = -1
         """How often nominations had changed when those of the reservations were looked at."""
         self.idle = IdleAmounts(cluster, self._common)
@@ -96,21 +96,21 @@ class AdvanceReservations:
 
     def attempted(self, entity: Entity, decision: Decision, now: float) -> Decision:
         """Take note of an attempt; return the decision, which leaves a reservation as it is if it failed."""
-        key = entity.key
+        ref = entity.ref
         if decision.result is Result.SCHEDULED or decision.preemption is not None:
-            self._forget(key)
+            self._forget(ref)
             return decision
-        if key in self.held:
+        if ref in self.held:
             if decision.nominations:  # it waits for pods that leave now, and holds what they leave
-                self._forget(key)
+                self._forget(ref)
                 return decision
             return replace(decision, cleared=())
-        if key not in self._due and decision.result is not Result.ERROR:
+        if ref not in self._due and decision.result is not Result.ERROR:
             options = self._options_of(entity)
             if options.reserve_after and len(entity.ready) >= options.min_pods:
                 self._begin(entity, self._failed_first(entity, now) + options.reserve_after)
-        self._look = self._look or key in self._waiting
-        if decision.cleared and self._due.get(key, now + 1.0) <= now and self._continue(entity, now):
+        self._look = self._look or ref in self._waiting
+        if decision.cleared and self._due.get(ref, now + 1.0) <= now and self._continue(entity, now):
             return replace(decision, cleared=())
         return decision
 
@@ -126,13 +126,13 @@ class AdvanceReservations:
         return True
 
     def _begin(self, entity: Entity, when: float) -> None:
-        self._due[entity.key] = when
-        heapq.heappush(self._next, (when, entity.key))
+        self._due[entity.ref] = when
+        heapq.heappush(self._next, (when, entity.ref))
         if len(self._next) + len(self._due) > self._most_kept:
-            for key in [key for key in self._due if self._queue.get(key) is None]:
-                self._forget(key)
+            for ref in [ref for ref in self._due if self._queue.get(ref) is None]:
+                self._forget(ref)
             served = self._waiting.keys() | self.held.keys()
-            self._next = [(due, key) for key, due in self._due.items() if key not in served]
+            self._next = [(due, ref) for ref, due in self._due.items() if ref not in served]
             heapq.heapify(self._next)
             self._most_kept = max(_FEWEST_KEPT, 4 * len(self._due))
 
@@ -170,7 +170,7 @@ class AdvanceReservations:
         """Return when `review` has something to do, if nothing else happens."""
         times = [entry[0] for entry in self._next[:1]]
         for held in self.held.values():
-            entity = self._queue.get(held.key)
+            entity = self._queue.get(held.ref)
             if entity is not None:
                 times.append(held.made + self._options_of(entity).max_reserved)
                 if held.lost:
@@ -189,9 +189,9 @@ class AdvanceReservations:
         return bool(room) and (self._look or self._looked_at[1] != self._queue.freed)
 
     def _review(self, held: AdvanceReservation, now: float) -> None:
-        entity = self._queue.get(held.key)
+        entity = self._queue.get(held.ref)
         if entity is None or not entity.ready:
-            self._forget(held.key)
+            self._forget(held.ref)
             return
         options = self._options_of(entity)
         left = held.made + options.max_reserved - now
@@ -203,7 +203,7 @@ class AdvanceReservations:
             return
         held.lost = (
             held.lost
-            or held.key in self._nominations.overtaken
+            or held.ref in self._nominations.overtaken
             or (self._noted != self._cluster.nodes.nominations and self._lost(held))
         )
         other_members = len(entity.ready) != held.members
@@ -218,7 +218,7 @@ class AdvanceReservations:
         elif held.lost or late or other_members or self._is_earlier(start, held, now):
             self._reserve(entity, start, held.made, now)
             if late:
-                self._queue.wake(entity.key, now)
+                self._queue.wake(entity.ref, now)
 
     def _start_of(self, entity: Entity, now: float, longest: float) -> ExpectedStart | None:
         running = self._running.of(next(iter(entity.ready.values())))
@@ -241,23 +241,23 @@ class AdvanceReservations:
     def _make(self, now: float) -> None:
         """Give reservations to those that have waited long enough, in the order of the queue."""
         while self._next and self._next[0][0] <= now:
-            when, key = heapq.heappop(self._next)
-            if self._due.get(key) == when:
-                self._waiting[key] = None
+            when, ref = heapq.heappop(self._next)
+            if self._due.get(ref) == when:
+                self._waiting[ref] = None
                 self._look = True
         if not self._may_make() or now < self._looked_at[0] + _PAUSE:
             return
         self._looked_at, self._look = (now, self._queue.freed), False
         if self.idle.exhausted(now):
             return
-        known = [entity for key in self._waiting if (entity := self._queue.get(key)) is not None]
-        for key in self._waiting.keys() - {entity.key for entity in known}:
-            self._forget(key)
+        known = [entity for ref in self._waiting if (entity := self._queue.get(ref)) is not None]
+        for ref in self._waiting.keys() - {entity.ref for entity in known}:
+            self._forget(ref)
         freed = self._queue.freed
         ready = (
             entity
             for entity in known
-            if entity.state is QueueState.UNSCHEDULABLE and entity.ready and self._unused.get(entity.key) != freed
+            if entity.state is QueueState.UNSCHEDULABLE and entity.ready and self._unused.get(entity.ref) != freed
         )
         for entity in heapq.nsmallest(_TRIED, ready, key=self._queue.order):
             if len(self.held) >= self._common.max_reservations:
@@ -273,7 +273,7 @@ class AdvanceReservations:
             amounts = rows.setdefault(row, np.zeros(len(self._cluster.nodes.used), dtype=np.int64))
             amounts[: len(pod.signature.delta)] += pod.signature.delta
         held = AdvanceReservation(
-            key=entity.key,
+            ref=entity.ref,
             group=entity.group,
             pods=tuple((pod, names[row]) for pod, row in start.places),
             priority=entity.priority,
@@ -286,38 +286,38 @@ class AdvanceReservations:
             reviewed=now,
         )
         held.freed = self._queue.freed
-        self._nominations.reserve(entity.key, start.places, entity.priority, now)
+        self._nominations.reserve(entity.ref, start.places, entity.priority, now)
         self._queue.freed = held.freed  # what it was moved from was free before, but reserved
         self._look = True
-        self.held[entity.key] = held
+        self.held[entity.ref] = held
         for kept in (self._waiting, self._unused):
-            kept.pop(entity.key, None)
+            kept.pop(entity.ref, None)
         self.changed = True
         self._effects.reserved.append(held)
 
     def _end(self, held: AdvanceReservation, entity: Entity, now: float, why: str) -> None:
         """Give the capacity back; the holder waits from the beginning until it may hold another."""
-        self._forget(held.key)
+        self._forget(held.ref)
         freed = self._queue.freed
         self._nominations.give_up([pod for pod, _ in held.pods], now, Released.NOT_USED, why)
         self._queue.freed = freed  # it was free before, but reserved
         self._look = True
-        self._unused[held.key] = freed
+        self._unused[held.ref] = freed
         self._begin(entity, now + self._options_of(entity).reserve_after)
 
-    def _forget(self, key: str) -> None:
+    def _forget(self, ref: str) -> None:
         """The entity holds nothing and waits for nothing here."""
-        if self.held.pop(key, None) is not None:
+        if self.held.pop(ref, None) is not None:
             self.changed = True
         for kept in (self._due, self._waiting, self._unused):
-            kept.pop(key, None)
+            kept.pop(ref, None)
 
     def _bound_idle(self, now: float) -> None:
         """Give up the youngest reservation when too much has been idle for them (reservations.md 5)."""
         if not self.held or not self.idle.exhausted(now):
             return
         youngest = max(self.held.values(), key=lambda held: held.made)
-        entity = self._queue.get(youngest.key)
+        entity = self._queue.get(youngest.ref)
         if entity is not None:
             share = f"{100 * self._common.max_idle_share:g} %"
             self._end(youngest, entity, now, f"more than {share} of the cluster was idle for reservations")

@@ -50,7 +50,7 @@ class Backfill:
         """Return the decision, or the one by which the entity uses reserved capacity."""
         if decision.result not in (Result.UNSCHEDULABLE, Result.WAITING):
             return decision
-        own = self._reservations.held.get(entity.key)
+        own = self._reservations.held.get(entity.ref)
         if own is not None:
             found = self._on_its_places(entity, own)
             if found is not None:
@@ -79,8 +79,8 @@ class Backfill:
                 for pod, _ in held.pods:
                     self._cluster.clear_nomination(pod)
             if entity.group is None:
-                return pod_without_help(running, entity.key, pods[0])
-            return group_without_help(running, entity.key, entity.group, pods)
+                return pod_without_help(running, entity.ref, pods[0])
+            return group_without_help(running, entity.ref, entity.group, pods)
 
     def wake(self, now: float) -> None:
         """Wake those that may use what was freed, or what is reserved from another time on."""
@@ -113,7 +113,7 @@ class Backfill:
             and self._before(entity, now)
         )
         for entity in heapq.nsmallest(_TRIED, waiting, key=self._queue.order):
-            self._queue.wake(entity.key, now)
+            self._queue.wake(entity.ref, now)
 
     def _before(self, entity: Entity, now: float) -> list[AdvanceReservation]:
         """Return the reservations of others, of the same or a higher priority, that begin after the entity has
@@ -128,7 +128,7 @@ class Backfill:
         return [
             one
             for one in held.values()
-            if one.key != entity.key
+            if one.ref != entity.ref
             and one.priority >= entity.priority
             and one.expected is not None
             and end <= one.expected
@@ -147,4 +147,4 @@ def _is_later(one: AdvanceReservation, other: AdvanceReservation) -> bool:
 
 
 def _turn(held: AdvanceReservation) -> tuple[float, float, str]:
-    return held.expected if held.expected is not None else float("inf"), held.made, held.key
+    return held.expected if held.expected is not None else float("inf"), held.made, held.ref

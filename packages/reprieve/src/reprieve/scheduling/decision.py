@@ -107,7 +107,8 @@ class OrderMatters:
 class Decision:
     """One attempt of one entity, decided and already reflected in the cluster cache."""
 
-    key: str
+    ref: str
+    """Of the entity: `pod/<uid>`, `group/<namespace>/<name>` or `composite/<namespace>/<name>`."""
     result: Result
     bindings: tuple[Binding, ...] = ()
     waiting: tuple[Binding, ...] = ()

@@ -3,7 +3,7 @@
     engine.set(node, now); engine.set(pod, now); engine.remove(pod.ref, now)
     while (effects := engine.step(now)).decision is not None:
         act(effects)                       # bind, evict, write conditions
-    engine.bound(uid); engine.bind_failed(uid, now); engine.preemption_done(key, now)
+    engine.bound(uid); engine.bind_failed(uid, now); engine.preemption_done(ref, now)
 
 `step` pops one entity, runs its cycle, and *assumes* the outcome in the cluster cache at once, so that the next cycle
 sees it; the driver carries it out and reports back.  Every call that changes something returns its `Effects`.  The same
@@ -248,27 +248,27 @@ class Engine:
     def _decide(self, entity: Entity, part: JointPart | None = None) -> Decision:
         pods = list(entity.ready.values())
         running = self.running.of(pods[0])
-        under_way = self.preempting(entity.key)
-        lingering = any(uid not in self.cluster.pods for uid in self._nominations.in_flight.victims_of(entity.key))
+        under_way = self.preempting(entity.ref)
+        lingering = any(uid not in self.cluster.pods for uid in self._nominations.in_flight.victims_of(entity.ref))
         try:
             if entity.group is None:
                 return schedule_pod(
-                    running, entity.key, pods[0], under_way=under_way, lingering=lingering, planned=part
+                    running, entity.ref, pods[0], under_way=under_way, lingering=lingering, planned=part
                 )
-            with self.repair.places.lifted(entity.key):
+            with self.repair.places.lifted(entity.ref):
                 return schedule_group(
-                    running, entity.key, entity.group, pods, under_way=under_way, lingering=lingering, planned=part
+                    running, entity.ref, entity.group, pods, under_way=under_way, lingering=lingering, planned=part
                 )
         except PluginError as error:
             running.report(error)
             if entity.group is None:
-                return failed_pod(entity.key, pods[0], str(error))
-            decision = failed_group(entity.key, entity.group, pods, str(error))
+                return failed_pod(entity.ref, pods[0], str(error))
+            decision = failed_group(entity.ref, entity.group, pods, str(error))
             return replace(decision, rejected_by=frozenset())  # trouble, not lack of room: tried again after backoff
 
-    def helped_by_priority(self, key: str, priority: int) -> bool:
+    def helped_by_priority(self, ref: str, priority: int) -> bool:
         """Return whether an entity would be placed or preempt now with that priority, or is placed; nothing changes."""
-        entity = self.queue.get(key)
+        entity = self.queue.get(ref)
         if entity is None:
             return True
         if not entity.ready or entity.priority >= priority:
@@ -304,20 +304,20 @@ class Engine:
             freed += [(pod, pod.nominated) for pod, row in places if pod.nominated not in (row, NO_ROW)]
             self._nominations.moved(freed, places, now)
             displaced = self._hold(entity, wanted, places, now)
-            held_until = self._nominations.held.until(entity.key)
+            held_until = self._nominations.held.until(entity.ref)
             decision = replace(decision, cleared=decision.cleared + displaced, held_until=held_until)
         if entity.ready or entity.held:
             self._requeue(entity, decision, now)
             if decision.put_off is not None and decision.put_off.until is not None:
                 queue.wake_at(entity, decision.put_off.until)
         else:
-            self._nominations.held.forget(entity.key)
+            self._nominations.held.forget(entity.ref)
         for binding in decision.bindings:
             event = ClusterEvent(EventKind.POD_PLACED, row=binding.row, pod=binding.pod, group=binding.pod.group)
             queue.on_event(event, now)
             self._nominations.overtake(binding.pod, binding.row, now)
         for pod, row in freed:
-            self._nominations.freed(pod, row, now, but=entity.key)
+            self._nominations.freed(pod, row, now, but=entity.ref)
         return decision
 
     def _requeue(self, entity: Entity, decision: Decision, now: float) -> None:
@@ -340,11 +340,11 @@ class Engine:
             for verdict in wanted.victims:
                 self.cluster.evictions.note(evicted_unit(self.cluster, verdict.unit), now)
             self.cluster.doomed.update(pod.uid for pod in leaving)
-            if self._nominations.in_flight.begin(entity.key, (pod.uid for pod in leaving)):
+            if self._nominations.in_flight.begin(entity.ref, (pod.uid for pod in leaving)):
                 self.queue.block(entity, WAITING_GROUP if entity.is_group else WAITING_POD)
         elif wanted is not None:
             leaving = wanted.pods
-        return self._nominations.decide(entity.key, places, entity.priority, leaving, now)
+        return self._nominations.decide(entity.ref, places, entity.priority, leaving, now)
 
     def sizes(self) -> dict[str, int]:
         """Return how much is kept beside nodes and pods, by kind, of all profiles together: for the gauges."""
@@ -360,9 +360,9 @@ class Engine:
 
     # -- what became of decisions ------------------------------------------------------------------
 
-    def wants_room(self, key: str) -> bool:
+    def wants_room(self, ref: str) -> bool:
         """Return whether the preemptor is still there, and may be tried once its victims are gone."""
-        entity = self.queue.get(key)
+        entity = self.queue.get(ref)
         return entity is not None and bool(entity.ready) and (entity.gate.ok or entity.gate.code is Code.ERROR)
 
     def bound(self, uid: str) -> Effects:
@@ -385,35 +385,35 @@ class Engine:
         allowed, refused = self._assumed.ask_permission(now)
         return self.finished(allowed=allowed, refused=refused)
 
-    def preemption_done(self, key: str, now: float) -> Effects:
+    def preemption_done(self, ref: str, now: float) -> Effects:
         """All API calls of a preemption succeeded; the preemptor may be tried when its victims are gone.
 
         At once if its nomination has been cleared meanwhile: then it waits for those victims no longer.
         """
-        self.queue.unblock(key, now, retry=self._nominations.in_flight.waits(key) and not self.preempting(key))
+        self.queue.unblock(ref, now, retry=self._nominations.in_flight.waits(ref) and not self.preempting(ref))
         return self.finished()
 
-    def preemption_failed(self, key: str, now: float) -> Effects:
+    def preemption_failed(self, ref: str, now: float) -> Effects:
         """An API call of a preemption failed: take the nominations back and try again (preemption.md 7.5).
 
         At once, but after its backoff if the one before failed too.
         """
-        self.cluster.doomed.difference_update(self._nominations.in_flight.victims_of(key))
-        self._nominations.in_flight.forget(key)
-        entity = self.queue.get(key)
+        self.cluster.doomed.difference_update(self._nominations.in_flight.victims_of(ref))
+        self._nominations.in_flight.forget(ref)
+        entity = self.queue.get(ref)
         if entity is not None:
             self._nominations.give_up(entity.ready.values(), now)
-        self.queue.unblock(key, now, retry=True, failed=True)
+        self.queue.unblock(ref, now, retry=True, failed=True)
         return self.finished()
 
-    def preempting(self, key: str) -> bool:
+    def preempting(self, ref: str) -> bool:
         """Return whether a preemption for this entity is under way: victims of it are still there, and a nomination
         stands.
 
         A nomination that was cleared, because a more important pod took the node, the node is gone or the API says
         so, frees the entity to preempt elsewhere at once, though victims are still leaving (preemption.md 2.3).
         """
-        entity = self.queue.get(key) if self._nominations.in_flight.waits(key) else None
+        entity = self.queue.get(ref) if self._nominations.in_flight.waits(ref) else None
         return entity is not None and any(pod.nominated >= 0 for pod in entity.ready.values())
 
     # -- inside ------------------------------------------------------------------------------------

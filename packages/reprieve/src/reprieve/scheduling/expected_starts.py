@@ -107,7 +107,7 @@ def _in_the_way(running: RunningProfile, entity: Entity) -> tuple[list[PodRecord
     others: list[PodRecord] = []
     for row in np.flatnonzero(allowed).tolist():
         for pod in cluster.nodes.pods[row].values():
-            if pod.group is not None and cluster.entity_ref(pod) == entity.key:
+            if pod.group is not None and cluster.entity_ref(pod) == entity.ref:
                 continue
             lower = not never and effective_priority(cluster, pod) < entity.priority
             (evictable if lower else others).append(pod)

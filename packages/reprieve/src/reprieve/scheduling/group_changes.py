@@ -108,7 +108,7 @@ class GroupChanges:
         """Make the groups what their objects, and those that pods stand for, have become."""
         for change in changes:
             if isinstance(change, Move):
-                self._regroup(change.pod, change.key, now)
+                self._regroup(change.pod, change.group, now)
             elif isinstance(change.group, objects.CompositePodGroup):
                 self._set_composite(change.group, now, change.created, change.foreign)
             elif change.group is not None:

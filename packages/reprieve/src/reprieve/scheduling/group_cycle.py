@@ -158,7 +158,7 @@ def _where(cycle: GroupCycle) -> tuple[Sequence[Placement] | None, bool]:
 
 def schedule_group(
     running: RunningProfile,
-    key: str,
+    ref: str,
     group: Group,
     members: Sequence[PodRecord],
     *,
@@ -174,16 +174,16 @@ def schedule_group(
     odds = conflict_of(group, pods, group_policy=running.gates.pod_group_preemption_policy)
     if odds is not None:
         error, reason = odds
-        return failed_group(key, group, pods, error, composites=reason)
+        return failed_group(ref, group, pods, error, composites=reason)
     try:
-        return _schedule(running, key, group, pods, under_way=under_way, lingering=lingering, planned=planned)
+        return _schedule(running, ref, group, pods, under_way=under_way, lingering=lingering, planned=planned)
     except PlacementError as error:
         names = frozenset(plugin.name for plugin in running.profile.placement_generators)
-        return replace(failed_group(key, group, pods, str(error)), rejected_by=names)
+        return replace(failed_group(ref, group, pods, str(error)), rejected_by=names)
 
 
 def group_without_help(
-    running: RunningProfile, key: str, group: Group, members: Sequence[PodRecord]
+    running: RunningProfile, ref: str, group: Group, members: Sequence[PodRecord]
 ) -> Decision | None:
     """Decide for a group as far as it fits in the present view; None: it does not. Nothing is evicted for it."""
     cycle = _undisputed(running, group, members)
@@ -192,7 +192,7 @@ def group_without_help(
     with running.cluster.trial():
         _lift_nominations(cycle)
         found = _assigned(cycle, diagnose=False)
-        return _bind(cycle, key, found, retry_now=len(found.placed) < len(cycle.pods)) if found.feasible else None
+        return _bind(cycle, ref, found, retry_now=len(found.placed) < len(cycle.pods)) if found.feasible else None
 
 
 def group_places(running: RunningProfile, group: Group, members: Sequence[PodRecord]) -> Assigned | None:
@@ -217,7 +217,7 @@ def _undisputed(running: RunningProfile, group: Group, members: Sequence[PodReco
 
 def _schedule(
     running: RunningProfile,
-    key: str,
+    ref: str,
     group: Group,
     pods: Sequence[PodRecord],
     *,
@@ -241,7 +241,7 @@ def _schedule(
         found, matters = _in_another_order(cycle, found)
         complete = len(found.placed) == len(pods)
         if _binds(cycle, found):
-            return _bind(cycle, key, found, retry_now=not complete)
+            return _bind(cycle, ref, found, retry_now=not complete)
         attempt = _Attempt(cycle, len(found.placed), under_way=under_way and not overtaken)
         attempt.overtaken, attempt.planned = overtaken, planned
         try:
@@ -251,18 +251,18 @@ def _schedule(
             trouble = error
     if trouble is not None:
         running.report(trouble)
-        failed = failed_group(key, group, pods, str(trouble))
+        failed = failed_group(ref, group, pods, str(trouble))
         # Trouble, not lack of room: it is tried again after backoff.
         return replace(failed, rejected_by=frozenset(), in_vain=UnhelpfulPreemption(group, NoRoom.ERROR))
     if outcome is not None and isinstance(outcome.proposal, Preemption):
-        return replace(_wait(cycle, key, found, outcome.proposal), order_matters=matters)
+        return replace(_wait(cycle, ref, found, outcome.proposal), order_matters=matters)
     if found.feasible:
         # The others are tried again at once: with these bound they may be worth a preemption of their own.
-        return replace(_bind(cycle, key, found, retry_now=True), in_vain=unhelpful)
+        return replace(_bind(cycle, ref, found, retry_now=True), in_vain=unhelpful)
     deferral = outcome.put_off if outcome is not None and isinstance(outcome.put_off, Deferral) else None
     held = held_places(outcome)
     clear = overtaken or outcome is None or outcome.clear_nomination
-    rejected = _reject(cycle, key, found, texts, clear=clear)
+    rejected = _reject(cycle, ref, found, texts, clear=clear)
     kept = {pod.uid for pod, _ in held}
     return replace(
         rejected,
@@ -284,7 +284,7 @@ def _binds(cycle: GroupCycle, found: GroupAssignment) -> bool:
     return cycle.group.scheduled == 0 or len(leaves) > 1 or not leaves[0].is_gang
 
 
-def peer_of(running: RunningProfile, key: str, group: Group, members: Sequence[PodRecord]) -> Peer | Assigned:
+def peer_of(running: RunningProfile, ref: str, group: Group, members: Sequence[PodRecord]) -> Peer | Assigned:
     """Return a group that is not nominated as one of several preemptors; or the places it gets without an eviction.
 
     No places where it cannot be tried at all.
@@ -307,7 +307,7 @@ def peer_of(running: RunningProfile, key: str, group: Group, members: Sequence[P
         return assignment.placed if enough else ()
 
     constrained = attempt.placements is not None or attempt.constrained_below
-    return Peer(key, group, pods, place, constrained=constrained)
+    return Peer(ref, group, pods, place, constrained=constrained)
 
 
 def _in_another_order(cycle: GroupCycle, found: GroupAssignment) -> tuple[GroupAssignment, OrderMatters | None]:
@@ -397,10 +397,10 @@ def _post_filters(
     return last, texts, unhelpful
 
 
-def _bind(cycle: GroupCycle, key: str, found: GroupAssignment, *, retry_now: bool) -> Decision:
+def _bind(cycle: GroupCycle, ref: str, found: GroupAssignment, *, retry_now: bool) -> Decision:
     names = cycle.running.cluster.nodes.names
     return Decision(
-        key=key,
+        ref=ref,
         result=Result.SCHEDULED,
         bindings=tuple(Binding(pod, names[row], row) for pod, row in found.placed),
         rejections=_rejections(cycle, found, group_failed=False),
@@ -412,11 +412,11 @@ def _bind(cycle: GroupCycle, key: str, found: GroupAssignment, *, retry_now: boo
     )
 
 
-def _wait(cycle: GroupCycle, key: str, found: GroupAssignment, preemption: Preemption) -> Decision:
+def _wait(cycle: GroupCycle, ref: str, found: GroupAssignment, preemption: Preemption) -> Decision:
     names = cycle.running.cluster.nodes.names
     nominated = {pod.uid for pod, _ in preemption.nominations}
     return Decision(
-        key=key,
+        ref=ref,
         result=Result.WAITING,
         rejections=tuple(
             Rejection(pod, UNSCHEDULABLE, WAITING_FOR_GROUP_PREEMPTION)
@@ -435,14 +435,14 @@ def _wait(cycle: GroupCycle, key: str, found: GroupAssignment, preemption: Preem
     )
 
 
-def _reject(cycle: GroupCycle, key: str, found: GroupAssignment, texts: Sequence[str], *, clear: bool) -> Decision:
+def _reject(cycle: GroupCycle, ref: str, found: GroupAssignment, texts: Sequence[str], *, clear: bool) -> Decision:
     # Tried again while its victims still leave, a group is still waiting for them (observability.md, "Conditions").
     waits = texts and texts[-1] == TERMINATING
     by_topology = cycle.running.gates.topology_aware_workload_scheduling
     why = found.why or (first_of(1) if by_topology else GROUP_UNSCHEDULABLE)
     message = WAITING_FOR_GROUP_PREEMPTION if waits else ", ".join([why, *texts])
     return Decision(
-        key=key,
+        ref=ref,
         result=Result.UNSCHEDULABLE,
         rejections=_rejections(cycle, found, group_failed=True),
         conditions=_unschedulable(cycle.group, found, message),
@@ -513,7 +513,7 @@ def _levels(group: Group, found: GroupAssignment) -> tuple[TreeLevel, ...]:
 
 
 def failed_group(
-    key: str, group: Group, pods: Sequence[PodRecord], error: str, *, composites: str = SCHEDULER_ERROR
+    ref: str, group: Group, pods: Sequence[PodRecord], error: str, *, composites: str = SCHEDULER_ERROR
 ) -> Decision:
     """SchedulerError for every member and the groups (scheduling.md 3.7); `composites`: the reason of those."""
     conditions = tuple(
@@ -521,7 +521,7 @@ def failed_group(
         for item in group.below()
     )
     return Decision(
-        key=key,
+        ref=ref,
         result=Result.ERROR,
         rejections=tuple(Rejection(pod, SCHEDULER_ERROR, error) for pod in pods),
         conditions=conditions,

@@ -45,7 +45,7 @@ class Move(NamedTuple):
     """A pod belongs to another group now (`namespace/name`), or to none."""
 
     pod: PodRecord
-    key: str | None
+    group: str | None
 
 
 Changes = list[GroupChange | Move]
@@ -276,7 +276,7 @@ class GroupObjects:
             return [*changes, *self._moves(key)]
         moves = self._moves(key)
         leaves = {pod.group for pod in self._pods(key) if pod.group is not None}
-        leaves |= {move.key for move in moves if move.key is not None}
+        leaves |= {move.group for move in moves if move.group is not None}
         names = sorted(map(_name, leaves))
         made = self._remake(key, tree.groups(names, given), created)
         return [*made, *moves, GroupChange(key, None)]

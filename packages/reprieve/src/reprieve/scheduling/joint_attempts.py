@@ -95,7 +95,7 @@ class JointAttempts:
 
     def _joins(self, plugin: DefaultPreemption, entity: Entity) -> bool:
         pods = list(entity.ready.values())
-        if any(pod.nominated >= 0 for pod in pods) or self._preempting(entity.key):
+        if any(pod.nominated >= 0 for pod in pods) or self._preempting(entity.ref):
             return False
         return plugin.may_join(pods, entity.group)
 
@@ -108,7 +108,7 @@ class JointAttempts:
             if isinstance(found, Peer):
                 failing.append(found)
             elif found:
-                fitting.append(entity.key)
+                fitting.append(entity.ref)
                 for pod, row in found:
                     self._cluster.place(pod, row)
         return fitting, failing
@@ -116,7 +116,7 @@ class JointAttempts:
     def _tried(self, running: RunningProfile, entity: Entity) -> Peer | Assigned:
         pods = list(entity.ready.values())
         if entity.group is not None:
-            return peer_of(running, entity.key, entity.group, pods)
+            return peer_of(running, entity.ref, entity.group, pods)
         cluster, evaluator, pod = self._cluster, running.evaluator, pods[0]
         row = evaluator.best_row(CycleState(cluster, pod))
         if row >= 0:
@@ -126,7 +126,7 @@ class JointAttempts:
             row = evaluator.best_row(CycleState(cluster, pod), ties, within.rows if within is not None else None)
             return ((pod, row),) if row >= 0 else ()
 
-        return Peer(entity.key, None, pods, place)
+        return Peer(entity.ref, None, pods, place)
 
 
 def _is_complete(part: JointPart, entity: Entity) -> bool:

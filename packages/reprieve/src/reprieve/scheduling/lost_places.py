@@ -84,19 +84,19 @@ class LostPlaces:
             heapq.heappop(self._ends)
         return self._ends[0][0] if self._ends else None
 
-    def of_entity(self, key: str) -> list[LostPlace]:
+    def of_entity(self, ref: str) -> list[LostPlace]:
         """Return the places that are kept for the gangs of an entity (`group/...` or `composite/...`)."""
         groups = self._cluster.groups
-        return [place for group in self.kept if groups[group].home == key for place in self.kept[group]]
+        return [place for group in self.kept if groups[group].home == ref for place in self.kept[group]]
 
     def keeps(self, pod: PodRecord) -> bool:
         """Return whether capacity of a lost member is kept for a pod."""
         return pod.group is not None and any(place.keeper is pod for place in self.kept.get(pod.group, ()))
 
     @contextmanager
-    def lifted(self, key: str) -> Iterator[None]:
+    def lifted(self, ref: str) -> Iterator[None]:
         """Let an entity see the capacity that is kept for more replacements of its own gangs as free."""
-        own = [place.keeper for place in self.of_entity(key) if not place.replaced]
+        own = [place.keeper for place in self.of_entity(ref) if not place.replaced]
         if not own:
             yield
             return
@@ -192,14 +192,14 @@ class LostPlaces:
     def _give_back(self, place: LostPlace, now: float, why: str) -> None:
         """The place is free for all; a replacement that waits there for another reason stays nominated."""
         self._drop(place)
-        keeper, key = place.keeper, self._cluster.entity_ref(place.keeper)
+        keeper, ref = place.keeper, self._cluster.entity_ref(place.keeper)
         if keeper.nominated != place.row:
             return
         if not place.replaced:
             self._cluster.clear_nomination(keeper)
             event = ClusterEvent(EventKind.POD_GONE, row=place.row, pod=keeper)
             self._queue.on_event(event, now)
-        elif key not in self._nominations.held and not self._nominations.in_flight.waits(key):
+        elif ref not in self._nominations.held and not self._nominations.in_flight.waits(ref):
             self._nominations.give_up((keeper,), now, Released.NOT_USED, why)
 
     def _drop(self, place: LostPlace) -> None:

@@ -192,12 +192,12 @@ class RoomBound:
 
         As of the last `refresh`.  An entity with a nomination is never out of reach: an attempt would take that back.
         """
-        key = entity.key
+        ref = entity.ref
         try:
-            entry = self._entries[key]
+            entry = self._entries[ref]
         except KeyError:
-            entry = self._entries[key] = self._entered(entity)
-        if entry is None or key in self._nominated:
+            entry = self._entries[ref] = self._entered(entity)
+        if entry is None or ref in self._nominated:
             return _MAY_FIT
         totals, most = entry.level.totals, self._most
         if entry.least is not None and totals[entry.least[1]] < entry.needed:
@@ -367,7 +367,7 @@ class RoomBound:
         if rules.spreads is not None:
             entry.spreads = tuple(self._spreads.of(rules.spreads, pods, level.priority))
             if entry.spreads:
-                self._spread[entity.key] = entry
+                self._spread[entity.ref] = entry
                 self._place(entry)
         return entry
 

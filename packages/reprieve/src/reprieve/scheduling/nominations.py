@@ -49,7 +49,7 @@ class Nominations:
     # -- decided by a cycle ------------------------------------------------------------------------
 
     def decide(
-        self, key: str, places: Places, priority: int, leaving: Iterable[PodRecord], now: float
+        self, ref: str, places: Places, priority: int, leaving: Iterable[PodRecord], now: float
     ) -> tuple[PodRecord, ...]:
         """Nominate in memory first; lower-priority nominations on the same nodes make way (preemption.md 7.1, 7.4).
 
@@ -59,18 +59,18 @@ class Nominations:
         places = tuple(places)
         room_by = max((self._gone_by(pod, now) for pod in leaving), default=now)
         if places:
-            self.held.begin(key, room_by, self._seconds_for(places[0][0]))
+            self.held.begin(ref, room_by, self._seconds_for(places[0][0]))
         return self._nominate(places, priority, now)
 
-    def reserve(self, key: str, places: Places, priority: int, now: float) -> None:
+    def reserve(self, ref: str, places: Places, priority: int, now: float) -> None:
         """Nominate for pods that end by themselves: the reservation, not `hold_seconds`, says for how long.
 
         Reported as effects: no decision does (reservations.md 3).
         """
         places = tuple(places)
-        self.held.forget(key)
+        self.held.forget(ref)
         kept = {pod.uid for pod, _ in places}
-        entity = self._queue.get(key)
+        entity = self._queue.get(ref)
         before = [(pod, pod.nominated) for pod in entity.ready.values() if pod.nominated >= 0] if entity else []
         self.moved(before, places, now)
         for pod, _ in before:
@@ -79,7 +79,7 @@ class Nominations:
         for pod in self._nominate(places, priority, now):
             self._effects.unnominated[pod.uid] = pod
         for pod, row in _unused(before, places):
-            self.freed(pod, row, now, but=key)
+            self.freed(pod, row, now, but=ref)
 
     def _nominate(self, places: Places, priority: int, now: float) -> tuple[PodRecord, ...]:
         """Nominate in memory; return the pods of a lower priority that lost their nominations on the same nodes."""
@@ -122,10 +122,10 @@ class Nominations:
         """
         own = self._cluster.entity_ref(placed)
         for other in list(self._cluster.nodes.nominated.get(row, {}).values()):
-            key = self._cluster.entity_ref(other)
-            if key != own and (outside or other.priority < placed.priority):
-                self.overtaken.add(key)
-                self._queue.overtake(key, now)
+            ref = self._cluster.entity_ref(other)
+            if ref != own and (outside or other.priority < placed.priority):
+                self.overtaken.add(ref)
+                self._queue.overtake(ref, now)
 
     # -- ended without a decision ------------------------------------------------------------------
 
@@ -153,28 +153,28 @@ class Nominations:
         Victims that have not left by now are counted on no more.
         """
         given_back = []
-        for key, seconds in self.held.end_due(now):
-            entity = self._queue.get(key)
+        for ref, seconds in self.held.end_due(now):
+            entity = self._queue.get(ref)
             if entity is None:
                 continue
             if entity.blocked is not None:  # the calls are still being made: the capacity is not free yet
-                self.held.begin(key, now, seconds)
+                self.held.begin(ref, now, seconds)
                 continue
             rows = {pod.nominated for pod in entity.ready.values() if pod.nominated >= 0}
             if not rows:
                 continue
             there = [pod for row in rows for pod in self._cluster.nodes.pods[row].values()]
             for uid in (
-                *self.in_flight.victims_of(key),
+                *self.in_flight.victims_of(ref),
                 *(pod.uid for pod in there if pod.terminating and pod.preempted),
             ):
                 self._cluster.set_overdue(uid)
             text = f"it was held for {seconds:g} s and not used"
             self.give_up(entity.ready.values(), now, Released.NOT_USED, text)
-            given_back.append(key)
-        for key in given_back:
-            self.in_flight.forget(key)
-            self._queue.wake(key, now)
+            given_back.append(ref)
+        for ref in given_back:
+            self.in_flight.forget(ref)
+            self._queue.wake(ref, now)
 
     def release(self, places: Places, why: Released, message: str, now: float) -> None:
         """Room that was held on these rows is not held any more, to be reported; all of it was for one preemptor."""
@@ -211,11 +211,11 @@ class Nominations:
 
     def _begin_known(self, pod: PodRecord, now: float) -> None:
         """Reserve capacity for a nomination that the API has: by another scheduler, or by this one before a restart."""
-        key = self._cluster.entity_ref(pod)
-        if key not in self.held and pod.nominated >= 0:
+        ref = self._cluster.entity_ref(pod)
+        if ref not in self.held and pod.nominated >= 0:
             there = self._cluster.nodes.pods[pod.nominated].values()
             leaving = [self._gone_by(other, now) for other in there if other.terminating and other.preempted]
-            self.held.begin(key, max(leaving, default=now), self._seconds_for(pod))
+            self.held.begin(ref, max(leaving, default=now), self._seconds_for(pod))
 
     # -- what the API says -------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from reprieve.scheduling.plugin_evictions import Preemptor, held_places, taken
 
 def schedule_pod(
     running: RunningProfile,
-    key: str,
+    ref: str,
     pod: PodRecord,
     *,
     under_way: bool,
@@ -33,7 +33,7 @@ def schedule_pod(
     if pod.nominated < 0:
         row = evaluator.best_row(state)
         if row >= 0:
-            return _bind(running, key, pod, row)
+            return _bind(running, ref, pod, row)
         diagnosis = evaluator.diagnose(state)
         outcome, texts = _post_filters(running, state, diagnosis)
     else:
@@ -41,7 +41,7 @@ def schedule_pod(
             cluster.clear_nomination(pod)
             row = evaluator.best_row(state)
             if row >= 0:
-                return _bind(running, key, pod, row)
+                return _bind(running, ref, pod, row)
             diagnosis = evaluator.diagnose(state)
             overtaken = not lingering and pod_is_overtaken(running, state)
             if overtaken:
@@ -53,7 +53,7 @@ def schedule_pod(
     clears = preemption is None and not held and (overtaken or outcome is None or outcome.clear_nomination)
     names = cluster.nodes.names
     return Decision(
-        key=key,
+        ref=ref,
         result=Result.WAITING if preemption is not None else Result.UNSCHEDULABLE,
         rejections=(Rejection(pod, UNSCHEDULABLE, diagnosis.message(", ".join(texts))),),
         preemption=preemption,
@@ -68,13 +68,13 @@ def schedule_pod(
     )
 
 
-def pod_without_help(running: RunningProfile, key: str, pod: PodRecord) -> Decision | None:
+def pod_without_help(running: RunningProfile, ref: str, pod: PodRecord) -> Decision | None:
     """Decide for a pod as far as it fits in the present view; None: it does not. Nothing is evicted for it."""
     with running.cluster.trial():
         nominated = pod.nominated
         running.cluster.clear_nomination(pod)
         row = running.evaluator.best_row(CycleState(running.cluster, pod, nominated=nominated))
-        return _bind(running, key, pod, row) if row >= 0 else None
+        return _bind(running, ref, pod, row) if row >= 0 else None
 
 
 def pod_places(running: RunningProfile, pod: PodRecord) -> Assigned | None:
@@ -83,8 +83,8 @@ def pod_places(running: RunningProfile, pod: PodRecord) -> Assigned | None:
     return ((pod, row),) if row >= 0 else None
 
 
-def _bind(running: RunningProfile, key: str, pod: PodRecord, row: int) -> Decision:
-    return Decision(key=key, result=Result.SCHEDULED, bindings=(Binding(pod, running.cluster.nodes.names[row], row),))
+def _bind(running: RunningProfile, ref: str, pod: PodRecord, row: int) -> Decision:
+    return Decision(ref=ref, result=Result.SCHEDULED, bindings=(Binding(pod, running.cluster.nodes.names[row], row),))
 
 
 def _post_filters(
@@ -107,10 +107,10 @@ def _post_filters(
     return last, texts
 
 
-def failed_pod(key: str, pod: PodRecord, error: str) -> Decision:
+def failed_pod(ref: str, pod: PodRecord, error: str) -> Decision:
     """SchedulerError (observability.md)."""
     return Decision(
-        key=key,
+        ref=ref,
         result=Result.ERROR,
         rejections=(Rejection(pod, SCHEDULER_ERROR, error),),
         cleared=(pod,) if pod.nominated >= 0 else (),

@@ -1,6 +1,6 @@
 """Preemptions that were decided, with victims that are still there.
 
-A preemptor goes by the key of its entity (a pod or a group), a victim by UID.  Two preemptors may have decided on
+A preemptor goes by the ref of its entity (a pod or a group), a victim by UID.  Two preemptors may have decided on
 the same victim: it counts for both until it has left.
 
 Invariant: both tables say the same, and neither has an empty set.
@@ -19,43 +19,43 @@ class PreemptionsInFlight:
     def __len__(self) -> int:
         return len(self._victims)
 
-    def waits(self, key: str) -> bool:
+    def waits(self, ref: str) -> bool:
         """Return whether victims of that preemptor are still there."""
-        return key in self._victims
+        return ref in self._victims
 
-    def victims_of(self, key: str) -> list[str]:
+    def victims_of(self, ref: str) -> list[str]:
         """UIDs of the victims of that preemptor that are still there, sorted."""
-        return sorted(self._victims.get(key, ()))
+        return sorted(self._victims.get(ref, ()))
 
     def is_victim(self, uid: str) -> bool:
         """Return whether a preemptor waits for the pod to leave."""
         return uid in self._preemptors
 
-    def begin(self, key: str, victims: Iterable[str]) -> bool:
+    def begin(self, ref: str, victims: Iterable[str]) -> bool:
         """A preemption was decided, in place of any earlier one of the same preemptor; whether it has victims."""
-        self.forget(key)
+        self.forget(ref)
         chosen = set(victims)
         if chosen:
-            self._victims[key] = chosen
+            self._victims[ref] = chosen
             for uid in chosen:
-                self._preemptors.setdefault(uid, set()).add(key)
+                self._preemptors.setdefault(uid, set()).add(ref)
         return bool(chosen)
 
     def left(self, uid: str) -> list[str]:
         """The pod has left, if it was a victim at all; return the preemptors with no victims left."""
         done = []
-        for key in self._preemptors.pop(uid, ()):
-            victims = self._victims[key]
+        for ref in self._preemptors.pop(uid, ()):
+            victims = self._victims[ref]
             victims.discard(uid)
             if not victims:
-                del self._victims[key]
-                done.append(key)
+                del self._victims[ref]
+                done.append(ref)
         return done
 
-    def forget(self, key: str) -> None:
+    def forget(self, ref: str) -> None:
         """The victims of that preemptor that still leave are not waited for any more."""
-        for uid in self._victims.pop(key, ()):
+        for uid in self._victims.pop(ref, ()):
             preemptors = self._preemptors[uid]
-            preemptors.discard(key)
+            preemptors.discard(ref)
             if not preemptors:
                 del self._preemptors[uid]

@@ -67,7 +67,7 @@ class Released(Enum):
 class ReleasedReservation:
     """Capacity that was reserved for a preemptor and is free for others again. `pods`: (pod, node it was held on)."""
 
-    key: str
+    ref: str
     """`pod/<uid>` or `group/<namespace>/<name>`."""
     group: Group | None
     pods: tuple[tuple[PodRecord, str], ...]
@@ -90,61 +90,61 @@ class _Hold:
 
 
 class PreemptorReservations:
-    """When the holds of preemptors end, by the keys of their entities. Times are seconds."""
+    """When the holds of preemptors end, by the refs of their entities. Times are seconds."""
 
     def __init__(self) -> None:
         self._holds: dict[str, _Hold] = {}
         self._ends: list[tuple[float, str]] = []
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._holds
+    def __contains__(self, ref: str) -> bool:
+        return ref in self._holds
 
     def __len__(self) -> int:
         return len(self._holds)
 
-    def begin(self, key: str, room_by: float, seconds: float) -> float | None:
+    def begin(self, ref: str, room_by: float, seconds: float) -> float | None:
         """Hold until so many seconds after the room is due to be there; returns the end. 0: without an end."""
-        self._holds.pop(key, None)
+        self._holds.pop(ref, None)
         if seconds <= 0:
             return None
         until = room_by + seconds
-        self._holds[key] = _Hold(until, seconds)
-        heapq.heappush(self._ends, (until, key))
+        self._holds[ref] = _Hold(until, seconds)
+        heapq.heappush(self._ends, (until, ref))
         return until
 
-    def until(self, key: str) -> float | None:
+    def until(self, ref: str) -> float | None:
         """Return when the hold ends as far as is known now."""
-        hold = self._holds.get(key)
+        hold = self._holds.get(ref)
         return hold.until if hold is not None else None
 
-    def room_is_there(self, keys: Iterable[str], now: float) -> None:
+    def room_is_there(self, refs: Iterable[str], now: float) -> None:
         """The last victims have left, perhaps before they had to: the time runs from now on."""
-        for key in keys:
-            hold = self._holds.get(key)
+        for ref in refs:
+            hold = self._holds.get(ref)
             if hold is not None and now + hold.seconds < hold.until:
                 hold.until = now + hold.seconds
-                heapq.heappush(self._ends, (hold.until, key))
+                heapq.heappush(self._ends, (hold.until, ref))
 
-    def forget(self, key: str) -> None:
+    def forget(self, ref: str) -> None:
         """Nothing is held for it any more."""
-        self._holds.pop(key, None)
+        self._holds.pop(ref, None)
 
     def end_due(self, now: float) -> list[tuple[str, float]]:
-        """End the reservations that are due; return (key, for how many seconds each was to last)."""
+        """End the reservations that are due; return (ref, for how many seconds each was to last)."""
         ended = []
         while self._ends and self._ends[0][0] <= now:
-            until, key = heapq.heappop(self._ends)
-            hold = self._holds.get(key)
+            until, ref = heapq.heappop(self._ends)
+            hold = self._holds.get(ref)
             if hold is not None and hold.until == until:
-                del self._holds[key]
-                ended.append((key, hold.seconds))
+                del self._holds[ref]
+                ended.append((ref, hold.seconds))
         return ended
 
     def next_end(self) -> float | None:
         """Return when the next hold is over."""
         while self._ends:
-            until, key = self._ends[0]
-            hold = self._holds.get(key)
+            until, ref = self._ends[0]
+            hold = self._holds.get(ref)
             if hold is not None and hold.until == until:
                 return until
             heapq.heappop(self._ends)

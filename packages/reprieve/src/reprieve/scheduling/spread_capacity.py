@@ -60,7 +60,7 @@ class Layout:
 
     def work_out(self, cluster: ClusterState) -> npt.NDArray[np.int64]:
         """Look at the nodes again; the rows that are in another domain than before."""
-        domains, highest = cluster.pod_affinity.domains(self.constraint.key)
+        domains, highest = cluster.pod_affinity.domains(self.constraint.topology_key)
         counted = eligible(cluster, self.signature, self.constraints, self.constraint)
         self.before = np.zeros(len(domains), dtype=np.int64)
         self.before[: len(self.domain_of)] = self.domain_of
@@ -173,9 +173,9 @@ class SpreadBounds:
     def _layout_key(
         signature: PodSpecSignature, constraint: SpreadConstraint, constraints: Sequence[SpreadConstraint]
     ) -> tuple[object, ...]:
-        keys = frozenset(item.key for item in constraints)
+        keys = frozenset(item.topology_key for item in constraints)
         policies = constraint.honors_affinity, constraint.honors_taints
-        return signature.constraints.nodes.id, keys, constraint.key, *policies
+        return signature.constraints.nodes.id, keys, constraint.topology_key, *policies
 
     def place(self, spread: Spread, places: npt.NDArray[np.int64]) -> None:
         """Reckon anew: `int64[rows]`, for how many members there is room on each."""

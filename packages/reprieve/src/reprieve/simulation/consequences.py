@@ -12,7 +12,7 @@ from kube_rules.objects import Pod
 from kube_rules.selectors import parse_integer
 from kube_rules.workloads import group_of
 from reprieve.simulation.report import Plan
-from reprieve.simulation.workloads.owners import Owner, key_of, reference_of, subject_of_maker
+from reprieve.simulation.workloads.owners import Owner, object_id_of, reference_of, subject_of_maker
 
 
 def ended_jobs(manifests: Manifests, plan: Plan) -> list[str]:
@@ -20,7 +20,7 @@ def ended_jobs(manifests: Manifests, plan: Plan) -> list[str]:
 
     Jobs that are not in the input are left out: how often they have failed is not known.
     """
-    jobs = {key_of(maker.manifest): maker for maker in manifests.expanded}
+    jobs = {object_id_of(maker.manifest): maker for maker in manifests.expanded}
     jobs = {key: maker for key, maker in jobs.items() if key[:2] == ("batch", "Job")}
     if not jobs:
         return []

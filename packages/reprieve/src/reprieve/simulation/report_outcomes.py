@@ -66,7 +66,7 @@ def _why_pending(world: VirtualCluster, pod: PodRecord) -> tuple[str, str | None
         return "Unschedulable", None, None
     if rejection.reason == SCHEDULER_ERROR:
         return "Error", rejection.reason, rejection.message
-    waiting = entity is not None and (world.engine.preempting(entity.key) or world.awaits_room(entity.key))
+    waiting = entity is not None and (world.engine.preempting(entity.ref) or world.awaits_room(entity.ref))
     outcome = "Nominated" if waiting and pod.nominated >= 0 else "Unschedulable"
     return outcome, rejection.reason, rejection.message
 

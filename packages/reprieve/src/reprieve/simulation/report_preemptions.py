@@ -71,7 +71,7 @@ def deferred_preemptions(world: VirtualCluster) -> tuple[DeferredPreemption, ...
     return tuple(
         DeferredPreemption(
             preemptor=preemptor_name(
-                made.decision.rejections[0].pod, world.engine.cluster.trees.find(made.decision.key)
+                made.decision.rejections[0].pod, world.engine.cluster.trees.find(made.decision.ref)
             ),
             reason=made.deferral.why.value,
             message=made.deferral.message,

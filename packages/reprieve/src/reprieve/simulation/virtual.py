@@ -130,7 +130,7 @@ class VirtualCluster:
         self.levels: dict[str, tuple[TreeLevel, ...]] = {}
         """What became of the groups of a tree in its last attempt, by the root's `ref`."""
         self.evicted: dict[str, str] = {}
-        """UID of a pod that is gone or terminating -> the preemptor that needed its capacity (key)."""
+        """UID of a pod that is gone or terminating -> the preemptor that needed its capacity (its ref)."""
         self.lost: dict[str, str] = {}
         """UID of a pod that went or is going with its node -> the node's name."""
         self.deleted: set[str] = set()
@@ -242,9 +242,9 @@ class VirtualCluster:
             self._budgets_stale = bool(self._budgets)
         return record
 
-    def awaits_room(self, key: str) -> bool:
+    def awaits_room(self, ref: str) -> bool:
         """Return whether the entity's last attempt ended with room held for it that others are leaving."""
-        last = self._last_deferral.get(key)
+        last = self._last_deferral.get(ref)
         return last is not None and bool(last.nominations)
 
     def runs(self, key: str) -> bool:
@@ -386,7 +386,7 @@ class VirtualCluster:
         self.drain()
         while not self.stopped and wanted():
             holds = deadline is not None  # a cluster in which nothing else happens any more has settled
-            hopeless = [key for key, count in self._errors.items() if count >= _HOPELESS]
+            hopeless = [ref for ref, count in self._errors.items() if count >= _HOPELESS]
             times = [
                 t
                 for t in (self._next(), self.engine.next_wakeup(flush=False, holds=holds, ignoring=hopeless))
@@ -428,16 +428,16 @@ class VirtualCluster:
         for condition in decision.conditions:
             self._note_condition(condition)
         if decision.levels:
-            self.levels[decision.key] = decision.levels
+            self.levels[decision.ref] = decision.levels
         self.carry_out_writes()
-        if decision.put_off is not None or decision.key in self._last_deferral:
-            self._last_deferral[decision.key] = decision.put_off
+        if decision.put_off is not None or decision.ref in self._last_deferral:
+            self._last_deferral[decision.ref] = decision.put_off
         if decision.put_off is not None:
             self._wait_for(decision, decision.put_off)
         if failed:
-            self._errors[decision.key] = self._errors.get(decision.key, 0) + 1
+            self._errors[decision.ref] = self._errors.get(decision.ref, 0) + 1
         else:
-            self._errors.pop(decision.key, None)
+            self._errors.pop(decision.ref, None)
         if decision.preemption is not None and decision.preemption.victims:
             made = Preempted(self.now, decision, decision.preemption)
             self.keep(made)
@@ -473,15 +473,15 @@ class VirtualCluster:
         """What the asynchronous executor does, in no time: conditions and deletions, then the gate opens."""
         victims = [pod for verdict in preemption.victims for pod in verdict.unit.pods]
         for pod in victims:
-            self.evicted[pod.uid] = preemption.key
+            self.evicted[pod.uid] = preemption.ref
             self.keep_effects(self.engine.pod_terminating(pod.uid, self.now, preempted=True))
             self._leave_at(pod, self.now + pod.grace)
-        self.keep_effects(self.engine.preemption_done(preemption.key, self.now))
+        self.keep_effects(self.engine.preemption_done(preemption.ref, self.now))
 
     def _wait_for(self, decision: Decision, deferral: Deferral) -> None:
         """Let the pods that are waited for end when they are expected to; a checkpoint does not end them."""
         made = DeferredAt(self.now, decision, deferral)
-        self.deferred.setdefault((decision.key, deferral.why.value, deferral.until), made)
+        self.deferred.setdefault((decision.ref, deferral.why.value, deferral.until), made)
         if deferral.why is WaitsFor.CHECKPOINT:
             return
         for pod in deferral.pods:
@@ -542,12 +542,12 @@ class VirtualCluster:
             if record is not None:
                 self.made_later.append(record)
 
-    def _forget(self, key: str) -> None:
+    def _forget(self, ref: str) -> None:
         """An entity is no more."""
-        self._errors.pop(key, None)
-        last = self._last_deferral.pop(key, None)
+        self._errors.pop(ref, None)
+        last = self._last_deferral.pop(ref, None)
         if last is not None:
-            for known in [known for known in self.deferred if known[0] == key]:
+            for known in [known for known in self.deferred if known[0] == ref]:
                 del self.deferred[known]
 
     def _finish_groups(self) -> None:

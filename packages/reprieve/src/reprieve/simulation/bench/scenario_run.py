@@ -164,7 +164,7 @@ def _evict(engine: Engine, preemption: Preemption, claims: dict[str, ResourceCla
     victims = [pod.uid for verdict in preemption.victims for pod in verdict.unit.pods]
     for uid in victims:
         engine.pod_terminating(uid, now, preempted=True)
-    engine.preemption_done(preemption.key, now)
+    engine.preemption_done(preemption.ref, now)
     for uid in victims:
         engine.remove(ObjectRef("Pod", uid=uid), now)
         if uid in claims:

@@ -19,7 +19,7 @@ from kube_rules.errors import FieldError, InputError, Origin
 from kube_rules.json import mapping, text
 from kube_rules.manifests import PodMaker
 from kube_rules.meta import ObjectMeta, OwnerReference
-from reprieve.simulation.workloads.owners import Owner, key_of, name_of_meta, subject_of_maker
+from reprieve.simulation.workloads.owners import Owner, name_of_meta, object_id_of, subject_of_maker
 
 MOST_PODS: Final = 100_000
 """Of all workloads of an input together (whatif.md 1.10)."""
@@ -35,7 +35,7 @@ class PodWorkload:
     origin: Origin
     subject: str
     created: float
-    key: Owner
+    object_id: Owner
     inner: str = ""
     outer: str = ""
     group: str = ""
@@ -62,12 +62,12 @@ class PodWorkload:
     @property
     def name(self) -> str:
         """Its name."""
-        return self.key[3]
+        return self.object_id[3]
 
     @property
     def namespace(self) -> str:
         """Its namespace."""
-        return self.key[2]
+        return self.object_id[2]
 
     @property
     def uid(self) -> str:
@@ -215,8 +215,10 @@ def workload_of(maker: PodMaker, *, group: str = "", depth: int = 0) -> PodWorkl
     """Return the object of the input as a workload."""
     manifest = maker.manifest
     subject = subject_of_maker(manifest)
-    key = key_of(manifest)
-    return PodWorkload(manifest, maker.origin, subject, maker.created, key, group=group, depth=depth, dated=maker.dated)
+    object_id = object_id_of(manifest)
+    return PodWorkload(
+        manifest, maker.origin, subject, maker.created, object_id, group=group, depth=depth, dated=maker.dated
+    )
 
 
 def reference_to(manifest: Mapping[str, Any]) -> OwnerReference:

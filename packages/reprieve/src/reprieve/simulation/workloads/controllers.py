@@ -18,7 +18,7 @@ from kube_rules.controllers.sets import claim_of, claim_templates, replica_set_o
 from kube_rules.job_indexes import JobIndexes
 from kube_rules.json import mapping, text
 from kube_rules.selectors import parse_integer
-from reprieve.simulation.workloads.owners import is_active, key_of, name_of_meta
+from reprieve.simulation.workloads.owners import is_active, name_of_meta, object_id_of
 from reprieve.simulation.workloads.rows import value_at
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def deployment(workload: PodWorkload, maker: Maker) -> None:
     sets = maker.owned(workload)
     there = sum(is_active(pod) for pod in maker.there(workload, below=True))
     digest = template_hash(template)
-    named = maker.owners.set_of(workload.key)
+    named = maker.owners.set_of(workload.object_id)
     owner: Mapping[str, Any]
     if sets:
         owner = max(sets, key=_newest)
@@ -221,7 +221,7 @@ RULES: Final[Mapping[tuple[str, str], Callable[[PodWorkload, Maker], None]]] = {
 
 def _newest(owner: Mapping[str, Any]) -> tuple[int, str, str]:
     meta = mapping(owner.get("metadata"))
-    return revision_of(owner), str(meta.get("creationTimestamp") or ""), key_of(owner)[3]
+    return revision_of(owner), str(meta.get("creationTimestamp") or ""), object_id_of(owner)[3]
 
 
 def _number(value: object) -> int:

@@ -92,7 +92,7 @@ def expand(manifests: Manifests, *, rows: Rows = TABLE, run: Sequence[str] = (),
 
 def by_rule(maker: Maker, workload: PodWorkload, row: WorkloadKind) -> None:
     """Expand a workload as its controller would, or by its row where there is no such rule or a row of the user's."""
-    rule = RULES.get((workload.key[0], workload.key[1]))
+    rule = RULES.get((workload.object_id[0], workload.object_id[1]))
     if rule is not None and not row.sets:
         rule(workload, maker)
     else:

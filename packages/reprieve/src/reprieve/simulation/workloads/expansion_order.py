@@ -29,7 +29,7 @@ from reprieve.simulation.workloads.gangs import WorkloadGangs
 from reprieve.simulation.workloads.owners import (
     Owner,
     is_active,
-    key_of,
+    object_id_of,
     runtime_of,
     subject_of_maker,
 )
@@ -99,14 +99,14 @@ class Maker:
         """Expand everything."""
         defined: dict[Owner, Origin] = {}
         for item in self._given:
-            first = defined.setdefault(key_of(item.manifest), item.origin)
+            first = defined.setdefault(object_id_of(item.manifest), item.origin)
             if first is not item.origin:
-                message = f'Duplicate value: "{key_of(item.manifest)[3]}": already defined in {first}'
+                message = f'Duplicate value: "{object_id_of(item.manifest)[3]}": already defined in {first}'
                 subject = subject_of_maker(item.manifest)
                 raise InputError(item.origin, message, path="metadata.name", subject=subject)
-        for item in sorted(self._given, key=lambda one: self._depth(key_of(one.manifest))):
-            key = key_of(item.manifest)
-            if key not in self._seen:
+        for item in sorted(self._given, key=lambda one: self._depth(object_id_of(one.manifest))):
+            object_id = object_id_of(item.manifest)
+            if object_id not in self._seen:
                 self._expand(workload_of(item))
 
     def check_runs(self) -> None:
@@ -115,19 +115,19 @@ class Maker:
         if missing:
             raise InputError(Origin("--run"), f"no CronJob {missing[0]} is in the input")
 
-    def _depth(self, key: Owner) -> int:
+    def _depth(self, object_id: Owner) -> int:
         depth = 0
-        above = self.owners.owner(key)
+        above = self.owners.owner(object_id)
         while above is not None and depth < _DEEPEST:
             above, depth = self.owners.owner(above), depth + 1
         return depth
 
     def judge(self, found: UnknownObject) -> bool:
         """Judge an object of an unknown kind: it may hold pods. False: it surely does, as there is a template in it."""
-        key = key_of(found.manifest)
+        object_id = object_id_of(found.manifest)
         if not is_unknown_kind(found) or found.kind in _TEMPLATES_ONLY.get(group_of(found.api_version), ()):
             return True
-        if self.owners.pods(key) or self.owners.owned(key):
+        if self.owners.pods(object_id) or self.owners.owned(object_id):
             return True
         where = next((path_text(path) for path, _ in templates_in(found.manifest)), "")
         if where and not found.nearest:
@@ -139,16 +139,18 @@ class Maker:
         return not self.problems[-1].certain
 
     def _expand(self, workload: PodWorkload) -> None:
-        self._seen.add(workload.key)
-        manifest, key = workload.manifest, workload.key
-        row = self._rows.of(text(manifest.get("apiVersion")), key[1])
+        self._seen.add(workload.object_id)
+        manifest, object_id = workload.manifest, workload.object_id
+        row = self._rows.of(text(manifest.get("apiVersion")), object_id[1])
         if row is None:
-            if not self.owners.pods(key) and not self.owners.owned(key) and not _is_paused(workload):
+            if not self.owners.pods(object_id) and not self.owners.owned(object_id) and not _is_paused(workload):
                 number = "its pods are not planned"
-                self.problem(workload, f"{number}: a {key[1]} is not expanded; add its pods to the input{_ROW_HINT}")
+                self.problem(
+                    workload, f"{number}: a {object_id[1]} is not expanded; add its pods to the input{_ROW_HINT}"
+                )
             return
-        if (key[0], key[1]) != ("batch", "CronJob"):
-            for owned in self.owners.owned(key):
+        if (object_id[0], object_id[1]) != ("batch", "CronJob"):
+            for owned in self.owners.owned(object_id):
                 self._seen.add(owned)
         if workload.meta.get("deletionTimestamp") or _is_over(workload, row):
             return
@@ -202,7 +204,7 @@ class Maker:
 
     def there(self, workload: PodWorkload, *, below: bool = False) -> list[objects.Pod]:
         """Return the pods that the workload has; `below`: through other owners as well."""
-        return self.owners.pods(workload.key) if below else self.owners.direct(workload.key, workload.uid)
+        return self.owners.pods(workload.object_id) if below else self.owners.direct(workload.object_id, workload.uid)
 
     def is_taken(self, workload: PodWorkload, name: str) -> bool:
         """Return whether a pod of this name is there."""
@@ -210,7 +212,7 @@ class Maker:
 
     def owned(self, workload: PodWorkload) -> list[Mapping[str, Any]]:
         """Objects of the input that make pods and that it owns."""
-        found = (self.owners.maker(key) for key in self.owners.owned(workload.key))
+        found = (self.owners.maker(key) for key in self.owners.owned(workload.object_id))
         return [maker.manifest for maker in found if maker is not None]
 
     def pods(
@@ -242,8 +244,8 @@ class Maker:
     ) -> None:
         """An object that the workload makes, expanded in turn; one of that name in the input counts instead."""
         made = {**made, "metadata": {**made["metadata"], "namespace": workload.namespace}}
-        key = key_of(made)
-        there = self.owners.maker(key)
+        object_id = object_id_of(made)
+        there = self.owners.maker(object_id)
         group = group or workload.group
         if workload.depth >= _DEEPEST:
             raise workload.error("", f"makes objects more than {_DEEPEST} levels deep")
@@ -260,7 +262,7 @@ class Maker:
                 workload.origin,
                 workload.subject,
                 workload.created,
-                key,
+                object_id,
                 inner,
                 workload.place(path),
                 group,
@@ -301,7 +303,7 @@ class Maker:
 
     def idle(self, workload: PodWorkload, path: str) -> None:
         """The workload, or a part of it, is suspended, as it says at a path."""
-        _, kind, namespace, name = workload.key
+        _, kind, namespace, name = workload.object_id
         version = text(workload.manifest.get("apiVersion"))
         self.suspended.append(Suspended(workload.origin, version, kind, namespace, name, path))
 

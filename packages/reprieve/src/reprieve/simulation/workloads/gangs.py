@@ -104,7 +104,7 @@ class WorkloadGangs:
 
     def always(self, workload: PodWorkload, priority_class: str) -> None:
         """Everything that the workload makes is one gang with this class, as its operator has it, whatever its row."""
-        self._always[workload.key] = priority_class
+        self._always[workload.object_id] = priority_class
 
     def of(
         self, workload: PodWorkload, row: WorkloadKind | None = None, part: str = "", piece: tuple[str, str] = ("", "")
@@ -115,13 +115,13 @@ class WorkloadGangs:
         """
         if workload.group:
             return workload.group
-        if workload.key not in self._asked:
-            self._asked[workload.key] = groups_asked(workload, partial(self._unread, workload))
-        asked_for = self._asked[workload.key]
+        if workload.object_id not in self._asked:
+            self._asked[workload.object_id] = groups_asked(workload, partial(self._unread, workload))
+        asked_for = self._asked[workload.object_id]
         if asked_for is not None:
             return self._by_field(workload, asked_for(*piece))
-        if workload.key in self._always:
-            given = self._always[workload.key], "spec.priorityClassName"
+        if workload.object_id in self._always:
+            given = self._always[workload.object_id], "spec.priorityClassName"
             return self._add(_Gang(workload, workload.name, None, operated=True, priority_class=given))
         if row is not None and _is_operated(workload, row):
             return self._operated(workload, row)
@@ -157,8 +157,10 @@ class WorkloadGangs:
         number = None
         if least is not None:
             number = self._count(workload, row.min_count, least, 0)
-        elif workload.key[0] == _RAY:
-            cluster = workload.spec if workload.key[1] == "RayCluster" else mapping(workload.spec.get("rayClusterSpec"))
+        elif workload.object_id[0] == _RAY:
+            cluster = (
+                workload.spec if workload.object_id[1] == "RayCluster" else mapping(workload.spec.get("rayClusterSpec"))
+            )
             number = gang_sizes("RayCluster", cluster)[""]
         if number is not None:
             number -= len(self._outside(workload, name))
@@ -169,7 +171,7 @@ class WorkloadGangs:
 
     def _remark_on(self, workload: PodWorkload) -> None:
         """A gang by an annotation that a scheduler may not read (workloads.md 2.10)."""
-        kind = workload.key[1]
+        kind = workload.object_id[1]
         if any(kind == item.KIND for item in OWNER_KINDS):
             why = (
                 "the scheduler reads it only with groupSources: {owners: true} in its configuration; otherwise its "
@@ -185,7 +187,7 @@ class WorkloadGangs:
         """Return how many pods a gang needs beyond those that run; None: all that are made. As the scheduler counts
         it.
         """
-        sizes = gang_sizes(workload.key[1], workload.spec) if workload.key[1] != "Job" else {}
+        sizes = gang_sizes(workload.object_id[1], workload.spec) if workload.object_id[1] != "Job" else {}
         size = sizes.get(part, sizes.get(ANY))
         if size is None:
             return None

@@ -23,7 +23,7 @@ from reprieve.simulation.workloads.owners import (
     Owners,
     deployment_of,
     is_active,
-    key_of,
+    object_id_of,
     reference_of,
     runtime_of,
     whole_number,
@@ -148,9 +148,9 @@ class Workloads:
 
     def _all(self) -> Iterator[Named]:
         for maker in self._manifests.pod_makers:
-            yield Named(*key_of(maker.manifest))
+            yield Named(*object_id_of(maker.manifest))
         for item in self._manifests.unknown:
-            yield Named(*key_of(item.manifest))
+            yield Named(*object_id_of(item.manifest))
         for kind, found in self._manifests.objects.items():
             group = kind.API_VERSION.rpartition("/")[0]
             for loaded in found:
@@ -237,7 +237,7 @@ class Workloads:
             return False
         key = ("apps", "DaemonSet", pod.namespace or "default", reference.name)
         return any(
-            key_of(maker.manifest) == key and "template" in mapping(maker.manifest.get("spec"))
+            object_id_of(maker.manifest) == key and "template" in mapping(maker.manifest.get("spec"))
             for maker in self._manifests.pod_makers
         )
 
@@ -335,9 +335,9 @@ class Workloads:
                 gone.add(key)
                 todo += owners.owned(key)
         makers = self._manifests.pod_makers
-        makers[:] = [maker for maker in makers if key_of(maker.manifest) not in gone]
+        makers[:] = [maker for maker in makers if object_id_of(maker.manifest) not in gone]
         unknown = self._manifests.unknown
-        unknown[:] = [item for item in unknown if key_of(item.manifest) not in gone]
+        unknown[:] = [item for item in unknown if object_id_of(item.manifest) not in gone]
         for kind, listed in self._manifests.objects.items():
             if kind not in (objects.Pod, objects.PodGroup):
                 group = kind.API_VERSION.rpartition("/")[0]
@@ -356,7 +356,7 @@ class Workloads:
 
     def _maker(self, found: Named) -> int | None:
         makers = enumerate(self._manifests.pod_makers)
-        return next((index for index, maker in makers if key_of(maker.manifest) == found.owner), None)
+        return next((index for index, maker in makers if object_id_of(maker.manifest) == found.owner), None)
 
     def _replace(self, index: int | None, manifest: Mapping[str, Any]) -> None:
         if index is not None:

@@ -40,7 +40,7 @@ class Owners:
         self._deployments_sets: dict[Owner, Owner] = {}
         """Deployment -> a ReplicaSet of it that is not in the input, by the name in a pod's reference."""
         for maker in makers:
-            self._makers.setdefault(key_of(maker.manifest), maker)
+            self._makers.setdefault(object_id_of(maker.manifest), maker)
         for manifest in (*(item.manifest for item in self._makers.values()), *(item.manifest for item in unknown)):
             self._learn(manifest)
         for pod in pods:
@@ -81,40 +81,40 @@ class Owners:
 
     def add(self, maker: PodMaker) -> None:
         """An object that makes pods, with those that are there of it already."""
-        key = key_of(maker.manifest)
-        known = key in self._makers
-        self._makers[key] = maker
+        object_id = object_id_of(maker.manifest)
+        known = object_id in self._makers
+        self._makers[object_id] = maker
         if known:
             return
         self._learn(maker.manifest)
-        below = (pod for item in self.owned(key) for pod in self.pods(item))
-        found = [*self.direct(key, self._uids[key]), *below]
-        for owner in self._chain((key, "")):
+        below = (pod for item in self.owned(object_id) for pod in self.pods(item))
+        found = [*self.direct(object_id, self._uids[object_id]), *below]
+        for owner in self._chain((object_id, "")):
             for pod in found:
                 self._list(self._all, owner, pod)
 
-    def maker(self, key: Owner) -> PodMaker | None:
+    def maker(self, owner: Owner) -> PodMaker | None:
         """Return the object that makes pods, if it is in the input."""
-        return self._makers.get(key)
+        return self._makers.get(owner)
 
-    def owner(self, key: Owner) -> Owner | None:
+    def owner(self, below: Owner) -> Owner | None:
         """Return the nearest object above that is in the input."""
-        return next(iter(self._chain(self._above.get(key))), None)
+        return next(iter(self._chain(self._above.get(below))), None)
 
-    def owned(self, key: Owner) -> list[Owner]:
+    def owned(self, owner: Owner) -> list[Owner]:
         """Objects of the input that are directly below and make pods, in document order."""
-        return [below for below in self._below.get(key, ()) if self.owner(below) == key]
+        return [below for below in self._below.get(owner, ()) if self.owner(below) == owner]
 
-    def pods(self, key: Owner) -> list[Pod]:
+    def pods(self, owner: Owner) -> list[Pod]:
         """Return all pods of an object of the input, directly or through others."""
-        return list(self._all.get(key, {}).values())
+        return list(self._all.get(owner, {}).values())
 
-    def direct(self, key: Owner, uid: str = "") -> list[Pod]:
+    def direct(self, owner: Owner, uid: str = "") -> list[Pod]:
         """Return pods with a controlling reference to the object, which need not be in the input.
 
         `uid`: the object's, which theirs has to be if they have one; a reference to a Deployment's ReplicaSet has not.
         """
-        return [pod for pod in self._direct.get(key, {}).values() if not uid or _may_be_of(pod, key[1], uid)]
+        return [pod for pod in self._direct.get(owner, {}).values() if not uid or _may_be_of(pod, owner[1], uid)]
 
     def set_of(self, deployment: Owner) -> Owner | None:
         """Return a ReplicaSet that is not in the input, as far as pods name one."""
@@ -122,15 +122,15 @@ class Owners:
 
     def _learn(self, manifest: Mapping[str, Any]) -> None:
         meta = mapping(manifest.get("metadata"))
-        key = key_of(manifest)
-        self._uids[key] = text(meta.get("uid"))
+        object_id = object_id_of(manifest)
+        self._uids[object_id] = text(meta.get("uid"))
         references = meta.get("ownerReferences")
         for reference in references if isinstance(references, list) else ():
             if isinstance(reference, Mapping) and reference.get("controller") is True:
                 version, kind, name = (text(reference.get(part)) for part in ("apiVersion", "kind", "name"))
-                above = (group_of(version), kind, key[2], name)
-                self._above[key] = (above, text(reference.get("uid")))
-                self._below.setdefault(above, []).append(key)
+                above = (group_of(version), kind, object_id[2], name)
+                self._above[object_id] = (above, text(reference.get("uid")))
+                self._below.setdefault(above, []).append(object_id)
 
     def _chain(self, above: tuple[Owner, str] | None) -> Iterator[Owner]:
         """Owners that are in the input, from below; a reference by another UID is to an object that is gone."""
@@ -158,7 +158,7 @@ def is_active(pod: Pod) -> bool:
     return pod.status.phase not in ("Succeeded", "Failed") and pod.metadata.deletion_timestamp is None
 
 
-def key_of(manifest: Mapping[str, Any]) -> Owner:
+def object_id_of(manifest: Mapping[str, Any]) -> Owner:
     """Group, kind, namespace and name of an object."""
     meta = mapping(manifest.get("metadata"))
     group = group_of(text(manifest.get("apiVersion")))

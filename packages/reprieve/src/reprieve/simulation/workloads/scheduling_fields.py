@@ -99,7 +99,7 @@ def groups_asked(workload: PodWorkload, unread: Callable[[str], None]) -> Asked 
 
     Raises InputError for what the admission of its kind refuses.
     """
-    read = _KINDS.get(workload.key[:2])
+    read = _KINDS.get(workload.object_id[:2])
     if read is None or workload.spec.get("scheduling") is None:
         return None
     return read(Reader(workload, unread))
