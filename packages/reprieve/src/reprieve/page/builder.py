@@ -45,7 +45,7 @@ def without_decisions(
     """Return the part that is read from the engine: records are those of what waits."""
     queue = pending_items(engine, latest, helps)
     entities = list(engine.queue.entities())
-    found = (latest(entity.key) for entity in entities)
+    found = (latest(entity.ref) for entity in entities)
     records = sorted((record for record in found if record is not None), key=_newest)[:MOST_RECORDS]
     return PageDocument(
         time=readable_time(now),

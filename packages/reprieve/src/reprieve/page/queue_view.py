@@ -40,7 +40,7 @@ def pending_items(engine: Engine, latest: LatestRecord, helps: Helps | None = No
     queue = engine.queue
     entities = sorted(queue.entities(), key=lambda entity: (_is_gated(entity), queue.order(entity)))
     return tuple(
-        _item(engine, entity, at, latest(entity.key), helps) for at, entity in enumerate(entities[:MOST_ITEMS], 1)
+        _item(engine, entity, at, latest(entity.ref), helps) for at, entity in enumerate(entities[:MOST_ITEMS], 1)
     )
 
 
@@ -48,13 +48,13 @@ def _item(engine: Engine, entity: Entity, at: int, record: DecisionRecord | None
     pods = [*entity.ready.values(), *(engine.cluster.pods[uid] for uid in entity.held if uid in engine.cluster.pods)]
     group = entity.group
     first = pods[0] if pods else None
-    kind = group.kind if group is not None else "PodGroup" if entity.key.startswith("group/") else "Pod"
+    kind = group.kind if group is not None else "PodGroup" if entity.ref.startswith("group/") else "Pod"
     if group is not None:
         namespace, name = group.namespace, group.name
     elif first is not None and kind == "Pod":
         namespace, name = first.namespace, first.name
     else:
-        namespace, _, name = entity.key.partition("/")[2].partition("/")
+        namespace, _, name = entity.ref.partition("/")[2].partition("/")
     why = _why(entity, record)
     message = entity.gate.reason if why == GATED else record.message if record is not None else ""
     made = record.preemption if record is not None and why == PREEMPTING else None
@@ -72,7 +72,7 @@ def _item(engine: Engine, entity: Entity, at: int, record: DecisionRecord | None
         evicts=tuple(sorted(unit.unit for unit in made.evicted)) if made is not None else (),
         help=helps(kind, namespace, name) if helps is not None else known,
         tried=None,
-        reserved=reserved_sentence(engine, entity.key),
+        reserved=reserved_sentence(engine, entity.ref),
     )
 
 
