@@ -11,9 +11,10 @@ from reprieve.cli.render import _spread, plan_sections
 from reprieve.cli.sections import Tone, plain
 from reprieve.decisions.outcomes import Help
 from reprieve.decisions.phrases import seconds_text
+from reprieve.decisions.queue_items import QueueItem
 from reprieve.questions.capacity import CapacityReport, Domain, NodePool
 from reprieve.questions.drain_order import DrainedNode, DrainPlan
-from reprieve.questions.queue_order import Queue, QueueItem
+from reprieve.questions.queue_order import Queue
 from reprieve.simulation.report import (
     Account,
     Answer,

@@ -12,6 +12,7 @@ from kube_rules.manifests import Manifests
 from kube_rules.requests import pod_requests, resource_list
 from reprieve.decisions.hints import helps_of
 from reprieve.decisions.outcomes import Help
+from reprieve.decisions.queue_items import PRIORITY
 from reprieve.python.pending_records import WaitingRecords
 from reprieve.questions import drain_order
 from reprieve.questions.capacity import capacity
@@ -19,7 +20,7 @@ from reprieve.questions.changes import InputChange, changed
 from reprieve.questions.drain_order import DrainPlan
 from reprieve.questions.drain_steps import steps_of
 from reprieve.questions.pod_edits import amount_of, edited, text_of
-from reprieve.questions.queue_order import PRIORITY, queue_of
+from reprieve.questions.queue_order import queue_of
 from reprieve.questions.suggestions import HIGHEST_PRIORITY
 from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.engine import Engine
