@@ -206,6 +206,8 @@ KEYS: dict[str, tuple[Key, ...]] = {
     "Annotations: simulated kubelets": (
         Key(KUBELET, "RUN_SECONDS", "Pod", "users", "seconds", "until the pod is deleted"),
         Key(KUBELET, "EXIT_CODE", "Pod", "users", "an exit code", "`0`"),
+        Key(KUBELET, "INIT_EXIT_CODE", "Pod", "users", "an exit code", "`0`"),
+        Key(KUBELET, "MISSING_CONFIG", "Pod, Namespace", "users", "`ignore`", "the pod waits for them"),
         Key(KUBELET, "START_SECONDS", "Pod", "users", "seconds", "the option of the fleet"),
         Key(KUBELET, "STOP_SECONDS", "Pod", "users", "seconds, up to the grace period", "the option of the fleet"),
         Key(KUBELET, "KUBELET", "Node", "users", "`none`, `down`", "a simulated kubelet"),

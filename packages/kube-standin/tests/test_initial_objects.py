@@ -640,3 +640,25 @@ def test_several_refused_objects_are_left_out_in_the_order_of_the_input() -> Non
     assert set(all_of(server, "v1", "ConfigMap")) == {"good"}
     with pytest.raises(InputError, match="document 2"):
         load(plane(), NODE, bad[1], later, bad[0])
+
+
+@pytest.mark.parametrize(
+    ("spec", "more", "starts"),
+    [
+        ({"nodeName": "n1"}, [], True),
+        ({"nodeName": "n1"}, [made("v1", "ConfigMap", "settings")], False),
+        ({}, [], False),
+    ],
+)
+def test_pods_that_ran_with_missing_config_start_and_others_wait_for_it(
+    spec: Json, more: list[Json], starts: bool
+) -> None:
+    """interfaces.md 7.7: the files of a cluster leave ConfigMaps and Secrets out; those of a test may forget one."""
+    server = plane()
+    volumes = [{"name": "v", "configMap": {"name": "settings"}}]
+    containers = [{"name": "c", "image": "i"}]
+    pod = made("v1", "Pod", "p", spec={"containers": containers, "volumes": volumes, **spec})
+    report = load(server, pod, made("v1", "Node", "n1", ""), *more)
+    annotations = all_of(server, "v1", "Namespace")["shop"]["metadata"].get("annotations") or {}
+    assert annotations.get("reprieve.dev/missing-config") == ("ignore" if starts else None)
+    assert len(report.warnings) == starts

@@ -33,6 +33,8 @@ from kube_standin.errors import StatusError
 from kube_standin.initial_owners import LoadedItem, Lookup
 from kube_standin.kinds import ServedKind
 from kube_standin.kubelet.fleet import label_as_kubelets_do
+from kube_standin.kubelet.references import references
+from kube_standin.kubelet.settings import IGNORE, MISSING_CONFIG
 from kube_standin.registry import ObjectRegistry, WriteOptions
 
 _FIRST: Final = (
@@ -117,6 +119,8 @@ class _Loading:
         self._there = Lookup(registry)
         self._digests: dict[str, tuple[str, str]] = {}
         """UID of an owner of revisions -> the hash its newest pods have in the input, and the one they get here."""
+        self._referred: set[tuple[str, str, str]] = set()
+        """What pods on nodes refer to: resource, namespace and name of ConfigMaps and Secrets."""
         self._undated = ""
         """Creation time of objects that have none, where that is not now."""
         self.report = LoadReport()
@@ -131,6 +135,22 @@ class _Loading:
             self._settle(chosen)
             if definitions:
                 self._define(objects)
+        self._excuse_missing_config()
+
+    def _excuse_missing_config(self) -> None:
+        """Let pods of a namespace start without ConfigMaps and Secrets if pods of it ran with some that are not in the
+        input: files of clusters leave them out (interfaces.md 7.7).
+        """
+        store = self._registry.store
+        missing = {space for resource, space, name in self._referred if store.head(resource, space, name) is None}
+
+        def excuse(namespace: Json) -> None:
+            namespace["metadata"].setdefault("annotations", {}).setdefault(MISSING_CONFIG, IGNORE)
+
+        for space in sorted(missing):
+            self._registry.modify_now(self._registry.kind("v1", "Namespace"), "", space, excuse, _OPTIONS)
+            text = "its pods start without the ConfigMaps and Secrets that the input lacks"
+            self.report.warnings.append(f'Namespace "{space}": {text} (annotation {MISSING_CONFIG})')
 
     def _define(self, objects: Sequence[PlainObject]) -> None:
         """Define the PodGroups of other schedulers' APIs that are in the input without their definition."""
@@ -295,6 +315,8 @@ class _Loading:
         except StatusError as error:
             _refuse(item, error)
         item.name = made["metadata"]["name"]
+        if kind.resource == "pods" and made["spec"].get("nodeName"):
+            self._referred |= {(one.resource, item.namespace, one.name) for one in references(made["spec"])}
         self.report.made += 1
         self.report.warnings += [f"{item.origin}: {item.subject}: {text}" for text in warnings]
         if (kind.group, kind.kind) in _REVISED:

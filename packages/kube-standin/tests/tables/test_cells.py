@@ -287,6 +287,7 @@ def test_pod_s_counts_leave_plain_init_containers_out() -> None:
     """Sidecars count, other init containers do not; a container that is ready and does not run is not ready."""
     spec = {"initContainers": _SIDECAR, "containers": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}
     status = {
+        "conditions": [{"type": "Initialized", "status": "True"}],
         "initContainerStatuses": [running(name="s", restartCount=1), running(name="i", restartCount=20)],
         "containerStatuses": [
             running(name="a", restartCount=2, lastState={"terminated": {"finishedAt": "2026-01-01T00:00:00Z"}}),
@@ -296,6 +297,23 @@ def test_pod_s_counts_leave_plain_init_containers_out() -> None:
     }
     found = cells(shape("v1", "Pod"), {"metadata": {"name": "p"}, "spec": spec, "status": status})
     assert (found["Ready"], found["Restarts"]) == ("2/4", "3 (30s ago)")
+
+
+@pytest.mark.parametrize(("initialized", "shown"), [("False", "5 (30s ago)"), ("True", "1")])
+def test_restarts_are_those_of_init_containers_while_they_hold_the_pod(initialized: str, shown: str) -> None:
+    """printPod of kubectl: of those up to the one that holds the pod, until the pod has been initialized."""
+    ended = {"lastState": {"terminated": {"finishedAt": "2026-01-01T00:00:30Z"}}}
+    status = {
+        "conditions": [{"type": "Initialized", "status": initialized}],
+        "initContainerStatuses": [
+            running(name="s", started=True, restartCount=1),
+            {"name": "i", "restartCount": 4, "state": {"waiting": {"reason": "CrashLoopBackOff"}}, **ended},
+            {"name": "j", "restartCount": 8, "state": {"waiting": {"reason": "PodInitializing"}}},
+        ],
+    }
+    spec = {"initContainers": [*_SIDECAR, {"name": "j"}], "containers": [{"name": "a"}]}
+    found = cells(shape("v1", "Pod"), {"metadata": {"name": "p"}, "spec": spec, "status": status})
+    assert (found["Status"], found["Restarts"]) == ("Init:CrashLoopBackOff", shown)
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def test_ready_and_restarted_containers_are_counted_sidecars_included() -> None:
     running = {"ready": True, "state": {"running": {}}}
     obj = pod(initContainers=[{"name": "s", "restartPolicy": "Always"}])
     obj["status"] = {
-        "initContainerStatuses": [{"name": "s", "restartCount": 1, **running}],
+        "initContainerStatuses": [{"name": "s", "restartCount": 1, "started": True, **running}],
         "containerStatuses": [{"name": "c", "restartCount": 2, "lastState": {"terminated": {"finishedAt": ended}}}],
     }
     found = cells(shape("v1", "Pod"), obj)

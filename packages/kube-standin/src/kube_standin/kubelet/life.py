@@ -18,20 +18,24 @@ from kube_standin.controllers.reconciler import Context
 from kube_standin.controllers.views import Key, PodSeen
 from kube_standin.kubelet import ports, statuses
 from kube_standin.kubelet.fleet import Fleet, address
+from kube_standin.kubelet.references import ConfigReferences, MissingConfig
 from kube_standin.kubelet.settings import (
     RUN_SECONDS,
     START_SECONDS,
     STOP_SECONDS,
     KubeletOptions,
     exit_code_of,
+    init_exit_code_of,
     seconds_of,
     sleep_before_stop,
 )
+from kube_standin.kubelet.statuses import InitStage
 from kube_standin.storage import Stored
 
 _FIRST_BACKOFF = 10.0
 _LONGEST_BACKOFF = 300.0
 _RESIZE_RETRY = 10.0
+_OTHER_SYSTEM = ("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
 _DEADLINE = "Pod was active on the node longer than the specified deadline"
 
 
@@ -48,6 +52,7 @@ class PodLife:
         self._next_address = 1
         self._next_start = 0.0
         self._stopped = False
+        self._references = ConfigReferences(context, self._wake)
         self.fleet = Fleet(context, options, self._node_up)
 
     def begin(self) -> None:
@@ -71,6 +76,7 @@ class PodLife:
         if new is None:
             if old is not None:
                 self._appointments.pop(old.key, None)
+                self._references.forget(old.key)
             return
         if not self.fleet.is_up(new.node):
             return
@@ -133,33 +139,76 @@ class PodLife:
         if (pod.get("status") or {}).get("phase") != "Pending" or metadata.get("deletionTimestamp"):
             return
         own = (pod.get("status") or {}).get("podIP") or ""
+        host, stamp = self.fleet.address(pod["spec"]["nodeName"]), self._context.stamp()
+        lacks = self._references.missing(pod)
         if not own:
-            if self._rejects(state.key, pod):
-                ports.reject(pod)
-                statuses.observe(pod, self._context.stamp())
+            if (why := self._rejection(state.key, pod)) is not None:
+                pod.setdefault("status", {}).update(phase="Failed", reason=why[0], message=why[1])
+                statuses.observe(pod, stamp)
                 self._context.put(state, pod)
+                return
+            if lacks.volume is not None:
+                volume, text = lacks.volume
+                statuses.wait_for_volumes(pod, stamp, host_ip=host)
+                self._await_config(
+                    state, pod, lacks, "FailedMount", f'MountVolume.SetUp failed for volume "{volume}" : {text}'
+                )
                 return
             own = address(self._options.addresses[0], self._next_address)
             self._next_address += 1
-        host = self.fleet.address(pod["spec"]["nodeName"])
-        stamp = self._context.stamp()
-        if statuses.wait_for_init(pod, stamp, pod_ip=own, host_ip=host):
-            self._meet_initializing(state.key, pod)
-        else:
-            statuses.start(pod, stamp, pod_ip=own, host_ip=host)
-        self._context.put(state, pod)
+        self._run(state, pod, lacks, own, host)
 
-    def _rejects(self, key: Key, pod: Json) -> bool:
-        """Return whether another pod of the node holds a host port that a pod wants."""
+    def _run(self, state: Stored, pod: Json, lacks: MissingConfig, own: str, host: str) -> None:
+        """Run what can run of a pod that has its volumes: its next init container, or its containers."""
+        stamp = self._context.stamp()
+        match statuses.wait_for_init(pod, stamp, pod_ip=own, host_ip=host, refused=lacks.containers):
+            case InitStage.DONE:
+                statuses.start(pod, stamp, pod_ip=own, host_ip=host, refused=lacks.containers)
+            case InitStage.RUNNING:
+                self._meet_or_exceed(state.key, pod, self._start_moment_of(pod))
+            case InitStage.BACKING_OFF:
+                self._meet_or_exceed(state.key, pod, self._restart_moment(pod, "initContainerStatuses"))
+            case InitStage.FAILED:
+                statuses.finish(pod, stamp, init_exit_code_of(pod["metadata"]))
+        refused = statuses.refused(pod)
+        if refused is not None:
+            self._await_config(state, pod, lacks, "Failed", f"Error: {refused}")
+        else:
+            self._context.put(state, pod)
+
+    def _rejection(self, key: Key, pod: Json) -> tuple[str, str] | None:
+        """Return for which reason the kubelet of a node rejects a pod, with the message (interfaces.md 7.5, 7.6)."""
+        spec, store = pod["spec"], self._context.registry.store
+        system = (spec.get("os") or {}).get("name")
+        if system:
+            node = store.head("nodes", "", spec["nodeName"])
+            info = ((node.decode().get("status") or {}).get("nodeInfo") or {}) if node is not None else {}
+            if system != info.get("operatingSystem", system):
+                return _OTHER_SYSTEM
         own = ports.wanted(pod)
         if not own:
-            return False
-        others = (seen.key for seen in self._pods.some("node", pod["spec"]["nodeName"]) if seen.key != key)
-        return ports.conflict(own, (self._context.registry.store.head("pods", *other) for other in others))
+            return None
+        others = (seen.key for seen in self._pods.some("node", spec["nodeName"]) if seen.key != key)
+        taken = ports.conflict(own, (store.head("pods", *other) for other in others))
+        return (ports.REASON, ports.MESSAGE) if taken else None
 
-    def _meet_initializing(self, key: Key, pod: Json) -> None:
-        """Go on when the init container that runs has run, unless the deadline of the pod comes before."""
-        moment, act = self._start_moment_of(pod), self._start
+    def _await_config(self, state: Stored, pod: Json, lacks: MissingConfig, reason: str, message: str) -> None:
+        """Let a pod wait until what it lacks is written, unless its deadline comes before; report it once."""
+        self._references.await_objects(state.key, lacks.objects)
+        self._appointments.pop(state.key, None)
+        if (deadline := _deadline(pod)) is not None:
+            self._meet(state.key, deadline, self._exceed)
+        if pod["status"] != (state.decode().get("status") or {}):
+            self._context.put(state, pod)
+            about = {"apiVersion": "v1", "kind": "Pod", **pod}
+            self._context.event(about, reason, message, "Warning", "kubelet")
+
+    def _wake(self, key: Key) -> None:
+        self._meet(key, self._context.now(), self._start)
+
+    def _meet_or_exceed(self, key: Key, pod: Json, moment: datetime) -> None:
+        """Go on starting a pod at a moment, unless its deadline comes before."""
+        act = self._start
         deadline = _deadline(pod)
         if deadline is not None and deadline < moment:
             moment, act = deadline, self._exceed
@@ -243,12 +292,16 @@ class PodLife:
         self._context.put(state, pod)
 
     def _plan_restart(self, key: Key, pod: Json) -> None:
-        containers = pod["status"].get("containerStatuses") or ()
+        self._meet(key, self._restart_moment(pod, "containerStatuses"), self._restart)
+
+    def _restart_moment(self, pod: Json, part: str) -> datetime:
+        """Return when containers that failed are restarted: each time later, as kubelets do."""
+        containers = pod["status"].get(part) or ()
         count = max((one.get("restartCount", 0) for one in containers), default=0)
         ended = [((one.get("lastState") or {}).get("terminated") or {}).get("finishedAt") for one in containers]
         last = max((parse_stamp(one) for one in ended if one), default=self._context.now())
         wait = min(_FIRST_BACKOFF * 2 ** max(0, min(count - 1, 10)), _LONGEST_BACKOFF)
-        self._meet(key, later(last, wait), self._restart)
+        return later(last, wait)
 
     def _restart(self, state: Stored, pod: Json) -> None:
         if statuses.is_waiting(pod):

@@ -46,11 +46,6 @@ def _clash(left: HostPort, right: HostPort) -> bool:
     return left[:2] == right[:2] and (left[2] == right[2] or _EVERY_ADDRESS in (left[2], right[2]))
 
 
-def reject(pod: Json) -> None:
-    """Change `pod` in place: its kubelet does not admit it."""
-    pod.setdefault("status", {}).update(phase="Failed", reason=REASON, message=MESSAGE)
-
-
 def conflict(own: set[HostPort], others: Iterable[Stored | None]) -> bool:
     """Return whether one of the other pods of the node holds one of the ports."""
     return any(state is not None and holds(state, own) for state in others)

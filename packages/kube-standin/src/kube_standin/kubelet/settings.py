@@ -15,10 +15,15 @@ RUN_SECONDS = "reprieve.dev/run-seconds"
 """How long the containers run."""
 EXIT_CODE = "reprieve.dev/exit-code"
 """The exit code of the containers."""
+INIT_EXIT_CODE = "reprieve.dev/init-exit-code"
+"""The exit code of the init containers."""
 STOP_SECONDS = "reprieve.dev/stop-seconds"
 """How long the containers take to stop."""
 START_SECONDS = "reprieve.dev/start-seconds"
 """How long the containers take to start."""
+MISSING_CONFIG = "reprieve.dev/missing-config"
+"""`ignore`: the pod, or all pods of the namespace, start without ConfigMaps and Secrets that do not exist."""
+IGNORE = "ignore"
 KUBELET = "reprieve.dev/kubelet"
 """Which kubelet the node has: `none`, one outside of the stand-in; `down`, a simulated one that sends no heartbeats."""
 _LONGEST = 10.0 * 365 * 86400
@@ -81,6 +86,15 @@ def sleep_before_stop(spec: Json) -> float:
 
 def exit_code_of(metadata: Json) -> int:
     """Read the exit code from the annotation."""
-    text = (metadata.get("annotations") or {}).get(EXIT_CODE, "0")
+    return _code(metadata, EXIT_CODE)
+
+
+def init_exit_code_of(metadata: Json) -> int:
+    """Read the exit code of init containers from the annotation."""
+    return _code(metadata, INIT_EXIT_CODE)
+
+
+def _code(metadata: Json, name: str) -> int:
+    text = (metadata.get("annotations") or {}).get(name, "0")
     code = parse_integer(text)
     return code if code is not None and 0 <= code < 256 else 0

@@ -6,15 +6,20 @@ Field for field what a kubelet 1.36 writes for containers that do nothing; times
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from datetime import datetime
+from enum import Enum
 
 from kube_rules.json import Json
 from kube_standin.clock import later, parse_stamp
 from kube_standin.conditions import condition_of, drop_condition, is_true, pod_condition, set_condition
+from kube_standin.kubelet.settings import init_exit_code_of
 
 KILLED = 137
 STOPPED = 143
 _CRASHED = "CrashLoopBackOff"
+CONFIG_ERROR = "CreateContainerConfigError"
+_NONE: Mapping[str, str] = {}
 RESIZE_PENDING = "PodResizePending"
 
 
@@ -70,82 +75,169 @@ def _address(pod: Json, stamp: str, pod_ip: str, host_ip: str) -> None:
     _set(status, "PodReadyToStartContainers", "True", stamp)
 
 
-def start(pod: Json, stamp: str, *, pod_ip: str, host_ip: str) -> None:
-    """Change ``pod`` in place: its containers run since ``stamp``; init containers have ended or are sidecars."""
+def start(pod: Json, stamp: str, *, pod_ip: str, host_ip: str, refused: Mapping[str, str] = _NONE) -> None:
+    """Change ``pod`` in place: its containers run since ``stamp``; init containers have ended or are sidecars.
+
+    Containers that are ``refused`` (name -> why) wait with the reason CreateContainerConfigError, and the pod is
+    Pending meanwhile (interfaces.md 7.8); those that run already go on.
+    """
     spec, status = pod.get("spec") or {}, pod.setdefault("status", {})
     _address(pod, stamp, pod_ip, host_ip)
-    status["phase"] = "Running"
     _set(status, "Initialized", "True", stamp)
-    while initialize(pod, stamp):
+    while initialize(pod, stamp) is InitStage.RUNNING:
         pass
-    status["containerStatuses"] = [_running(pod, container, stamp) for container in spec.get("containers") or ()]
+    before = {one.get("name"): one for one in status.get("containerStatuses") or ()}
+    goes_on = any(_waits_as(one, CONFIG_ERROR) for one in before.values())
+    status["containerStatuses"] = made = []
+    for container in spec.get("containers") or ():
+        name = container["name"]
+        if goes_on and "running" in (before.get(name, {}).get("state") or {}):
+            made.append(before[name])
+        elif name in refused:
+            made.append(_held(pod, container, CONFIG_ERROR, refused[name]))
+        else:
+            made.append(_running(pod, container, stamp))
+    status["phase"] = "Pending" if any(_waits_as(one, CONFIG_ERROR) for one in made) else "Running"
     set_ready(pod, stamp)
     observe(pod, stamp)
 
 
-def wait_for_init(pod: Json, stamp: str, *, pod_ip: str, host_ip: str) -> bool:
-    """Change ``pod`` in place: its init containers run, the next one if one has run (interfaces.md 7.2).
-
-    Returns whether the pod waits for them.
+def wait_for_volumes(pod: Json, stamp: str, *, host_ip: str) -> None:
+    """Change ``pod`` in place: none of its containers can be created before its volumes are there
+    (interfaces.md 7.7).
     """
     spec, status = pod.get("spec") or {}, pod.setdefault("status", {})
-    if not initialize(pod, stamp):
-        return False
-    _address(pod, stamp, pod_ip, host_ip)
+    status.setdefault("startTime", stamp)
+    status["hostIP"], status["hostIPs"] = host_ip, [{"ip": host_ip}]
+    _set(status, "PodReadyToStartContainers", "False", stamp)
+    first = spec.get("initContainers") or ()
+    reason = "PodInitializing" if first else "ContainerCreating"
+    if first:
+        status["initContainerStatuses"] = [_held(pod, container) for container in first]
+        _set_initializing(pod, stamp)
+    else:
+        _set(status, "Initialized", "True", stamp)
+    status["containerStatuses"] = [_held(pod, container, reason) for container in spec.get("containers") or ()]
+    set_ready(pod, stamp)
+    observe(pod, stamp)
+
+
+def _set_initializing(pod: Json, stamp: str) -> None:
+    spec, status = pod["spec"], pod["status"]
     ended = {one["name"] for one in status["initContainerStatuses"] if one.get("ready")}
     missing = " ".join(one["name"] for one in spec["initContainers"] if one["name"] not in ended)
     text = f"containers with incomplete status: [{missing}]"
     _set(status, "Initialized", "False", stamp, "ContainersNotInitialized", text)
+
+
+class InitStage(Enum):
+    """What the init containers of a pod do."""
+
+    DONE = "done"
+    RUNNING = "running"
+    FAILED = "failed"
+    """One ended with another code than 0, and does not run again."""
+    BACKING_OFF = "backing off"
+    """One failed more than once and waits to be restarted."""
+    REFUSED = "refused"
+    """One cannot be created."""
+
+
+def wait_for_init(pod: Json, stamp: str, *, pod_ip: str, host_ip: str, refused: Mapping[str, str] = _NONE) -> InitStage:
+    """Change ``pod`` in place: its init containers run, the next one if one has run (interfaces.md 7.2).
+
+    Returns what they do. ``refused`` as in `start`.
+    """
+    spec, status = pod.get("spec") or {}, pod.setdefault("status", {})
+    stage = initialize(pod, stamp, refused)
+    if stage is InitStage.DONE:
+        return stage
+    _address(pod, stamp, pod_ip, host_ip)
+    _set_initializing(pod, stamp)
     status["containerStatuses"] = [_held(pod, container) for container in spec.get("containers") or ()]
     set_ready(pod, stamp)
     observe(pod, stamp)
-    return True
+    return stage
 
 
-def initialize(pod: Json, stamp: str) -> bool:
-    """Change ``pod`` in place: the init container that runs ends and the next one runs; returns whether one does.
+def initialize(pod: Json, stamp: str, refused: Mapping[str, str] = _NONE) -> InitStage:
+    """Change ``pod`` in place: the init container that runs ends and the next one runs; returns what they do now.
 
-    A sidecar goes on running, and the next container runs at once.
+    A sidecar goes on running, and the next container runs at once. A container that fails (interfaces.md 7.9) is
+    restarted, from the second time on after a while.
     """
     containers, status = (pod.get("spec") or {}).get("initContainers") or (), pod.setdefault("status", {})
     if not containers:
-        return False
+        return InitStage.DONE
     if [one.get("name") for one in status.get("initContainerStatuses") or ()] != [one["name"] for one in containers]:
         status["initContainerStatuses"] = [_held(pod, container) for container in containers]
     statuses = status["initContainerStatuses"]
     for index, container in enumerate(containers):
-        state = statuses[index].get("state") or {}  # a client may have written anything
+        one = statuses[index]
+        state = one.get("state") or {}  # a client may have written anything
         if _is_sidecar(container):
+            if "running" not in state and container["name"] in refused:
+                statuses[index] = _held(pod, container, CONFIG_ERROR, refused[container["name"]])
+                return InitStage.REFUSED
             if "running" not in state:
                 statuses[index] = _running(pod, container, stamp)
         elif "running" in state:
-            statuses[index] = _completed(pod, container, state["running"].get("startedAt", stamp), stamp)
+            statuses[index], stage = _ended_init(pod, container, one, stamp)
+            if stage is not InitStage.DONE:
+                return stage
+        elif "terminated" not in state and container["name"] in refused:
+            statuses[index] = _held(pod, container, CONFIG_ERROR, refused[container["name"]])
+            return InitStage.REFUSED
         elif "terminated" not in state:
-            statuses[index] = _container(pod, container, 0, {"running": {"startedAt": stamp}}, up=False)
-            statuses[index]["started"] = True
-            return True
-    return False
+            statuses[index] = _running_init(pod, container, one, stamp)
+            return InitStage.RUNNING
+    return InitStage.DONE
+
+
+def _running_init(pod: Json, container: Json, one: Json, stamp: str) -> Json:
+    """Return the status of an init container that runs, again if it failed before."""
+    last = one.get("lastState") or {}
+    restarts = (one.get("restartCount") or 0) + 1 if "terminated" in last else 0
+    made = _container(pod, container, restarts, {"running": {"startedAt": stamp}}, up=False)
+    return {**made, "started": True, "lastState": last}
+
+
+def _ended_init(pod: Json, container: Json, one: Json, stamp: str) -> tuple[Json, InitStage]:
+    """Return the status of an init container that has ended, and what that means for the pod."""
+    code, restarts = init_exit_code_of(pod["metadata"]), one.get("restartCount") or 0
+    since = one["state"]["running"].get("startedAt", stamp)
+    ended = {"exitCode": code, "reason": "Error" if code else "Completed", "startedAt": since, "finishedAt": stamp}
+    made = _container(pod, container, restarts, {"terminated": ended}, up=False)
+    made["lastState"] = one.get("lastState") or {}
+    if code == 0:
+        return {**made, "ready": True}, InitStage.DONE
+    if (pod.get("spec") or {}).get("restartPolicy") == "Never":
+        return made, InitStage.FAILED
+    made["lastState"] = {"terminated": {**ended, "containerID": made["containerID"]}}
+    if restarts == 0:
+        return _running_init(pod, container, made, stamp), InitStage.RUNNING
+    made["state"] = {"waiting": {"reason": _CRASHED, "message": "back-off restarting failed container"}}
+    return made, InitStage.BACKING_OFF
 
 
 def _is_sidecar(container: Json) -> bool:
     return container.get("restartPolicy") == "Always"
 
 
-def _held(pod: Json, container: Json) -> Json:
-    """Return the status of a container that waits for init containers."""
-    out = _container(pod, container, 0, {"waiting": {"reason": "PodInitializing"}}, up=False)
-    return {**out, "containerID": "", "imageID": ""}
+def _held(pod: Json, container: Json, reason: str = "PodInitializing", message: str = "") -> Json:
+    """Return the status of a container that has not run yet: it waits, by default for init containers."""
+    waiting = {"reason": reason, **({"message": message} if message else {})}
+    return {**_container(pod, container, 0, {"waiting": waiting}, up=False), "containerID": "", "imageID": ""}
+
+
+def _waits_as(one: Json, reason: str) -> bool:
+    return ((one.get("state") or {}).get("waiting") or {}).get("reason") == reason
 
 
 def _running(pod: Json, container: Json, stamp: str) -> Json:
     out = _container(pod, container, 0, {"running": {"startedAt": stamp}}, up=True)
     _probe_anew(container, out)
     return out
-
-
-def _completed(pod: Json, container: Json, since: str, stamp: str) -> Json:
-    ended = {"exitCode": 0, "reason": "Completed", "startedAt": since, "finishedAt": stamp}
-    return {**_container(pod, container, 0, {"terminated": ended}, up=False), "ready": True}
 
 
 def _delays(container: Json) -> tuple[tuple[str, int], tuple[str, int]]:
@@ -375,6 +467,15 @@ def is_waiting(pod: Json) -> bool:
     """Return whether the containers wait to be restarted."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     return any("waiting" in (one.get("state") or {}) for one in statuses)
+
+
+def refused(pod: Json) -> str | None:
+    """Return why a container of a pod that starts cannot be created, or None."""
+    status = pod.get("status") or {}
+    for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        if _waits_as(one, CONFIG_ERROR):
+            return str(one["state"]["waiting"].get("message", ""))
+    return None
 
 
 def running_since(pod: Json) -> str | None:

@@ -16,13 +16,19 @@ def _restartable(obj: Json) -> set[str]:
 
 
 def _counts(obj: Json) -> tuple[int, int, int, str | None]:
-    """(ready, all, restarts, when last restarted), sidecars included."""
+    """(ready, all, restarts, when last restarted), sidecars included.
+
+    While init containers hold the pod, restarts are theirs up to the one that holds it (printPod of kubectl).
+    """
     sidecars = _restartable(obj)
     total = len(obj.get("spec", {}).get("containers", ())) + len(sidecars)
     status = obj.get("status", {})
     counted = [c for c in status.get("initContainerStatuses", ()) if c.get("name") in sidecars]
     counted += status.get("containerStatuses", ())
     ready = sum(bool(c.get("ready")) and "running" in c.get("state", {}) for c in counted)
+    if _initializing(obj)[0] and not is_true(status, "Initialized"):
+        held = next(n for n, c in enumerate(status["initContainerStatuses"]) if not _is_past(c, sidecars))
+        counted = status["initContainerStatuses"][: held + 1]
     restarts = sum(c.get("restartCount", 0) for c in counted)
     ended = [c.get("lastState", {}).get("terminated", {}).get("finishedAt") for c in counted]
     return ready, total, restarts, max(filter(None, ended), default=None)
@@ -64,16 +70,22 @@ def _ended(state: Json) -> str:
     return f"ExitCode:{state.get('exitCode', 0)}"
 
 
+def _is_past(container: Json, sidecars: set[str]) -> bool:
+    """Return whether the pod no longer waits for an init container: it has ended well, or is a sidecar that runs."""
+    state = container.get("state", {})
+    if "terminated" in state and state["terminated"].get("exitCode") == 0:
+        return True
+    return container.get("name") in sidecars and bool(container.get("started"))
+
+
 def _initializing(obj: Json) -> tuple[bool, str]:
     """Return whether init containers hold the pod, and the status to show for them."""
     init = obj.get("spec", {}).get("initContainers", ())
     sidecars = _restartable(obj)
     for index, container in enumerate(obj.get("status", {}).get("initContainerStatuses", ())):
+        if _is_past(container, sidecars):
+            continue
         state = container.get("state", {})
-        if state.get("terminated", {}).get("exitCode") == 0 and "terminated" in state:
-            continue
-        if container.get("name") in sidecars and container.get("started"):
-            continue
         if "terminated" in state:
             return True, "Init:" + _ended(state["terminated"])
         waiting = state.get("waiting", {}).get("reason", "")

@@ -1,0 +1,148 @@
+"""ConfigMaps and Secrets that a pod refers to: which of them its kubelet misses, and which pods wait for them.
+
+Rules: interfaces.md 7.7 and 7.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from kube_rules.json import Json
+from kube_standin.controllers.reconciler import Context
+from kube_standin.controllers.views import Key, Seen
+from kube_standin.kubelet.settings import IGNORE, MISSING_CONFIG
+
+CONFIG_MAPS, SECRETS = "configmaps", "secrets"
+_ROOT_CERTIFICATE = "kube-root-ca.crt"
+"""It comes from a controller that may be off; no container reads it."""
+_WORDS = {CONFIG_MAPS: ("configmap", "config key", "ConfigMap"), SECRETS: ("secret", "secret key", "Secret")}
+
+
+class ConfigReference(NamedTuple):
+    """A ConfigMap or Secret that must be there, with some keys, for a volume or a container."""
+
+    resource: str
+    name: str
+    keys: tuple[str, ...]
+    volume: str = ""
+    container: str = ""
+
+
+@dataclass
+class MissingConfig:
+    """What a pod lacks: for its volumes, why the first one cannot be set up; for containers, why each cannot start."""
+
+    volume: tuple[str, str] | None = None
+    """The name of the volume, and why."""
+    containers: dict[str, str] = field(default_factory=dict)
+    objects: set[tuple[str, Key]] = field(default_factory=set)
+    """What has to appear or change: resource, and namespace with name."""
+
+
+def references(spec: Json) -> Iterator[ConfigReference]:
+    """Yield what the volumes and the environments of a decoded pod spec need; optional references are left out."""
+    for volume in spec.get("volumes") or ():
+        parts = [volume, *((volume.get("projected") or {}).get("sources") or ())]
+        for part in parts:
+            for resource, source in ((CONFIG_MAPS, part.get("configMap")), (SECRETS, part.get("secret"))):
+                name = ((source or {}).get("name") or (source or {}).get("secretName")) if source else None
+                if name and not source.get("optional") and name != _ROOT_CERTIFICATE:
+                    keys = tuple(item["key"] for item in source.get("items") or ())
+                    yield ConfigReference(resource, name, keys, volume=volume["name"])
+    for part in ("initContainers", "containers"):
+        for container in spec.get(part) or ():
+            yield from _of_environment(container)
+
+
+def _of_environment(container: Json) -> Iterator[ConfigReference]:
+    for source in container.get("envFrom") or ():
+        for resource, chosen in ((CONFIG_MAPS, source.get("configMapRef")), (SECRETS, source.get("secretRef"))):
+            if chosen and chosen.get("name") and not chosen.get("optional"):
+                yield ConfigReference(resource, chosen["name"], (), container=container["name"])
+    for variable in container.get("env") or ():
+        given = variable.get("valueFrom") or {}
+        for resource, chosen in ((CONFIG_MAPS, given.get("configMapKeyRef")), (SECRETS, given.get("secretKeyRef"))):
+            if chosen and chosen.get("name") and not chosen.get("optional"):
+                yield ConfigReference(resource, chosen["name"], (chosen["key"],), container=container["name"])
+
+
+class ConfigReferences:
+    """What pods of one server refer to. ``wake`` is called with the key of a pod when something it waits for is
+    written.
+    """
+
+    def __init__(self, context: Context, wake: Callable[[Key], None]) -> None:
+        self._context = context
+        self._wake = wake
+        self._pods: dict[tuple[str, Key], set[Key]] = {}
+        """What is awaited -> the pods that wait for it."""
+        self._awaited: dict[Key, set[tuple[str, Key]]] = {}
+        self._listens = False
+
+    def missing(self, pod: Json) -> MissingConfig:
+        """Return what a pod lacks; nothing where it, or its namespace, is to start without."""
+        namespace = pod["metadata"]["namespace"]
+        found = MissingConfig()
+        for one in references(pod.get("spec") or {}):
+            why = self._why(one, namespace)
+            if not why:
+                continue
+            if not found.objects and self._ignored(pod["metadata"]):
+                return found
+            found.objects.add((one.resource, (namespace, one.name)))
+            if one.volume:
+                found.volume = found.volume or (one.volume, why)
+            else:
+                found.containers.setdefault(one.container, why)
+        return found
+
+    def _why(self, one: ConfigReference, namespace: str) -> str:
+        word, key_word, kind = _WORDS[one.resource]
+        state = self._context.registry.store.head(one.resource, namespace, one.name)
+        if state is None:
+            return f'{word} "{one.name}" not found'
+        if not one.keys:
+            return ""
+        body = state.decode()
+        held = {*(body.get("data") or ()), *((body.get("binaryData") or ()) if one.volume else ())}
+        absent = next((key for key in one.keys if key not in held), None)
+        if absent is None:
+            return ""
+        if one.volume:
+            return f"references non-existent {key_word}: {absent}"
+        return f"couldn't find key {absent} in {kind} {namespace}/{one.name}"
+
+    def _ignored(self, metadata: Json) -> bool:
+        if (metadata.get("annotations") or {}).get(MISSING_CONFIG) == IGNORE:
+            return True
+        space = self._context.registry.store.head("namespaces", "", metadata["namespace"])
+        return space is not None and (space.decode()["metadata"].get("annotations") or {}).get(MISSING_CONFIG) == IGNORE
+
+    def await_objects(self, pod: Key, objects: set[tuple[str, Key]]) -> None:
+        """Wake a pod when one of the objects is written."""
+        self.forget(pod)
+        if not self._listens:  # nothing is kept of these resources before the first pod waits
+            self._listens = True
+            for resource in (CONFIG_MAPS, SECRETS):
+                self._context.sources.of(resource, Seen).add_handler(partial(self._written, resource))
+        self._awaited[pod] = set(objects)
+        for one in objects:
+            self._pods.setdefault(one, set()).add(pod)
+
+    def forget(self, pod: Key) -> None:
+        """Let a pod wait no more."""
+        for one in self._awaited.pop(pod, ()):
+            waiting = self._pods[one]
+            waiting.discard(pod)
+            if not waiting:
+                del self._pods[one]
+
+    def _written(self, resource: str, _: Seen | None, new: Seen | None) -> None:
+        if new is None:
+            return
+        metadata = new.metadata
+        for pod in sorted(self._pods.get((resource, (metadata.namespace, metadata.name)), ())):
+            self._wake(pod)
