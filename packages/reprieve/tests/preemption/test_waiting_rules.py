@@ -8,6 +8,8 @@ import pytest
 
 from kube_rules.work_annotations import LONGEST
 from reprieve.cluster.pods import PodRecord
+from reprieve.framework.configuration_reader import configuration_of
+from reprieve.framework.gates import FeatureGates
 from reprieve.preemption.deferred_preemption import (
     expected_end,
     until_checkpoint,
@@ -17,8 +19,11 @@ from reprieve.preemption.deferred_preemption import (
 )
 from reprieve.preemption.outcome import WaitsFor
 from reprieve.preemption.units import scheduled_pods
+from reprieve.scheduling.profiles import profiles_of
 from tests.building import START, World, annotated, node, pod
 from tests.preemption.by_name import cluster_at
+
+KIND = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 
 
 @pytest.mark.parametrize(
@@ -213,3 +218,28 @@ def test_checkpoint_that_is_late_is_looked_for_again_until_the_wait_is_over(
     cluster = cluster_at(world, START + now)
     found = until_checkpoint(cluster, [world.record("old")], [world.record("new")], 900.0)
     assert (found and found.until) == (None if until is None else START + until)
+
+
+@pytest.mark.parametrize(
+    ("more", "evicted"),
+    [
+        ({}, "late"),
+        ({"waitForCheckpoint": "1m"}, "saved"),
+        ({"waitForCheckpoint": "1m", "cost": ["pods", "startTime"]}, "late"),
+    ],
+)
+def test_of_like_victims_the_one_that_has_just_saved_is_chosen_by_a_preemptor_that_waits(
+    more: dict[str, Any], evicted: str
+) -> None:
+    """cost.md 6.6: lostWork decides before the start, unless a list of criteria is configured."""
+    running = [
+        pod("saved", cpu=4, node="n0", start=-7210, annotations=annotated(checkpoint_interval="1h")),
+        pod("late", cpu=4, node="n1", start=-3000, annotations=annotated(checkpoint_interval="1h")),
+    ]
+    (profile,) = profiles_of(
+        configuration_of({**KIND, "profiles": [{"pluginConfig": [{"name": "DefaultPreemption", "args": more}]}]}),
+        FeatureGates(),
+    )
+    world = World(node("n0"), node("n1"), running, pod("new", cpu=4, priority=5), profiles={profile.name: profile})
+    world.drain()
+    assert [world.virtual.records[uid].name for uid in world.virtual.evicted] == [evicted]

@@ -54,6 +54,14 @@ def booked(found: ReplayAccount) -> dict[str, int]:
         ({}, 39, 40, {"allocated": 78, "pending": 78, "done": 39, "since": 39}),
         ({}, 40, 40, {"allocated": 80, "useful": 80, "done": 40, "saved": 40}),
         ({}, 100, 40, {"allocated": 200, "useful": 160, "pending": 40, "done": 100, "saved": 80, "since": 20}),
+        # a restart takes a part of the time until the first one
+        (
+            {"restart_left": 30},
+            50,
+            40,
+            {"allocated": 100, "restart": 60, "useful": 20, "pending": 20, "done": 20, "saved": 10, "since": 10},
+        ),
+        ({"restart_left": 100}, 90, 40, {"allocated": 180, "restart": 180, "restart_left": 10, "since": 10}),
     ],
 )
 def test_time_on_nodes_comes_to(

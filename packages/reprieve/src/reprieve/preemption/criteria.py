@@ -263,5 +263,7 @@ IN_TREE: Final[dict[str, type[PreemptionCost]]] = {
 """By the names that configurations call them."""
 STANDARD: Final = ("pdbViolations", "highestPriority", "gangsBroken", "prioritySum", "pods", "startTime")
 """The order that counts if nothing is configured (cost.md 1.1)."""
+SAVING: Final = (*STANDARD[:-1], LostWorkCost.name, STANDARD[-1])
+"""The order where preemptors wait for checkpoints and none is configured (cost.md 6.6)."""
 UPSTREAM_ORDER: Final = ("pdbViolations", "highestPriority", "prioritySum", "pods", "startTime")
 """kube-scheduler's order, that of `--compatible` (preemption.md 3)."""

@@ -3,8 +3,9 @@
 Times are milliseconds since the replay began, GPUs thousandths; GPU-time is their product, and adds up exactly:
 allocated = useful + lost + restart.
 
-A job's *clock* runs while enough of its workers do.  It first pays the restart cost, then counts work; at a checkpoint
-what has been counted is saved.  `pending` is the GPU-time of work that is not saved yet: it becomes useful, or lost.
+A job's *clock* runs while enough of its workers do.  It first pays the restart cost, then counts work; at a checkpoint,
+by the clock since the run began, what has been counted is saved.  `pending` is the GPU-time of work that is not saved
+yet: it becomes useful, or lost.
 """
 
 from collections.abc import Sequence
@@ -79,7 +80,7 @@ class ReplayAccount:
         self.saved = 0
         """Those of them before the last checkpoint."""
         self.since = 0
-        """Milliseconds of work since then."""
+        """Milliseconds since then, or since the start of the run: it saves by the clock (replay.md 3.6)."""
         self.restart_left = 0
         self.satisfied = 0
         """Milliseconds in which it had its minimum."""
@@ -109,6 +110,8 @@ class ReplayAccount:
         self.restart_left -= paid
         rate = self.working * gpu
         self.restart += rate * paid
+        if checkpoint is not None:
+            self.since = (self.since + paid) % checkpoint
         self._work(span - paid, rate, checkpoint)
         idle = (self.holding - self.working) * gpu * span
         self.lost += idle

@@ -40,7 +40,7 @@ from reprieve.plugins.reservations import ReservationOptions, ReservationsPlugin
 from reprieve.plugins.topology_placement import TopologyPlacement
 from reprieve.plugins.volume_binding import VolumeBinding
 from reprieve.preemption.cascade import DEEPEST
-from reprieve.preemption.criteria import STANDARD
+from reprieve.preemption.criteria import SAVING, STANDARD
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import COMPATIBLE, HOLD_SECONDS, MINIMIZE_VICTIMS, PRIORITY_FLOOR, REPRIEVE, SCORED
@@ -131,7 +131,8 @@ class _PreemptionArgs(_Args, frozen=True, kw_only=True):
     together: bool = True
     """Ours: preemptors of one priority that are pending at the same time are planned together, with one eviction."""
     wait_for_checkpoint: str = "0s"
-    """Ours: how long a preemptor waits for the next checkpoint of its victims before it evicts them."""
+    """Ours: how long a preemptor waits for the next checkpoint of its victims before it evicts them. With it and
+    without a `cost`, `lostWork` comes before `startTime`."""
     eviction_limits: tuple[_EvictionLimit, ...] = tuple(
         _EvictionLimit(per=limit.per, most=limit.most, within=readable_duration(limit.within), count=limit.count)
         for limit in DEFAULT_LIMITS
@@ -419,7 +420,7 @@ def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
         wait_for_completions=wait,
         together=found.together,
         wait_for_checkpoint=checkpoint,
-        cost=found.cost,
+        cost=SAVING if checkpoint and "cost" not in args else found.cost,
         cascade_depth=found.cascade_depth,
         eviction_limits=_eviction_limits(found.eviction_limits),
     )
