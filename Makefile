@@ -18,10 +18,11 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 demo: $(READY)
 	@$(BIN)/reprieve demo
 
-# Lint needs one core, and runs beside the wheels' tests. What holds a server to the clock has the machine to itself,
-# when all else is done.
+# Lint, and the environment it needs, take one core: they run beside the wheels' tests, which have an environment of
+# their own. What holds a server to the clock has the machine to itself, when all else is done.
 test:
 	$(MAKE) --jobs=2 --output-sync=line lint test-wheels
+	$(MAKE) $(VENV)/.helm-ready
 	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not timed" packages/reprieve/tests tests
 	$(PYTEST) -m timed $(TIMED)
 
@@ -65,10 +66,9 @@ release-check:
 	"$(PYTHON)" tools/check_release.py
 
 # Helm's engine renders the chart in tests/deploy. There are no wheels of it for every platform: without it that test is
-# skipped, and nothing else needs it.
-test: $(VENV)/.helm-ready
+# skipped, and nothing else needs it. An extra of what is installed already: nothing is built again.
 $(VENV)/.helm-ready: $(READY)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary helm-python-sdk $(EDITABLE)'[helm]' \
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary helm-python-sdk 'reprieve[helm]' \
 		|| echo "no Helm for this machine: the chart is not rendered" >&2
 	@touch $@
 
@@ -84,5 +84,5 @@ $(READY): $(PROJECTS)
 	@touch $@
 
 $(VENV)/.docs-ready: $(READY)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(EDITABLE)'[docs]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'reprieve[docs]'
 	@touch $@
