@@ -24,11 +24,10 @@ from reprieve.preemption.outcome import Preemption
 from reprieve.queueing.queue import Timing
 from reprieve.scheduling.advance_reservation import AdvanceReservation
 from reprieve.scheduling.decision import Binding, Decision, Rejection, Result
-from reprieve.scheduling.effects import NO_EFFECTS, Effects
+from reprieve.scheduling.effects import NO_EFFECTS, DirectEviction, Effects
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.scheduling.gang_health import Satisfaction
-from reprieve.scheduling.gang_restarts import GangRestart
 from reprieve.scheduling.lost_place import LostPlace
 from reprieve.scheduling.preemptor_reservations import ReleasedReservation
 from tests.building import group, node, pod, profile_with
@@ -76,7 +75,7 @@ class Acts:
         self.released: list[ReleasedReservation] = []
         self.kept: list[LostPlace] = []
         self.satisfaction: list[Satisfaction] = []
-        self.restarts: list[GangRestart] = []
+        self.evictions: list[DirectEviction] = []
         self.trouble: list[PluginIncident] = []
         self.allowed: list[str] = []
         self.refused: list[tuple[str, str]] = []
@@ -107,8 +106,8 @@ class Acts:
     def satisfaction_changed(self, state: Satisfaction) -> None:
         self.satisfaction.append(state)
 
-    def gang_restarted(self, restart: GangRestart) -> None:
-        self.restarts.append(restart)
+    def evict(self, eviction: DirectEviction) -> None:
+        self.evictions.append(eviction)
 
     def permitted(self, allowed: Iterable[Binding], refused: Iterable[Rejection]) -> None:
         self.allowed += [binding.pod.name for binding in allowed]

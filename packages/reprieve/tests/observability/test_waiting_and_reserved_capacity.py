@@ -20,6 +20,7 @@ from reprieve.plugins.reservations import ReservationOptions, ReservationsPlugin
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import NoRoom, WaitsFor
+from reprieve.scheduling.gang_restarts import GangRestart
 from reprieve.scheduling.preemptor_reservations import Released
 from reprieve.simulation.report import Account, Answer, Plan
 from reprieve.simulation.report_preemptions import deferred_preemptions, released_capacity
@@ -271,7 +272,8 @@ def test_gang_that_lost_members_is_reported() -> None:
     assert seen.value("reprieve_degraded_pod_groups") == 1
     assert seen.value("scheduler_podgroup_satisfaction_transitions_total", satisfied="false") == 1
 
-    [restart] = engine.tick(seen.world.now + 100).restarts
+    [restart] = engine.tick(seen.world.now + 100).evictions
+    assert isinstance(restart, GangRestart)
     seen.observer.gang_restarted(restart, now=seen.world.now + 100)
     note = (
         "1 pod of podgroup default/train is evicted: 1 of 2 members scheduled for 1m40s, and "

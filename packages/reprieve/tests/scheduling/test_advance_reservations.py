@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from kube_rules import objects
+from reprieve.cluster.evictions import EvictedUnit, EvictionHistory, EvictionLimit
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.plugins.reservations import ReservationOptions, ReservationsPlugin
 from reprieve.queueing.entity import Entity
@@ -408,6 +409,82 @@ def test_backfilled_pod_that_runs_for_longer_is_waited_for() -> None:
     assert not world.evicted
     after(world.gone("small"), 5 * HOUR + 10 * MINUTE)
     assert not world.pending
+
+
+def test_backfilled_pod_that_runs_for_longer_is_evicted_where_the_args_say_so() -> None:
+    """reservations.md 4.5: when nothing else is in the way of the holder."""
+    small = pod("small", cpu=4, annotations=annotated(expected_runtime="2h"))
+    world = backfill_world(evict_overrun=True).add(small)
+    after(world, 3 * HOUR)
+    assert world.where["small"] == "n0"
+    assert not world.evicted
+    after(world.gone("r1"), 3 * HOUR + MINUTE)
+    assert world.evicted == ["small"]
+    assert not world.pending
+    assert world.engine.overruns.made == 1
+
+
+def test_what_was_not_backfilled_is_never_evicted_for_running_too_long() -> None:
+    """reservations.md 4.5"""
+    world = after(world_of(full(expected_runtime="20m"), pair(), evict_overrun=True).drain(), 5 * HOUR)
+    assert not world.evicted
+    assert world.pending == ["train-0", "train-1"]
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_gang_that_backfilled_is_evicted_as_one_within_limits(limited: bool) -> None:
+    """reservations.md 4.5"""
+    world = backfill_world(evict_overrun=True)
+    world.add(gang("small", 2, cpu=2, whole=True, annotations=annotated(expected_runtime="2h")))
+    if limited:
+        world.engine.cluster.evictions = EvictionHistory((EvictionLimit("cluster", 1, 86400.0),))
+        world.engine.cluster.evictions.note(EvictedUnit("u", "default", "pod default/u", "", 0.0), world.now)
+    after(world, 3 * HOUR)
+    after(world.gone("r1"), 3 * HOUR + MINUTE)
+    assert sorted(world.evicted) == ([] if limited else ["small-0", "small-1"])
+
+
+# -- ageing (8) --------------------------------------------------------------------------------------------------------
+
+
+def contest(priority: int, **options: Any) -> str:
+    """Which of two pods gets the only node when it is free after two hours: the old one or one that has just come."""
+    world = world_of(node("n0"), runs("r0", "n0", priority=1 << 30), pod("old", cpu=4), reserve_after=0.0, **options)
+    after(world.drain(), 2 * HOUR)
+    world.add(pod("young", cpu=4, priority=priority))
+    after(world, 2 * HOUR + 5)
+    world.gone("r0")
+    after(world, 2 * HOUR + 60)
+    return next(name for name in ("old", "young") if name in world.where)
+
+
+@pytest.mark.parametrize(
+    ("priority", "options", "first"),
+    [
+        (5, {}, "young"),
+        (5, {"ageing": 3 * HOUR}, "young"),
+        (0, {"ageing": 3 * HOUR}, "old"),
+        (2_000_000_000, {"ageing": HOUR}, "young"),
+    ],
+)
+def test_order_of_what_has_not_waited_for_long(priority: int, options: dict[str, Any], first: str) -> None:
+    """reservations.md 8.1"""
+    assert contest(priority, **options) == first
+
+
+def test_what_has_waited_for_long_is_tried_first_and_evicts_no_more() -> None:
+    """reservations.md 8.1, 8.2"""
+    world = world_of(node("n0"), node("n1"), reserve_after=0.0, ageing=HOUR)
+    world.add(runs("high", "n0", priority=9), runs("r1", "n1", priority=9), pod("old", cpu=4))
+    after(world.drain(), 2 * HOUR).drain()
+    assert world.engine.queue.is_old("pod/" + world.record("old").uid)
+    assert not world.evicted
+    world.add(pod("young", cpu=4, priority=5, never=True))
+    after(world, 2 * HOUR + 5)
+    world.gone("r1")
+    after(world, 3 * HOUR)
+    assert world.where.get("old") == "n1"
+    assert world.pending == ["young"]
 
 
 # -- what is idle (5) --------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from kube_rules import objects
 from kube_rules.owners import ServiceSpec
 from reprieve.cluster.pods import PodRecord
 from reprieve.scheduling.decision import Decision
-from reprieve.scheduling.gang_restarts import GangRestart
+from reprieve.scheduling.effects import DirectEviction
 from reprieve.simulation.virtual import Preempted
 from tests.building import START, World, annotated, composite, gang, group, node, pdb, pod, priority_class
 from tests.plugins.devices import template
@@ -401,8 +401,8 @@ class Noted:
         assert preemptor is not None
         self.found.append(("preempted for", preemptor.name))
 
-    def restarted(self, restart: GangRestart) -> None:
-        self.found.append(("restarted", restart.group.name))
+    def evicted(self, eviction: DirectEviction) -> None:
+        self.found.append(("evicted", eviction.ref))
 
     def gone(self, pod: PodRecord) -> None:
         self.found.append(("gone", pod.name))

@@ -26,8 +26,8 @@ from reprieve.framework.instructions import DeleteObject, Instruction, PatchObje
 from reprieve.framework.plugin_guard import PluginIncident
 from reprieve.live.binding import Binder
 from reprieve.live.conditions import KEPT_BACK, Conditions, ref_of
+from reprieve.live.direct_evictions import DirectEvictions
 from reprieve.live.extenders import ExtenderCalls
-from reprieve.live.gang_evictions import GangEvictions
 from reprieve.live.loop import EngineCall, SchedulingLoop
 from reprieve.live.outages import Outages
 from reprieve.live.preemption_executor import PreemptionExecutor
@@ -37,7 +37,7 @@ from reprieve.plugins.extender import Extenders
 from reprieve.preemption.outcome import Preemption
 from reprieve.scheduling.advance_reservation import AdvanceReservation
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Binding, Decision, GroupCondition, Rejection
-from reprieve.scheduling.effects import Effects
+from reprieve.scheduling.effects import DirectEviction, Effects
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.gang_health import Satisfaction
 from reprieve.scheduling.gang_restarts import GangRestart
@@ -70,7 +70,9 @@ class DecisionExecutor:
         calls = {} if extenders is None else {"call_extender": extenders.bind}
         self.binder = Binder(client, served, writes, self, **calls)
         self.conditions = Conditions(writes, client.clock, on_trouble=lambda text: outages.besides("write", text))
-        self._evictions = GangEvictions(writes, client.clock, trouble=lambda text: observer.trouble("preemption", text))
+        self._evictions = DirectEvictions(
+            writes, client.clock, trouble=lambda text: observer.trouble("preemption", text)
+        )
         self.preemptor = PreemptionExecutor(
             writes,
             self.conditions,
@@ -155,10 +157,13 @@ class DecisionExecutor:
         """Write whether a gang has its minimum (repair.md 3)."""
         self.conditions.satisfied.wish(state)
 
-    def gang_restarted(self, restart: GangRestart) -> None:
-        """Evict a degraded gang as a whole (repair.md 4)."""
-        self._evictions.start(restart)
-        self._observer.gang_restarted(restart, now=self._now())
+    def evict(self, eviction: DirectEviction) -> None:
+        """Evict a degraded gang (repair.md 4), or backfilled work that runs for too long (reservations.md 4.5)."""
+        self._evictions.start(eviction)
+        if isinstance(eviction, GangRestart):
+            self._observer.gang_restarted(eviction, now=self._now())
+        else:
+            self._observer.overrun(eviction, now=self._now())
 
     def deferred_writes(self, instructions: Iterable[Instruction]) -> None:
         """Start writes that belong to no binding. A failed one is not repeated: the caller that needs it asks again."""

@@ -30,10 +30,9 @@ from reprieve.live.event_handlers import ClusterFeed
 from reprieve.preemption.outcome import Preemption
 from reprieve.scheduling.advance_reservation import AdvanceReservation
 from reprieve.scheduling.decision import Binding, Decision, Rejection
-from reprieve.scheduling.effects import NO_EFFECTS, Effects
+from reprieve.scheduling.effects import NO_EFFECTS, DirectEviction, Effects
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.gang_health import Satisfaction
-from reprieve.scheduling.gang_restarts import GangRestart
 from reprieve.scheduling.lost_place import LostPlace
 from reprieve.scheduling.preemptor_reservations import ReleasedReservation
 
@@ -96,8 +95,8 @@ class DecisionListener(Protocol):
     def satisfaction_changed(self, state: Satisfaction) -> None:
         """A gang has its minimum, or not: its condition is to be written."""
 
-    def gang_restarted(self, restart: GangRestart) -> None:
-        """A degraded gang is to be evicted as a whole."""
+    def evict(self, eviction: DirectEviction) -> None:
+        """A unit is to be evicted, not by a preemption: a degraded gang, or backfilled work that runs too long."""
 
     def deferred_writes(self, instructions: Iterable[Instruction]) -> None:
         """Writes that belong to no binding (`Effects.writes`)."""
@@ -142,7 +141,7 @@ class SchedulingLoop:
         self._released: list[ReleasedReservation] = []
         self._kept: list[LostPlace] = []
         self._satisfaction: dict[str, Satisfaction] = {}
-        self._restarts: list[GangRestart] = []
+        self._evictions: list[DirectEviction] = []
         self._writes: list[Instruction] = []
         """Effects that are not reported yet."""
         self._begun = False
@@ -244,7 +243,7 @@ class SchedulingLoop:
         self._released += effects.released
         self._kept += effects.kept
         self._satisfaction.update((state.group, state) for state in effects.satisfaction)
-        self._restarts += effects.restarts
+        self._evictions += effects.evictions
         self._writes += effects.writes
         if effects.incidents:
             self._listener.incidents(effects.incidents)
@@ -256,7 +255,7 @@ class SchedulingLoop:
         """
         released, self._released = self._released, []
         kept, self._kept = self._kept, []
-        restarts, self._restarts = self._restarts, []
+        evictions, self._evictions = self._evictions, []
         if self._unsaid:
             known = self.engine.cluster.pods
             pods = [known.get(uid) for uid in dict.fromkeys(pod.uid for pod in self._unsaid)]
@@ -276,8 +275,8 @@ class SchedulingLoop:
         for state in self._satisfaction.values():
             self._listener.satisfaction_changed(state)
         self._satisfaction = {}
-        for restart in restarts:
-            self._listener.gang_restarted(restart)
+        for eviction in evictions:
+            self._listener.evict(eviction)
 
     async def _in_thread(self, act: Callable[[float], _T]) -> _T:
         """Do something with the engine in a worker thread; it gets the engine's time."""

@@ -338,6 +338,11 @@ def _repair(engine: Engine) -> Iterable[Metric]:
     )
     restarts.add_metric([], engine.repair.restarts.made)
     yield restarts
+    overruns = CounterMetricFamily(
+        "reprieve_backfill_overruns", "Number of evictions of backfilled work that ran for longer than it stated."
+    )
+    overruns.add_metric([], engine.overruns.made)
+    yield overruns
 
 
 def _state_of(engine: Engine) -> Iterable[Metric]:

@@ -42,6 +42,7 @@ from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupConditi
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.gang_restarts import GangRestart
 from reprieve.scheduling.lost_place import LostPlace
+from reprieve.scheduling.overruns import Overrun
 from reprieve.scheduling.preemptor_reservations import ReleasedReservation
 
 _GROUP_RESULTS: Final = {
@@ -314,6 +315,12 @@ class Observer:
         note = f"{'1 pod' if number == 1 else f'{number} pods'} {of_group} {'is' if number == 1 else 'are'} evicted"
         note += f": {restart.message}"
         self._about_gang(restart.broken.group, restart.pods[0], WARNING, "GangRestarted", note, now)
+
+    def overrun(self, overrun: Overrun, *, now: float) -> None:
+        """Backfilled work that runs for too long is evicted (reservations.md 4.5): an event on its pods."""
+        for pod in overrun.pods:
+            self._event(pod, None, WARNING, "BackfillOverrun", "Scheduling", f"Evicted: {overrun.message}", now)
+        self.log.info("Backfilled work is evicted", v=DECISIONS, unit=overrun.unit.name, reason=overrun.message)
 
     def _about_gang(self, key: str, pod: PodRecord, kind: str, reason: str, note: str, now: float) -> None:
         group = self._engine.cluster.groups.get(key) if self._engine is not None else None

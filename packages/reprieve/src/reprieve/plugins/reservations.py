@@ -4,9 +4,14 @@ The plugin has no extension point: it is where a profile says how the engine doe
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from reprieve.framework.events import Hints
 from reprieve.framework.plugin import Plugin
+
+WAIT: Final = "Wait"
+EVICT: Final = "Evict"
+"""What becomes of backfilled work that runs for longer than it stated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,10 @@ class ReservationOptions:
     """How long a reservation lasts at most."""
     max_idle_share: float = 0.1
     """What may be idle for reservations, as a share of what the cluster has, on the mean over ten `max_reserved`."""
+    evict_overrun: bool = False
+    """Backfilled work that runs for longer than it stated is evicted when the holder is to start; else waited for."""
+    ageing: float = 0.0
+    """After how long what fails to be placed goes first in the queue; 0: never. The first profile counts."""
 
 
 class ReservationsPlugin(Plugin):

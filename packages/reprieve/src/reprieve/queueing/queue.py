@@ -26,6 +26,7 @@ from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.futile_attempts import ReachBound, ReachFilter
 from reprieve.queueing.gates import PreEnqueueGates
 from reprieve.queueing.hints import QueueingHints, QueueWatch
+from reprieve.queueing.queue_order import QueueOrder
 from reprieve.queueing.shared_attempts import SeparateAttempts, SharedAttempts
 from reprieve.queueing.timers import Timers
 from reprieve.queueing.unschedulable import UnschedulableEntities
@@ -54,8 +55,6 @@ ALARM = "wait_over"
 
 _LOWEST_PRIORITY = -(1 << 32)
 """Below every priority."""
-_AGES = float(1 << 40)
-"""Seconds by which those that go first arrived earlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +71,7 @@ class SchedulingQueue:
 
     Without `reach` every entity that an event may help is tried.  With `current_reasons` False the reasons for pending
     pods are not read: an entity out of reach is never tried again, even if few wait or it was in reach when woken.
+    `ageing`: seconds after which what has failed goes before all others; 0: never.
     """
 
     def __init__(
@@ -82,6 +82,7 @@ class SchedulingQueue:
         reach: ReachBound | None,
         *,
         current_reasons: bool,
+        ageing: float = 0.0,
     ) -> None:
         self._cluster = cluster
         self._profiles = profiles
@@ -101,13 +102,11 @@ class SchedulingQueue:
         """Grows whenever capacity may have become free, or more of it."""
         self._cause: Cause = EventKind.POD_ADDED
         self._first_profile, first = next(iter(profiles.items()))
-        self._sort_key = first.queue_sort.sort_key
+        self._order = QueueOrder(first.queue_sort.sort_key, ageing)
         self._gates = PreEnqueueGates(cluster, profiles)
         self._hints = QueueingHints(cluster, profiles)
         self.changed_groups: dict[str, float] = {}
         """Pod groups that had an event, and when: taken by `reprieve.scheduling.gang_repair`."""
-        self._first: set[str] = set()
-        """Keys of entities that go before all others of their priority (repair.md 2.1)."""
         self._reach = ReachFilter(reach, self._add_plugins, current_reasons=current_reasons)
         self._sharing = (
             SeparateAttempts()
@@ -294,6 +293,7 @@ class SchedulingQueue:
             self._to_gated(entity, gate, now)
             self._sharing.wake(self._sharing.tried_for(entity), now)
         else:
+            self._order.failed(entity, now)
             self._wait(entity, now)
             self._replay(entity, now)
 
@@ -411,6 +411,8 @@ class SchedulingQueue:
 
     def tick(self, now: float) -> None:
         """Let time pass: backoffs end, and those that waited too long are tried again."""
+        for ref in self._order.pop_old(now):
+            self._sort_again(ref)
         self._cause = BACKOFF_COMPLETE
         while (entity := self._backoff.pop_due(now)) is not None:
             self._to_active(entity, now)
@@ -573,12 +575,18 @@ class SchedulingQueue:
 
     def order(self, entity: Entity) -> tuple[float, ...]:
         """By what entities leave the active queue, the least first."""
-        timestamp = entity.timestamp - _AGES if entity.ref in self._first else entity.timestamp
-        return self._sort_key(entity.priority, timestamp, entity.ref)
+        return self._order.of(entity)
+
+    def is_old(self, ref: str) -> bool:
+        """Return whether an entity goes before others because it has waited for long (reservations.md 8)."""
+        return self._order.is_old(ref)
 
     def put_first(self, ref: str, first: bool) -> None:
         """Let an entity, pending or to come, go before all others of its priority, or in its turn again."""
-        (self._first.add if first else self._first.discard)(ref)
+        self._order.put_first(ref, first)
+        self._sort_again(ref)
+
+    def _sort_again(self, ref: str) -> None:
         entity = self._entities.get(ref)
         if entity is not None and entity.state is QueueState.ACTIVE:
             self._active.push(entity)
@@ -613,6 +621,7 @@ class SchedulingQueue:
     def _drop(self, entity: Entity) -> None:
         self._reach.forget(entity.ref)
         self._sharing.forget(entity.ref)
+        self._order.forget(entity.ref)
         self._move(entity, QueueState.GATED, entity.since)
         self._listening.pop(entity.ref, None)
         self._entities.pop(entity.ref, None)

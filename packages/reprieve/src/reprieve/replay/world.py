@@ -30,9 +30,9 @@ from reprieve.replay.job_objects import Makers, terms_for
 from reprieve.replay.quotas import JobQuotas
 from reprieve.replay.run_times import RunTimes
 from reprieve.scheduling.arrival_order import in_order
+from reprieve.scheduling.effects import DirectEviction
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
-from reprieve.scheduling.gang_restarts import GangRestart
 from reprieve.simulation.virtual import Preempted, VirtualCluster
 
 NEVER = float("inf")
@@ -364,9 +364,9 @@ class Replay:
             account = self._of.get(preemption.pod.uid) if preemption.pod is not None else None
         return -1 if account is None else account.index
 
-    def restarted(self, restart: GangRestart) -> None:
-        """A degraded gang is evicted as a whole: its job queues again."""
-        self._taken((pod.uid for pod in restart.pods if self._stays(pod.uid)), self.now, by_eviction=True)
+    def evicted(self, eviction: DirectEviction) -> None:
+        """A degraded gang, or backfilled work that runs for too long, is evicted: its job queues again."""
+        self._taken((pod.uid for pod in eviction.pods if self._stays(pod.uid)), self.now, by_eviction=True)
 
     def gone(self, pod: PodRecord) -> None:
         """A pod has left; those of the job's own end were accounted for before."""

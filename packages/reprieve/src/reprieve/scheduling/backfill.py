@@ -22,6 +22,7 @@ from reprieve.scheduling.advance_reservation import AdvanceReservation
 from reprieve.scheduling.advance_reservations import AdvanceReservations
 from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.group_cycle import group_without_help
+from reprieve.scheduling.overruns import Overruns
 from reprieve.scheduling.pod_cycle import pod_without_help
 from reprieve.scheduling.running_profiles import RunningProfiles
 
@@ -38,11 +39,13 @@ class Backfill:
         queue: SchedulingQueue,
         reservations: AdvanceReservations,
         running: RunningProfiles,
+        overruns: Overruns,
     ) -> None:
         self._cluster = cluster
         self._queue = queue
         self._reservations = reservations
         self._running = running
+        self._overruns = overruns
         self._freed = 0
         """How much had been freed when pods were last woken."""
 
@@ -56,7 +59,20 @@ class Backfill:
             if found is not None:
                 return found
         lifted = self._before(entity, now)
-        return (self._without(lifted, entity) if lifted else None) or decision
+        found = self._without(lifted, entity) if lifted else None
+        if found is None:
+            return decision
+        self._note(found, entity, now)
+        return found
+
+    def _note(self, found: Decision, entity: Entity, now: float) -> None:
+        """Take note of pods that use reserved capacity, if they are to be evicted when they run for too long."""
+        if self._reservations.evicts_overrun(entity):
+            margin = self._reservations.margin_of(entity)
+            pods = [binding.pod for binding in found.bindings]
+            end = self.end_of(pods, now, margin) if pods else None
+            if end is not None:
+                self._overruns.lent(pods, end)
 
     def _on_its_places(self, entity: Entity, own: AdvanceReservation) -> Decision | None:
         """Place a holder where it holds capacity, whatever is held there for a later start: that is freed later."""

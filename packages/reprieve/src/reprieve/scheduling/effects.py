@@ -15,7 +15,11 @@ from reprieve.scheduling.decision import Binding, Decision, Rejection
 from reprieve.scheduling.gang_health import Satisfaction
 from reprieve.scheduling.gang_restarts import GangRestart
 from reprieve.scheduling.lost_place import LostPlace
+from reprieve.scheduling.overruns import Overrun
 from reprieve.scheduling.preemptor_reservations import ReleasedReservation
+
+DirectEviction = GangRestart | Overrun
+"""A unit that is evicted as one, and not by a preemption: with `ref`, `by`, `pods` and `message`."""
 
 
 class Effects(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,8 +38,8 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
     """Capacity of lost members that is kept, or handed to replacements: set `status.nominatedNodeName` of these."""
     satisfaction: tuple[Satisfaction, ...] = ()
     """What the conditions PodGroupSatisfied of gangs are to say (repair.md 3)."""
-    restarts: tuple[GangRestart, ...] = ()
-    """Degraded gangs to evict as a whole (repair.md 4)."""
+    evictions: tuple[DirectEviction, ...] = ()
+    """Units to evict that no preemption evicts: degraded gangs, and backfilled work that runs for too long."""
     released: tuple[ReleasedReservation, ...] = ()
     """Capacity that was reserved for a preemptor and is free again, unused (cost.md 5)."""
     writes: tuple[Instruction, ...] = ()
@@ -63,7 +67,7 @@ class EffectsInProgress:
         self.reserved: list[AdvanceReservation] = []
         self.kept: list[LostPlace] = []
         self.satisfaction: list[Satisfaction] = []
-        self.restarts: list[GangRestart] = []
+        self.evictions: list[DirectEviction] = []
         self.released: list[ReleasedReservation] = []
         self.writes: list[Instruction] = []
 
@@ -77,7 +81,7 @@ class EffectsInProgress:
         known: bool = True,
     ) -> Effects:
         """Return the effects of the call that ends, and begin anew. A pod with another place is nominated no longer."""
-        lists = (self.reserved, self.kept, self.satisfaction, self.restarts, self.released, self.writes)
+        lists = (self.reserved, self.kept, self.satisfaction, self.evictions, self.released, self.writes)
         own = self.unnominated or any(lists)
         if not (own or incidents or allowed or refused):
             if decision is None:
@@ -89,7 +93,7 @@ class EffectsInProgress:
             reserved=tuple(self.reserved),
             kept=tuple(self.kept),
             satisfaction=tuple(self.satisfaction),
-            restarts=tuple(self.restarts),
+            evictions=tuple(self.evictions),
             released=tuple(self.released),
             writes=tuple(self.writes),
             incidents=tuple(incidents),

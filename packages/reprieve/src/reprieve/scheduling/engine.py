@@ -31,7 +31,7 @@ from reprieve.preemption.joint_preemption import JointPart
 from reprieve.preemption.outcome import Deferral, Preemption
 from reprieve.queueing.entity import Entity
 from reprieve.queueing.queue import SchedulingQueue
-from reprieve.scheduling.advance_reservations import AdvanceReservations
+from reprieve.scheduling.advance_reservations import AdvanceReservations, reservation_options
 from reprieve.scheduling.assumed_pods import AssumedPods
 from reprieve.scheduling.backfill import Backfill
 from reprieve.scheduling.binding_plugins import reserve_all
@@ -45,6 +45,7 @@ from reprieve.scheduling.joint_attempts import JointAttempts
 from reprieve.scheduling.member_capacity import RoomBound
 from reprieve.scheduling.nominations import Nominations
 from reprieve.scheduling.object_handlers import OtherChanges, handlers
+from reprieve.scheduling.overruns import Overruns
 from reprieve.scheduling.pod_changes import PodChanges
 from reprieve.scheduling.pod_cycle import failed_pod, schedule_pod
 from reprieve.scheduling.preemptor_reservations import Released, eviction_limits, hold_seconds, waits_for_completions
@@ -73,8 +74,9 @@ class Engine:
         self._stands_for = {other: p.name for p in profiles.values() for other in p.also_known_as}
         """Further names of profiles."""
         self.reach = RoomBound(self.cluster, self.running) if options.share else None
+        ageing = reservation_options(next(iter(profiles.values()))).ageing
         self.queue = SchedulingQueue(
-            self.cluster, profiles, options.timing, self.reach, current_reasons=options.current_reasons
+            self.cluster, profiles, options.timing, self.reach, current_reasons=options.current_reasons, ageing=ageing
         )
         self.cluster.devices.serves_extended = self.gates.dra_extended_resource
         self.attempts = 0
@@ -112,7 +114,8 @@ class Engine:
             linger=self._resources.linger,
         )
         self.reservations = AdvanceReservations(*shared, self._nominations, self.running, profiles, self._in_progress)
-        self._backfill = Backfill(*shared, self.reservations, self.running)
+        self.overruns = Overruns(self.cluster)
+        self._backfill = Backfill(*shared, self.reservations, self.running, self.overruns)
         self._together = JointAttempts(self.cluster, self.queue, self.running, self.preempting)
         self._handlers = handlers(self._pods, self._groups, self._resources, OtherChanges(*shared, self._nominations))
 
@@ -201,6 +204,7 @@ class Engine:
         self._nominations.give_back_unused(now)
         if self.reservations.on:
             self.reservations.review(now)
+            self._in_progress.evictions += self.overruns.review(self.reservations.held.values(), now)
             self._backfill.wake(now)
 
     def next_wakeup(self, *, flush: bool = True, holds: bool = True, ignoring: Collection[str] = ()) -> float | None:
@@ -214,6 +218,7 @@ class Engine:
                 self._nominations.held.next_end(),
                 self.reservations.next_time(),
                 self.repair.restarts.next_time(),
+                self.overruns.next_time(),
             ]
         return min((when for when in times if when is not None), default=None)
 

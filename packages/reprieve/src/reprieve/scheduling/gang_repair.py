@@ -64,7 +64,7 @@ class GangRepair:
         changed = list(self._queue.changed_groups)
         self._effects.satisfaction += self.health.review(self._common.first)
         self.places.review(changed, now)
-        self._effects.restarts += self.restarts.review(now)
+        self._effects.evictions += self.restarts.review(now)
 
     def attempted(self, decision: Decision) -> Decision:
         """Return the decision, which leaves replacements nominated where capacity is kept for them."""

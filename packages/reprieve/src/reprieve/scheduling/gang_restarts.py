@@ -36,6 +36,16 @@ class GangRestart:
     """The gang that broke."""
     message: str
 
+    @property
+    def ref(self) -> str:
+        """Return the `ref` of what is evicted at a time."""
+        return self.group.ref
+
+    @property
+    def by(self) -> str:
+        """Return for which entity it is evicted: itself."""
+        return self.group.ref
+
 
 class GangRestarts:
     """See the module docstring. `seconds_for`: `degradedSeconds` of a gang; 0: never."""

@@ -36,7 +36,7 @@ from reprieve.plugins.pod_topology_spread import (
     SYSTEM_DEFAULTS,
     PodTopologySpread,
 )
-from reprieve.plugins.reservations import ReservationOptions, ReservationsPlugin
+from reprieve.plugins.reservations import EVICT, WAIT, ReservationOptions, ReservationsPlugin
 from reprieve.plugins.topology_placement import TopologyPlacement
 from reprieve.plugins.volume_binding import VolumeBinding
 from reprieve.preemption.cascade import DEEPEST
@@ -164,6 +164,14 @@ class _TopologyArgs(_Args, frozen=True, kw_only=True):
     """Preferred levels, the ranks of members and slices count; `false`: only the constraint of the group does."""
 
 
+class _QueueingArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Ours (reservations.md 8)."""
+
+    ageing: str = "0s"
+    """After how long pods and groups that fail to be placed are tried before all others; `0s`: in the order of their
+    priority for ever. The first profile counts."""
+
+
 class _ReservationsArgs(_Args, frozen=True, kw_only=True):
     """Ours (reservations.md)."""
 
@@ -179,6 +187,11 @@ class _ReservationsArgs(_Args, frozen=True, kw_only=True):
     """How long a reservation lasts at most."""
     max_idle_share: float = 0.1
     """Share of the cluster's capacity that may be idle for reservations, on the mean over ten `maxReserved`."""
+    backfill_overrun: str = WAIT
+    """What becomes of backfilled work that runs for longer than it stated: `Wait` for it, or `Evict` it when the holder
+    of the capacity is to start."""
+    queueing: _QueueingArgs = _QueueingArgs()
+    """The order in which what waits for long is tried."""
 
 
 class _AffinityArgs(_Args, frozen=True, kw_only=True):
@@ -479,6 +492,11 @@ def reservations(_gates: FeatureGates, args: Args) -> Plugin:
     ):
         if not least <= value <= most:
             raise ConfigurationError(where, f"{value:g}: not in valid range [{least}, {most}]")
+    _one_of("backfillOverrun", found.backfill_overrun, (WAIT, EVICT))
+    ageing = _seconds(found.queueing.ageing, "queueing.ageing")
+    if not 0 <= ageing <= LONGEST:
+        text = f"{found.queueing.ageing}: must be zero or positive, at most ten years"
+        raise ConfigurationError("queueing.ageing", text)
     return ReservationsPlugin(
         ReservationOptions(
             reserve_after=after,
@@ -487,6 +505,8 @@ def reservations(_gates: FeatureGates, args: Args) -> Plugin:
             backfill_margin=found.backfill_margin / 100,
             max_reserved=longest,
             max_idle_share=found.max_idle_share,
+            evict_overrun=found.backfill_overrun == EVICT,
+            ageing=ageing,
         )
     )
 

@@ -114,7 +114,7 @@ DEFAULT_WEIGHTS = {
 }
 
 
-_PLACED_BY_SCORE: Mapping[str, Mapping[str, str | int | list[str]]] = {
+_PLACED_BY_SCORE: Mapping[str, Mapping[str, str | int | list[str] | dict[str, str]]] = {
     "DefaultPreemption": {
         "placement": COMPATIBLE,
         "cost": [*UPSTREAM_ORDER],
@@ -127,7 +127,7 @@ _PLACED_BY_SCORE: Mapping[str, Mapping[str, str | int | list[str]]] = {
         "evictionLimits": [],
     },
     "GangScheduling": {"repairFirst": False, "repairSeconds": 0, "degradedSeconds": 0},
-    "Reservations": {"reserveAfter": "0s"},
+    "Reservations": {"reserveAfter": "0s", "queueing": {"ageing": "0s"}},
     "TopologyPlacement": {"preferences": False},
 }
 """Args that make a preempting group go where kube-scheduler puts it, whatever the configuration says of it.

@@ -38,10 +38,9 @@ from reprieve.preemption.deferred_preemption import expected_end
 from reprieve.preemption.outcome import Deferral, Preemption, WaitsFor
 from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Rejection, Result, TreeLevel
-from reprieve.scheduling.effects import Effects
+from reprieve.scheduling.effects import DirectEviction, Effects
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.gang_health import Satisfaction
-from reprieve.scheduling.gang_restarts import GangRestart
 from reprieve.scheduling.preemptor_reservations import ReleasedReservation
 from reprieve.simulation.controllers.admission import Admission
 from reprieve.simulation.controllers.claims import Claims
@@ -93,8 +92,8 @@ class Watcher(Protocol):
     def preempted(self, made: Preempted) -> None:
         """The victims are on their way out; the decision has been acted on."""
 
-    def restarted(self, restart: GangRestart) -> None:
-        """A degraded gang is on its way out as a whole (repair.md 4)."""
+    def evicted(self, eviction: DirectEviction) -> None:
+        """A unit is on its way out, not by a preemption: a degraded gang, or backfilled work that runs too long."""
 
     def gone(self, pod: PodRecord) -> None:
         """It has given its room back, if it had any, and is forgotten."""
@@ -348,13 +347,13 @@ class VirtualCluster:
         self.writes += effects.writes
         self.incidents += effects.incidents
         self.satisfaction.update((state.group, state) for state in effects.satisfaction)
-        for restart in effects.restarts:
-            for pod in restart.pods:
-                self.evicted[pod.uid] = restart.group.ref
+        for eviction in effects.evictions:
+            for pod in eviction.pods:
+                self.evicted[pod.uid] = eviction.by
                 self.keep_effects(self.engine.pod_terminating(pod.uid, self.now, preempted=True))
                 self._leave_at(pod, self.now + pod.grace)
             if self.watcher is not None:
-                self.watcher.restarted(restart)
+                self.watcher.evicted(eviction)
 
     def _remove(self, kind: str, key: str = "", uid: str = "") -> bool:
         effects = self.engine.remove(objects.ObjectRef(kind, key, uid), self.now)

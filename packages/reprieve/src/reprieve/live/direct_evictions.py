@@ -1,7 +1,8 @@
-"""Carries out restarts of degraded gangs: every pod is marked as disrupted and deleted (repair.md 4).
+"""Carries out evictions that are not by a preemption: every pod is marked as disrupted and deleted.
 
-A pod that cannot be deleted now is tried again with the gang: the engine asks again while the gang is degraded and
-pods of it run.  So a scheduler that is killed in the middle needs nothing but the gang's conditions to go on.
+They are of degraded gangs (repair.md 4) and of backfilled work that runs for too long (reservations.md 4.5).  A pod
+that cannot be deleted now is tried again with its unit: the engine asks again while pods of it run.  So a scheduler
+that is killed in the middle of a restart needs nothing but the gang's conditions to go on.
 """
 
 from __future__ import annotations
@@ -17,24 +18,25 @@ from reprieve.client.write_queue import WORKERS
 from reprieve.cluster.pods import PREEMPTION_BY_SCHEDULER, PodRecord
 from reprieve.live.conditions import DISRUPTION_TARGET, observed
 from reprieve.live.writes import Writes, superseded
+from reprieve.scheduling.effects import DirectEviction
 from reprieve.scheduling.gang_restarts import GangRestart
 
-_TEXT: Final = "restarting a pod group that has less than its minimum"
+_OF_RESTARTS: Final = "restarting a pod group that has less than its minimum"
 
 
-class GangEvictions:
+class DirectEvictions:
     """See the module docstring. Made and used in one event loop; `aclose` it. `trouble` is called with a failure."""
 
     def __init__(self, writes: Writes, clock: Clock, *, trouble: Callable[[str], None]) -> None:
         self._writes, self._clock, self._trouble = writes, clock, trouble
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        """By `ref` of the group."""
+        """By `ref` of the eviction."""
 
-    def start(self, restart: GangRestart) -> None:
-        """Evict a gang while the scheduler goes on; nothing happens if it is being evicted."""
-        ref = restart.group.ref
+    def start(self, eviction: DirectEviction) -> None:
+        """Evict a unit while the scheduler goes on; nothing happens if it is being evicted."""
+        ref = eviction.ref
         if ref not in self._tasks:
-            task = self._tasks[ref] = asyncio.get_running_loop().create_task(self._evict(restart))
+            task = self._tasks[ref] = asyncio.get_running_loop().create_task(self._evict(eviction))
             task.add_done_callback(lambda _: self._tasks.pop(ref, None))
 
     async def aclose(self) -> None:
@@ -44,26 +46,27 @@ class GangEvictions:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _evict(self, restart: GangRestart) -> None:
+    async def _evict(self, eviction: DirectEviction) -> None:
+        text = _OF_RESTARTS if isinstance(eviction, GangRestart) else eviction.message
         slots = asyncio.Semaphore(WORKERS)
 
         async def evict(pod: PodRecord) -> None:
             async with slots:
                 if pod.row >= 0 and not pod.terminating:
-                    await self._mark(pod)
+                    await self._mark(pod, text)
                     await self._writes.delete_pod(pod.namespace, pod.name, pod.uid)
 
-        results = await asyncio.gather(*map(evict, restart.pods), return_exceptions=True)
+        results = await asyncio.gather(*map(evict, eviction.pods), return_exceptions=True)
         errors = [result for result in results if isinstance(result, ClientError)]
         if errors and not isinstance(errors[0], LeadershipLostError):
-            self._trouble(f"restart of {restart.group.key}, which will be tried again: {errors[0]}")
+            self._trouble(f"eviction of {eviction.ref}, which will be tried again: {errors[0]}")
 
-    async def _mark(self, pod: PodRecord) -> None:
+    async def _mark(self, pod: PodRecord, text: str) -> None:
         condition: dict[str, Any] = {
             "type": DISRUPTION_TARGET,
             "status": "True",
             "reason": PREEMPTION_BY_SCHEDULER,
-            "message": f"{pod.scheduler_name}: {_TEXT}",
+            "message": f"{pod.scheduler_name}: {text}",
             "lastTransitionTime": f"{self._clock.now():%Y-%m-%dT%H:%M:%SZ}",
         }
         status = {"conditions": [observed(condition, pod.generation)]}

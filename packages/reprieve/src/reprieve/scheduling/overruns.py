@@ -1,0 +1,120 @@
+"""Backfilled work that runs for longer than it stated, and is to be evicted for that (reservations.md 4.5).
+
+Invariants: a unit is evicted only while a reservation needs its capacity and nothing else is in the way of it, after
+the end that it stated and its margin; the same unit is asked for at most once in `_PAUSE`.  What was backfilled before
+a restart of the scheduler is not known any more.
+"""
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kube_rules.durations import readable_time
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.preemption.eviction_limits import beyond_limits, evicted_unit
+from reprieve.preemption.protected_units import RespectedBudgets
+from reprieve.preemption.units import PreemptionUnit, units_below
+from reprieve.scheduling.advance_reservation import AdvanceReservation
+
+_PAUSE = 60.0
+"""Seconds until a unit is asked for again: a call failed, or a budget or limit kept it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overrun:
+    """A backfilled unit is evicted as a whole."""
+
+    unit: PreemptionUnit
+    holder: AdvanceReservation
+    """The reservation that needs its capacity."""
+    message: str
+
+    @property
+    def ref(self) -> str:
+        """What is evicted at a time, by name."""
+        return f"overrun/{self.unit.name}"
+
+    @property
+    def by(self) -> str:
+        """Return the ref of the entity that needs the capacity."""
+        return self.holder.ref
+
+    @property
+    def pods(self) -> tuple[PodRecord, ...]:
+        """Return the pods to evict."""
+        return self.unit.pods
+
+
+class Overruns:
+    """See the module docstring. Times are seconds since the epoch."""
+
+    def __init__(self, cluster: ClusterState) -> None:
+        self._cluster = cluster
+        self._lent: dict[str, tuple[PodRecord, float]] = {}
+        """Backfilled pods, and when they have ended with their margin, by UID."""
+        self._ends: list[float] = []
+        """A heap of these times that are to come."""
+        self._looked_at: dict[str, float] = {}
+        self.made = 0
+        """How many units were evicted."""
+
+    def lent(self, pods: Iterable[PodRecord], end: float) -> None:
+        """Take note of pods that use reserved capacity until `end`."""
+        self._lent |= {pod.uid: (pod, end) for pod in pods}
+        heapq.heappush(self._ends, end)
+
+    def _late(self, now: float) -> dict[str, PodRecord]:
+        """Return the pods that run for too long; what has ended is forgotten."""
+        known = self._cluster.pods
+        for uid in [uid for uid in self._lent if uid not in known]:
+            del self._lent[uid]
+            self._looked_at.pop(uid, None)
+        return {
+            uid: pod for uid, (pod, end) in self._lent.items() if end <= now and pod.row >= 0 and not pod.terminating
+        }
+
+    def review(self, held: Iterable[AdvanceReservation], now: float) -> list[Overrun]:
+        """Return the units that are to be evicted now."""
+        while self._ends and self._ends[0] <= now:
+            heapq.heappop(self._ends)
+        late = self._late(now) if self._lent else {}
+        if not late:
+            return []
+        found: dict[str, Overrun] = {}
+        for holder in held:
+            if any(pod.uid not in late and not pod.terminating for pod in holder.waits_for):
+                continue
+            rows = set(holder.rows.tolist())
+            for pod in [pod for pod in late.values() if pod.row in rows]:
+                if self._looked_at.get(pod.uid, -_PAUSE) + _PAUSE <= now:
+                    self._looked_at[pod.uid] = now
+                    unit = self._unit(pod)
+                    if unit.name not in found and self._may_go(unit, holder, now):
+                        found[unit.name] = self._overrun(unit, holder, pod)
+        self.made += len(found)
+        return list(found.values())
+
+    def next_time(self) -> float | None:
+        """Return when `review` has something to do, if nothing else happens."""
+        return self._ends[0] if self._ends else None
+
+    def _unit(self, pod: PodRecord) -> PreemptionUnit:
+        """Return what is evicted with a pod: its gang, if it is evicted as one."""
+        return units_below(self._cluster, 1 << 31, [pod])[0]
+
+    def _may_go(self, unit: PreemptionUnit, holder: AdvanceReservation, now: float) -> bool:
+        """Return whether limits and respected budgets let a unit be evicted; it is noted as evicted then."""
+        cluster = self._cluster
+        cluster.now = max(cluster.now, now)
+        if beyond_limits(cluster, unit) is not None:
+            return False
+        terms = cluster.class_terms_of(holder.group if holder.group is not None else holder.pods[0][0])
+        if terms.respects_budgets and RespectedBudgets(cluster).violated_by([unit]):
+            return False
+        cluster.evictions.note(evicted_unit(cluster, unit), now)
+        return True
+
+    def _overrun(self, unit: PreemptionUnit, holder: AdvanceReservation, pod: PodRecord) -> Overrun:
+        end = readable_time(self._lent[pod.uid][1])
+        return Overrun(unit, holder, f"it was to end by {end}, and its capacity is reserved for {holder.name}")
