@@ -72,6 +72,14 @@ $(VENV)/.helm-ready: $(READY)
 		|| echo "no Helm for this machine: the chart is not rendered" >&2
 	@touch $@
 
+# Debian's Chromium, for the tests of the page. Where it cannot be installed they are skipped, and counted.
+test: $(VENV)/.chromium-ready
+$(VENV)/.chromium-ready:
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
+		&& { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1; } \
+		|| echo "no Chromium for this machine: the page is not judged in a browser" >&2
+	@mkdir -p $(@D) && touch $@
+
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find packages tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import is_hypothesis_test
 
 from tests import drawing
-from tests.outside import BESIDE, REASON
+from tests.outside import BESIDE, NO_BROWSER, REASON
 
 pytest_plugins = ["pytester"]
 LEFT_OUT = "left_out"
@@ -32,6 +32,8 @@ def left_out(terminal: pytest.TerminalReporter) -> Counter[str]:
         reason = place[2] if isinstance(place, tuple) else str(place)
         if REASON in reason:
             found[f"tests: {reason.split(f'{REASON}: ', 1)[-1]}"] += 1
+        if NO_BROWSER in reason:
+            found[f"tests: the page in a browser: {NO_BROWSER}"] += 1
     for report in terminal.stats.get("passed", ()):
         for name, value in report.user_properties:
             if name == LEFT_OUT:
@@ -44,7 +46,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     found = left_out(terminalreporter)
     if found:
         terminalreporter.section("not judged")
-        terminalreporter.line(f"Left out, for want of data in {BESIDE.name}/ beside the repository:")
+        terminalreporter.line(f"Left out, for want of data in {BESIDE.name}/ beside the repository, or of a browser:")
         for what, number in sorted(found.items()):
             terminalreporter.line(f"  {number:4} {what}")
 

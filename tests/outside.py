@@ -6,6 +6,7 @@ the run counts what was skipped for that (`conftest.py`), so that silence is not
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -17,3 +18,9 @@ REASON = "data beside the repository is not here"
 def needs(data: Path) -> pytest.MarkDecorator:
     """A mark for tests that cannot run without a folder."""
     return pytest.mark.skipif(not data.is_dir(), reason=f"{REASON}: {data.relative_to(BESIDE)}")
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+NO_BROWSER = "no Chromium here"
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason=NO_BROWSER)
+"""A mark for tests of the page in Debian's Chromium."""

@@ -17,6 +17,15 @@ class Format(StrEnum):
     YAML = "yaml"
 
 
+class PlanFormat(StrEnum):
+    """What `plan` writes to stdout; html: the page as one file (page.md 6)."""
+
+    TEXT = "text"
+    JSON = "json"
+    YAML = "yaml"
+    HTML = "html"
+
+
 def document(content: object, output: Format) -> str:
     """Return a document (a Struct, or plain data) as JSON or YAML.
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprieve.cli.documents import Format, document
+from reprieve.cli.documents import Format, PlanFormat, document
 from reprieve.cli.options import (
     DEFAULT_PLUGIN_TIMEOUT,
     CompatibleOption,
@@ -18,7 +18,7 @@ from reprieve.cli.progress import working
 from reprieve.cli.source import SuggestOption, answering_for_all, gather, source_of
 
 if TYPE_CHECKING:
-    from reprieve.python.inputs import InputSource
+    from reprieve.python.inputs import InputSource, PreparedInput
     from reprieve.python.pending_records import WaitingRecords
     from reprieve.simulation.plan import PlanOptions
     from reprieve.simulation.report import Answer
@@ -34,7 +34,7 @@ def command(
             "changes.",
         ),
     ] = False,
-    output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = Format.TEXT,
+    output: Annotated[PlanFormat, typer.Option("-o", "--output", help="Output format.")] = PlanFormat.TEXT,
     config: Annotated[str | None, typer.Option(metavar="FILE", help="A KubeSchedulerConfiguration.")] = None,
     feature_gates: Annotated[
         str, typer.Option(metavar="A=true,B=false", help="Feature gates, named as in kube-scheduler.")
@@ -121,13 +121,15 @@ def command(
         sides = compare_plans(
             source, replace(options, now=at), compare or [], compare_to or [], settings, only_different, own
         )
-        if output is Format.TEXT:
+        if output is PlanFormat.HTML:
+            refuse("-o html: a comparison has no page; write one for each plan")
+        if output is PlanFormat.TEXT:
             from reprieve.cli.comparison import comparison_sections
             from reprieve.cli.terminal import show_sections
 
             show_sections(comparison_sections(sides, only_different=only_different))
         else:
-            show(document(sides, output))
+            show(document(sides, Format(output.value)))
         waits = fail_on_pending and any(variant.waiting for variant in sides.variants)
         evicts = fail_on_preemption and any(variant.evicted for variant in sides.variants)
         raise typer.Exit(Exit.NOT_SO if waits or evicts else Exit.DONE)
@@ -136,31 +138,53 @@ def command(
     from reprieve.python.pending_records import WaitingRecords
 
     records = WaitingRecords()
-    options = replace(options, observer=records, now=read_time("--now", now) if now is not None else None)
-    answer = answer_for(source, options, records if suggest else None)
+    options = replace(options, now=read_time("--now", now) if now is not None else None)
+    page = ""
+    if output is PlanFormat.HTML:
+        answer, page = page_for(source, options, suggest=suggest)
+    else:
+        answer = answer_for(source, replace(options, observer=records), records if suggest else None)
     for warning in answer.account.warnings:
         note(f"warning: {warning}")
-    if output is Format.TEXT:
+    if output is PlanFormat.HTML:
+        show(page)
+    elif output is PlanFormat.TEXT:
         from reprieve.cli.render import plan_sections
         from reprieve.cli.terminal import show_sections
 
         show_sections(plan_sections(answer, records.of))
     else:
-        show(document(answer.plan, output))
+        show(document(answer.plan, Format(output.value)))
     found = answer.plan
     failed = (fail_on_preemption and found.asked_preemptions) or (fail_on_pending and not found.all_placed)
     raise typer.Exit(Exit.NOT_SO if failed else Exit.DONE)
 
 
+def page_for(source: "InputSource", options: "PlanOptions", *, suggest: bool) -> "tuple[Answer, str]":
+    """Read the cluster and plan it; return the answer, and the page of it as one file."""
+    from reprieve.cli.plan_page import planned_page
+    from reprieve.page.html import as_file
+
+    prepared = _prepared(source, options)
+    with working("planning"):
+        answer, made = planned_page(prepared, options, suggest=suggest)
+        return answer, as_file(made)
+
+
 def answer_for(source: "InputSource", options: "PlanOptions", records: "WaitingRecords | None") -> "Answer":
     """Read the cluster and plan it; with `records` changes that could help are tried (`answered`)."""
+    from reprieve.python.answers import answered
+
+    prepared = _prepared(source, options)
+    with working("planning"):
+        return answered(prepared, options, records)
+
+
+def _prepared(source: "InputSource", options: "PlanOptions") -> "PreparedInput":
     from dataclasses import replace
 
     from kube_rules.group_sources import OWNERS
-    from reprieve.python.answers import answered
     from reprieve.scheduling.preemptor_reservations import waits_for_completions
 
     jobs = waits_for_completions(options.profiles)
-    prepared = gather(replace(source, owners=OWNERS in options.sources, jobs=jobs), options.now)
-    with working("planning"):
-        return answered(prepared, options, records)
+    return gather(replace(source, owners=OWNERS in options.sources, jobs=jobs), options.now)

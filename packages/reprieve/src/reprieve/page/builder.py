@@ -28,9 +28,12 @@ def document_of(
     helps: Helps | None = None,
     before: ClusterTables | None = None,
     plan: Any = None,
+    text: str = "",
 ) -> PageDocument:
     """Return the document; `decisions` are preemptions, newest first. The engine must be at rest."""
-    return with_decisions(without_decisions(engine, now, latest, helps=helps, before=before, plan=plan), decisions)
+    return with_decisions(
+        without_decisions(engine, now, latest, helps=helps, before=before, plan=plan, text=text), decisions
+    )
 
 
 def without_decisions(
@@ -41,6 +44,7 @@ def without_decisions(
     helps: Helps | None = None,
     before: ClusterTables | None = None,
     plan: Any = None,
+    text: str = "",
 ) -> PageDocument:
     """Return the part that is read from the engine: records are those of what waits."""
     queue = pending_items(engine, latest, helps)
@@ -57,6 +61,7 @@ def without_decisions(
         records_total=len(records),
         reservations=reserved_capacity(engine),
         plan=plan,
+        text=text,
     )
 
 

@@ -104,7 +104,8 @@ class ClusterTables(Document, frozen=True, kw_only=True):
 class PageDocument(Document, frozen=True, kw_only=True):
     """Everything that the views show.
 
-    `before`: of a plan, the cluster before it; `plan`: the document of `plan -o json`; `replay`: of a replay.
+    `before`: of a plan, the cluster before it; `plan`: the document of `plan -o json`, `text`: its text; `replay`: of a
+    replay.
     `records`: preemptions and the last record of what waits, newest first. `sentences`: what matters now, by view.
     `complete`: the reader may see all namespaces.
     """
@@ -120,6 +121,7 @@ class PageDocument(Document, frozen=True, kw_only=True):
     records_total: int = 0
     reservations: tuple[ReservedCapacity, ...] = ()
     plan: Any = None
+    text: str = ""
     replay: Any = None
     sentences: dict[str, str] = msgspec.field(default_factory=dict)
     complete: bool = True

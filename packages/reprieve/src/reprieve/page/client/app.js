@@ -1,0 +1,169 @@
+// The page: views by the address, the sentence of each, and where the document comes from.
+import { h, put, time } from "./dom.js";
+import { FileSource, LiveSource } from "./source.js";
+import { glossary } from "./terms.js";
+import { ClusterView } from "./view_cluster.js";
+import { DecisionsView } from "./view_decisions.js";
+import { QueueView } from "./view_queue.js";
+import { ReplayView } from "./view_replay.js";
+import { WhatIfView } from "./view_whatif.js";
+
+const NAMES = { cluster: "Cluster", queue: "Queue", decisions: "Decisions", whatif: "What if", plan: "Plan", replay: "Replay" };
+const WORDS = {
+  cluster: ["workload", "gang", "priority", "nominated", "degraded"],
+  queue: ["workload", "gang", "priority", "smallest change", "reserved", "backfill", "Active", "Ready", "Preempting", "Priority", "Resources", "Constraints", "Backoff", "Gated"],
+  decisions: ["unit", "gang", "evicted", "spared", "priority", "nominated", "lost GPU-hours", "budget violations"],
+  whatif: ["workload", "gang", "evicted", "cordoned", "draining"],
+  plan: ["workload", "gang", "evicted", "spared", "smallest change"],
+  replay: ["waiting", "completion", "slowdown", "GPUs allocated", "goodput", "lost GPU-hours", "fragmentation", "makespan", "evicted", "unit"],
+};
+
+// Of a file: the document is in the page, which is emptied when the views are made.
+const EMBEDDED = document.getElementById("page-document");
+
+class PlanView {
+  constructor() {
+    this.element = h("div", {});
+  }
+
+  show(whole) {
+    put(this.element, h("pre", { class: "answer", tabindex: "0" }, whole.text));
+  }
+}
+
+class Page {
+  constructor() {
+    this.sentence = h("h1", { id: "sentence", tabindex: "-1" }, "Reading the cluster …");
+    this.nav = h("nav", { "aria-label": "Views" });
+    this.state = h("div", { class: "state" });
+    this.place = h("div", { class: "view" });
+    this.terms = h("section", { class: "words", "aria-label": "Terms" });
+    this.news = h("p", { class: "sr", role: "status" });
+    document.body.replaceChildren(
+      h("a", { href: "#sentence", class: "skip", onclick: (event) => { event.preventDefault(); this.sentence.focus(); } }, "Skip to the view"),
+      h("header", {}, h("span", { class: "brand" }, "reprieve"), this.nav, this.state),
+      h("main", {}, this.sentence, this.place), this.terms, this.news);
+    addEventListener("hashchange", () => this.render(true));
+  }
+
+  async start() {
+    if (EMBEDDED) {
+      this.source = new FileSource(EMBEDDED);
+      return this.source.start((whole) => this.show(whole));
+    }
+    this.source = new LiveSource((kind, text) => this.report(kind, text));
+    return this.source.start((whole) => this.show(whole));
+  }
+
+  views() {
+    const { document: whole } = this;
+    if (whole.replay) return ["replay"];
+    if (whole.plan) return ["cluster", "plan", "queue", "decisions"];
+    return this.source.live ? ["cluster", "queue", "decisions", "whatif"] : ["cluster", "queue", "decisions"];
+  }
+
+  view(name) {
+    this.made ??= {};
+    return (this.made[name] ??= {
+      cluster: () => new ClusterView({ actions: (node) => this.nodeActions(node) }),
+      plan: () => new PlanView(),
+      queue: () => new QueueView({ onTry: (flags) => this.tryFlags(flags) }),
+      decisions: () => new DecisionsView({ onShow: (record) => this.showOnMap(record) }),
+      whatif: () => new WhatIfView({ ask: (question) => this.source.whatIf(question) }),
+      replay: () => new ReplayView(),
+    }[name]());
+  }
+
+  nodeActions(node) {
+    const name = this.document.cluster.nodes.names[node];
+    if (!this.source.live) return h("span", { class: "quiet" }, "Without it: ", h("code", {}, `reprieve plan --drain ${name}`));
+    return h("button", { type: "button", "data-key": "what-if-drain", onclick: () => this.tryFlags([`--drain ${name}`]) }, "What if it is drained?");
+  }
+
+  tryFlags(flags) {
+    if (!this.source.live) {
+      this.news.textContent = "";
+      this.say(`Run: reprieve plan ${flags.join(" ")}`);
+      return;
+    }
+    location.hash = "#/whatif";
+    this.view("whatif").show(this.document);
+    this.view("whatif").plan(flags);
+  }
+
+  showOnMap(record) {
+    location.hash = "#/cluster";
+    this.render();
+    const { kind, namespace, name } = record.entity;
+    const view = this.view("cluster");
+    if (!view.light(kind, namespace, name)) this.say(`${name} is not in the cluster any more.`);
+  }
+
+  say(text) {
+    this.notice.textContent = text;
+  }
+
+  show(whole) {
+    this.document = whole;
+    this.render();
+  }
+
+  render(moved = false) {
+    const { document: whole } = this;
+    if (!whole) return;
+    const names = this.views();
+    const wanted = location.hash.split("/")[1];
+    const name = names.includes(wanted) ? wanted : names[0];
+    put(this.nav, names.map((one) => h("a", { href: `#/${one}`, "data-key": `nav-${one}`, "aria-current": one === name ? "page" : null }, this.label(one))));
+    const sentence = whole.sentences[name] ?? "";
+    if (this.sentence.textContent !== sentence) this.sentence.textContent = sentence;
+    document.title = `${NAMES[name]} · reprieve`;
+    const view = this.view(name);
+    if (this.current !== name) {
+      this.current = name;
+      put(this.place, view.element);
+      put(this.terms, h("h2", {}, "Terms"), glossary(WORDS[name]));
+    }
+    view.show(whole, location.hash);
+    this.showState();
+    if (moved && document.activeElement === document.body) this.sentence.focus({ preventScroll: true });
+  }
+
+  label(name) {
+    const { queueTotal } = this.document;
+    return name === "queue" && queueTotal ? `${NAMES[name]} ${queueTotal}` : NAMES[name];
+  }
+
+  showState() {
+    this.notice = h("span", { role: "status" });
+    const { source, document: whole } = this;
+    put(this.state, this.notice, whole.time && h("span", { class: "quiet" }, time(whole.time)),
+      !whole.complete && h("span", { class: "quiet" }, " · some namespaces are hidden"),
+      source.live && h("button", { type: "button", "data-key": "pause", "aria-pressed": String(source.paused), onclick: () => this.pause() }, source.paused ? "Resume" : "Pause"));
+  }
+
+  async pause() {
+    const { source } = this;
+    if (source.paused) await source.resume();
+    else source.paused = true;
+    this.showState();
+  }
+
+  report(kind, text) {
+    document.body.dataset.state = kind;
+    if (kind === "refused") this.askToken(text);
+    else if (kind !== "live" && this.notice) this.say(kind === "lost" ? `Connection lost: ${text} ` : text);
+    else if (kind === "lost") this.sentence.textContent = `The scheduler does not answer: ${text}`;
+  }
+
+  askToken(text) {
+    this.sentence.textContent = text;
+    const field = h("input", { type: "password", id: "token", autocomplete: "off", size: "40" });
+    put(this.place, h("form", { class: "token", onsubmit: (event) => { event.preventDefault(); this.source.setToken(field.value); this.current = null; this.source.start((whole) => this.show(whole)); } },
+      h("label", { for: "token" }, "Bearer token "), field, h("button", { type: "submit" }, "Sign in"),
+      h("p", { class: "quiet" }, "It is kept in this tab until it is closed. ", h("code", {}, "kubectl create token NAME"), " makes one.")));
+    field.focus();
+  }
+}
+
+new Page().start();

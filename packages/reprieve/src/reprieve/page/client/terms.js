@@ -1,0 +1,49 @@
+// What the words mean, where they stand and in the legend.
+import { h } from "./dom.js";
+
+export const TERMS = {
+  workload: "Pods that belong together: a pod group, or else what one controller made, or else a single pod.",
+  gang: "A pod group that is placed with at least its minimum of pods, or not at all.",
+  unit: "What is evicted as one: a gang with disruptionMode all, or else a single pod.",
+  priority: "A higher number goes first, and may evict what has a lower one.",
+  evicted: "Deleted by the scheduler to free capacity for something of a higher priority.",
+  spared: "Has a lower priority, and was kept: everything still fits with it running. Also called reprieved.",
+  nominated: "Capacity is reserved here for a workload whose victims are leaving.",
+  cordoned: "Marked unschedulable: no new pods come here.",
+  tainted: "Only pods that tolerate the taint come here.",
+  draining: "Cordoned, and a pod on it is leaving.",
+  reserved: "Capacity is reserved here for a workload that has waited for long.",
+  backfill: "A pod that uses reserved capacity until its holder starts.",
+  placed: "Waits before the plan and runs after it.",
+  terminating: "On its way out: it still uses its capacity.",
+  degraded: "A gang that was scheduled and now has fewer pods than its minimum.",
+  "smallest change": "The least that would let it run. Try it with What if or `reprieve plan`.",
+  "lost GPU-hours": "Work since the last checkpoint or the start, times GPUs.",
+  "budget violations": "Evicted pods that a PodDisruptionBudget protects.",
+  makespan: "The time at which the last job ended.",
+  slowdown: "The time from submission to end, divided by the time that the job ran. 1 is the best.",
+  goodput: "The share of the cluster's GPU-time in which work was done that was not lost again.",
+  fragmentation: "The share of the free GPUs that the tasks of the list cannot use.",
+  waiting: "The time from submission to the first start.",
+  "GPUs allocated": "The share of the cluster's GPU-time that jobs hold.",
+  completion: "The time from submission to end.",
+};
+
+export const WHY = {
+  Active: "It has not been tried yet.",
+  Ready: "It has a place.",
+  Preempting: "Its victims are leaving; it starts when they are gone.",
+  Priority: "With a higher priority it would have a place.",
+  Resources: "What it requests is not free.",
+  Constraints: "Nodes that are large enough may not take it: selector, affinity, taints, cordon, ports or volumes.",
+  Backoff: "It waits for its next try, or until it may preempt.",
+  Gated: "Something outside keeps it back: a scheduling gate, or members that do not exist yet.",
+};
+
+export function term(name, text = name) {
+  return h("dfn", { title: TERMS[name] }, text);
+}
+
+export function glossary(names) {
+  return h("dl", { class: "terms" }, names.map((name) => h("div", {}, h("dt", {}, name), h("dd", {}, TERMS[name] ?? WHY[name]))));
+}

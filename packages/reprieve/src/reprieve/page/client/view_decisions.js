@@ -1,0 +1,101 @@
+// Preemptions: what came, what was evicted, what was spared and by which constraint.
+import { count, cutList, duration, h, number, put, time } from "./dom.js";
+import { look, swatch } from "./palette.js";
+import { term } from "./terms.js";
+
+const MOST_UNITS = 12;
+
+export class DecisionsView {
+  constructor({ onShow }) {
+    this.onShow = onShow;
+    this.list = h("div", {});
+    this.detail = h("section", { class: "detail", "aria-label": "Decision" });
+    this.element = h("div", { class: "two" }, this.list, h("div", { class: "side wide" }, this.detail));
+  }
+
+  show(whole, chosen) {
+    this.document = whole;
+    this.made = whole.records.filter((record) => record.preemption);
+    const priorities = [...new Set([...(whole.before ?? whole.cluster).workloads.priorities, ...whole.cluster.workloads.priorities])].sort((a, b) => b - a);
+    this.colour = (priority) => Math.max(0, priorities.indexOf(priority));
+    const current = this.made.find((record) => `#/decisions/${record.id}` === chosen) ?? this.made[0];
+    put(this.list, this.made.length === 0 ? h("p", {}, "No preemptions.") : [
+      whole.recordsTotal > whole.records.length && h("p", { class: "quiet" }, `${number(whole.records.length)} of ${count(whole.recordsTotal, "record")} are here; `, h("code", {}, "reprieve history"), " has the rest."),
+      h("ol", { class: "cards timeline" }, this.made.map((record) => this.card(record, record === current)))]);
+    this.showDetail(current);
+  }
+
+  card(record, current) {
+    const { preemption, entity } = record;
+    return h("li", { class: current ? "card current" : "card" },
+      h("h2", {}, h("a", { href: `#/decisions/${record.id}`, "data-key": `decision-${record.id}`, "aria-current": current ? "true" : null }, named(entity))),
+      h("p", { class: "quiet" }, `${time(record.time)} · priority ${entity.priority ?? 0}${this.document.plan ? "" : ` · ${preemption.state}`}`),
+      h("p", {}, term("evicted"), " ", this.blocks(preemption.evicted)),
+      preemption.reprievedTotal > 0 && h("p", {}, term("spared"), " ", this.blocks(preemption.reprieved), preemption.reprievedTotal > preemption.reprieved.length && h("span", { class: "quiet" }, ` of ${number(preemption.reprievedTotal)}`)));
+  }
+
+  // A unit as a block as wide as it has pods.
+  blocks(units) {
+    return h("span", { class: "units" }, units.slice(0, MOST_UNITS).map((unit) => {
+      const block = h("span", { class: `unit pattern-${look(this.colour(unit.priority)).pattern}`, title: `${unitName(unit)}: ${count(unit.pods, "pod")}, priority ${unit.priority}` });
+      block.style.backgroundColor = look(this.colour(unit.priority)).fill;
+      block.style.width = `${8 + Math.min(72, 6 * unit.pods)}px`;
+      return block;
+    }), units.length > MOST_UNITS && h("span", { class: "quiet" }, ` ${MOST_UNITS} of ${units.length} shown`),
+    h("span", { class: "quiet" }, ` ${count(units.length, "unit")}, ${count(units.reduce((sum, unit) => sum + unit.pods, 0), "pod")}`));
+  }
+
+  showDetail(record) {
+    if (!record) {
+      put(this.detail, h("h2", {}, "Decision"), h("p", { class: "quiet" }, "Nothing was evicted."));
+      return;
+    }
+    const { preemption } = record;
+    const { cost, comparison } = preemption;
+    const receipt = receiptText(record);
+    put(this.detail, h("h2", {}, `For ${named(record.entity)}`),
+      h("p", { class: "quiet" }, h("a", { href: `#/decisions/${record.id}` }, "Link to this decision"), ` · ${time(record.time)}${this.document.plan ? "" : ` · decided in ${duration(record.timings.attemptSeconds)}`}`),
+      preemption.state === "Failed" && h("p", {}, h("b", {}, "It failed: "), preemption.error),
+      h("h3", {}, term("evicted", "Evicted")), this.units(preemption.evicted, (unit) => unit.why ? why(unit.why) : unit.chosenBy ? `chosen by plugin ${unit.chosenBy}` : ""),
+      h("h3", {}, term("spared", "Spared"), preemption.reprievedTotal > preemption.reprieved.length && `: ${number(preemption.reprieved.length)} of ${number(preemption.reprievedTotal)} listed`),
+      preemption.reprieved.length ? this.units(preemption.reprieved, (unit) => unit.violatesPdb ? "first, because a PodDisruptionBudget protects it" : "everything still fits with it running") : h("p", { class: "quiet" }, "Nothing of a lower priority was left."),
+      h("h3", {}, "Cost"),
+      h("dl", { class: "facts" },
+        h("dt", {}, "units, pods"), h("dd", {}, `${number(cost.units)}, ${number(cost.pods)}`),
+        h("dt", {}, term("budget violations")), h("dd", {}, number(cost.pdbViolations ?? 0)),
+        h("dt", {}, term("lost GPU-hours")), h("dd", {}, number(Math.round(10 * (cost.lostGpuHours ?? 0)) / 10)),
+        comparison.candidates > 1 && [h("dt", {}, "places compared"), h("dd", {}, `${comparison.candidates}${comparison.decidedBy ? `, decided by ${comparison.decidedBy}` : ""}`)]),
+      preemption.costNotes?.map((text) => h("p", {}, text)),
+      preemption.cascade?.length > 0 && h("p", {}, `When they come back they would evict in turn: ${preemption.cascade.flatMap((turn) => turn.evicted).join(", ")}.`),
+      preemption.nominations.length > 0 && [h("h3", {}, term("nominated", "Capacity for it")), cutList(preemption.nominations, 8, (one) => h("p", {}, `${one.pod} on ${one.node}`), "pod")],
+      h("p", { class: "buttons" }, this.onShow && h("button", { type: "button", onclick: () => this.onShow(record) }, "Show on the map")),
+      h("details", {}, h("summary", {}, "Receipt as text"), h("pre", { tabindex: "0" }, receipt)),
+      h("details", {}, h("summary", {}, "Receipt as JSON"), h("pre", { tabindex: "0" }, JSON.stringify(record, null, 2))));
+  }
+
+  units(units, reason) {
+    return cutList(units, MOST_UNITS, (unit) => h("div", { class: "unit-row" },
+      swatch(this.colour(unit.priority)), h("div", {}, h("b", {}, unitName(unit)),
+        h("span", { class: "quiet" }, ` ${unit.pods ? `${count(unit.pods, "pod")}${unit.nodes.length ? ` on ${unit.nodes.join(", ")}${unit.nodesTotal > unit.nodes.length ? ` and ${unit.nodesTotal - unit.nodes.length} more` : ""}` : ""} · ` : ""}priority ${unit.priority}`),
+        reason(unit) && h("p", {}, reason(unit)))), "unit");
+  }
+}
+
+function named(entity) {
+  return entity.name ? `${entity.namespace}/${entity.name}` : `hidden ${entity.kind}, priority ${entity.priority ?? 0}`;
+}
+
+function unitName(unit) {
+  return unit.unit || `hidden ${unit.kind}`;
+}
+
+function why(reason) {
+  const missing = Object.entries(reason.missing ?? {}).map(([name, amount]) => `${amount} ${name}`).join(", ");
+  return `with it back, ${reason.pod} would not fit on ${reason.node}: ${missing ? `${missing} short` : reason.text}`;
+}
+
+function receiptText(record) {
+  const { preemption } = record;
+  const line = (unit) => `  ${unitName(unit)}  priority ${unit.priority}  ${count(unit.pods, "pod")}  ${unit.nodes.join(", ")}${unit.why ? `\n      ${why(unit.why)}` : ""}`;
+  return [`${record.time}  ${named(record.entity)}  priority ${record.entity.priority ?? 0}`, "Evicted", ...preemption.evicted.map(line), `Spared (${preemption.reprievedTotal})`, ...preemption.reprieved.map(line)].join("\n");
+}

@@ -1,0 +1,113 @@
+// What waits, why, and the smallest change that would let it run.
+import { count, cutList, duration, h, number, put, time } from "./dom.js";
+import { WHY, term } from "./terms.js";
+
+const MOST_ITEMS = 100;
+
+export class QueueView {
+  constructor({ onTry }) {
+    this.onTry = onTry;
+    this.list = h("div", {});
+    this.detail = h("section", { class: "detail", "aria-label": "Explanation", tabindex: "-1" });
+    this.reserved = h("div", {});
+    this.element = h("div", { class: "two" }, h("div", {}, this.list, this.reserved), h("div", { class: "side" }, this.detail));
+  }
+
+  show(whole, chosen) {
+    this.document = whole;
+    this.chosen = chosen;
+    const shown = whole.queue.slice(0, this.all ? whole.queue.length : MOST_ITEMS);
+    put(this.list, whole.queue.length === 0 ? h("p", {}, "The queue is empty.") : [
+      shown.length < whole.queueTotal && h("p", { class: "quiet" }, `${number(shown.length)} of ${count(whole.queueTotal, "item")} shown. `,
+        shown.length < whole.queue.length && h("button", { type: "button", "data-key": "all", onclick: () => { this.all = true; this.show(whole, this.chosen); } }, "Show more")),
+      h("ol", { class: "cards" }, shown.map((item) => this.card(item)))]);
+    this.showReserved();
+    this.showDetail();
+  }
+
+  card(item) {
+    const link = href(item);
+    const current = this.chosen === link;
+    const name = item.name ? `${item.namespace}/${item.name}` : `hidden ${item.kind}`;
+    return h("li", { class: current ? "card current" : "card", value: item.position },
+      h("h2", {}, item.name ? h("a", { href: link, "data-key": link, "aria-current": current ? "true" : null }, name) : name),
+      h("p", {}, item.why && h("dfn", { title: WHY[item.why], class: `why why-${item.why}` }, item.why),
+        h("span", { class: "quiet" }, ` ${item.kind} · `, term("priority"), ` ${item.priority}${item.pods ? ` · ${count(item.pods, "pod")}` : ""}${item.since ? ` · since ${this.since(item.since)}` : ""}`)),
+      item.evicts.length > 0 && h("p", {}, term("evicted", "evicts"), `: ${item.evicts.join(", ")}`),
+      item.reserved && h("p", {}, item.reserved),
+      item.help.length > 0 && h("p", { class: "help" }, h("span", { class: "quiet" }, term("smallest change"), ": "), item.help[0].sentence, " ", this.tryButton(item, item.help[0])));
+  }
+
+  since(text) {
+    const seconds = (new Date(this.document.time) - new Date(text)) / 1000;
+    return Number.isFinite(seconds) && seconds >= 0 ? `${duration(seconds)} ago` : time(text);
+  }
+
+  tryButton(item, help) {
+    if (!help.flags.length) return null;
+    return h("button", { type: "button", "data-key": `try-${item.position}-${help.kind}`, onclick: () => this.onTry(help.flags, item) }, "Try it");
+  }
+
+  showReserved() {
+    const { reservations, cluster } = this.document;
+    put(this.reserved, reservations.length > 0 && [h("h2", {}, "Reserved capacity"), h("ul", { class: "cards" }, reservations.map((held) => h("li", { class: "card" },
+      h("h3", {}, held.holder.name ? `${held.holder.namespace}/${held.holder.name}` : `hidden ${held.holder.kind}, priority ${held.holder.priority}`),
+      h("p", {}, held.expectedStart ? `Expected start ${time(held.expectedStart)}.` : `No expected start: ${held.message}.`),
+      held.nodes.length > 0 && h("p", {}, term("reserved", "On"), ` ${held.nodes.join(", ")}.`),
+      held.waitsFor.length > 0 && h("p", {}, `Waits for ${held.waitsFor.join(", ")}.`),
+      held.backfill && h("p", {}, term("backfill", "Backfill"), `: ${held.backfill}. ${backfillers(cluster, held)}`))))]);
+  }
+
+  showDetail() {
+    const item = this.document.queue.find((one) => one.name && href(one) === this.chosen);
+    if (!item) {
+      put(this.detail, h("h2", {}, "Explain"), h("p", { class: "quiet" }, "Choose a workload to see why it waits."));
+      return;
+    }
+    const record = this.document.records.find((one) => one.entity.namespace === item.namespace && one.entity.name === item.name && one.entity.kind === item.kind);
+    put(this.detail, h("h2", {}, `${item.namespace}/${item.name}`),
+      h("p", {}, h("b", {}, item.why), `: ${WHY[item.why] ?? ""}`),
+      item.message && h("p", {}, item.message),
+      record && recordFacts(record),
+      record?.preemption && h("p", {}, h("a", { href: `#/decisions/${record.id}` }, "Its preemption")),
+      item.help.length > 0 && [h("h3", {}, "What would help"), h("ul", {}, item.help.map((help) => h("li", {}, help.sentence, " ", this.tryButton(item, help))))],
+      h("p", { class: "quiet" }, "As text: ", h("code", {}, `reprieve explain ${item.kind.toLowerCase()}/${item.name} -n ${item.namespace}`)));
+  }
+}
+
+export function href(item) {
+  return `#/queue/${[item.kind, item.namespace, item.name].map(encodeURIComponent).join("/")}`;
+}
+
+// Pods that came to the nodes of a reservation after it was made.
+function backfillers(cluster, held) {
+  const nodes = new Set(held.nodes);
+  const names = [];
+  cluster.pods.nodes.forEach((node, pod) => {
+    if (node >= 0 && cluster.pods.flags[pod] & 8 && nodes.has(cluster.nodes.names[node])) names.push(cluster.pods.names[pod]);
+  });
+  return names.length ? `Now: ${names.join(", ")}.` : "No pod uses it now.";
+}
+
+export function recordFacts(record) {
+  const { members, reasons, inVain, waits, lack } = record;
+  return [
+    h("p", { class: "quiet" }, `Attempt ${record.attempt}, ${time(record.time)}`),
+    members && h("p", {}, `${members.placed} of ${count(members.tried, "pod")} fit; the minimum is ${members.minCount ?? 0}.`),
+    reasons?.length > 0 && [h("h3", {}, "Why nodes do not fit"), h("ul", {}, reasons.map((reason) => h("li", {}, `${count(reason.nodes, "node")}: ${reason.reason}`)))],
+    lack?.closest && h("p", {}, `Closest: ${lack.closest.names.join(", ")}${lack.closest.nodes > lack.closest.names.length ? ` and ${lack.closest.nodes - lack.closest.names.length} more` : ""} lack ${Object.entries(lack.closest.missing).map(([name, amount]) => `${amount} ${name}`).join(", ")}.`),
+    waits && h("p", {}, h("b", {}, waits.reason === "EvictionLimit" ? "A limit of evictions was reached: " : "Deferred: "), waits.message, waits.until && ` Until ${time(waits.until)}.`),
+    inVain && [h("h3", {}, "Preemption would not help"), h("p", {}, `${FAILED[inVain.reason] ?? inVain.reason} ${count(inVain.potentialVictims ?? 0, "potential victim")}.`),
+      inVain.considered?.length > 0 && cutList(inVain.considered, 10, (unit) => h("p", {}, `${unit.unit || `hidden ${unit.kind}`}, priority ${unit.priority}`), "potential victim")],
+  ];
+}
+
+const FAILED = {
+  NoLowerPriority: "Nothing that runs has a lower priority.",
+  DoesNotFit: "It does not fit even with all of them evicted.",
+  NothingGained: "With all of them evicted no more of its pods would fit.",
+  PreemptionPolicyNever: "It may not preempt.",
+  UnderWay: "Earlier victims are still leaving.",
+  Budgets: "PodDisruptionBudgets protect what would have to go.",
+  Error: "A plugin failed.",
+};

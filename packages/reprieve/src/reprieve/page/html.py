@@ -1,0 +1,74 @@
+"""The page as one file, and its parts as a site (page.md 5, 6).
+
+The client is ES modules that import each other by name.  In a file they stand in one script, each after those that it
+imports; their names are unique.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from reprieve.page.documents import PageDocument
+
+CLIENT: Final = Path(__file__).with_name("client")
+FIRST: Final = "app.js"
+_IMPORT: Final = re.compile(r'^import \{[^}]*\} from "\./([a-z_]+\.js)";\n', re.MULTILINE)
+_EXPORT: Final = re.compile(r"^export (?=(?:async )?(?:function|class|const) )", re.MULTILINE)
+_SITE: Final = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:"
+_LOCKED: Final = "base-uri 'none'; form-action 'none'"
+SITE_POLICY: Final = f"{_SITE}; {_LOCKED}; frame-ancestors 'none'"
+"""Content-Security-Policy of what is served."""
+
+
+@cache
+def client_files() -> dict[str, str]:
+    """Return the text of each file of the client by name."""
+    return {path.name: path.read_text(encoding="utf-8") for path in sorted(CLIENT.iterdir()) if path.is_file()}
+
+
+def as_file(document: PageDocument) -> str:
+    """Return the page with its document, as one file that loads nothing; the same for the same document."""
+    style, script = client_files()["page.css"], script_of(FIRST)
+    policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; {_LOCKED}"
+    # `<` cannot end the element from inside, and U+2028 is no line end in any reader.
+    encoded = msgspec.json.encode(document).decode()
+    data = encoded.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    parts = {
+        '<meta charset="utf-8">': '<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        '<link rel="stylesheet" href="page.css">': f"<style>{style}</style>",
+        f'<script type="module" src="{FIRST}"></script>\n': "",
+        "</body>": f'<script type="application/json" id="page-document">{data}</script>\n'
+        f'<script type="module">{script}</script>\n</body>',
+    }
+    page = client_files()["index.html"]
+    for mark, text in parts.items():
+        page = page.replace(mark, text)
+    return page
+
+
+@cache
+def script_of(first: str) -> str:
+    """Return the modules that one imports, and itself, as one script."""
+    done: list[str] = []
+
+    def add(name: str) -> None:
+        if name in done:
+            return
+        for imported in _IMPORT.findall(client_files()[name]):
+            add(imported)
+        done.append(name)
+
+    add(first)
+    return "".join(_EXPORT.sub("", _IMPORT.sub("", client_files()[name])) for name in done)
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,203 @@
+"""The page as a file, in a browser (page.md 5, 6)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from playwright.sync_api import Browser, FloatRect, Page
+
+from reprieve.cli.plan_page import planned_page
+from reprieve.page.documents import PageDocument
+from reprieve.page.html import as_file, client_files
+from reprieve.python.inputs import InputSource, gather
+from reprieve.simulation.plan import PlanOptions
+from tests.outside import needs_browser
+from tests.page.browser import Scheme, chromium, opened, overflow, violations
+
+pytestmark = needs_browser
+EXAMPLES = Path(__file__).parents[4] / "examples"
+VIEWS = ("cluster", "plan", "queue", "decisions")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+def planned(*files: Path) -> PageDocument:
+    prepared = gather(InputSource(files=tuple(map(str, files))), lambda _: None)
+    return planned_page(prepared, PlanOptions(), suggest=True)[1]
+
+
+def written(folder: Path, *files: Path) -> str:
+    """The address of the page of a plan."""
+    (folder / "plan.html").write_text(as_file(planned(*files)), encoding="utf-8")
+    return (folder / "plan.html").as_uri()
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The plan of the first example of the README, beside a pod that cannot run and a node that is closed."""
+    folder = tmp_path_factory.mktemp("page")
+    more = folder / "more.yaml"
+    more.write_text(MORE)
+    return written(folder, EXAMPLES / "gpus" / "cluster.yaml", EXAMPLES / "gpus" / "train.yaml", more)
+
+
+MORE = """
+apiVersion: v1
+kind: Node
+metadata: {name: closed, labels: {pool: b}}
+spec: {unschedulable: true, taints: [{key: gpu, value: "yes", effect: NoSchedule}]}
+status: {allocatable: {cpu: "8", memory: 8Gi, pods: "10", nvidia.com/gpu: "8"}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: waits, labels: {app: web}}
+spec:
+  priority: 1
+  containers: [{name: c, resources: {requests: {nvidia.com/gpu: "8"}, limits: {nvidia.com/gpu: "8"}}}]
+"""
+
+
+def sentence(page: Page) -> str:
+    return page.locator("#sentence").inner_text()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (768, "light"), (1440, "light"), (3840, "dark")])
+def test_every_view_fits_and_has_no_violations(browser: Browser, url: str, width: int, scheme: Scheme) -> None:
+    """page.md 5.4: no overflow, and axe finds nothing."""
+    with opened(browser, url, width=width, scheme=scheme) as page:
+        for view in VIEWS:
+            page.goto(f"{url}#/{view}")
+            page.locator(f'nav a[aria-current][href="#/{view}"]').wait_for()
+            assert overflow(page) <= 0, view
+            if width in (360, 1440):
+                assert violations(page) == [], view
+            assert sentence(page)
+
+
+def test_each_view_begins_with_its_sentence(browser: Browser, url: str) -> None:
+    """page.md 3.1, 6.2."""
+    with opened(browser, url) as page:
+        assert sentence(page).startswith("2 of 3 pods placed, 1 pending. 1 workload (2 pods) evicted")
+        page.click("text=Queue 1")
+        assert sentence(page) == "1 workload waits; for waits: Uncordon closed and tolerate its taint." or (
+            "for waits" in sentence(page)
+        )
+        page.click("nav >> text=Decisions")
+        assert sentence(page) == "nightly was evicted for train, 5 spared."
+
+
+def test_file_loads_nothing_and_allows_nothing(browser: Browser, url: str, tmp_path: Path) -> None:
+    """page.md 6.1: a script that comes in by any way does not run."""
+    text = Path(url.removeprefix("file://")).read_text()
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert policy is not None
+    assert "unsafe" not in policy[1]
+    assert "connect-src" not in policy[1]
+    assert policy[1].startswith("default-src 'none'")
+    with opened(browser, url) as page:
+        assert page.evaluate("performance.getEntriesByType('resource').length") == 0
+    (tmp_path / "x.html").write_text(text.replace("</body>", "<script>document.title='ran'</script></body>"))
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto((tmp_path / "x.html").as_uri())
+    page.locator("nav a[aria-current]").wait_for()
+    assert page.title() == "Cluster · reprieve"
+    context.close()
+
+
+def test_keyboard_alone_reaches_everything(browser: Browser, url: str) -> None:
+    """page.md 5.4: tabs reach the views and the map; arrows choose nodes, and each is stated in words."""
+    with opened(browser, url) as page:
+        page.locator(".overlay").focus()
+        page.keyboard.press("ArrowRight")
+        assert page.locator(".map-column [role=status]").inner_text().startswith("closed: 0 of 8 GPUs in use, 0 pods")
+        page.keyboard.press("ArrowDown")
+        assert page.locator(".detail h2").first.inner_text() != "closed"
+        page.keyboard.press("Escape")
+        assert page.locator(".detail h2").first.inner_text() == "Chosen"
+        page.evaluate("document.activeElement.blur()")
+        seen = set()
+        for _ in range(20):
+            page.keyboard.press("Tab")
+            seen.add(page.evaluate("document.activeElement.dataset.key ?? document.activeElement.className"))
+        assert {"nav-queue", "nav-decisions", "find", "group", "colour", "in", "out", "fit", "overlay"} <= seen
+        page.locator("[data-key=nav-queue]").focus()
+        page.keyboard.press("Enter")
+        page.locator("[data-key='#/queue/Pod/default/waits']").focus()
+        page.keyboard.press("Enter")
+        assert page.locator(".detail h2").first.inner_text() == "default/waits"
+
+
+def test_search_states_what_matches(browser: Browser, url: str) -> None:
+    """page.md 5.3."""
+    with opened(browser, url) as page:
+        status = page.locator(".map-column [role=status]")
+        for text, found in (
+            ("notebook", "4 pods and 0 nodes match."),
+            ("app=web", "1 pod and 0 nodes match."),
+            ("priority>=1000", "2 pods and 0 nodes match."),
+            ("closed", "0 pods and 1 node match."),
+        ):
+            page.fill("[data-key=find]", text)
+            assert status.inner_text() == found
+
+
+def test_pointing_at_a_pod_lights_its_workload(browser: Browser, url: str) -> None:
+    """page.md 5.3."""
+    with opened(browser, url) as page:
+        page.locator(".map canvas").first.wait_for()
+        before = page.screenshot(clip=MAP)
+        page.locator("summary", has_text="Nodes as a table").click()
+        page.locator("table button", has_text="gpu-1").click()
+        page.locator(".detail button", has_text="default/sweep").click()
+        assert page.screenshot(clip=MAP) != before
+
+
+MAP = FloatRect(x=20, y=260, width=900, height=400)
+
+
+MARKED = ("<img src=x onerror=document.title='ran'>", "</script><script>alert(1)</script>", '\u202e"&')
+
+
+@pytest.mark.parametrize("name", MARKED)
+def test_names_with_marks_are_text(browser: Browser, tmp_path: Path, name: str) -> None:
+    """page.md 5.6: whatever has such a name."""
+
+    def renamed(content: object) -> object:
+        if isinstance(content, str):
+            return content.replace("default", name).replace("waits", name).replace("train", name)
+        if isinstance(content, list):
+            return [renamed(item) for item in content]
+        return {key: renamed(item) for key, item in content.items()} if isinstance(content, dict) else content
+
+    (tmp_path / "more.yaml").write_text(MORE)
+    document = planned(EXAMPLES / "gpus" / "cluster.yaml", EXAMPLES / "gpus" / "train.yaml", tmp_path / "more.yaml")
+    file = tmp_path / "p.html"
+    file.write_text(as_file(msgspec.convert(renamed(msgspec.to_builtins(document)), PageDocument)), encoding="utf-8")
+    with opened(browser, file.as_uri()) as page:
+        for view in VIEWS:
+            page.goto(f"{file.as_uri()}#/{view}")
+            page.locator(f'nav a[aria-current][href="#/{view}"]').wait_for()
+            assert name in page.locator("body").inner_text() or view == "cluster"
+            assert page.locator("img").count() == 0
+            assert "ran" not in page.title()
+
+
+def test_modules_have_names_of_their_own() -> None:
+    """page.md 6.1: as they stand in one script, and import what is exported."""
+    files = {name: text for name, text in client_files().items() if name.endswith(".js")}
+    defined = re.compile(r"^(export )?(?:async )?(?:function|class|const|let) (\w+)", re.MULTILINE)
+    names = [(name, bool(exported), word) for name, text in files.items() for exported, word in defined.findall(text)]
+    assert len({word for _, _, word in names}) == len(names)
+    exported = {(name, word) for name, is_exported, word in names if is_exported}
+    for text in files.values():
+        for words, name in re.findall(r'^import \{([^}]*)\} from "\./([a-z_]+\.js)";$', text, re.MULTILINE):
+            assert {(name, word.strip()) for word in words.split(",")} <= exported
