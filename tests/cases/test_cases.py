@@ -4,8 +4,8 @@ A case has `title`, `rule` (a heading of docs/rules), `objects` (complete manife
 where needed `gates` and `steps` (as of a Scenario, but `create` and `delete` name objects as Kind/name; what a step
 creates is not there before), and `expect`: which pods without a node are `scheduled` and which wait
 (`unschedulable`), which of the others are `preempted`, each list complete; where the case says so `nominated` by
-preemption, `nodes` (or `nodesIn`, one of several) and `messages` (a part of the message of a pod that waits).  Nothing
-but these files is needed to run them.
+preemption, `resizes` (what becomes of the deferred ones), `nodes` (or `nodesIn`, one of several) and `messages` (a part
+of the message of a pod that waits).  Nothing but these files is needed to run them.
 """
 
 from collections.abc import Iterable
@@ -77,6 +77,9 @@ def differences(case: Case, answer: Plan) -> list[str]:
     for name, nodes in allowed.items():
         if (node := pods[f"default/{name}"].node_name) not in nodes:
             out.append(f"{name}: on {node}, expected {' or '.join(nodes)}")
+    resized = {f"{one.namespace}/{one.name}": one.outcome for one in answer.resizes}
+    if "resizes" in expect and (wanted := {f"default/{k}": v for k, v in expect["resizes"].items()}) != resized:
+        out.append(f"resizes: {wanted} expected, {resized} found")
     for name, part in expect.get("messages", {}).items():
         if part not in (said := pods[f"default/{name}"].message or ""):
             out.append(f"{name}: {part!r} not in {said!r}")
@@ -112,6 +115,7 @@ def test_case(path: Path, compatible: bool, tmp_path: Path) -> None:
         ("nominated", ["late"]),
         ("nodes", {"late": "n1"}),
         ("nodesIn", {"late": ["n1"]}),
+        ("resizes", {"late": "Resized"}),
         ("messages", {"late": "no such thing"}),
     ],
 )
@@ -129,5 +133,6 @@ def test_every_case_lists_the_outcome_of_each_pod() -> None:
         assert set(case) <= {"title", "rule", "gates", "objects", "steps", "expect"}, path
         expect = case["expect"]
         assert {"scheduled", "preempted", "unschedulable"} <= set(expect), path
-        assert set(expect) <= {"scheduled", "preempted", "unschedulable", "nominated", "nodes", "nodesIn", "messages"}
-        assert expect["scheduled"] or expect["preempted"] or expect["unschedulable"], path
+        others = {"nominated", "nodes", "nodesIn", "messages", "resizes"}
+        assert set(expect) <= {"scheduled", "preempted", "unschedulable"} | others
+        assert expect["scheduled"] or expect["preempted"] or expect["unschedulable"] or expect.get("resizes"), path

@@ -425,12 +425,19 @@ class Taint(Struct, frozen=True, kw_only=True):
     time_added: datetime | None = None
 
 
+class NodePodPreemptionPolicy(Struct, frozen=True, kw_only=True):
+    """spec.podPreemptionPolicy of a Node (KEP-5836): owners that forbid evictions there for resizes in place."""
+
+    disable_resize_preemption: tuple[str, ...] = ()
+
+
 class NodeSpec(Struct, frozen=True, kw_only=True):
     """spec of a Node."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
     provider_id: str = msgspec.field(default="", name="providerID")
+    pod_preemption_policy: NodePodPreemptionPolicy | None = None
 
 
 class NodeCondition(Struct, frozen=True, kw_only=True):

@@ -83,6 +83,18 @@ def pod_requests(pod: Pod) -> RequestVector:
     }
 
 
+def allocated_requests(pod: Pod) -> RequestVector:
+    """Return what the kubelet has given to the pod: the most of what is allocated and actuated, without the spec.
+
+    That is what a kubelet counts for the other pods of a node when it resizes one of them in place.
+    """
+    return {
+        name: amount
+        for name, nano in _pod_nano(pod, {}, given=True).items()
+        if is_schedulable_resource(name) and (amount := _integer(name, nano))
+    }
+
+
 def pod_nonzero_requests(pod: Pod) -> tuple[int, int]:
     """(cpu milli-units, memory bytes) scoring counts for the pod (upstream: the non-zero requests).
 
@@ -147,9 +159,12 @@ def _missing(pod: Pod) -> _NanoVector:
     return {name: nano for name, nano in _DEFAULTS.items() if name not in present}
 
 
-def _pod_nano(pod: Pod, container_defaults: _NanoVector) -> _NanoVector:
-    """Return the module's rule in units of 10^-9; `container_defaults` stand in for requests a container lacks."""
-    infeasible = _resize_infeasible(pod)
+def _pod_nano(pod: Pod, container_defaults: _NanoVector, *, given: bool = False) -> _NanoVector:
+    """Return the module's rule in units of 10^-9; `container_defaults` stand in for requests a container lacks.
+
+    `given`: what the kubelet reports counts alone, as for a resize that is infeasible.
+    """
+    infeasible = _reports_resources(pod) if given else _resize_infeasible(pod)
     if _reports_resources(pod):
         total = {} if infeasible else _aggregate(pod, _spec_requests, infeasible, container_defaults)
         for choose in (_allocated_requests, _actuated_requests):
@@ -214,6 +229,13 @@ def _actuated_requests(container: Container, status: ContainerStatus | None, inf
     if status is not None and status.resources is not None and status.resources.requests:
         return status.resources.requests
     return _allocated_requests(container, status, infeasible)
+
+
+def resize_is_deferred(pod: Pod) -> bool:
+    """Return whether the kubelet waits for free resources before it resizes the pod in place (resizes.md 1.1)."""
+    return any(
+        c.type == "PodResizePending" and c.status == "True" and c.reason == "Deferred" for c in pod.status.conditions
+    )
 
 
 def _resize_infeasible(pod: Pod) -> bool:

@@ -195,3 +195,30 @@ def test_refused_ephemeral_containers(world: World, containers: list[Json], why:
     ephemeral(world, {"name": "d", "image": "i"})
     with pytest.raises(StatusError, match=why):
         ephemeral(world, *containers)
+
+
+def test_a_deferred_resize_is_done_as_soon_as_a_pod_leaves(world: World) -> None:
+    """resizes.md 6.2: not at the next retry ten seconds later."""
+    running(world)
+    running(world, "q", containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "3"}}}])
+    resized(world, {"cpu": "2"})
+    world.delete("v1", "Pod", "q")
+    world.forward(2)
+    assert status_of(world.get("v1", "Pod", "p"))["allocatedResources"]["cpu"] == "2"
+
+
+def test_deferred_resizes_of_others_take_nothing(world: World) -> None:
+    """resizes.md 6.1: the kubelet counts what it has given to the other pods, and the highest priority is first."""
+    world.create({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "h"}, "value": 9})
+    for name, spec in (("a", {}), ("p", {"priority": 9, "priorityClassName": "h"}), ("q", {})):
+        running(world, name, containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}], **spec)
+    options = WriteOptions(user=User("client"), manager="client")
+    for name in ("a", "p"):
+        patch = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2500m"}}}]}}
+        world.registry.patch_now(world.kind("v1", "Pod"), "default", name, "strategic", patch, options, "resize")
+        world.forward(1)
+        assert world.condition(world.get("v1", "Pod", name), "PodResizePending")["reason"] == "Deferred"
+    world.delete("v1", "Pod", "q")
+    world.forward(2)
+    given = {name: status_of(world.get("v1", "Pod", name))["allocatedResources"]["cpu"] for name in ("a", "p")}
+    assert given == {"a": "1", "p": "2500m"}

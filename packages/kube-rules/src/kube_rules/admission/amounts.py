@@ -67,7 +67,8 @@ def printed(resources: Mapping[str, Amount]) -> dict[str, str]:
     return {name: resources[name].text for name in sorted(resources)}
 
 
-def _highest(left: Mapping[str, Amount], right: Mapping[str, Amount]) -> Amounts:
+def highest(left: Mapping[str, Amount], right: Mapping[str, Amount]) -> Amounts:
+    """Return the larger amount for each name of either."""
     out = dict(left)
     for name, one in right.items():
         if name not in out or one.nano > out[name].nano:
@@ -100,7 +101,7 @@ def of_pod(spec: Json, which: Which) -> Amounts:
             own = beside
         else:
             own = added(own, beside)
-        total = _highest(total, own)
+        total = highest(total, own)
     whole = amounts((spec.get("resources") or {}).get(which))
     total.update({name: one for name, one in whole.items() if is_pod_level_resource(name)})
     overhead = amounts(spec.get("overhead"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from kube_rules.admission.amounts import Amounts, added, amounts, of_pod, subtracted
+from kube_rules.admission.amounts import Amounts, added, amounts, highest, of_pod, subtracted
 from kube_rules.json import Json
 from kube_standin.clock import later, parse_stamp
 from kube_standin.controllers.podgc import index_nodes
@@ -48,6 +48,8 @@ class PodLife:
         self._pods = context.sources.pods
         index_nodes(self._pods)
         self._appointments: dict[Key, int] = {}
+        self._deferred: dict[str, set[Key]] = {}
+        """By node: pods with a resize that waits for free resources."""
         self._count = 0
         self._next_address = 1
         self._next_start = 0.0
@@ -73,6 +75,10 @@ class PodLife:
             self._plan(pod)
 
     def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
+        if old is not None and old.node in self._deferred:
+            same = new is not None and new.metadata.generation == old.metadata.generation
+            if not same or (new is not None and new.finished):
+                self._retry_resizes(old.node)
         if new is None:
             if old is not None:
                 self._appointments.pop(old.key, None)
@@ -249,30 +255,46 @@ class PodLife:
         if statuses.observe(pod, stamp) or changed:
             self._context.put(state, pod)
 
+    def _retry_resizes(self, node: str) -> None:
+        """Resources of a node may have become free: try the deferred resizes, the highest priority first."""
+        waiting = []
+        for key in self._deferred.pop(node, ()):
+            state = self._context.registry.store.head("pods", *key)
+            if state is not None:
+                waiting.append((-((state.decode().get("spec") or {}).get("priority") or 0), key))
+        for _, key in sorted(waiting):
+            self._meet(key, self._context.now(), self._plan_running)
+
     def _resize(self, pod: Json, stamp: str) -> bool:
-        """Give a pod the resources that its spec asks for, if its node has them; returns whether it has."""
+        """Give a pod the resources that its spec asks for, if its node has them; returns whether it has.
+
+        Of the pod the most of what it wants and has counts, of the others what they have.
+        """
         name = pod["spec"]["nodeName"]
         node = self._context.registry.store.head("nodes", "", name)
         free = amounts((node.decode().get("status") or {}).get("allocatable") if node is not None else None)
-        wanted = of_pod(pod["spec"], "requests")
+        wanted = highest(of_pod(pod["spec"], "requests"), of_pod(statuses.given(pod), "requests"))
         for reason, word in (("Infeasible", "capacity"), ("Deferred", "available")):
             lacking = [one for one in wanted if one in free and wanted[one].nano > free[one].nano]
             if lacking:
                 parts = (f"{one}, requested: {wanted[one].text}, {word}: {free[one].text}" for one in lacking)
                 text = f"Node didn't have enough {'capacity' if word == 'capacity' else 'resource'}: {'; '.join(parts)}"
                 statuses.defer_resize(pod, stamp, reason, text)
+                if reason == "Deferred":
+                    key = (pod["metadata"].get("namespace", ""), pod["metadata"]["name"])
+                    self._deferred.setdefault(name, set()).add(key)
                 return False
             free = subtracted(free, self._requested(name, pod["metadata"]["uid"]))
         statuses.resize(pod, stamp)
         return True
 
     def _requested(self, node: str, apart: str) -> Amounts:
-        """Return what the other pods of a node request."""
+        """Return what the other pods of a node have."""
         total: Amounts = {}
         for seen in self._pods.some("node", node):
             state = self._context.registry.store.head("pods", *seen.key)
             if state is not None and not seen.finished and seen.metadata.uid != apart:
-                total = added(total, of_pod(state.decode().get("spec") or {}, "requests"))
+                total = added(total, of_pod(statuses.given(state.decode()), "requests"))
         return total
 
     def _end(self, state: Stored, pod: Json) -> None:

@@ -342,6 +342,22 @@ def resizes(pod: Json) -> bool:
     )
 
 
+def given(pod: Json) -> Json:
+    """Return the spec with the resources that the running containers have, instead of those that are wanted."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    have = {
+        one["name"]: one["resources"]
+        for part in ("containerStatuses", "initContainerStatuses")
+        for one in status.get(part) or ()
+        if one.get("resources") is not None
+    }
+    parts = {
+        part: [{**one, "resources": have.get(one["name"], one.get("resources"))} for one in spec.get(part) or ()]
+        for part in ("containers", "initContainers")
+    }
+    return {**spec, **parts}
+
+
 def resize(pod: Json, stamp: str) -> None:
     """Change ``pod`` in place: its containers get the resources of the spec, restarted where their policy says so."""
     spec, status = pod.get("spec") or {}, pod["status"]

@@ -26,6 +26,7 @@ from kube_rules.errors import InputError
 from kube_rules.group_sources import pod_group_name
 from kube_rules.json import Json
 from kube_rules.manifests import Manifests
+from kube_rules.requests import resize_is_deferred
 from kube_rules.topology_terms import LevelUse
 from reprieve.cli.topology import read_use
 from reprieve.cli.whatif import Answered, ask
@@ -286,7 +287,7 @@ def owned_unit(owner: Owned, record: DecisionRecord) -> UnitRecord | None:
 def _waits(evidence: Evidence) -> bool:
     """Return whether there is something to work out."""
     if evidence.asked.kind == "Pod":
-        return evidence.pod is not None and not evidence.pod.spec.node_name
+        return evidence.pod is not None and (not evidence.pod.spec.node_name or resize_is_deferred(evidence.pod))
     return evidence.exists and any(not pod.spec.node_name for pod in evidence.members)
 
 
@@ -586,7 +587,8 @@ async def _compute(client: ApiClient, evidence: Evidence, *, suggest: bool) -> N
     reading = await read_cluster(client)
     manifests: Manifests = manifests_of(reading, client.connection.server)
     asked = evidence.asked
-    if evidence.group is not None:
+    pod = evidence.pod
+    if evidence.group is not None and (pod is None or not pod.spec.node_name):
         asked = Asked("PodGroup", asked.namespace, evidence.group.metadata.name)
     try:
         evidence.computed = ask(manifests, asked.kind, asked.namespace, asked.name, now=time.time(), suggest=suggest)

@@ -18,6 +18,7 @@ from kube_rules.errors import FieldError
 from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Manifests
 from kube_rules.meta import KubernetesObject
+from kube_rules.requests import resize_is_deferred
 from reprieve.cli.evidence import CHANGED, MANIFESTS, Asked, Evidence, Owned, leaves_below, read_above
 from reprieve.cli.outcome import refuse
 from reprieve.cli.topology import terms_of, use_of
@@ -143,10 +144,12 @@ def evidence_of(gathered: PreparedInput, asked: Asked, source: InputSource, *, s
     child = evidence.composite or evidence.group
     if child is not None:
         read_above(evidence, child.spec.parent_composite_pod_group_name, composites)
-    waiting = any(not pod.spec.node_name for pod in ([evidence.pod] if evidence.pod is not None else evidence.members))
+    concerned = [evidence.pod] if evidence.pod is not None else evidence.members
+    resizing = evidence.pod is not None and resize_is_deferred(evidence.pod)
+    waiting = resizing or any(not pod.spec.node_name for pod in concerned)
     if evidence.exists and waiting and not evidence.refused:
         whole = asked
-        if evidence.group is not None:
+        if evidence.group is not None and not resizing:
             whole = Asked("PodGroup", asked.namespace, evidence.group.name)
         expanding = Expanding(gathered.changed.manifests, source.rows, source.run)
         evidence.computed = ask(

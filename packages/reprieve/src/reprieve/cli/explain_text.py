@@ -14,6 +14,7 @@ import msgspec
 
 from kube_rules import objects
 from kube_rules.group_sources import pod_group_name
+from kube_rules.requests import resize_is_deferred
 from reprieve.cli.evidence import MANIFESTS, Evidence, Occurrence, Owned, owned_unit, tells_of_object
 from reprieve.cli.preemption_text import (
     MOST_SPARED,
@@ -278,6 +279,8 @@ def _pod_state(evidence: Evidence, pod: objects.Pod) -> tuple[str, str, Tone]:
         return "Terminating", f"{asked} is being deleted.", Tone.QUIET
     if pod.status.phase in ("Succeeded", "Failed"):
         return pod.status.phase, f"{asked} has ended ({pod.status.phase}).", Tone.QUIET
+    if node and resize_is_deferred(pod):
+        return "Resizing", f"{asked} runs on {node}; its resize in place is deferred.", Tone.WAITING
     if node:
         return "Scheduled", f"{asked} is scheduled: it is on {node}.", Tone.GOOD
     if pod.spec.scheduling_gates:
@@ -328,7 +331,7 @@ def _scheduled(members: Sequence[objects.Pod]) -> int:
 
 
 def _is_waiting(evidence: Evidence) -> bool:
-    return state_of(evidence)[0] in ("Waiting", "Nominated", "Gated")
+    return state_of(evidence)[0] in ("Waiting", "Nominated", "Gated", "Resizing")
 
 
 def _conditions(evidence: Evidence) -> Sequence[objects.PodCondition | objects.Condition]:
@@ -365,12 +368,19 @@ def _state_section(evidence: Evidence) -> Section:
         for condition in _conditions(evidence)
         if condition.status == "False" and condition.message and condition.type.startswith(("Pod", "CompositePodGroup"))
     ]
+    notes += [
+        f"{condition.type}: {condition.reason}: {condition.message}"
+        for condition in _conditions(evidence)
+        if condition.type == "PodResizePending" and condition.status == "True" and condition.message
+    ]
     notes += [f"{text}." for text in (evidence.refused, *evidence.refusals) if text]
     computed = evidence.computed
     if computed is not None and not evidence.source and computed.gated:
         notes.append(f"It is not tried: {computed.gated}")
     if computed is not None and not evidence.source and computed.fits:
-        notes.append("It fits now: a scheduler with the default configuration would place it.")
+        running = pod is not None and pod.spec.node_name
+        doer = "its kubelet can resize it" if running else "a scheduler with the default configuration would place it"
+        notes.append(f"It fits now: {doer}.")
     return Section(title, notes=tuple(notes), tone=tone)
 
 

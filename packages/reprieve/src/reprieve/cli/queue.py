@@ -119,7 +119,11 @@ def queue_section(queue: "Queue") -> "Section":
                 item.why,
                 f"{', '.join(item.evicts[:3])}{f' and {len(item.evicts) - 3} more' if len(item.evicts) > 3 else ''}",
             ),
-            below=(*([item.reserved] if item.reserved else []), *help_lines(item.help, item.tried)),
+            below=(
+                *([f"resize in place on {item.node_name}"] if item.node_name is not None else []),
+                *([item.reserved] if item.reserved else []),
+                *help_lines(item.help, item.tried),
+            ),
             tone=Tone.GOOD if item.why == "Ready" else Tone.WAITING,
         )
         for item in queue.items
@@ -129,7 +133,7 @@ def queue_section(queue: "Queue") -> "Section":
     empty |= set() if any(item.evicts for item in queue.items) else {"would evict"}
     shown = [turn for turn, name in enumerate(columns) if name not in empty]
     rows = tuple(Row(tuple(row.cells[turn] for turn in shown), row.below, row.tone) for row in rows)
-    undated = Counter(item.priority for item in queue.items if item.since is None)
+    undated = Counter(item.priority for item in queue.items if item.since is None and item.node_name is None)
     order = "Workloads of equal priority without a creation time are tried in the order of the input."
     notes = (order,) if any(number > 1 for number in undated.values()) else ()
     title = "1 pending workload" if len(rows) == 1 else f"{len(rows)} pending workloads, in the order they are tried"

@@ -57,6 +57,7 @@ def plan_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[Sect
         _broken_gangs(plan),
         _placed(plan, groups, members),
         *(section for made in account.preemptions for section in planned_sections(made)),
+        resizes_section(plan),
         _deferred(plan),
         _reserved(plan),
         _released(plan),
@@ -196,6 +197,28 @@ def evicted_rows(evicted: Iterable[EvictedPod]) -> tuple[Row, ...]:
         cells = (f"pod {item.namespace}/{item.name}", f"from {item.node_name}", _fate(item), against)
         rows.append(Row(cells, tuple(below), tone=_FATES[item.outcome]))
     return tuple(rows)
+
+
+_RESIZES = {
+    "Deferred": ("deferred", Tone.WAITING),
+    "Preempting": ("waits for victims to terminate", Tone.WAITING),
+    "Evicted": ("evicted", Tone.BAD),
+    "Resized": ("resized", Tone.GOOD),
+}
+"""What becomes of deferred resizes, in the order of the rows."""
+
+
+def resizes_section(plan: Plan) -> Section | None:
+    """Return running pods with a deferred resize in place, and what is evicted for them (resizes.md 5)."""
+    order = list(_RESIZES)
+    rows = []
+    for item in sorted(plan.resizes, key=lambda item: (order.index(item.outcome), item.namespace, natural(item.name))):
+        text, tone = _RESIZES[item.outcome]
+        evicts = f"evicts {', '.join(item.evicts)}" if item.evicts else ""
+        below = (item.message,) if item.message and item.outcome == "Deferred" else ()
+        cells = (f"pod {item.namespace}/{item.name}", f"on {item.node_name}", text, evicts)
+        rows.append(Row(cells, below, tone=tone))
+    return Section("Resizes in place", ("", "", "", ""), *first_rows(rows)) if rows else None
 
 
 def _broken_gangs(plan: Plan) -> Section | None:

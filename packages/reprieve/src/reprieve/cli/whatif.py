@@ -95,7 +95,7 @@ def ask(
         return Answered(gated=turn.gated)
     if decision.result is Result.SCHEDULED:
         return Answered(record=turn.record, fits=True)
-    if not suggest or decision.result is not Result.UNSCHEDULABLE:
+    if not suggest or decision.resize or decision.result is not Result.UNSCHEDULABLE:
         return Answered(record=turn.record)
     in_tree = len(_one_tree(items, kind, namespace, name)) > 1
     most = MOST_OF_PRIORITIES if in_tree else MOST_OBJECTS
@@ -159,8 +159,8 @@ def _ref(world: VirtualCluster, kind: str, namespace: str, name: str) -> str | N
     if kind == "CompositePodGroup":
         composite = world.engine.cluster.trees.composites.get(f"{namespace}/{name}")
         return composite.home if composite is not None else None
-    pod = next((pod for pod in world.records.values() if pod.key == f"{namespace}/{name}" and pod.row < 0), None)
-    if pod is None:
+    pod = next((pod for pod in world.records.values() if pod.key == f"{namespace}/{name}"), None)
+    if pod is None or (pod.row >= 0 and not pod.resizing):
         return None
     return world.engine.cluster.entity_ref(pod)
 

@@ -214,7 +214,11 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
         },
     },
     o.Node: {
-        "spec": {"unschedulable": leaves.keep, "taints": leaves.tainting("effect", "timeAdded")},
+        "spec": {
+            "unschedulable": leaves.keep,
+            "taints": leaves.tainting("effect", "timeAdded"),
+            "podPreemptionPolicy": {"disableResizePreemption": leaves.each(leaves.label_key)},
+        },
         "status": {
             "capacity": leaves.amounts,
             "allocatable": leaves.amounts,

@@ -76,6 +76,8 @@ class NodeColumns:
         """`int32[rows]`: the declared features that decide something, by place in `feature_sets`."""
         self.feature_sets: list[frozenset[str]] = [frozenset()]
         """No more than there are subsets of `node_features.NEEDS`."""
+        self.no_resize_preemption: set[int] = set()
+        """Rows of nodes with a policy against evictions for resizes in place (KEP-5836)."""
         self.static_version = 0
         """Grows whenever anything but allocatable amounts and pods changes on any node."""
 
@@ -151,6 +153,11 @@ class NodeColumns:
                 column[row] = ABSENT if value is None else numbers.setdefault(value, len(numbers))
             self.static_version += 1
             changed = True
+        policy = node.spec.pod_preemption_policy
+        disabled = policy is not None and bool(policy.disable_resize_preemption)
+        if disabled != (row in self.no_resize_preemption):
+            (self.no_resize_preemption.add if disabled else self.no_resize_preemption.discard)(row)
+            changed = True
         # Images rank nodes but never make one fit: no pod waits for them.
         self._set_images(row, node.status.images or ())
         return row, changed
@@ -163,6 +170,7 @@ class NodeColumns:
         self.alive[row] = False
         self.count -= 1
         self.static_version += 1
+        self.no_resize_preemption.discard(row)
         self._set_images(row, ())
         self.release(row)
         return row

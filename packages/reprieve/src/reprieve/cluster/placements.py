@@ -106,6 +106,10 @@ class Placements:
             self.devices.release(pod)
         self._take(pod)
 
+    def lift(self, pod: PodRecord) -> None:
+        """Take a pod off its node in a trial; its devices stay its own."""
+        self._take(pod)
+
     def _take(self, pod: PodRecord) -> None:
         row = pod.row
         nodes = self.nodes

@@ -73,6 +73,7 @@ class PodRecord:
         "owner",
         "preempted",
         "priority",
+        "resizing",
         "row",
         "scheduler_name",
         "signature",
@@ -148,6 +149,8 @@ class PodRecord:
         """Claims and disks that matter for placement; None for most pods."""
         self.label_class: LabelClass | None = None
         """What other pods' selectors see of it, once it was asked for; changed only by the pod affinity index."""
+        self.resizing = False
+        """It runs, and its resize in place is deferred: it is queued by itself (resizes.md 1)."""
         self.row = NO_ROW
         self.bound = False
         """The API says it is bound; an assumed pod has a row and is not bound."""

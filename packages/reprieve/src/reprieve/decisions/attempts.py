@@ -100,6 +100,7 @@ class RecordBuilder:
             in_vain=failed_preemption(cluster, failed, now) if failed is not None else None,
             waits=_deferral(decision.put_off) if decision.put_off is not None else None,
             reservation=reservation_record(self._engine, decision.ref),
+            resize=decision.resize,
             order=OrderRecord(search=self._search(decision), placed=order.placed) if order is not None else None,
         )
 

@@ -318,8 +318,12 @@ def preemption_amounts(cluster: ClusterState, preemption: Preemption) -> list[tu
     Pods are no resource that a pod asks for.
     """
     needed: Counter[int] = Counter()
-    for pod, _ in preemption.nominations:
-        needed.update(dict(pod.signature.requests))
+    for pod, row in preemption.nominations:
+        asked = dict(pod.signature.requests)
+        if preemption.resize:  # what it runs with is its own already
+            over = cluster.nodes.used[:, row] - cluster.nodes.allocatable[:, row]
+            asked = {column: int(over[column]) for column in asked if over[column] > 0}
+        needed.update(asked)
     nodes, names = cluster.nodes, cluster.resources.names
     columns = [column for column in needed if column >= FIRST_RESOURCE and names[column] != "pods"]
     victims = [pod for verdict in preemption.victims for pod in verdict.unit.pods]

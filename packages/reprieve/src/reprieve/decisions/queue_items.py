@@ -40,6 +40,8 @@ class QueueItem(Document, frozen=True, kw_only=True):
     """What would help it (whatif.md 5)."""
     tried: str | None = None
     """How much of what may help was tried: All, Some or None; null where nothing was to be tried."""
+    node_name: str | None = None
+    """Of a running pod with a deferred resize: its node (resizes.md 5)."""
     reserved: str = ""
     """The capacity that is reserved for it, and when it is expected to start (reservations.md 6.4)."""
 

@@ -429,6 +429,8 @@ class DecisionRecord(RecordPart, frozen=True):
     waits: DeferralRecord | None = None
     order: OrderRecord | None = None
     reservation: ReservationRecord | None = None
+    resize: bool = False
+    """The attempt was for the deferred resize of a running pod (resizes.md)."""
 
 
 def _fill(part: msgspec.Struct, name: str, deprecated: str) -> None:

@@ -36,6 +36,8 @@ class FeatureGates:
     """Pods run only on nodes that declare the features they need (KEP-5328). Off: declared features are ignored."""
     volume_limit_scaling: bool = True
     """`preventPodSchedulingIfMissing` of a CSIDriver counts (KEP-5030). Off: it is ignored."""
+    in_place_pod_vertical_scaling_scheduler_preemption: bool = True
+    """A deferred resize in place evicts pods of lower priority (KEP-5836). Off: it waits for free resources."""
 
     @classmethod
     def parse(cls, text: str) -> "FeatureGates":
@@ -92,6 +94,7 @@ _GROUPS = {
     "AllBeta": (
         "DRAWorkloadResourceClaims",
         "GenericWorkload",
+        "InPlacePodVerticalScalingSchedulerPreemption",
         "OpportunisticBatching",
         "SchedulerAsyncPreemption",
         "VolumeLimitScaling",
@@ -121,7 +124,6 @@ UPSTREAM = frozenset(
         "GangScheduling",
         "InPlacePodLevelResourcesVerticalScaling",
         "InPlacePodVerticalScaling",
-        "InPlacePodVerticalScalingSchedulerPreemption",
         "InterPodAffinityHostnameFastPath",
         "MatchLabelKeysInPodTopologySpread",
         "MatchLabelKeysInPodTopologySpreadSelectorMerge",

@@ -218,7 +218,9 @@ class Conditions:
     # -- what the scheduler says -------------------------------------------------------------------
 
     def decided(self, decision: Decision) -> None:
-        """All that one attempt wants written."""
+        """All that one attempt wants written. A deferred resize has no conditions of ours (resizes.md 4.1)."""
+        if decision.resize:
+            return
         for rejection in decision.rejections:
             self.rejected(rejection)
         for pod, node in decision.nominations:
@@ -284,7 +286,7 @@ class Conditions:
             if composite.fault is not None:
                 self._without_root(composite, composite.fault)
         for entity in engine.queue.entities():
-            if entity.state is not QueueState.GATED:
+            if entity.state is not QueueState.GATED or entity.resizing:
                 continue
             kept_back = now - entity.since >= KEPT_BACK
             if entity.group is not None and entity.gate.reason and not entity.blocked:

@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 
 from reprieve.framework.events import EventKind
 from reprieve.queueing.entity import Entity, QueueState
-from reprieve.queueing.queue import ALARM, BACKOFF_COMPLETE, POD_UPDATED, SCHEDULE_ATTEMPT_FAILURE, Cause
+from reprieve.queueing.queue import ALARM, BACKOFF_COMPLETE, POD_UPDATED, RESIZE, SCHEDULE_ATTEMPT_FAILURE, Cause
 from reprieve.scheduling.engine import Engine
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -37,6 +37,7 @@ _MOST_ATTEMPTS = 15
 EVENT_LABELS: Final[dict[Cause, str]] = {
     SCHEDULE_ATTEMPT_FAILURE: "ScheduleAttemptFailure",
     ALARM: "WaitOver",
+    RESIZE: "AssignedPodResize",
     BACKOFF_COMPLETE: "BackoffComplete",
     POD_UPDATED: "UnschedulablePodUpdate",
     EventKind.FLUSH: "UnschedulableTimeout",
@@ -155,6 +156,19 @@ class Metrics:
         "Duration of waiting on permit.",
         _SECONDS,
         ["result"],
+    )
+    resize_algorithm_seconds = _histogram(
+        "resize_scheduling_algorithm_duration_seconds",
+        "Scheduling algorithm latency in seconds of deferred resizes of running pods.",
+        _SECONDS,
+    )
+    resize_preemption_attempts = _counter(
+        "resize_preemption_attempts", "Total preemption attempts for deferred resizes of running pods."
+    )
+    resize_preemption_victims = _histogram(
+        "resize_preemption_victims",
+        "Number of selected preemption victims of the deferred resize of a running pod.",
+        exponential(1, 2, 7),
     )
     preemption_attempts = _counter("preemption_attempts", "Total preemption attempts of single pods.")
     preemption_victims = _histogram(
@@ -402,12 +416,16 @@ _QUEUES: Final = ("active", "backoff", "unschedulable", "gated")
 
 def _pending(entities: Sequence[Entity]) -> Iterable[Metric]:
     pods = dict.fromkeys(_QUEUES, 0)
+    resizes = dict.fromkeys(_QUEUES, 0)
     count = {(kind, queue): 0 for kind in get_args(Preemptor) for queue in _QUEUES}
     reasons: dict[tuple[str, str], int] = {}
     for entity in entities:
         # An entity in its cycle is about to change queues; until then it counts in the queue that it came from.
         queue = "active" if entity.state is QueueState.IN_CYCLE else entity.state.value
         count[entity.group.kind.lower() if entity.group is not None else "pod", queue] += 1
+        if entity.resizing:
+            resizes[queue] += 1
+            continue
         pods[queue] += len(entity.ready)
         pods["gated"] += len(entity.held)
         if entity.state is QueueState.UNSCHEDULABLE:
@@ -424,6 +442,14 @@ def _pending(entities: Sequence[Entity]) -> Iterable[Metric]:
     for queue, number in pods.items():
         pending.add_metric([queue], number)
     yield pending
+    resizing = GaugeMetricFamily(
+        "scheduler_pending_resize_pods",
+        "Number of running pods with a deferred resize, by the queue type.",
+        labels=["queue"],
+    )
+    for queue, number in resizes.items():
+        resizing.add_metric([queue], number)
+    yield resizing
     text = (
         "Number of pending scheduling entities ('pod' for pods that belong to no group, 'podgroup', "
         "'compositepodgroup' for trees of groups), by queue."

@@ -138,6 +138,9 @@ class Observer:
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
         """One attempt ended (after `Engine.step`); `now` is the end of the attempt, `seconds` how long it took."""
+        if decision.resize:
+            self._resize_decided(decision, seconds=seconds, now=now)
+            return
         metrics = self.metrics
         is_group = not decision.ref.startswith("pod/")
         profile = decision.profile
@@ -173,6 +176,21 @@ class Observer:
         elif decision.result is Result.UNSCHEDULABLE and not is_group:  # the search for victims had no success
             metrics.preemption_attempts.inc()
             metrics.evaluation_seconds.labels("pod", UNSCHEDULABLE).observe(seconds)
+        self._log_decision(decision, seconds)
+        if self._records is not None:
+            self._records.decided(decision, seconds=seconds, now=now)
+        self._events.tick(now)
+
+    def _resize_decided(self, decision: Decision, *, seconds: float, now: float) -> None:
+        """An attempt for a deferred resize ended: metrics of its own, the usual event and record (resizes.md 4)."""
+        metrics = self.metrics
+        metrics.resize_algorithm_seconds.observe(seconds)
+        for rejection in decision.rejections:
+            self._event(rejection.pod, None, WARNING, "FailedScheduling", "Scheduling", rejection.message, now)
+        if decision.preemption is not None:
+            self._count_preemption(decision.preemption, seconds)
+        elif decision.result is Result.UNSCHEDULABLE:
+            metrics.resize_preemption_attempts.inc()
         self._log_decision(decision, seconds)
         if self._records is not None:
             self._records.decided(decision, seconds=seconds, now=now)
@@ -421,7 +439,9 @@ class Observer:
         """A decision; one that has victims counts as a success when their calls were made, else as an error."""
         metrics = self.metrics
         metrics.evaluation_seconds.labels(preemption.kind, SUCCESS).observe(seconds)
-        if preemption.group is None:
+        if preemption.resize:
+            metrics.resize_preemption_attempts.inc()
+        elif preemption.group is None:
             metrics.preemption_attempts.inc()
         else:
             metrics.group_preemption_seconds.observe(seconds)
@@ -433,7 +453,9 @@ class Observer:
         kind = preemption.kind
         victims = preemption.victims
         pods = sum(len(verdict.unit.pods) for verdict in victims)
-        if preemption.group is None:
+        if preemption.resize:
+            metrics.resize_preemption_victims.observe(pods)
+        elif preemption.group is None:
             metrics.preemption_victims.observe(pods)
         else:
             metrics.group_preemption_attempts.labels(SUCCESS).inc()

@@ -159,6 +159,26 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         wanted = len(found.proposal.nominations) if isinstance(found.proposal, Preemption) else 0
         return self._unless_it_waits(found, pods, lambda: _assign(attempt, wanted))
 
+    def for_resize(self, pod: PodRecord, *, under_way: bool) -> PostFilterResult:
+        """Find victims on the node of a running pod with a deferred resize that does not fit (resizes.md 3).
+
+        `under_way`: victims of its last preemption are leaving.
+        """
+        attached = self._attached()
+        cluster, row = attached.running.cluster, pod.row
+        why = ineligible(cluster, pod.priority, pod.never_preempts, [row], under_way=under_way)
+        if why is not None:
+            return PostFilterResult(Status(Code.UNSCHEDULABLE, f"preemption: {why}", self.name))
+        delayed = until_delay_is_over(cluster, (pod,))
+        if delayed is not None:
+            return self._deferred(delayed, "preemption: ")
+        with cluster.trial():
+            cluster.lift(pod)
+            found = attached.for_pod.on_own_node(CycleState(cluster, pod), row)
+        if isinstance(found.proposal, Preemption):
+            return replace(found, proposal=with_remains(cluster, found.proposal))
+        return found
+
     # -- several preemptors together (cost.md 8) -------------------------------------------------------------------
 
     @property

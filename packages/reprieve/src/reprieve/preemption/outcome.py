@@ -235,6 +235,8 @@ class Preemption:
     """Running pods of gangs that fall below their minimum by this eviction: their work is lost as well."""
     together: tuple[str, ...] = ()
     """Names of the preemptors with which it was planned together (cost.md 8)."""
+    resize: bool = False
+    """It is for the resize of a running pod on its own node (resizes.md)."""
     by_score: tuple[PreemptionUnit, ...] | None = None
     """Victims if the group were placed by score; None where nothing else was considered."""
 

@@ -143,6 +143,45 @@ class PodPreemption:
         )
         return PostFilterResult(SUCCESS, preemption)
 
+    def on_own_node(self, state: CycleState, row: int) -> PostFilterResult:
+        """Return the eviction on a row for a pod that runs there and was taken off in the present view (resizes.md 3).
+
+        Resources are all that matters, as its other constraints were checked when it was placed.
+        """
+        cluster, pod, node = self._cluster, state.pod, self._cluster.nodes.names[row]
+        found, _ = self._on_row(state, row, numbers=True)
+        if isinstance(found, Candidate) and self._spares(pod, found.verdicts):
+            cost, verdicts = found.cost, found.verdicts
+            cheapest = cheapest_on_row(self._running, self._criteria, pod, row) if self._searches else None
+            if cheapest is not None and cheapest.cost < cost:
+                other = judged(cluster, pod, row, cheapest.units)
+                if self._spares(pod, other):
+                    cost, verdicts = self._cost_of(other) or cheapest.cost, other
+            preemption = Preemption(
+                pod=pod,
+                group=None,
+                priority=pod.priority,
+                domain=node,
+                nominations=((pod, row),),
+                verdicts=verdicts,
+                criteria=self._criteria.described,
+                cost=cost,
+                resize=True,
+            )
+            return PostFilterResult(SUCCESS, preemption)
+        reasons = (NO_VICTIMS_POD,) if isinstance(found, Candidate) else found
+        text = f"preemption: {fit_error(1, dict.fromkeys(reasons, 1))}"
+        terms = cluster.class_terms_of(pod)
+        waits = until_victims_may_go(cluster, pod.priority, cluster.nodes.pods[row].values(), terms)
+        status = Status(Code.UNSCHEDULABLE, text if waits is None else f"{text} {waits.message}.", self._plugin)
+        return PostFilterResult(status, put_off=waits)
+
+    def _spares(self, pod: PodRecord, verdicts: Sequence[Verdict]) -> bool:
+        """Return whether a resize leaves the gang of its own pod alone."""
+        if pod.group is None:
+            return True
+        return not any(victim.group == pod.group for v in verdicts if v.evicted for victim in v.unit.pods)
+
     def cheapest_rows(self, pod: PodRecord, most: int) -> list[int]:
         """Rows on which an eviction helps a pod that fits nowhere and is not nominated: so many at most.
 

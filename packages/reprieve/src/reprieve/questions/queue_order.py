@@ -6,7 +6,7 @@ would evict.  A pod that is not tried at all is gated, and comes last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -33,7 +33,7 @@ from reprieve.questions.suggestions import HIGHEST_PRIORITY
 from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.simulation.plan import EngineKeeper, PlanObserver, PlanOptions, plan
-from reprieve.simulation.report import Answer, ChangeMade, PodGroupOutcome, PodOutcome
+from reprieve.simulation.report import Answer, ChangeMade, Plan, PodGroupOutcome, PodOutcome
 from reprieve.simulation.report_refusals import REFUSED, refusal_sentences
 
 MOST_SEARCHED: Final = 25_000
@@ -123,7 +123,35 @@ def queue_of(
                 reserved=_reserved(first.engine, refs.get(key, "")),
             )
         )
+    items += _resizes(document, first.found, len(items))
     return Queue(items=tuple(items), refused=tuple(refusal_sentences(document)))
+
+
+def _resizes(document: Plan, found: Mapping[str, Decision], before: int) -> list[QueueItem]:
+    """Return running pods with a deferred resize, after those that need a place, by priority."""
+    decided = {each.rejections[0].pod.key: each for each in found.values() if each.resize and each.rejections}
+    ordered = sorted(document.resizes, key=lambda item: (-item.priority, item.namespace, item.name))
+    items = []
+    for position, item in enumerate(ordered, before + 1):
+        decision = decided.get(f"{item.namespace}/{item.name}")
+        preempts = decision is not None and decision.preemption is not None
+        why = READY if decision is None and item.outcome == "Resized" else PREEMPTING if preempts else RESOURCES
+        items.append(
+            QueueItem(
+                position=position,
+                kind="Pod",
+                namespace=item.namespace,
+                name=item.name,
+                priority=item.priority,
+                pods=1,
+                since=None,
+                why=why,
+                message=item.message or "",
+                evicts=item.evicts,
+                node_name=item.node_name,
+            )
+        )
+    return items
 
 
 def _reserved(engine: Engine | None, ref: str) -> str:

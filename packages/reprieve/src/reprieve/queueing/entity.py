@@ -106,6 +106,11 @@ class Entity:
         self.attempts, self.last_attempt = self.attempts - 1, self.before_attempt
 
     @property
+    def resizing(self) -> bool:
+        """A running pod with a deferred resize, not one that needs a place (resizes.md 1)."""
+        return self.group is None and any(pod.resizing for pod in self.ready.values())
+
+    @property
     def is_group(self) -> bool:
         """A pod group or a tree of them, not a single pod."""
         return self.group is not None

@@ -58,7 +58,9 @@ class ReachFilter:
 
     def rejecting(self, entity: Entity) -> frozenset[str]:
         """Return the plugins that would reject the entity; empty if it may be placed."""
-        return self._reach.out_of_reach(entity) if self._reach is not None else frozenset()
+        if self._reach is None or entity.resizing:
+            return frozenset()
+        return self._reach.out_of_reach(entity)
 
     def refresh(self) -> None:
         """The cluster may have changed since the last call."""

@@ -28,6 +28,8 @@ class PreEnqueueGates:
         if not entity.ready:
             return next(iter(entity.held.values()), SUCCESS)
         first = next(iter(entity.ready.values()))
+        if first.resizing:
+            return SUCCESS
         for plugin in self._of_groups.get(entity.profile, ()):
             status = plugin.pre_enqueue(self._cluster, first)
             if not status.ok:
@@ -44,6 +46,8 @@ class PreEnqueueGates:
 
     def of_pod(self, pod: PodRecord) -> Status:
         """Return whether a pod is gated by itself: the first rejection of a PreEnqueue plugin, or SUCCESS."""
+        if pod.resizing:
+            return SUCCESS
         for plugin in self._of_pods.get(pod.scheduler_name, self._of_pods[self._first]):
             status = plugin.pre_enqueue(self._cluster, pod)
             if not status.ok:

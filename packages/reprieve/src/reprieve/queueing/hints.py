@@ -72,6 +72,10 @@ class QueueingHints:
         if hint is None:
             return False
         for kind, pod in (kinds if kinds is not None else self.kinds(plugin, entity.ready.values())).items():
+            if pod.resizing:  # only what happens on its own node may help it (resizes.md 1.5)
+                if event.row == pod.row and self._answer(plugin, hint, pod, event):
+                    return True
+                continue
             # A hint that depends on the group is called per entity; the others give one answer per signature.
             where = (plugin, kind, None if event.group is None and event.composite is None else entity.ref)
             answer = cache.get(where)

@@ -52,6 +52,7 @@ SCHEDULE_ATTEMPT_FAILURE = "schedule_attempt_failure"
 BACKOFF_COMPLETE = "backoff_complete"
 POD_UPDATED = "pod_updated"
 ALARM = "wait_over"
+RESIZE = "assigned_pod_resize"
 
 _LOWEST_PRIORITY = -(1 << 32)
 """Below every priority."""
@@ -146,14 +147,14 @@ class SchedulingQueue:
 
     def add_pod(self, pod: PodRecord, now: float, *, attempts: int = 0) -> Entity:
         """A pending pod appeared, or one that failed to bind comes back: then after `attempts`, the last one now."""
-        self._cause = SCHEDULE_ATTEMPT_FAILURE if attempts else EventKind.POD_ADDED
+        self._cause = SCHEDULE_ATTEMPT_FAILURE if attempts else RESIZE if pod.resizing else EventKind.POD_ADDED
         return self._take(pod, now, attempts)
 
     def _take(self, pod: PodRecord, now: float, attempts: int) -> Entity:
         ref = self._cluster.entity_ref(pod)
         entity = self._entities.get(ref)
         if entity is None:
-            group = self._cluster.trees.find(ref) if pod.group is not None else None
+            group = self._cluster.trees.find(ref) if pod.group is not None and not pod.resizing else None
             entity = self._entities[ref] = Entity(ref, group, pod.created)
             entity.since = now
         if pod.created < entity.timestamp:
@@ -566,7 +567,9 @@ class SchedulingQueue:
         entity.state = state
         entity.since = now
         if state is QueueState.UNSCHEDULABLE:
-            self._unschedulable.add(entity, now, indexed=not self._sharing.add(entity, self.order(entity)))
+            self._unschedulable.add(
+                entity, now, indexed=entity.resizing or not self._sharing.add(entity, self.order(entity))
+            )
         elif state is QueueState.IN_CYCLE:
             self._listening[ref] = entity
             return

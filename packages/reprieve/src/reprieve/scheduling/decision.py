@@ -137,6 +137,8 @@ class Decision:
     """Why no pods are evicted yet, where some might be."""
     held_until: float | None = None
     """Until when at the latest the capacity of a preemption is reserved; None: without an end, or there is none."""
+    resize: bool = False
+    """It is about the deferred resize of a running pod (resizes.md), not about a place for a pending one."""
     attempt: int = 1
     """Which attempt of the entity this was, counted from 1."""
     queued: float = 0.0

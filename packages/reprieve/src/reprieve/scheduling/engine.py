@@ -50,6 +50,7 @@ from reprieve.scheduling.pod_changes import PodChanges
 from reprieve.scheduling.pod_cycle import failed_pod, schedule_pod
 from reprieve.scheduling.preemptor_reservations import Released, eviction_limits, hold_seconds, waits_for_completions
 from reprieve.scheduling.priority_trials import gets_a_place, with_priority
+from reprieve.scheduling.resizes import PendingResizes, decide_resize, failed_resize
 from reprieve.scheduling.running_profiles import RunningProfiles
 from reprieve.scheduling.storage_and_device_events import StorageAndDeviceEvents
 
@@ -104,6 +105,7 @@ class Engine:
         )
         self._pods = PodChanges(
             *shared,
+            PendingResizes(*shared, self.gates),
             self._nominations,
             self._groups,
             self._assumed,
@@ -239,6 +241,8 @@ class Engine:
         return decision
 
     def _try(self, entity: Entity, now: float, part: JointPart | None) -> Decision:
+        if entity.resizing:
+            return self._try_resize(entity, now)
         decided = self._decide(entity, part)
         if part is None and decided.preemption is not None and self._together.plan(entity, decided, now):
             first, part = self._together.pop(now)
@@ -249,6 +253,27 @@ class Engine:
             decided = self.reservations.attempted(entity, self._backfill.instead(entity, decided, now), now)
         decided = self.repair.attempted(decided)
         return self._apply(entity, stamped(decided, entity.attempts, queued, entity.profile), now)
+
+    def _try_resize(self, entity: Entity, now: float) -> Decision:
+        """Decide for a deferred resize and assume the outcome: victims, or that it leaves the queue (resizes.md 2)."""
+        (pod,) = entity.ready.values()
+        running = self.running.of(pod)
+        try:
+            decided = decide_resize(running, entity.ref, pod, under_way=self.preempting(entity.ref))
+        except PluginError as error:
+            running.report(error)
+            decided = failed_resize(entity.ref, pod, str(error))
+        queued = now if entity.queued is None else entity.queued
+        decision = stamped(decided, entity.attempts, queued, entity.profile)
+        if decision.result is Result.SCHEDULED:
+            self.queue.done(entity, [pod])
+            return decision
+        if decision.preemption is not None:
+            self._wait_for_victims(entity, decision.preemption, now)
+        self._requeue(entity, decision, now)
+        if decision.put_off is not None and decision.put_off.until is not None:
+            self.queue.wake_at(entity, decision.put_off.until)
+        return decision
 
     def _decide(self, entity: Entity, part: JointPart | None = None) -> Decision:
         pods = list(entity.ready.values())
@@ -341,15 +366,20 @@ class Engine:
         """Nominate, and wait for the pods that leave; return the pods that lost their nominations by that."""
         leaving: Sequence[PodRecord] = ()
         if isinstance(wanted, Preemption):
-            leaving = [pod for verdict in wanted.victims for pod in verdict.unit.pods]
-            for verdict in wanted.victims:
-                self.cluster.evictions.note(evicted_unit(self.cluster, verdict.unit), now)
-            self.cluster.doomed.update(pod.uid for pod in leaving)
-            if self._nominations.in_flight.begin(entity.ref, (pod.uid for pod in leaving)):
-                self.queue.block(entity, WAITING_GROUP if entity.is_group else WAITING_POD)
+            leaving = self._wait_for_victims(entity, wanted, now)
         elif wanted is not None:
             leaving = wanted.pods
         return self._nominations.decide(entity.ref, places, entity.priority, leaving, now)
+
+    def _wait_for_victims(self, entity: Entity, preemption: Preemption, now: float) -> list[PodRecord]:
+        """Note that the victims leave; the entity is not tried while the calls for that are made."""
+        leaving = [pod for verdict in preemption.victims for pod in verdict.unit.pods]
+        for verdict in preemption.victims:
+            self.cluster.evictions.note(evicted_unit(self.cluster, verdict.unit), now)
+        self.cluster.doomed.update(pod.uid for pod in leaving)
+        if self._nominations.in_flight.begin(entity.ref, (pod.uid for pod in leaving)):
+            self.queue.block(entity, WAITING_GROUP if entity.is_group else WAITING_POD)
+        return leaving
 
     def sizes(self) -> dict[str, int]:
         """Return how much is kept beside nodes and pods, by kind, of all profiles together: for the gauges."""
@@ -419,7 +449,7 @@ class Engine:
         so, frees the entity to preempt elsewhere at once, though victims are still leaving (preemption.md 2.3).
         """
         entity = self.queue.get(ref) if self._nominations.in_flight.waits(ref) else None
-        return entity is not None and any(pod.nominated >= 0 for pod in entity.ready.values())
+        return entity is not None and any(pod.nominated >= 0 or pod.resizing for pod in entity.ready.values())
 
     # -- inside ------------------------------------------------------------------------------------
 

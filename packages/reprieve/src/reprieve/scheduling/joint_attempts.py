@@ -95,7 +95,7 @@ class JointAttempts:
 
     def _joins(self, plugin: DefaultPreemption, entity: Entity) -> bool:
         pods = list(entity.ready.values())
-        if any(pod.nominated >= 0 for pod in pods) or self._preempting(entity.ref):
+        if any(pod.nominated >= 0 or pod.resizing for pod in pods) or self._preempting(entity.ref):
             return False
         return plugin.may_join(pods, entity.group)
 

@@ -18,6 +18,7 @@ from reprieve.scheduling.gang_repair import GangRepair
 from reprieve.scheduling.group_changes import GroupChanges
 from reprieve.scheduling.nominations import Nominations
 from reprieve.scheduling.preemptor_reservations import Released
+from reprieve.scheduling.resizes import PendingResizes
 from reprieve.scheduling.wakeups import spec_changed, terms_changed
 
 _ENDED = frozenset({"Succeeded", "Failed"})
@@ -33,6 +34,7 @@ class PodChanges:
         self,
         cluster: ClusterState,
         queue: SchedulingQueue,
+        resizes: PendingResizes,
         nominations: Nominations,
         groups: GroupChanges,
         assumed: AssumedPods,
@@ -45,6 +47,7 @@ class PodChanges:
     ) -> None:
         self._cluster = cluster
         self._queue = queue
+        self._resizes = resizes
         self._nominations = nominations
         self._groups = groups
         self._assumed = assumed
@@ -87,6 +90,7 @@ class PodChanges:
         pod = self._cluster.pods.get(uid)
         if pod is None:
             return False
+        self._resizes.end(pod, now)
         row, nominated = pod.row, pod.nominated
         if row >= 0 and not pod.preempted and uid not in self._cluster.doomed:
             self._repair.places.lost(pod, row, now)
@@ -126,6 +130,7 @@ class PodChanges:
             self._groups.pod_joined(record, pod, membership, now)
         if record.row >= 0:
             self._placed_outside(record, now)
+            self._resizes.observe(record, pod, now, ours=self._scheduled_here(record), changed=False)
             return
         nominated = pod.status.nominated_node_name
         if nominated and not record.terminating:
@@ -151,6 +156,7 @@ class PodChanges:
         if claims != known.claims:
             self._cluster.set_claims(known, claims)
             self._queue.update_pod(known, now)
+        before = known.signature
         spec_changed(self._cluster, self._queue, known, pod, now)
         due = gone_by(pod)
         if due is not None and not known.terminating:
@@ -159,6 +165,8 @@ class PodChanges:
             self._cluster.set_terminating(known, due=due)  # it may have been given less time
         if pod.spec.node_name:
             self._bound_to(known, pod.spec.node_name, now)
+            changed = before is not known.signature
+            self._resizes.observe(known, pod, now, ours=self._scheduled_here(known), changed=changed)
         elif known.row < 0:
             self._still_pending(known, pod, now)
 
@@ -202,6 +210,7 @@ class PodChanges:
 
     def _terminating(self, pod: PodRecord, now: float, due: float | None) -> None:
         """A pod got a deletionTimestamp; by `due` it is gone."""
+        self._resizes.end(pod, now)
         self._cluster.set_terminating(pod, due=due)
         if pod.row < 0:
             self._queue.remove_pod(pod, now)

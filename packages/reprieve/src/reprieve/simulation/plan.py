@@ -32,6 +32,7 @@ from reprieve.simulation.report_outcomes import (
     group_outcome,
     lost_pods,
     pod_outcome,
+    resize_outcomes,
     suspended_workloads,
 )
 from reprieve.simulation.report_preemptions import (
@@ -263,6 +264,7 @@ def _answer(
         released=released_capacity(world),
         reservations=reserved_capacity(world.engine),
         lost=tuple(lost_pods(world)),
+        resizes=resize_outcomes(world),
         stats=Stats(
             seconds=round(seconds, 6),
             virtual_seconds=round(world.now - world.start, 6),

@@ -134,6 +134,23 @@ class SuspendedWorkload(Document, frozen=True, kw_only=True):
     message: str
 
 
+class ResizeOutcome(Document, frozen=True, kw_only=True):
+    """A running pod of the input with a deferred resize (resizes.md 5).
+
+    `outcome`: Resized, Preempting, Deferred or Evicted. `evicts`: the units evicted for it, `namespace/name`.
+    `message`: why it does not fit, of the last attempt.
+    """
+
+    namespace: str
+    name: str
+    pod_group: str | None
+    priority: int
+    node_name: str
+    outcome: str
+    message: str | None = None
+    evicts: tuple[str, ...] = ()
+
+
 class LostPod(Document, frozen=True, kw_only=True):
     """A pod that was lost with its node; no preemptor needed its capacity."""
 
@@ -233,6 +250,7 @@ class Plan(Document, frozen=True, kw_only=True):
     released: tuple[ReleasedCapacity, ...] = ()
     reservations: tuple[ReservedCapacity, ...] = ()
     lost: tuple[LostPod, ...] = ()
+    resizes: tuple[ResizeOutcome, ...] = ()
     suspended: tuple[SuspendedWorkload, ...] = ()
     refused: tuple[RefusedWorkload, ...] = ()
     stats: Stats = Stats(seconds=0.0, virtual_seconds=0.0, attempts=0)

@@ -10,7 +10,14 @@ from reprieve.decisions.preemptions import group_name
 from reprieve.plugins.gang_scheduling import WAITING_FOR_MEMBERS
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import SCHEDULER_ERROR, SCHEDULING_GATED, UNSCHEDULABLE
-from reprieve.simulation.report import LostPod, PodGroupOutcome, PodOutcome, SuspendedWorkload, TopologyUse
+from reprieve.simulation.report import (
+    LostPod,
+    PodGroupOutcome,
+    PodOutcome,
+    ResizeOutcome,
+    SuspendedWorkload,
+    TopologyUse,
+)
 from reprieve.simulation.virtual import VirtualCluster
 
 
@@ -69,6 +76,32 @@ def _why_pending(world: VirtualCluster, pod: PodRecord) -> tuple[str, str | None
     waiting = entity is not None and (world.engine.preempting(entity.ref) or world.awaits_room(entity.ref))
     outcome = "Nominated" if waiting and pod.nominated >= 0 else "Unschedulable"
     return outcome, rejection.reason, rejection.message
+
+
+def resize_outcomes(world: VirtualCluster) -> tuple[ResizeOutcome, ...]:
+    """Return the running pods of the input with a deferred resize, by namespace and name (resizes.md 5)."""
+    result = []
+    for uid, resize in world.resizes.pending.items():
+        pod = resize.pod
+        if resize.done:
+            outcome = "Resized"
+        elif uid in world.evicted:
+            outcome = "Evicted"
+        else:
+            outcome = "Preempting" if world.engine.preempting(f"pod/{uid}") else "Deferred"
+        result.append(
+            ResizeOutcome(
+                namespace=pod.namespace,
+                name=pod.name,
+                pod_group=group_name(pod),
+                priority=pod.priority,
+                node_name=resize.node,
+                outcome=outcome,
+                message=resize.message or None,
+                evicts=resize.evicts,
+            )
+        )
+    return tuple(sorted(result, key=lambda item: (item.namespace, item.name)))
 
 
 def gone_by_group(world: VirtualCluster) -> defaultdict[str, tuple[int, int]]:

@@ -45,6 +45,7 @@ from reprieve.scheduling.preemptor_reservations import ReleasedReservation
 from reprieve.simulation.controllers.admission import Admission
 from reprieve.simulation.controllers.claims import Claims
 from reprieve.simulation.controllers.disruption import with_statuses
+from reprieve.simulation.controllers.resizes import Resizes
 from reprieve.simulation.controllers.volumes import Storage
 
 _ORPHANED = 40.0
@@ -140,7 +141,7 @@ class VirtualCluster:
         self.first_preemption: Callable[[Preempted], bool] = lambda _: False
         """Asked at every decision to preempt; True stops the run with the victims still there."""
         self.keep: Callable[[Preempted], None] = self.preemptions.append
-        """What is done with every decision to preempt; each holds a verdict for every unit of the cluster."""
+        """Called with every decision to preempt; each holds a verdict for every unit of the cluster."""
         self.observer: Observed | None = None
         """Notified of every decision before anything is done about it."""
         self.watcher: Watcher | None = None
@@ -160,6 +161,7 @@ class VirtualCluster:
         """Pods that their controllers made when quota was released for them."""
         self._claims = Claims(engine, self.keep_effects)
         self._storage = Storage(engine, self.keep_effects)
+        self.resizes = Resizes(engine, self.keep_effects)
 
     # -- objects come and go -----------------------------------------------------------------------
 
@@ -238,6 +240,7 @@ class VirtualCluster:
         record = engine.cluster.pods.get(item.metadata.uid or _key(item))
         if record is not None:
             self.records[record.uid] = record
+            self.resizes.begin(record, item)
             self._budgets_stale = bool(self._budgets)
         return record
 
@@ -404,6 +407,10 @@ class VirtualCluster:
     # -- acting ------------------------------------------------------------------------------------
 
     def _act(self, decision: Decision) -> None:
+        if decision.resize:
+            self.resizes.decided(decision, self.now)
+            self._preempt(decision)
+            return
         engine = self.engine
         failed = decision.result is Result.ERROR
         for binding in decision.bindings:
@@ -437,15 +444,18 @@ class VirtualCluster:
             self._errors[decision.ref] = self._errors.get(decision.ref, 0) + 1
         else:
             self._errors.pop(decision.ref, None)
-        if decision.preemption is not None and decision.preemption.victims:
-            made = Preempted(self.now, decision, decision.preemption)
-            self.keep(made)
-            if self.first_preemption(made):
-                self.stopped = True
-                return
-            self._evict(decision.preemption)
-            if self.watcher is not None:
-                self.watcher.preempted(made)
+        self._preempt(decision)
+
+    def _preempt(self, decision: Decision) -> None:
+        if (preemption := decision.preemption) is None or not preemption.victims:
+            return
+        self.keep(made := Preempted(self.now, decision, preemption))
+        if self.first_preemption(made):
+            self.stopped = True
+            return
+        self._evict(preemption)
+        if self.watcher is not None:
+            self.watcher.preempted(made)
 
     def carry_out_writes(self) -> None:
         """Carry out the writes that belong to no binding."""
@@ -515,9 +525,10 @@ class VirtualCluster:
         self._leaving.discard(uid)
         self.rejections.pop(uid, None)
         pod = self.engine.cluster.pods.get(uid)
-        nodes = self.engine.cluster.nodes
-        node = nodes.names[pod.row] if pod is not None and pod.row >= 0 else ""
+        row = pod.row if pod is not None else -1
+        node = self.engine.cluster.nodes.names[row] if row >= 0 else ""
         self._remove("Pod", uid=uid)
+        self.resizes.capacity_freed(row, self.now)
         if pod is not None and self.admission.release("Pod", pod.namespace, uid):
             self.at(self.now, self._make_refused)
         if pod is not None and pod.claims:

@@ -1,0 +1,188 @@
+"""Deferred resizes in place: queued one by one, decided on their own node (docs/rules/resizes.md)."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from kube_rules import objects
+from kube_rules.requests import allocated_requests, pod_requests
+from reprieve.framework.gates import FeatureGates
+from reprieve.queueing.entity import QueueState
+from reprieve.scheduling.decision import Result
+from tests.building import START, World, annotated, gang, node, pdb, pod
+
+PENDING = objects.PodCondition(type="PodResizePending", status="True", reason="Deferred")
+
+
+def given(item: objects.Pod, cpu: str, *conditions: objects.PodCondition) -> objects.Pod:
+    """The pod with what its kubelet has given to it."""
+    amounts = {"cpu": cpu}
+    status = objects.ContainerStatus(
+        name="main", allocated_resources=amounts, resources=objects.ResourceRequirements(requests=amounts)
+    )
+    return replace(item, status=replace(item.status, container_statuses=(status,), conditions=conditions))
+
+
+def growing(
+    name: str = "web", *, want: str = "3", have: str = "2", priority: int = 10, **fields: object
+) -> objects.Pod:
+    """A running pod that wants more than it has."""
+    return given(pod(name, cpu=want, node="n1", priority=priority, **fields), have, PENDING)  # type: ignore[arg-type]
+
+
+def entity_state(world: World, name: str = "web") -> QueueState | None:
+    entity = world.engine.queue.get(f"pod/uid-{name}")
+    return entity.state if entity is not None else None
+
+
+@pytest.mark.parametrize(
+    ("want", "have", "reason", "counted", "allocated"),
+    [
+        ("3", "2", "Deferred", 3000, 2000),
+        ("1", "2", "Deferred", 2000, 2000),
+        ("3", "2", "Infeasible", 2000, 2000),
+        ("3", "3", "", 3000, 3000),
+    ],
+)
+def test_most_of_desired_and_allocated_counts(want: str, have: str, reason: str, counted: int, allocated: int) -> None:
+    """resizes.md 2.1: for the scheduler the most of both, for a kubelet that resizes others what it has given."""
+    conditions = (replace(PENDING, reason=reason),) if reason else ()
+    item = given(pod("web", cpu=want, node="n1"), have, *conditions)
+    assert pod_requests(item) == {"cpu": counted}
+    assert allocated_requests(item) == {"cpu": allocated}
+
+
+def test_a_member_of_a_gang_is_queued_by_itself() -> None:
+    """resizes.md 1.2: its gang, with a pod that fits nowhere, is another entity."""
+    world = World(
+        node("n1", cpu=4),
+        gang("g", 2),
+        growing(group="g"),
+        pod("low", cpu=2, node="n1"),
+        pod("m", cpu=9, group="g", priority=10),
+    ).drain()
+    assert world.evicted == ["low"]
+    assert {entity.key for entity in world.engine.queue.entities()} == {"group/default/g", "pod/uid-web"}
+
+
+def test_its_own_gang_is_not_evicted() -> None:
+    """resizes.md 3.2: also where the gang has a lower priority than its pod."""
+    world = World(
+        node("n1", cpu=4), gang("g", 1, priority=0), growing(group="g"), pod("m", cpu=2, node="n1", group="g")
+    ).drain()
+    assert world.evicted == []
+    assert entity_state(world) is QueueState.UNSCHEDULABLE
+
+
+def test_nothing_is_nominated_and_no_condition_is_decided() -> None:
+    """resizes.md 4.1."""
+    world = World(node("n1", cpu=4), growing(), pod("low", cpu=2, node="n1")).drain()
+    (decision,) = world.engine.decisions
+    assert (decision.resize, decision.result, decision.nominations) == (True, Result.WAITING, ())
+    assert (world.nominated, world.virtual.rejections) == ({}, {})
+
+
+@pytest.mark.parametrize(("where", "woken"), [("n1", True), ("n2", False)], ids=["on its node", "on another node"])
+def test_only_its_own_node_wakes_it(where: str, woken: bool) -> None:
+    """resizes.md 1.5."""
+    world = World(
+        node("n1", cpu=4),
+        node("n2", cpu=4),
+        growing(),
+        pod("peer", cpu="1500m", node="n1", priority=10),
+        pod("small", cpu="500m", node=where, priority=10),
+    ).drain()
+    attempts = len(world.engine.decisions)
+    world.gone("small")
+    world.virtual.until(START + 20)
+    assert (len(world.engine.decisions) > attempts) is woken
+
+
+def test_a_node_that_forbids_evictions_and_then_allows_them() -> None:
+    """resizes.md 2.3: the change of the policy wakes it."""
+    forbids = node("n1", cpu=4)
+    policy = objects.NodePodPreemptionPolicy(disable_resize_preemption=("example.com/autoscaler",))
+    forbids = replace(forbids, spec=replace(forbids.spec, pod_preemption_policy=policy))
+    world = World(forbids, growing(), pod("low", cpu=2, node="n1", grace=0)).drain()
+    (decision,) = world.engine.decisions
+    assert decision.rejections[0].message == "0/1 nodes are available: 1 node had resize preemption disabled."
+    world.add(node("n1", cpu=4)).settle()
+    assert world.evicted == ["low"]
+
+
+def test_a_terminating_victim_is_waited_for() -> None:
+    """resizes.md 3.4: also by a scheduler that has just started, as the mark is on the victim."""
+    world = World(
+        node("n1", cpu=6),
+        growing(),
+        pod("low", cpu=2, node="n1", terminating=True, preempted=True),
+        pod("spare", cpu=2, node="n1"),
+    ).drain()
+    (decision,) = world.engine.decisions
+    assert decision.preemption is None
+    assert "not eligible due to a terminating pod on the nominated node" in decision.rejections[0].message
+
+
+def test_a_resize_that_fits_leaves_the_queue() -> None:
+    """resizes.md 2.2: the rest is up to the kubelet; nothing is bound."""
+    world = World(node("n1", cpu=8), growing()).drain()
+    (decision,) = world.engine.decisions
+    assert (decision.result, decision.bindings) == (Result.SCHEDULED, ())
+    assert entity_state(world) is None
+
+
+def test_another_pod_that_grows_brings_it_back() -> None:
+    """resizes.md 1.6: the kubelet gave the freed capacity to another pod."""
+    world = World(
+        node("n1", cpu=5), growing(), pod("peer", cpu=1, node="n1", priority=10), pod("low", cpu=1, node="n1")
+    )
+    world.engine.set(growing(), world.now)
+    while world.engine.step(world.now).decision is not None:
+        pass
+    assert entity_state(world) is None
+    peer = given(pod("peer", cpu=2, node="n1", priority=10), "2")
+    world.engine.set(peer, world.now)
+    (decision,) = [found for _ in range(2) if (found := world.engine.step(world.now).decision) is not None]
+    assert decision.preemption is not None
+    assert [verdict.unit.name for verdict in decision.preemption.victims] == ["default/low"]
+
+
+def test_a_resize_taken_back_is_no_longer_queued() -> None:
+    """resizes.md 1.4: the condition is gone, or the pod is deleted."""
+    world = World(node("n1", cpu=4), growing(), pod("peer", cpu=2, node="n1", priority=10)).drain()
+    assert entity_state(world) is QueueState.UNSCHEDULABLE
+    world.engine.set(given(pod("web", cpu=2, node="n1", priority=10), "2"), world.now)
+    assert (entity_state(world), world.record("web").resizing) == (None, False)
+    world.engine.set(growing(), world.now)
+    assert entity_state(world) is not None
+    world.engine.remove(objects.ObjectRef("Pod", "default/web", "uid-web"), world.now)
+    assert entity_state(world) is None
+
+
+def test_gate_off() -> None:
+    """resizes.md 1.7."""
+    gates = FeatureGates(in_place_pod_vertical_scaling_scheduler_preemption=False)
+    world = World(node("n1", cpu=4), growing(), pod("low", cpu=2, node="n1"), gates=gates).drain()
+    assert (world.engine.decisions, entity_state(world)) == ([], None)
+
+
+def test_annotations_about_work_hold_for_resizes() -> None:
+    """resizes.md 3.3: a minimum runtime is kept, and the resize is tried when it is over."""
+    low = pod("low", cpu=2, node="n1", start=0, grace=0, annotations=annotated(minimum_runtime="1h"))
+    world = World(node("n1", cpu=4), growing(), low).drain()
+    assert world.evicted == []
+    world.settle()
+    assert (world.evicted, world.now - START >= 3600) == (["low"], True)
+
+
+def test_budgets_are_avoided_where_possible() -> None:
+    """resizes.md 3.1."""
+    world = World(
+        node("n1", cpu=4),
+        growing(),
+        pod("guarded", cpu=1, node="n1", labels={"app": "db"}),
+        pod("plain", cpu=1, node="n1", priority=5),
+        pdb("db", {"app": "db"}),
+    ).drain()
+    assert world.evicted == ["plain"]
