@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
+from kube_rules import objects
 from reprieve.framework.events import EventKind
 from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Rows, row_count
 from reprieve.framework.status import FITS
@@ -16,7 +18,7 @@ from reprieve.observability.metrics import Metrics, attempts_label, event_label,
 from reprieve.queueing.queue import Timing
 from reprieve.scheduling.decision import Binding, Decision, Result
 from tests.building import START, annotated, bound_to, gang, group, node, pdb, pod, profile_with, without_gates
-from tests.observability.watching import TOOK, Observed, read
+from tests.observability.watching import TOOK, Observed, read, value
 
 PROFILE = "default-scheduler"
 DOCUMENTED = Path(__file__).parents[4] / "docs/reference/metrics.md"
@@ -40,6 +42,9 @@ HISTOGRAMS = {
     ),
     "scheduler_permit_wait_duration_seconds": (MILLISECONDS_15, {"result"}),
     "scheduler_preemption_victims": (POWERS_7, set()),
+    "scheduler_resize_scheduling_algorithm_duration_seconds": (MILLISECONDS_15, set()),
+    "scheduler_resize_preemption_victims": (POWERS_7, set()),
+    "scheduler_placement_evaluation_duration_seconds": (MILLISECONDS_15, {"result", "profile", "type"}),
     "scheduler_preemption_goroutines_duration_seconds": (HUNDREDTHS_20, {"result"}),
     "scheduler_preemption_evaluation_duration_seconds": (MILLISECONDS_16, {"preemptor", "result"}),
     "scheduler_preemption_execution_duration_seconds": (MILLISECONDS_16, {"preemptor", "result"}),
@@ -53,6 +58,10 @@ HISTOGRAMS = {
 COUNTERS = {
     "scheduler_schedule_attempts_total": {"result", "profile"},
     "scheduler_queue_incoming_pods_total": {"queue", "event"},
+    "scheduler_queue_incoming_entities_total": {"queue", "event", "type"},
+    "scheduler_generated_placements_total": {"profile", "type"},
+    "scheduler_placement_evaluations_total": {"result", "profile", "type"},
+    "scheduler_resize_preemption_attempts_total": set[str](),
     "scheduler_plugin_evaluation_total": {"plugin", "extension_point", "profile"},
     "scheduler_preemption_attempts_total": set[str](),
     "scheduler_preemption_goroutines_execution_total": {"result"},
@@ -73,6 +82,7 @@ COUNTERS = {
 }
 GAUGES = {
     "scheduler_pending_pods": {"queue"},
+    "scheduler_pending_resize_pods": {"queue"},
     "scheduler_pending_entities": {"type", "queue"},
     "scheduler_queued_entities": {"type", "queue"},
     "scheduler_unschedulable_pods": {"plugin", "profile"},
@@ -95,6 +105,10 @@ def busy() -> Observed:
         pod("huge", cpu=64),
         *gang("wide", 2, cpu=64, priority=5),
         *gang("new", 1, cpu=4, priority=50),
+        node("n3", cpu=4, labels={"rack": "a"}, unschedulable=True),
+        *gang("racked", 2, cpu=9, topology="rack"),
+        deferred_resize("web", cpu=3, node="n3", priority=9),
+        pod("spare", cpu=2, node="n3"),
     )
     seen.observer.trouble("events", "could not be sent")
     member = seen.world.record("high")
@@ -360,3 +374,59 @@ def test_pod_bound_by_another_scheduler_is_no_attempt_of_ours() -> None:
     seen = Observed(node("n1"), pod("a", cpu=1, gates=["wait"])).settle()
     seen.world.change_pod("a", lambda item: bound_to(item, "n1"))
     assert seen.value("scheduler_schedule_attempts_total", result="scheduled") is None
+
+
+def deferred_resize(name: str, **fields: Any) -> objects.Pod:
+    """A running pod with a resize that its kubelet has deferred."""
+    item = pod(name, **fields)
+    condition = objects.PodCondition(type="PodResizePending", status="True", reason="Deferred")
+    return replace(item, status=replace(item.status, conditions=(condition,)))
+
+
+def counted(seen: Observed, name: str, **labels: str) -> float:
+    """One sample of a scrape; 0 if there is none."""
+    return value(read(seen.observer.metrics), name, labels) or 0.0
+
+
+def test_placements_are_counted_by_result_and_kind() -> None:
+    """observability.md 3.8: those proposed, and those in which the group was tried, with durations."""
+    seen = Observed(
+        *[node(f"{rack}{number}", cpu=2, labels={"rack": rack}) for rack in "abc" for number in (1, 2)],
+        pod("taken", cpu=2, node="a1"),
+        *gang("racked", 2, cpu=2, topology="rack"),
+        *gang("large", 3, cpu=2, topology="rack"),
+    ).settle()
+    assert counted(seen, "scheduler_generated_placements_total", profile=PROFILE, type="podgroup") >= 6
+    tried = {
+        result: counted(seen, "scheduler_placement_evaluations_total", result=result, profile=PROFILE, type="podgroup")
+        for result in ("feasible", "infeasible")
+    }
+    timed = "scheduler_placement_evaluation_duration_seconds_count"
+    assert {r: counted(seen, timed, result=r, profile=PROFILE, type="podgroup") for r in tried} == tried
+    assert min(tried.values()) >= 1
+
+
+def test_entities_that_come_to_a_queue_are_counted_by_kind() -> None:
+    """observability.md 3.8: a gang counts once, a resize under its own event."""
+    seen = Observed(
+        node("n1", cpu=4), *gang("g", 2, cpu=1), deferred_resize("web", cpu=3, node="n1", priority=9), pod("p", cpu=9)
+    ).settle()
+    name = "scheduler_queue_incoming_entities_total"
+    assert counted(seen, name, queue="active", event="UnschedulablePodAdd", type="podgroup") == 1
+    assert counted(seen, name, queue="active", event="UnschedulablePodAdd", type="pod") == 1
+    assert counted(seen, name, queue="active", event="AssignedPodResize", type="pod") == 1
+
+
+def test_resizes_do_not_count_as_attempts_of_pods() -> None:
+    """resizes.md 4.3."""
+    seen = Observed(
+        node("n1", cpu=4), deferred_resize("web", cpu=3, node="n1", priority=9), pod("low", cpu=2, node="n1")
+    ).settle()
+    assert counted(seen, "scheduler_resize_preemption_attempts_total") == 1
+    assert counted(seen, "scheduler_resize_preemption_victims_sum") == 1
+    assert counted(seen, "scheduler_resize_scheduling_algorithm_duration_seconds_count") >= 1
+    assert counted(seen, "scheduler_preemption_attempts_total") == 0
+    assert "scheduler_schedule_attempts_total{" not in seen.observer.metrics.render().decode()
+    assert [note for _, name, note in seen.events("FailedScheduling") if name == "web"] == [
+        "0/1 nodes are available: 1 Insufficient cpu."
+    ]

@@ -40,6 +40,7 @@ from tests.building import World, gang, node
                 opportunistic_batching=False,
                 dra_workload_resource_claims=False,
                 volume_limit_scaling=False,
+                in_place_pod_vertical_scaling_scheduler_preemption=False,
             ),
         ),
         (
@@ -49,6 +50,7 @@ from tests.building import World, gang, node
                 opportunistic_batching=False,
                 dra_workload_resource_claims=False,
                 volume_limit_scaling=False,
+                in_place_pod_vertical_scaling_scheduler_preemption=False,
             ),
         ),
         ("AllAlpha=true,AllBeta=true", FeatureGates()),
@@ -110,6 +112,7 @@ NAMES = {
     "DRAExtendedResource": "dra_extended_resource",
     "NodeDeclaredFeatures": "node_declared_features",
     "VolumeLimitScaling": "volume_limit_scaling",
+    "InPlacePodVerticalScalingSchedulerPreemption": "in_place_pod_vertical_scaling_scheduler_preemption",
 }
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.gates import FeatureGates
+from reprieve.framework.placement_meter import PlacementMeter
 from reprieve.framework.plugin_guard import PluginIncident
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import PluginError
@@ -21,6 +22,12 @@ class RunningProfile:
     gates: FeatureGates
     tried: TriedPlacements = field(default_factory=TriedPlacements)
     """What came of groups in placements."""
+
+    meter: PlacementMeter = field(init=False)
+    """Counts placements of groups."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "meter", PlacementMeter(self.profile.name))
 
     def report(self, error: PluginError) -> None:
         """Note an error of a plugin for the log and the counters (`Effects.incidents`)."""

@@ -252,6 +252,23 @@ class Metrics:
         "Work of evicted pods since it was last saved, or since their start, in GPU-_SECONDS, restarts included.",
         ["preemptor"],
     )
+    generated_placements = _counter(
+        "generated_placements",
+        "Number of candidate placements generated when scheduling pod groups, by scheduler profile and entity type.",
+        ["profile", "type"],
+    )
+    placement_evaluations = _counter(
+        "placement_evaluations",
+        "Number of candidate placements evaluated when scheduling pod groups, by result, scheduler profile, and entity "
+        "type. Placements that certainly cannot hold the group are not evaluated.",
+        ["result", "profile", "type"],
+    )
+    placement_seconds = _histogram(
+        "placement_evaluation_duration_seconds",
+        "Latency in seconds of evaluating a candidate placement of a pod group.",
+        _SECONDS,
+        ["result", "profile", "type"],
+    )
     batch_attempts = _counter(
         "batch_attempts",
         "Attempts that could use what was worked out for identical pods (hint_used), or not (no_hint).",
@@ -401,6 +418,19 @@ def _state_of(engine: Engine) -> Iterable[Metric]:
     for labels, count in by_label.items():
         incoming.add_metric(labels, count)
     yield incoming
+    entities = CounterMetricFamily(
+        "scheduler_queue_incoming_entities",
+        "Number of scheduling entities added to scheduling queues by event, queue type, and entity type ('pod' for "
+        "pods that belong to no group, 'podgroup', 'compositepodgroup').",
+        labels=["queue", "event", "type"],
+    )
+    by_kind: dict[tuple[str, str, str], int] = {}
+    for (place, cause, kind), count in engine.queue.arrivals.items():
+        key = (place.value, event_label(cause), kind.lower())
+        by_kind[key] = by_kind.get(key, 0) + count
+    for key, count in by_kind.items():
+        entities.add_metric(key, count)
+    yield entities
 
 
 def event_label(cause: Cause) -> str:

@@ -131,6 +131,7 @@ class Observer:
         self._engine = engine
         self.metrics.attach(engine)
         engine.watch = self._stopwatch.attempt
+        self._stopwatch.attach(running.meter for running in engine.running.values())
         if self._records is not None:
             self._records.attach(engine)
 

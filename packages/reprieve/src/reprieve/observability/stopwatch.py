@@ -10,13 +10,14 @@ time only; at most `MOST_CALLS` calls of an attempt are timed, so a gang of thou
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 
 import numpy as np
 from prometheus_client import Histogram
 
+from reprieve.framework.placement_meter import PlacementMeter
 from reprieve.framework.plugin import Plugin
 from reprieve.framework.status import Code, Status, timed_calls
 from reprieve.observability.metrics import Metrics
@@ -82,6 +83,25 @@ class Stopwatch:
         self._inside = False
         self._of_plugin: dict[tuple[str, str, str], Histogram] = {}
         self._of_point: dict[tuple[str, str, str], Histogram] = {}
+
+    def attach(self, meters: Iterable[PlacementMeter]) -> None:
+        """Count the placements of pod groups in each profile, and time their evaluation (`PlacementWatch`)."""
+        for meter in meters:
+            meter.watch = self
+
+    def clock(self) -> float:
+        """Return the time in seconds."""
+        return self._clock()
+
+    def placements_generated(self, profile: str, kind: str, number: int) -> None:
+        """Count placements that were proposed for a group."""
+        self._metrics.generated_placements.labels(profile, kind).inc(number)
+
+    def placement_evaluated(self, profile: str, kind: str, seconds: float, *, feasible: bool) -> None:
+        """Count an attempt of a group in one placement."""
+        labels = ("feasible" if feasible else "infeasible", profile, kind)
+        self._metrics.placement_evaluations.labels(*labels).inc()
+        self._metrics.placement_seconds.labels(*labels).observe(seconds)
 
     def attempt(self, profile: str) -> AbstractContextManager[None]:
         """Return what is put around one attempt; the first, the eleventh and so on are timed."""

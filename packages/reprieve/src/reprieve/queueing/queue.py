@@ -99,6 +99,8 @@ class SchedulingQueue:
         """Entities gated since a PreEnqueue plugin failed, and when it is called again; soonest first."""
         self.incoming: dict[tuple[QueueState, Cause], int] = {}
         """Pods that came to a state, and what brought them there (`scheduler_queue_incoming_pods_total`)."""
+        self.arrivals: dict[tuple[QueueState, Cause, str], int] = {}
+        """The same of entities, by their kind (`scheduler_queue_incoming_entities_total`)."""
         self.freed = 0
         """Grows whenever capacity may have become free, or more of it."""
         self._cause: Cause = EventKind.POD_ADDED
@@ -575,6 +577,8 @@ class SchedulingQueue:
             return
         arrived = (state, self._cause)
         self.incoming[arrived] = self.incoming.get(arrived, 0) + len(entity.ready) + len(entity.held)
+        kind = (*arrived, "Pod" if entity.group is None else entity.group.kind)
+        self.arrivals[kind] = self.arrivals.get(kind, 0) + 1
 
     def order(self, entity: Entity) -> tuple[float, ...]:
         """By what entities leave the active queue, the least first."""

@@ -68,9 +68,17 @@ def place_in_one(cycle: GroupCycle, placements: Sequence[Placement]) -> GroupAss
 
     Where none works, the answer is that of the first one tried, with a `why` that counts them.
     """
-    running, pods = cycle.running, cycle.pods
+    running, pods, kind = cycle.running, cycle.pods, cycle.group.kind
     if not pods:
         return place_group(cycle)
+    running.meter.generated(kind, len(placements))
+
+    def tried_in(placement: Placement, *, diagnose: bool = True) -> GroupAssignment:
+        with running.meter.evaluation(kind) as evaluation:
+            found = place_group(cycle, diagnose=diagnose, within=placement)
+            evaluation.feasible = found.feasible
+        return found
+
     if not placements:
         return GroupAssignment(
             status=Status(Code.UNSCHEDULABLE),
@@ -80,7 +88,7 @@ def place_in_one(cycle: GroupCycle, placements: Sequence[Placement]) -> GroupAss
     first = nominated_placement(placements, cycle.nominated)
     reported = None
     if first is not None:
-        reported = place_group(cycle, within=first)
+        reported = tried_in(first)
         if reported.feasible:
             reported.placement = first
             return reported
@@ -90,13 +98,13 @@ def place_in_one(cycle: GroupCycle, placements: Sequence[Placement]) -> GroupAss
     def assigned(placement: Placement, count: int) -> Assigned | None:
         if exact:
             return [(pod, NO_ROW) for pod in pods[:count]]
-        tried = place_group(cycle, diagnose=False, within=placement)
+        tried = tried_in(placement, diagnose=False)
         return tried.placed if tried.feasible else None
 
     best = best_of(cycle, placements, first, assigned)
-    chosen = place_group(cycle, within=best) if best is not None else None
+    chosen = tried_in(best) if best is not None else None
     if chosen is None or not chosen.feasible:
-        return _nowhere(running, pods, reported or place_group(cycle, within=placements[0]), len(placements))
+        return _nowhere(running, pods, reported or tried_in(placements[0]), len(placements))
     chosen.placement = best
     return chosen
 

@@ -169,6 +169,7 @@ class _Walk:
         if isinstance(group, GroupState):
             return self._leaf(group, lambda cycle: place_in_one(cycle, placements), placements, None)
         running, cluster = self.cycle.running, self.cycle.running.cluster
+        running.meter.generated(group.kind, len(placements))
         if not placements:
             names = {plugin.name for plugin in running.profile.placement_generators}
             found = GroupAssignment(status=Status(Code.UNSCHEDULABLE), rejected_by=names, why=NO_PLACEMENTS)
@@ -184,7 +185,9 @@ class _Walk:
 
         def assigned(placement: Placement, _most: int) -> Assigned | None:
             mark = cluster.undo_mark
-            tried = self._silently(group, placement)
+            with running.meter.evaluation(group.kind) as evaluation:
+                tried = self._silently(group, placement)
+                evaluation.feasible = tried.status.ok
             cluster.roll_back(mark)
             return tried.placed if tried.status.ok else None
 
