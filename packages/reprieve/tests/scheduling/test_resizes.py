@@ -17,7 +17,7 @@ PENDING = objects.PodCondition(type="PodResizePending", status="True", reason="D
 
 def given(item: objects.Pod, cpu: str, *conditions: objects.PodCondition) -> objects.Pod:
     """The pod with what its kubelet has given to it."""
-    amounts = {"cpu": cpu}
+    amounts: dict[str, str | int | float] = {"cpu": cpu}
     status = objects.ContainerStatus(
         name="main", allocated_resources=amounts, resources=objects.ResourceRequirements(requests=amounts)
     )
@@ -63,7 +63,7 @@ def test_a_member_of_a_gang_is_queued_by_itself() -> None:
         pod("m", cpu=9, group="g", priority=10),
     ).drain()
     assert world.evicted == ["low"]
-    assert {entity.key for entity in world.engine.queue.entities()} == {"group/default/g", "pod/uid-web"}
+    assert {entity.ref for entity in world.engine.queue.entities()} == {"group/default/g", "pod/uid-web"}
 
 
 def test_its_own_gang_is_not_evicted() -> None:
