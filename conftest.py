@@ -68,7 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
 _OURS = "packages/reprieve/tests/"
 LONG = (
     *("tests/chaos", "tests/tools/test_new_clusters", f"{_OURS}simulation/test_large_inputs"),
-    *(f"{_OURS}simulation/test_openb", "tests/docs", "tests/e2e"),
+    *(f"{_OURS}replay/traces/test_openb_cluster", "tests/docs", "tests/e2e"),
 )
 """Tests that take long or wait much: they start first."""
 

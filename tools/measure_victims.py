@@ -37,10 +37,11 @@ from reprieve.inputs.loader import load  # noqa: E402
 from reprieve.preemption.default_preemption import DefaultPreemption  # noqa: E402
 from reprieve.preemption.options import PreemptionOptions  # noqa: E402
 from reprieve.preemption.outcome import Preemption  # noqa: E402
+from reprieve.replay.job_objects import GPU_MILLI  # noqa: E402
+from reprieve.replay.traces import openb_cluster as openb  # noqa: E402
 from reprieve.scheduling.arrival_order import in_order  # noqa: E402
 from reprieve.scheduling.engine import Engine  # noqa: E402
 from reprieve.scheduling.engine_options import EngineOptions  # noqa: E402
-from reprieve.simulation import openb  # noqa: E402
 from reprieve.simulation.bench.cluster_builder import BenchCluster  # noqa: E402
 from reprieve.simulation.bench.scenarios import SCENARIOS  # noqa: E402
 from reprieve.simulation.virtual import VirtualCluster  # noqa: E402
@@ -233,7 +234,7 @@ def _all_decisions(made: Several, options: dict[str, Any]) -> tuple[set[str], in
 # -- the openb trace ---------------------------------------------------------------------------------------------------
 
 
-def openb_cluster(folder: Path) -> list[tuple[objects.KubernetesObject, float]]:
+def filled_cluster(folder: Path) -> list[tuple[objects.KubernetesObject, float]]:
     """The trace's nodes with its tasks on them, as `reprieve import openb` fills them."""
     nodes, pods = (folder / name for name in TRACE_FILES)
     filled = openb.fill(openb.read_nodes(nodes), openb.read_tasks(pods))
@@ -282,7 +283,7 @@ def wanted(members: Members) -> list[objects.KubernetesObject]:
             f"train-{kind}-{i:03}",
             cpu=cores,
             memory=f"{memory}Gi",
-            more={openb.GPU_MILLI: gpus * 1000} if gpus else {},
+            more={GPU_MILLI: gpus * 1000} if gpus else {},
             group="train",
             priority=PREEMPTOR,
         )
@@ -349,7 +350,7 @@ def problem_of(preemption: Preemption, engine: Engine) -> Problem:
 
 def openb_rows(folder: Path, seconds: float | None) -> None:
     """Print a row for each gang, in the cluster as it is and with 60 % of the tasks in gangs ("g")."""
-    plain = openb_cluster(folder)
+    plain = filled_cluster(folder)
     row = "{:<20}" + " {:>22}" * len(MODES) + " {:>20}"
     print(row.format("openb: evicted pods", *MODES, "exact" if seconds else ""))
     for prefix, cluster in (("", plain), ("g ", in_gangs(plain, 0.6))):

@@ -191,7 +191,7 @@ OPTIONAL_DATA = {
     "packages/reprieve/tests/shared/test_reference.py",
     "packages/kube-standin/tests/transcripts/transcripts.py",
     "tests/docs/test_examples.py",
-    "packages/reprieve/tests/simulation/test_openb.py",
+    "packages/reprieve/tests/replay/traces/test_openb_cluster.py",
 }
 """Tests that also look at data beside the checkout, where there is any."""
 

@@ -62,7 +62,10 @@ def test_tasks_without_room_are_counted_and_three_are_named(run: Run, desk: Path
         (("out.txt",), "-o out.txt: expected a name ending in .json, .yaml, .yml"),
         (("out",), "-o out: expected a name ending in .json, .yaml, .yml"),
         (("out.json", "--max-input-bytes", "0"), "--max-input-bytes: expected a size above 0, found '0'"),
-        (("out.json", "--max-input-bytes", str(len(NODES) - 1)), "nodes.csv, line 1: larger than 55 bytes "),
+        (
+            ("out.json", "--max-input-bytes", str(len(NODES) - 1)),
+            "nodes.csv, line 2: larger than 55 bytes (--max-input-bytes",
+        ),
         (("out.json", "--nodes", "none.csv"), "none.csv: No such file or directory"),
         (("out.json", "--pods", "nodes.csv"), "nodes.csv"),
         (("no/out.json",), "no/out.json: No such file or directory"),

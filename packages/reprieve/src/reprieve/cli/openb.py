@@ -26,7 +26,8 @@ def command(
     """
     from reprieve.cli.options import read_size
     from reprieve.decisions.phrases import count
-    from reprieve.simulation.openb import TraceError, fill, read_nodes, read_tasks, write
+    from reprieve.replay.job_list import JobListError
+    from reprieve.replay.traces.openb_cluster import fill, read_nodes, read_tasks, write
 
     if output.suffix not in _FORMATS:
         refuse(f"-o {output}: expected a name ending in {', '.join(_FORMATS)}")
@@ -36,7 +37,7 @@ def command(
             machines = read_nodes(nodes, max_bytes=limit)
             filled = fill(machines, read_tasks(pods, max_bytes=limit))
             write(filled.documents, output)
-    except TraceError as error:
+    except JobListError as error:
         refuse(str(error))
     except OSError as error:
         refuse(reason_of(error))

@@ -126,8 +126,8 @@ def _write_jobs(path: Path, jobs: Any, *, dated: bool) -> None:
 
 def _write_cluster(path: Path, jobs: Any, machines: Any) -> None:
     from reprieve.replay.cluster_sizing import class_documents, fitting_nodes
+    from reprieve.replay.traces.openb_cluster import write
     from reprieve.replay.traces.trace_reader import machine_documents
-    from reprieve.simulation.openb import write
 
     shared = any(job.shape.gpu % 1000 for job in jobs)
     nodes = fitting_nodes(jobs) if machines is None else machine_documents(machines, shared=shared)

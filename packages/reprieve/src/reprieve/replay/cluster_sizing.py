@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from reprieve.replay.job_list import ReplayJob, Shape
-from reprieve.replay.job_objects import GPU
-from reprieve.simulation.openb import GPU_MILLI, GPU_MODEL
+from reprieve.replay.job_objects import GPU, GPU_MILLI, GPU_MODEL
 
 USE: Final = 0.8
 LEAST_GPUS: Final = 8

@@ -419,10 +419,10 @@ def _check_header(file: str, header: Sequence[str]) -> None:
             raise JobListError(file, 1, name, f"no such column; the first line has {shown(','.join(header))}")
 
 
-def csv_rows(path: Path, *, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
+def csv_rows(path: Path, *, delimiter: str = ",", max_bytes: int = MAX_BYTES) -> Iterator[tuple[int, list[str]]]:
     """(line, fields) of every row that is not empty, gzip unpacked. Raises JobListError, OSError."""
     with path.open("rb") as stream:
-        yield from _split(str(path), _unpacked(str(path), stream), delimiter)
+        yield from _split(str(path), _unpacked(str(path), stream), delimiter, max_bytes)
 
 
 _PACKED: Final = {b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -442,8 +442,8 @@ def _unpacked(file: str, stream: BinaryIO) -> BinaryIO:
     return gzip.open(stream)  # type: ignore[return-value]
 
 
-def _split(file: str, stream: BinaryIO, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(_lines(file, stream), delimiter=delimiter, strict=True)
+def _split(file: str, stream: BinaryIO, delimiter: str, max_bytes: int) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(_lines(file, stream, max_bytes), delimiter=delimiter, strict=True)
     while True:
         try:
             row = next(reader, None)
@@ -457,7 +457,7 @@ def _split(file: str, stream: BinaryIO, delimiter: str) -> Iterator[tuple[int, l
             yield reader.line_num, [unguarded(cell) for cell in row]
 
 
-def _lines(file: str, stream: BinaryIO) -> Iterator[str]:
+def _lines(file: str, stream: BinaryIO, max_bytes: int) -> Iterator[str]:
     """Lines of UTF-8 text, each bounded, all together bounded."""
     total = 0
     for number in itertools.count(1):
@@ -474,8 +474,9 @@ def _lines(file: str, stream: BinaryIO) -> Iterator[str]:
         total += len(data)
         if len(data) > MAX_ROW_BYTES:
             raise JobListError(file, number, "", f"a line of more than {MAX_ROW_BYTES} bytes")
-        if total > MAX_BYTES:
-            raise JobListError(file, number, "", f"larger than {MAX_BYTES} bytes")
+        if total > max_bytes:
+            hint = " (--max-input-bytes raises the limit)" if max_bytes != MAX_BYTES else ""
+            raise JobListError(file, number, "", f"larger than {max_bytes} bytes{hint}")
         try:
             yield data.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError:

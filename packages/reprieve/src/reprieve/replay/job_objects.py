@@ -12,6 +12,10 @@ from kube_rules.work_annotations import CHECKPOINT_INTERVAL, EXPECTED_RUNTIME, R
 from reprieve.replay.job_list import ReplayJob, Shape, Tolerated
 
 GPU: Final = "nvidia.com/gpu"
+GPU_MILLI: Final = "alibabacloud.com/gpu-milli"
+"""Thousandths of a GPU, where jobs share one."""
+GPU_MODEL: Final = "gpu-model"
+"""Label of nodes."""
 _THOUSANDTHS: Final = "/gpu-milli"
 _MODEL_LABELS: Final = ("gpu-model", "nvidia.com/gpu.product")
 

@@ -1,11 +1,11 @@
-"""openb: tasks of Alibaba's GPU cluster of 2023 (ATC 2023). What its columns are: `reprieve.simulation.openb`."""
+"""openb: tasks of Alibaba's GPU cluster of 2023 (ATC 2023). What its columns are: `openb_cluster`."""
 
 from typing import Final
 
 from reprieve.replay.job_list import JobShapes, ReplayJob
 from reprieve.replay.traces import importer
 from reprieve.replay.traces.importer import Importer, ImportOptions, Machine, Values, model, text, whole
-from reprieve.simulation.openb import BEST_EFFORT, CLASS_OF_QOS, LATENCY_SENSITIVE, PRIORITY
+from reprieve.replay.traces.openb_cluster import BEST_EFFORT, CLASS_OF_QOS, LATENCY_SENSITIVE, PRIORITY
 
 
 def _models(content: str) -> tuple[str, ...]:

@@ -8,10 +8,9 @@ from typing import Any
 
 from reprieve.replay.cluster_sizing import PODS, Document, node_document
 from reprieve.replay.job_list import MAX_JOBS, JobListError, JobShapes, ReplayJob, Shape, check_row, csv_rows, shown
-from reprieve.replay.job_objects import GPU
+from reprieve.replay.job_objects import GPU, GPU_MILLI, GPU_MODEL
 from reprieve.replay.traces.importer import Importer, ImportOptions, Machine, whole
 from reprieve.replay.traces.priorities import PriorityRules
-from reprieve.simulation.openb import GPU_MILLI, GPU_MODEL
 
 PLENTY_CPU, PLENTY_MEMORY = 1_000_000, 16 << 40
 

@@ -16,23 +16,22 @@ What becomes of the columns (shared/data/README.md):
 Invariant: the same two files give the same bytes, on every run.
 """
 
-import csv
-import io
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from kube_rules import objects
 from kube_rules.meta import ObjectRef
+from reprieve.replay.job_list import JobListError, csv_rows, shown
+from reprieve.replay.job_objects import GPU_MILLI, GPU_MODEL
+from reprieve.replay.traces.trace_reader import table
 from reprieve.scheduling.engine import Engine
 
-GPU_MILLI = "alibabacloud.com/gpu-milli"
-GPU_MODEL = "gpu-model"
 PODS_PER_NODE = "110"
 TRACE_BEGIN = datetime(2025, 8, 1, tzinfo=UTC)
 """The trace's times are relative. From here its 150 days end just before the moment at which manifests without a
@@ -58,14 +57,6 @@ _MOST = 10**9
 
 Document = dict[str, Any]
 """A manifest as plain data."""
-
-
-class TraceError(ValueError):
-    """A trace file that cannot be used; `str()` is one line naming file, line, column, what was found and wanted."""
-
-    def __init__(self, file: str, line: int, column: str, problem: str) -> None:
-        where = f"{file}, line {line}" + (f", column {column}" if column else "")
-        super().__init__(f"{where}: {problem}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +96,12 @@ class Filled:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
+def _name(text: str) -> str:
+    if _NAME.fullmatch(text) is None:
+        raise ValueError("expected a name of lower-case letters, digits, '-' and '.'")
+    return text
+
+
 def _whole(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or int(text[:20]) > _MOST:
         raise ValueError(f"expected a whole number from 0 to {_MOST}")
@@ -113,12 +110,6 @@ def _whole(text: str) -> int:
 
 def _whole_or_empty(text: str) -> int | None:
     return None if not text else _whole(text)
-
-
-def _name(text: str) -> str:
-    if _NAME.fullmatch(text) is None:
-        raise ValueError("expected a name of lower-case letters, digits, '-' and '.'")
-    return text
 
 
 def _model(text: str) -> str:
@@ -137,35 +128,27 @@ def _qos(text: str) -> str:
     return CLASS_OF_QOS[text]
 
 
-_Column = tuple[str, Callable[[str], Any]]
-
-NODE_COLUMNS: tuple[_Column, ...] = (
-    ("sn", _name),
-    ("cpu_milli", _whole),
-    ("memory_mib", _whole),
-    ("gpu", _whole),
-    ("model", _model),
-)
-TASK_COLUMNS: tuple[_Column, ...] = (
-    ("name", _name),
-    ("cpu_milli", _whole),
-    ("memory_mib", _whole),
-    ("num_gpu", _whole),
-    ("gpu_milli", _whole),
-    ("gpu_spec", _models),
-    ("qos", _qos),
-    ("creation_time", _whole),
-    ("scheduled_time", _whole_or_empty),
-)
+NODE_COLUMNS: Final = {"sn": _name, "cpu_milli": _whole, "memory_mib": _whole, "gpu": _whole, "model": _model}
+TASK_COLUMNS: Final = {
+    "name": _name,
+    "cpu_milli": _whole,
+    "memory_mib": _whole,
+    "num_gpu": _whole,
+    "gpu_milli": _whole,
+    "gpu_spec": _models,
+    "qos": _qos,
+    "creation_time": _whole,
+    "scheduled_time": _whole_or_empty,
+}
 
 
 def read_nodes(path: Path, *, max_bytes: int = MAX_BYTES) -> list[TraceNode]:
-    """Return the machines, in file order. Raises TraceError, or OSError where the file cannot be read."""
+    """Return the machines, in file order. Raises JobListError, or OSError where the file cannot be read."""
     return [TraceNode(*values) for values in _rows(path, NODE_COLUMNS, max_bytes)]
 
 
 def read_tasks(path: Path, *, max_bytes: int = MAX_BYTES) -> list[TraceTask]:
-    """Return the tasks in order of arrival. Raises TraceError, or OSError where the file cannot be read."""
+    """Return the tasks in order of arrival. Raises JobListError, or OSError where the file cannot be read."""
     tasks = [
         TraceTask(name, cpu, memory, count * milli, models, qos, created, created if started is None else started)
         for name, cpu, memory, count, milli, models, qos, created, started in _rows(path, TASK_COLUMNS, max_bytes)
@@ -173,52 +156,16 @@ def read_tasks(path: Path, *, max_bytes: int = MAX_BYTES) -> list[TraceTask]:
     return sorted(tasks, key=lambda task: task.created)
 
 
-def _rows(path: Path, columns: Sequence[_Column], max_bytes: int) -> Iterable[list[Any]]:
+def _rows(path: Path, columns: Mapping[str, Callable[[str], Any]], max_bytes: int) -> Iterator[Iterable[Any]]:
     """Yield the wanted columns of every row, read; the first column is a key that may not repeat."""
-    file = str(path)
-    reader = csv.reader(io.StringIO(_text(path, max_bytes), newline=""), strict=True)
-    try:
-        header = next(reader, [])
-        missing = [name for name, _ in columns if name not in header]
-        if missing:
-            raise TraceError(file, 1, missing[0], f"no such column; the first line has {_shown(','.join(header))}")
-        wanted = [(header.index(name), name, read) for name, read in columns]
-        seen: dict[str, int] = {}
-        for row in reader:
-            if not row:
-                continue
-            if len(row) != len(header):
-                raise TraceError(file, reader.line_num, "", f"{len(row)} fields, the first line has {len(header)}")
-            values = []
-            for position, name, read in wanted:
-                try:
-                    values.append(read(row[position]))
-                except ValueError as error:
-                    problem = f"{error}, found {_shown(row[position])}"
-                    raise TraceError(file, reader.line_num, name, problem) from None
-            first = seen.setdefault(values[0], reader.line_num)
-            if first != reader.line_num:
-                problem = f"{_shown(values[0])} is on line {first} already"
-                raise TraceError(file, reader.line_num, wanted[0][1], problem)
-            yield values
-    except csv.Error as error:
-        raise TraceError(file, reader.line_num, "", f"broken CSV: {error}") from None
-
-
-def _text(path: Path, max_bytes: int) -> str:
-    with path.open("rb") as stream:
-        data = stream.read(max_bytes + 1)
-    if len(data) > max_bytes:
-        raise TraceError(str(path), 1, "", f"larger than {max_bytes} bytes (--max-input-bytes raises the limit)")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise TraceError(str(path), line, "", "not UTF-8 text") from None
-
-
-def _shown(text: str) -> str:
-    return f'"{text[:77]}..."' if len(text) > 80 else f'"{text}"'
+    first, seen = next(iter(columns)), dict[str, int]()
+    for line, values in table(str(path), csv_rows(path, max_bytes=max_bytes), columns, frozenset(), skip_bad=False):
+        assert not isinstance(values, JobListError)
+        if seen.setdefault(values[first], line) != line:
+            raise JobListError(
+                str(path), line, first, f"{shown(values[first])} is on line {seen[values[first]]} already"
+            )
+        yield values.values()
 
 
 # -- filling -----------------------------------------------------------------------------------------------------------
