@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -17,7 +17,11 @@ from reprieve.cli.options import (
 from reprieve.cli.outcome import CommandError, Exit, log_to_stderr, note, refuse
 
 if TYPE_CHECKING:
-    from reprieve.live.settings import Settings
+    from reprieve.live.settings import Settings, ShadowSettings
+
+_SHORTEST_TOKEN: Final = 16
+_SHORTEST_HOLD: Final = 1.0
+_LONGEST_HOLD: Final = 86_400.0
 
 
 class LogFormat(StrEnum):
@@ -94,6 +98,35 @@ def command(
             help="Store decision records in this file, so that they survive restarts. Default: in memory.",
         ),
     ] = None,
+    endpoint_token_file: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="File with a bearer token that may read metrics, records and the shadow report beyond loopback.",
+        ),
+    ] = None,
+    shadow: Annotated[
+        bool,
+        typer.Option(
+            "--shadow",
+            help="Watch a cluster that another scheduler runs, decide everything, and write nothing. "
+            "Then --scheduler-name is that of the other scheduler, by default default-scheduler.",
+        ),
+    ] = False,
+    shadow_hold: Annotated[
+        str,
+        typer.Option(
+            metavar="60s",
+            help="With --shadow: how long a decision is assumed that the other scheduler has not made, "
+            "and after which time a difference counts.",
+        ),
+    ] = "60s",
+    shadow_report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="With --shadow: keep the report in this file, for reprieve shadow report --from FILE."
+        ),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Break ties between nodes at random with this seed instead of by name.")
     ] = None,
@@ -113,6 +146,7 @@ def command(
     from reprieve.client.errors import ConfigError
     from reprieve.framework.configuration import ConfigurationError
     from reprieve.live.settings import (
+        DEFAULT_SCHEDULER,
         SCHEDULER_NAME,
         Settings,
         election_of,
@@ -130,18 +164,21 @@ def command(
             refuse(f"--scheduler-name: the profiles of {config} already have names")
         if chosen is not None and chosen.profiles and also_known_as:
             refuse(f"--also-known-as: set alsoKnownAs of a profile of {config}")
-        wanted = named(chosen, scheduler_name or SCHEDULER_NAME, also_known_as or ())
+        shadowing = read_shadow(shadow, shadow_hold, shadow_report, elect=leader_elect)
+        default = DEFAULT_SCHEDULER if shadow else SCHEDULER_NAME
+        wanted = named(chosen, scheduler_name or default, also_known_as or ())
         profiles, extenders = read_profiles(wanted, gates, config, plugin or (), plugin_timeout, compatible=compatible)
         election = election_of(
             chosen.leader_election if chosen is not None else None,
-            elect=leader_elect,
+            elect=False if shadow else leader_elect,
             lease_duration=leader_elect_lease_duration,
             renew_deadline=leader_elect_renew_deadline,
             retry_period=leader_elect_retry_period,
             resource_name=leader_elect_resource_name,
             resource_namespace=leader_elect_resource_namespace,
         )
-        serving = serving_of(bind_address, port, certificate=tls_cert_file, key=tls_private_key_file)
+        token = read_token(endpoint_token_file)
+        serving = serving_of(bind_address, port, certificate=tls_cert_file, key=tls_private_key_file, token=token)
     except ConfigurationError as error:
         refuse(f"{config}: {error}" if config is not None else str(error))
     except ConfigError as error:
@@ -162,10 +199,43 @@ def command(
         election=election,
         serving=serving,
         records=records,
+        shadow=shadowing,
         verbosity=verbosity,
         log_format=log_format.value,
     )
     run(settings)
+
+
+def read_token(path: str | None, option: str = "--endpoint-token-file") -> str | None:
+    """Return the bearer token in the file of an option. A file without one ends the command with exit code 2."""
+    if path is None:
+        return None
+    try:
+        token = Path(path).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        refuse(f"{option} {path}: {getattr(error, 'strerror', None) or 'is not text'}")
+    if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+        refuse(f"{option} {path}: expected one token of at least {_SHORTEST_TOKEN} printing characters")
+    return token
+
+
+def read_shadow(wanted: bool, hold: str, report: Path | None, *, elect: bool | None) -> "ShadowSettings | None":
+    """Return how to shadow, None without --shadow. Bad usage ends the command with exit code 2."""
+    from reprieve.live.settings import ShadowSettings, seconds
+
+    if not wanted:
+        if report is not None:
+            refuse("--shadow-report: only with --shadow")
+        return None
+    if elect:
+        refuse("--leader-elect: a shadow takes no lease, it writes nothing")
+    try:
+        duration = seconds(hold)
+    except ValueError as error:
+        refuse(f"--shadow-hold {error}")
+    if not _SHORTEST_HOLD <= duration <= _LONGEST_HOLD:
+        refuse(f"--shadow-hold {hold}: expected a duration from 1s to 24h")
+    return ShadowSettings(hold=duration, report=report)
 
 
 def run(settings: "Settings") -> None:
@@ -192,11 +262,11 @@ async def _serve(settings: "Settings") -> None:
     import asyncio
     import signal
 
-    from reprieve.live.app import run as run_app
+    from reprieve.live import app, shadow_app
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    await run_app(settings, stop)
+    await (app.run(settings, stop) if settings.shadow is None else shadow_app.run(settings, stop))
     note("stopped")

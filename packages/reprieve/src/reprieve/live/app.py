@@ -226,7 +226,7 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
         # Renewing the lease waits neither for the client's pace nor for a connection.
         lease_client = await client_with(Limits(qps=0.0, connections=4))
         served = await discover(await client_with(Limits(qps=0.0, attempts=_FIRST_ATTEMPTS)))
-        store = _open_store(settings, metrics, log)
+        store = open_records(settings, metrics, log)
         stack.callback(store.close)
         await recall(store, engine.cluster.evictions, client.clock.now().timestamp())
         sink = _Sink(metrics)
@@ -250,7 +250,7 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
         yield assembled
 
 
-def _open_store(settings: Settings, metrics: Metrics, log: Log) -> MemoryStore | FileStore:
+def open_records(settings: Settings, metrics: Metrics, log: Log) -> MemoryStore | FileStore:
     """Open the store of decision records. Raises ConfigError if its file cannot be used."""
 
     def records_trouble(text: str) -> None:  # from the thread that writes them

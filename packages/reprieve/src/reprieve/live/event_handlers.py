@@ -87,6 +87,8 @@ _ARRIVALS: Final = 1_000_000
 
 ChangeListener = Callable[[Change[Any], Resource], None]
 """Notified of every change when it has been applied, with the resource it came from."""
+ChangeWatcher = Callable[[Change[Any], float], None]
+"""Notified of every change before it is applied, but those of the start; with the engine's time."""
 
 
 class _Source:
@@ -133,6 +135,7 @@ class ClusterFeed:
         effects: Callable[[Effects], None] = lambda effects: None,
         wake: Callable[[], None] = lambda: None,
         listener: ChangeListener = lambda change, resource: None,
+        before: ChangeWatcher = lambda change, now: None,
         trouble: Callable[[str, str], None] = lambda where, text: log.warning("%s: %s", where, text),
         note: Callable[[str], None] = log.info,
         outages: Outages | None = None,
@@ -145,6 +148,7 @@ class ClusterFeed:
         self._effects = effects
         self._wake = wake
         self._listener = listener
+        self._before = before
         self._trouble = trouble
         self._note = note
         self._outages = outages or Outages(client.clock, _UncountedTrouble(trouble))
@@ -386,7 +390,9 @@ class ClusterFeed:
         ends = clock.monotonic() + seconds if clock is not None else float("inf")
         count = 0
         while changes:
-            self._take(*changes.popleft(), now)
+            change, resource = changes.popleft()
+            self._before(change, now)
+            self._take(change, resource, now)
             count += 1
             if clock is not None and count % 16 == 0 and clock.monotonic() >= ends:
                 break

@@ -1,4 +1,4 @@
-"""The scheduler's HTTP endpoint: /healthz, /livez, /readyz, /metrics, /metrics/resources, /explain (observability.md).
+"""The HTTP endpoint: /healthz, /livez, /readyz, /metrics, /metrics/resources, /explain, /shadow (observability.md).
 
 Who may read what, as kube-scheduler has it on its port 10259:
 
@@ -178,8 +178,10 @@ class Server:
         evictions: Evictions | None = None,
         authorize: DelegatedAuth | Callable[[str, str], Awaitable[int]] | None = None,
         at_rest: Callable[[Callable[[], None]], Awaitable[object]] | None = None,
+        shadow: Callable[[], bytes] | None = None,
     ) -> None:
         self.options = options
+        self._shadow = shadow
         self._when_at_rest = at_rest
         self._metrics = metrics
         self._health = health
@@ -205,6 +207,7 @@ class Server:
         app.router.add_get("/metrics", self._scrape)
         app.router.add_get("/metrics/resources", self._scrape_resources)
         app.router.add_get("/explain", self._explain)
+        app.router.add_get("/shadow", self._shadow_report)
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=2.0)
         await runner.setup()
         self._runner = runner
@@ -287,6 +290,14 @@ class Server:
         if self._records is not None:
             found = await self._records(kind, query.get("namespace", "default"), name)
         return _listed(found)
+
+    async def _shadow_report(self, request: web.Request) -> web.Response:
+        refused = await self._refused(request, local_token=True)
+        if refused is not None:
+            return refused
+        if self._shadow is None:
+            return web.Response(status=404, text="this scheduler is no shadow: start it with --shadow\n")
+        return web.Response(body=self._shadow(), content_type="application/json")
 
     async def _history(self, since: str) -> web.Response:
         """Return every preemption since a time, in seconds since 1970."""

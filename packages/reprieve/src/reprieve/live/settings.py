@@ -36,9 +36,20 @@ from reprieve.live.loop import Pace
 from reprieve.queueing.queue import Timing
 
 SCHEDULER_NAME: Final = "reprieve-scheduler"
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+"""The scheduler that a shadow watches by default: kube-scheduler."""
 LEASE_NAME: Final = "reprieve-scheduler"
 _UNLIMITED: Final = 0.0
 _DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?")
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowSettings:
+    """How to shadow another scheduler. `report`: the file that the report is kept in; None: only in memory."""
+
+    hold: float = 60.0
+    """Seconds for which a decision is assumed that the acting scheduler has not made, and until a difference counts."""
+    report: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +74,8 @@ class Settings:
     serving: ServingOptions | None = None
     records: Path | None = None
     """The file decision records are kept in; None: in memory."""
+    shadow: ShadowSettings | None = None
+    """Watch another scheduler and write nothing; None: schedule."""
     verbosity: int = 2
     log_format: str = "text"
     feed: ClusterFeedOptions = field(default_factory=ClusterFeedOptions)
@@ -156,7 +169,12 @@ def pace_of(configuration: SchedulerConfiguration | None) -> tuple[float, int]:
 
 
 def serving_of(
-    address: str, port: int, *, certificate: str | None = None, key: str | None = None
+    address: str,
+    port: int,
+    *,
+    certificate: str | None = None,
+    key: str | None = None,
+    token: str | None = None,
 ) -> ServingOptions | None:
     """Return where to serve metrics and health; port 0: nowhere. Raises ConfigError."""
     if port == 0:
@@ -166,6 +184,7 @@ def serving_of(
         port=port,
         certificate=Path(certificate) if certificate else None,
         key=Path(key) if key else None,
+        token=token,
         names=("localhost", socket.gethostname()),
     )
 

@@ -1,0 +1,287 @@
+"""Decisions of a shadow: assumed for a while, dropped where the cluster goes another way, never made (shadow.md).
+
+The listener of a shadow's scheduling loop.  What the engine decides it assumes in the cluster cache, as ever.  Here
+every such assumption gets an end: it is confirmed when the API says the same, and dropped when the API says something
+else, or after `hold` seconds.
+
+So that both schedulers decide about the same state, pending entities are tried before a change of a pod is applied that
+the acting scheduler may have made (`catch_up`).
+
+Invariant: nothing here has a way to write to the API.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from kube_rules import objects as o
+from reprieve.client.discovery import Resource
+from reprieve.client.informer import Change, ChangeKind
+from reprieve.cluster.evictions import EvictedUnit, EvictionHistory
+from reprieve.cluster.pods import PodRecord, was_preempted
+from reprieve.framework.instructions import Instruction
+from reprieve.framework.plugin_guard import PluginIncident
+from reprieve.live.loop import SchedulingLoop, blocks
+from reprieve.live.shadow_ledger import ShadowLedger
+from reprieve.observability.logs import DECISIONS
+from reprieve.observability.observer import Observer
+from reprieve.preemption.eviction_limits import evicted_unit
+from reprieve.preemption.outcome import Preemption
+from reprieve.preemption.units import PreemptionUnit, effective_priority
+from reprieve.scheduling.advance_reservation import AdvanceReservation
+from reprieve.scheduling.decision import Binding, Decision, Rejection
+from reprieve.scheduling.effects import NO_EFFECTS, DirectEviction, Effects
+from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.gang_health import Satisfaction
+from reprieve.scheduling.lost_place import LostPlace
+from reprieve.scheduling.preemptor_reservations import ReleasedReservation
+
+_BEFORE_THE_END = 1.0
+"""Seconds by which a plan to evict ends before the engine's own reservation for it."""
+
+
+class ObservedEvictions(EvictionHistory):
+    """Counts the evictions of the cluster for eviction limits, not those that are only decided here."""
+
+    def note(self, unit: EvictedUnit, now: float) -> None:
+        """Leave a decision out: its victims go on running."""
+
+    def observe(self, unit: EvictedUnit, now: float) -> None:
+        """Count an eviction that was made."""
+        super().note(unit, now)
+
+
+@dataclass(slots=True)
+class _Assumption:
+    """What the engine holds for an entity that the API has not confirmed: pods on nodes, or a plan to evict."""
+
+    until: float
+    pods: dict[str, str]
+    """UID -> node, of the entity's pods."""
+
+
+class ShadowDecisions:
+    """See the module docstring. `attach` the loop before it runs."""
+
+    def __init__(self, engine: Engine, observer: Observer, ledger: ShadowLedger, *, hold: float) -> None:
+        self._engine = engine
+        self._observer = observer
+        self._ledger = ledger
+        self._hold = hold
+        self._loop: SchedulingLoop | None = None
+        self._placed: dict[str, _Assumption] = {}
+        self._plans: dict[str, _Assumption] = {}
+        """By the key of the entity."""
+        self._ends: list[tuple[float, str]] = []
+        self._going: tuple[PodRecord, str] | None = None
+        """A pending pod with a deletion that is being applied, and the key of its entity."""
+        self._evictions = ObservedEvictions(engine.cluster.evictions.limits)
+        engine.cluster.evictions = self._evictions
+        self._may_block = blocks(engine)
+
+    def attach(self, loop: SchedulingLoop) -> None:
+        """The loop that runs the cycles."""
+        self._loop = loop
+
+    @property
+    def assumed(self) -> int:
+        """Return how many entities have a placement or a plan that the API has not confirmed."""
+        return len(self._placed.keys() | self._plans.keys())
+
+    # -- decisions (live.loop.DecisionListener) --------------------------------------------------------
+
+    @property
+    def bindings_under_way(self) -> int:
+        """Return 0: no bindings are made."""
+        return 0
+
+    def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
+        """Note a decision, and until when it is assumed."""
+        self._observer.decided(decision, seconds=seconds, now=now)
+        self._ledger.decisions.add(seconds)
+        bindings = (*decision.bindings, *decision.waiting)
+        if bindings:
+            self._ledger.placed([(binding.pod, binding.node) for binding in bindings], now)
+            kept = self._placed.pop(decision.ref, None)
+            pods = kept.pods if kept is not None else {}
+            pods |= {binding.pod.uid: binding.node for binding in bindings}
+            self._assume(self._placed, decision.ref, _Assumption(now + self._hold, pods))
+            self._drop_plan(decision.ref, now)
+        preemption = decision.preemption
+        if preemption is not None and preemption.victims:
+            victims = [pod for verdict in preemption.victims for pod in verdict.unit.pods]
+            self._ledger.would_evict(preemption.nominations[0][0], victims, now)
+            grace = max((pod.grace for pod in victims), default=0.0)
+            until = now + grace + self._hold
+            if decision.held_until is not None:
+                until = min(until, decision.held_until - _BEFORE_THE_END)
+            names = self._engine.cluster.nodes.names
+            nodes = {pod.uid: names[row] for pod, row in preemption.nominations}
+            self._assume(self._plans, decision.ref, _Assumption(until, nodes))
+            # No calls are made for it, so none are waited for: it waits for its victims to leave.
+            self._keep(self._engine.preemption_done(decision.ref, now))
+
+    def _assume(self, kept: dict[str, _Assumption], key: str, assumption: _Assumption) -> None:
+        kept[key] = assumption
+        heapq.heappush(self._ends, (assumption.until, key))
+
+    async def preempt(self, preemption: Preemption) -> None:
+        """Evict nothing: `decided` has noted the plan."""
+
+    def unnominated(self, pods: Iterable[PodRecord]) -> None:
+        """Write nothing."""
+
+    def capacity_reserved(self, reservation: AdvanceReservation) -> None:
+        """Record a reservation."""
+        self._observer.capacity_reserved(reservation, now=self._now())
+
+    def room_released(self, room: ReleasedReservation) -> None:
+        """Record the end of a reservation."""
+        self._observer.room_released(room, now=self._now())
+
+    def capacity_kept(self, place: LostPlace) -> None:
+        """Write nothing."""
+
+    def satisfaction_changed(self, state: Satisfaction) -> None:
+        """Write nothing."""
+
+    def evict(self, eviction: DirectEviction) -> None:
+        """Evict nothing: of a degraded gang, or of work that runs too long, the log has that it would be."""
+        text = f"Would evict {len(eviction.pods)} pods without a preemption: {eviction.message}"
+        self._observer.log.info(text, v=DECISIONS, of=eviction.ref)
+
+    def deferred_writes(self, instructions: Iterable[Instruction]) -> None:
+        """Write nothing."""
+
+    def permitted(self, allowed: Iterable[Binding], refused: Iterable[Rejection]) -> None:
+        """Write nothing: the pods are assumed already, or are queued again."""
+
+    def incidents(self, incidents: Iterable[PluginIncident]) -> None:
+        """Write what went wrong in plugins to the log and the counters."""
+        for incident in incidents:
+            text = f"{incident.text}\n{incident.detail}" if incident.detail else incident.text
+            self._observer.trouble("plugin", text)
+
+    def tick(self, now: float) -> Effects:
+        """End the assumptions that are due, and look for differences."""
+        self._observer.tick(now)
+        while self._ends and self._ends[0][0] <= now:
+            until, key = heapq.heappop(self._ends)
+            if key in self._placed and self._placed[key].until == until:
+                self._drop_placed(key, now)
+            if key in self._plans and self._plans[key].until == until:
+                self._drop_plan(key, now)
+        self._ledger.review(now)
+        return NO_EFFECTS
+
+    # -- the cluster (live.event_handlers) ----------------------------------------------------------------
+
+    def catch_up(self, change: Change[Any], now: float) -> None:
+        """Before a change of a pod that may be the acting scheduler's is applied: decide, then let go what differs."""
+        pod, before = change.object, change.old
+        self._going = None
+        if not isinstance(pod, o.Pod) or (change.kind is ChangeKind.ADDED and not pod.spec.node_name):
+            return
+        self._decide(now)
+        known = self._engine.cluster.pods.get(pod.metadata.uid)
+        if known is None:
+            return
+        key = self._engine.cluster.entity_ref(known)
+        deleted = change.kind is ChangeKind.DELETED
+        leaves = deleted or pod.metadata.deletion_timestamp is not None
+        if known.bound:
+            if leaves and not known.terminating and was_preempted(pod):
+                self._note_eviction(known, now)
+        elif deleted:
+            self._going = (known, key)
+        elif pod.spec.node_name:
+            self._drop_plan(key, now)
+            placed = self._placed.get(key)
+            if placed is not None and placed.pods.get(known.uid) != pod.spec.node_name:
+                self._drop_placed(key, now)
+        elif isinstance(before, o.Pod) and before.status.nominated_node_name != pod.status.nominated_node_name:
+            self._nominated(known, key, pod.status.nominated_node_name or "", now)
+
+    def _nominated(self, pod: PodRecord, key: str, node: str, now: float) -> None:
+        """The acting scheduler has nominated a pod, or ended that: of two plans that of the cluster goes on."""
+        if not node or not self._is_ours(pod):
+            return
+        self._ledger.nominated(pod, node)
+        plan = self._plans.get(key)
+        if plan is not None and plan.pods.get(pod.uid) != node:
+            self._drop_plan(key, now)
+
+    def object_changed(self, change: Change[Any], resource: Resource) -> None:
+        """A change has been applied: note what the acting scheduler has placed, and what is gone."""
+        pod, before = change.object, change.old
+        if not isinstance(pod, o.Pod):
+            return
+        now = self._now()
+        if self._going is not None:
+            (record, key), self._going = self._going, None
+            for kept in (self._placed, self._plans):
+                if key in kept:
+                    kept[key].pods.pop(record.uid, None)
+            self._ledger.gone(record, key, now)
+            return
+        known = self._engine.cluster.pods.get(pod.metadata.uid)
+        newly = isinstance(before, o.Pod) and not before.spec.node_name and bool(pod.spec.node_name)
+        if known is None or not newly or not self._is_ours(known):
+            return
+        placed = self._placed.get(self._engine.cluster.entity_ref(known))
+        if placed is not None:
+            placed.pods.pop(known.uid, None)
+        self._keep(self._engine.bound(known.uid))
+        self._ledger.bound(known, pod.spec.node_name, now)
+
+    def _note_eviction(self, pod: PodRecord, now: float) -> None:
+        cluster = self._engine.cluster
+        cluster.now = max(cluster.now, now)
+        self._ledger.evicted(pod, now)
+        unit = PreemptionUnit(
+            pod.key, (pod,), (pod.row,), effective_priority(cluster, pod), pod.group is not None, None
+        )
+        self._evictions.observe(evicted_unit(cluster, unit), now)
+
+    def _is_ours(self, pod: PodRecord) -> bool:
+        return pod.scheduler_name in self._engine.running
+
+    # -- assumptions ---------------------------------------------------------------------------------------
+
+    def _decide(self, now: float) -> None:
+        """Run cycles until nothing can be tried now; with plugins that may block the loop runs them, later."""
+        loop = self._loop
+        if loop is None or self._may_block:
+            return
+        while True:
+            began = time.perf_counter()
+            effects = self._engine.step(now)
+            loop.keep(effects)
+            if effects.decision is None:
+                return
+            loop.cycles += 1
+            self.decided(effects.decision, seconds=time.perf_counter() - began, now=now)
+
+    def _drop_placed(self, key: str, now: float) -> None:
+        """Give back what was assumed for the pods of an entity; they are queued again."""
+        placed = self._placed.pop(key, None)
+        for uid in placed.pods if placed is not None else ():
+            self._keep(self._engine.bind_failed(uid, now))
+
+    def _drop_plan(self, key: str, now: float) -> None:
+        """Forget which pods an entity would evict; it is tried again."""
+        if self._plans.pop(key, None) is not None:
+            self._keep(self._engine.preemption_failed(key, now))
+            self._engine.queue.wake(key, now)
+
+    def _keep(self, effects: Effects) -> None:
+        if self._loop is not None:
+            self._loop.keep(effects)
+
+    def _now(self) -> float:
+        assert self._loop is not None
+        return self._loop.time()
