@@ -9,9 +9,9 @@ import pytest
 
 from kube_rules.errors import FieldError
 from kube_rules.foreign_groups import CUSTOM
-from kube_rules.versions import SERVED_VERSIONS, from_internal, to_internal
+from kube_rules.versions import SERVED_VERSIONS, from_internal, to_internal, version_rank, with_unexpressed
 
-V1BETA1, V1ALPHA3, V1ALPHA2 = SERVED_VERSIONS
+V1, V1BETA1, V1ALPHA3, V1ALPHA2 = SERVED_VERSIONS
 
 GROUP: dict[str, Any] = {
     "apiVersion": V1BETA1,
@@ -61,20 +61,19 @@ def test_v1alpha2_says_the_same_in_other_words(internal: dict[str, Any], older: 
 
 
 @pytest.mark.parametrize("manifest", [GROUP, WORKLOAD])
-@pytest.mark.parametrize("version", [V1ALPHA3, "scheduling.reprieve.dev/v1beta1"])
-def test_v1alpha3_and_the_crd_group_have_the_internal_shape(manifest: dict[str, Any], version: str) -> None:
+@pytest.mark.parametrize("version", [V1, V1ALPHA3, "scheduling.reprieve.dev/v1beta1"])
+def test_v1_and_v1alpha3_and_the_crd_group_have_the_internal_shape(manifest: dict[str, Any], version: str) -> None:
     other = {**manifest, "apiVersion": version}
-    custom = {CUSTOM: True} if manifest is GROUP and version != V1ALPHA3 else {}
+    custom = {CUSTOM: True} if manifest is GROUP and version not in SERVED_VERSIONS else {}
     assert to_internal(other) == {**manifest, **custom}
     assert from_internal(manifest, version) == other
 
 
-def test_older_versions_cannot_say_preemption_policy() -> None:
+def test_v1alpha2_cannot_say_preemption_policy() -> None:
     group = {**GROUP, "spec": {**GROUP["spec"], "preemptionPolicy": "Never"}}
     assert from_internal(group, V1ALPHA2) == GROUP_ALPHA2
     workload = {**WORKLOAD, "spec": {"podGroupTemplates": [{**TEMPLATE, "preemptionPolicy": "Never"}]}}
-    for version in (V1ALPHA3, V1ALPHA2):
-        assert from_internal(workload, version)["spec"] == {"podGroupTemplates": [TEMPLATE]}
+    assert from_internal(workload, V1ALPHA2)["spec"] == {"podGroupTemplates": [TEMPLATE]}
 
 
 @pytest.mark.parametrize("kind", ["Workload", "PodGroup"])
@@ -98,3 +97,114 @@ def test_values_without_an_internal_form(spec: dict[str, Any], path: str) -> Non
     with pytest.raises(FieldError) as caught:
         to_internal({"apiVersion": V1ALPHA2, "kind": "PodGroup", "spec": spec})
     assert caught.value.path == path
+
+
+# -- every pair of versions ------------------------------------------------------------------------------------
+
+RICH_GROUP: dict[str, Any] = {
+    **GROUP,
+    "spec": {
+        **GROUP["spec"],
+        "parentCompositePodGroupName": "root",
+        "schedulingConstraints": {"topology": [{"key": "rack"}]},
+        "resourceClaims": [{"name": "c", "resourceClaimTemplateName": "t"}],
+        "priority": 7,
+        "preemptionPolicy": "Never",
+    },
+    "status": {**GROUP["status"], "resourceClaimStatuses": [{"name": "c", "resourceClaimName": "c-1"}]},
+}
+RICH_TEMPLATE = {
+    **TEMPLATE,
+    "disruptionMode": {"all": {}},
+    "priorityClassName": "high",
+    "priority": 7,
+    "preemptionPolicy": "Never",
+    "schedulingPolicy": {"gang": {"minCount": 3}},
+}
+RICH_WORKLOAD: dict[str, Any] = {
+    **WORKLOAD,
+    "spec": {
+        "controllerRef": {"apiGroup": "batch", "kind": "Job", "name": "j"},
+        "podGroupTemplates": [RICH_TEMPLATE, {**TEMPLATE, "name": "u"}],
+    },
+}
+TREE_WORKLOAD: dict[str, Any] = {
+    **WORKLOAD,
+    "spec": {"compositePodGroupTemplates": [{"name": "root", "podGroupTemplates": [RICH_TEMPLATE]}]},
+}
+COMPOSITE: dict[str, Any] = {
+    "apiVersion": V1ALPHA3,
+    "kind": "CompositePodGroup",
+    "metadata": {"name": "root"},
+    "spec": {
+        "schedulingPolicy": {"gang": {"minGroupCount": 2}},
+        "disruptionMode": {"all": {}},
+        "preemptionPolicy": "Never",
+        "workloadRef": {"workloadName": "w", "templateName": "root"},
+    },
+    "status": {"conditions": [{"type": "CompositePodGroupInitiallyScheduled", "status": "True"}]},
+}
+PAIRS = [
+    *((RICH_GROUP, one, other) for one in SERVED_VERSIONS for other in SERVED_VERSIONS),
+    *((RICH_WORKLOAD, one, other) for one in SERVED_VERSIONS for other in SERVED_VERSIONS),
+    *((TREE_WORKLOAD, one, other) for one in SERVED_VERSIONS for other in SERVED_VERSIONS),
+    *((COMPOSITE, one, other) for one in (V1BETA1, V1ALPHA3) for other in (V1BETA1, V1ALPHA3)),
+]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "one", "other"),
+    PAIRS,
+    ids=[f"{m['kind']}-{a.rpartition('/')[2]}-{b.rpartition('/')[2]}" for m, a, b in PAIRS],
+)
+def test_no_field_is_lost_between_two_versions(manifest: dict[str, Any], one: str, other: str) -> None:
+    """api.md 2.5: read in one version and written in another, as two clients of different age do in turn."""
+    stored = copy.deepcopy(manifest)
+    for version in (one, other, one):
+        seen = from_internal(stored, version)
+        assert seen["apiVersion"] == version
+        stored = with_unexpressed(to_internal(seen), stored, version)
+    assert stored == manifest
+
+
+@pytest.mark.parametrize("version", SERVED_VERSIONS)
+@pytest.mark.parametrize("manifest", [RICH_GROUP, RICH_WORKLOAD, TREE_WORKLOAD])
+def test_only_v1alpha2_lacks_fields(manifest: dict[str, Any], version: str) -> None:
+    """api.md 2.5: the policy of groups and templates, and trees; what it lacks it does not show either."""
+    seen = from_internal(manifest, version)
+    back = to_internal(seen)
+    assert (back == manifest) is (version != V1ALPHA2)
+    assert ("preemptionPolicy" in str(seen)) is (version != V1ALPHA2)
+    if version == V1ALPHA2:
+        assert not {"parentCompositePodGroupName", "compositePodGroupTemplates"} & set(seen["spec"])
+
+
+def test_update_in_v1alpha2_changes_what_it_can_express() -> None:
+    """api.md 2.5: a template that is new has no policy of another one; a removed field that it knows is removed."""
+    seen = from_internal(RICH_WORKLOAD, V1ALPHA2)
+    [first, second] = seen["spec"]["podGroupTemplates"]
+    seen["spec"]["podGroupTemplates"] = [{**second, "name": "new"}, {**first, "priorityClassName": "low"}]
+    made = with_unexpressed(to_internal(seen), RICH_WORKLOAD, V1ALPHA2)
+    [new, kept] = made["spec"]["podGroupTemplates"]
+    assert "preemptionPolicy" not in new
+    assert (kept["preemptionPolicy"], kept["priorityClassName"]) == ("Never", "low")
+    bare = {"apiVersion": V1ALPHA2, "kind": "Workload"}
+    assert with_unexpressed(to_internal(bare), RICH_WORKLOAD, V1ALPHA2) == to_internal(bare)
+
+
+@pytest.mark.parametrize(
+    ("kind", "version"),
+    [("CompositePodGroup", V1), ("CompositePodGroup", V1ALPHA2), ("PodGroup", "scheduling.k8s.io/v2")],
+)
+def test_versions_that_a_kind_does_not_have(kind: str, version: str) -> None:
+    """composite.md 1.1: composites are not in v1, nor were they in v1alpha2."""
+    manifest = {"apiVersion": version, "kind": kind}
+    for convert in (to_internal, lambda it: from_internal(it, version)):
+        with pytest.raises(FieldError, match="is not read"):
+            convert(manifest)
+
+
+def test_newest_versions_first() -> None:
+    """api.md 2: stable, beta, alpha, each by number; others last, by name."""
+    order = ["v2", "v1", "v2beta1", "v1beta2", "v1beta1", "v1alpha3", "v1alpha2", "a", "v1gamma1"]
+    assert sorted(set(order), key=version_rank) == order

@@ -42,7 +42,10 @@ KINDS: Final[Mapping[str, tuple[type[KubernetesObject], tuple[str, ...]]]] = {
         (o.ResourceQuota, ()),
         (o.LimitRange, ()),
         (o.PodGroup, ()),
-        (o.CompositePodGroup, ("scheduling.reprieve.dev/v1beta1", "scheduling.reprieve.dev/v1alpha3")),
+        (
+            o.CompositePodGroup,
+            ("scheduling.k8s.io/v1beta1", "scheduling.reprieve.dev/v1beta1", "scheduling.reprieve.dev/v1alpha3"),
+        ),
         (o.Workload, ()),
         (o.PersistentVolume, ()),
         (o.PersistentVolumeClaim, ()),

@@ -1,16 +1,17 @@
 """Versions of Workload and PodGroup: plain manifests to and from the internal form (v1beta1).
 
-Terms: the internal form is `scheduling.k8s.io/v1beta1`. The same shape is read from `v1alpha3` and from the
+Terms: the internal form is `scheduling.k8s.io/v1beta1`. The same shape is read from `v1`, `v1alpha3` and from the
 CRD group `scheduling.reprieve.dev/v1beta1`; `v1alpha2` names things otherwise;
 `scheduling.x-k8s.io/v1alpha1` is the PodGroup of the coscheduling plugin, `scheduling.volcano.sh/v1beta1` that of
-Volcano. All rules: api.md "Workload and PodGroup, three served versions", workloads.md 2 for the last two.
+Volcano. All rules: api.md 2, workloads.md 2 for the last two.
 
 Invariant: functions take and give plain data, never change what they are given, and share what they do not
-change. Down and up again gives the same object, but for what the older version cannot express (preemptionPolicy).
+change. Down and up again gives the same object, but for what v1alpha2 cannot express (preemptionPolicy, trees).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -34,8 +35,19 @@ SCHEDULING_GROUP: Final = "scheduling.k8s.io"
 CRD_GROUP: Final = "scheduling.reprieve.dev"
 
 INTERNAL_VERSION: Final = f"{SCHEDULING_GROUP}/v1beta1"
-SERVED_VERSIONS: Final = (INTERNAL_VERSION, f"{SCHEDULING_GROUP}/v1alpha3", f"{SCHEDULING_GROUP}/v1alpha2")
+NEWEST_VERSION: Final = f"{SCHEDULING_GROUP}/v1"
+_ALPHA2: Final = f"{SCHEDULING_GROUP}/v1alpha2"
+_ALPHA3: Final = f"{SCHEDULING_GROUP}/v1alpha3"
+SERVED_VERSIONS: Final = (NEWEST_VERSION, INTERNAL_VERSION, _ALPHA3, _ALPHA2)
 """Versions of the native group, best first."""
+
+_NATIVE_VERSIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Workload": SERVED_VERSIONS,
+    "PodGroup": SERVED_VERSIONS,
+    "CompositePodGroup": (INTERNAL_VERSION, _ALPHA3),
+}
+_INTERNAL: Final[Mapping[str, str]] = {"CompositePodGroup": _ALPHA3}
+"""Kinds with another internal form than `INTERNAL_VERSION`; all their versions have one shape (composite.md 1.1)."""
 
 READABLE_VERSIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Workload": (*SERVED_VERSIONS, f"{CRD_GROUP}/v1beta1"),
@@ -49,26 +61,37 @@ _CONDITIONS: Final = {"PodGroupScheduled": "PodGroupInitiallyScheduled"}
 _CONDITION_NAMES: Final = {internal: name for name, internal in _CONDITIONS.items()}
 
 
+_VERSION: Final = re.compile(r"v([0-9]{1,18})(?:(alpha|beta)([0-9]{1,18}))?", re.ASCII)
+
+
+def version_rank(version: str) -> tuple[int, int, int, str]:
+    """Order versions as apimachinery does: stable ones, beta, alpha, the highest first; then all others by name."""
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        return (3, 0, 0, version)
+    return (("", "beta", "alpha").index(match[2] or ""), -int(match[1]), -int(match[3] or 0), "")
+
+
 def is_converted_kind(kind: str, api_version: str) -> bool:
     """Return whether the kind is a Workload or PodGroup of a group read here (readable version or not)."""
     group = api_version.partition("/")[0]
     return any(group == version.partition("/")[0] for version in READABLE_VERSIONS.get(kind, ()))
 
 
-VERSIONS_WITHOUT_POLICY: Final = (f"{SCHEDULING_GROUP}/v1alpha2", *FOREIGN_VERSIONS)
+VERSIONS_WITHOUT_POLICY: Final = (_ALPHA2, *FOREIGN_VERSIONS)
 """Versions in which a PodGroup has no preemptionPolicy (api.md, the table)."""
 
 
 def to_internal(manifest: Mapping[str, Any]) -> Manifest:
-    """Return a Workload or PodGroup of any readable version in its internal form.
+    """Return a Workload or PodGroup of any readable version, or a native composite, in its internal form.
 
     Raises `FieldError` for a version that is not read (naming the replacement) and for a value that has no
     internal form.
     """
     kind, version = str(manifest.get("kind", "")), str(manifest.get("apiVersion", ""))
-    if version not in READABLE_VERSIONS.get(kind, ()):
+    if version not in (*READABLE_VERSIONS.get(kind, ()), *_NATIVE_VERSIONS.get(kind, ())):
         raise _not_served(kind, version)
-    converted = {**manifest, "apiVersion": INTERNAL_VERSION}
+    converted = {**manifest, "apiVersion": _INTERNAL.get(kind, INTERNAL_VERSION)}
     converted.pop(FOREIGN, None)
     converted.pop(CUSTOM, None)
     if kind == "PodGroup" and version.startswith(f"{CRD_GROUP}/"):
@@ -78,13 +101,42 @@ def to_internal(manifest: Mapping[str, Any]) -> Manifest:
 
 
 def from_internal(manifest: Mapping[str, Any], api_version: str) -> Manifest:
-    """Return an internal Workload or PodGroup as another served version; raises `FieldError` if it is not served."""
+    """Return an internal object as another served version; raises `FieldError` if its kind is not served in it.
+
+    Fields that the version lacks (api.md 2.5) are left out.
+    """
     kind = str(manifest.get("kind", ""))
-    if api_version not in (*SERVED_VERSIONS, f"{CRD_GROUP}/v1beta1"):
+    if api_version not in (*_NATIVE_VERSIONS.get(kind, ()), f"{CRD_GROUP}/v1beta1"):
         raise _not_served(kind, api_version)
     converted = {**manifest, "apiVersion": api_version}
     convert = _DOWN.get((kind, api_version))
     return converted if convert is None else convert(converted)
+
+
+def with_unexpressed(update: Manifest, stored: Mapping[str, Any], api_version: str) -> Manifest:
+    """Return an internal object that came as an update in `api_version`, with the fields that this version lacks.
+
+    They are those of the `stored` object: a client of an older version changes only what it can see (api.md 2.5).
+    """
+    spec, before = update.get("spec"), stored.get("spec")
+    if api_version != _ALPHA2 or not isinstance(spec, Mapping) or not isinstance(before, Mapping):
+        return update
+    if update.get("kind") == "Workload":
+        there = {item["name"]: item for item in before.get(_TEMPLATES) or ()}
+        kept = [{**_only(there.get(item.get("name"), {}), _POLICY), **item} for item in spec.get(_TEMPLATES) or ()]
+        templates = {_TEMPLATES: kept} if kept else {}
+        return {**update, "spec": {**spec, **templates, **_only(before, *_TREES)}}
+    return {**update, "spec": {**spec, **_only(before, _POLICY, *_TREES)}}
+
+
+_TEMPLATES: Final = "podGroupTemplates"
+_POLICY: Final = "preemptionPolicy"
+_TREES: Final = ("parentCompositePodGroupName", "compositePodGroupTemplates")
+"""Fields that v1alpha2 lacks: a policy of groups and templates, and all about trees."""
+
+
+def _only(holder: Mapping[str, Any], *names: str) -> Manifest:
+    return {name: holder[name] for name in names if name in holder}
 
 
 def _not_served(kind: str, version: str) -> FieldError:
@@ -112,10 +164,10 @@ def _each(change: Callable[[Any, str], Any], path: str) -> Callable[[Any], Any]:
     return convert
 
 
-def _without(value: Any, key: str) -> Any:
-    if not isinstance(value, Mapping) or key not in value:
+def _without(value: Any, *keys: str) -> Any:
+    if not isinstance(value, Mapping):
         return value
-    return {name: found for name, found in value.items() if name != key}
+    return {name: found for name, found in value.items() if name not in keys}
 
 
 def _mode_up(path: str) -> Callable[[Any], Any]:
@@ -147,7 +199,7 @@ def _template_up(template: Any, path: str) -> Any:
 
 
 def _template_down(template: Any, _path: str) -> Any:
-    return _without(_changed(template, disruptionMode=_mode_down), "preemptionPolicy")
+    return _without(_changed(template, disruptionMode=_mode_down), _POLICY)
 
 
 def _workload_up(manifest: Manifest) -> Manifest:
@@ -158,19 +210,10 @@ def _workload_up(manifest: Manifest) -> Manifest:
 
 
 def _workload_down(manifest: Manifest) -> Manifest:
-    return _changed_manifest(
-        manifest,
-        spec=lambda spec: _changed(spec, podGroupTemplates=_each(_template_down, "spec.podGroupTemplates")),
-    )
+    def spec_down(spec: Any) -> Any:
+        return _without(_changed(spec, podGroupTemplates=_each(_template_down, "spec.podGroupTemplates")), *_TREES)
 
-
-def _workload_to_alpha3(manifest: Manifest) -> Manifest:
-    def template(value: Any, _path: str) -> Any:
-        return _without(value, "preemptionPolicy")
-
-    return _changed_manifest(
-        manifest, spec=lambda spec: _changed(spec, podGroupTemplates=_each(template, "spec.podGroupTemplates"))
-    )
+    return _changed_manifest(manifest, spec=spec_down)
 
 
 def _group_up(manifest: Manifest) -> Manifest:
@@ -193,7 +236,7 @@ def _group_up(manifest: Manifest) -> Manifest:
 
 def _group_down(manifest: Manifest) -> Manifest:
     def spec_down(spec: Any) -> Any:
-        changed = _without(_changed(spec, disruptionMode=_mode_down), "preemptionPolicy")
+        changed = _without(_changed(spec, disruptionMode=_mode_down), _POLICY, *_TREES)
         if not isinstance(changed, Mapping) or "workloadRef" not in changed:
             return changed
         reference = changed["workloadRef"]
@@ -211,8 +254,6 @@ def _changed_manifest(manifest: Manifest, **changes: Callable[[Any], Any]) -> Ma
     return {key: changes[key](found) if key in changes else found for key, found in manifest.items()}
 
 
-_ALPHA2: Final = f"{SCHEDULING_GROUP}/v1alpha2"
-_ALPHA3: Final = f"{SCHEDULING_GROUP}/v1alpha3"
 _UP: Final[Mapping[tuple[str, str], Callable[[Manifest], Manifest]]] = {
     ("Workload", _ALPHA2): _workload_up,
     ("PodGroup", _ALPHA2): _group_up,
@@ -220,7 +261,6 @@ _UP: Final[Mapping[tuple[str, str], Callable[[Manifest], Manifest]]] = {
     ("PodGroup", VOLCANO_VERSION): volcano_up,
 }
 _DOWN: Final[Mapping[tuple[str, str], Callable[[Manifest], Manifest]]] = {
-    ("Workload", _ALPHA3): _workload_to_alpha3,
     ("Workload", _ALPHA2): _workload_down,
     ("PodGroup", _ALPHA2): _group_down,
 }

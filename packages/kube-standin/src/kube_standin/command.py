@@ -126,6 +126,13 @@ WebhookServices = Annotated[
         help="Address at which the webhooks of a Service are called. Repeatable.",
     ),
 ]
+EmulatedVersion = Annotated[
+    str | None,
+    typer.Option(
+        metavar="1.MINOR",
+        help="Serve the scheduling APIs of this Kubernetes version, 1.29 to 1.38. Default: those of all versions.",
+    ),
+]
 AcceptLoss = Annotated[
     bool,
     typer.Option(
@@ -169,6 +176,7 @@ def serve_command(console: Console, home: str) -> Callable[..., None]:
         anonymous: Anonymous = False,
         webhook_hosts: WebhookHosts = None,
         webhook_service: WebhookServices = None,
+        emulated_version: EmulatedVersion = None,
         accept_loss: AcceptLoss = False,
         test_controls: TestControls = False,
         simulated_clock: SimulatedTime = False,
@@ -179,6 +187,7 @@ def serve_command(console: Console, home: str) -> Callable[..., None]:
         Prints how to use kubectl when it is ready. Ctrl-C or SIGTERM stops it. No acknowledged write is lost.
         """
         from kube_standin.clock import ServerClock, SimulatedClock
+        from kube_standin.features import Features
         from kube_standin.server.control_plane import ServeOptions
 
         if simulated_clock and not test_controls:
@@ -196,6 +205,7 @@ def serve_command(console: Console, home: str) -> Callable[..., None]:
             objects=objects,
             lenient=lenient,
             webhooks=read_webhook_reach(webhook_hosts, webhook_service, console),
+            features=Features(minor=read_emulated(emulated_version, console)),
             clock=SimulatedClock() if simulated_clock else ServerClock(),
             test_controls=test_controls,
         )
@@ -322,6 +332,18 @@ def read_webhook_reach(
         return webhook_reach(hosts or (), services or ())
     except ValueError as error:
         console.refuse(str(error))
+
+
+def read_emulated(version: str | None, console: Console) -> int | None:
+    """Return the minor version to emulate, if any. One that cannot be emulated ends the command."""
+    from kube_standin.releases import read_minor
+
+    if version is None:
+        return None
+    try:
+        return read_minor(version)
+    except ValueError as error:
+        console.refuse(f"--emulated-version: {version!r}: {error}")
 
 
 def has_nodes(objects: "Sequence[PlainObject]") -> bool:

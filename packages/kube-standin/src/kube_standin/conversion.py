@@ -1,8 +1,9 @@
 """Between the version of a request and the version of the storage.
 
 Most kinds have one version, for which both functions return their argument. The two groups of Event share
-the core form; PodGroup and Workload are stored as v1beta1 (``kube_rules.versions`` knows how they
-differ); versions of a custom resource have a module of their own (``custom_versions``). Objects here carry
+the core form; PodGroup and Workload are stored as v1beta1, CompositePodGroup as v1alpha3
+(``kube_rules.versions`` knows how their versions differ); versions of a custom resource have a module of their own
+(``custom_versions``). Objects here carry
 ``apiVersion`` and ``kind``.
 """
 
@@ -13,7 +14,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from kube_rules.json import Json
-from kube_rules.versions import EVENT_FIELDS_FROM_CORE, EVENT_FIELDS_TO_CORE, from_internal, to_internal
+from kube_rules.versions import (
+    EVENT_FIELDS_FROM_CORE,
+    EVENT_FIELDS_TO_CORE,
+    SCHEDULING_GROUP,
+    from_internal,
+    to_internal,
+    with_unexpressed,
+)
 from kube_standin.kinds import ServedKind
 from kube_standin.storage import Stored
 from kube_standin.storage.model import as_object
@@ -98,6 +106,17 @@ def to_storage(kind: ServedKind, obj: Json) -> Json:
     if kind.custom:
         return _custom(kind, obj, kind.storage_version)
     return to_internal({**obj, "apiVersion": kind.api_version, "kind": kind.kind})
+
+
+def to_stored(kind: ServedKind, obj: Json, state: Stored) -> Json:
+    """Return the storage form of ``obj``, which replaces ``state``, with what the version of ``kind`` cannot express.
+
+    Raises ``kube_rules.errors.FieldError`` as ``to_storage`` does.
+    """
+    stored_form = to_storage(kind, obj)
+    if kind.group != SCHEDULING_GROUP or not differs(kind):
+        return stored_form
+    return with_unexpressed(stored_form, as_object(kind.kind, kind.storage_version, state), kind.api_version)
 
 
 def from_storage(kind: ServedKind, obj: Json) -> Json:

@@ -20,7 +20,7 @@ from kube_standin import errors
 from kube_standin.admission_chain import SYSTEM, AdmissionRequest, Chain, Operation, User
 from kube_standin.clock import ServerClock, later, parse_stamp, stamp
 from kube_standin.conditions import condition, drop_condition, set_condition
-from kube_standin.conversion import to_storage
+from kube_standin.conversion import to_stored
 from kube_standin.errors import StatusError
 from kube_standin.kinds import ServedKind
 from kube_standin.numbers import parse_int
@@ -147,7 +147,7 @@ class Deletion:
         # Kinds without grace go in one step: watchers see the last living state. Pods show their last
         # terminating state first (MODIFIED, then DELETED with one more revision).
         two_steps = not gone or (kind.graceful and new != old)
-        stored_form = to_storage(kind, new)
+        stored_form = to_stored(kind, new, state)
         if two_steps:
             if new == old:
                 return

@@ -7,16 +7,19 @@ comes back with the gate), and `spec.schedulingGroup` of a new pod is dropped (K
 the field `preemptionPolicy` of new groups and templates is dropped, without `DRAWorkloadResourceClaims` their field
 `resourceClaims` (KEP-5729). Without `DRADeviceTaintRules` the kind DeviceTaintRule is not served (KEP-5055). Without
 `WorkloadWithJob` `spec.scheduling` of new Jobs, and in templates of new CronJobs, is dropped (KEP-5547).
+
+`minor` asks for what the API server of one release of Kubernetes serves (`releases`); its gates are on as far as the
+release has them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kube_rules import field_errors as fe
 from kube_rules.group_templates import COMPOSITES, templates
-from kube_standin import errors
+from kube_standin import errors, releases
 from kube_standin.admission_chain import AdmissionRequest, Step
 from kube_standin.kinds import BUILTIN, ServedKind
 
@@ -37,6 +40,21 @@ class Features:
     dra_device_taint_rules: bool = True
     workload_with_job: bool = True
     """Counts only with `generic_workload`."""
+    minor: int | None = None
+    """The release that is emulated (36 for 1.36); None serves all versions."""
+
+    @property
+    def in_force(self) -> Features:
+        """Return the gates as far as the release has what they turn on."""
+        groups, policy = releases.GROUPS.at(self.minor), releases.GROUP_POLICY.at(self.minor)
+        return replace(
+            self,
+            generic_workload=self.generic_workload and groups,
+            dra_workload_resource_claims=self.dra_workload_resource_claims and groups,
+            composite_pod_group=self.composite_pod_group and policy,
+            pod_group_preemption_policy=self.pod_group_preemption_policy and policy,
+            workload_with_job=self.workload_with_job and policy,
+        )
 
     def kinds(self) -> Iterator[ServedKind]:
         """Yield the built-in kinds that are served."""
@@ -44,7 +62,7 @@ class Features:
         for kind in BUILTIN:
             if kind.kind == "DeviceTaintRule" and not self.dra_device_taint_rules:
                 continue
-            if kind.group != _GROUP or kind.kind not in off:
+            if (kind.group != _GROUP or kind.kind not in off) and releases.serves(self.minor, kind):
                 yield kind
 
 
@@ -63,7 +81,15 @@ class DropDisabled(Step):
     )
 
     def __init__(self, features: Features) -> None:
-        self._features = features
+        self.gates = features
+        """What is asked for."""
+        self.features = features.in_force
+        """What is on."""
+
+    def emulate(self, minor: int | None) -> None:
+        """Go on in another release, with the gates that were asked for."""
+        self.gates = replace(self.gates, minor=minor)
+        self.features = self.gates.in_force
 
     def mutate(self, request: AdmissionRequest) -> None:
         """Drop the fields; the last of the mutating steps, since others fill some of them in."""
@@ -73,18 +99,18 @@ class DropDisabled(Step):
             return
         spec = request.new.get("spec") or {}
         if request.kind.resource == "pods":
-            if not self._features.generic_workload:
+            if not self.features.generic_workload:
                 spec.pop("schedulingGroup", None)
             return
         if request.kind.group == "batch":
-            if not (self._features.workload_with_job and self._features.generic_workload):
+            if not (self.features.workload_with_job and self.features.generic_workload):
                 template = (spec.get("jobTemplate") or {}).get("spec") or {}
                 for holder in (spec, template):
                     holder.pop("scheduling", None)
             return
         off = {
-            "preemptionPolicy": not self._features.pod_group_preemption_policy,
-            "resourceClaims": not self._features.dra_workload_resource_claims,
+            "preemptionPolicy": not self.features.pod_group_preemption_policy,
+            "resourceClaims": not self.features.dra_workload_resource_claims,
         }
         for holder in (spec, *(one.holder for one in templates(spec))):
             for name in filter(off.__getitem__, off):
@@ -92,7 +118,7 @@ class DropDisabled(Step):
 
     def validate(self, request: AdmissionRequest) -> None:
         """Refuse (422) new trees where there are none; what is stored may stay (composite.md 1)."""
-        if self._features.composite_pod_group or request.operation != "CREATE" or request.subresource:
+        if self.features.composite_pod_group or request.operation != "CREATE" or request.subresource:
             return
         spec = request.new.get("spec") or {}
         for name in ("parentCompositePodGroupName", COMPOSITES):
@@ -102,7 +128,7 @@ class DropDisabled(Step):
 
     def _claims_made(self, request: AdmissionRequest) -> None:
         """Which claims were made for a group cannot be set without the feature, unless it is set already."""
-        if self._features.dra_workload_resource_claims:
+        if self.features.dra_workload_resource_claims:
             return
         before = ((request.old or {}).get("status") or {}).get("resourceClaimStatuses")
         if not before:

@@ -73,7 +73,7 @@ def _texts() -> dict[str, TypeTexts]:
             for name, texts in _read(path).items():
                 if name in definitions.structure():
                     found.setdefault(name, texts)
-    return found
+    return found | {name: found[older] for name, older in definitions.same_form().items() if older in found}
 
 
 def _read(path: Path) -> dict[str, TypeTexts]:

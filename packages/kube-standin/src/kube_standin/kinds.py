@@ -11,13 +11,13 @@ are kept in. Short names, categories and verbs are those of kube-apiserver disco
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from kube_rules.admission.refusals import plural_of
+from kube_rules.versions import version_rank
 
 if TYPE_CHECKING:
     from kube_standin.custom_versions import CustomVersions
@@ -199,7 +199,9 @@ def _scheduling(version: str) -> tuple[ServedKind, ...]:
     return (row("PodGroup", sub="status", status_metadata="reset"), row("Workload"))
 
 
-_COMPOSITE = _row(_SCHEDULING, "v1alpha3", "CompositePodGroup", sub="status", status_metadata="reset")
+def _composite(version: str) -> ServedKind:
+    stored = f"{_SCHEDULING}/v1alpha3"
+    return _row(_SCHEDULING, version, "CompositePodGroup", sub="status", status_metadata="reset", stored_as=stored)
 
 
 BUILTIN: tuple[ServedKind, ...] = (
@@ -252,9 +254,11 @@ BUILTIN: tuple[ServedKind, ...] = (
     _batch("CronJob", "cj"),
     _batch("Job", orphans=True, fields="status.successful=status.succeeded"),
     _cluster(_SCHEDULING, "v1", "PriorityClass", "pc", generation=True),
+    *_scheduling("v1"),
     *_scheduling("v1beta1"),
+    _composite("v1beta1"),
     *_scheduling("v1alpha3"),
-    _COMPOSITE,
+    _composite("v1alpha3"),
     *_scheduling("v1alpha2"),
     _row("policy", "v1", "PodDisruptionBudget", "pdb", sub="status", generation=True, unconditional_update=False),
     _row("coordination.k8s.io", "v1", "Lease", unconditional_update=False, create_on_update=True),
@@ -326,19 +330,10 @@ MEASURED: tuple[ServedKind, ...] = (
 )
 """What a metrics server adds to an API: kinds without a published schema, never written."""
 
+_BUILTIN_ROWS = {(row.api_version, row.kind): row for row in BUILTIN}
+
 VERSION_ORDER: Mapping[str, tuple[str, ...]] = {_SCHEDULING: ("v1", "v1beta1", "v1alpha3", "v1alpha2")}
 """Preferred order of versions within a group; others have one version or keep the order of appearance."""
-
-_VERSION = re.compile(r"v([0-9]{1,18})(?:(alpha|beta)([0-9]{1,18}))?", re.ASCII)
-
-
-def _version_rank(version: str) -> tuple[Any, ...]:
-    """Order versions as apimachinery does: stable ones, beta, alpha, the highest first; then all others by name."""
-    match = _VERSION.fullmatch(version)
-    if match is None:
-        return (3, 0, 0, version)
-    return (("", "beta", "alpha").index(match[2] or ""), -int(match[1]), -int(match[3] or 0), "")
-
 
 CONNECTIONS: Mapping[str, str] = {
     "attach": "PodAttachOptions",
@@ -389,6 +384,14 @@ class KindTable:
         self._by_path.pop((kind.group, kind.version, kind.plural), None)
         self._by_gvk.pop(kind.gvk, None)
 
+    def change_builtin(self, wanted: Collection[ServedKind]) -> None:
+        """Serve these built-in kinds and no others; custom resources stay."""
+        for kind in [kind for kind in self if not kind.custom and kind not in wanted]:
+            self.remove(kind)
+        for kind in wanted:
+            if self.of(kind.api_version, kind.kind) is None:
+                self.add(kind)
+
     def at(self, group: str, version: str, plural: str) -> ServedKind | None:
         """Return the kind at ``/apis/GROUP/VERSION/.../PLURAL`` or None."""
         return self._by_path.get((group, version, plural))
@@ -409,7 +412,7 @@ class KindTable:
             if kind.custom:
                 custom.add(group)
         for group in custom:
-            found[group].sort(key=_version_rank)
+            found[group].sort(key=version_rank)
         for group, order in VERSION_ORDER.items():
             if group in found:
                 found[group].sort(key=lambda version: order.index(version) if version in order else len(order))
@@ -420,9 +423,18 @@ class KindTable:
         rows = [kind for (g, v, _), kind in self._by_path.items() if (g, v) == (group, version)]
         return sorted(rows, key=lambda kind: kind.plural)
 
+    def versions_of(self, kind: ServedKind) -> list[ServedKind]:
+        """Return the rows of all versions of a kind that are served."""
+        return [row for row in self._by_path.values() if (row.group, row.kind) == (kind.group, kind.kind)]
+
     def storage_kind(self, kind: ServedKind) -> ServedKind:
-        """Return the row of the form in which objects of ``kind`` are stored (itself for most)."""
+        """Return the row of the form in which objects of ``kind`` are stored (itself for most), served or not."""
         if kind.storage_version == kind.api_version:
             return kind
         found = self.of(kind.storage_version, kind.kind)
-        return found if found is not None else kind
+        return found or _BUILTIN_ROWS.get((kind.storage_version, kind.kind), kind)
+
+    def storage_row(self, api_version: str, kind: str) -> ServedKind | None:
+        """Return the built-in row of a storage version; None if the kind is not served in any version."""
+        row = _BUILTIN_ROWS[api_version, kind]
+        return row if self.versions_of(row) else None

@@ -25,7 +25,7 @@ from kube_standin import errors, patching
 from kube_standin.admission_chain import AdmissionRequest, Chain, Operation
 from kube_standin.advice import warnings_about
 from kube_standin.clock import ServerClock
-from kube_standin.conversion import from_storage, read_stored, to_storage
+from kube_standin.conversion import from_storage, read_stored, to_storage, to_stored
 from kube_standin.decoder import Decoder
 from kube_standin.deletion import DeleteOptions, Deletion
 from kube_standin.errors import Cause, StatusError
@@ -340,7 +340,7 @@ class ObjectRegistry:
         count_generation(kind, new, old, subresource)
         self._refuse(kind, name, self._problems(kind, new, old, subresource, options))
         options.warnings.extend(warnings_about(kind, new, old))
-        stored_form = to_storage(kind, new)
+        stored_form = to_stored(kind, new, state)
         request.object = new if kind.custom else stored_form
         self.chain.validate(request)
         gone = self.deletion.completes(kind, new)

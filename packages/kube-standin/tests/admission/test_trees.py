@@ -109,13 +109,16 @@ def test_group_of_a_tree_may_come_before_its_workload(plane: Plane) -> None:
 
 
 def test_objects_of_a_tree_in_every_version(plane: Plane) -> None:
-    """v1beta1 leaves under a v1alpha3 root are normal; there is no composite in another version."""
+    """composite.md 1.1: leaves of any version under a root of any version; v1 and v1alpha2 have no composites."""
     plane.create(pod_group("leaf", parentCompositePodGroupName="root", workloadRef=_REFERENCE))
-    for version in ("v1beta1", "v1alpha3"):
+    for version in ("v1", "v1beta1", "v1alpha3"):
         seen = plane.get(f"scheduling.k8s.io/{version}", "PodGroup", "leaf")
         assert seen["spec"]["parentCompositePodGroupName"] == "root"
     plane.create(composite_pod_group("root"))
-    assert plane.registry.kinds.of("scheduling.k8s.io/v1beta1", "CompositePodGroup") is None
+    for version in ("v1beta1", "v1alpha3"):
+        seen = plane.get(f"scheduling.k8s.io/{version}", "CompositePodGroup", "root")
+        assert seen["apiVersion"] == f"scheduling.k8s.io/{version}"
+    assert plane.registry.kinds.of("scheduling.k8s.io/v1", "CompositePodGroup") is None
     assert plane.registry.kinds.of("scheduling.k8s.io/v1alpha2", "CompositePodGroup") is None
 
 

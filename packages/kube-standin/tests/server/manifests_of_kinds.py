@@ -39,10 +39,13 @@ scheduling.k8s.io/v1/PriorityClass: {{value: 7}}
 scheduling.k8s.io/v1beta1/PodGroup: &group {{spec: {{schedulingPolicy: {{basic: {{}}}}}}}}
 scheduling.k8s.io/v1beta1/Workload: &work
   {{spec: {{podGroupTemplates: [{{name: t, schedulingPolicy: {{basic: {{}}}}}}]}}}}
+scheduling.k8s.io/v1/PodGroup: *group
+scheduling.k8s.io/v1/Workload: *work
 scheduling.k8s.io/v1alpha3/PodGroup: *group
 scheduling.k8s.io/v1alpha3/Workload: *work
-scheduling.k8s.io/v1alpha3/CompositePodGroup:
+scheduling.k8s.io/v1beta1/CompositePodGroup: &tree
   spec: {{schedulingPolicy: {{basic: {{}}}}, workloadRef: {{workloadName: tree, templateName: t}}}}
+scheduling.k8s.io/v1alpha3/CompositePodGroup: *tree
 scheduling.k8s.io/v1alpha2/PodGroup: *group
 scheduling.k8s.io/v1alpha2/Workload: *work
 policy/v1/PodDisruptionBudget: {{spec: {{minAvailable: 1, selector: {{matchLabels: {{a: b}}}}}}}}

@@ -34,6 +34,7 @@ WIDE = {
     ("batch/v1", "CronJob"): _OF_TEMPLATE,
     ("rbac.authorization.k8s.io/v1", "RoleBinding"): ("Users", "Groups", "ServiceAccounts"),
     ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"): ("Users", "Groups", "ServiceAccounts"),
+    ("scheduling.k8s.io/v1beta1", "CompositePodGroup"): ("Parent",),
     ("scheduling.k8s.io/v1alpha3", "CompositePodGroup"): ("Parent",),
 }
 

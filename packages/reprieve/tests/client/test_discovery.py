@@ -1,4 +1,4 @@
-"""Which version of a kind is used, on servers new and old (api.md "three served versions", "Clusters
+"""Which version of a kind is used, on servers new and old (api.md "four served versions", "Clusters
 without Workload/PodGroup in the API")."""
 
 from __future__ import annotations
@@ -79,6 +79,11 @@ CASES: dict[str, tuple[Table, list[str], str | None]] = {
         with_groups(native=["v1alpha2", "v1alpha3", "v1beta1"]),
         [f"{NATIVE}/v1beta1"],
         f"{NATIVE}/v1beta1",
+    ),
+    "1.38": (
+        with_groups(native=["v1alpha3", "v1beta1", "v1"]),
+        [f"{NATIVE}/v1"],
+        f"{NATIVE}/v1",
     ),
     "1.36 with alpha3": (with_groups(native=["v1alpha2", "v1alpha3"]), [f"{NATIVE}/v1alpha3"], f"{NATIVE}/v1alpha3"),
     "1.36 with alpha2": (with_groups(native=["v1alpha2"]), [f"{NATIVE}/v1alpha2"], f"{NATIVE}/v1alpha2"),

@@ -368,7 +368,7 @@ def test_kinds_that_may_not_be_read_are_reported_and_passed_over(server: Live, r
     token = create(server, "/api/v1/namespaces/default/serviceaccounts/few/token", asked)["status"]["token"]
     ended = run("plan", "--kubeconfig", kubeconfig(server, tmp_path / "config", token=token), "-o", "json")
     assert ended.code == 0
-    assert "warning: podgroups.v1beta1.scheduling.k8s.io not read: " in ended.err
+    assert "warning: podgroups.v1.scheduling.k8s.io not read: " in ended.err
     assert "warning: poddisruptionbudgets.v1.policy not read: " in ended.err
     assert "is forbidden" in ended.err
     assert all("warning: " in line for line in ended.err.splitlines())

@@ -172,7 +172,7 @@ def test_groups_of_the_coscheduling_plugin_are_read_beside_native_ones() -> None
                 assert loop.time() < ends, "the custom resource is not served"
                 served = await discover(client)
             native, custom = served.readable("PodGroup")
-            assert (native.api_version, custom.api_version) == ("scheduling.k8s.io/v1beta1", f"{group}/v1alpha1")
+            assert (native.api_version, custom.api_version) == ("scheduling.k8s.io/v1", f"{group}/v1alpha1")
             for name in ("theirs", "both"):
                 meta = {"name": name, "namespace": "default"}
                 body = {

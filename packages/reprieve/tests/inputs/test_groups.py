@@ -122,8 +122,8 @@ def test_trees_of_up_to_four_levels_are_read(depth: int) -> None:
         (composite(disruptionMode={}), 'spec.disruptionMode: Invalid value: "": must specify one of: `all`, `single`'),
         (composite(schedulingConstraints={"topology": [{"key": "a"}, {"key": "b"}]}), "must have at most 1 item"),
         (
-            composite("scheduling.k8s.io/v1beta1"),
-            'no kind "CompositePodGroup" is read in version "scheduling.k8s.io/v1beta1": use scheduling.k8s.io/v1alpha3',
+            composite("scheduling.k8s.io/v1"),
+            'no kind "CompositePodGroup" is read in version "scheduling.k8s.io/v1": use scheduling.k8s.io/v1alpha3',
         ),
         (leaf(parentCompositePodGroupName="c"), "spec.workloadRef: Required value"),
         (leaf(parentCompositePodGroupName="C!", workloadRef=REF), "spec.parentCompositePodGroupName: Invalid value"),

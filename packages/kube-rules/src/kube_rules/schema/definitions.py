@@ -2,14 +2,14 @@
 
 `structure()` maps a full definition name ("io.k8s.api.core.v1.Pod") to its OpenAPI form without texts,
 references being full names. It is read-only by agreement: do not change what it returns. Origin and licence:
-`packed/NOTICE`.
+`packed/NOTICE`. Versions of 1.38 are not published yet: they have the form of the version before (api.md 2.7).
 """
 
 from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
 from typing import Any, Final
@@ -38,13 +38,68 @@ SAME_SCHEMA: Final[Mapping[str, str]] = {
 }
 """Versions that are read here and have no schema of their own -> the version that has their fields."""
 
+_SCHEDULING: Final = "io.k8s.api.scheduling."
+_UNPUBLISHED: Final = (
+    (f"{_SCHEDULING}v1beta1.", f"{_SCHEDULING}v1alpha3.", ("CompositePodGroup",)),
+    (f"{_SCHEDULING}v1.", f"{_SCHEDULING}v1beta1.", ("PodGroup", "Workload")),
+)
+"""Package of a version without packed definitions, the package that has their form, and their kinds."""
+
 
 @cache
 def structure() -> dict[str, Any]:
     """Full definition name -> OpenAPI form without texts."""
+    content = dict(_packed())
+    for name, older in same_form().items():
+        content[name] = _renamed(content[older], name)
+    return content
+
+
+@cache
+def same_form() -> Mapping[str, str]:
+    """Full name of a definition that is not packed -> the one that has its form; no chains of such."""
+    packed, result = _packed(), dict[str, str]()
+    for package, older, kinds in _UNPUBLISHED:
+        todo = [f"{older}{kind}{suffix}" for kind in kinds for suffix in ("", "List")]
+        while todo:
+            name = todo.pop()
+            new = package + name.removeprefix(older)
+            if new not in packed and new not in result:
+                result[new] = name
+                todo += [reference for reference in _references(packed[name]) if reference.startswith(older)]
+    return result
+
+
+@cache
+def _packed() -> dict[str, Any]:
     raw = resources.files(__package__).joinpath("packed", "structure.json.xz").read_bytes()
     content: dict[str, Any] = json.loads(lzma.decompress(raw))["definitions"]
     return content
+
+
+def _references(value: Any) -> Iterator[str]:
+    inner: Iterable[Any] = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if isinstance(value, dict) and isinstance(value.get("$ref"), str):
+        yield value["$ref"]
+    for one in inner:
+        yield from _references(one)
+
+
+def _renamed(value: Any, definition: str) -> Any:
+    """Return a definition with its references in the package of `definition`, and its version in the kinds."""
+    if isinstance(value, list):
+        return [_renamed(inner, definition) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {"group", "version", "kind"}:
+        return {**value, "version": definition.rsplit(".", 2)[1]}
+    package = definition.rpartition(".")[0]
+    return {
+        word: f"{package}.{inner.rpartition('.')[2]}"
+        if word == "$ref" and inner.startswith(_SCHEDULING)
+        else _renamed(inner, definition)
+        for word, inner in value.items()
+    }
 
 
 @cache

@@ -23,8 +23,10 @@ REPLACED: Mapping[str, Mapping[str, str]] = {
     },
     "v1alpha3.PodGroupSpec": {"podGroupTemplateRef": "workloadRef"},
     "v1beta1.PodGroupSpec": {"podGroupTemplateRef": "workloadRef"},
+    "v1.PodGroupSpec": {"podGroupTemplateRef": "workloadRef"},
     "v1alpha3.WorkloadReference": {"podGroupTemplateName": "templateName"},
     "v1beta1.WorkloadReference": {"podGroupTemplateName": "templateName"},
+    "v1.WorkloadReference": {"podGroupTemplateName": "templateName"},
 }
 """Fields of other versions of a type, by its name in error texts -> the path of the field that stands for each here."""
 

@@ -190,14 +190,15 @@ class ResourceClaims(Controller):
 
     def _group_of(self, namespace: str, name: str) -> tuple[Json | None, bool]:
         """Return the PodGroup, if there is one, and whether groups are served at all."""
-        row = self.context.registry.kinds.of(_GROUP_VERSION, "PodGroup")
+        row = self.context.registry.kinds.storage_row(_GROUP_VERSION, "PodGroup")
         if row is None or not name:
             return None, row is not None
         return self.context.find(row, (namespace, name)), True
 
     def _group(self, key: Key) -> None:
-        group, _ = self._group_of(*key)
-        if group is None or group["metadata"].get("deletionTimestamp"):
+        row = self.context.registry.kinds.storage_row(_GROUP_VERSION, "PodGroup")
+        group = None if row is None else self.context.find(row, key)
+        if row is None or group is None or group["metadata"].get("deletionTimestamp"):
             return
         wanted = [one for one in group["spec"].get("resourceClaims") or () if one.get("resourceClaimTemplateName")]
         named = {one["name"] for one in (group.get("status") or {}).get("resourceClaimStatuses") or ()}
@@ -208,7 +209,7 @@ class ResourceClaims(Controller):
             if one["name"] not in named and (name := self._made(("group", *key), owner, one)) is not None
         ]
         if made:
-            self._name(self.context.kind(_GROUP_VERSION, "PodGroup"), key, made)
+            self._name(row, key, made)
             self._queue_pods(key)
 
     # -- claims made ---------------------------------------------------------------------------------

@@ -87,7 +87,8 @@ def _numbers() -> dict[str, str]:
     """Full definition name -> its line of field numbers."""
     text = resources.files(__package__).joinpath("fields.txt").read_text(encoding="utf-8")
     lines = (line.partition(": ") for line in text.splitlines() if line and not line.startswith("#"))
-    return {name: rest for name, _, rest in lines}
+    known = {name: rest for name, _, rest in lines}
+    return known | {name: known[older] for name, older in definitions.same_form().items() if older in known}
 
 
 @cache

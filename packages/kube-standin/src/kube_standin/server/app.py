@@ -29,7 +29,7 @@ from kube_standin.server.bodies import Disconnected, Receive, read_body
 from kube_standin.server.body_slots import BodySlots
 from kube_standin.server.connections import CLIENT, RESET
 from kube_standin.server.controls import PREFIX, ControlEndpoints
-from kube_standin.server.discovery import VERSION_INFO, Discovery, wants_aggregated
+from kube_standin.server.discovery import Discovery, version_info, wants_aggregated
 from kube_standin.server.metrics import CONTENT_TYPE, Measured, ServerMetrics, labels_of
 from kube_standin.server.negotiation import negotiate
 from kube_standin.server.pod_streams import PodLog
@@ -94,6 +94,8 @@ class App:
         self.discovery = Discovery(registry.kinds, self.options.server_address)
         self.metrics = ServerMetrics(registry)
         self.stopping = False
+        self.minor: int | None = None
+        """The release that /version names as emulated; None: that of the rules."""
         self.watches: dict[WatchStream, MatchedRequest] = {}
         """The watches that are open."""
         self._body_slots = BodySlots()
@@ -306,9 +308,8 @@ class App:
             paths.update(f"{base}/{version}" for version in versions)
         return Reply(200, encode({"paths": sorted(paths)}))
 
-    @staticmethod
-    def _version(target: Target, headers: Mapping[str, str]) -> Reply:
-        return Reply(200, encode(VERSION_INFO))
+    def _version(self, target: Target, headers: Mapping[str, str]) -> Reply:
+        return Reply(200, encode(version_info(self.minor)))
 
     def _metrics(self, target: Target, headers: Mapping[str, str]) -> Reply:
         return Reply(200, self.metrics.render(), CONTENT_TYPE)

@@ -158,7 +158,8 @@ class ControlPlane:
         chain = self.registry.chain
         for step in steps(self.registry) if steps is not None else ():
             chain.add(step)
-        chain.add(DropDisabled(features))
+        self._drop_disabled = DropDisabled(features)
+        chain.add(self._drop_disabled)
         chain.add(self.authorizer)
         chain.add(EscalationCheck(self.authorizer))
         chain.add(ClaimStatus(self.authorizer))
@@ -166,6 +167,7 @@ class ControlPlane:
         api_services = ApiServices(self.registry)
         chain.add(api_services)
         self.app = App(self.registry, self.authorizer, tokens, app_options)
+        self.app.minor = features.minor
         views = AdmissionViews(self.registry, self.authorizer)
         for step in (
             *policy_steps(self.registry, self.authorizer, views),
@@ -177,6 +179,17 @@ class ControlPlane:
         self.custom_resources.load()
         ensure_base(self.registry)
         api_services.load()
+
+    def emulate(self, minor: int | None) -> None:
+        """Serve what another release serves, from the same storage: an upgrade or a rollback (api.md 2.8).
+
+        As with a restart all watches end; those of versions that are gone get 404 when they begin again.
+        """
+        self._drop_disabled.emulate(minor)
+        self.registry.kinds.change_builtin((*self._drop_disabled.features.kinds(), *MEASURED))
+        self.app.minor = minor
+        for stream in list(self.app.watches):
+            stream.drop()
 
     async def start(self) -> None:
         """Begin what runs in the background."""

@@ -32,6 +32,14 @@ VERSION_INFO: Json = {
 """The body of /version: the API this server speaks."""
 
 
+def version_info(minor: int | None = None) -> Json:
+    """Return the body of /version; ``minor`` is the minor version of an emulated release."""
+    if minor is None:
+        return VERSION_INFO
+    name = str(minor)
+    return {**VERSION_INFO, "minor": name, "emulationMinor": name, "gitVersion": f"v1.{name}.0+reprieve"}
+
+
 def _hash(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
 

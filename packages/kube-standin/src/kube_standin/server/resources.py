@@ -23,6 +23,7 @@ from kube_standin.authorization import Authorizer
 from kube_standin.binding import bind_now
 from kube_standin.custom_versions import served
 from kube_standin.deletion import DeleteOptions, options_from, warnings_of
+from kube_standin.deprecations import deprecation_of
 from kube_standin.errors import StatusError
 from kube_standin.eviction import evict_now
 from kube_standin.kinds import CONNECTIONS, METRICS_GROUP, ServedKind, subresource
@@ -152,7 +153,20 @@ class Resources:
         self._large = asyncio.Semaphore(1)
 
     async def handle(self, call: ResourceCall) -> Reply:
-        """Run one request; raises StatusError."""
+        """Run one request; raises StatusError. Answers in a deprecated version say so, refusals too (api.md 2.6)."""
+        deprecated = deprecation_of(call.kind, self._registry.kinds)
+        if deprecated is None:
+            return await self._turned(call)
+        try:
+            reply = await self._turned(call)
+        except StatusError as error:
+            error.warnings = (deprecated, *error.warnings)
+            raise
+        reply.warnings = (deprecated, *reply.warnings)
+        return reply
+
+    async def _turned(self, call: ResourceCall) -> Reply:
+        """Run one request, large ones one by one."""
         if len(call.body) <= LARGE:
             return await self._handle(call)
         async with LargeTurn(self._large) as turn:

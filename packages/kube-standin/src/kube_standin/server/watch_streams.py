@@ -16,6 +16,7 @@ from typing import Any
 
 from kube_rules.json import Json
 from kube_standin.custom_versions import as_served, served
+from kube_standin.deprecations import deprecation_of
 from kube_standin.errors import StatusError, expired
 from kube_standin.kinds import ServedKind
 from kube_standin.registry import ObjectRegistry
@@ -23,7 +24,7 @@ from kube_standin.selectors import select
 from kube_standin.server.lists import reach, selected
 from kube_standin.server.negotiation import AnswerForm
 from kube_standin.server.query import WatchOptions
-from kube_standin.server.responses import PIECE, Renderer, Send, chunks, in_turns, send_parts
+from kube_standin.server.responses import PIECE, Renderer, Send, chunks, in_turns, send_parts, warning_headers
 from kube_standin.server.slices import encode, is_large
 from kube_standin.storage import CompactedError, Page, Stored, Subscription, WatchEvent
 from kube_standin.worker_thread import encoded
@@ -100,11 +101,16 @@ class WatchStream:
 
     async def run(self, send: Send, disconnected: asyncio.Event, *, gone: bool = False) -> None:
         """Send the stream until its time is over, the client leaves, or it falls behind; ``gone`` sends 410 at once."""
+        warning = deprecation_of(self._kind, self._registry.kinds)
         await send(
             {
                 "type": "http.response.start",
                 "status": 200,
-                "headers": [(b"content-type", b"application/json"), (b"cache-control", b"no-cache, private")],
+                "headers": [
+                    (b"content-type", b"application/json"),
+                    (b"cache-control", b"no-cache, private"),
+                    *((b"warning", text) for text in warning_headers([] if warning is None else [warning])),
+                ],
             }
         )
         if gone:

@@ -38,6 +38,7 @@ def command(
     anonymous: standin.Anonymous = False,
     webhook_hosts: standin.WebhookHosts = None,
     webhook_service: standin.WebhookServices = None,
+    emulated_version: standin.EmulatedVersion = None,
     config: Annotated[
         str | None, typer.Option(metavar="FILE", help="A KubeSchedulerConfiguration for the scheduler.")
     ] = None,
@@ -93,7 +94,7 @@ def command(
         objects=objects,
         lenient=lenient,
         reset=reset,
-        features=features_of(gates),
+        features=features_of(gates, standin.read_emulated(emulated_version, CONSOLE)),
         webhooks=standin.read_webhook_reach(webhook_hosts, webhook_service, CONSOLE),
     )
     CONSOLE.log(verbose)
@@ -101,8 +102,8 @@ def command(
     standin.run_serving(_run(options, read_only_kubeconfig), CONSOLE)
 
 
-def features_of(gates: "FeatureGates") -> "Features":
-    """Return what the API server does without when these gates of the scheduler are off."""
+def features_of(gates: "FeatureGates", minor: int | None = None) -> "Features":
+    """Return what the API server does without when these gates of the scheduler are off, or in an earlier release."""
     from kube_standin.features import Features
 
     return Features(
@@ -112,6 +113,7 @@ def features_of(gates: "FeatureGates") -> "Features":
         dra_workload_resource_claims=gates.dra_workload_resource_claims,
         dra_device_taint_rules=gates.dra_device_taint_rules,
         workload_with_job=gates.workload_with_job,
+        minor=minor,
     )
 
 

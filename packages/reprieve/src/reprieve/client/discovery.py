@@ -19,7 +19,7 @@ import msgspec
 
 from kube_rules.decoding import KINDS
 from kube_rules.group_owners import OWNER_KINDS
-from kube_rules.versions import READABLE_VERSIONS
+from kube_rules.versions import READABLE_VERSIONS, version_rank
 from reprieve.client.errors import ApiError
 from reprieve.client.transport import ApiClient
 
@@ -75,14 +75,15 @@ class Served:
         return next((found for v in api_versions if (found := self._by_kind.get((v, kind))) is not None), None)
 
     def readable(self, kind: str) -> tuple[Resource, ...]:
-        """Return the best version of each API group to read a kind of `kube_rules` from, the stronger group first.
+        """Return the newest version of each API group to read a kind of `kube_rules` from, the stronger group first.
 
         Empty if it is not served. Of two objects of one name that of the stronger group counts.
         """
         by_group: dict[str, list[str]] = {}
         for version in READABLE_VERSIONS.get(kind, KINDS[kind][1]):
             by_group.setdefault(version.rpartition("/")[0], []).append(version)
-        best = (self.find(kind, versions) for versions in by_group.values())
+        newest = (sorted(names, key=lambda name: version_rank(name.rpartition("/")[2])) for names in by_group.values())
+        best = (self.find(kind, versions) for versions in newest)
         return tuple(item for item in best if item is not None)
 
 
