@@ -2,8 +2,8 @@
 
 A selector of a ResourceClaim, a ResourceClaimTemplate or a DeviceClass is held to this when it is written and again
 when it is used. `device` has a driver, attributes and capacities by domain and name; attributes are bool, int, string
-or semver and known by type only when the expression runs; capacities are quantities. The result is a bool, or not
-known before.
+or semver, or lists of them (KEP-5491), and known by type only when the expression runs; capacities are quantities. The
+result is a bool, or not known before.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def parsed(expression: str) -> cel.Node:
     variables = {"device": _DEVICE}
     try:
         tree = cel.parse(expression)
-        result = cel.checked_type(tree, variables, bindings=True)
+        result = cel.checked_type(tree, variables, bindings=True, devices=True)
     except cel.CelSyntaxError as error:
         raise DeviceExpressionError(f"compilation failed: {error}") from None
     if result.name not in ("bool", "dyn"):

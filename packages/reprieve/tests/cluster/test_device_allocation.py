@@ -567,3 +567,37 @@ def test_constraint_count_is_taken_back_where_another_is_broken() -> None:
     for constraints in (both, both[::-1]):
         found = found_by([claiming(request(count=2), constraints=constraints)], pools_of(slice_of("n", listed)))
         assert found == [[("r", "x", {}), ("r", "z", {})]]
+
+
+ROOTS: list[tuple[str, list[Json], list[str] | None]] = [
+    ("matchAttribute", [{"strings": ["a", "b"]}, {"string": "b"}, {"strings": ["c", "b"]}], ["d0", "d1", "d2"]),
+    ("matchAttribute", [{"strings": ["a", "b"]}, {"strings": ["b", "c"]}, {"strings": ["c", "a"]}], None),
+    ("matchAttribute", [{"ints": [1, 1]}, {"int": 1}, {"strings": ["1"]}], None),
+    ("distinctAttribute", [{"strings": ["a", "b"]}, {"string": "c"}, {"strings": ["d", "d"]}], ["d0", "d1", "d2"]),
+    ("distinctAttribute", [{"strings": ["a", "b"]}, {"string": "c"}, {"strings": ["b", "d"]}], None),
+    ("distinctAttribute", [{"strings": ["a"]}, {"string": "c"}, {}], None),
+]
+
+
+@pytest.mark.parametrize(("constraint", "values", "expected"), ROOTS)
+def test_lists_match_by_what_they_have_in_common(
+    constraint: str, values: list[Json], expected: list[str] | None
+) -> None:
+    """devices.md 5.2: one value in all of them, or none in two of them; a single value is a list of one."""
+    devices = [
+        {"name": f"d{turn}", "attributes": {"root": value} if value else {}} for turn, value in enumerate(values)
+    ]
+    claim = claiming(request(count=3), constraints=[{constraint: f"{DRIVER}/root"}])
+    found = found_by([claim], pools_of(slice_of("n", devices)))
+    assert (found and [[device for _, device, _ in found[0]]]) == (expected and [expected])
+
+
+def test_counts_of_list_values_are_taken_back() -> None:
+    """devices.md 5.2: a device tried and given back leaves nothing behind."""
+    devices = [
+        {"name": name, "attributes": {"root": {"strings": roots}}}
+        for name, roots in (("x", ["a"]), ("y", ["b", "c"]), ("z", ["c"]))
+    ]
+    claim = claiming(request(count=2), constraints=[{"matchAttribute": f"{DRIVER}/root"}])
+    found = found_by([claim], pools_of(slice_of("n", devices)))
+    assert found == [[("r", "y", {}), ("r", "z", {})]]

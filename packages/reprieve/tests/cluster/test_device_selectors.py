@@ -17,6 +17,10 @@ DEVICE = device_value(
         "index": {"int": 3},
         "healthy": {"bool": True},
         "other.example.com/rack": {"string": "r1"},
+        "roots": {"strings": ["pci0", "pci1"]},
+        "numas": {"ints": [0, 2]},
+        "flags": {"bools": [True]},
+        "apis": {"versions": ["1.0.0", "2.1.0"]},
     },
     {"memory": 40 * 2**30 * NANO},
 )
@@ -50,6 +54,13 @@ HOLDS = [
     ('"missing" in device.attributes', False),
     ('"x" in device.attributes["missing"]', False),
     (f'!has({D}.nothing) || {D}.nothing == "x"', True),
+    # lists (devices.md 5.1)
+    (f'{D}.roots.includes("pci1") && !{D}.roots.includes("pci2")', True),
+    (f'{D}.model.includes("A100") && !{D}.model.includes("A")', True),
+    (f'"pci0" in {D}.roots && {D}.roots.exists(root, root.startsWith("pci1"))', True),
+    (f"{D}.numas.includes(2) && {D}.numas.all(numa, numa < 3) && {D}.flags == [true]", True),
+    (f'{D}.apis.exists(api, api.isGreaterThan(semver("2.0.0"))) && {D}.apis.includes(semver("1.0.0"))', True),
+    (f"{D}.?nothing.orValue([]).size() == 0 && {D}.?roots.orValue([]).size() == 2", True),
     # bindings (cel.bind) and macros
     (f'cel.bind(gpu, {D}, gpu.healthy && gpu.model == "A100")', True),
     ("cel.bind(a, 1, cel.bind(b, a + 1, b == 2))", True),
@@ -153,3 +164,13 @@ def test_values_of_attributes(attribute: dict[str, object], value: object) -> No
     for bad, said in (({}, "attribute x: unsupported attribute value"), ({"version": "one"}, "")):
         with pytest.raises(DeviceSelectorError, match=said or None):
             device_value("d", False, {"x": bad}, {})
+
+
+def test_includes_looks_at_a_bounded_number_of_values() -> None:
+    """devices.md 5.1: as many as a device may have; a longer list is an error unless the value is found before."""
+    long = device_value("d", False, {"all": {"ints": list(range(49))}}, {})
+    assert compiled(f"{D}.all.includes(47)").matches(long)
+    with pytest.raises(
+        DeviceSelectorError, match="'includes' function cannot be applied to lists longer than 48 values"
+    ):
+        compiled(f"{D}.all.includes(48)").matches(long)

@@ -176,6 +176,24 @@ def _end(at: int) -> Function:
     return Function(run, "optional", items=True)
 
 
+MOST_INCLUDED = 48
+"""Values of a list that `includes` looks at (resourceapi.ResourceSliceMaxAttributeValuesPerDevice)."""
+
+
+def _includes(meter: Meter, args: list[Any]) -> bool:
+    """Return whether a list has a value, or a single value is it (KEP-5491)."""
+    takes(args, 2, 2)
+    meter.spend(1)
+    target, wanted = args
+    if not isinstance(target, list):
+        return equal(target, wanted, meter)
+    if any(equal(item, wanted, meter) for item in target[:MOST_INCLUDED]):
+        return True
+    if len(target) > MOST_INCLUDED:
+        raise CelError(f"'includes' function cannot be applied to lists longer than {MOST_INCLUDED} values")
+    return False
+
+
 _SAME: Callable[[list[float]], float] = lambda sizes: sizes[0]  # noqa: E731
 
 COLLECTIONS: Mapping[str, Function] = {
@@ -198,6 +216,7 @@ COLLECTIONS: Mapping[str, Function] = {
     "optional.unwrap": Function(_unwrap, "list", lambda n: n[0] + 1, _SAME),
     "unwrapOpt": Function(_unwrap, "list", lambda n: n[0] + 1, _SAME),
     "hasValue": Function(_optional(lambda given: given.present, 1, Optional), "bool"),
+    "includes": Function(_includes, "bool", lambda _: MOST_INCLUDED),
     "value": Function(_optional(_value, 1, Optional), "dyn"),
     "or": Function(_optional(_or, 2, Optional), "optional"),
     "orValue": Function(_optional(lambda given, other: given.value if given.present else other, 2, Optional), "dyn"),

@@ -138,6 +138,7 @@ _TABLE: dict[str, str] = {
     "optional.unwrap": "(list<opt<A>>) list<A>",
     "unwrapOpt": "list<opt<A>>.() list<A>",
     "hasValue": "opt<A>.() bool",
+    "includes": "dyn.(dyn) bool",
     "value": "opt<A>.() A",
     "or": "opt<A>.(opt<A>) opt<A>",
     "orValue": "opt<A>.(A) A",

@@ -52,17 +52,22 @@ _SORTED = frozenset({"int", "uint", "double", "bool", "duration", "timestamp", "
 
 
 def checked_type(
-    node: Node, variables: Mapping[str, Declared], *, bindings: bool = False, patches: bool = False
+    node: Node,
+    variables: Mapping[str, Declared],
+    *,
+    bindings: bool = False,
+    patches: bool = False,
+    devices: bool = False,
 ) -> Type:
     """Return the type of an expression over variables of these forms.
 
     `bindings`: there is `cel.bind` (ext.Bindings). `patches`: there are `Object{}`, `JSONPatch{}` and
-    `jsonpatch.escapeKey`.
+    `jsonpatch.escapeKey`. `devices`: there is `includes` for attributes of devices.
 
     Raises CelSyntaxError: an undeclared name, function or field, or no overload for the types of a call.
     """
     scope = {name: [type_of(form)] for name, form in variables.items()}
-    return _Checker(scope, bindings=bindings, patches=patches).of(node)
+    return _Checker(scope, bindings=bindings, patches=patches, devices=devices).of(node)
 
 
 def type_of(form: Declared | None) -> Type:
@@ -90,9 +95,10 @@ def form_of(found: Type) -> Declared:
 
 
 class _Checker:
-    def __init__(self, scope: dict[str, list[Type]], *, bindings: bool, patches: bool) -> None:
+    def __init__(self, scope: dict[str, list[Type]], *, bindings: bool, patches: bool, devices: bool) -> None:
         self._scope = scope
         self._bindings = bindings
+        self._missing = {name for name, there in (("jsonpatch.escapeKey", patches), ("includes", devices)) if not there}
         self._patches = patches
 
     def of(self, node: Node) -> Type:
@@ -256,7 +262,7 @@ class _Checker:
                     raise _no_overload(node.function, (given, BOOL) if arg is node.args[0] else (BOOL, given))
             return BOOL
         known = overloads(node.function)
-        if not known or (node.function == "jsonpatch.escapeKey" and not self._patches):
+        if not known or node.function in self._missing:
             raise _undeclared(node.function)
         member = node.target is not None
         args = tuple(self.of(arg) for arg in ((node.target,) if node.target is not None else ()) + node.args)

@@ -163,7 +163,7 @@ class _Search:
         self._sharing: dict[DeviceId, list[Mapping[str, int]]] = {}
         self._counters_left: dict[PoolId, dict[str, dict[str, int]]] = {}
         self._values: list[list[dict[str, int]]] = [[{} for _ in claim.shape.constraints] for claim in pending]
-        """Per claim and constraint: attribute value -> how many chosen devices have it."""
+        """Per claim and constraint: attribute value -> how many chosen devices have it; under "" how many there are."""
         self._selectable: dict[tuple[int, str, DeviceId], bool] = {}
         self._steps = 0
         self._most_steps = steps
@@ -393,31 +393,33 @@ class _Search:
                 self._sharing[device.id].pop()
             else:
                 self._taking[device.id].discard(number)
-            for values, value in kept:
-                values[value] -= 1
-                if not values[value]:
-                    del values[value]
+            _forget(kept)
             if counted:
                 self._counters(slot.pool, device, 1)
 
         return undo
 
     def _keep_constraints(self, number: int, option: Option, device: Device) -> list[tuple[dict[str, int], str]] | None:
-        """Count the device for the claim's constraints; None, and nothing counted, if one would be broken."""
+        """Count the device for the claim's constraints; None, and nothing counted, if one would be broken.
+
+        All devices have a value in common for `matchAttribute`, and no two have one for `distinctAttribute` (KEP-5491).
+        """
         kept: list[tuple[dict[str, int], str]] = []
         for constraint, values in zip(self._pending[number].shape.constraints, self._values[number], strict=True):
             if not constraint.concerns(option):
                 continue
-            value = _value_of(device, constraint)
-            broken = value is None or (value in values if constraint.distinct else bool(values) and value not in values)
-            if broken or value is None:
-                for counted, was in kept:
-                    counted[was] -= 1
-                    if not counted[was]:
-                        del counted[was]
+            own = _values_of(device, constraint)
+            others = values.get(_DEVICES, 0)
+            if constraint.distinct:
+                broken = any(value in values for value in own)
+            else:
+                broken = others > 0 and not any(values.get(value) == others for value in own)
+            if broken or not own:
+                _forget(kept)
                 return None
-            values[value] = values.get(value, 0) + 1
-            kept.append((values, value))
+            for value in (_DEVICES, *own):
+                values[value] = values.get(value, 0) + 1
+                kept.append((values, value))
         return kept
 
     def _counters(self, pool: Pool, device: Device, sign: int) -> bool:
@@ -466,14 +468,30 @@ def _subtract(left: dict[str, dict[str, int]], consumes: Mapping[str, Mapping[st
             there[counter] -= sign * amount
 
 
-def _value_of(device: Device, constraint: Constraint) -> str | None:
-    """Return the attribute's value, distinguished by its type; None if the device does not have it."""
+_DEVICES = ""
+"""No value of an attribute: the number of devices."""
+
+
+def _forget(kept: Sequence[tuple[dict[str, int], str]]) -> None:
+    for values, value in kept:
+        values[value] -= 1
+        if not values[value]:
+            del values[value]
+
+
+def _values_of(device: Device, constraint: Constraint) -> Sequence[str]:
+    """Return the attribute's values, each once and distinguished by their type; of a scalar the one.
+
+    Empty if the device does not have the attribute.
+    """
     found = device.attribute(constraint.attribute)
     if found is not None:
         for kind in ("string", "int", "bool", "version"):
             if found.get(kind) is not None:
-                return f"{kind}:{found[kind]}"
-    return None
+                return (f"{kind}:{found[kind]}",)
+            if (several := found.get(f"{kind}s")) is not None:
+                return tuple(dict.fromkeys(f"{kind}:{value}" for value in several))
+    return ()
 
 
 def rounded(wanted: int | None, capacity: Capacity) -> int | None:

@@ -382,6 +382,11 @@ def _answer(device: Device, ask: Callable[[Any], bool]) -> bool | str:
         return str(fault)
 
 
+def _comparable(value: Any) -> Any:
+    """Return a value of an attribute in a form that can be a key."""
+    return tuple(map(str, value)) if isinstance(value, list) else str(value) if isinstance(value, dict) else value
+
+
 def _values_read(device: Device, reads: frozenset[str] | None) -> tuple[object, ...]:
     driver = device.id[0]
     domains = (
@@ -389,7 +394,7 @@ def _values_read(device: Device, reads: frozenset[str] | None) -> tuple[object, 
         frozenset(split_name(name, driver)[0] for name in device.capacity),
     )
     attributes = tuple(
-        (name, tuple(sorted((kind, value) for kind, value in given.items() if not isinstance(value, list | dict))))
+        (name, tuple(sorted((kind, _comparable(value)) for kind, value in given.items())))
         for name, given in device.attributes.items()
         if reads is None or split_name(name, driver)[1] in reads
     )

@@ -1,9 +1,10 @@
 """CEL selectors of devices: compiled once per text, evaluated within a budget by `kube_rules.cel`.
 
 What an expression sees (resource.k8s.io/v1, DeviceSelector): `device.driver`, `device.allowMultipleAllocations`,
-`device.attributes["domain"].name` (bool, int, string, semver) and `device.capacity["domain"].name` (quantity).  A
-domain a device does not know is an empty map; a name it does not know is an error, as upstream.  What an expression
-may call is in `kube_rules.cel.library`; `kube_rules.device_expressions` holds it to its types and its cost.
+`device.attributes["domain"].name` (bool, int, string, semver, or a list of one of them) and
+`device.capacity["domain"].name` (quantity). A domain a device does not know is an empty map; a name it does not know
+is an error, as upstream. What an expression may call is in `kube_rules.cel.library`; `kube_rules.device_expressions`
+holds it to its types and its cost.
 
 Invariants: an expression that cannot be compiled, or may cost more than the API allows, is a `DeviceSelectorError`
 every time it is used; evaluating changes nothing and stops at the same cost.
@@ -87,14 +88,16 @@ def device_value(driver: str, shared: bool, attributes: Mapping[str, Any], capac
 
 
 def _attribute(name: str, attribute: Mapping[str, Any]) -> Any:
-    for form in ("int", "bool", "string"):
+    for form in ("ints", "bools", "strings", "int", "bool", "string"):
         if (value := attribute.get(form)) is not None:
             return value
-    if (value := attribute.get("version")) is not None:
-        try:
+    try:
+        if (versions := attribute.get("versions")) is not None:
+            return [cel.Semver(str(version)) for version in versions]
+        if (value := attribute.get("version")) is not None:
             return cel.Semver(str(value))
-        except cel.CelError as error:
-            raise DeviceSelectorError(str(error)) from None
+    except cel.CelError as error:
+        raise DeviceSelectorError(str(error)) from None
     raise DeviceSelectorError(f"attribute {name}: unsupported attribute value")
 
 
