@@ -21,6 +21,10 @@ _RAW: Final = msgspec.json.Decoder(msgspec.Raw)
 _TRAILING: Final = "JSON is malformed: trailing characters (byte "
 _SPACE: Final = b" \t\r\n"
 MAX_NESTED_LISTS: Final = 8
+SUFFIXES: Final = (".yaml", ".yml", ".json")
+"""What the names of those files end in that are read of a directory."""
+STDIN: Final = "<stdin>"
+"""The name of standard input in errors."""
 
 Document = tuple[str, str | bytes | Mapping[str, Any]]
 """(name, YAML or JSON text, or one object as plain data): the name stands for a file in errors."""
@@ -147,6 +151,11 @@ def read_plain(files: Iterable[Document], max_bytes: int) -> list[PlainObject]:
     reader = _PlainReader()
     reader.read_all(files, max_bytes)
     return reader.objects
+
+
+def no_manifests(directory: str) -> InputError:
+    """Return the error of a directory without a file to read."""
+    return InputError(Origin(directory), f"the directory holds no {', '.join(SUFFIXES)} file")
 
 
 def too_large(name: str, max_bytes: int) -> InputError:

@@ -4,14 +4,10 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
 
-from kube_rules.documents import read_plain, too_large
+from kube_rules.documents import STDIN, SUFFIXES, no_manifests, read_plain, too_large
 from kube_rules.errors import InputError, Origin
 from kube_rules.manifests import PlainObject
-
-_STDIN: Final = "<stdin>"
-_SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
 def read_files(names: Sequence[str | Path], max_bytes: int) -> list[PlainObject]:
@@ -27,7 +23,7 @@ def _contents(names: Sequence[str | Path], max_bytes: int) -> Iterator[tuple[str
         path = Path(name)
         try:
             if str(name) == "-":
-                yield _STDIN, sys.stdin.buffer.read(max_bytes + 1)
+                yield STDIN, sys.stdin.buffer.read(max_bytes + 1)
                 continue
             files = _in_directory(path) if path.is_dir() else [path]
             for file in files:
@@ -37,7 +33,7 @@ def _contents(names: Sequence[str | Path], max_bytes: int) -> Iterator[tuple[str
                         raise too_large(str(file), max_bytes)
                     yield str(file), stream.read(max_bytes + 1)
         except OSError as error:
-            origin = _STDIN if str(name) == "-" else str(error.filename or path)
+            origin = STDIN if str(name) == "-" else str(error.filename or path)
             raise InputError(Origin(origin), error.strerror or str(error)) from None
         except ValueError as error:
             if isinstance(error, InputError):
@@ -46,7 +42,7 @@ def _contents(names: Sequence[str | Path], max_bytes: int) -> Iterator[tuple[str
 
 
 def _in_directory(path: Path) -> list[Path]:
-    files = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES and file.is_file())
+    files = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file())
     if not files:
-        raise InputError(Origin(str(path)), f"the directory holds no {', '.join(_SUFFIXES)} file")
+        raise no_manifests(str(path))
     return files

@@ -10,13 +10,10 @@ import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO
 
-from kube_rules.documents import Document, too_large
+from kube_rules.documents import STDIN, SUFFIXES, Document, no_manifests, too_large
 from kube_rules.errors import InputError, Origin
-
-_STDIN: Final = "<stdin>"
-_SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
 def read_sources(
@@ -30,9 +27,9 @@ def read_sources(
             continue
         if str(source) == "-":
             try:
-                yield _STDIN, _read(stdin if stdin is not None else sys.stdin.buffer, _STDIN, max_bytes)
+                yield STDIN, _read(stdin if stdin is not None else sys.stdin.buffer, STDIN, max_bytes)
             except OSError as error:
-                raise InputError(Origin(_STDIN), error.strerror or str(error)) from None
+                raise InputError(Origin(STDIN), error.strerror or str(error)) from None
             continue
         path = Path(source)
         try:
@@ -50,9 +47,9 @@ def read_sources(
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    files = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES and file.is_file())
+    files = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file())
     if not files:
-        raise InputError(Origin(str(path)), f"the directory holds no {', '.join(_SUFFIXES)} file")
+        raise no_manifests(str(path))
     return files
 
 
