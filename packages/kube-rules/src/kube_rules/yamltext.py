@@ -172,13 +172,17 @@ def _read(text: str, budget: NodeBudget, repeated: list[RepeatedKey] | None) -> 
             loader.dispose()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        context = f"{error.context}, " if error.context else ""
-        raise YamlError(f"{context}{error.problem}", mark.line + 1 if mark else None) from None
+        problem = f"{error.context}, {error.problem}" if error.context else str(error.problem)
+        if error.problem == _LIBYAML_TOO_DEEP:
+            problem = f"nested deeper than {MAX_DEPTH} levels"
+        raise YamlError(problem, mark.line + 1 if mark else None) from None
     except yaml.YAMLError as error:
         raise YamlError(" ".join(str(error).split())) from None
     budget.characters += len(text)
 
 
+_LIBYAML_TOO_DEEP = "exceeded maximum nesting depth"
+"""The error of newer libyaml beyond its own limit, which it may reach first: it reads ahead of the events."""
 _DIRECTIVES = re.compile("(?:\\A|[\\n\\r\x85\u2028\u2029])%")
 
 
