@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from kube_standin.admission_chain import AdmissionRequest, Operation, User
-from kube_standin.bootstrap import KeptTolerations, NamespaceLifecycle, SystemClasses, ensure_base
+from kube_standin.bootstrap import (
+    KeptTolerations,
+    NamespaceLifecycle,
+    SystemClasses,
+    ensure_base,
+    ensure_default_storage_class,
+)
 from kube_standin.errors import StatusError
 from kube_standin.metadata import key_of
 from tests.admission.plane import Plane
@@ -49,6 +55,22 @@ def test_first_objects_are_made_once() -> None:
     ensure_base(plane.registry)
     plane.store.flush()
     assert plane.store.revision == revision
+
+
+@pytest.mark.parametrize("present", [False, True])
+def test_default_storage_class_is_made_where_there_is_no_class(plane: Plane, present: bool) -> None:
+    """interfaces.md 7.10"""
+    if present:
+        own = {"metadata": {"name": "own"}, "provisioner": "example.com/own"}
+        plane.create({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", **own})
+    for _ in range(2):
+        ensure_default_storage_class(plane.registry)
+    (only,) = plane.all("storage.k8s.io/v1", "StorageClass")
+    if present:
+        assert only["metadata"]["name"] == "own"
+    else:
+        assert only["metadata"]["annotations"] == {"storageclass.kubernetes.io/is-default-class": "true"}
+        assert (only["volumeBindingMode"], only["reclaimPolicy"]) == ("WaitForFirstConsumer", "Delete")
 
 
 def write(

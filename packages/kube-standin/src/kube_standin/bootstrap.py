@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from kube_rules import flow_control
+from kube_rules.controllers.volumes import DEFAULT_CLASS
 from kube_rules.foreign_groups import COSCHEDULING_VERSION, FOREIGN_VERSIONS
 from kube_rules.json import Json
 from kube_standin import errors
@@ -106,6 +107,19 @@ def ensure_base(registry: ObjectRegistry) -> None:
             obj = {"metadata": {"name": name}, "value": value, "description": description}
             registry.create_now(classes, "", registry.decoder.decode(classes, obj, "Ignore", []), options)
     _ensure_flow_control(registry)
+
+
+def ensure_default_storage_class(registry: ObjectRegistry) -> None:
+    """Create a default StorageClass if there is no StorageClass: claims without a class get a simulated volume."""
+    kind = registry.kind("storage.k8s.io/v1", "StorageClass")
+    if registry.store.count(kind.storage_key):
+        return
+    obj: Json = {
+        "metadata": {"name": "standard", "annotations": {DEFAULT_CLASS: "true"}},
+        "provisioner": "kube-standin.dev/simulated",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    registry.create_now(kind, "", registry.decoder.decode(kind, obj, "Ignore", []), WriteOptions())
 
 
 def _ensure_flow_control(registry: ObjectRegistry) -> None:

@@ -30,7 +30,7 @@ from kube_standin.admission_views import AdmissionViews
 from kube_standin.api_services import ApiServices
 from kube_standin.authorization import Authorizer, ClaimStatus
 from kube_standin.background import BackgroundWork
-from kube_standin.bootstrap import base_steps, ensure_base, ensure_own_service
+from kube_standin.bootstrap import base_steps, ensure_base, ensure_default_storage_class, ensure_own_service
 from kube_standin.clock import ServerClock, SimulatedClock, stamp
 from kube_standin.crds import CustomResources
 from kube_standin.escalation import EscalationCheck
@@ -94,6 +94,7 @@ class ServeOptions:
     there before anything is served (``initial_objects``). ``reset`` starts without the state of an earlier run.
     ``webhooks``: where webhooks may be, besides this machine. ``clock`` None is the real one. ``state`` replaces what
     is stored at the start. ``test_controls`` serves /debug/kube-standin to cluster administrators.
+    ``default_storage_class`` creates one if there is no StorageClass, nor ``objects``.
     """
 
     data_dir: str | Path = MEMORY
@@ -124,6 +125,7 @@ class ServeOptions:
     clock: ServerClock | None = None
     state: ServerSnapshot | None = None
     test_controls: bool = False
+    default_storage_class: bool = False
 
 
 class ControlPlane:
@@ -567,6 +569,8 @@ async def serving(options: ServeOptions) -> AsyncIterator[Serving]:
             control_plane.loaded = loaded
             if str(options.data_dir) != MEMORY:
                 write_digests(directory, {**before, **loaded.digests})
+        elif options.default_storage_class:
+            ensure_default_storage_class(control_plane.registry)
         async with server:
             try:
                 await server.begin_work()

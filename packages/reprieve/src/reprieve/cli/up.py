@@ -96,6 +96,7 @@ def command(
         reset=reset,
         features=features_of(gates, standin.read_emulated(emulated_version, CONSOLE)),
         webhooks=standin.read_webhook_reach(webhook_hosts, webhook_service, CONSOLE),
+        default_storage_class=True,
     )
     CONSOLE.log(verbose)
     options = LocalOptions(serve=serve, metrics_port=metrics_port, arguments=tuple(arguments), report=note)
