@@ -33,6 +33,8 @@ _KINDS: dict[str, str] = {
         ValidatingWebhookConfiguration""",
     "io.k8s.api.apps.v1": "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet",
     "io.k8s.api.batch.v1": "CronJob Job",
+    "io.k8s.api.certificates.v1": "CertificateSigningRequest",
+    "io.k8s.api.networking.v1": "Ingress IngressClass NetworkPolicy",
     "io.k8s.api.policy.v1": "Eviction PodDisruptionBudget",
     "io.k8s.api.scheduling.v1": "PriorityClass",
     "io.k8s.api.scheduling.v1beta1": "PodGroup Workload",

@@ -88,11 +88,11 @@ STRATEGY = {
                    "VolumeAttachment", "VolumeAttributesClass", "DeviceClass", "DeviceTaintRule", "ResourceSlice",
                    "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "SelfSubjectReview", "TokenReview",
                    "SelfSubjectAccessReview", "SelfSubjectRulesReview", "SubjectAccessReview", "RuntimeClass",
-                   "APIService", *FLOW_CONTROL, *WEBHOOKS},
+                   "APIService", "CertificateSigningRequest", "IngressClass", *FLOW_CONTROL, *WEBHOOKS},
     "generation": {"Pod", "PodTemplate", "ReplicationController", "DaemonSet", "Deployment", "ReplicaSet",
                    "StatefulSet", "CronJob", "Job", "PriorityClass", "PodDisruptionBudget", "EndpointSlice",
                    "CSIDriver", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "CustomResourceDefinition",
-                   *FLOW_CONTROL, *WEBHOOKS},
+                   "Ingress", "IngressClass", "NetworkPolicy", *FLOW_CONTROL, *WEBHOOKS},
     # Which kinds differ from what most do, as kube-apiserver's strategies have it.
     "graceful": {"Pod"},
     "orphans": {"Job", "ReplicationController"},

@@ -32,6 +32,8 @@ _GROUPS: Mapping[str, int] = {
     "authentication.k8s.io": 17700,
     "authorization.k8s.io": 17600,
     "batch": 17400,
+    "certificates.k8s.io": 17300,
+    "networking.k8s.io": 17200,
     "policy": 17100,
     "rbac.authorization.k8s.io": 17000,
     "storage.k8s.io": 16800,

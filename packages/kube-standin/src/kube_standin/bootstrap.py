@@ -11,6 +11,7 @@ from kube_rules.json import Json
 from kube_standin import errors
 from kube_standin.admission.pods import NOT_READY, UNREACHABLE, tolerates_loss
 from kube_standin.admission_chain import AdmissionRequest, Step
+from kube_standin.bootstrap_roles import ensure_cluster_roles
 from kube_standin.conditions import condition, put_condition
 from kube_standin.errors import Cause
 from kube_standin.registry import ObjectRegistry, WriteOptions
@@ -107,6 +108,7 @@ def ensure_base(registry: ObjectRegistry) -> None:
             obj = {"metadata": {"name": name}, "value": value, "description": description}
             registry.create_now(classes, "", registry.decoder.decode(classes, obj, "Ignore", []), options)
     _ensure_flow_control(registry)
+    ensure_cluster_roles(registry)
 
 
 def ensure_default_storage_class(registry: ObjectRegistry) -> None:

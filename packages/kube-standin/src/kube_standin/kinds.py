@@ -170,6 +170,7 @@ _core = partial(_row, "", "v1")
 _cluster = partial(_row, namespaced=False)
 _apps = partial(_row, "apps", "v1", categories=_ALL, generation=True, status_metadata="labels-kept")
 _batch = partial(_row, "batch", "v1", categories=_ALL, generation=True, sub="status")
+_networking = partial(_row, "networking.k8s.io", "v1", generation=True)
 _storage = partial(_cluster, "storage.k8s.io", "v1", returns_deleted=True)
 _devices = partial(_row, "resource.k8s.io", "v1")
 _rbac = partial(_row, "rbac.authorization.k8s.io", "v1", create_on_update=True)
@@ -261,6 +262,17 @@ BUILTIN: tuple[ServedKind, ...] = (
     _composite("v1alpha3"),
     *_scheduling("v1alpha2"),
     _row("policy", "v1", "PodDisruptionBudget", "pdb", sub="status", generation=True, unconditional_update=False),
+    _cluster(
+        "certificates.k8s.io",
+        "v1",
+        "CertificateSigningRequest",
+        "csr",
+        sub="approval status",
+        fields="spec.signerName",
+    ),
+    _networking("Ingress", "ing", sub="status", status_metadata="reset"),
+    _networking("IngressClass", namespaced=False),
+    _networking("NetworkPolicy", "netpol"),
     _row("coordination.k8s.io", "v1", "Lease", unconditional_update=False, create_on_update=True),
     _row("discovery.k8s.io", "v1", "EndpointSlice", generation=True),
     _row(

@@ -131,8 +131,6 @@ LIMITS: Final = (
 _SERVED = {kind.group for kind in BUILTIN if kind.stored}
 _GROUPS = {
     "autoscaling": " (HorizontalPodAutoscaler)",
-    "certificates.k8s.io": "",
-    "networking.k8s.io": "",
     "flowcontrol.apiserver.k8s.io": "",
 }
 """Groups of a cluster of which a row says that they are not there, as long as none of their kinds is stored."""
@@ -146,8 +144,12 @@ NOT_SERVED: Final = (
     UnservedApi("`componentstatuses`", "404"),
     UnservedApi("other API servers (aggregation)", "APIServices are stored; one with a Service is not available"),
     UnservedApi("service IPs, DNS and network, node proxies", "none"),
+    UnservedApi("`networking.k8s.io`", "Ingresses, their classes and NetworkPolicies are stored; nothing acts on them"),
     UnservedApi(
-        "bootstrap roles (`cluster-admin`, `view`) and the aggregation of ClusterRoles",
-        "none; `system:masters` has all rights without them",
+        "`certificates.k8s.io`", "CertificateSigningRequests are stored, approved and denied; no signer of the server"
+    ),
+    UnservedApi(
+        "bootstrap roles of components (`system:kube-scheduler`, `system:node`)",
+        "none; `cluster-admin`, `admin`, `edit` and `view` are there",
     ),
 )

@@ -51,13 +51,15 @@ def drop_foreign_status(kind: ServedKind, new: Json) -> None:
 
 def restrict(kind: ServedKind, new: Json, old: Json, subresource: str) -> None:
     """Keep of ``new`` only what a write through this door may change; the rest is taken from ``old``."""
-    if subresource == "status":
+    if subresource in ("status", "approval"):
         for key in [key for key in new if key not in _IDENTITY and key != "status"]:
             del new[key]
         for key, value in old.items():
             if key not in _IDENTITY and key != "status":
                 new[key] = value
         _restrict_metadata(kind, new["metadata"], old["metadata"])
+        if subresource == "approval":
+            _restrict_decision(new, old)
         return
     if subresource in _PARTS_OF_PODS and kind.resource == "pods":
         _restrict_pod(new, old, subresource)
@@ -69,6 +71,13 @@ def restrict(kind: ServedKind, new: Json, old: Json, subresource: str) -> None:
             new.pop("status", None)
     if kind.resource == "namespaces":
         _restrict_namespace(new, old, subresource)
+
+
+def _restrict_decision(new: Json, old: Json) -> None:
+    """A decision about a certificate changes conditions alone."""
+    certificate = (old.get("status") or {}).get("certificate")
+    status = {key: value for key, value in (new.get("status") or {}).items() if key != "certificate"}
+    new["status"] = {**status, **({"certificate": certificate} if certificate else {})}
 
 
 _PARTS_OF_PODS = ("ephemeralcontainers", "resize")

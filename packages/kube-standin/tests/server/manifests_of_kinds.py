@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import yaml
 
 Json = dict[str, Any]
 
+_PEM = "-----BEGIN CERTIFICATE REQUEST-----\nMAA=\n-----END CERTIFICATE REQUEST-----\n"
+SIGNING_REQUEST = base64.b64encode(_PEM.encode()).decode()
+"""The form of a request, with nothing in it."""
 _TEMPLATE = "{metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}"
 _ONCE = _TEMPLATE.replace("containers:", "restartPolicy: Never, containers:")
 _SELECTED = f"selector: {{matchLabels: {{a: b}}}}, template: {_TEMPLATE}"
@@ -50,6 +54,11 @@ scheduling.k8s.io/v1alpha2/PodGroup: *group
 scheduling.k8s.io/v1alpha2/Workload: *work
 policy/v1/PodDisruptionBudget: {{spec: {{minAvailable: 1, selector: {{matchLabels: {{a: b}}}}}}}}
 coordination.k8s.io/v1/Lease: {{}}
+certificates.k8s.io/v1/CertificateSigningRequest:
+  {{spec: {{request: {SIGNING_REQUEST}, signerName: example.com/s, usages: [client auth]}}}}
+networking.k8s.io/v1/Ingress: {{spec: {{defaultBackend: {{service: {{name: s, port: {{number: 80}}}}}}}}}}
+networking.k8s.io/v1/IngressClass: {{spec: {{controller: example.com/c}}}}
+networking.k8s.io/v1/NetworkPolicy: {{}}
 discovery.k8s.io/v1/EndpointSlice: {{addressType: IPv4, endpoints: []}}
 events.k8s.io/v1/Event:
   eventTime: "2026-01-01T00:00:00.000000Z"

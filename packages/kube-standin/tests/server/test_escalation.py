@@ -110,7 +110,7 @@ def test_role_of_a_million_combinations_is_judged_at_once() -> None:
 @pytest.fixture(scope="module")
 def plane() -> Iterator[Live]:
     with live() as running:
-        made = running.request("POST", f"{RBAC}/clusterroles", role("cluster-admin", EVERYTHING))
+        made = running.request("POST", f"{RBAC}/clusterroles", role("everything", EVERYTHING))
         assert made[0] == 201
         yield running
 
@@ -189,7 +189,7 @@ def test_writer_of_roles_and_bindings_gains_nothing(plane: Live) -> None:
         ("namespaces/default/rolebindings", "RoleBinding"),
     ):
         bare = plural.rpartition("/")[2]
-        evil = binding("evil", "cluster-admin", jane.name, kind)
+        evil = binding("evil", "everything", jane.name, kind)
         status, answer = jane.send("POST", f"/{plural}", evil)
         assert (status, answer["message"]) == (403, f'{bare}.{GROUP} "evil" is forbidden: {denied}:{missing}')
         where = f"/{plural}/evil?fieldManager=m"
@@ -240,7 +240,7 @@ def test_escalate_and_bind_are_rights_of_their_own(plane: Live) -> None:
     assert jane.send("POST", "/clusterrolebindings", binding(name, name, "bob"))[0] == 403
     binder = Subject(plane, WRITER, rule(GROUP, "clusterroles", "bind", name))
     assert binder.send("POST", "/clusterrolebindings", binding(name, name, "bob"))[0] == 201
-    assert binder.send("POST", "/clusterrolebindings", binding("other", "cluster-admin", "bob"))[0] == 403
+    assert binder.send("POST", "/clusterrolebindings", binding("other", "everything", "bob"))[0] == 403
     here = Subject(plane, WRITER, rule(GROUP, "clusterroles", "bind"), cluster=False)
     assert here.send("POST", "/namespaces/default/rolebindings", binding(name, name, "bob", "RoleBinding"))[0] == 201
     assert here.send("POST", "/clusterrolebindings", binding("third", name, "bob"))[0] == 403

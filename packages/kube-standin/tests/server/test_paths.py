@@ -75,7 +75,18 @@ def test_group_that_is_not_served_is_plainly_not_found(plane: Plane) -> None:
 # -- paths that are no resource --------------------------------------------------------------------------------
 
 
-CHECKS = ("ping", "log", "etcd", "informer-sync", "poststarthook/start-apiextensions-controllers", "shutdown")
+_HOOKS = """start-apiserver-admission-initializer generic-apiserver-start-informers
+    priority-and-fairness-config-producer start-apiextensions-informers start-apiextensions-controllers
+    crd-informer-synced start-system-namespaces-controller rbac/bootstrap-roles
+    scheduling/bootstrap-system-priority-classes start-kube-aggregator-informers apiservice-registration-controller
+    apiservice-status-local-available-controller kube-apiserver-autoregistration"""
+CHECKS = (
+    *("ping", "log", "etcd", "informer-sync"),
+    *(f"poststarthook/{hook}" for hook in _HOOKS.split()),
+    "autoregister-completion",
+    *(f"poststarthook/apiservice-openapi{version}-controller" for version in ("", "v3")),
+    "shutdown",
+)
 
 
 @pytest.mark.parametrize("name", ["healthz", "livez", "readyz"])
@@ -89,6 +100,8 @@ def test_health(plane: Plane, name: str) -> None:
     answer = plane.ask(f"GET /{name}?verbose")
     assert (answer.status, answer.body.decode()) == (200, f"{lines}{name} check passed\n")
     assert answer.header("content-type") == "text/plain; charset=utf-8"
+    answer = plane.ask(f"GET /{name}?verbose&exclude=etcd")
+    assert answer.body.decode() == f"{lines}{name} check passed\n".replace("etcd ok", "etcd excluded: ok")
     assert plane.ask(f"HEAD /{name}").pieces == [b""]
     assert plane.ask(f"POST /{name}").refusal[:2] == (405, "MethodNotAllowed")
 

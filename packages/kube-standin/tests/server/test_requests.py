@@ -173,11 +173,11 @@ def test_custom_resources_are_served_at_once_and_go_with_their_definition(plane:
     "path",
     [
         "/apis/autoscaling/v2/horizontalpodautoscalers",
-        "/apis/certificates.k8s.io/v1/certificatesigningrequests",
-        "/apis/networking.k8s.io/v1/networkpolicies",
+        "/apis/networking.k8s.io/v1/servicecidrs",
+        "/apis/certificates.k8s.io/v1beta1/clustertrustbundles",
         "/api/v1/namespaces/default/pods/a/proxy",
         "/api/v1/componentstatuses",
-        "/apis/rbac.authorization.k8s.io/v1/clusterroles/cluster-admin",
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:node",
     ],
 )
 def test_paths_documented_as_not_served_are_404(plane: Live, path: str) -> None:

@@ -32,6 +32,10 @@ class Way(NamedTuple):
     content_type: str = "application/json"
 
 
+SIGNERS = {"verbs": ["approve", "sign"], "apiGroups": ["certificates.k8s.io"], "resources": ["signers"]}
+"""What decisions about certificates need besides the right to write (interfaces.md 4.9)."""
+
+
 def named(verbs: tuple[str, ...]) -> str:
     return "-".join(verbs) or "none"
 
@@ -43,7 +47,7 @@ def plane() -> Iterator[Plane]:
         group = "rbac.authorization.k8s.io"
 
         def user(name: str, rules: list[Json]) -> None:
-            made.create(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": rules})
+            made.create(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": [*rules, SIGNERS]})
             reference = {"apiGroup": group, "kind": "ClusterRole", "name": name}
             user = {"apiGroup": group, "kind": "User", "name": name}
             made.create(f"{RBAC}/clusterrolebindings",

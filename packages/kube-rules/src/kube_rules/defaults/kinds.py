@@ -207,6 +207,13 @@ def _priority_level(obj: Json) -> None:
             queuing[name] = queuing.get(name) or value
 
 
+def _policy_types(obj: Json) -> None:
+    """Set which directions a NetworkPolicy concerns: incoming traffic always, outgoing if it has rules for that."""
+    spec = obj["spec"]
+    if not spec.get("policyTypes"):
+        spec["policyTypes"] = ["Ingress", *(["Egress"] if spec.get("egress") else [])]
+
+
 DEFAULTS: Mapping[tuple[str, str], Fill] = {
     ("", "Pod"): pods.pod,
     ("", "PodTemplate"): lambda obj: pods.pod_template(obj.setdefault("template", {})),
@@ -281,6 +288,14 @@ DEFAULTS: Mapping[tuple[str, str], Fill] = {
     ),
     ("resource.k8s.io", "DeviceClass"): _SPEC,
     ("coordination.k8s.io", "Lease"): _SPEC,
+    ("networking.k8s.io", "Ingress"): _SPEC,
+    ("networking.k8s.io", "IngressClass"): all_of(_SPEC, fill("spec.parameters?", scope="Cluster")),
+    ("networking.k8s.io", "NetworkPolicy"): all_of(
+        fill("spec", podSelector={}),
+        _policy_types,
+        fill("spec.ingress[].ports[]", protocol="TCP"),
+        fill("spec.egress[].ports[]", protocol="TCP"),
+    ),
     ("flowcontrol.apiserver.k8s.io", "FlowSchema"): _flow_schema,
     ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): _priority_level,
     ("apiregistration.k8s.io", "APIService"): all_of(_SPEC, fill("spec.service?", port=443)),
@@ -345,6 +360,8 @@ FIRST_STATUS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("flowcontrol.apiserver.k8s.io", "FlowSchema"): {},
     ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): {},
     ("apiregistration.k8s.io", "APIService"): {},
+    ("certificates.k8s.io", "CertificateSigningRequest"): {},
+    ("networking.k8s.io", "Ingress"): {"loadBalancer": {}},
     ("resource.k8s.io", "DeviceTaintRule"): {},
     ("resource.k8s.io", "ResourceClaim"): {},
     ("scheduling.k8s.io", "PodGroup"): {},

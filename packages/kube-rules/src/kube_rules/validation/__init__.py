@@ -18,6 +18,7 @@ from kube_rules.kinds import KindName
 from kube_rules.validation import (
     admission_policies,
     api_services,
+    certificates,
     conditions,
     config,
     definitions,
@@ -25,6 +26,7 @@ from kube_rules.validation import (
     endpoints,
     events,
     flow_control,
+    ingresses,
     job_status,
     metadata,
     names,
@@ -139,6 +141,15 @@ RULES: dict[tuple[str, str], Rules] = {
     ("apiregistration.k8s.io", "APIService"): Rules(
         api_services.api_service, (ANEW,), (of_new(api_services.status),), name=names.path_segment
     ),
+    ("certificates.k8s.io", "CertificateSigningRequest"): Rules(
+        certificates.signing_request,
+        (fixed("", "spec"),),
+        (certificates.status,),
+        further={"approval": certificates.approval},
+    ),
+    ("networking.k8s.io", "Ingress"): Rules(ingresses.ingress, (ANEW,)),
+    ("networking.k8s.io", "IngressClass"): Rules(ingresses.ingress_class, (ANEW, fixed("spec", "controller"))),
+    ("networking.k8s.io", "NetworkPolicy"): Rules(ingresses.network_policy, (ANEW,)),
     ("coordination.k8s.io", "Lease"): Rules(events.lease, (ANEW,)),
     ("storage.k8s.io", "StorageClass"): Rules(storage.storage_class, storage.class_changes),
     ("storage.k8s.io", "CSINode"): Rules(storage.csi_node, (ANEW,)),

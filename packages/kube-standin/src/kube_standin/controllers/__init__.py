@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 
 from kube_standin.controllers.accounts import RootCertificates, ServiceAccounts
+from kube_standin.controllers.aggregation import ClusterRoleAggregation
 from kube_standin.controllers.claims import ResourceClaims
 from kube_standin.controllers.cronjobs import CronJobs
 from kube_standin.controllers.daemonsets import DaemonSets
@@ -69,6 +70,7 @@ CONTROLLERS: Mapping[str, type[Controller]] = {
         EphemeralVolumes,
         StorageProtection,
         PolicyTypes,
+        ClusterRoleAggregation,
     )
 }
 

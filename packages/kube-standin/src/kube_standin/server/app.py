@@ -50,7 +50,35 @@ _CLIENT_CLOSED = 499
 """What is counted for a request if its client left before the answer."""
 
 _OPENAPI_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-_CHECKS = ("ping", "log", "etcd", "informer-sync", "poststarthook/start-apiextensions-controllers", "shutdown")
+_CHECKS = (
+    "ping",
+    "log",
+    "etcd",
+    "informer-sync",
+    *(
+        f"poststarthook/{hook}"
+        for hook in (
+            "start-apiserver-admission-initializer",
+            "generic-apiserver-start-informers",
+            "priority-and-fairness-config-producer",
+            "start-apiextensions-informers",
+            "start-apiextensions-controllers",
+            "crd-informer-synced",
+            "start-system-namespaces-controller",
+            "rbac/bootstrap-roles",
+            "scheduling/bootstrap-system-priority-classes",
+            "start-kube-aggregator-informers",
+            "apiservice-registration-controller",
+            "apiservice-status-local-available-controller",
+            "kube-apiserver-autoregistration",
+        )
+    ),
+    "autoregister-completion",
+    "poststarthook/apiservice-openapi-controller",
+    "poststarthook/apiservice-openapiv3-controller",
+    "shutdown",
+)
+"""Names of kube-apiserver for the parts that are here: each is done before the first request is answered."""
 
 
 @dataclass
@@ -320,7 +348,8 @@ class App:
         if "verbose" not in target.query:
             return Reply(200, b"ok", "text/plain; charset=utf-8")
         name = target.path.strip("/").split("/")[0]
-        lines = [f"[+]{check} ok" for check in _CHECKS]
+        excluded = target.query.get("exclude", "")
+        lines = [f"[+]{check} {'excluded: ok' if check == excluded else 'ok'}" for check in _CHECKS]
         return Reply(200, "\n".join([*lines, f"{name} check passed\n"]).encode(), "text/plain; charset=utf-8")
 
     def _api(self, target: Target, headers: Mapping[str, str]) -> Reply:

@@ -31,6 +31,7 @@ from kube_standin.api_services import ApiServices
 from kube_standin.authorization import Authorizer, ClaimStatus
 from kube_standin.background import BackgroundWork
 from kube_standin.bootstrap import base_steps, ensure_base, ensure_default_storage_class, ensure_own_service
+from kube_standin.certificate_requests import CertificateRequests
 from kube_standin.clock import ServerClock, SimulatedClock, stamp
 from kube_standin.crds import CustomResources
 from kube_standin.escalation import EscalationCheck
@@ -164,6 +165,7 @@ class ControlPlane:
         chain.add(self._drop_disabled)
         chain.add(self.authorizer)
         chain.add(EscalationCheck(self.authorizer))
+        chain.add(CertificateRequests(self.authorizer))
         chain.add(ClaimStatus(self.authorizer))
         chain.add(self.custom_resources)
         api_services = ApiServices(self.registry)

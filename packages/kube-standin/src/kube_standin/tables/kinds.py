@@ -8,7 +8,7 @@ from typing import Any
 from kube_rules.json import Json
 from kube_rules.selectors import is_plain
 from kube_rules.versions import EVENT_FIELDS_FROM_CORE
-from kube_standin.tables import ages, cluster_kinds, pods
+from kube_standin.tables import ages, cluster_kinds, networking_kinds, pods
 from kube_standin.tables.columns import (
     AGE,
     CREATED,
@@ -464,6 +464,7 @@ _SIMPLE = (NAME, AGE)
 
 COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
     **cluster_kinds.COLUMNS,
+    **networking_kinds.COLUMNS,
     ("", "Pod"): pods.COLUMNS,
     ("", "Node"): _NODE,
     ("", "Namespace"): _NAMESPACE,

@@ -1,0 +1,123 @@
+"""Rules of CertificateSigningRequests (kube-apiserver 1.37, certificates validation).
+
+Of the request itself the PEM form and the outer DER value are checked, not the signature.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Final
+
+from kube_rules import field_errors as fe
+from kube_rules.errors import FieldError
+from kube_rules.json import Json
+from kube_rules.validation import names
+from kube_rules.validation import rows as r
+
+DECISIONS: Final = ("Approved", "Denied")
+"""Conditions that /approval sets."""
+_LASTING: Final = (*DECISIONS, "Failed")
+_USAGES: Final = (
+    "any", "cert sign", "client auth", "code signing", "content commitment", "crl sign", "data encipherment",
+    "decipher only", "digital signature", "email protection", "encipher only", "ipsec end system", "ipsec tunnel",
+    "ipsec user", "key agreement", "key encipherment", "microsoft sgc", "netscape sgc", "ocsp signing", "s/mime",
+    "server auth", "signing", "timestamping",
+)  # fmt: skip
+_SHORTEST: Final = 600
+_SIGNER: Final = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
+_REQUEST: Final = re.compile(rb"-----BEGIN CERTIFICATE REQUEST-----\s(.*?)-----END CERTIFICATE REQUEST-----", re.DOTALL)
+_CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----\s(.*?)-----END CERTIFICATE-----", re.DOTALL)
+_SEQUENCE: Final = 0x30
+
+
+def _is_pem(text: str, block: re.Pattern[bytes]) -> bool:
+    """Return whether base64 text holds a PEM block with a DER sequence."""
+    try:
+        found = block.search(base64.b64decode(text, validate=True))
+        der = base64.b64decode(b"".join(found[1].split()), validate=True) if found else b""
+    except binascii.Error:
+        return False
+    return der[:1] == bytes((_SEQUENCE,))
+
+
+def signer_name(text: str) -> names.Messages:
+    """Return what is wrong with the name of a signer: a domain with a dot, a slash and a name."""
+    domain, slash, path = text.partition("/")
+    if not slash or "/" in path or not path:
+        return (_SIGNER,)
+    found = (*names.subdomain(domain), *names.subdomain(path))
+    return found or (() if "." in domain else ("should be a domain with at least two segments separated by dots",))
+
+
+def _spec(spec: Json, path: str) -> r.Found:
+    if not spec.get("request"):
+        yield fe.required(f"{path}.request")
+    elif not _is_pem(spec["request"], _REQUEST):
+        yield fe.invalid(f"{path}.request", spec["request"], "PEM block type must be CERTIFICATE REQUEST")
+    usages = spec.get("usages") or ()
+    if not usages:
+        yield fe.required(f"{path}.usages")
+    for index, usage in enumerate(usages):
+        if usage in usages[:index]:
+            yield fe.duplicate(f"{path}.usages[{index}]", usage)
+        else:
+            yield from fe.one_of(f"{path}.usages[{index}]", usage, _USAGES)
+    yield from r.wanted("signerName", signer_name)(spec, path)
+    if spec.get("signerName") == "kubernetes.io/legacy-unknown":
+        yield fe.invalid(
+            f"{path}.signerName", spec["signerName"], "the legacy signerName is not allowed via this API version"
+        )
+    seconds = spec.get("expirationSeconds")
+    if seconds is not None and seconds < _SHORTEST:
+        text = "may not specify a duration less than 600 seconds (10 minutes)"
+        yield fe.invalid(f"{path}.expirationSeconds", seconds, text)
+
+
+def _conditions(status: Json, path: str) -> r.Found:
+    seen: set[str] = set()
+    for index, condition in enumerate(status.get("conditions") or ()):
+        place, kind = f"{path}.conditions[{index}]", condition.get("type", "")
+        if not kind:
+            yield fe.required(f"{place}.type")
+        elif kind in seen:
+            yield fe.duplicate(f"{place}.type", kind)
+        elif kind in DECISIONS and seen.intersection(DECISIONS):
+            yield fe.invalid(f"{place}.type", kind, "Approved and Denied conditions are mutually exclusive")
+        allowed = ("True",) if kind in _LASTING else ("True", "False", "Unknown")
+        yield from fe.one_of(f"{place}.status", condition.get("status", ""), allowed)
+        seen.add(kind)
+
+
+signing_request: r.Check = r.all_of(r.below("spec", _spec), r.below("status", _conditions))
+"""What is requested, of which signer, for which use; and what became of it."""
+
+
+def _kinds(obj: Json) -> set[str]:
+    return {one.get("type", "") for one in (obj.get("status") or {}).get("conditions") or ()}
+
+
+def _lasting(new: Json, old: Json) -> r.Found:
+    for kind in sorted(_kinds(old).intersection(_LASTING) - _kinds(new)):
+        yield fe.forbidden("status.conditions", f'updates may not remove a condition of type "{kind}"')
+
+
+def approval(new: Json, old: Json) -> list[FieldError]:
+    """Return what is wrong with a change through /approval."""
+    return [*signing_request(new, ""), *_lasting(new, old)]
+
+
+def status(new: Json, old: Json) -> list[FieldError]:
+    """Return what is wrong with a change through /status: it decides nothing, and a certificate stays."""
+    found = [*signing_request(new, ""), *_lasting(new, old)]
+    for kind in sorted(_kinds(new).intersection(DECISIONS) - _kinds(old)):
+        text = f'updates may not add a condition of type "{kind}"'
+        found.append(fe.forbidden("status.conditions", text))
+    before, after = ((obj.get("status") or {}).get("certificate") for obj in (old, new))
+    if before and before != after:
+        text = "updates may not set certificate content after it is set" if after else "updates may not clear it"
+        found.append(fe.forbidden("status.certificate", text))
+    elif after and not before and not _is_pem(after, _CERTIFICATE):
+        found.append(fe.invalid("status.certificate", "<certificate data>", "no CERTIFICATE PEM blocks found"))
+    return found

@@ -1,0 +1,216 @@
+"""Rules of Ingresses, IngressClasses and NetworkPolicies (kube-apiserver 1.37, networking validation)."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Final
+
+from kube_rules import field_errors as fe
+from kube_rules.json import Json
+from kube_rules.validation import names, selectors
+from kube_rules.validation import rows as r
+from kube_rules.validation.containers import PROTOCOLS
+from kube_rules.validation.network import is_address
+
+_PATH_TYPES: Final = ("Exact", "ImplementationSpecific", "Prefix")
+_POLICY_TYPES: Final = ("Egress", "Ingress")
+_HIGHEST_PORT: Final = 65535
+_PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
+_LONGEST_CONTROLLER: Final = 250
+
+
+# --- Ingress ---------------------------------------------------------------------------------------------
+
+
+def _backend(backend: Json, path: str) -> r.Found:
+    service, resource = backend.get("service"), backend.get("resource")
+    if service is not None and resource is not None:
+        yield fe.invalid(path, "", "cannot set both resource and service backends")
+    elif resource is not None:
+        yield from r.required("kind", "name")(resource, f"{path}.resource")
+    elif service is None:
+        yield fe.invalid(path, "", "resource or service backend is required")
+    else:
+        yield from r.wanted("name", names.dns1035_label)(service, f"{path}.service")
+        yield from _port(service.get("port") or {}, path)
+
+
+def _port(port: Json, path: str) -> r.Found:
+    name, number = port.get("name"), port.get("number")
+    if name and number:
+        yield fe.invalid(path, "", "cannot set both port name & port number")
+    elif name:
+        for message in names.port_name(name):
+            yield fe.invalid(f"{path}.service.port.name", name, message)
+    elif number:
+        if not 1 <= number <= _HIGHEST_PORT:
+            yield fe.invalid(f"{path}.service.port.number", number, _PORT_RANGE)
+    else:
+        yield fe.required(path, "port name or number is required")
+
+
+def _path(rule: Json, path: str) -> r.Found:
+    kind, text = rule.get("pathType"), rule.get("path", "")
+    if kind is None:
+        yield fe.required(f"{path}.pathType", "pathType must be specified")
+    else:
+        yield from fe.one_of(f"{path}.pathType", kind, _PATH_TYPES)
+    if not text.startswith("/") and (text or kind in ("Exact", "Prefix")):
+        yield fe.invalid(f"{path}.path", text, "must be an absolute path")
+    if kind in ("Exact", "Prefix"):
+        for part in ("//", "/./", "/../", "%2f", "%2F"):
+            if part in text:
+                yield fe.invalid(f"{path}.path", text, f"must not contain '{part}'")
+    yield from _backend(rule.get("backend") or {}, f"{path}.backend")
+
+
+def _host(host: str, path: str) -> r.Found:
+    if not host:
+        return
+    if is_address(host):
+        yield fe.invalid(path, host, "must be a DNS name, not an IP address")
+        return
+    for message in names.subdomain(host.removeprefix("*.")):
+        yield fe.invalid(path, host, message)
+
+
+def _rule(rule: Json, path: str) -> r.Found:
+    yield from _host(rule.get("host", ""), f"{path}.host")
+    http = rule.get("http")
+    if http is not None and not http.get("paths"):
+        yield fe.required(f"{path}.http.paths")
+    elif http is not None:
+        yield from r.listed("paths", _path)(http, f"{path}.http")
+
+
+def _tls(tls: Json, path: str) -> r.Found:
+    for index, host in enumerate(tls.get("hosts") or ()):
+        yield from _host(host, f"{path}.hosts[{index}]")
+    yield from r.formed("secretName", names.subdomain)(tls, path)
+
+
+def _some_rule(spec: Json, path: str) -> r.Found:
+    if not spec.get("rules") and spec.get("defaultBackend") is None:
+        yield fe.invalid(path, None, "either `defaultBackend` or `rules` must be specified")
+
+
+ingress: r.Check = r.below(
+    "spec",
+    _some_rule,
+    r.given("defaultBackend", _backend),
+    r.listed("rules", _rule),
+    r.listed("tls", _tls),
+    r.formed("ingressClassName", names.subdomain),
+)
+"""Where requests for hosts and paths go."""
+
+
+def _controller(spec: Json, path: str) -> r.Found:
+    controller = spec.get("controller", "")
+    if not controller:
+        yield fe.required(f"{path}.controller")
+    elif len(controller) > _LONGEST_CONTROLLER:
+        yield fe.too_long(f"{path}.controller", _LONGEST_CONTROLLER)
+    else:
+        domain, slash, rest = controller.partition("/")
+        if not slash or not rest:
+            text = 'must be a domain-prefixed path (such as "acme.io/foo")'
+            yield fe.invalid(f"{path}.controller", controller, text)
+        for message in names.subdomain(domain):
+            yield fe.invalid(f"{path}.controller", controller, message)
+
+
+def _parameters(parameters: Json, path: str) -> r.Found:
+    yield from r.required("kind", "name")(parameters, path)
+    scope, namespace = parameters.get("scope", ""), parameters.get("namespace")
+    yield from fe.one_of(f"{path}.scope", scope, ("Cluster", "Namespace"))
+    if scope == "Namespace" and not namespace:
+        yield fe.required(f"{path}.namespace", "`parameters.scope` is set to 'Namespace'")
+    if scope == "Cluster" and namespace is not None:
+        yield fe.forbidden(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'")
+
+
+ingress_class: r.Check = r.below("spec", _controller, r.given("parameters", _parameters))
+"""The controller of Ingresses, and its parameters."""
+
+
+# --- NetworkPolicy ---------------------------------------------------------------------------------------
+
+
+def _policy_port(port: Json, path: str) -> r.Found:
+    yield from fe.one_of(f"{path}.protocol", port.get("protocol", "TCP"), PROTOCOLS)
+    value, end = port.get("port"), port.get("endPort")
+    if isinstance(value, int):
+        if not 1 <= value <= _HIGHEST_PORT:
+            yield fe.invalid(f"{path}.port", value, _PORT_RANGE)
+        if end is not None and end < value:
+            yield fe.invalid(f"{path}.endPort", end, "must be greater than or equal to `port`")
+        elif end is not None and end > _HIGHEST_PORT:
+            yield fe.invalid(f"{path}.endPort", end, _PORT_RANGE)
+        return
+    if value is not None:
+        for message in names.port_name(value):
+            yield fe.invalid(f"{path}.port", value, message)
+    if end is not None:
+        text = "may not be specified when `port` is " + ("not specified" if value is None else "non-numeric")
+        yield fe.forbidden(f"{path}.endPort", text)
+
+
+def _block(block: Json, path: str) -> r.Found:
+    text = block.get("cidr", "")
+    if not text:
+        yield fe.required(f"{path}.cidr")
+        return
+    whole = _network(text)
+    if whole is None:
+        yield fe.invalid(f"{path}.cidr", text, _CIDR)
+        return
+    for index, part in enumerate(block.get("except") or ()):
+        place, inner = f"{path}.except[{index}]", _network(part)
+        if inner is None:
+            yield fe.invalid(place, part, _CIDR)
+        elif inner.version != whole.version or inner == whole or not inner.subnet_of(whole):  # type: ignore[arg-type]
+            yield fe.invalid(place, part, "must be a strict subset of `cidr`")
+
+
+_CIDR: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+
+
+def _network(text: str) -> IPv4Network | IPv6Network | None:
+    """Return the network of a CIDR text, or None; host bits may be set, as in Kubernetes."""
+    try:
+        return ip_network(text, strict=False) if "/" in text else None
+    except ValueError:
+        return None
+
+
+def _peer(peer: Json, path: str) -> r.Found:
+    block, others = peer.get("ipBlock"), [peer.get(name) for name in ("podSelector", "namespaceSelector")]
+    for name in ("podSelector", "namespaceSelector"):
+        if peer.get(name) is not None:
+            yield from selectors.label_selector(peer[name], f"{path}.{name}")
+    if block is not None:
+        yield from _block(block, f"{path}.ipBlock")
+        if others != [None, None]:
+            yield fe.forbidden(path, "may not specify both ipBlock and another peer")
+    elif others == [None, None]:
+        yield fe.required(path, "must specify a peer")
+
+
+def _policy_types(spec: Json, path: str) -> r.Found:
+    types = spec.get("policyTypes") or ()
+    if len(types) > len(_POLICY_TYPES):
+        yield fe.invalid(f"{path}.policyTypes", types, "may not specify more than two policyTypes")
+        return
+    for index, kind in enumerate(types):
+        yield from fe.one_of(f"{path}.policyTypes[{index}]", kind, _POLICY_TYPES)
+
+
+network_policy: r.Check = r.below(
+    "spec",
+    r.below("podSelector", selectors.label_selector),
+    r.listed("ingress", r.listed("ports", _policy_port), r.listed("from", _peer)),
+    r.listed("egress", r.listed("ports", _policy_port), r.listed("to", _peer)),
+    _policy_types,
+)
+"""Which traffic of which pods is allowed."""

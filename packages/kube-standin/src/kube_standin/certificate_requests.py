@@ -1,0 +1,71 @@
+"""CertificateSigningRequests: their users, since when conditions hold, and which users may decide or sign.
+
+Rules: the strategies of kube-apiserver and its admission plugins CertificateApproval, CertificateSigning and
+CertificateSubjectRestriction; the last one is not here, since nothing signs (interfaces.md 4.9).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kube_rules.json import Json
+from kube_standin.admission_chain import AdmissionRequest, Step
+from kube_standin.authorization import Attributes, Authorizer
+
+_GROUP: Final = "certificates.k8s.io"
+_VERBS: Final = {"approval": "approve", "status": "sign"}
+
+
+class CertificateRequests(Step):
+    """Notes the user of a new request, and refuses (403) decisions and certificates of users that lack the right."""
+
+    kinds = frozenset((f"certificatesigningrequests.{_GROUP}",))
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+
+    def mutate(self, request: AdmissionRequest) -> None:
+        """Set what the server knows about a new request, and the times of changed conditions."""
+        if request.operation == "CREATE":
+            _note_user(request)
+        elif request.operation == "UPDATE" and request.old is not None:
+            _date_conditions(request.new, request.old, request.registry.clock.stamp())
+
+    def validate(self, request: AdmissionRequest) -> None:
+        """Check the right to decide for a signer, or to sign as it."""
+        verb = _VERBS.get(request.subresource)
+        if request.operation != "UPDATE" or verb is None or request.old is None:
+            return
+        before, after = ((obj.get("status") or {}) for obj in (request.old, request.new))
+        if verb == "sign" and before == after:
+            return
+        signer = request.old["spec"]["signerName"]
+        domain = signer.partition("/")[0]
+        for name in (signer, f"{domain}/*"):
+            asked = Attributes(verb, _GROUP, "signers", name=name)
+            if self._authorizer.decide(request.user, asked).allowed:
+                return
+        raise request.refused(f'user not permitted to {verb} requests with signerName "{signer}"')
+
+
+def _note_user(request: AdmissionRequest) -> None:
+    spec, user = request.new.setdefault("spec", {}), request.user
+    for field in ("username", "uid", "groups", "extra"):
+        spec.pop(field, None)
+    spec["username"] = user.name
+    if user.uid:
+        spec["uid"] = user.uid
+    if user.groups:
+        spec["groups"] = list(user.groups)
+    if user.extra:
+        spec["extra"] = {name: list(values) for name, values in user.extra}
+
+
+def _date_conditions(new: Json, old: Json, stamp: str) -> None:
+    """Set when conditions were written, and since when they hold, where a client does not."""
+    before = {one.get("type"): one for one in (old.get("status") or {}).get("conditions") or ()}
+    for condition in (new.get("status") or {}).get("conditions") or ():
+        same = before.get(condition.get("type"), {})
+        condition.setdefault("lastUpdateTime", stamp)
+        holds = same.get("status") == condition.get("status")
+        condition.setdefault("lastTransitionTime", same.get("lastTransitionTime", stamp) if holds else stamp)
