@@ -80,7 +80,7 @@ def test_body_bytes_count_until_they_are_counted_out(plane: Plane, there: Lookup
 
 def test_rows_of_kinds(there: Lookup) -> None:
     assert there.kind("apps", "ReplicaSet") is not None
-    assert there.kind("scheduling.k8s.io", "CompositePodGroup").version == "v1alpha3"
+    assert there.kind("scheduling.k8s.io", "CompositePodGroup").version == "v1beta1"
     for group, kind in (("apps", "Pod"), ("made.up", "Thing")):
         with pytest.raises(KeyError):
             there.kind(group, kind)
