@@ -331,6 +331,7 @@ def test_objects_of_an_earlier_run_are_counted_by_kind(
         *went_on,
         f"serving on https://here:1, state in {tmp_path}; Ctrl-C stops it",
         "the scheduler listens on http://s:1",
+        "the page: http://s:1/ui/",
         "error: the scheduler ended with exit code 2",
     ]
     assert (ended.code, ended.out) == (2, f"export KUBECONFIG={tmp_path / 'kubeconfig'}\n")
@@ -406,7 +407,7 @@ def test_apiserver_serves_until_it_is_interrupted_and_ends_well(
     assert ended.err.splitlines() == [
         "loaded 2 objects",
         f"serving on https://here:1, state in {tmp_path}; Ctrl-C stops it",
-        *(["the scheduler listens on http://s:1"] if command == "up" else []),
+        *(["the scheduler listens on http://s:1", "the page: http://s:1/ui/"] if command == "up" else []),
         "stopping",
     ]
     assert "of-the-reader" in reader.read_text()

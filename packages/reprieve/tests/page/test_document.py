@@ -124,6 +124,7 @@ def test_each_view_begins_with_what_matters() -> None:
         "cluster": "2 pods on 2 nodes, 16 of 16 GPUs in use.",
         "queue": "1 workload waits: 1 Preempting.",
         "decisions": "old was evicted for new.",
+        "whatif": "Try a change; the cluster is not touched. 1 workload waits, and is planned too.",
     }
     assert document(node("n", cpu="4"), pod("p", cpu="2", node="n")).sentences["cluster"] == (
         "1 pod on 1 node, 2 of 4 CPUs requested."

@@ -18,12 +18,13 @@ class Format(StrEnum):
 
 
 class PlanFormat(StrEnum):
-    """What `plan` writes to stdout; html: the page as one file (page.md 6)."""
+    """What `plan` writes to stdout; html: the page as one file, page: its document as JSON (page.md 6)."""
 
     TEXT = "text"
     JSON = "json"
     YAML = "yaml"
     HTML = "html"
+    PAGE = "page"
 
 
 def document(content: object, output: Format) -> str:

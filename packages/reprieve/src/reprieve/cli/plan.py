@@ -121,8 +121,8 @@ def command(
         sides = compare_plans(
             source, replace(options, now=at), compare or [], compare_to or [], settings, only_different, own
         )
-        if output is PlanFormat.HTML:
-            refuse("-o html: a comparison has no page; write one for each plan")
+        if output in _PAGES:
+            refuse(f"-o {output.value}: a comparison has no page; write one for each plan")
         if output is PlanFormat.TEXT:
             from reprieve.cli.comparison import comparison_sections
             from reprieve.cli.terminal import show_sections
@@ -140,13 +140,13 @@ def command(
     records = WaitingRecords()
     options = replace(options, now=read_time("--now", now) if now is not None else None)
     page = ""
-    if output is PlanFormat.HTML:
-        answer, page = page_for(source, options, suggest=suggest)
+    if output in _PAGES:
+        answer, page = page_for(source, options, output, suggest=suggest)
     else:
         answer = answer_for(source, replace(options, observer=records), records if suggest else None)
     for warning in answer.account.warnings:
         note(f"warning: {warning}")
-    if output is PlanFormat.HTML:
+    if output in _PAGES:
         show(page)
     elif output is PlanFormat.TEXT:
         from reprieve.cli.render import plan_sections
@@ -160,14 +160,21 @@ def command(
     raise typer.Exit(Exit.NOT_SO if failed else Exit.DONE)
 
 
-def page_for(source: "InputSource", options: "PlanOptions", *, suggest: bool) -> "tuple[Answer, str]":
-    """Read the cluster and plan it; return the answer, and the page of it as one file."""
+_PAGES = (PlanFormat.HTML, PlanFormat.PAGE)
+
+
+def page_for(
+    source: "InputSource", options: "PlanOptions", output: PlanFormat, *, suggest: bool
+) -> "tuple[Answer, str]":
+    """Read the cluster and plan it; return the answer, and the page of it as one file or its document."""
     from reprieve.cli.plan_page import planned_page
     from reprieve.page.html import as_file
 
     prepared = _prepared(source, options)
     with working("planning"):
         answer, made = planned_page(prepared, options, suggest=suggest)
+        if output is PlanFormat.PAGE:
+            return answer, document(made, Format.JSON)
         return answer, as_file(made)
 
 

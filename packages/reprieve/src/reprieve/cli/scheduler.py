@@ -185,6 +185,12 @@ def command(
         refuse(str(error))
     qps, burst = pace_of(chosen)
     configured = chosen.client_connection.kubeconfig if chosen is not None else ""
+    given = {
+        "--kubeconfig": kubeconfig or configured,
+        "--context": context,
+        "--config": config,
+        "--feature-gates": feature_gates,
+    }
     settings = Settings(
         profiles={profile.name: profile for profile in profiles},
         gates=gates,
@@ -198,6 +204,11 @@ def command(
         burst=burst,
         election=election,
         serving=serving,
+        plan_arguments=(
+            *(f"{name}={value}" for name, value in given.items() if value),
+            *(f"--plugin={item}" for item in plugin or ()),
+            *(["--compatible"] if compatible else []),
+        ),
         records=records,
         shadow=shadowing,
         verbosity=verbosity,

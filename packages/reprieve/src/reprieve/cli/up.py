@@ -152,6 +152,7 @@ async def _run(options: "LocalOptions", read_only_kubeconfig: "Path | None") -> 
             standin.report_loaded(cluster.server.control_plane.loaded, CONSOLE)
             standin.announce(cluster.server, read_only_kubeconfig, CONSOLE)
             note(f"the scheduler listens on {cluster.scheduler_url}")
+            note(f"the page: {cluster.scheduler_url}/ui/")
             await cluster.failed
 
     running = asyncio.create_task(cluster_runs())

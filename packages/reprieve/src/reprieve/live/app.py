@@ -32,6 +32,9 @@ from reprieve.live.event_handlers import ClusterFeed
 from reprieve.live.http_endpoint import DelegatedAuth, Health, Server, ServingOptions
 from reprieve.live.loop import SchedulingLoop
 from reprieve.live.outages import Outages
+from reprieve.live.page_plans import PagePlans
+from reprieve.live.page_routes import PageRoutes
+from reprieve.live.page_snapshots import PageSnapshots
 from reprieve.live.recalled_evictions import recall
 from reprieve.live.settings import Settings, environment_of
 from reprieve.live.writes import Writes
@@ -41,6 +44,8 @@ from reprieve.observability.observer import Observer
 from reprieve.observability.recorder import RecordKeeper
 from reprieve.observability.runtime_metrics import RuntimeMetrics
 from reprieve.observability.store import FileStore, MemoryStore, open_store
+from reprieve.page.builder import with_decisions, without_decisions
+from reprieve.page.documents import PageDocument
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.scheduling.profile_remarks import remarks_on
@@ -109,6 +114,10 @@ class Scheduler:
         )
         self.executor.attach(self.loop)
         self._clock = client.clock
+
+    def clock(self) -> float:
+        """Return seconds of the clock that never goes back."""
+        return self._clock.monotonic()
 
     @property
     def leading(self) -> bool:
@@ -230,14 +239,16 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
         stack.callback(store.close)
         await recall(store, engine.cluster.evictions, client.clock.now().timestamp())
         sink = _Sink(metrics)
-        observer = _observer(settings, served, metrics, sink, log, store)
+        keeper = RecordKeeper(store)
+        observer = _observer(settings, served, metrics, sink, log, keeper)
         observer.attach(engine)
         runtime.attach(engine.queue)
         assembled = Scheduler(settings, client, lease_client, served, observer, engine)
         assembled.counted_by(runtime)
         sink.writes = assembled.writes
         if settings.serving is not None:
-            server = _server(settings.serving, assembled, metrics, store, lease_client)
+            page = PageRoutes(_snapshots(assembled, keeper, store), PagePlans(settings.plan_arguments))
+            server = _server(settings.serving, assembled, metrics, store, lease_client, page)
             await server.start()
             stack.push_async_callback(server.stop)
             log.info("Serving", url=server.url)
@@ -264,14 +275,14 @@ def open_records(settings: Settings, metrics: Metrics, log: Log) -> MemoryStore 
 
 
 def _observer(
-    settings: Settings, served: Served, metrics: Metrics, sink: _Sink, log: Log, store: MemoryStore | FileStore
+    settings: Settings, served: Served, metrics: Metrics, sink: _Sink, log: Log, keeper: RecordKeeper
 ) -> Observer:
     groups, composites = served.readable("PodGroup"), served.readable("CompositePodGroup")
     return Observer(
         metrics=metrics,
         sink=sink,
         log=log,
-        records=RecordKeeper(store),
+        records=keeper,
         controller=settings.scheduler_name,
         instance=socket.gethostname(),
         group_version=groups[0].api_version if groups else INTERNAL_VERSION,
@@ -285,6 +296,7 @@ def _server(
     metrics: Metrics,
     store: MemoryStore | FileStore,
     lease_client: ApiClient,
+    page: PageRoutes,
 ) -> Server:
     health = Health()
     assembled.checks(health)
@@ -296,7 +308,32 @@ def _server(
         evictions=store.evictions,
         authorize=DelegatedAuth(lease_client),
         at_rest=lambda look: assembled.loop.at_rest(look, within=SCRAPE_WAITS),
+        page=page,
     )
+
+
+def _snapshots(assembled: Scheduler, keeper: RecordKeeper, store: MemoryStore | FileStore) -> PageSnapshots:
+    """Return the snapshots of the page; the engine is read while no cycle runs."""
+    engine, loop = assembled.engine, assembled.loop
+
+    async def read() -> PageDocument | None:
+        found: list[PageDocument] = []
+        await loop.at_rest(
+            lambda: found.append(without_decisions(engine, loop.time(), keeper.latest)), within=SCRAPE_WAITS
+        )
+        if not found:
+            return None
+        return with_decisions(found[0], await store.evictions(0.0))
+
+    def changed() -> tuple[int, ...]:
+        cluster, queue = engine.cluster, engine.queue
+        return (
+            *(engine.attempts, cluster.touched.total, len(cluster.pods), len(queue), sum(queue.incoming.values())),
+            *(cluster.nodes.static_version, cluster.nodes.nominations, cluster.groups_version, len(cluster.doomed)),
+            *(len(cluster.departures), len(engine.reservations.held), engine.repair.health.changes),
+        )
+
+    return PageSnapshots(read, changed, assembled.clock)
 
 
 async def run(settings: Settings, stop: asyncio.Event, *, begun: Callable[[Scheduler], None] = lambda _: None) -> None:

@@ -1,4 +1,4 @@
-"""The HTTP endpoint: /healthz, /livez, /readyz, /metrics, /metrics/resources, /explain, /shadow (observability.md).
+"""The HTTP endpoint: health, /metrics, /metrics/resources, /explain, /shadow (observability.md), /ui/ (page.md 7).
 
 Who may read what, as kube-scheduler has it on its port 10259:
 
@@ -39,6 +39,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from reprieve.client.errors import ClientError, ConfigError
 from reprieve.client.transport import ApiClient
+from reprieve.live.page_routes import PageRoutes
 from reprieve.observability.metrics import CONTENT_TYPE, Metrics
 from reprieve.observability.resource_metrics import PodResources, pod_resources, rendered
 
@@ -47,6 +48,9 @@ _KEPT_SECONDS: Final = 10.0
 """How long the API server's answers hold, either way, as for kube-scheduler."""
 _REMEMBERED: Final = 1024
 _REVIEW_SECONDS: Final = 10.0
+_REVIEWS_AT_ONCE: Final = 8
+MOST_NAMESPACES: Final = 200
+"""Of a reader that may not see all: so many are asked about, the others are not shown."""
 _encode: Final = msgspec.json.Encoder().encode
 
 Check = Callable[[], str | None]
@@ -134,27 +138,58 @@ class DelegatedAuth:
             status = await self._ask(token, path)
         except ClientError:
             return 500
-        if len(self._known) >= _REMEMBERED:
-            self._known = {k: v for k, v in self._known.items() if v[0] > now}
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-        self._known[key] = (now + _KEPT_SECONDS, status)
+        self._keep(key, status, now)
         return status
 
     async def _ask(self, token: str, path: str) -> int:
         review = await self._review("authentication.k8s.io", "tokenreviews", "TokenReview", {"token": token})
         if not review.get("authenticated"):
             return 401
-        user = review.get("user") or {}
-        spec = {
-            "user": user.get("username", ""),
-            "uid": user.get("uid", ""),
-            "groups": user.get("groups") or [],
-            "extra": user.get("extra") or {},
-            "nonResourceAttributes": {"path": path, "verb": "get"},
-        }
+        spec = {**_user_of(review), "nonResourceAttributes": {"path": path, "verb": "get"}}
         access = await self._review("authorization.k8s.io", "subjectaccessreviews", "SubjectAccessReview", spec)
         return 200 if access.get("allowed") and not access.get("denied") else 403
+
+    async def namespaces(self, token: str, names: Sequence[str]) -> frozenset[str] | None:
+        """Return those in which the token's user may list pods; None: in all, whatever they are called (page.md 4.4).
+
+        An API server that cannot be asked, or does not know the token, allows none.
+        """
+        try:
+            review = await self._review("authentication.k8s.io", "tokenreviews", "TokenReview", {"token": token})
+            if not review.get("authenticated"):
+                return frozenset()
+            if await self._lists_pods(review, token, ""):
+                return None
+            limit = asyncio.Semaphore(_REVIEWS_AT_ONCE)
+
+            async def seen(name: str) -> bool:
+                async with limit:
+                    return await self._lists_pods(review, token, name)
+
+            allowed = await asyncio.gather(*(seen(name) for name in names[:MOST_NAMESPACES]))
+        except ClientError:
+            return frozenset()
+        return frozenset(name for name, yes in zip(names, allowed, strict=False) if yes)
+
+    async def _lists_pods(self, review: Mapping[str, Any], token: str, namespace: str) -> bool:
+        key = (hashlib.sha256(token.encode()).digest(), f"pods/{namespace}")
+        now = asyncio.get_running_loop().time()
+        known = self._known.get(key)
+        if known is not None and known[0] > now:
+            return known[1] == 200
+        attributes = {"verb": "list", "version": "v1", "resource": "pods", "namespace": namespace}
+        spec = {**_user_of(review), "resourceAttributes": attributes}
+        access = await self._review("authorization.k8s.io", "subjectaccessreviews", "SubjectAccessReview", spec)
+        allowed = bool(access.get("allowed")) and not access.get("denied")
+        self._keep(key, 200 if allowed else 403, now)
+        return allowed
+
+    def _keep(self, key: tuple[bytes, str], status: int, now: float) -> None:
+        if len(self._known) >= _REMEMBERED:
+            self._known = {k: v for k, v in self._known.items() if v[0] > now}
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+        self._known[key] = (now + _KEPT_SECONDS, status)
 
     async def _review(self, group: str, resource: str, kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
         body = _encode({"apiVersion": f"{group}/v1", "kind": kind, "spec": spec})
@@ -163,6 +198,17 @@ class DelegatedAuth:
         )
         status = answer.read(dict[str, Any]).get("status")
         return status if isinstance(status, dict) else {}
+
+
+def _user_of(review: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the user of a TokenReview as a SubjectAccessReview names it."""
+    user = review.get("user") or {}
+    return {
+        "user": user.get("username", ""),
+        "uid": user.get("uid", ""),
+        "groups": user.get("groups") or [],
+        "extra": user.get("extra") or {},
+    }
 
 
 class Server:
@@ -179,9 +225,11 @@ class Server:
         authorize: DelegatedAuth | Callable[[str, str], Awaitable[int]] | None = None,
         at_rest: Callable[[Callable[[], None]], Awaitable[object]] | None = None,
         shadow: Callable[[], bytes] | None = None,
+        page: PageRoutes | None = None,
     ) -> None:
         self.options = options
         self._shadow = shadow
+        self._page = page
         self._when_at_rest = at_rest
         self._metrics = metrics
         self._health = health
@@ -208,6 +256,8 @@ class Server:
         app.router.add_get("/metrics/resources", self._scrape_resources)
         app.router.add_get("/explain", self._explain)
         app.router.add_get("/shadow", self._shadow_report)
+        if self._page is not None:
+            self._page.add_to(app, self._refused_page, self._seen_namespaces)
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=2.0)
         await runner.setup()
         self._runner = runner
@@ -306,6 +356,21 @@ class Server:
         except ValueError:
             return web.Response(status=400, text="since: seconds since 1970\n")
         return _listed(await self._evictions(seconds) if self._evictions is not None else ())
+
+    async def _refused_page(self, request: web.Request, data: bool) -> web.Response | None:
+        """Refuse as for /explain; the client, which has no data, needs no token (page.md 7.2)."""
+        if data:
+            return await self._refused(request, local_token=True)
+        return _refusal(403) if self.options.loopback and not _is_loopback(_host(request)) else None
+
+    async def _seen_namespaces(self, request: web.Request, names: Sequence[str]) -> frozenset[str] | None:
+        """Return the namespaces that the reader of a request that is not refused may see; None: all."""
+        options, token = self.options, _bearer(request)
+        if options.loopback or (options.token is not None and token is not None and _same(token, options.token)):
+            return None
+        if token is None or not isinstance(self._authorize, DelegatedAuth):
+            return frozenset()
+        return await self._authorize.namespaces(token, names)
 
     async def _refused(self, request: web.Request, *, local_token: bool) -> web.Response | None:
         """Return the refusal for a client that may not read this, or else None."""

@@ -72,6 +72,8 @@ class Settings:
     election: LeaseOptions | None = None
     """None: this is the only one, it acts at once."""
     serving: ServingOptions | None = None
+    plan_arguments: tuple[str, ...] = ()
+    """Options of `reprieve plan` that choose this cluster and configuration, for the questions of the page."""
     records: Path | None = None
     """The file decision records are kept in; None: in memory."""
     shadow: ShadowSettings | None = None

@@ -10,14 +10,13 @@ import base64
 import hashlib
 import re
 from functools import cache
-from pathlib import Path
+from importlib.resources import files
 from typing import Final
 
 import msgspec
 
 from reprieve.page.documents import PageDocument
 
-CLIENT: Final = Path(__file__).with_name("client")
 FIRST: Final = "app.js"
 _IMPORT: Final = re.compile(r'^import \{[^}]*\} from "\./([a-z_]+\.js)";\n', re.MULTILINE)
 _EXPORT: Final = re.compile(r"^export (?=(?:async )?(?:function|class|const) )", re.MULTILINE)
@@ -30,7 +29,8 @@ SITE_POLICY: Final = f"{_SITE}; {_LOCKED}; frame-ancestors 'none'"
 @cache
 def client_files() -> dict[str, str]:
     """Return the text of each file of the client by name."""
-    return {path.name: path.read_text(encoding="utf-8") for path in sorted(CLIENT.iterdir()) if path.is_file()}
+    found = sorted(files("reprieve.page").joinpath("client").iterdir(), key=lambda file: file.name)
+    return {file.name: file.read_text(encoding="utf-8") for file in found if file.is_file()}
 
 
 def as_file(document: PageDocument) -> str:

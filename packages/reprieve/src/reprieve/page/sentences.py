@@ -17,6 +17,9 @@ def sentences_of(document: PageDocument) -> dict[str, str]:
         result["cluster"] = _cluster(document.cluster)
         result["queue"] = _queue(document)
         result["decisions"] = _decisions(document)
+        waits = document.queue_total
+        of_them = f"{_number(waits)} {_wait(waits)}, and {'is' if waits == 1 else 'are'} planned too." if waits else ""
+        result["whatif"] = f"Try a change; the cluster is not touched. {of_them}".rstrip()
     return result
 
 

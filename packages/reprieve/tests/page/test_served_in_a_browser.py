@@ -1,0 +1,159 @@
+"""The page as a scheduler serves it, in a browser (page.md 7, 8), and ten questions of at most three clicks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from reprieve.live import page_snapshots
+from reprieve.live.page_plans import PagePlans
+from reprieve.page.rights import visible
+from tests.building import Item, gang, group, node, pdb, pod
+from tests.outside import needs_browser
+from tests.page.browser import chromium, opened, overflow, violations
+from tests.page.serving import ServedWorld, served
+
+pytestmark = needs_browser
+EXAMPLES = Path(__file__).parents[4] / "examples"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+def items() -> list[Item | Sequence[Item]]:
+    """Two racks; `old` is evicted for `train`, budgeted notebooks are spared, `wide` and `picky` wait."""
+    rack = "topology.kubernetes.io/rack"
+    return [
+        *[node(f"gpu-{at}", gpu=8, labels={rack: f"r{at // 2}"}) for at in range(4)],
+        node("closed", gpu=8, labels={rack: "r2"}, unschedulable=True),
+        pdb("notebooks", {"app": "notebook"}),
+        group("old", min_count=2, whole=True, priority=10),
+        *[pod(f"old-{at}", gpu=8, group="old", node=f"gpu-{at}", priority=10) for at in range(2)],
+        *[pod(f"book-{at}", gpu=8, node=f"gpu-{2 + at}", priority=20, labels={"app": "notebook"}) for at in range(2)],
+        *gang("train", 2, gpu=8, priority=1000),
+        pod("picky", gpu=8, priority=5, selector={"disk": "none"}),
+        pod("gated", priority=1, gates=["example.com/quota"]),
+    ]
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[ServedWorld]:
+    cluster = str(EXAMPLES / "gpus" / "cluster.yaml")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page_snapshots, "LEAST_SECONDS", 0.05)
+        patch.setattr(page_snapshots, "MOST_SHARE", 10.0)
+        with served(*items(), plans=PagePlans(("-f", cluster))) as world:
+            yield world
+
+
+def own(live: ServedWorld) -> str:
+    return live.url.removesuffix("ui/")
+
+
+def test_served_views_fit_and_have_no_violations(browser: Browser, live: ServedWorld) -> None:
+    """page.md 5.4, 7.1: under the policy that forbids everything inline."""
+    with opened(browser, live.url, width=360, own=own(live)) as page:
+        for view in ("cluster", "queue", "decisions", "whatif"):
+            page.goto(f"{live.url}#/{view}")
+            page.locator(f'nav a[aria-current][href="#/{view}"]').wait_for()
+            assert overflow(page) <= 0, view
+            assert violations(page) == [], view
+
+
+def test_changes_are_shown_as_they_happen(browser: Browser, live: ServedWorld) -> None:
+    """page.md 7.3: and not while it is paused; the focus stays where it is."""
+    with opened(browser, live.url, own=own(live)) as page:
+        sentence = page.locator("#sentence")
+        expect(sentence).to_contain_text("on 5 nodes")
+        page.locator("[data-key=find]").focus()
+        live.change(lambda: live.world.engine.set(node("new-node", gpu=8), live.world.now))
+        expect(sentence).to_contain_text("on 6 nodes")
+        assert page.evaluate("document.activeElement.dataset.key") == "find"
+        page.click("text=Pause")
+        live.change(lambda: live.world.engine.remove(node("new-node").ref, live.world.now))
+        expect(page.locator(".state")).to_contain_text("There is news.")
+        expect(sentence).to_contain_text("on 6 nodes")
+        page.click("text=Resume")
+        expect(sentence).to_contain_text("on 5 nodes")
+
+
+def test_question_shows_the_cluster_after_the_change(browser: Browser, live: ServedWorld) -> None:
+    """page.md 8.1: by clicking a node; a refusal is shown as it is."""
+    with opened(browser, live.url + "#/whatif", own=own(live)) as page:
+        page.fill("#what-if-changes", "--cordon gpu-3")
+        page.click("[data-key=plan]")
+        expect(page.locator("pre.answer")).to_contain_text("gpu-3", timeout=60_000)
+        expect(page.locator(".view .map")).to_have_count(1)
+
+
+def test_refused_question_says_why(browser: Browser, live: ServedWorld) -> None:
+    """page.md 8.2."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(live.url + "#/whatif")
+    page.fill("#what-if-changes", "--plugin x:Y")
+    page.click("[data-key=plan]")
+    expect(page.locator(".view .status").first).to_contain_text("--plugin: not a change")
+    context.close()
+
+
+def test_reader_of_one_namespace_sees_no_names_of_others(browser: Browser) -> None:
+    """page.md 4.1."""
+    theirs = pod("secret", gpu=4, node="gpu-3", namespace="b", priority=7)
+    with (
+        served(*items(), theirs, shown=lambda document: visible(document, {"default"})) as world,
+        opened(browser, world.url, own=own(world)) as page,
+    ):
+        assert "secret" not in page.content()
+        page.locator("summary", has_text="Nodes as a table").click()
+        page.locator("table button", has_text="gpu-3").click()
+        expect(page.locator(".detail").first).to_contain_text("hidden Pod, priority 7")
+        expect(page.locator(".state")).to_contain_text("some namespaces are hidden")
+
+
+# Question, what is clicked in turn, and what the answer contains.
+QUESTIONS = [
+    ("what was evicted for train, and why?", ["nav >> text=Decisions"], ".detail", "with it back, default/train"),
+    ("what was spared, and by which constraint?", ["nav >> text=Decisions"], ".detail", "PodDisruptionBudget protects"),
+    ("what waits?", ["nav >> text=Queue"], "ol.cards", "default/picky"),
+    ("why does picky wait?", ["nav >> text=Queue", "text=default/picky"], ".detail", "node affinity/selector"),
+    ("when will train start?", ["nav >> text=Queue", "text=default/train"], ".detail", "starts when they are gone"),
+    ("what keeps gated back?", ["nav >> text=Queue", "text=default/gated"], ".detail", "non-empty scheduling gates"),
+    ("how full is the cluster?", [], "#sentence", "32 of 40 GPUs in use"),
+    (
+        "which nodes are closed?",
+        ["summary >> text=Nodes as a table"],
+        "table",
+        "cordoned",
+    ),
+    (
+        "what runs on gpu-3?",
+        ["summary >> text=Nodes as a table", "table button >> text=gpu-3"],
+        ".detail",
+        "default/book-1",
+    ),
+    (
+        "what if I drain gpu-3?",
+        ["summary >> text=Nodes as a table", "table button >> text=gpu-3", "text=What if it is drained?"],
+        "pre.answer",
+        "gpu-3",
+    ),
+]
+
+
+@pytest.mark.parametrize(("question", "clicks", "place", "answer"), QUESTIONS, ids=[row[0] for row in QUESTIONS])
+def test_question_is_answered_in_three_clicks(
+    browser: Browser, live: ServedWorld, question: str, clicks: list[str], place: str, answer: str
+) -> None:
+    """page.md 5.7."""
+    assert len(clicks) <= 3
+    with opened(browser, live.url, own=own(live)) as page:
+        for click in clicks:
+            page.locator(click).first.click()
+        expect(page.locator(place).first).to_contain_text(answer, timeout=60_000)
