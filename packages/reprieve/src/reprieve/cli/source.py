@@ -30,7 +30,6 @@ ClusterOption = Annotated[
 ContextOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="Kubeconfig context. Default: the current context.")
 ]
-MaxBytesOption = Annotated[str, typer.Option(metavar="SIZE", help="Maximum total size of the input, e.g. 256Mi.")]
 RecordsOption = Annotated[
     str | None,
     typer.Option(
