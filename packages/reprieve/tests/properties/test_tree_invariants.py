@@ -304,7 +304,7 @@ def test_to_retry_never_makes_a_tree_fail_that_greedy_places(forest: Forest) -> 
     if first is None or second is None:
         assert first is second
         return
-    assert first.ref == second.ref
+    assert second.ref == first.ref
     if first.result is Result.SCHEDULED:
         met("placed")
         assert [(b.pod.uid, b.row) for b in first.bindings] == [(b.pod.uid, b.row) for b in second.bindings]
