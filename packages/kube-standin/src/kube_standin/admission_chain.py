@@ -154,11 +154,10 @@ class Chain:
         for step in steps:
             self.add(step)
 
-    def add(self, step: Step) -> None:
-        """Append a step."""
-        self._steps.append(step)
-        if type(step).waits is not Step.waits:
-            self._waiting.append(step)
+    def add(self, *steps: Step) -> None:
+        """Append steps."""
+        self._steps += steps
+        self._waiting += (step for step in steps if type(step).waits is not Step.waits)
         self._by_resource.clear()
 
     def steps(self, kind: ServedKind) -> tuple[Step, ...]:

@@ -159,25 +159,18 @@ class ControlPlane:
         self.authorizer = Authorizer(self.registry)
         tokens.present = partial(present, store)
         chain = self.registry.chain
-        for step in steps(self.registry) if steps is not None else ():
-            chain.add(step)
+        chain.add(*(steps(self.registry) if steps is not None else ()))
         self._drop_disabled = DropDisabled(features)
-        chain.add(self._drop_disabled)
-        chain.add(self.authorizer)
-        chain.add(EscalationCheck(self.authorizer))
-        chain.add(CertificateRequests(self.authorizer))
-        chain.add(ClaimStatus(self.authorizer))
+        chain.add(self._drop_disabled, self.authorizer)
+        chain.add(*(check(self.authorizer) for check in (EscalationCheck, CertificateRequests, ClaimStatus)))
         chain.add(self.custom_resources)
         api_services = ApiServices(self.registry)
         chain.add(api_services)
         self.app = App(self.registry, self.authorizer, tokens, app_options)
         self.app.minor = features.minor
         views = AdmissionViews(self.registry, self.authorizer)
-        for step in (
-            *policy_steps(self.registry, self.authorizer, views),
-            *webhook_steps(self.registry, self.webhook_caller, views),
-        ):
-            chain.add(step)
+        chain.add(*policy_steps(self.registry, self.authorizer, views))
+        chain.add(*webhook_steps(self.registry, self.webhook_caller, views))
         self._event_ttl = event_ttl
         self._tasks: list[asyncio.Task[None]] = []
         self.custom_resources.load()
