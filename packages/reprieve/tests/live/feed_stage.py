@@ -51,7 +51,7 @@ class Limited(ApiClient):
 class Stage:
     """A control plane, an engine and a feed between them that a test runs."""
 
-    def __init__(self, client: Limited, engine: Engine | None = None) -> None:
+    def __init__(self, client: Limited, engine: Engine | None = None, *, rediscover: float = 0.05) -> None:
         self.client = client
         self.engine = engine or Engine(EngineOptions(validate=True))
         self.received: list[tuple[ChangeKind, str, str]] = []
@@ -68,7 +68,7 @@ class Stage:
             note=self.notes.append,
             ignored=lambda item, why: self.ignored.append((item.KIND, item.name, why)),
             outages=self.outages,
-            options=ClusterFeedOptions(rediscover=0.05),
+            options=ClusterFeedOptions(rediscover=rediscover),
         )
 
     def trouble(self, where: str, text: str) -> None:

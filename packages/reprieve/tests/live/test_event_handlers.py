@@ -27,9 +27,7 @@ def test_revision_of_each_watch_is_reported() -> None:
         assert stage.feed.revisions() == {}
         async with stage.running():
             before = stage.feed.revisions()
-            assert {("", "v1", "nodes"), ("", "v1", "pods"), ("scheduling.k8s.io", "v1beta1", "podgroups")} <= set(
-                before
-            )
+            assert {("", "v1", "nodes"), ("", "v1", "pods"), ("scheduling.k8s.io", "v1", "podgroups")} <= set(before)
             await stage.until(lambda: True)
             await stage.node("n1")
             made = (await stage.client.get(f"{NODES}/n1")).read(dict)["metadata"]["resourceVersion"]

@@ -79,7 +79,7 @@ def test_of_two_groups_of_one_name_the_native_one_counts(group: str, version: st
             await stage.group("theirs", 3)
             await stage.client.request("DELETE", f"{DEFINITIONS}/podgroups.{group}")
             await stage.until(lambda: stage.minimum == {"default/theirs": 3})
-        assert any("both is there as podgroups.v1beta1.scheduling.k8s.io, which counts" in x for x in stage.troubles)
+        assert any("both is there as podgroups.v1.scheduling.k8s.io, which counts" in x for x in stage.troubles)
         assert stage.notes == []
 
     play(act, controllers="*")

@@ -74,6 +74,10 @@ class Served:
         """Return the kind in the first of the versions that is served."""
         return next((found for v in api_versions if (found := self._by_kind.get((v, kind))) is not None), None)
 
+    def version_of(self, kind: str) -> str | None:
+        """Return the newest version of the strongest API group that serves a kind; None if it is not served."""
+        return next((resource.api_version for resource in self.readable(kind)), None)
+
     def readable(self, kind: str) -> tuple[Resource, ...]:
         """Return the newest version of each API group to read a kind of `kube_rules` from, the stronger group first.
 

@@ -67,6 +67,12 @@ class ApiError(ClientError):
         return self.code == 410 or self.reason in ("Expired", "Gone")
 
     @property
+    def unserved(self) -> bool:
+        """Return whether it is the path that is not served, and not an object that is not there."""
+        unknown = not self.reason or "could not find the requested resource" in self.message
+        return self.code == 404 and unknown
+
+    @property
     def ahead(self) -> bool:
         """Return whether the revision asked for is not there yet, as after a restore of an older backup: list again."""
         return self.code == 504 and "Too large resource version" in self.message

@@ -19,8 +19,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from kube_rules.objects import CompositePodGroup
-from kube_rules.versions import INTERNAL_VERSION
 from reprieve.client.discovery import Served, discover
 from reprieve.client.errors import ConfigError
 from reprieve.client.kubeconfig import connect
@@ -277,7 +275,6 @@ def open_records(settings: Settings, metrics: Metrics, log: Log) -> MemoryStore 
 def _observer(
     settings: Settings, served: Served, metrics: Metrics, sink: _Sink, log: Log, keeper: RecordKeeper
 ) -> Observer:
-    groups, composites = served.readable("PodGroup"), served.readable("CompositePodGroup")
     return Observer(
         metrics=metrics,
         sink=sink,
@@ -285,8 +282,7 @@ def _observer(
         records=keeper,
         controller=settings.scheduler_name,
         instance=socket.gethostname(),
-        group_version=groups[0].api_version if groups else INTERNAL_VERSION,
-        composite_version=composites[0].api_version if composites else CompositePodGroup.API_VERSION,
+        version_of=served.version_of,
     )
 
 

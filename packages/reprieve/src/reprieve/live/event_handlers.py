@@ -26,7 +26,6 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -94,12 +93,14 @@ ChangeWatcher = Callable[[Change[Any], float], None]
 class _Source:
     """One resource that is watched."""
 
-    __slots__ = ("informer", "kind", "refused", "resource", "task")
+    __slots__ = ("informer", "inherited", "kind", "refused", "resource", "task")
 
     def __init__(self, kind: type[KubernetesObject], resource: Resource, informer: Informer[Any]) -> None:
         self.kind = kind
         self.resource = resource
         self.informer = informer
+        self.inherited: dict[str, tuple[KubernetesObject, Resource]] = {}
+        """What the same resource had in the versions it was read in before, until this one is synced."""
         self.task: asyncio.Task[None] | None = None
         self.refused = False
 
@@ -107,6 +108,11 @@ class _Source:
     def ready(self) -> bool:
         """Return whether the feed need not wait for this source."""
         return self.informer.synced or self.refused
+
+    @property
+    def objects(self) -> dict[str, tuple[KubernetesObject, Resource]]:
+        """Return all that the engine may have of it, with the version each was read in."""
+        return {**self.inherited, **{key: (item, self.resource) for key, item in self.informer.objects.items()}}
 
 
 class _UncountedTrouble:
@@ -176,6 +182,8 @@ class ClusterFeed:
         self._absent: list[str] = []
         """Kinds that are not served."""
         self._arrived_pods = 0
+        self._not_found = asyncio.Event()
+        """A list or watch was answered 404: its version is not served any more (api.md 2.9)."""
         self._synced = asyncio.Event()
         self._fed = False
         self._owner_kinds: frozenset[str] = frozenset()
@@ -220,7 +228,8 @@ class ClusterFeed:
             rounds = self._client.clock.monotonic() + self._options.rediscover
             while True:
                 await self._until(rounds)
-                if self._client.clock.monotonic() >= rounds:
+                if self._client.clock.monotonic() >= rounds or self._not_found.is_set():
+                    self._not_found.clear()
                     await self._rediscover(served)
                     self._outages.tick()
                     rounds = self._client.clock.monotonic() + self._options.rediscover
@@ -231,14 +240,16 @@ class ClusterFeed:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _until(self, when: float) -> None:
-        """Return at a monotonic time, or when a watch has ended, which is looked into."""
+        """Return at a monotonic time, when a version is not found, or when a watch has ended, which is looked into."""
         clock = self._client.clock
         alarm = asyncio.create_task(clock.sleep(max(when - clock.monotonic(), 0.0)))
+        lost = asyncio.create_task(self._not_found.wait())
         tasks = [source.task for source in self._sources.values() if source.task is not None and not source.refused]
         try:
-            await asyncio.wait([alarm, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([alarm, lost, *tasks], return_when=asyncio.FIRST_COMPLETED)
         finally:
             alarm.cancel()
+            lost.cancel()
         for source in list(self._sources.values()):
             if source.task is not None and source.task.done() and not source.refused:
                 self._ended(source)
@@ -318,16 +329,17 @@ class ClusterFeed:
             lambda change: self._handle(change, resource),
             fields=NOT_ENDED if kind is o.Pod else "",
             options=self._options.informers,
-            on_synced=partial(self._arrived, before),
+            on_synced=lambda: self._arrived(where),
             on_trouble=lambda text: self._trouble(WATCH, text),
             on_unreadable=lambda meta, error: self._unreadable(kind, resource, meta, error),
-            on_cut=lambda error: self._outages.failed(name, WATCH, f"{name}: watching again: {error}"),
+            on_cut=lambda error: self._cut(name, error),
             on_answer=lambda: self._outages.well(name),
         )
         source = self._sources[where] = _Source(kind, resource, informer)
         if before is not None and before.task is not None:
             before.task.cancel()
             self._outages.well(str(before.resource))
+            source.inherited = before.objects
         source.task = asyncio.create_task(informer.run(), name=f"watch {resource}")
 
     def _stop(self, where: tuple[str, str], source: _Source) -> None:
@@ -336,18 +348,23 @@ class ClusterFeed:
         if source.task is not None:
             source.task.cancel()
         self._outages.well(str(source.resource))
-        for item in list(source.informer.objects.values()):
-            self._handle(Change(ChangeKind.DELETED, item, item), source.resource)
+        for item, resource in source.objects.values():
+            self._handle(Change(ChangeKind.DELETED, item, item), resource)
 
-    def _arrived(self, before: _Source | None) -> None:
-        """A source is synced; what only its predecessor (another version of the resource) knew is gone."""
-        if before is not None:
-            where = (before.kind.KIND, before.resource.group)
-            now = self._sources[where].informer.objects
-            for key, item in before.informer.objects.items():
-                if key not in now:
-                    self._handle(Change(ChangeKind.DELETED, item, item), before.resource)
+    def _arrived(self, where: tuple[str, str]) -> None:
+        """A source is synced; what only its predecessors (other versions of the resource) knew is gone."""
+        source = self._sources[where]
+        inherited, source.inherited = source.inherited, {}
+        for key, (item, resource) in inherited.items():
+            if key not in source.informer.objects:
+                self._handle(Change(ChangeKind.DELETED, item, item), resource)
         self._check_synced()
+
+    def _cut(self, name: str, error: ClientError) -> None:
+        """A list or watch failed and is tried again; 404 asks at once for what is served instead (api.md 2.9)."""
+        if isinstance(error, ApiError) and error.unserved:
+            self._not_found.set()
+        self._outages.failed(name, WATCH, f"{name}: watching again: {error}")
 
     def _check_synced(self) -> None:
         if not self._synced.is_set() and self._sources and all(source.ready for source in self._sources.values()):

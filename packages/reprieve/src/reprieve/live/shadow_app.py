@@ -18,8 +18,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from kube_rules.objects import CompositePodGroup
-from kube_rules.versions import INTERNAL_VERSION
 from reprieve.client.discovery import Served, discover
 from reprieve.client.errors import ConfigError
 from reprieve.client.kubeconfig import connect
@@ -185,15 +183,13 @@ async def shadow(settings: Settings) -> AsyncIterator[ShadowScheduler]:
         served = await discover(client)
         store = open_records(settings, metrics, log)
         stack.callback(store.close)
-        groups, composites = served.readable("PodGroup"), served.readable("CompositePodGroup")
         observer = Observer(
             metrics=metrics,
             log=log,
             records=ShadowRecordKeeper(store),
             controller=settings.scheduler_name,
             instance=socket.gethostname(),
-            group_version=groups[0].api_version if groups else INTERNAL_VERSION,
-            composite_version=composites[0].api_version if composites else CompositePodGroup.API_VERSION,
+            version_of=served.version_of,
         )
         assembled = ShadowScheduler(settings, options, client, served, observer)
         runtime.attach(assembled.engine.queue)

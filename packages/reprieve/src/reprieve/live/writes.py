@@ -28,7 +28,7 @@ import msgspec
 from kube_rules.decoding import KINDS
 from kube_rules.foreign_groups import FOREIGN_VERSIONS, status_of
 from kube_rules.versions import SCHEDULING_GROUP, from_internal
-from reprieve.client.discovery import Resource, Served
+from reprieve.client.discovery import Resource, Served, discover
 from reprieve.client.errors import ApiError, ClientError, UnreachableError
 from reprieve.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient
 from reprieve.client.write_queue import WriterPool
@@ -199,15 +199,36 @@ class Writes:
             parts = [status_of(where.api_version, condition) for condition in conditions]
             status = {key: found for part in parts for key, found in part.items()}
             return self.patch_foreign_status(namespace, name, uid, status, resource=where)
-        path = where.path(namespace, name, "status")
         status = {"conditions": [dict(condition) for condition in conditions]}
-        if kind == "PodGroup":  # a composite has one form in all its versions
-            status = from_internal({"kind": kind, "status": status}, where.api_version)["status"]
         if where.group == SCHEDULING_GROUP:
-            body = _encode({"metadata": {"uid": uid}, "status": status})
-            patching = self._patching(path, body, STRATEGIC_MERGE_PATCH)
-            return self._pool.submit(key, lambda: self._by_uid(where.path(namespace, name), uid, patching))
+            return self._pool.submit(key, lambda: self._patch_native(where, kind, namespace, name, uid, status))
         return self._pool.submit(key, lambda: self._patch_custom(where, namespace, name, uid, status))
+
+    async def _patch_native(
+        self, where: Resource, kind: str, namespace: str, name: str, uid: str, status: Mapping[str, Any]
+    ) -> None:
+        """Set the status of a native group; if its version is not served any more, in the newest that is (api.md 2.9).
+
+        Raises ApiError, 404 where the object is gone in every version.
+        """
+        for turn in range(_REREADS):
+            said = from_internal({"kind": kind, "status": status}, where.api_version)["status"]
+            body = _encode({"metadata": {"uid": uid}, "status": said})
+            patching = self._patching(where.path(namespace, name, "status"), body, STRATEGIC_MERGE_PATCH)
+            try:
+                await self._by_uid(where.path(namespace, name), uid, patching)
+            except ApiError as error:
+                now = await self._instead_of(where) if error.unserved else None
+                if now is None or turn == _REREADS - 1:
+                    raise
+                where = now
+            else:
+                return
+
+    async def _instead_of(self, where: Resource) -> Resource | None:
+        """Return the version of a resource that is served in its place, if any."""
+        served = await discover(self._client)
+        return next((now for now in served.readable(where.kind) if now.group == where.group and now != where), None)
 
     def patch_foreign_status(
         self, namespace: str, name: str, uid: str, status: Mapping[str, Any], *, resource: Resource

@@ -7,7 +7,7 @@ decision.  Times are seconds since the epoch, durations seconds.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -92,12 +92,16 @@ def _no_sink(_body: dict[str, object]) -> None:
     """Events go nowhere."""
 
 
+_GROUPS: Final = {kind.KIND: kind.API_VERSION for kind in (PodGroup, CompositePodGroup)}
+"""Kinds of groups and their versions where none is served."""
+
+
 class Observer:
     """See the module docstring.
 
     `sink` takes event bodies (`reprieve.observability.events.Sink`); `controller` is the scheduler's name and
-    `instance` the machine's, for events; `group_version` and `composite_version` the apiVersions
-    that groups are served under.
+    `instance` the machine's, for events; `version_of` gives the apiVersion that a kind of groups is served in now,
+    None for a kind that is not served.
     """
 
     def __init__(
@@ -109,12 +113,11 @@ class Observer:
         records: Recorder | None = None,
         controller: str = "default-scheduler",
         instance: str = "localhost",
-        group_version: str = "scheduling.k8s.io/v1beta1",
-        composite_version: str = "scheduling.k8s.io/v1alpha3",
+        version_of: Callable[[str], str | None] = lambda kind: None,
     ) -> None:
         self.metrics = metrics or Metrics()
         self.log = log or Log()
-        self._versions = {PodGroup.KIND: group_version, CompositePodGroup.KIND: composite_version}
+        self._version_of = version_of
         self._controller = controller
         self._events = EventRecorder(sink or _no_sink, controller=controller, instance=instance)
         self._records = records
@@ -270,7 +273,7 @@ class Observer:
         if preemption.group is not None and preemption.group.spec is not None and preemption.group.spec.foreign != "":
             name = preemption.nominations[0][0].scheduler_name if preemption.nominations else ""
             self._events.record(
-                group_reference(preemption.group, self._versions[preemption.group.kind]),
+                group_reference(preemption.group, self._group_version(preemption.group.kind)),
                 None,
                 kind=WARNING,
                 reason="FailedScheduling",
@@ -290,7 +293,7 @@ class Observer:
             for group in verdict.unit.groups:
                 if group.spec is not None and group.spec.foreign != "":
                     self._events.record(
-                        group_reference(group, self._versions[group.kind]),
+                        group_reference(group, self._group_version(group.kind)),
                         by,
                         kind=NORMAL,
                         reason="Preempted",
@@ -306,7 +309,7 @@ class Observer:
         group, first = reservation.group, reservation.pods[0][0]
         if group is not None and group.spec is not None and group.spec.foreign != "":
             self._events.record(
-                group_reference(group, self._versions[group.kind]),
+                group_reference(group, self._group_version(group.kind)),
                 None,
                 kind=NORMAL,
                 reason="CapacityReserved",
@@ -345,7 +348,7 @@ class Observer:
         group = self._engine.cluster.groups.get(key) if self._engine is not None else None
         if group is not None and group.spec is not None and group.spec.foreign != "":
             self._events.record(
-                group_reference(group, self._versions[group.kind]),
+                group_reference(group, self._group_version(group.kind)),
                 None,
                 kind=kind,
                 reason=reason,
@@ -365,7 +368,7 @@ class Observer:
         if room.group is not None and room.group.spec is not None and room.group.spec.foreign != "":
             more = f" and {len(nodes) - _MOST_NODES} more" if len(nodes) > _MOST_NODES else ""
             note = f"Capacity reserved on {', '.join(nodes[:_MOST_NODES])}{more} is released: {room.message}"
-            about = group_reference(room.group, self._versions[room.group.kind])
+            about = group_reference(room.group, self._group_version(room.group.kind))
             name = room.pods[0][0].scheduler_name
             self._events.record(
                 about,
@@ -402,8 +405,12 @@ class Observer:
             self._about(item), None, kind=WARNING, reason=reason, action="Scheduling", note=why, now=now
         )
 
+    def _group_version(self, kind: str) -> str:
+        """Return the apiVersion of references to groups of a kind, which an upgrade changes (api.md 2.9)."""
+        return self._version_of(kind) or _GROUPS[kind]
+
     def _about(self, item: KubernetesObject) -> Reference:
-        version = self._versions.get(item.KIND, item.API_VERSION)
+        version = self._group_version(item.KIND) if item.KIND in _GROUPS else item.API_VERSION
         if isinstance(item, PodGroup) and item.foreign is not None:
             version = item.foreign.api_version
         return Reference(version, item.KIND, item.metadata.namespace, item.name, item.metadata.uid)
@@ -539,7 +546,7 @@ class Observer:
 
     def _preemptor(self, preemption: Preemption) -> Reference:
         if preemption.group is not None:
-            return group_reference(preemption.group, self._versions[preemption.group.kind])
+            return group_reference(preemption.group, self._group_version(preemption.group.kind))
         if preemption.pod is None:
             raise ValueError("a preemption without a preemptor")
         return pod_reference(preemption.pod)
