@@ -38,6 +38,8 @@ RESTART_COST: Final = f"{DOMAIN}restart-cost"
 """How long the work needs after a restart until it makes progress again."""
 BELOW_MINIMUM: Final = f"{DOMAIN}below-minimum"
 """`Whole`: a gang that would fall below its minCount is evicted as a whole."""
+MOVABLE: Final = f"{DOMAIN}movable"
+"""Whether the work may be moved: evicted for a pending pod where it can run elsewhere at once."""
 PDB_POLICY: Final = f"{DOMAIN}pdb-policy"
 """Whether preemptors of the class may violate a PodDisruptionBudget as a last resort; with `Respect` never."""
 MAY_BREAK_MINIMUM_RUNTIME: Final = f"{DOMAIN}may-break-minimum-runtime"
@@ -79,6 +81,7 @@ class WorkTerms:
     active_deadline: float | None = None
     """Of a pod, for so long it may run: its `activeDeadlineSeconds`."""
     below_minimum_whole: bool | None = None
+    movable: bool | None = None
 
     @property
     def decisive(self) -> tuple[object, ...]:
@@ -214,6 +217,7 @@ _WORK: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     EXPECTED_END: ("expected_end", moment),
     EXPECTED_RUNTIME: ("expected_runtime", _interval),
     BELOW_MINIMUM: ("below_minimum_whole", _one_of(WHOLE)),
+    MOVABLE: ("movable", _one_of("true", "false")),
 }
 _CLASS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     PDB_POLICY: ("respects_budgets", _one_of(BEST_EFFORT, RESPECT)),
@@ -339,6 +343,8 @@ def _terms(found: dict[str, Any]) -> WorkTerms:
         return NO_WORK_TERMS
     if "below_minimum_whole" in found:
         found["below_minimum_whole"] = True
+    if "movable" in found:
+        found["movable"] = found["movable"] == "true"
     return WorkTerms(**found)
 
 

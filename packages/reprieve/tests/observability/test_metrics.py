@@ -76,6 +76,7 @@ COUNTERS = {
     "scheduler_podgroup_satisfaction_transitions_total": {"satisfied"},
     "reprieve_pod_group_restarts_total": set[str](),
     "reprieve_backfill_overruns_total": set[str](),
+    "reprieve_moves_total": {"result"},
     "scheduler_trouble_total": {"where"},
     "scheduler_events_dropped_total": set[str](),
     "scheduler_decision_records_dropped_total": set[str](),

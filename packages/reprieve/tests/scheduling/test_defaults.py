@@ -141,6 +141,7 @@ ELSEWHERE: Json = {
     "waitForCompletions": "9s",
     "together": True,
     "waitForCheckpoint": "9s",
+    "moving": "Move",
     "evictionLimits": [{"per": "cluster", "most": 1, "within": "1s"}],
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 
 import msgspec
@@ -77,11 +77,12 @@ def preemption_record(
     cost = preemption.cost if preemption.criteria else UPSTREAM.cost_of(evicted)
     criteria = preemption.criteria or UPSTREAM.described
     work = lost_by(cluster, preemption)
+    moves = {pod.uid: row for pod, row in preemption.moves}
     lost = sum(max(0.0, now - pod.start) for verdict in evicted for pod in verdict.unit.pods if pod.start is not None)
     return PreemptionRecord(
         domain=preemption.domain,
         potential_victims=len(preemption.verdicts) + len(preemption.remains),
-        evicted=tuple(_evicted(cluster, verdict, now) for verdict in evicted),
+        evicted=tuple(_evicted(cluster, verdict, now, moves) for verdict in evicted),
         reprieved=tuple(_unit(names, verdict, now) for verdict in spared[:most_reprieved]),
         reprieved_total=len(spared),
         cost=CostRecord(
@@ -179,10 +180,18 @@ def _unit(
     )
 
 
-def _evicted(cluster: ClusterState, verdict: Verdict, now: float) -> UnitRecord:
+def _evicted(cluster: ClusterState, verdict: Verdict, now: float, moves: Mapping[str, int]) -> UnitRecord:
     unit = _unit(cluster.nodes.names, verdict, now, owners=owners_of(cluster, verdict.unit))
     counts = evicted_unit(cluster, verdict.unit)
-    return msgspec.structs.replace(unit, owner=counts.owner, priority_class=counts.priority_class)
+    names = cluster.nodes.names
+    to = [names[moves[pod.uid]] for pod in verdict.unit.pods if pod.uid in moves]
+    return msgspec.structs.replace(
+        unit,
+        owner=counts.owner,
+        priority_class=counts.priority_class,
+        moves_to=tuple(to)[:MOST_NAMES],
+        chosen_by="" if to else unit.chosen_by,
+    )
 
 
 def _eviction_reason(names: Sequence[str], reason: Reason) -> EvictionReason:

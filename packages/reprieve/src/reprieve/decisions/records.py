@@ -180,12 +180,16 @@ class UnitRecord(RecordPart, frozen=True):
     why: EvictionReason | None = None
     chosen_by: str = ""
     """The plugin that named it as a victim (preemption.md 2.8); then there is no other reason."""
+    moves_to: tuple[str, ...] = ()
+    """The node that each of `pod_names` moves to; empty if it does not move (moving.md 4)."""
 
     @property
     def reason(self) -> str:
         """Return why it is evicted, as part of a sentence; empty where nothing is known."""
         if self.why is not None:
             return self.why.clause
+        if self.moves_to:
+            return f"moves to {', '.join(dict.fromkeys(self.moves_to))}"
         return f"chosen by plugin {self.chosen_by}" if self.chosen_by else ""
 
 

@@ -235,7 +235,7 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
         served = await discover(await client_with(Limits(qps=0.0, attempts=_FIRST_ATTEMPTS)))
         store = open_records(settings, metrics, log)
         stack.callback(store.close)
-        await recall(store, engine.cluster.evictions, client.clock.now().timestamp())
+        await recall(store, engine.cluster.evictions, client.clock.now().timestamp(), engine.moves)
         sink = _Sink(metrics)
         keeper = RecordKeeper(store)
         observer = _observer(settings, served, metrics, sink, log, keeper)

@@ -374,6 +374,12 @@ def _repair(engine: Engine) -> Iterable[Metric]:
     )
     overruns.add_metric([], engine.overruns.made)
     yield overruns
+    moves = CounterMetricFamily(
+        "reprieve_moves", "Number of units that were moved, by whether they run at their new places.", labels=["result"]
+    )
+    moves.add_metric(["moved"], engine.moves.moved)
+    moves.add_metric(["lost"], engine.moves.lost)
+    yield moves
 
 
 def _state_of(engine: Engine) -> Iterable[Metric]:

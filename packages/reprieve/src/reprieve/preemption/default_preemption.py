@@ -81,6 +81,11 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         return tuple(self._options.eviction_limits)
 
     @property
+    def moves_per_hour(self) -> int:
+        """Return how many units are moved within an hour at most (moving.md 4); 0: moves are suggested only."""
+        return self._options.moves_per_hour if self._options.moves else 0
+
+    @property
     def waits_for_completions(self) -> bool:
         """Return whether preemptors may wait for pods that end by themselves: then deadlines of Jobs count (cost.md
         6.3).

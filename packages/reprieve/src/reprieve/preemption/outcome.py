@@ -17,6 +17,9 @@ REPRIEVE, PRIORITY_FLOOR = "Reprieve", "PriorityFloor"
 COMPATIBLE, MINIMIZE_VICTIMS, SCORED = "Compatible", "MinimizeVictims", "Scored"
 """Where room for a pod group is made: `placement` (preemption.md 4, "Options")."""
 
+SUGGEST, MOVE = "Suggest", "Move"
+"""What is done about units that could move for a pending pod: `moving` (moving.md 4)."""
+
 HOLD_SECONDS = 600.0
 """For how long room is held for a preemptor (`holdSeconds`, cost.md 5.1)."""
 
@@ -237,6 +240,8 @@ class Preemption:
     """Names of the preemptors with which it was planned together (cost.md 8)."""
     resize: bool = False
     """It is for the resize of a running pod on its own node (resizes.md)."""
+    moves: tuple[tuple[PodRecord, int], ...] = ()
+    """(pod, row): the victims are moved; where each pod of them is to run next (moving.md 4)."""
     by_score: tuple[PreemptionUnit, ...] | None = None
     """Victims if the group were placed by score; None where nothing else was considered."""
 

@@ -72,11 +72,17 @@ def tolerations_from(given: Iterable[Tolerated]) -> tuple[objects.Toleration, ..
     )
 
 
+def _owner(job: ReplayJob) -> OwnerReference:
+    return OwnerReference(api_version="batch/v1", kind="Job", name=job.name, controller=True)
+
+
 class Makers:
     """Makes the objects; what jobs of one shape have in common is made once."""
 
-    def __init__(self, terms: Terms, classes: Mapping[str, int]) -> None:
+    def __init__(self, terms: Terms, classes: Mapping[str, int], *, owned: bool = False) -> None:
         self.terms = terms
+        self.owned = owned
+        """Pods state their job as their controller, as their groups do."""
         self._classes = classes
         # By identity: a shape is looked up with every pod, and to compare its fields takes longer than all the rest.
         self._specs: dict[int, objects.PodSpec] = {}
@@ -121,6 +127,7 @@ class Makers:
             uid=uid,
             labels={**dict(shape.labels), **indexed},
             annotations=annotations,
+            owner_references=(_owner(job),) if self.owned else (),
         )
         return objects.Pod(metadata=meta, spec=spec)
 
@@ -144,14 +151,13 @@ class Makers:
                 priority_class_name=shape.priority_class,
             )
             self._shapes.append(shape)
-        owner = OwnerReference(api_version="batch/v1", kind="Job", name=job.name, controller=True)
         asked = {PREFERRED_TOPOLOGY: shape.preferred_topology, SLICE: shape.slice}
         meta = ObjectMeta(
             name=name,
             namespace=shape.tenant,
             uid=f"{shape.tenant}/{name}",
             annotations={key: text for key, text in asked.items() if text},
-            owner_references=(owner,),
+            owner_references=(_owner(job),),
         )
         return objects.PodGroup(metadata=meta, spec=spec)
 

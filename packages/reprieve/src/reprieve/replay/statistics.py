@@ -69,6 +69,10 @@ class Evictions(msgspec.Struct, frozen=True, rename="camel"):
     most_of_one_job: int
     of_evicted_jobs: float
     """On the mean, of the jobs that were evicted at all."""
+    moves: int
+    """Units that were moved to other nodes for a pending job; not counted as evicted units or pods."""
+    lost_moves: int
+    """Those of them that did not start at once where they were to."""
     budget_violations: int
     runs_lost_to_nodes: int
     pods_of_the_cluster_file: int
@@ -186,6 +190,8 @@ def report(name: str, replay: Replay, *, interrupted: bool = False) -> PolicyRep
             runs=sum(account.runs for account in arrived),
             of_evicted_jobs=distribution(account.evictions for account in arrived if account.evictions).mean or 0.0,
             most_of_one_job=max((account.evictions for account in arrived), default=0),
+            moves=counts.moves,
+            lost_moves=replay.engine.moves.lost,
             budget_violations=counts.budget_violations,
             runs_lost_to_nodes=sum(account.lost_runs for account in arrived),
             pods_of_the_cluster_file=counts.foreign_pods,

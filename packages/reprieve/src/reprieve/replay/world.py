@@ -82,6 +82,8 @@ class Counts:
     gangs: int = 0
     """Gangs that fell below their minimum by an eviction."""
     budget_violations: int = 0
+    moves: int = 0
+    """Units that were moved for another job; they are not evicted units."""
     foreign_pods: int = 0
     """Evicted pods of the cluster file."""
 
@@ -135,7 +137,7 @@ class Replay:
         )
         classes = {item.metadata.name: item.value for item, _ in items if isinstance(item, objects.PriorityClass)}
         check(jobs, classes, self.terms.per_gpu)
-        self.makers = Makers(self.terms, classes)
+        self.makers = Makers(self.terms, classes, owned=self.engine.moves.on)
         for item, created in items:
             self._world.add(item, created)
         self._world.watcher = self
@@ -342,8 +344,11 @@ class Replay:
         preemption, now = made.preemption, self.now
         staying = {pod.uid: self._stays(pod.uid) for verdict in preemption.victims for pod in verdict.unit.pods}
         evicted = [verdict for verdict in preemption.victims if any(staying[pod.uid] for pod in verdict.unit.pods)]
-        self.counts.units += len(evicted)
-        self.counts.pods += sum(staying.values())
+        if preemption.moves:
+            self.counts.moves += len(evicted)
+        else:
+            self.counts.units += len(evicted)
+            self.counts.pods += sum(staying.values())
         self.counts.budget_violations += sum(verdict.violates_pdb for verdict in evicted)
         if self.timeline is not None:
             self.timeline.preempted(now, self._preemptor(made), list(staying))

@@ -35,6 +35,7 @@ from reprieve.scheduling.advance_reservations import AdvanceReservations, reserv
 from reprieve.scheduling.assumed_pods import AssumedPods
 from reprieve.scheduling.backfill import Backfill
 from reprieve.scheduling.binding_plugins import reserve_all
+from reprieve.scheduling.carried_moves import CarriedMoves
 from reprieve.scheduling.decision import Binding, Decision, Rejection, Result, stamped
 from reprieve.scheduling.effects import Effects, EffectsInProgress
 from reprieve.scheduling.engine_options import EngineOptions
@@ -118,6 +119,7 @@ class Engine:
         self.reservations = AdvanceReservations(*shared, self._nominations, self.running, profiles, self._in_progress)
         self.overruns = Overruns(self.cluster)
         self._backfill = Backfill(*shared, self.reservations, self.running, self.overruns)
+        self.moves = CarriedMoves(*shared, self._nominations, self.running, profiles, self._in_progress)
         self._together = JointAttempts(self.cluster, self.queue, self.running, self.preempting)
         self._handlers = handlers(self._pods, self._groups, self._resources, OtherChanges(*shared, self._nominations))
 
@@ -132,6 +134,8 @@ class Engine:
         if handler is None:
             raise TypeError(f"{item.KIND} is not a kind that the scheduler reads")
         handler.set(item, now, created)
+        if self.moves.under_way and item.KIND == objects.Pod.KIND:
+            self.moves.appeared(item.metadata.uid or item.key, now)
         return self.finished()
 
     def remove(self, ref: ObjectRef, now: float) -> Effects:
@@ -172,6 +176,7 @@ class Engine:
     def resume(self, now: float) -> Effects:
         """Take over from a scheduler before: what it kept for replacements of lost members is kept (repair.md 2.8)."""
         self.repair.resume(now)
+        self.moves.resume(now)
         return self.finished()
 
     def give_up_gated(self, now: float, *, after: float) -> Effects:
@@ -203,6 +208,8 @@ class Engine:
 
     def _pass_time(self, now: float) -> None:
         self.repair.review(now)
+        if self.moves.under_way:
+            self.moves.review(now)
         self._nominations.give_back_unused(now)
         if self.reservations.on:
             self.reservations.review(now)
@@ -215,6 +222,7 @@ class Engine:
         Without `holds` it is left out that room is not held for ever.
         """
         times = [self.queue.next_wakeup(flush=flush, ignoring=ignoring), self.repair.places.next_time()]
+        times.append(self.moves.next_time())
         if holds:
             times += [
                 self._nominations.held.next_end(),
@@ -250,7 +258,11 @@ class Engine:
             entity, decided = first, self._decide(first, part)
         queued = now if entity.queued is None else entity.queued
         if self.reservations.on:
-            decided = self.reservations.attempted(entity, self._backfill.instead(entity, decided, now), now)
+            decided = self._backfill.instead(entity, decided, now)
+        if self.moves.on and part is None:
+            decided = self.moves.instead(entity, decided, now)
+        if self.reservations.on:
+            decided = self.reservations.attempted(entity, decided, now)
         decided = self.repair.attempted(decided)
         return self._apply(entity, stamped(decided, entity.attempts, queued, entity.profile), now)
 
@@ -377,6 +389,8 @@ class Engine:
         for verdict in preemption.victims:
             self.cluster.evictions.note(evicted_unit(self.cluster, verdict.unit), now)
         self.cluster.doomed.update(pod.uid for pod in leaving)
+        if preemption.moves:
+            self.moves.begin(preemption, now)
         if self._nominations.in_flight.begin(entity.ref, (pod.uid for pod in leaving)):
             self.queue.block(entity, WAITING_GROUP if entity.is_group else WAITING_POD)
         return leaving
@@ -438,6 +452,7 @@ class Engine:
         entity = self.queue.get(ref)
         if entity is not None:
             self._nominations.give_up(entity.ready.values(), now)
+        self.moves.failed(ref, now)
         self.queue.unblock(ref, now, retry=True, failed=True)
         return self.finished()
 

@@ -122,15 +122,7 @@ class LostPlaces:
         if any(other.nominated == row for other in self._cluster.groups[key].pending()):
             return  # it waits there already
         cluster = self._cluster
-        keeper = PodRecord(
-            namespace=pod.namespace,
-            name=pod.name,
-            uid=STAND_IN + pod.uid,
-            signature=_plain(pod.signature, cluster.resources.capacity),
-            priority=pod.priority,
-            created=pod.created,
-            scheduler_name=pod.scheduler_name,
-        )
+        keeper = stand_in(pod, cluster.resources.capacity)
         place = LostPlace(key, pod, row, cluster.nodes.names[row], until, keeper)
         cluster.nominate(keeper, row)
         self._add(place)
@@ -207,6 +199,19 @@ class LostPlaces:
         places.remove(place)
         if not places:
             del self.kept[place.group]
+
+
+def stand_in(pod: PodRecord, capacity: int) -> PodRecord:
+    """Return a record that asks for what a pod has, and stands for no object of the API."""
+    return PodRecord(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=STAND_IN + pod.uid,
+        signature=_plain(pod.signature, capacity),
+        priority=pod.priority,
+        created=pod.created,
+        scheduler_name=pod.scheduler_name,
+    )
 
 
 def _likeness(lost: PodRecord, pod: PodRecord) -> int:

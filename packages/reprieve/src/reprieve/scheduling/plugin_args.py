@@ -43,7 +43,16 @@ from reprieve.preemption.cascade import DEEPEST
 from reprieve.preemption.criteria import SAVING, STANDARD
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
-from reprieve.preemption.outcome import COMPATIBLE, HOLD_SECONDS, MINIMIZE_VICTIMS, PRIORITY_FLOOR, REPRIEVE, SCORED
+from reprieve.preemption.outcome import (
+    COMPATIBLE,
+    HOLD_SECONDS,
+    MINIMIZE_VICTIMS,
+    MOVE,
+    PRIORITY_FLOOR,
+    REPRIEVE,
+    SCORED,
+    SUGGEST,
+)
 
 Args = Mapping[str, Any]
 
@@ -133,6 +142,10 @@ class _PreemptionArgs(_Args, frozen=True, kw_only=True):
     wait_for_checkpoint: str = "0s"
     """Ours: how long a preemptor waits for the next checkpoint of its victims before it evicts them. With it and
     without a `cost`, `lostWork` comes before `startTime`."""
+    moving: str = SUGGEST
+    """Ours: `Move` moves units that are annotated as movable where a pending pod fits then; `Suggest` suggests it."""
+    moves_per_hour: Int32 = 60
+    """Ours: so many units are moved within an hour at most. The first profile counts."""
     eviction_limits: tuple[_EvictionLimit, ...] = tuple(
         _EvictionLimit(per=limit.per, most=limit.most, within=readable_duration(limit.within), count=limit.count)
         for limit in DEFAULT_LIMITS
@@ -424,6 +437,9 @@ def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
     ):
         if not 0 <= seconds <= LONGEST:
             raise ConfigurationError(where, f"{given}: must be zero or positive, and at most ten years")
+    _one_of("moving", found.moving, (SUGGEST, MOVE))
+    if not 1 <= found.moves_per_hour <= _MOST_EVICTIONS:
+        raise ConfigurationError("movesPerHour", f"{found.moves_per_hour}: not in valid range [1, {_MOST_EVICTIONS}]")
     options = PreemptionOptions(
         group_policy=gates.pod_group_preemption_policy,
         victim_search=found.victim_search,
@@ -433,6 +449,8 @@ def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
         wait_for_completions=wait,
         together=found.together,
         wait_for_checkpoint=checkpoint,
+        moves=found.moving == MOVE,
+        moves_per_hour=found.moves_per_hour,
         cost=SAVING if checkpoint and "cost" not in args else found.cost,
         cascade_depth=found.cascade_depth,
         eviction_limits=_eviction_limits(found.eviction_limits),

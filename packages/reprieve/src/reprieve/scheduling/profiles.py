@@ -124,6 +124,7 @@ _PLACED_BY_SCORE: Mapping[str, Mapping[str, str | int | list[str] | dict[str, st
         "waitForCompletions": "0s",
         "waitForCheckpoint": "0s",
         "together": False,
+        "moving": "Suggest",
         "evictionLimits": [],
     },
     "GangScheduling": {"repairFirst": False, "repairSeconds": 0, "degradedSeconds": 0},

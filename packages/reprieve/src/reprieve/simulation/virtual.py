@@ -45,6 +45,7 @@ from reprieve.scheduling.preemptor_reservations import ReleasedReservation
 from reprieve.simulation.controllers.admission import Admission
 from reprieve.simulation.controllers.claims import Claims
 from reprieve.simulation.controllers.disruption import with_statuses
+from reprieve.simulation.controllers.moved_pods import MovedPods
 from reprieve.simulation.controllers.resizes import Resizes
 from reprieve.simulation.controllers.volumes import Storage
 
@@ -162,6 +163,7 @@ class VirtualCluster:
         self._claims = Claims(engine, self.keep_effects)
         self._storage = Storage(engine, self.keep_effects)
         self.resizes = Resizes(engine, self.keep_effects)
+        self._moved = MovedPods(on=engine.moves.on)
 
     # -- objects come and go -----------------------------------------------------------------------
 
@@ -241,6 +243,7 @@ class VirtualCluster:
         if record is not None:
             self.records[record.uid] = record
             self.resizes.begin(record, item)
+            self._moved.begin(record.uid, item)
             self._budgets_stale = bool(self._budgets)
         return record
 
@@ -389,20 +392,15 @@ class VirtualCluster:
         while not self.stopped and wanted():
             holds = deadline is not None  # a cluster in which nothing else happens any more has settled
             hopeless = [ref for ref, count in self._errors.items() if count >= _HOPELESS]
-            times = [
-                t
-                for t in (self._next(), self.engine.next_wakeup(flush=False, holds=holds, ignoring=hopeless))
-                if t is not None
-            ]
+            wakeup = self.engine.next_wakeup(flush=False, holds=holds, ignoring=hopeless)
+            due = self._future[0][0] if self._future else None
+            times = [when for when in (due, wakeup) if when is not None]
             if not times or (deadline is not None and min(times) > deadline):
                 return
             self.now = max(self.now, min(times))
             while self._future and self._future[0][0] <= self.now:
                 heapq.heappop(self._future)[2]()
             self.drain()
-
-    def _next(self) -> float | None:
-        return self._future[0][0] if self._future else None
 
     # -- acting ------------------------------------------------------------------------------------
 
@@ -485,6 +483,7 @@ class VirtualCluster:
             self.evicted[pod.uid] = preemption.ref
             self.keep_effects(self.engine.pod_terminating(pod.uid, self.now, preempted=True))
             self._leave_at(pod, self.now + pod.grace)
+        self._moved.leave(preemption)
         self.keep_effects(self.engine.preemption_done(preemption.ref, self.now))
 
     def _wait_for(self, decision: Decision, deferral: Deferral) -> None:
@@ -536,6 +535,8 @@ class VirtualCluster:
         if pod is not None and pod.volumes is not None:
             self._storage.gone(pod, node, self.now)
         self._budgets_stale = bool(self._budgets)
+        if (again := self._moved.gone(uid)) is not None and self.watcher is None:
+            self._add_pod(again, self.now)
         if self.watcher is not None:
             for kept in (self.records, self.evicted, self.lost):
                 kept.pop(uid, None)

@@ -1,0 +1,272 @@
+"""Moving: units are evicted for a pending entity that fits then, and their new places are reserved (moving.md 4).
+
+A move is a preemption: its victims are the units, and it says where their pods are to run next.  Before anything is
+evicted, a *stand-in* of each pod is nominated to its new node, as for lost members of gangs
+(`reprieve.scheduling.lost_places`); the pod that replaces it takes the nomination over.
+
+Invariants: a place is kept for the grace period of its pod and `SECONDS`, or until the replacement runs; no more units
+are moved within an hour than allowed.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kube_rules.topology_terms import pod_index
+from reprieve.cluster.pods import Owner, PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.events import ClusterEvent, EventKind
+from reprieve.framework.plugin_guard import unguarded
+from reprieve.framework.profile import Profile
+from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.eviction_limits import beyond_limits
+from reprieve.preemption.minimum_runtime import runtime_is_over
+from reprieve.preemption.outcome import MOVE, Preemption, Reason, Verdict
+from reprieve.preemption.protected_units import RespectedBudgets
+from reprieve.preemption.units import PreemptionUnit
+from reprieve.queueing.entity import Entity
+from reprieve.queueing.queue import SchedulingQueue
+from reprieve.scheduling.decision import Decision, Result
+from reprieve.scheduling.effects import EffectsInProgress
+from reprieve.scheduling.lost_place import LostPlace
+from reprieve.scheduling.lost_places import stand_in
+from reprieve.scheduling.moves import MovePlan, find_moves
+from reprieve.scheduling.nominations import Nominations
+from reprieve.scheduling.preemptor_reservations import Released
+from reprieve.scheduling.running_profiles import RunningProfiles
+
+SECONDS: Final = 60.0
+"""For how long a new place is kept after the grace period of the pod that moves."""
+_PAUSE: Final = 60.0
+"""Seconds between two searches for the same entity."""
+HOUR: Final = 3600.0
+"""Over which moves are counted, in seconds."""
+_FEWEST_KEPT: Final = 256
+
+
+def moves_per_hour(profile: Profile) -> int:
+    """Return how many units a profile lets move within an hour; 0: it moves none."""
+    plugins = (plugin for plugin in map(unguarded, profile.plugins) if isinstance(plugin, DefaultPreemption))
+    return next((plugin.moves_per_hour for plugin in plugins), 0)
+
+
+@dataclass(slots=True, eq=False)
+class _Moving:
+    """One unit on its way; `left`: places without their pod, `lost`: one of them was taken or not used."""
+
+    ref: str
+    """Of the entity for which it moves."""
+    name: str
+    """Of the unit."""
+    owner: Owner | None
+    left: list[LostPlace]
+    lost: bool = False
+
+
+class CarriedMoves:
+    """See the module docstring. How many units may move, the first profile says."""
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        queue: SchedulingQueue,
+        nominations: Nominations,
+        running: RunningProfiles,
+        profiles: Mapping[str, Profile],
+        effects: EffectsInProgress,
+    ) -> None:
+        self._cluster, self._queue, self._nominations, self._running = cluster, queue, nominations, running
+        self._effects = effects
+        self._most = moves_per_hour(next(iter(profiles.values())))
+        self.on = self._most > 0
+        self._times: deque[float] = deque()
+        """When units were moved in the last hour."""
+        self._looked_at: dict[str, tuple[float, int]] = {}
+        """When moves were searched for an entity last, and how much had been freed by then."""
+        self._recalled: list[tuple[float, Mapping[str, str]]] = []
+        """Moves of before a restart: when they were decided, and the node for each pod, by UID."""
+        self.under_way: list[_Moving] = []
+        self.moved = 0
+        """How many units run at their new places."""
+        self.lost = 0
+        """How many have lost their place by moving."""
+
+    # -- deciding --------------------------------------------------------------------------------------------------
+
+    def instead(self, entity: Entity, decision: Decision, now: float) -> Decision:
+        """Return the decision, or the one by which units move for the entity: it would fail, or evict others."""
+        evicts = decision.preemption is not None and bool(decision.preemption.victims)
+        if decision.result is not Result.UNSCHEDULABLE and not (evicts and decision.result is Result.WAITING):
+            return decision
+        left = self._left(now)
+        looked, freed = self._looked_at.get(entity.ref, (-_PAUSE, -1))
+        if not left or now < looked + _PAUSE or (freed == self._queue.freed and not evicts):
+            return decision
+        if self._nominations.in_flight.waits(entity.ref) or (decision.nominations and not evicts):
+            return decision
+        if len(self._looked_at) > 2 * len(self._queue) + _FEWEST_KEPT:
+            self._looked_at = {ref: when for ref, when in self._looked_at.items() if self._queue.get(ref) is not None}
+        self._looked_at[entity.ref] = now, self._queue.freed
+        budgets = RespectedBudgets(self._cluster)
+        plan, _ = find_moves(self._running, entity, lambda unit: self._may_move(unit, entity, budgets))
+        if plan is None or len(plan.moves) > left or budgets.violated_by([move.unit for move in plan.moves]):
+            return decision
+        return self._decision(entity, decision, plan)
+
+    def _left(self, now: float) -> int:
+        """Return how many units may still move within the hour."""
+        while self._times and self._times[0] <= now - HOUR:
+            self._times.popleft()
+        return self._most - len(self._times)
+
+    def _may_move(self, unit: PreemptionUnit, entity: Entity, budgets: RespectedBudgets) -> bool:
+        """Return whether a unit is annotated as movable, is made anew by a controller, and nothing forbids it now."""
+        cluster = self._cluster
+        if unit.priority > entity.priority or any(moving.name == unit.name for moving in self.under_way):
+            return False
+        if not all(cluster.terms_of(pod).movable and _owner(cluster, pod) for pod in unit.pods):
+            return False
+        if runtime_is_over(cluster, unit.pods, unit.start) > cluster.now or beyond_limits(cluster, unit) is not None:
+            return False
+        return not budgets.violated_by([unit])
+
+    def _decision(self, entity: Entity, decision: Decision, plan: MovePlan) -> Decision:
+        names, first = self._cluster.nodes.names, plan.places[0]
+        verdicts = []
+        for move in plan.moves:
+            text = f"moves to {', '.join(dict.fromkeys(names[row] for row in move.rows))}"
+            verdicts.append(Verdict(move.unit, False, Reason(*first, MOVE, text, chosen=True)))
+        made = Preemption(
+            pod=next(iter(entity.ready.values())) if entity.group is None else None,
+            group=entity.group,
+            priority=entity.priority,
+            domain=names[first[1]] if entity.group is None else MOVE,
+            nominations=tuple(plan.places),
+            verdicts=tuple(verdicts),
+            moves=tuple(pair for move in plan.moves for pair in zip(move.unit.pods, move.rows, strict=True)),
+        )
+        places = tuple((pod, names[row]) for pod, row in plan.places)
+        nominated = {pod.uid for pod, _ in plan.places}
+        return replace(
+            decision,
+            result=Result.WAITING,
+            preemption=made,
+            nominations=places,
+            cleared=tuple(pod for pod in decision.cleared if pod.uid not in nominated),
+            put_off=None,
+            in_vain=None,
+            retry_now=False,
+        )
+
+    # -- carrying out ----------------------------------------------------------------------------------------------
+
+    def begin(self, preemption: Preemption, now: float) -> None:
+        """Reserve the new places: the units are evicted next."""
+        rows = {pod.uid: row for pod, row in preemption.moves}
+        for verdict in preemption.victims:
+            self._keep(preemption.ref, verdict.unit.name, [(pod, rows[pod.uid]) for pod in verdict.unit.pods], now)
+            self._times.append(now)
+
+    def _keep(self, ref: str, name: str, pods: Sequence[tuple[PodRecord, int]], now: float) -> None:
+        cluster, places = self._cluster, []
+        for pod, row in pods:
+            keeper = stand_in(pod, cluster.resources.capacity)
+            cluster.nominate(keeper, row)
+            until = now + pod.grace + SECONDS
+            places.append(LostPlace(pod.group or "", pod, row, cluster.nodes.names[row], until, keeper))
+        self.under_way.append(_Moving(ref, name, _owner(cluster, pods[0][0]), places))
+
+    def recall(self, when: float, to: Mapping[str, str]) -> None:
+        """A scheduler before had decided to move a unit: it counts, and keeps its places (`resume`)."""
+        self._times.append(when)
+        self._recalled.append((when, to))
+
+    def resume(self, now: float) -> None:
+        """Everything is known after a start: units that still leave for other nodes keep their places there."""
+        known, row_of = self._cluster.pods, self._cluster.nodes.row_of
+        for when, to in self._recalled:
+            leaving = [
+                (known[uid], row_of[node])
+                for uid, node in to.items()
+                if uid in known and node in row_of and known[uid].row >= 0 and known[uid].terminating
+            ]
+            if leaving and now < when + leaving[0][0].grace + SECONDS:
+                self._keep("", leaving[0][0].key, leaving, now)
+        self._recalled.clear()
+
+    def appeared(self, uid: str, now: float) -> None:
+        """A pod appeared or changed: a replacement is nominated to the new place."""
+        pod = self._cluster.pods.get(uid)
+        if pod is None or pod.scheduled or pod.row >= 0 or pod.nominated >= 0 or pod.terminating:
+            return
+        owner = _owner(self._cluster, pod)
+        places = ((moving.owner == owner, place) for moving in self.under_way for place in moving.left)
+        free = [
+            (likeness, number, place)
+            for number, (same, place) in enumerate(places)
+            if not place.replaced and (likeness := _likeness(place.lost, pod, same_owner=same))
+        ]
+        if not free:
+            return
+        place = min(free)[2]
+        self._cluster.clear_nomination(place.keeper)
+        place.keeper, place.until = pod, max(place.until, now + SECONDS)
+        self._nominations.hand_over(pod, place.row)
+        self._effects.kept.append(place)
+
+    def review(self, now: float) -> None:
+        """End what is over: replacements run, or a place was not used in time."""
+        for moving in list(self.under_way):
+            for place in list(moving.left):
+                keeper = place.keeper
+                if keeper.row >= 0:
+                    moving.left.remove(place)
+                    moving.lost = moving.lost or keeper.row != place.row
+                elif place.until <= now or (place.replaced and keeper.uid not in self._cluster.pods):
+                    moving.left.remove(place)
+                    moving.lost = True
+                    self._give_back(place, now)
+            if not moving.left:
+                self.under_way.remove(moving)
+                self.moved, self.lost = self.moved + (not moving.lost), self.lost + moving.lost
+
+    def failed(self, ref: str, now: float) -> None:
+        """An eviction for an entity failed: its units stay, and need no other places."""
+        for moving in [moving for moving in self.under_way if moving.ref == ref]:
+            self.under_way.remove(moving)
+            for place in moving.left:
+                self._give_back(place, now)
+
+    def next_time(self) -> float | None:
+        """Return when `review` has something to do, if nothing else happens."""
+        return min((place.until for moving in self.under_way for place in moving.left), default=None)
+
+    def _give_back(self, place: LostPlace, now: float) -> None:
+        keeper = place.keeper
+        if keeper.nominated != place.row:
+            return
+        if place.replaced:
+            why = "the pod that moved there did not start in time"
+            self._nominations.give_up((keeper,), now, Released.NOT_USED, why)
+        else:
+            self._cluster.clear_nomination(keeper)
+            self._queue.on_event(ClusterEvent(EventKind.POD_GONE, row=place.row, pod=keeper), now)
+
+
+def _owner(cluster: ClusterState, pod: PodRecord) -> Owner | None:
+    """Return the controller that makes a pod anew: its own, or that of its group."""
+    group = cluster.groups.get(pod.group) if pod.group is not None else None
+    return pod.owner or (group.owner if group is not None else None)
+
+
+def _likeness(moved: PodRecord, pod: PodRecord, *, same_owner: bool) -> int:
+    """Return how surely a pod replaces one that moves: 1 most surely; 0: it does not."""
+    if pod.namespace != moved.namespace:
+        return 0
+    if pod.name == moved.name:
+        return 1
+    if not same_owner:
+        return 0
+    its, own = (pod_index(member.labels, member.annotations) for member in (moved, pod))
+    return 2 if its == own else 0

@@ -1,0 +1,203 @@
+"""Units that are moved for pending pods (moving.md 4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from kube_rules import objects
+from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.options import PreemptionOptions
+from tests.building import START, World, annotated, gang, node, pdb, pod, priority_class, profile_with
+from tests.drawing import examples
+from tests.properties.coverage import met, must_meet
+
+MOVABLE = annotated(movable="true")
+
+
+def owned(item: Any, name: str) -> Any:
+    """The object with a controller."""
+    owner = objects.OwnerReference(api_version="apps/v1", kind="ReplicaSet", name=name, uid=f"uid-{name}")
+    return replace(item, metadata=replace(item.metadata, owner_references=(replace(owner, controller=True),)))
+
+
+def movable(name: str, on: str, *, cpu: int = 1, **more: Any) -> objects.Pod:
+    more = {"start": -900.0, "annotations": MOVABLE, **more}
+    made: objects.Pod = owned(pod(name, cpu=cpu, node=on, **more), f"set-{name}")
+    return made
+
+
+def world_of(*items: Any, **options: Any) -> World:
+    profile = profile_with(DefaultPreemption(PreemptionOptions(**{"moves": True, **options})))
+    return World(*items, profiles={profile.name: profile})
+
+
+def scattered(*more: Any, **of_small: Any) -> list[Any]:
+    """Two nodes of 4 CPUs: `small` keeps `train` out, and fits beside `tune`."""
+    return [
+        node("n1"),
+        node("n2"),
+        movable("small", "n1", **of_small),
+        pod("tune", cpu=3, node="n2", start=-900.0),
+        pod("train", cpu=4, priority=1),
+        *more,
+    ]
+
+
+def counts(world: World) -> tuple[int, int, int]:
+    moves = world.engine.moves
+    return len(moves.under_way), moves.moved, moves.lost
+
+
+def ran(world: World) -> dict[str, str]:
+    return {
+        pod.name: world.engine.cluster.nodes.names[pod.row]
+        for pod in world.engine.cluster.pods.values()
+        if pod.row >= 0
+    }
+
+
+def test_unit_moves_and_its_new_place_is_reserved_before_it_is_evicted() -> None:
+    """moving.md 4.1, 4.4: another pod that would fit there waits."""
+    world = world_of(scattered()).drain()
+    assert world.nominated == {"train": "n1"}
+    assert counts(world) == (1, 0, 0)
+    world.add(pod("thief", cpu=1)).drain()
+    assert "thief" in world.pending
+    world.virtual.until(START + 300)
+    assert ran(world) == {"train": "n1", "small": "n2", "tune": "n2"}
+    assert counts(world) == (0, 1, 0)
+    assert world.pending == ["thief"]
+
+
+@pytest.mark.parametrize(
+    ("items", "options"),
+    [
+        (scattered(), {"moves": False}),
+        (scattered(annotations={}), {}),
+        (scattered(annotations=annotated(movable="false")), {}),
+        (scattered(annotations=annotated(movable="true", minimum_runtime="30m")), {}),
+        (scattered(priority=2), {}),
+        (scattered(pdb("keep", {"app": "small"}, allowed=0), labels={"app": "small"}), {}),
+        ([*scattered()[:2], pod("small", cpu=1, node="n1", annotations=MOVABLE), *scattered()[3:]], {}),
+    ],
+    ids=["off", "says nothing", "says no", "minimum runtime", "a higher priority", "a budget", "no controller"],
+)
+def test_what_does_not_move(items: list[Any], options: dict[str, Any]) -> None:
+    """moving.md 4.1, 4.2"""
+    world = world_of(items, together=False, **options)
+    world.engine.cluster.now = START
+    world.drain()
+    assert counts(world) == (0, 0, 0)
+    assert "small" in ran(world)
+
+
+def test_class_may_say_that_its_pods_move() -> None:
+    """moving.md 4.1"""
+    small = owned(pod("small", cpu=1, node="n1", priority_class="batch"), "set")
+    items = [priority_class("batch", 0, MOVABLE), *scattered()[:2], small, *scattered()[3:]]
+    assert counts(world_of(items).drain()) == (1, 0, 0)
+
+
+def test_move_is_preferred_to_an_eviction() -> None:
+    """moving.md 4.3: with the small pod elsewhere nothing has to be evicted."""
+    items = [*scattered(), node("n3"), pod("victim", cpu=4, node="n3", priority=-5, start=-900.0)]
+    world = world_of(items).drain()
+    world.virtual.until(START + 300)
+    assert ran(world) == {"train": "n1", "small": "n2", "tune": "n2", "victim": "n3"}
+
+
+def test_no_more_units_move_within_an_hour_than_allowed() -> None:
+    """moving.md 4.5"""
+    items: list[Any] = [item for n in range(3) for item in (node(f"a{n}"), node(f"b{n}"))]
+    items += [item for n in range(3) for item in (movable(f"s{n}", f"a{n}"), pod(f"t{n}", cpu=3, node=f"b{n}"))]
+    world = world_of(items, [pod(f"train-{n}", cpu=4) for n in range(3)], moves_per_hour=2).drain()
+    world.virtual.until(START + 600)
+    assert counts(world) == (0, 2, 0)
+    assert len(world.pending) == 1
+
+
+def test_gang_moves_as_one() -> None:
+    """moving.md 1.2, 4.4"""
+    pair = [owned(item, "pair") for item in gang("pair", 2, cpu=1, annotations=MOVABLE)]
+    pair = [
+        replace(item, spec=replace(item.spec, node_name=f"n{at}"), status=replace(item.status, phase="Running"))
+        if isinstance(item, objects.Pod)
+        else item
+        for at, item in enumerate(pair, 0)
+    ]
+    items = [node("n1"), node("n2"), node("n3", cpu=2), *pair, gang("train", 2, cpu=4, priority=1)]
+    world = world_of(items).drain()
+    assert counts(world) == (1, 0, 0)
+    world.virtual.until(START + 300)
+    assert ran(world) == {"train-0": "n1", "train-1": "n2", "pair-0": "n3", "pair-1": "n3"}
+    assert counts(world) == (0, 1, 0)
+
+
+def test_place_that_is_not_used_in_time_is_given_back_and_counted() -> None:
+    """moving.md 4.4, 4.7: its controller does not make the pod anew."""
+    world = world_of(scattered()).drain()
+    world.virtual._moved._leaving.clear()
+    world.virtual.until(START + 80)
+    world.add(pod("thief", cpu=1)).drain()
+    assert world.pending == ["thief"]
+    world.virtual.until(START + 300)
+    assert counts(world) == (0, 0, 1)
+    assert ran(world)["thief"] == "n2"
+
+
+def test_eviction_that_fails_takes_the_places_back() -> None:
+    """moving.md 4.4"""
+    world = world_of(scattered()).drain()
+    world.engine.preemption_failed(next(iter(world.engine.moves.under_way)).ref, world.now)
+    assert counts(world) == (0, 0, 0)
+    world.add(pod("thief", cpu=1)).drain()
+    assert "thief" in ran(world)
+
+
+def test_scheduler_that_comes_after_keeps_the_places_of_units_on_their_way() -> None:
+    """moving.md 4.6: by the records of the one before; the move counts for the hour."""
+    items = scattered()
+    items[2] = replace(items[2], metadata=replace(items[2].metadata, deletion_timestamp=items[2].status.start_time))
+    world = world_of(items, moves_per_hour=1)
+    world.engine.moves.recall(START - 5, {world.record("small").uid: "n2", "gone": "n1"})
+    world.engine.resume(START)
+    world.drain()
+    assert counts(world) == (1, 0, 0)
+    world.add(pod("thief", cpu=1)).drain()
+    assert "thief" in world.pending
+    assert not world.engine.moves._left(START)
+
+
+@must_meet(moved=2)
+@given(st.data())
+@examples(25)
+def test_nothing_loses_its_place_and_budgets_hold(data: st.DataObject) -> None:
+    """moving.md 4.8: in random clusters with a movable part."""
+    count = data.draw(st.integers(3, 6))
+    items: list[Any] = [node(f"n{i}", cpu=8) for i in range(count)]
+    number = 0
+    for i in range(count):
+        free = 8
+        while free > 0 and data.draw(st.integers(0, 4)):
+            size = data.draw(st.integers(1, min(free, 4)))
+            labels = {"app": data.draw(st.sampled_from("ab"))}
+            says = data.draw(st.sampled_from((MOVABLE, MOVABLE, {})))
+            items.append(movable(f"r{number}", f"n{i}", cpu=size, labels=labels, annotations=says))
+            free, number = free - size, number + 1
+    allowed = data.draw(st.integers(0, 2))
+    items += [pdb("a", {"app": "a"}, allowed=allowed)]
+    world = world_of(items, pod("train", cpu=8), gang("pair", 2, cpu=5))
+    before = set(ran(world))
+    world.drain()
+    moving = [pod for made in world.virtual.preemptions for pod, _ in made.preemption.moves]
+    assert len({pod.uid for pod in moving}) == len(moving)
+    assert sum(pod.labels["app"] == "a" for pod in moving) <= allowed
+    world.virtual.until(START + 900)
+    assert counts(world)[0] == counts(world)[2] == 0
+    assert before <= ran(world).keys()
+    met("moved", bool(moving))
