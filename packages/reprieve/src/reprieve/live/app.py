@@ -33,6 +33,7 @@ from reprieve.live.outages import Outages
 from reprieve.live.page_plans import PagePlans
 from reprieve.live.page_routes import PageRoutes
 from reprieve.live.page_snapshots import PageSnapshots
+from reprieve.live.provisioning import Provisioning
 from reprieve.live.recalled_evictions import recall
 from reprieve.live.settings import Settings, environment_of
 from reprieve.live.writes import Writes
@@ -91,8 +92,23 @@ class Scheduler:
         self.pool = WriterPool(client, fence)
         self.events = WriterPool(client, fence, workers=_EVENT_WORKERS, attempts=2)
         self.writes = Writes(client, served, self.pool, events=self.events)
+        provisioning = Provisioning(
+            engine,
+            client,
+            served,
+            self.pool,
+            note=lambda text: observer.log.info(text),
+            trouble=lambda text: observer.trouble("provisioning", text),
+        )
         self.executor = DecisionExecutor(
-            engine, client, served, self.writes, observer, self.outages, extenders=settings.extenders
+            engine,
+            client,
+            served,
+            self.writes,
+            observer,
+            self.outages,
+            extenders=settings.extenders,
+            provisioning=provisioning if provisioning.on else None,
         )
         self.feed = ClusterFeed(
             client,

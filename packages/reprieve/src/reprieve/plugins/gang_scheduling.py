@@ -33,6 +33,21 @@ class RepairOptions:
     """How long a gang with `recovery-policy: Restart` stays degraded before it is evicted as a whole; 0: for ever."""
 
 
+NEVER, ANNOTATED, ALWAYS = "Never", "Annotated", "Always"
+"""`provisioningRequests`: for no gang, for those that ask by annotation, for all that do not decline by it."""
+BEST_EFFORT_ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisioningOptions:
+    """For which gangs the live scheduler requests nodes (provisioning.md 1)."""
+
+    mode: str = NEVER
+    after: float = 30.0
+    """Seconds for which a gang has failed before."""
+    class_name: str = BEST_EFFORT_ATOMIC
+
+
 class GangScheduling(PreEnqueuePlugin, PlacementFeasiblePlugin):
     """A gang waits for its object and for minCount pods, and is placed only if minCount of them get a place.
 
@@ -40,14 +55,21 @@ class GangScheduling(PreEnqueuePlugin, PlacementFeasiblePlugin):
 
     `tree_search`: what is done with a gang that fails in the usual order of its pods (scheduling.md 3.9).
     `repair`: with one that loses members after it was scheduled; read by the engine.
+    `provisioning`: whether nodes are requested for one that nothing can place; read by the live scheduler.
     """
 
     name = "GangScheduling"
     concerns_group: ClassVar[bool] = True
 
-    def __init__(self, tree_search: str = GREEDY, repair: RepairOptions | None = None) -> None:
+    def __init__(
+        self,
+        tree_search: str = GREEDY,
+        repair: RepairOptions | None = None,
+        provisioning: ProvisioningOptions | None = None,
+    ) -> None:
         self.retries_orders = tree_search == RETRY
         self.repair = repair or RepairOptions()
+        self.provisioning = provisioning or ProvisioningOptions()
 
     def pre_enqueue(self, cluster: ClusterState, pod: PodRecord) -> Status:
         """See `PreEnqueuePlugin.pre_enqueue`."""

@@ -25,7 +25,17 @@ from reprieve.framework.resource_strategies import (
     requested_to_capacity_ratio,
 )
 from reprieve.plugins.dynamic_resources import BINDING_TIMEOUT, DynamicResources
-from reprieve.plugins.gang_scheduling import GREEDY, RETRY, GangScheduling, RepairOptions
+from reprieve.plugins.gang_scheduling import (
+    ALWAYS,
+    ANNOTATED,
+    BEST_EFFORT_ATOMIC,
+    GREEDY,
+    NEVER,
+    RETRY,
+    GangScheduling,
+    ProvisioningOptions,
+    RepairOptions,
+)
 from reprieve.plugins.inter_pod_affinity import InterPodAffinity
 from reprieve.plugins.node_affinity import NodeAffinityPlugin
 from reprieve.plugins.node_resources_balanced import NodeResourcesBalancedAllocation
@@ -168,6 +178,13 @@ class _GangArgs(_Args, frozen=True, kw_only=True):
     degraded_seconds: Int64 = 300
     """How long a gang with `recovery-policy: Restart` stays below its minimum before it is evicted as a whole; 0: for
     ever."""
+    provisioning_requests: str = NEVER
+    """For which gangs that nothing can place the live scheduler creates a ProvisioningRequest: `Never`, `Annotated`
+    (those with `scheduling.reprieve.dev/provisioning-request: "true"`) or `Always` (all but those with `"false"`)."""
+    provisioning_after: Int64 = 30
+    """For how many seconds a gang has failed before."""
+    provisioning_class_name: str = BEST_EFFORT_ATOMIC
+    """The class of the requests."""
 
 
 class _TopologyArgs(_Args, frozen=True, kw_only=True):
@@ -486,7 +503,15 @@ def gang_scheduling(_gates: FeatureGates, args: Args) -> Plugin:
         if not 0 <= seconds <= LONGEST:
             raise ConfigurationError(where, f"{seconds}: must be zero or positive, and at most ten years")
     repair = RepairOptions(found.repair_first, float(found.repair_seconds), float(found.degraded_seconds))
-    return GangScheduling(found.tree_search, repair)
+    _one_of("provisioningRequests", found.provisioning_requests, (NEVER, ANNOTATED, ALWAYS))
+    if not 0 <= found.provisioning_after <= LONGEST:
+        text = f"{found.provisioning_after}: must be zero or positive, and at most ten years"
+        raise ConfigurationError("provisioningAfter", text)
+    if not found.provisioning_class_name:
+        raise ConfigurationError("provisioningClassName", "must not be empty")
+    after = float(found.provisioning_after)
+    provisioning = ProvisioningOptions(found.provisioning_requests, after, found.provisioning_class_name)
+    return GangScheduling(found.tree_search, repair, provisioning)
 
 
 def topology_placement(_gates: FeatureGates, args: Args) -> Plugin:
