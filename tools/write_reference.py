@@ -28,6 +28,7 @@ import typer
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "reference"
 NOTE = "<!-- Written by tools/write_reference.py from the code: change the code, then run it. -->\n"
+NODE_REQUESTS = "reprieve.live.node_requests"
 KUBELET, JOBS = "kube_standin.kubelet.settings", "kube_rules.controllers.job_groups"
 WORK, OWNERS, SOURCES = "kube_rules.work_annotations", "kube_rules.group_owners", "kube_rules.group_sources"
 PRIORITIES, TERMS = "kube_rules.admission.priorities", "kube_rules.topology_terms"
@@ -202,6 +203,11 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key(SOURCES, "KUEUE_LABEL", "Pod (label)", "users", _GROUP, ""),
         Key(SOURCES, "KUEUE_TOTAL", "Pod", "users", "the number of pods of the group", ""),
         Key(SOURCES, "QUEUE_KEYS", "Pod, groups (label or annotation)", "users", "the name of a queue", ""),
+    ),
+    "Annotations: nodes for gangs": (
+        Key(NODE_REQUESTS, "ANNOTATION", "PodGroup, CompositePodGroup", "users", "`true`, `false`",
+            "what `provisioningRequests` says"),
+        Key(NODE_REQUESTS, "FOR", "ProvisioningRequest, PodTemplate", "the scheduler", "`group/NAMESPACE/NAME`", ""),
     ),
     "Annotations: simulated kubelets": (
         Key(KUBELET, "RUN_SECONDS", "Pod", "users", "seconds", "until the pod is deleted"),

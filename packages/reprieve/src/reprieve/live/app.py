@@ -17,6 +17,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 from reprieve.client.discovery import Served, discover
@@ -29,11 +30,11 @@ from reprieve.live.decision_executor import DecisionExecutor
 from reprieve.live.event_handlers import ClusterFeed
 from reprieve.live.http_endpoint import DelegatedAuth, Health, Server, ServingOptions
 from reprieve.live.loop import SchedulingLoop
+from reprieve.live.node_requests import NodeRequests
 from reprieve.live.outages import Outages
 from reprieve.live.page_plans import PagePlans
 from reprieve.live.page_routes import PageRoutes
 from reprieve.live.page_snapshots import PageSnapshots
-from reprieve.live.provisioning import Provisioning
 from reprieve.live.recalled_evictions import recall
 from reprieve.live.settings import Settings, environment_of
 from reprieve.live.writes import Writes
@@ -92,23 +93,13 @@ class Scheduler:
         self.pool = WriterPool(client, fence)
         self.events = WriterPool(client, fence, workers=_EVENT_WORKERS, attempts=2)
         self.writes = Writes(client, served, self.pool, events=self.events)
-        provisioning = Provisioning(
-            engine,
-            client,
-            served,
-            self.pool,
-            note=lambda text: observer.log.info(text),
-            trouble=lambda text: observer.trouble("provisioning", text),
+        requests = NodeRequests(
+            engine, client, served, self.pool, note=observer.log.info, trouble=partial(observer.trouble, "provisioning")
         )
         self.executor = DecisionExecutor(
-            engine,
-            client,
-            served,
-            self.writes,
-            observer,
-            self.outages,
+            *(engine, client, served, self.writes, observer, self.outages),
             extenders=settings.extenders,
-            provisioning=provisioning if provisioning.on else None,
+            node_requests=requests if requests.on else None,
         )
         self.feed = ClusterFeed(
             client,

@@ -29,9 +29,9 @@ from reprieve.live.conditions import KEPT_BACK, Conditions, ref_of
 from reprieve.live.direct_evictions import DirectEvictions
 from reprieve.live.extenders import ExtenderCalls
 from reprieve.live.loop import EngineCall, SchedulingLoop
+from reprieve.live.node_requests import NodeRequests
 from reprieve.live.outages import Outages
 from reprieve.live.preemption_executor import PreemptionExecutor
-from reprieve.live.provisioning import Provisioning
 from reprieve.live.writes import Writes
 from reprieve.observability.observer import Observer
 from reprieve.plugins.extender import Extenders
@@ -59,12 +59,12 @@ class DecisionExecutor:
         outages: Outages,
         *,
         extenders: ExtenderCalls | None = None,
-        provisioning: Provisioning | None = None,
+        node_requests: NodeRequests | None = None,
     ) -> None:
         self._engine = engine
         self._observer = observer
         self._writes = writes
-        self._provisioning = provisioning
+        self._node_requests = node_requests
         self._loop: SchedulingLoop | None = None
         self._resumed = False
         self._first_bindings: dict[str, set[str]] = {}
@@ -125,8 +125,8 @@ class DecisionExecutor:
         if preemption is not None and preemption.victims and self._engine.gates.scheduler_async_preemption:
             self.preemptor.start(preemption)
         self._observer.decided(decision, seconds=seconds, now=now)
-        if self._provisioning is not None:
-            self._provisioning.decided(decision, now)
+        if self._node_requests is not None:
+            self._node_requests.decided(decision, now)
 
     async def preempt(self, preemption: Preemption) -> None:
         """Evict within the cycle (gate SchedulerAsyncPreemption off, preemption.md 7.6)."""
@@ -209,8 +209,8 @@ class DecisionExecutor:
         effects = self._engine.give_up_gated(now, after=KEPT_BACK)
         self.conditions.waiting(self._engine, now)
         self._observer.tick(now)
-        if self._provisioning is not None:
-            self._provisioning.tick(now)
+        if self._node_requests is not None:
+            self._node_requests.tick(now)
         return effects
 
     # -- what became of bindings (live.binding.BindingListener) ----------------------------------------
@@ -309,8 +309,8 @@ class DecisionExecutor:
             else:
                 self.conditions.seen_pod(item)
         elif isinstance(item, (o.PodGroup, o.CompositePodGroup)):
-            if self._provisioning is not None:
-                self._provisioning.group_changed(item, gone=change.kind is ChangeKind.DELETED)
+            if self._node_requests is not None:
+                self._node_requests.group_changed(item, gone=change.kind is ChangeKind.DELETED)
             if change.kind is ChangeKind.DELETED:
                 if isinstance(item, o.PodGroup):
                     self._first_bindings.pop(item.key, None)

@@ -74,7 +74,7 @@ _KEPT_OF_CONTAINERS: Final = ("name", "image", "resources", "ports", "restartPol
 
 
 @dataclass(slots=True)
-class _Request:
+class _NodeRequest:
     """A request that exists, or is on its way."""
 
     namespace: str
@@ -100,7 +100,7 @@ class _Waiting:
     next: float = field(default=0.0)
 
 
-class Provisioning:
+class NodeRequests:
     """See the module docstring. Made and used in one event loop. Times are in seconds.
 
     `note(text)` and `trouble(text)` report what was done and what failed.
@@ -127,7 +127,7 @@ class Provisioning:
         self._waiting: dict[str, _Waiting] = {}
         self._asked: dict[str, str] = {}
         """By `ref` of a group: what its annotation says."""
-        self.requests: dict[str, _Request] = {}
+        self.requests: dict[str, _NodeRequest] = {}
         """By `ref` of the gang."""
         self._found = False
 
@@ -193,7 +193,7 @@ class Provisioning:
             self._trouble(f"{ref}: no nodes are requested: it has {len(sets)} kinds of pods, at most {MOST_SETS}")
             return
         namespace = pods[0].namespace
-        made = _Request(namespace, name, tuple(s.template for s in sets), tuple((p.name, p.uid) for p in pods))
+        made = _NodeRequest(namespace, name, tuple(s.template for s in sets), tuple((p.name, p.uid) for p in pods))
         self.requests[ref] = made
         meta = {"namespace": namespace, "labels": {LABEL: MANAGER}, "annotations": {FOR: ref}}
         meta |= _owned(group, self._served)
@@ -226,7 +226,7 @@ class Provisioning:
             if error.code != 409:
                 raise
 
-    async def _annotate(self, made: _Request, annotations: Mapping[str, str | None]) -> None:
+    async def _annotate(self, made: _NodeRequest, annotations: Mapping[str, str | None]) -> None:
         """Set annotations of the pods, or remove them; pods that are gone do not matter."""
         for name, uid in made.pods:
             body = _encode({"metadata": {"uid": uid, "annotations": annotations}})
@@ -287,7 +287,7 @@ class Provisioning:
             templates = tuple((one.get("podTemplateRef") or {}).get("name", "") for one in sets)
             entity = self._engine.queue.get(ref)
             pods = tuple((pod.name, pod.uid) for pod in entity.ready.values()) if entity is not None else ()
-            self.requests[ref] = _Request(metadata["namespace"], metadata["name"], templates, pods)
+            self.requests[ref] = _NodeRequest(metadata["namespace"], metadata["name"], templates, pods)
 
     def _reported(self, result: asyncio.Future[None]) -> None:
         error = _error(result)
