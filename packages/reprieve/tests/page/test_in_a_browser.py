@@ -87,7 +87,7 @@ def test_each_view_begins_with_its_sentence(browser: Browser, url: str) -> None:
     with opened(browser, url) as page:
         assert sentence(page).startswith("2 of 3 pods placed, 1 pending. 1 workload (2 pods) evicted")
         page.click("text=Queue 1")
-        assert sentence(page).startswith("1 workload waits; for waits: ")
+        assert sentence(page).startswith("1 workload waits. waits would run after this: ")
         page.click("nav >> text=Decisions")
         assert sentence(page) == "nightly was evicted for train, 5 spared."
 

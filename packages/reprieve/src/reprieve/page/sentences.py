@@ -58,7 +58,7 @@ def _queue(document: PageDocument) -> str:
     text = f"{_number(document.queue_total)} {_wait(document.queue_total)}"
     helped = next((item for item in waiting if item.help), None)
     if helped is not None:
-        return f"{text}; for {_of(helped)}: {helped.help[0].sentence}"
+        return f"{text}. {_of(helped)} would run after this: {helped.help[0].sentence}"
     reasons = Counter(item.why for item in items if item.why)
     why = ", ".join(f"{number:,} {word}" for word, number in reasons.most_common(3))
     return f"{text}: {why}." if why else f"{text}."

@@ -23,7 +23,7 @@ export function layout(cluster, key, aspect) {
   const values = [...members.keys()].sort((a, b) => (a === "") - (b === "") || a.localeCompare(b, "en", { numeric: true }));
   const groups = values.map((value) => {
     const nodes = members.get(value);
-    const columns = Math.min(nodes.length, Math.max(2, Math.ceil(Math.sqrt(nodes.length * cell.height / cell.width * 1.6))));
+    const columns = columnsFor(nodes.length, Math.sqrt(nodes.length * cell.height / cell.width * 1.6));
     const deep = Math.ceil(nodes.length / columns);
     return { value, nodes, columns, width: columns * cell.width + PAD * 2, height: deep * cell.height + TITLE + PAD, x: 0, y: 0 };
   });
@@ -45,6 +45,16 @@ export function layout(cluster, key, aspect) {
     });
   }
   return { key, groups, places, cell, width, height: y + high };
+}
+
+// So many columns, or nearly, that the last row is as full as can be.
+function columnsFor(size, wanted) {
+  let best = size, least = Infinity;
+  for (let columns = Math.max(1, Math.floor(wanted) - 1); columns <= Math.min(size, Math.ceil(wanted) + 2); columns++) {
+    const waste = Math.ceil(size / columns) * columns - size + Math.abs(columns - wanted) / 10;
+    if (waste < least) { least = waste; best = columns; }
+  }
+  return best;
 }
 
 export class Grid {

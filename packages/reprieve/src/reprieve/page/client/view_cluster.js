@@ -61,7 +61,7 @@ export class ClusterMap {
     const option = (value, text, chosen) => h("option", { value, selected: value === chosen }, text);
     put(this.tools,
       h("label", {}, "Find ", h("input", {
-        type: "search", "data-key": "find", value: this.settings.find, placeholder: "name, app=web, priority>=100", size: 24,
+        type: "search", "data-key": "find", value: this.settings.find, placeholder: "name, app=web, priority>9", size: 27,
         oninput: (event) => this.find(event.target.value),
       })),
       h("label", {}, "Group by ", h("select", { "data-key": "group", onchange: (event) => { this.settings.key = event.target.value; this.redraw(); } },
