@@ -6,7 +6,7 @@ import pytest
 
 from kube_standin.errors import StatusError
 from kube_standin.server.discovery import wants_aggregated
-from kube_standin.server.negotiation import PROTOBUF, AnswerForm, negotiate, parse_accept
+from kube_standin.server.negotiation import PROTOBUF, AnswerForm, negotiate, negotiate_custom, parse_accept
 
 META = "g=meta.k8s.io"
 ONLY = (
@@ -107,3 +107,24 @@ FORM = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
 def test_aggregated_form_of_discovery(accept: str, version: str | None) -> None:
     """In the version that is preferred, unless the plain form is preferred to it."""
     assert wants_aggregated(accept) == version
+
+
+@pytest.mark.parametrize(
+    ("accept", "answer"),
+    [
+        ("", AnswerForm()),
+        (f"{PROTOBUF},application/json", AnswerForm()),
+        (f"{PROTOBUF},application/yaml", AnswerForm(yaml=True)),
+        (PROTOBUF, None),
+        (f"{PROTOBUF},text/html", None),
+    ],
+)
+def test_custom_resources_have_no_protobuf(accept: str, answer: AnswerForm | None) -> None:
+    """kube-apiserver 1.36 (recorded 576): a client that reads nothing else is refused."""
+    if answer is not None:
+        assert negotiate_custom(accept) == answer
+        return
+    with pytest.raises(StatusError) as refused:
+        negotiate_custom(accept)
+    offers = "only the following media types are accepted: application/json, application/yaml"
+    assert (refused.value.code, refused.value.message) == (406, offers)

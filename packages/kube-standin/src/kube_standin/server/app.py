@@ -31,7 +31,7 @@ from kube_standin.server.connections import CLIENT, RESET
 from kube_standin.server.controls import PREFIX, ControlEndpoints
 from kube_standin.server.discovery import Discovery, version_info, wants_aggregated
 from kube_standin.server.metrics import CONTENT_TYPE, Measured, ServerMetrics, labels_of
-from kube_standin.server.negotiation import negotiate
+from kube_standin.server.negotiation import negotiate, negotiate_custom
 from kube_standin.server.pod_streams import PodLog
 from kube_standin.server.query import check_timeout, watch_options
 from kube_standin.server.resources import LARGE, PlainNotFound, ResourceCall, Resources, resolve
@@ -225,7 +225,7 @@ class App:
         if target.subresource == "log" and kind.resource == "pods":
             return await self._pod_log(target, kind, receive, send)
         if target.watch:
-            answer = negotiate(headers.get("accept", ""))
+            answer = (negotiate_custom if kind.custom else negotiate)(headers.get("accept", ""))
             namespace = target.namespace if kind.namespaced and target.namespace else None
             query = dict(target.query)
             if target.name:  # the old /watch/ path of one object

@@ -69,7 +69,12 @@ def negotiate_review(header: str) -> AnswerForm:
     return _chosen(header, tables=False)
 
 
-def _chosen(header: str, *, tables: bool) -> AnswerForm:
+def negotiate_custom(header: str) -> AnswerForm:
+    """Choose the form of an answer with custom resources, which have no protobuf; raises 406 if nothing fits."""
+    return _chosen(header, tables=True, protobuf=False)
+
+
+def _chosen(header: str, *, tables: bool, protobuf: bool = True) -> AnswerForm:
     if not header.strip():
         return PLAIN
     known_media = False
@@ -78,6 +83,8 @@ def _chosen(header: str, *, tables: bool) -> AnswerForm:
         if not yaml and media not in _JSON_LIKE:
             continue
         known_media = True
+        if media == PROTOBUF and not protobuf:
+            continue
         parameters = dict(pairs)
         wanted = parameters.get("as")
         if wanted is None:
@@ -91,8 +98,8 @@ def _chosen(header: str, *, tables: bool) -> AnswerForm:
         raise StatusError(
             406,
             "NotAcceptable",
-            "only the following media types are accepted: application/json, application/yaml, "
-            "application/vnd.kubernetes.protobuf",
+            "only the following media types are accepted: application/json, application/yaml"
+            + (f", {PROTOBUF}" if protobuf else ""),
         )
     raise StatusError(
         406,

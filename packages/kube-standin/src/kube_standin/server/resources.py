@@ -36,7 +36,7 @@ from kube_standin.selectors import select
 from kube_standin.server.bodies import decode_body, decode_patch, media_type, repeated_in_patch
 from kube_standin.server.body_slots import LargeTurn
 from kube_standin.server.lists import list_page, reach, selected
-from kube_standin.server.negotiation import PLAIN, AnswerForm, negotiate, negotiate_review
+from kube_standin.server.negotiation import PLAIN, AnswerForm, negotiate, negotiate_custom, negotiate_review
 from kube_standin.server.pod_streams import connection_options, refuse_connection
 from kube_standin.server.query import list_options, parse_revision, write_options
 from kube_standin.server.responses import Renderer, Reply
@@ -177,7 +177,7 @@ class Resources:
             raise await self._refused_connection(call)
         if call.kind.group == METRICS_GROUP:
             return await self._metrics(call, negotiate(call.headers.get("accept", "")))
-        choose = negotiate if call.kind.stored else negotiate_review
+        choose = negotiate_custom if call.kind.custom else negotiate if call.kind.stored else negotiate_review
         answer = choose(call.headers.get("accept", ""))
         if not call.kind.stored and call.kind.kind != "Binding":
             return await self._review(call, answer)
