@@ -13,18 +13,23 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # Compiled modules are kept, also where the environment says otherwise: tests start hundreds of processes.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
-.PHONY: demo test test-wheels test-kube-rules test-kube-standin test-new lint bench docs changelog release-check clean
+.PHONY: demo test beside-wheels test-wheels test-kube-rules test-kube-standin test-new lint bench docs changelog release-check clean
 
 demo: $(READY)
 	@$(BIN)/reprieve demo
 
-# Lint, and the environment it needs, take one core: they run beside the wheels' tests, which have an environment of
-# their own. What holds a server to the clock has the machine to itself, when all else is done.
+# The environments, lint and in CI the documentation take one core, one after the other: they run beside the wheels'
+# tests, which have an environment of their own. What holds a server to the clock has the machine to itself, when all
+# else is done.
+NEEDED = $(VENV)/.helm-ready $(VENV)/.chromium-ready
+BESIDE = lint
 test:
-	$(MAKE) --jobs=2 --output-sync=line lint test-wheels
-	$(MAKE) $(VENV)/.helm-ready
+	$(MAKE) --jobs=2 --output-sync=line beside-wheels test-wheels
 	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not timed" packages/reprieve/tests tests
 	$(PYTEST) -m timed $(TIMED)
+
+beside-wheels:
+	@for target in $(NEEDED) $(BESIDE); do $(MAKE) $$target || exit 1; done
 
 # Only what is collected takes time: the modules with the mark.
 TIMED = $(shell grep -rl --include='test_*.py' 'mark\.timed' packages/*/tests tests)
@@ -73,7 +78,6 @@ $(VENV)/.helm-ready: $(READY)
 	@touch $@
 
 # Debian's Chromium, for the tests of the page. Where it cannot be installed they are skipped, and counted.
-test: $(VENV)/.chromium-ready
 $(VENV)/.chromium-ready:
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
 		&& { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1; } \
