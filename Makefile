@@ -84,6 +84,16 @@ $(VENV)/.chromium-ready:
 		|| echo "no Chromium for this machine: the page is not judged in a browser" >&2
 	@mkdir -p $(@D) && touch $@
 
+# Debian's PostgreSQL, for the tests of the database of records. Where it cannot be installed they are skipped, and
+# counted.
+test: $(VENV)/.postgres-ready
+$(VENV)/.postgres-ready:
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null \
+		|| { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
+		&& { apt-get update -qq && apt-get install -y -qq --no-install-recommends postgresql; } >/dev/null 2>&1; } \
+		|| echo "no PostgreSQL for this machine: the history on it is not judged" >&2
+	@mkdir -p $(@D) && touch $@
+
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find packages tests -name __pycache__ -type d -prune -exec rm -rf {} +

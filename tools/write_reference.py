@@ -361,12 +361,15 @@ def _shown_type(kind: Any) -> tuple[type | None, str]:
 
 def metrics() -> str:
     """Return the page of metrics."""
+    from reprieve.observability.database.metrics import SpoolMetrics
     from reprieve.observability.metrics import Metrics
     from reprieve.observability.runtime_metrics import RuntimeMetrics
+    from reprieve.observability.store import MemoryStore
     from reprieve.testing import World
 
     served = Metrics(process=False)
     RuntimeMetrics(served.registry)
+    SpoolMetrics(served.registry, MemoryStore())
     served.attach(World().engine)
     served.read_engine()
     labels = {

@@ -13,8 +13,10 @@ import pytest
 import yaml
 from prometheus_client.metrics import MetricWrapperBase
 
+from reprieve.observability.database.metrics import SpoolMetrics
 from reprieve.observability.metrics import Metrics
 from reprieve.observability.runtime_metrics import RuntimeMetrics
+from reprieve.observability.store import MemoryStore
 from tests.building import gang, node, pod
 from tests.deploy.manifests import DEPLOY
 from tests.observability.watching import Observed, read
@@ -45,6 +47,7 @@ def known() -> dict[str, set[str]]:
     ).settle()
     metrics = Metrics()
     RuntimeMetrics(metrics.registry)
+    SpoolMetrics(metrics.registry, MemoryStore())
     found: dict[str, set[str]] = {}
     for sample in (*seen.samples(), *read(metrics)):
         found.setdefault(sample.name, set()).update(sample.labels)

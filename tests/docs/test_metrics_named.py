@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from reprieve.observability.database.metrics import SpoolMetrics
 from reprieve.observability.metrics import Metrics
 from reprieve.observability.runtime_metrics import RuntimeMetrics
+from reprieve.observability.store import MemoryStore
 from tests.building import World
 from tests.observability.watching import read
 
@@ -19,6 +21,7 @@ _PARTS = ("_bucket", "_sum", "_count")
 def test_every_metric_a_page_names_is_scraped(page: str) -> None:
     metrics = Metrics(process=False)
     RuntimeMetrics(metrics.registry)
+    SpoolMetrics(metrics.registry, MemoryStore())
     metrics.attach(World().engine)
     metrics.read_engine()
     known = {family.name for family in metrics.registry.collect()}

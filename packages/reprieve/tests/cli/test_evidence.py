@@ -294,8 +294,8 @@ def test_records_are_those_of_the_object_its_group_and_the_root_of_its_tree_newe
 @pytest.mark.parametrize(
     ("records", "message"),
     [
-        ("ftp://127.0.0.1/", "ftp://127.0.0.1/: expected http://HOST:PORT, https://HOST:PORT or a file"),
-        ("http://", "http://: expected http://HOST:PORT, https://HOST:PORT or a file"),
+        ("ftp://127.0.0.1/", "ftp://127.0.0.1/: expected http://HOST:PORT, https://HOST:PORT, postgresql:"),
+        ("http://", "http://: expected http://HOST:PORT, https://HOST:PORT, postgresql:"),
         ("http://[::1", "http://[::1: not a URL"),
         ("nowhere.db", "nowhere.db: not a file of decision records"),
     ],

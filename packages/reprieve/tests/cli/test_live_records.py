@@ -222,7 +222,9 @@ def recorded(connected: object, monkeypatch: pytest.MonkeyPatch) -> list[tuple[f
     """Preemptions of a server: since when they were asked for, and where."""
     asked: list[tuple[float, str | None]] = []
 
-    async def evictions(connection: Connection, since: float, records: str | None) -> tuple[list[DecisionRecord], str]:
+    async def evictions(
+        connection: Connection, since: float, records: str | None, namespace: str = ""
+    ) -> tuple[list[DecisionRecord], str]:
         assert connection is CONNECTION
         asked.append((since, records))
         by = [EntityReference(kind="PodGroup", namespace=space, name="g", priority=9) for space in ("ours", "theirs")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -19,8 +20,19 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from reprieve.client.errors import ClientError, ConfigError
 from reprieve.client.transport import ApiResponse
+from reprieve.decisions.records import (
+    CandidateRecord,
+    Comparison,
+    CostRecord,
+    DecisionRecord,
+    EntityReference,
+    PreemptionRecord,
+    Timings,
+    UnitRecord,
+)
 from reprieve.live import http_endpoint
 from reprieve.live.http_endpoint import Health, Server, ServingOptions, self_signed
+from reprieve.observability.database.location import RecordsAwayError
 from reprieve.observability.metrics import Metrics
 from reprieve.scheduling.engine import Engine
 from tests.building import pod
@@ -623,3 +635,97 @@ def test_answer_for_one_path_is_none_for_another() -> None:
 
     asyncio.run(run())
     assert len(reviews.asked) == 6
+
+
+def preemption(by: str, of: str) -> DecisionRecord:
+    """A preemption by a namespace, of a pod in another."""
+    low = UnitRecord(
+        unit=f"{of}/low", kind="Pod", outcome="Evicted", priority=1, pods=1, pod_names=(f"{of}/low",), nodes=("n1",)
+    )
+    made = PreemptionRecord(
+        domain="n1",
+        potential_victims=1,
+        evicted=(low,),
+        reprieved=(),
+        reprieved_total=0,
+        cost=CostRecord(units=1, pods=1, highest_priority=1),
+        comparison=Comparison(candidates=1, chosen=CandidateRecord(domain="n1")),
+        nominations=(),
+        nominations_total=0,
+    )
+    return DecisionRecord(
+        id=1,
+        time="2026-01-01T00:00:00Z",
+        entity=EntityReference(kind="Pod", namespace=by, name="high"),
+        result="Preempting",
+        message="",
+        attempt=1,
+        timings=Timings(attempt_seconds=0.1, waiting_seconds=0.0),
+        preemption=made,
+    )
+
+
+@pytest.fixture
+def preemptions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The records of the servers of `ask`: of three pairs of namespaces."""
+
+    async def some(since: float) -> Sequence[Any]:
+        return [preemption("team", "a"), preemption("a", "team"), preemption("a", "b")]
+
+    monkeypatch.setattr(sys.modules[__name__], "evictions", some)
+
+
+@pytest.mark.usefixtures("preemptions")
+def test_right_to_read_pods_of_a_namespace_opens_its_records_alone() -> None:
+    """history.md 1.7: a SubjectAccessReview for `get` on the pods of the namespace that is asked about."""
+
+    class OfTeam(Reviews):
+        async def request(self, method: str, path: str, **how: Any) -> Any:
+            spec = msgspec.json.decode(how["body"])["spec"]
+            allowed = spec.get("resourceAttributes") == {"verb": "get", "resource": "pods", "namespace": "team"}
+            self.status["subjectaccessreviews"] = {"allowed": allowed}
+            return await super().request(method, path, **how)
+
+    auth = http_endpoint.DelegatedAuth(OfTeam())  # type: ignore[arg-type]
+    answers = ask(
+        REMOTE,
+        "/explain?kind=Pod&namespace=team&name=a",
+        "/explain?since=0&namespace=team",
+        "/explain?kind=Pod&namespace=other&name=a",
+        "/explain?kind=Pod&name=a",
+        "/explain?since=0",
+        "/metrics?namespace=team",
+        token="x",
+        auth=auth,
+    )
+    assert [answer.status for answer in answers] == [200, 200, 403, 403, 403, 403]
+
+
+@pytest.mark.usefixtures("preemptions")
+def test_history_of_a_namespace_has_what_involves_it() -> None:
+    """whatif.md 9.1: preemptions by it, and of its workloads."""
+    queries = ("", "&namespace=team", "&namespace=b", "&namespace=nowhere")
+    answers = ask(LOCAL, *(f"/explain?since=0{query}" for query in queries))
+    assert [len(msgspec.json.decode(answer.text)["items"]) for answer in answers] == [3, 2, 1, 0]
+
+
+def test_database_that_is_away_is_503() -> None:
+    """history.md 4.2: nothing is answered from half of the records."""
+
+    async def away(*_: object) -> list[Any]:
+        raise RecordsAwayError("connection refused")
+
+    async def run() -> list[int]:
+        server = Server(LOCAL, metrics=Metrics(process=False), health=Health(), records=away, evictions=away)
+        await server.start()
+        try:
+            async with aiohttp.ClientSession() as session:
+                statuses = []
+                for query in ("kind=Pod&name=a", "since=0"):
+                    async with session.get(f"{server.url}/explain?{query}") as answer:
+                        statuses.append(answer.status)
+                return statuses
+        finally:
+            await server.stop()
+
+    assert asyncio.run(run()) == [503, 503]

@@ -24,6 +24,7 @@ from reprieve.cli import (
     openb,
     plan,
     queue,
+    records,
     replay,
     scheduler,
     shadow,
@@ -77,6 +78,17 @@ app.command("help", cls=Command)(topics.command)
 imports.command("trace", cls=Command, hidden=True)(trace_import.command)
 imports.command("openb", cls=Command)(openb.command)
 app.add_typer(imports, name="import")
+
+stored = typer.Typer(help="Look after a database of decision records.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@stored.callback()
+def _records() -> None:
+    """Keep `migrate` a name of its own."""
+
+
+stored.command("migrate", cls=Command)(records.command)
+app.add_typer(stored, name="records")
 
 
 @shadows.callback()

@@ -28,6 +28,7 @@ from kube_rules.json import Json
 from kube_rules.manifests import Manifests
 from kube_rules.requests import resize_is_deferred
 from kube_rules.topology_terms import LevelUse
+from reprieve.cli.database_records import EXPECTED, DatabaseRecords, PreemptionsSince, is_database, without_user
 from reprieve.cli.topology import read_use
 from reprieve.cli.whatif import Answered, ask
 from reprieve.client.cluster_reader import manifests_of, read_cluster
@@ -76,18 +77,6 @@ class Asked:
     def query(self) -> dict[str, str]:
         """As the scheduler is asked."""
         return {"kind": self.kind, "namespace": self.namespace, "name": self.name}
-
-
-@dataclass(frozen=True, slots=True)
-class PreemptionsSince:
-    """A question about every preemption from then on, in seconds since 1970."""
-
-    seconds: float
-
-    @property
-    def query(self) -> dict[str, str]:
-        """As the scheduler is asked."""
-        return {"since": repr(self.seconds)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,15 +187,19 @@ async def gather(
     return evidence
 
 
-async def evictions(connection: Connection, since: float, records: str | None) -> tuple[list[DecisionRecord], str]:
+async def evictions(
+    connection: Connection, since: float, records: str | None, namespace: str = ""
+) -> tuple[list[DecisionRecord], str]:
     """Return every preemption from then on (seconds since 1970), newest first, and where the records are from.
+
+    `namespace`: those that involve it, so that the right to read its pods suffices.
 
     Raises ClientError where a server refuses or cannot be reached, ConfigError for bad `records` and where there are
     none.
     """
     evidence = Evidence(Asked("", "", ""))
     async with ApiClient(connection, limits=_SHOWN) as client:
-        if not await _find_records(client, connection, [PreemptionsSince(since)], records, evidence):
+        if not await _find_records(client, connection, [PreemptionsSince(since, namespace)], records, evidence):
             if evidence.refusal is not None:
                 raise evidence.refusal
             why = evidence.warnings[0] if evidence.warnings else "no scheduler that keeps decision records was found"
@@ -490,15 +483,17 @@ async def _find_records(
 async def _from(
     where: str, connection: Connection, names: Sequence[Asked | PreemptionsSince], *, ca: bytes | None
 ) -> list[DecisionRecord]:
+    if is_database(where):
+        return DatabaseRecords(where).answer(name.query for name in names)
     if "://" not in where:
         return _from_file(Path(where), names)
     try:
         url = URL(where)
         host = url.host or ""
     except ValueError:
-        raise ConfigError(f"{where}: not a URL") from None
+        raise ConfigError(f"{without_user(where)}: not a URL") from None
     if url.scheme not in ("http", "https") or not host:
-        raise ConfigError(f"{where}: expected http://HOST:PORT, https://HOST:PORT or a file")
+        raise ConfigError(f"{without_user(where)}: {EXPECTED}")
     trusted = url.scheme == "https" or host in ("localhost", "127.0.0.1", "::1")
     there = Connection(
         server=where.rstrip("/"),

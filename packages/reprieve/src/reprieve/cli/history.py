@@ -38,7 +38,7 @@ def command(
     if namespace is not None and everywhere:
         refuse("-n and -A cannot be combined")
     start = _read_since(since)
-    found, default = _records(kubeconfig, context, records, start)
+    found, default = _records(kubeconfig, context, records, start, namespace, everywhere=everywhere)
     from reprieve.decisions.history import history_of
 
     history = history_of(found, None if everywhere else namespace or default)
@@ -66,18 +66,30 @@ def _read_since(text: str) -> float:
 
 
 def _records(
-    kubeconfig: str | None, context: str | None, records: str | None, since: float
+    kubeconfig: str | None,
+    context: str | None,
+    records: str | None,
+    since: float,
+    namespace: str | None,
+    *,
+    everywhere: bool,
 ) -> "tuple[Sequence[DecisionRecord], str | None]":
     """Return the records, and the namespace that is meant where none is named; None means all."""
     import asyncio
     import sqlite3
     from pathlib import Path
 
+    from reprieve.cli.database_records import EXPECTED, DatabaseRecords, is_database, without_user
     from reprieve.cli.evidence import evictions
     from reprieve.client.errors import ClientError, ConfigError
     from reprieve.client.kubeconfig import connect
     from reprieve.observability.store import evictions_in_file
 
+    if records is not None and is_database(records):
+        with working("reading the records"):
+            return DatabaseRecords(records)(since), None
+    if records is not None and "://" in records and not records.startswith(("http://", "https://")):
+        refuse(f"--records {without_user(records)}: {EXPECTED}")
     if records is not None and "://" not in records:
         try:
             with working("reading the records"):
@@ -87,7 +99,8 @@ def _records(
     try:
         connection = connect(kubeconfig, context)
         with working("reading the records"):
-            found, source = asyncio.run(evictions(connection, since, records))
+            asked = "" if everywhere else namespace or connection.namespace or "default"
+            found, source = asyncio.run(evictions(connection, since, records, asked))
     except ConfigError as error:
         refuse(str(error))
     except ClientError as error:

@@ -18,6 +18,7 @@ from reprieve.cli.outcome import CommandError, Exit, log_to_stderr, note, refuse
 
 if TYPE_CHECKING:
     from reprieve.live.settings import Settings, ShadowSettings
+    from reprieve.observability.database.location import RecordsDatabase
 
 _SHORTEST_TOKEN: Final = 16
 _SHORTEST_HOLD: Final = 1.0
@@ -92,12 +93,33 @@ def command(
         str | None, typer.Option(metavar="FILE", help="Private key of the TLS certificate.")
     ] = None,
     records: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            metavar="FILE",
-            help="Store decision records in this file, so that they survive restarts. Default: in memory.",
+            metavar="FILE|URL",
+            help="Store decision records in this file, or in a database: postgresql://HOST/DATABASE or "
+            "sqlite:///FILE. Default: in memory.",
         ),
     ] = None,
+    records_spool: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Directory for records while their database is away. Default: reprieve-records in the temporary "
+            "directory.",
+        ),
+    ] = None,
+    records_cluster: Annotated[
+        str, typer.Option(metavar="NAME", help="Name of this cluster in a database that several clusters use.")
+    ] = "",
+    records_keep: Annotated[
+        str, typer.Option(metavar="DAYS", help="Keep evictions this long in the database, e.g. 90d.")
+    ] = "90d",
+    records_keep_attempts: Annotated[
+        str, typer.Option(metavar="DAYS", help="Keep attempts that evict no pods this long in the database.")
+    ] = "14d",
+    records_max_bytes: Annotated[
+        str, typer.Option(metavar="SIZE", help="Maximum size of the records in the database.")
+    ] = "8Gi",
     endpoint_token_file: Annotated[
         str | None,
         typer.Option(
@@ -209,12 +231,43 @@ def command(
             *(f"--plugin={item}" for item in plugin or ()),
             *(["--compatible"] if compatible else []),
         ),
-        records=records,
+        records=read_records(
+            records,
+            spool=records_spool,
+            cluster=records_cluster,
+            keep=(records_keep, records_keep_attempts),
+            most=records_max_bytes,
+        ),
         shadow=shadowing,
         verbosity=verbosity,
         log_format=log_format.value,
     )
     run(settings)
+
+
+def read_records(
+    place: str | None, *, spool: Path | None, cluster: str, keep: tuple[str, str], most: str
+) -> "Path | RecordsDatabase | None":
+    """Return where records are kept: a file without a scheme, or a database. Bad usage ends with exit code 2."""
+    import re
+    import tempfile
+
+    from reprieve.cli.options import read_size
+    from reprieve.observability.database.location import DAY, RecordsDatabase, RecordsRetention
+
+    if place is None or "://" not in place:
+        return Path(place) if place is not None else None
+    seconds = []
+    for option, text in zip(("--records-keep", "--records-keep-attempts"), keep, strict=True):
+        match = re.fullmatch(r"([1-9][0-9]{0,4})d", text)
+        if match is None:
+            refuse(f"{option} {text}: expected a number of days such as 90d")
+        seconds.append(int(match[1]) * DAY)
+    if seconds[0] < seconds[1]:
+        refuse("--records-keep: evictions are kept at least as long as attempts (--records-keep-attempts)")
+    where = spool if spool is not None else Path(tempfile.gettempdir()) / "reprieve-records"
+    retention = RecordsRetention(seconds[0], seconds[1], read_size("--records-max-bytes", most))
+    return RecordsDatabase(place, cluster=cluster, spool=where, retention=retention)
 
 
 def read_token(path: str | None, option: str = "--endpoint-token-file") -> str | None:

@@ -34,8 +34,8 @@ RecordsOption = Annotated[
     str | None,
     typer.Option(
         metavar="URL|FILE",
-        help="Decision records: the scheduler's endpoint or its records file. Default: the endpoint in the "
-        "kubeconfig, else through the API server.",
+        help="Decision records: the scheduler's endpoint, its records file or its database (postgresql://...). "
+        "Default: the endpoint in the kubeconfig, else through the API server.",
     ),
 ]
 SuggestOption = Annotated[

@@ -46,6 +46,13 @@ class PreemptionHistory(Document, frozen=True, kw_only=True):
     items: tuple[HistoryItem, ...] = ()
 
 
+def involves(record: DecisionRecord, namespace: str) -> bool:
+    """Return whether a preemption is by a namespace, or of a workload in it."""
+    made = record.preemption
+    evicted = made.evicted if made is not None else ()
+    return record.entity.namespace == namespace or any(unit.unit.startswith(f"{namespace}/") for unit in evicted)
+
+
 def history_of(records: Iterable[DecisionRecord], namespace: str | None) -> PreemptionHistory:
     """Return the preemptions of the records, newest first; of one namespace those by it and of it."""
     items = [item for record in records if (item := _item(record)) is not None]

@@ -38,12 +38,14 @@ from reprieve.live.page_snapshots import PageSnapshots
 from reprieve.live.recalled_evictions import recall
 from reprieve.live.settings import Settings, environment_of
 from reprieve.live.writes import Writes
+from reprieve.observability.database.location import RecordsAwayError, RecordsError
+from reprieve.observability.database.metrics import SpoolMetrics
 from reprieve.observability.logs import Log
 from reprieve.observability.metrics import Metrics
 from reprieve.observability.observer import Observer
 from reprieve.observability.recorder import RecordKeeper
 from reprieve.observability.runtime_metrics import RuntimeMetrics
-from reprieve.observability.store import FileStore, MemoryStore, open_store
+from reprieve.observability.store import HistoryStore, open_store
 from reprieve.page.builder import with_decisions, without_decisions
 from reprieve.page.documents import PageDocument
 from reprieve.scheduling.engine import Engine
@@ -242,7 +244,10 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
         served = await discover(await client_with(Limits(qps=0.0, attempts=_FIRST_ATTEMPTS)))
         store = open_records(settings, metrics, log)
         stack.callback(store.close)
-        await recall(store, engine.cluster.evictions, client.clock.now().timestamp(), engine.moves)
+        try:
+            await recall(store, engine.cluster.evictions, client.clock.now().timestamp(), engine.moves)
+        except RecordsAwayError:
+            log.error("Evictions of before this start do not count for eviction limits: the records are away")
         sink = _Sink(metrics)
         keeper = RecordKeeper(store)
         observer = _observer(settings, served, metrics, sink, log, keeper)
@@ -266,17 +271,19 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
         yield assembled
 
 
-def open_records(settings: Settings, metrics: Metrics, log: Log) -> MemoryStore | FileStore:
-    """Open the store of decision records. Raises ConfigError if its file cannot be used."""
+def open_records(settings: Settings, metrics: Metrics, log: Log) -> HistoryStore:
+    """Open the store of decision records. Raises ConfigError if its file or database cannot be used."""
 
     def records_trouble(text: str) -> None:  # from the thread that writes them
         metrics.trouble.labels("records").inc()
         log.error(text, where="records")
 
     try:
-        return open_store(settings.records, trouble=records_trouble, lost=metrics.records_dropped.inc)
-    except OSError as error:
+        store = open_store(settings.records, trouble=records_trouble, lost=metrics.records_dropped.inc)
+    except (OSError, RecordsError) as error:
         raise ConfigError(f"decision records: {error}") from None
+    SpoolMetrics(metrics.registry, store)
+    return store
 
 
 def _observer(
@@ -297,7 +304,7 @@ def _server(
     serving: ServingOptions,
     assembled: Scheduler,
     metrics: Metrics,
-    store: MemoryStore | FileStore,
+    store: HistoryStore,
     lease_client: ApiClient,
     page: PageRoutes,
 ) -> Server:
@@ -315,7 +322,7 @@ def _server(
     )
 
 
-def _snapshots(assembled: Scheduler, keeper: RecordKeeper, store: MemoryStore | FileStore) -> PageSnapshots:
+def _snapshots(assembled: Scheduler, keeper: RecordKeeper, store: HistoryStore) -> PageSnapshots:
     """Return the snapshots of the page; the engine is read while no cycle runs."""
     engine, loop = assembled.engine, assembled.loop
 
@@ -326,7 +333,10 @@ def _snapshots(assembled: Scheduler, keeper: RecordKeeper, store: MemoryStore | 
         )
         if not found:
             return None
-        return with_decisions(found[0], await store.evictions(0.0))
+        try:
+            return with_decisions(found[0], await store.evictions(0.0))
+        except RecordsAwayError:
+            return None
 
     def changed() -> tuple[int, ...]:
         cluster, queue = engine.cluster, engine.queue

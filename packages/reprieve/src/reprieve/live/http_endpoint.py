@@ -8,6 +8,8 @@ Who may read what, as kube-scheduler has it on its port 10259:
 | loopback, a token set | open | metrics open; explain with the token |
 | elsewhere | open | a bearer token the API server knows (TokenReview) and lets `get` the path (SubjectAccessReview) |
 
+Beyond loopback /explain with a namespace may also be read with the right to `get` the pods of that namespace.
+
 On loopback the Host header must say so, or a web page could read it by way of a name that resolves to 127.0.0.1.
 Beyond loopback there is always TLS; without a certificate file a self-signed one is made, kept in memory only.
 
@@ -39,7 +41,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from reprieve.client.errors import ClientError, ConfigError
 from reprieve.client.transport import ApiClient
+from reprieve.decisions.history import involves
 from reprieve.live.page_routes import PageRoutes
+from reprieve.observability.database.location import RecordsAwayError
 from reprieve.observability.metrics import CONTENT_TYPE, Metrics
 from reprieve.observability.resource_metrics import PodResources, pod_resources, rendered
 
@@ -127,25 +131,32 @@ class DelegatedAuth:
         self._client = client
         self._known: dict[tuple[bytes, str], tuple[float, int]] = {}
 
-    async def __call__(self, token: str, path: str) -> int:
-        """Return 200, 401 (unknown token), 403 (not allowed) or 500 (the API server could not be asked)."""
-        key = (hashlib.sha256(token.encode()).digest(), path)
+    async def __call__(self, token: str, path: str, namespace: str = "") -> int:
+        """Return 200, 401 (unknown token), 403 (not allowed) or 500 (the API server could not be asked).
+
+        With a namespace: whether the user may `get` its pods, and so read the records about them (history.md 1.7).
+        """
+        key = (hashlib.sha256(token.encode()).digest(), f"{path} {namespace}")
         now = asyncio.get_running_loop().time()
         known = self._known.get(key)
         if known is not None and known[0] > now:
             return known[1]
         try:
-            status = await self._ask(token, path)
+            status = await self._ask(token, path, namespace)
         except ClientError:
             return 500
         self._keep(key, status, now)
         return status
 
-    async def _ask(self, token: str, path: str) -> int:
+    async def _ask(self, token: str, path: str, namespace: str) -> int:
         review = await self._review("authentication.k8s.io", "tokenreviews", "TokenReview", {"token": token})
         if not review.get("authenticated"):
             return 401
-        spec = {**_user_of(review), "nonResourceAttributes": {"path": path, "verb": "get"}}
+        if namespace:
+            attributes = {"resourceAttributes": {"verb": "get", "resource": "pods", "namespace": namespace}}
+        else:
+            attributes = {"nonResourceAttributes": {"path": path, "verb": "get"}}
+        spec = {**_user_of(review), **attributes}
         access = await self._review("authorization.k8s.io", "subjectaccessreviews", "SubjectAccessReview", spec)
         return 200 if access.get("allowed") and not access.get("denied") else 403
 
@@ -330,8 +341,15 @@ class Server:
         if refused is not None:
             return refused
         query = request.query
-        if "since" in query:
-            return await self._history(query["since"])
+        try:
+            if "since" in query:
+                return await self._history(query["since"], query.get("namespace", ""))
+            return await self._about_object(query)
+        except RecordsAwayError:
+            return web.Response(status=503, text="the database of decision records is away; ask again later\n")
+
+    async def _about_object(self, query: Mapping[str, str]) -> web.Response:
+        """Return the records about an object."""
         kind, name = query.get("kind", ""), query.get("name", "")
         if (kind not in ("Pod", "PodGroup", "CompositePodGroup") and not kind.islower()) or not name:
             text = "kind=Pod, kind=PodGroup, kind=CompositePodGroup or an owner's (kind=job), and name, are needed\n"
@@ -349,13 +367,14 @@ class Server:
             return web.Response(status=404, text="this scheduler is no shadow: start it with --shadow\n")
         return web.Response(body=self._shadow(), content_type="application/json")
 
-    async def _history(self, since: str) -> web.Response:
-        """Return every preemption since a time, in seconds since 1970."""
+    async def _history(self, since: str, namespace: str) -> web.Response:
+        """Return every preemption since a time, in seconds since 1970; of a namespace those by it and of it."""
         try:
             seconds = float(since)
         except ValueError:
             return web.Response(status=400, text="since: seconds since 1970\n")
-        return _listed(await self._evictions(seconds) if self._evictions is not None else ())
+        found = await self._evictions(seconds) if self._evictions is not None else ()
+        return _listed([record for record in found if not namespace or involves(record, namespace)])
 
     async def _refused_page(self, request: web.Request, data: bool) -> web.Response | None:
         """Refuse as for /explain; the client, which has no data, needs no token (page.md 7.2)."""
@@ -387,6 +406,9 @@ class Server:
         if self._authorize is None:
             return _refusal(403)
         status = await self._authorize(token, request.path)
+        namespace = request.query.get("namespace", "")
+        if status == 403 and request.path == "/explain" and namespace and isinstance(self._authorize, DelegatedAuth):
+            status = await self._authorize(token, request.path, namespace)
         return None if status == 200 else _refusal(status)
 
 

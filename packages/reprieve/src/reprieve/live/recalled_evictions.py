@@ -7,13 +7,11 @@ from datetime import datetime
 
 from reprieve.cluster.evictions import EvictedUnit, EvictionHistory
 from reprieve.decisions.records import DecisionRecord
-from reprieve.observability.store import FileStore, MemoryStore
+from reprieve.observability.store import HistoryStore
 from reprieve.scheduling.carried_moves import HOUR, CarriedMoves
 
 
-async def recall(
-    store: FileStore | MemoryStore, history: EvictionHistory, now: float, moves: CarriedMoves | None = None
-) -> None:
+async def recall(store: HistoryStore, history: EvictionHistory, now: float, moves: CarriedMoves | None = None) -> None:
     """Count the evictions of the records as far as a limit reaches back from now (seconds since the epoch).
 
     Raises sqlite3.Error where the records cannot be read.

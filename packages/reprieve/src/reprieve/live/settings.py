@@ -33,6 +33,7 @@ from reprieve.live.event_handlers import ClusterFeedOptions
 from reprieve.live.extenders import ExtenderCalls
 from reprieve.live.http_endpoint import ServingOptions
 from reprieve.live.loop import Pace
+from reprieve.observability.database.location import RecordsDatabase
 from reprieve.queueing.queue import Timing
 
 SCHEDULER_NAME: Final = "reprieve-scheduler"
@@ -74,8 +75,8 @@ class Settings:
     serving: ServingOptions | None = None
     plan_arguments: tuple[str, ...] = ()
     """Options of `reprieve plan` that choose this cluster and configuration, for the questions of the page."""
-    records: Path | None = None
-    """The file decision records are kept in; None: in memory."""
+    records: Path | RecordsDatabase | None = None
+    """The file or database decision records are kept in; None: in memory."""
     shadow: ShadowSettings | None = None
     """Watch another scheduler and write nothing; None: schedule."""
     verbosity: int = 2

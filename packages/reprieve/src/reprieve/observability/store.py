@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from reprieve.decisions.records import DecisionRecord, decode, encode
+from reprieve.observability.database.location import RecordsDatabase
 
 Name = tuple[str, str, str]
 """(kind, namespace, name)."""
@@ -65,18 +66,30 @@ class RecordStore(Protocol):
         """Write what is not written. Nothing may be put afterwards."""
 
 
+class HistoryStore(RecordStore, Protocol):
+    """What keeps records and answers for the past."""
+
+    async def evictions(self, since: float) -> list[DecisionRecord]:
+        """Records of preemptions from then on (seconds since 1970), newest first; no more than `MOST_EVICTIONS`."""
+
+
 def open_store(
-    path: Path | None,
+    path: Path | RecordsDatabase | None,
     *,
     bounds: Bounds = Bounds(),
     trouble: Trouble = lambda _: None,
     lost: Lost = lambda _: None,
-) -> MemoryStore | FileStore:
-    """Return a store in a file, or in memory where there is none.
+) -> HistoryStore:
+    """Return a store in a database or a file, or in memory where there is none.
 
     From any thread `trouble` is called with what went wrong, and `lost` with how many records were lost by it.
-    Raises OSError where the file cannot be opened or made, or is something else.
+    Raises OSError where the file cannot be opened or made, or is something else, and RecordsError for a database that
+    cannot be used (`reprieve.observability.database`).
     """
+    if isinstance(path, RecordsDatabase):
+        from reprieve.observability.database.store import DatabaseStore
+
+        return DatabaseStore(path, trouble=trouble, lost=lost)
     return MemoryStore(bounds) if path is None else FileStore(path, bounds, trouble=trouble, lost=lost)
 
 

@@ -1,0 +1,121 @@
+"""What is asked of a database of decision records, in SQLAlchemy Core: the same for PostgreSQL and SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, select, true
+from sqlalchemy.dialects import postgresql, sqlite
+
+from reprieve.observability.database.location import RecordsDatabase
+from reprieve.observability.database.schema import INVOLVED, RECORD
+from reprieve.observability.database.spool import StoredRecord
+
+MOST_FOUND: Final = 20
+MOST_EVICTIONS: Final = 1_000
+AT_ONCE: Final = 5_000
+"""Records that one statement deletes at most."""
+
+
+def _insert(connection: Connection) -> Any:
+    return postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+
+
+def write(connection: Connection, cluster: str, rows: Sequence[StoredRecord]) -> None:
+    """Write records; of one that is there the higher revision stays."""
+    insert = _insert(connection)
+    latest = {row.id: row for row in sorted(rows, key=lambda row: row.revision)}
+    values = [
+        {
+            "cluster": cluster,
+            "id": row.id,
+            "revision": row.revision,
+            "time": row.time,
+            "preempts": row.preempts,
+            "size": row.size,
+            "body": row.body,
+        }
+        for row in latest.values()
+    ]
+    statement = insert(RECORD)
+    changed = {name: statement.excluded[name] for name in ("revision", "time", "preempts", "size", "body")}
+    newer = statement.excluded.revision > RECORD.c.revision
+    connection.execute(
+        statement.on_conflict_do_update(index_elements=["cluster", "id"], set_=changed, where=newer), values
+    )
+    names = [
+        {"cluster": cluster, "kind": kind, "namespace": namespace, "name": name, "record": row.id}
+        for row in latest.values()
+        for kind, namespace, name in row.names
+    ]
+    if names:
+        connection.execute(insert(INVOLVED).on_conflict_do_nothing(), names)
+
+
+def _of(table: Any, cluster: str | None) -> ColumnElement[bool]:
+    """Return the condition for one cluster, or for all."""
+    return true() if cluster is None else table.c.cluster == cluster
+
+
+def find(connection: Connection, cluster: str | None, asked: tuple[str, str, str]) -> list[bytes]:
+    """Return the records about an object (kind, namespace, name), newest first."""
+    kind, namespace, name = asked
+    joined = RECORD.join(INVOLVED, and_(INVOLVED.c.cluster == RECORD.c.cluster, INVOLVED.c.record == RECORD.c.id))
+    query = (
+        select(RECORD.c.body)
+        .select_from(joined)
+        .where(_of(INVOLVED, cluster), INVOLVED.c.kind == kind, INVOLVED.c.namespace == namespace)
+        .where(INVOLVED.c.name == name)
+        .order_by(RECORD.c.id.desc())
+        .limit(MOST_FOUND)
+    )
+    return [bytes(body) for (body,) in connection.execute(query)]
+
+
+def evictions(connection: Connection, cluster: str | None, since: float) -> list[bytes]:
+    """Return the records of preemptions from then on, newest first."""
+    query = (
+        select(RECORD.c.body)
+        .where(_of(RECORD, cluster), RECORD.c.preempts, RECORD.c.time >= since)
+        .order_by(RECORD.c.time.desc(), RECORD.c.id.desc())
+        .limit(MOST_EVICTIONS)
+    )
+    return [bytes(body) for (body,) in connection.execute(query)]
+
+
+def retain(connection: Connection, database: RecordsDatabase, now: float) -> int:
+    """Delete what is too old, then the oldest of what is too much; return how many, a few thousand at once."""
+    retention, deleted = database.retention, 0
+    for preempts, seconds in ((False, retention.attempts), (True, retention.evictions)):
+        oldest = _oldest(database.cluster, preempts).where(RECORD.c.time < now - seconds)
+        deleted += _delete(connection, database.cluster, [number for number, _ in connection.execute(oldest)])
+    size = func.coalesce(func.sum(RECORD.c.size), 0)
+    total = connection.execute(select(size).where(RECORD.c.cluster == database.cluster)).scalar_one()
+    over = int(total) - retention.bytes
+    for preempts in (False, True):
+        chosen = []
+        for number, bytes_of_it in connection.execute(_oldest(database.cluster, preempts)) if over > 0 else ():
+            if over <= 0:
+                break
+            chosen.append(number)
+            over -= bytes_of_it
+        deleted += _delete(connection, database.cluster, chosen)
+        if len(chosen) == AT_ONCE:
+            break  # the rest of these goes before any eviction
+    return deleted
+
+
+def _oldest(cluster: str, preempts: bool) -> Select[Any]:
+    return (
+        select(RECORD.c.id, RECORD.c.size)
+        .where(RECORD.c.cluster == cluster, RECORD.c.preempts == preempts)
+        .order_by(RECORD.c.time, RECORD.c.id)
+        .limit(AT_ONCE)
+    )
+
+
+def _delete(connection: Connection, cluster: str, numbers: Sequence[int]) -> int:
+    if numbers:
+        connection.execute(delete(RECORD).where(RECORD.c.cluster == cluster, RECORD.c.id.in_(numbers)))
+    return len(numbers)

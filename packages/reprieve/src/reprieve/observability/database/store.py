@@ -1,0 +1,317 @@
+"""Decision records in a database: written by a thread of its own, spooled while the database is away (history.md).
+
+Invariants: `put` returns at once and does not fail.  A record is written at least once and is in the database once: of
+two writes of the same id that with the higher revision counts.  What cannot be written now is spooled; what is lost is
+counted.  An address, an error and a log line have no password in them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from reprieve.decisions.records import DecisionRecord, decode, encode
+from reprieve.observability.database import queries
+from reprieve.observability.database.location import (
+    RecordsAwayError,
+    RecordsDatabase,
+    RecordsError,
+    engine_of,
+    reason_of,
+)
+from reprieve.observability.database.migrations import move
+from reprieve.observability.database.spool import Spool, StoredRecord
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+
+_BATCH: Final = 200
+_QUEUE: Final = 20_000
+_EPOCH: Final = 1_577_836_800.0
+"""2020-01-01, from which ids count milliseconds: 53 bits then last until 2037."""
+_FLUSH_SECONDS: Final = 10.0
+_SOON: Final = 1.0
+_LONGEST_RETRY: Final = 30.0
+
+
+class DatabaseStore:
+    """See the module docstring. `retry`: seconds until a database that is away is tried again, twice as long each time;
+    `retain_every`: seconds between two looks for what is no longer kept.
+
+    Raises RecordsError for a database that answers and cannot be used, and for a bad address; OSError where the spool
+    cannot be made. A database that does not answer is waited for.
+    """
+
+    def __init__(
+        self,
+        database: RecordsDatabase,
+        *,
+        trouble: Callable[[str], None] = lambda text: None,
+        lost: Callable[[int], None] = lambda count: None,
+        retry: float = 0.5,
+        retain_every: float = 600.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.database = database
+        self._trouble = trouble
+        self._lost = lost
+        self._first_retry = retry
+        self._clock = clock
+        self._engine: Engine = engine_of(database.address)
+        self._spool = Spool(database.spool, database.spool_bytes, lost=self._drop)
+        self._waiting: deque[StoredRecord] = deque()
+        self._changed = threading.Condition()
+        self._closing = False
+        self._put = 0
+        self._done = 0
+        self.dropped = 0
+        """Records that could not be kept."""
+        self._instance = random.SystemRandom().getrandbits(6)
+        self._id = 0
+        self._revision = 0
+        self._prepared = False
+        self._away = ""
+        """Why the database is away; empty: it answers."""
+        self._retry, self._next_try = retry, 0.0
+        self._retain_every = retain_every
+        self._next_retention = time.monotonic() + retain_every
+        try:
+            self._prepare()
+        except RecordsAwayError as error:
+            self._is_away(error)
+        except RecordsError:
+            self._engine.dispose()
+            raise
+        self._thread = threading.Thread(target=self._run, name="decision-records", daemon=True)
+        self._thread.start()
+
+    # -- reprieve.observability.store.RecordStore ------------------------------------------------------
+
+    def next_id(self) -> int:
+        """Return a number above all given out before, here or by a process that ended earlier."""
+        milliseconds = int((self._clock() - _EPOCH) * 1000)
+        self._id = max(self._id + 64, (milliseconds << 14) | self._instance)
+        return self._id
+
+    def put(self, record: DecisionRecord, involved: Sequence[tuple[str, str, str]]) -> None:
+        """Keep a record, to be found under each of the names."""
+        made = record.preemption
+        names = dict.fromkeys((str(kind), namespace, name) for kind, namespace, name in involved)
+        nodes = [node for unit in made.evicted for node in unit.nodes] if made is not None else ()
+        names |= dict.fromkeys(("Node", "", node) for node in nodes)
+        self._revision = max(self._revision + 1, int(self._clock() * 1_000_000))
+        at = datetime.fromisoformat(record.time).timestamp()
+        row = StoredRecord(record.id, self._revision, at, made is not None, encode(record), tuple(names))
+        with self._changed:
+            self._put += 1
+            if self._closing:
+                self._done += 1
+                self._drop(1)
+                return
+            self._waiting.append(row)
+            if len(self._waiting) > _QUEUE:
+                self._waiting.popleft()
+                self._done += 1
+                self._drop(1)
+            self._changed.notify_all()
+
+    async def find(self, kind: str, namespace: str, name: str) -> list[DecisionRecord]:
+        """Records about an object, newest first. Raises RecordsAwayError."""
+        return await asyncio.to_thread(self._read, queries.find, (kind, namespace, name))
+
+    async def evictions(self, since: float) -> list[DecisionRecord]:
+        """Records of preemptions from then on (seconds since 1970), newest first. Raises RecordsAwayError."""
+        return await asyncio.to_thread(self._read, queries.evictions, since)
+
+    def close(self) -> None:
+        """Write what is not written, to the database or to the spool. Nothing may be put afterwards."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join()
+        self._engine.dispose()
+
+    # -- for operators ---------------------------------------------------------------------------------
+
+    @property
+    def spooled(self) -> int:
+        """Return how many records wait on disk."""
+        return self._spool.records
+
+    @property
+    def away(self) -> str:
+        """Return why the database cannot be used now; empty where it answers."""
+        return self._away
+
+    def flush(self, seconds: float = _FLUSH_SECONDS) -> bool:
+        """Wait until what was put before is in the database, in the spool or given up; whether that is so in time."""
+        with self._changed:
+            wanted = self._put
+            return self._changed.wait_for(lambda: self._done >= wanted, seconds)
+
+    # -- the thread ------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._closing, self._idle_seconds())
+                batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _BATCH))]
+                ends = self._closing and not self._waiting
+            if self._handle(batch) and ends and not self._waiting:
+                return
+
+    def _idle_seconds(self) -> float:
+        """Return for how long there may be nothing to do."""
+        ends = self._next_retention
+        if self._away or self._spool.records:
+            ends = min(ends, self._next_try)
+        return max(0.01, ends - time.monotonic())
+
+    def _handle(self, batch: list[StoredRecord]) -> bool:
+        """Write a batch, or spool it; whether it is kept."""
+        try:
+            if self._away and time.monotonic() < self._next_try:
+                raise RecordsAwayError(self._away)
+            self._prepare()
+            while (spooled := self._spool.oldest()) is not None:
+                self._write(spooled)
+                self._spool.sent()
+            if batch:
+                self._write(batch)
+            if time.monotonic() >= self._next_retention:
+                self._retain()
+        except (RecordsAwayError, RecordsError) as error:
+            self._is_away(error)
+            return self._keep(batch)
+        if self._away:
+            self._trouble("decision records are in the database again")
+        self._away, self._retry = "", self._first_retry
+        self._finished(len(batch))
+        return True
+
+    def _keep(self, batch: list[StoredRecord]) -> bool:
+        """Spool a batch; where the disk does not take it, it waits in memory."""
+        try:
+            if batch:
+                self._spool.add(batch)
+        except OSError as error:
+            self._trouble(f"decision records cannot be spooled to {self.database.spool}: {error.strerror}")
+            with self._changed:
+                if not self._closing:
+                    self._waiting.extendleft(reversed(batch))
+                    self._changed.wait(min(1.0, self._retry))
+                    return False
+            self._drop(len(batch))
+        self._finished(len(batch))
+        return True
+
+    def _finished(self, count: int) -> None:
+        with self._changed:
+            self._done += count
+            self._changed.notify_all()
+
+    def _is_away(self, error: Exception) -> None:
+        """Note why, once for each reason, and when it is tried again."""
+        if time.monotonic() >= self._next_try:
+            self._next_try = time.monotonic() + self._retry
+            self._retry = min(2 * self._retry, _LONGEST_RETRY)
+        text = str(error)
+        if text != self._away:
+            self._away = text
+            where = self.database.spool
+            self._trouble(f"decision records are spooled to {where}: {self.database}: {text}")
+
+    def _drop(self, count: int) -> None:
+        self.dropped += count
+        self._lost(count)
+
+    # -- the database ----------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """Bring the schema to the newest version, once. Raises RecordsError, RecordsAwayError."""
+        if not self._prepared:
+            self._in_database(lambda connection: move(connection))
+            self._prepared = True
+
+    def _write(self, rows: Sequence[StoredRecord]) -> None:
+        """Write a batch; of one that is refused for what it holds, each record alone."""
+        from sqlalchemy.exc import DataError, IntegrityError
+
+        cluster = self.database.cluster
+        try:
+            self._in_database(lambda connection: queries.write(connection, cluster, rows))
+        except (DataError, IntegrityError) as error:
+            if len(rows) == 1:
+                self._trouble(f"decision record {rows[0].id} is not taken: {reason_of(error, self._engine.url)}")
+                self._drop(1)
+                return
+            for row in rows:
+                self._write([row])
+
+    def _retain(self) -> None:
+        """Delete what is no longer kept: some now, and the rest soon."""
+        self._next_retention = time.monotonic() + self._retain_every
+        deleted = self._in_database(lambda connection: queries.retain(connection, self.database, self._clock()))
+        if deleted >= queries.AT_ONCE:
+            self._next_retention = time.monotonic() + _SOON
+
+    def _read(self, query: Callable[[Connection, str | None, Any], list[bytes]], asked: Any) -> list[DecisionRecord]:
+        self.flush()
+        if self._away:
+            raise RecordsAwayError(self._away)
+        cluster = self.database.cluster
+        return [decode(body) for body in self._in_database(lambda connection: query(connection, cluster, asked))]
+
+    def _in_database(self, act: Callable[[Connection], Any]) -> Any:
+        return in_database(self._engine, act)
+
+
+def in_database(engine: Engine, act: Callable[[Connection], Any]) -> Any:
+    """Do something in one transaction. Raises RecordsAwayError, and what `act` raises besides."""
+    from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
+
+    try:
+        with engine.begin() as connection:
+            return act(connection)
+    except (DataError, IntegrityError):
+        raise
+    except SQLAlchemyError as error:
+        raise RecordsAwayError(reason_of(error, engine.url)) from None
+
+
+class DatabaseReader:
+    """Reads records of a database directly, of one cluster or of all (`cluster` None); writes nothing.
+
+    Raises RecordsError for a bad address.
+    """
+
+    def __init__(self, address: str, cluster: str | None = None) -> None:
+        self._engine = engine_of(address)
+        self._cluster = cluster
+
+    def find(self, kind: str, namespace: str, name: str) -> list[DecisionRecord]:
+        """See `DatabaseStore.find`. Raises RecordsAwayError, RecordsError."""
+        return self._read(queries.find, (kind, namespace, name))
+
+    def evictions(self, since: float) -> list[DecisionRecord]:
+        """See `DatabaseStore.evictions`. Raises RecordsAwayError, RecordsError."""
+        return self._read(queries.evictions, since)
+
+    def _read(self, query: Callable[[Connection, str | None, Any], list[bytes]], asked: Any) -> list[DecisionRecord]:
+        from reprieve.observability.database.migrations import EMPTY, version_of
+
+        def read(connection: Connection) -> list[bytes]:
+            if version_of(connection) == EMPTY:
+                raise RecordsError("the database has no decision records: has a scheduler used it yet?")
+            return query(connection, self._cluster, asked)
+
+        try:
+            return [decode(body) for body in in_database(self._engine, read)]
+        finally:
+            self._engine.dispose()
