@@ -131,8 +131,11 @@ def update(page: Path, command: Command, printed: str) -> None:
 def test_make_demo_runs_the_command_and_make_test_everything() -> None:
     targets = (ROOT / "Makefile").read_text()
     assert "\ndemo: $(READY)\n\t@$(BIN)/reprieve demo\n" in targets
-    rules = dict(re.findall(r"^(test(?:-wheels)?):.*\n((?:\t.*\n)+)", targets, re.MULTILINE))
-    assert rules["test"].startswith("\t$(MAKE) --jobs=2 --output-sync=line lint test-wheels")
+    rules = dict(re.findall(r"^(test|beside-wheels):.*\n((?:\t.*\n)+)", targets, re.MULTILINE))
+    assert rules["test"].startswith("\t$(MAKE) --jobs=2 --output-sync=line beside-wheels test-wheels")
+    assert "for target in $(NEEDED) $(BESIDE); do $(MAKE) $$target || exit 1; done" in rules["beside-wheels"]
+    assert "\nBESIDE = lint\n" in targets
+    assert "make test BESIDE='lint docs'" in (ROOT / ".ci/run").read_text()
     runs = re.findall(r"^\t\$\(PYTEST\).* -m (\".*?\"|\S+) (.*)$", rules["test"], re.MULTILINE)
     assert runs == [('"not timed"', "packages/reprieve/tests tests"), ("timed", "$(TIMED)")], "nothing is left out"
     assert "\nWHEELS = kube-rules kube-standin\n" in targets
