@@ -6,6 +6,7 @@ plain numbers of the exact solver.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -88,7 +89,7 @@ def spread(seed: int) -> Ruled:
         for other in zones:
             if one != other:
                 parts = [(1.0, ("on", number)) for number in on[one]] + [(-1.0, ("on", number)) for number in on[other]]
-                rows.append((tuple(parts), -1e9, 1.0))
+                rows.append((tuple(parts), -math.inf, 1.0))
     constraint = objects.TopologySpreadConstraint(
         max_skew=1,
         topology_key=ZONE,
@@ -108,7 +109,7 @@ def _others(key: str) -> Callable[[int], Ruled]:
                 for domain in {_domain(key, at) for at, _ in unit.pods}:
                     inside = [number for number in range(len(made.machines)) if _domain(key, number) == domain]
                     parts = [(1.0, ("on", number)) for number in inside] + [(-16.0, ("unit", f"default/{unit.name}"))]
-                    rows.append((tuple(parts), -1e9, 0.0))
+                    rows.append((tuple(parts), -math.inf, 0.0))
 
         def running(unit: str, _node: int) -> dict[str, Any]:
             return {"labels": {"role": "noisy"}} if unit in noisy else {}
@@ -136,7 +137,7 @@ def ports(seed: int) -> Ruled:
         if chance.random() < 0.3 and len(set(places)) == len(places) and not any(at in user for at in places):
             user |= dict.fromkeys(places, unit.name)
     rows: list[Row] = [(((1.0, ("on", number)),), 0.0, 1.0) for number in range(len(made.machines))]
-    rows += [(((1.0, ("on", at)), (-1.0, ("unit", f"default/{name}"))), -1e9, 0.0) for at, name in user.items()]
+    rows += [(((1.0, ("on", at)), (-1.0, ("unit", f"default/{name}"))), -math.inf, 0.0) for at, name in user.items()]
 
     def running(unit: str, at: int) -> dict[str, Any]:
         return {"ports": [8080]} if user.get(at) == unit else {}
@@ -164,15 +165,52 @@ def tree(seed: int) -> Ruled:
     for child in range(children):
         rows.append((tuple((1.0, ("choice", (child, rack))) for rack in racks), 1.0, 1.0))
         rows += [
-            (((1.0, ("choice", (child, rack))), (-1.0, ("choice", block))), -1e9, 0.0) for rack, block in racks.items()
+            (((1.0, ("choice", (child, rack))), (-1.0, ("choice", block))), -math.inf, 0.0)
+            for rack, block in racks.items()
         ]
         rows += [
-            (((1.0, ("of", number, child)), (-float(size), ("choice", (child, _domain(RACK, number))))), -1e9, 0.0)
+            (((1.0, ("of", number, child)), (-float(size), ("choice", (child, _domain(RACK, number))))), -math.inf, 0.0)
             for number in range(count)
         ]
     everywhere = frozenset(range(count))
     kinds = tuple(Kind(worker, size, everywhere) for _ in range(children))
     return Ruled(items, with_fields(made.problem(), kinds=kinds, rows=tuple(rows)))
+
+
+def deep_tree(seed: int) -> Ruled:
+    """Two groups, each within a block, of one or two gangs of unlike size, each within a rack."""
+    made, chance = instance(seed, nodes=(8, 12)), random.Random(seed + 1)
+    worker = made.members[-1]
+    sizes = [[chance.randint(1, 3) for _ in range(chance.randint(1, 2))] for _ in range(2)]
+    made.members = [worker]
+    items = [item for item in _built(made, {}, _nothing, ()).items if not _of_crew(item)]
+    items.append(composite("crew", min_groups=2, priority=PREEMPTOR))
+    count = len(made.machines)
+    racks = {_domain(RACK, number): _domain(BLOCK, number) for number in range(count)}
+    rows: list[Row] = []
+    kinds: list[Kind] = []
+    for half, gangs in enumerate(sizes):
+        items.append(
+            composite(f"crew-{half}", min_groups=len(gangs), priority=PREEMPTOR, topology=BLOCK, parent="crew")
+        )
+        rows.append((tuple((1.0, ("choice", (half, block))) for block in sorted(set(racks.values()))), 1.0, 1.0))
+        for size in gangs:
+            kind, name = len(kinds), f"crew-{half}-{len(kinds)}"
+            kinds.append(Kind(worker, size, frozenset(range(count))))
+            items.append(group(name, min_count=size, priority=PREEMPTOR, topology=RACK, parent=f"crew-{half}"))
+            items += [
+                pod(f"{name}-{turn}", cpu=worker[0] or None, gpu=worker[1], group=name, priority=PREEMPTOR)
+                for turn in range(size)
+            ]
+            rows.append((tuple((1.0, ("choice", (half, kind, rack))) for rack in racks), 1.0, 1.0))
+            for rack, block in racks.items():
+                inside = (1.0, ("choice", (half, kind, rack)))
+                rows.append(((inside, (-1.0, ("choice", (half, block)))), -math.inf, 0.0))
+                for number in range(count):
+                    if _domain(RACK, number) == rack:
+                        there = (1.0, ("of", number, kind))
+                        rows.append(((there, (-float(size), ("choice", (half, kind, rack)))), -math.inf, 0.0))
+    return Ruled(items, with_fields(made.problem(), kinds=tuple(kinds), rows=tuple(rows)))
 
 
 def devices(seed: int) -> Ruled:
@@ -259,4 +297,5 @@ FAMILIES: dict[str, Callable[[int], Ruled]] = {
     "bound volumes": volumes,
     "lone pod, budgets under Respect": respectful,
     "tree, racks inside one block": tree,
+    "tree, racks inside blocks": deep_tree,
 }

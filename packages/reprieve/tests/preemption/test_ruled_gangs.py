@@ -54,3 +54,13 @@ def test_members_with_volumes_in_different_zones_are_searched_for_by_zone(seed: 
     found = _decided(made, "MinimizeVictims")
     assert found is not None
     assert made.problem.price([one.unit.name for one in found.victims]) == cheapest(made.problem).price
+
+
+@pytest.mark.parametrize("family", ["tree, racks inside one block", "tree, racks inside blocks"])
+@pytest.mark.parametrize("seed", [10, 30, 34])
+def test_domains_of_a_tree_are_those_with_the_cheapest_victims(family: str, seed: int) -> None:
+    """cost.md 4.12: also where budgets are counted over the victims, and where blocks have racks of their own."""
+    made = FAMILIES[family](seed)
+    found = _decided(made, "MinimizeVictims")
+    assert found is not None
+    assert made.problem.price([one.unit.name for one in found.victims]) == cheapest(made.problem).price

@@ -39,8 +39,9 @@ def candidates_among(request: GroupRequest, units: Sequence[PreemptionUnit]) -> 
         if not candidates:
             return GroupCandidates([], passed_over, None, search.unhelpful())
         wide = None
-        if options.placement == MINIMIZE_VICTIMS and candidates[0].placement is None and candidates[0].cost is not None:
-            wide = numbers_for(view, candidates[0], view.ranking)
+        first, tree = candidates[0], request.attempt.constrained_below
+        if options.placement == MINIMIZE_VICTIMS and first.placement is None and first.cost is not None and not tree:
+            wide = numbers_for(view, first, view.ranking)
     if options.placement != MINIMIZE_VICTIMS:
         return GroupCandidates(candidates, passed_over)
     # Here only the victims of one eviction are displaced: few of all potential victims.
@@ -88,7 +89,10 @@ class CandidateSearch:
             return None
         candidate = view.judged(placement, assignment)
         if attempt.constrained_below and request.options.placement != SCORED:
-            return self._in_other_domains(candidate)
+            own = self._in_other_domains(candidate, price_of)
+            if request.options.placement != MINIMIZE_VICTIMS or not any(view.ranking.violations):
+                return own
+            return min(own, self._in_other_domains(candidate, lambda tried: tried.as_compatible().price), key=price_of)
         ties = victim_sparing_tie_breaker(request.running, attempt.pods, request.priority, view.ranking, placement)
         if ties is None:
             return candidate
@@ -97,7 +101,9 @@ class CandidateSearch:
             return candidate
         return min(candidate, view.judged(placement, sparing), key=price_of)
 
-    def _in_other_domains(self, candidate: GroupCandidate) -> GroupCandidate:
+    def _in_other_domains(
+        self, candidate: GroupCandidate, price: Callable[[GroupCandidate], tuple[bool, Cost]]
+    ) -> GroupCandidate:
         """Return the cheaper of a candidate and one in the same placement with the groups below in other ones of their
         own.
 
@@ -110,6 +116,8 @@ class CandidateSearch:
         settled: set[str] = set()
         tries = 0
         for group, domains in attempt.choices_below(placement):
+            if len(domains) < 2:
+                continue
             settled |= {leaf.key for leaf in group.leaves()}
             prices: list[tuple[tuple[bool, Cost], int]] = []
             for turn, domain in enumerate(domains[: _MOST_DOMAINS_BELOW - tries]):
@@ -117,7 +125,7 @@ class CandidateSearch:
                 assignment = attempt.run(within=placement, chosen={**chosen, group.ref: domain})
                 if assignment.feasible and len(assignment.placed) >= members:
                     part = tuple(place for place in assignment.placed if place[0].group in settled)
-                    prices.append((view.judged(placement, replace(assignment, placed=part)).price, turn))
+                    prices.append((price(view.judged(placement, replace(assignment, placed=part))), turn))
             if prices:
                 chosen[group.ref] = domains[min(prices)[1]]
         assignment = attempt.run(within=placement, chosen=chosen)

@@ -15,6 +15,7 @@ from reprieve.preemption.group_view import GroupCandidate, GroupView, price_of
 from reprieve.preemption.order import Ranking
 from reprieve.preemption.outcome import Reason, Verdict
 from reprieve.preemption.replaced_group import PlacingWork, ReplacedGroup
+from reprieve.preemption.tree_domains import TreeDomains
 from reprieve.preemption.victim_search.problem import Numbers, numbers_of
 from reprieve.preemption.victim_search.search import Found, as_cheap, cheapest_eviction
 
@@ -31,7 +32,7 @@ def all_cheaper(view: GroupView, candidates: Sequence[GroupCandidate], wide: Num
     cheaper: dict[int, GroupCandidate] = {}
     best: list[tuple[bool, Cost]] = []
     work = PlacingWork.of(view)
-    for index, candidate in sorted(enumerate(candidates), key=lambda item: item[1].at_least):
+    for index, candidate in sorted(enumerate(candidates), key=lambda item: (item[1].at_least, item[1].price)):
         if len(best) < 2 or candidate.at_least <= best[1]:
             candidate = _cheaper(view, candidate, wide, work)
             best = sorted([*best, candidate.price])[:2]
@@ -42,11 +43,9 @@ def all_cheaper(view: GroupView, candidates: Sequence[GroupCandidate], wide: Num
 def numbers_for(view: GroupView, candidate: GroupCandidate, within: Ranking) -> Numbers | None:
     """Return what the search for victims is given, in a view where all units of `within` are displaced.
 
-    None where numbers do not suffice: levels of a tree that want nodes of their own are placed by the walk alone.
+    None where they are too unlike.
     """
     request = view.request
-    if request.attempt.constrained_below:
-        return None
     pods = [pod for pod, _ in candidate.assignment.placed]
     return numbers_of(request.running, pods, request.priority, within, candidate.placement)
 
@@ -59,7 +58,12 @@ def _cheaper(view: GroupView, candidate: GroupCandidate, numbers: Numbers | None
     # Only units in the placement can make room there.
     inside = everything if candidate.placement is None else sorted(ranking.on(candidate.placement.rows.tolist()))
     within = ranking if len(inside) == len(everything) else ranking.only(inside)
-    if candidate.placement is not None or ranking is not view.ranking:
+    if view.request.attempt.constrained_below:
+        candidate, settled = _in_chosen_domains(view, candidate, within, inside, work)
+        if settled:
+            return candidate
+        numbers = None  # levels that want nodes of their own are placed by the walk alone
+    elif candidate.placement is not None or ranking is not view.ranking:
         with view.of(within, range(len(inside))):
             numbers = numbers_for(view, candidate, within)
     least = LeastImportant(view, candidate)
@@ -71,6 +75,36 @@ def _cheaper(view: GroupView, candidate: GroupCandidate, numbers: Numbers | None
             return proposed
         least = LeastImportant(view, proposed or candidate)
     return ReplacedGroup(view, least.cheaper(), work).cheaper(least.by_node())
+
+
+def _in_chosen_domains(
+    view: GroupView, candidate: GroupCandidate, within: Ranking, inside: Sequence[int], work: PlacingWork
+) -> tuple[GroupCandidate, bool]:
+    """Return a tree's candidate, or the cheaper one with other domains of the groups below its root.
+
+    And whether that settles it: the search was not cut short, and the group is placed as the numbers say.
+    """
+    choices = view.request.attempt.choices_below(candidate.placement)
+    if not choices:
+        return candidate, False
+    with view.of(within, range(len(inside))) as displaced:
+        numbers = numbers_for(displaced, candidate, within)
+        if numbers is None:
+            return candidate, False
+        left = work.searched if candidate.placement is None else work.searched // 2
+        domains = TreeDomains(displaced, candidate, within, numbers, choices, left)
+        choice = domains.cheapest()
+        work.searched -= left - max(0, domains.left)
+    if choice is None:
+        return candidate, False
+    row_of = {pod.uid: row for pod, row in choice.places}
+    places = tuple((pod, row_of[pod.uid]) for pod, _ in candidate.assignment.placed)
+    gone = {inside[unit] for unit in choice.units}
+    own = PodGroupAssignment(places, True, {})
+    with view.of(candidate.ranking, gone) as displaced:
+        own_works = displaced.holds(own)
+    tried = view.with_gone(candidate, gone, own if own_works else None, choice.domains)
+    return min(candidate, tried, key=price_of), choice.exact and own_works
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """One preemption of a group in a view of the cluster in which certain units are displaced (preemption.md 4)."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
@@ -65,6 +65,12 @@ class GroupCandidate:
             for index, violates in zip(gone, self.ranking.violating(gone), strict=True)
         ]
 
+    def as_compatible(self) -> "GroupCandidate":
+        """Return it with the cost in which budgets are counted over all potential victims."""
+        ranking = self.ranking
+        evicted = [Verdict(ranking.ordered[i], ranking.violations[i], reason) for i, reason in self.reasons.items()]
+        return replace(self, cost=ranking.criteria.cost_of(evicted, ranking.costing))
+
     def verdicts(self) -> tuple[Verdict, ...]:
         """Return the verdict on every unit, in importance order; `evicted` for the evicted ones."""
         gone = dict(zip(sorted(self.reasons), self.evicted(), strict=True))
@@ -106,8 +112,7 @@ class GroupView:
         candidate = GroupCandidate(placement, ranking, assignment, reasons, None)
         if request.options.placement == MINIMIZE_VICTIMS:
             return replace(candidate, cost=ranking.criteria.cost_of(candidate.evicted(), ranking.costing))
-        evicted = [Verdict(ranking.ordered[i], ranking.violations[i], reason) for i, reason in reasons.items()]
-        return replace(candidate, cost=ranking.criteria.cost_of(evicted, ranking.costing))
+        return candidate.as_compatible()
 
     def up_to(self, priority: int) -> AbstractContextManager["GroupView"]:
         """Return the view where only units up to that priority are displaced."""
@@ -139,14 +144,19 @@ class GroupView:
         return True
 
     def with_gone(
-        self, candidate: GroupCandidate, gone: set[int], instead: PodGroupAssignment | None = None
+        self,
+        candidate: GroupCandidate,
+        gone: set[int],
+        instead: PodGroupAssignment | None = None,
+        chosen: Mapping[str, Placement] | None = None,
     ) -> GroupCandidate:
         """Return the candidate with only these units of its ranking displaced; itself if fewer members fit then.
 
         `instead`: where the members are placed if the group's algorithm does not find it, in an order of its own.
+        `chosen`: the domains of groups below a tree's root.
         """
         with self.of(candidate.ranking, gone) as view:
-            assignment = self.request.attempt.run(within=candidate.placement)
+            assignment = self.request.attempt.run(within=candidate.placement, chosen=chosen)
             if len(assignment.placed) < len(candidate.assignment.placed):
                 if instead is None:
                     return candidate

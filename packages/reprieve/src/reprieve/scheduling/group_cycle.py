@@ -95,7 +95,7 @@ class _Attempt(PodGroupAttempt):
         if not self.constrained_below or isinstance(self.group, GroupState):
             return ()
         choices = ((one, proposed(self._cycle.running, one, within)) for one in self.group.below())
-        return [(one, placements) for one, placements in choices if placements is not None and len(placements) > 1]
+        return [(one, domains) for one, domains in choices if domains is not None and not _is_all_of(within, domains)]
 
     def _walked(
         self,
@@ -128,6 +128,11 @@ class _Attempt(PodGroupAttempt):
     def nominated_rows(self) -> Sequence[int]:
         """See `PodGroupAttempt.nominated_rows`."""
         return list(self._cycle.nominated.values())
+
+
+def _is_all_of(placement: Placement | None, domains: Sequence[Placement]) -> bool:
+    """Return whether there is one domain alone, and it is the whole placement."""
+    return len(domains) == 1 and placement is not None and len(domains[0].rows) == len(placement.rows)
 
 
 def _answer(found: GroupAssignment, diagnose: bool) -> PodGroupAssignment:

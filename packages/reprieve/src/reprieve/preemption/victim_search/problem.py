@@ -9,7 +9,7 @@ Invariant: numbers know resources and which nodes a pod may use at all.  Where a
 """
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -132,7 +132,7 @@ def numbers_of(
     return Numbers(
         rows=tuple(rows),
         free=tuple(map(tuple, free.T.tolist())),
-        kinds=tuple(sorted(kinds, key=lambda kind: _ease(kind, free))),
+        kinds=hardest_first(kinds, free),
         units=tuple(ranking.ordered),
         takes=takes,
         on=on,
@@ -284,6 +284,11 @@ def gangs_of(ranking: Ranking) -> Gangs | None:
         lost=tuple(tuple([(number[key], count) for key, count in item.items() if key in number]) for item in lost),
         slack=tuple([costing.slack[key] for key in number]),
     )
+
+
+def hardest_first(kinds: Iterable[Kind], free: np.ndarray) -> tuple[Kind, ...]:
+    """Return the kinds in the order in which they are placed. `free`: `int64[amounts, nodes]`, with every unit gone."""
+    return tuple(sorted(kinds, key=lambda kind: _ease(kind, free)))
 
 
 def _ease(kind: Kind, free: np.ndarray) -> tuple[int, Amounts]:

@@ -57,8 +57,13 @@ class Found:
         )
 
 
-def cheapest_eviction(numbers: Numbers, known: Sequence[int] = (), *, steps: int = STEPS) -> Found | None:
-    """The cheapest eviction found, None where not all of the pods got a place; `known` are units that would do."""
+def cheapest_eviction(
+    numbers: Numbers, known: Sequence[int] = (), *, steps: int = STEPS, all_of_few: bool = True
+) -> Found | None:
+    """The cheapest eviction found, None where not all of the pods got a place; `known` are units that would do.
+
+    `all_of_few`: where units are few, all sets of them are gone through at last.
+    """
     few = numbers.pricing is None or len(numbers.free) <= _FEW_NODES
     if few and sum(len(kind.pods) for kind in numbers.kinds) == 1:
         one = cheapest_for_one(Eviction(numbers))
@@ -66,7 +71,7 @@ def cheapest_eviction(numbers: Numbers, known: Sequence[int] = (), *, steps: int
     allowed = max(min(steps, FEWEST_STEPS), steps * _FEW_NODES // max(_FEW_NODES, len(numbers.free)))
     search = VictimSearch(numbers, allowed)
     found = search.run(known)
-    return found if found is None else search.among_few(found)
+    return search.among_few(found) if found is not None and all_of_few else found
 
 
 def as_cheap(numbers: Numbers, found: Found, most: int) -> list[Found]:
