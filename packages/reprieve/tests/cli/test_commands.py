@@ -134,6 +134,7 @@ def test_json_is_one_document_with_the_fields_of_the_interface(run: Run) -> None
         "released",
         "reservations",
         "lost",
+        "resizes",
         "suspended",
         "refused",
         "stats",

@@ -44,7 +44,7 @@ def test_another_shell_is_refused_with_those_there_are(run: Run) -> None:
         (("reprieve", "pl"), {"plan"}),
         (("reprieve", "plan", "--feature"), {"--feature-gates"}),
         (("reprieve", "plan", "-o", "js"), {"json"}),
-        (("reprieve", "help", "re"), {"replay"}),
+        (("reprieve", "help", "re"), {"records", "replay"}),
         (("reprieve", "help", "q"), {"questions", "queue"}),
         (("reprieve", "nonsense"), set()),
     ],
@@ -90,7 +90,7 @@ def for_kubectl(*words: str) -> dict[str, str]:
     [
         (("pl",), {"plan"}),
         (("plan", "--feature"), {"--feature-gates"}),
-        (("plan", "-o", ""), {"text", "json", "yaml"}),
+        (("plan", "-o", ""), {"text", "json", "yaml", "html", "page"}),
         (("plan", "-o", "js"), {"json"}),
         (("plan", "-f", ""), set()),
         (("help", "q"), {"questions", "queue"}),
@@ -124,4 +124,4 @@ def test_kubectl_itself_finds_the_program_and_reads_its_answer(tmp_path: Path) -
     environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
     command = ["kubectl", "__complete", "reprieve", "plan", "-o", ""]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=DEADLINE)
-    assert done.stdout.split() == ["text", "json", "yaml", ":0"]
+    assert done.stdout.split() == ["text", "json", "yaml", "html", "page", ":0"]
