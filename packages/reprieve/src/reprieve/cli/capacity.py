@@ -11,15 +11,17 @@ from reprieve.cli.source import gather, show_with_changes, source_of, warn_of
 
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section
+    from reprieve.python.inputs import InputSource
     from reprieve.questions.capacity import CapacityReport
+    from reprieve.questions.needed_nodes import NodesNeeded
 
 
 def command(
     context: typer.Context,
     shape: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option("--shape", metavar="FILE", help="Manifest of the pod, gang or workload to fit. Repeatable."),
-    ],
+    ] = None,
     topology: Annotated[
         str, typer.Option(metavar="LABEL", help="Show the largest gang for each value of this node label.")
     ] = "",
@@ -28,10 +30,11 @@ def command(
     ] = "",
     output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = Format.TEXT,
 ) -> None:
-    """Show how many more pods or gangs of a shape would fit.
+    """Show how many more pods or gangs of a shape would fit, or the nodes that pending work needs.
 
-    Counts with and without preemption, and shows the largest gang for each domain and the stranded capacity. Changes
-    such as --drain are applied first.
+    With --shape: counts with and without preemption, and shows the largest gang for each domain and the stranded
+    capacity. With --like NODE alone: how many more nodes like NODE would place all pending pods without evictions.
+    Changes such as --drain are applied first.
     """
     from dataclasses import replace
 
@@ -42,6 +45,14 @@ def command(
     from reprieve.questions.capacity import capacity
 
     source = source_of(context)
+    likes = [change for change in source.changes if change.flag == "like"]
+    source = replace(source, changes=[change for change in source.changes if change.flag != "like"])
+    if len(likes) + bool(shape) != 1:
+        refuse("one of --shape FILE and --like NODE is needed: what to fit, or the kind of nodes to add")
+    if likes:
+        _show_needed(source, likes[0].value, output)
+        return
+    assert shape is not None
     if [*source.files, *shape].count("-") > 1:
         refuse("-: standard input can be read only once")
     prepared = gather(replace(source, run=()))  # --run is part of the shape: pending pods of the cluster are left out
@@ -64,6 +75,47 @@ def command(
         show(document(with_fields(found, changes=tuple(prepared.changed.made)), output))
         return
     show_with_changes(prepared, capacity_sections(found))
+
+
+def _show_needed(source: "InputSource", like: str, output: Format) -> None:
+    """Show how many more nodes like one the pending pods need."""
+    from dataclasses import replace
+
+    from msgspec.structs import replace as with_fields
+
+    from reprieve.cli.options import read_options
+    from reprieve.questions.needed_nodes import nodes_needed
+
+    prepared = gather(source)
+    options = replace(read_options(), now=prepared.now, rows=source.rows)
+    with working("counting nodes"):
+        found = nodes_needed(prepared.manifests, like, options, source.rows)
+    warn_of(prepared)
+    if output is not Format.TEXT:
+        show(document(with_fields(found, changes=tuple(prepared.changed.made)), output))
+        return
+    show_with_changes(prepared, [needed_section(found)])
+
+
+def needed_section(found: "NodesNeeded") -> "Section":
+    """Return the number of nodes in words."""
+    from reprieve.cli.sections import Section, Tone
+    from reprieve.decisions.phrases import count, names_text
+
+    amounts = ", ".join(f"{amount} {name}" for name, amount in found.node.items())
+    notes = [f"A node like {found.like} has {amounts}."]
+    if not found.pods:
+        return Section("No pods are pending: no nodes are needed.", notes=tuple(notes), tone=Tone.GOOD)
+    placed = "all" if found.placed == found.pods else str(found.placed)
+    if found.nodes:
+        more = count(found.nodes, "more node")
+        title = f"{more} like {found.like} would place {placed} of {count(found.pods, 'pending pod')}."
+    else:
+        title = f"No more nodes are needed for {placed} of {count(found.pods, 'pending pod')}."
+    if found.waiting_total:
+        waiting = names_text(found.waiting, 5, found.waiting_total)
+        notes.append(f"Such nodes do not help {waiting}.")
+    return Section(title, notes=tuple(notes), tone=Tone.WAITING if found.nodes or found.waiting_total else Tone.GOOD)
 
 
 def capacity_sections(found: "CapacityReport") -> "list[Section]":

@@ -162,7 +162,7 @@ def source_of(context: typer.Context) -> "InputSource":
         kubeconfig=values["kubeconfig"],
         context=values["context"],
         max_bytes=read_size("--max-input-bytes", values["max_input_bytes"]),
-        changes=read_changes(context.meta[ORDER], values),
+        changes=read_changes(context.meta[ORDER], values, like_alone=context.info_name == "capacity"),
     )
 
 
@@ -179,8 +179,10 @@ def read_runs(run: Sequence[str] | None) -> list[str]:
     return names
 
 
-def read_changes(order: Sequence[str | None], values: dict[str, Any]) -> "list[InputChange]":
-    """Return the changes in the order in which they were given.
+def read_changes(
+    order: Sequence[str | None], values: dict[str, Any], *, like_alone: bool = False
+) -> "list[InputChange]":
+    """Return the changes in the order in which they were given. `like_alone`: `--like` may stand by itself.
 
     `order`: the names of the options, one for each time that it was given; `values`: by the same names.
     """
@@ -197,6 +199,8 @@ def read_changes(order: Sequence[str | None], values: dict[str, Any]) -> "list[I
             changes.append(InputChange(flags[name], value))
         elif changes and changes[-1].flag == "add-nodes" and not changes[-1].like:
             changes[-1] = replace(changes[-1], like=value)
+        elif like_alone:
+            changes.append(InputChange("like", value))
         else:
             refuse(f"--like {value}: must directly follow --add-nodes N")
     bare = next((change for change in changes if change.flag == "add-nodes" and not change.like), None)

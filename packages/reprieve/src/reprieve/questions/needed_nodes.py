@@ -1,0 +1,104 @@
+"""How many more nodes like one of the cluster the pending work needs: `capacity --like NODE` (whatif.md 8.8).
+
+The input is planned again with more and more copies of the node.  One more copy for each pending pod is as good as any
+number: what waits then waits for something else than such nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import replace
+from typing import Final
+
+from kube_rules import objects
+from kube_rules.errors import InputError, Origin
+from kube_rules.manifests import Manifests
+from kube_rules.requests import resource_list
+from reprieve.cluster.resources import readable
+from reprieve.decisions.outcomes import Document
+from reprieve.questions.changes import InputChange, changed
+from reprieve.simulation.plan import PlanOptions, plan
+from reprieve.simulation.plan_inputs import starts_at
+from reprieve.simulation.report import ChangeMade, Plan
+from reprieve.simulation.report_refusals import REFUSED
+from reprieve.simulation.workloads.rows import Rows
+
+MOST_NODES: Final = 1_000
+"""Copies that are tried."""
+MOST_NAMED: Final = 20
+
+Pod = tuple[str, str]
+"""(namespace, name)."""
+
+
+class NodesNeeded(Document, frozen=True, kw_only=True):
+    """The document. `nodes`: the fewest copies of `like` with which `placed` of the `pods` that wait have a place.
+
+    No pods are evicted with so many. `node`: what such a node has. `waiting`: pods that wait with any number of them,
+    `namespace/name`, the first of them; `waiting_total` is how many.
+    """
+
+    api_version: str = "reprieve.dev/v1alpha1"
+    kind: str = "NodesNeeded"
+    changes: tuple[ChangeMade, ...] = ()
+    like: str
+    nodes: int
+    node: dict[str, str]
+    pods: int
+    placed: int
+    waiting: tuple[str, ...] = ()
+    waiting_total: int = 0
+
+
+def nodes_needed(manifests: Manifests, like: str, options: PlanOptions, rows: Rows) -> NodesNeeded:
+    """Return how many more nodes like this one the pending pods of an expanded input need.
+
+    Raises InputError as a plan does, and if there is no such node.
+    """
+    model = next((loaded.object for loaded in manifests.nodes if loaded.object.name == like), None)
+    if model is None:
+        raise InputError(Origin(like), f"--like {like}: there is no such node")
+
+    def planned(number: int) -> Plan:
+        after = manifests
+        if number:
+            after = changed(manifests, [InputChange("add-nodes", str(number), like)], rows=rows).manifests
+        now = max(options.now, starts_at(after.all())) if options.now is not None else None
+        return plan(after, replace(options, now=now, first_decision=False, account=False)).plan
+
+    pending = [loaded.object for loaded in manifests.pods if not loaded.object.spec.node_name]
+    first = planned(0)
+    most = min(MOST_NODES, len(pending))
+    least = _waiting(planned(most)) if most else _waiting(first)
+
+    def does(found: Plan) -> bool:
+        return len(_waiting(found)) <= len(least) and not found.preemptions
+
+    low, number = 0, most
+    if does(first):
+        number = 0
+    while number - low > 1:
+        middle = (low + number) // 2
+        if does(planned(middle)):
+            number = middle
+        else:
+            low = middle
+    counted = sum(pod.outcome != REFUSED for pod in first.pods)
+    return NodesNeeded(
+        like=like,
+        nodes=number,
+        node=_amounts(model),
+        pods=counted,
+        placed=counted - len(least),
+        waiting=tuple(sorted(f"{namespace}/{name}" for namespace, name in least)[:MOST_NAMED]),
+        waiting_total=len(least),
+    )
+
+
+def _waiting(found: Plan) -> Set[Pod]:
+    return {(pod.namespace, pod.name) for pod in found.pods if pod.outcome not in ("Scheduled", REFUSED)}
+
+
+def _amounts(node: objects.Node) -> dict[str, str]:
+    amounts = resource_list(node.status.allocatable or {})
+    return {name: readable(name, amount) for name, amount in amounts.items() if amount and name != "pods"}
