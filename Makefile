@@ -8,8 +8,8 @@ READY := $(VENV)/.ready
 # The three packages, in editable form; what follows is an extra of the last.
 PROJECTS := $(wildcard packages/*/pyproject.toml)
 EDITABLE := --editable packages/kube-rules --editable packages/kube-standin --editable packages/reprieve
-# One more than there are cores: tests that wait for processes and clocks leave theirs to others.
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Two more than there are cores: tests that wait for processes and clocks leave theirs to others.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 # Compiled modules are kept, also where the environment says otherwise: tests start hundreds of processes.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
