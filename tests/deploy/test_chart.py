@@ -109,6 +109,7 @@ def test_api_server_takes_what_it_renders(plane: Live) -> None:
         "imagePullSecrets": [{"name": "registry"}],
         "serviceAccount": {"annotations": {"example.com/role": "x"}},
         "extraArgs": ["--feature-gates=CompositePodGroup=true"],
+        "extraEnv": [{"name": "PGPASSWORD", "valueFrom": {"secretKeyRef": {"name": "records", "key": "password"}}}],
         "podAnnotations": {"example.com/a": "1"},
         "podLabels": {"team": "batch"},
         "nodeSelector": {"node-role.kubernetes.io/control-plane": ""},
@@ -147,6 +148,14 @@ def test_names_and_rights_follow_the_values() -> None:
     assert len(bindings) >= 3
     assert all(obj["subjects"] == [account] for obj in bindings)
     assert one(objects, "Deployment")["spec"]["template"]["spec"]["serviceAccountName"] == "theirs"
+
+
+@rendered_by_helm
+def test_password_of_the_records_comes_from_a_secret() -> None:
+    """history.md 4.1: as libpq finds it, and in no argument."""
+    variable = {"name": "PGPASSWORD", "valueFrom": {"secretKeyRef": {"name": "records", "key": "password"}}}
+    [container] = one(rendered({"extraEnv": [variable]}), "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert container["env"] == [variable]
 
 
 @rendered_by_helm
