@@ -161,7 +161,7 @@ def test_messages_made_by_hand(raw: bytes, expected: Json) -> None:
         (body("v9", "Pod", b""), "not supported for v9 Pod"),
         (body("v1", "Pod", b"\x0a\xff"), "ends inside"),
         (body("v1", "Pod", b(1, n(1, 5))), "number where string stands"),
-        (body("v1", "Pod", b(1, b(1, b"\xff"))), "codec"),
+        (body("v1", "Pod", b(1, b(1, b"\xff"))), "not UTF-8"),
         (body("v1", "Pod", b"\x07"), "wire type"),
         (body("v1", "ConfigMap", n(2, 1)), "map entry"),
         (b"k8s\x00" + b(1, b(1, "v1") + b(2, "Pod")) + b(3, "gzip"), "content encoding"),

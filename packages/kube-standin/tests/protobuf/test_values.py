@@ -202,6 +202,17 @@ def test_time_of_texts_is_none(part: int) -> None:
         metadata(b(8, b(part, "x")))
 
 
+@pytest.mark.parametrize("seconds", [-62_135_596_801, 253_402_300_800, 2**62])
+def test_time_outside_the_calendar_is_refused(seconds: int) -> None:
+    with pytest.raises(UnsupportedProtobuf, match="a time outside the years 1 to 9999"):
+        metadata(b(8, time(seconds % 2**64)))
+
+
+def test_text_that_is_not_utf_8_is_refused() -> None:
+    with pytest.raises(UnsupportedProtobuf, match="a text that is not UTF-8"):
+        metadata(b(1, b"\xff"))
+
+
 @pytest.mark.parametrize(
     ("raw", "found"),
     [

@@ -227,3 +227,25 @@ def test_expressions_and_patterns_cost_steps_on_the_event_loop_alone() -> None:
     there.spend(step_budget.INLINE)
     with pytest.raises(TooMuchAtOnceError):
         there.spend_search(200)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("2026-13-41T25:61:61Z", "month"),
+        ("2026-00-01T00:00:00Z", "month"),
+        ("2026-02-30T24:00:00Z", "hour"),
+        ("2026-02-30T00:60:00Z", "minute"),
+        ("2026-02-30T00:00:60Z", "second"),
+        ("2026-02-30T00:00:00Z", "day"),
+        ("2026-02-00T00:00:00.5+01:00", "day"),
+        ("2026-02-01T00:00:00+25:00", "time zone offset"),
+        ("0001-01-01T00:00:00+01:00", "year"),
+        ("0000-01-01T00:00:00Z", "year"),
+    ],
+)
+def test_part_of_a_time_that_no_time_has_is_named(text: str, part: str) -> None:
+    """In the words of Go's time.Parse, as kube-apiserver shows them."""
+    with pytest.raises(scalars.ScalarError) as caught:
+        scalars.time(text)
+    assert str(caught.value) == f'parsing time "{text}": {part} out of range'

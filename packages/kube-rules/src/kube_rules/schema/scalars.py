@@ -19,6 +19,7 @@ _PARTS = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})",
     re.ASCII,
 )
+_ZONE = re.compile(r"[+-]([0-9]{2}):[0-9]{2}$", re.ASCII)
 
 
 class ScalarError(ValueError):
@@ -67,8 +68,23 @@ def _parsed(text: str, layout: str) -> datetime:
     try:
         micros = (match[7] or ".")[1:7].ljust(6, "0")
         return datetime.fromisoformat(f"{text[:19]}.{micros}{match[8].replace('Z', '+00:00')}").astimezone(UTC)
-    except (ValueError, OverflowError) as error:
-        raise ScalarError(f'parsing time "{text}": {error}') from None
+    except (ValueError, OverflowError):
+        raise ScalarError(f'parsing time "{text}": {_out_of_range(text)} out of range') from None
+
+
+def _out_of_range(text: str) -> str:
+    """Return the first part of a time that no time has, in the order in which Go looks at them."""
+    month, hour, minute, second = (int(text[start : start + 2]) for start in (5, 11, 14, 17))
+    parts = {"month": 1 <= month <= 12, "hour": hour < 24, "minute": minute < 60, "second": second < 60}
+    for name, is_valid in parts.items():
+        if not is_valid:
+            return name
+    try:
+        datetime.fromisoformat(text[:19])
+    except ValueError:
+        return "year" if text[:4] == "0000" else "day"
+    zone = _ZONE.search(text)
+    return "time zone offset" if zone and int(zone[1]) >= 24 else "year"
 
 
 def base64_bytes(text: str) -> str:

@@ -157,7 +157,9 @@ def decode(body: bytes) -> Json:
         if name is None:
             raise UnsupportedProtobuf(f"protobuf is not supported for {api_version} {kind}; send application/json")
         found = _struct(nodes.named(name), raw, 0, FieldBudget())
-    except (wire.WireError, UnicodeDecodeError, OverflowError) as error:
+    except UnicodeDecodeError:
+        raise UnsupportedProtobuf("the body is not Kubernetes protobuf: a text that is not UTF-8") from None
+    except (wire.WireError, OverflowError) as error:
         raise UnsupportedProtobuf(f"the body is not Kubernetes protobuf: {error}") from None
     return {"apiVersion": api_version, "kind": kind, **found}
 
@@ -356,7 +358,10 @@ def _moment(data: bytes) -> datetime | None:
     seconds, nanos = parts.get(1, 0), parts.get(2, 0)
     if not isinstance(seconds, int) or not isinstance(nanos, int):
         raise wire.WireError("a time that is none")
-    return _EPOCH + timedelta(seconds=wire.signed(seconds), microseconds=wire.signed(nanos) // 1000)
+    try:
+        return _EPOCH + timedelta(seconds=wire.signed(seconds), microseconds=wire.signed(nanos) // 1000)
+    except OverflowError:
+        raise wire.WireError("a time outside the years 1 to 9999") from None
 
 
 def _time(data: bytes) -> str | None:
