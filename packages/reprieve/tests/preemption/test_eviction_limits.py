@@ -92,6 +92,23 @@ def test_limit_is_named_and_waited_for() -> None:
     assert world.now - START == pytest.approx(HOUR + 30, abs=5)
 
 
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [
+        (EvictionLimit(NAMESPACE, 1, HOUR), "until 2020-09-13T13:26:40Z (1 eviction in namespace default within 1h)"),
+        (EvictionLimit(CLUSTER, 1, HOUR), "until 2020-09-13T13:26:40Z (1 eviction within 1h)"),
+    ],
+)
+def test_limit_beside_one_that_allows_more_is_named_with_its_scope(limit: EvictionLimit, told: str) -> None:
+    """cost.md 9.6: every limit holds, also after one that is not used up, and one that ends earlier."""
+    limits = (EvictionLimit(OWNER, 5, HOUR), limit, EvictionLimit(CLUSTER, 1, HOUR / 2))
+    world = World(node("n", cpu=4), profiles=_limited(*limits))
+    world.add(_owned(pod("a", cpu=4, node="n", start=0.0), "train"), (pod("p", cpu=4, priority=9), START)).drain()
+    _later(world, 40)
+    world.gone("p").add(_owned(pod("b", cpu=4, node="n", start=50.0), "train"), (pod("q", cpu=4, priority=9), START))
+    assert told in world.drain().message("q")
+
+
 @pytest.mark.parametrize(("most", "placed"), [(2, True), (1, False)])
 @pytest.mark.parametrize("whole", [True, False])
 def test_units_that_go_together_keep_to_limits(most: int, *, whole: bool, placed: bool) -> None:
