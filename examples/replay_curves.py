@@ -3,7 +3,7 @@
     python examples/replay_curves.py picture.png 'with departures=a.json' 'without departures=b.json'
 
 `reprieve replay -o html` has policies over the same arrivals side by side; this is of what `-o json` says of several
-runs, and of the policies of one (a file without a name before it).  Needs matplotlib, as the page does:
+runs, and of the policies of one (a file without a name before it).  Needs matplotlib:
 pip install 'reprieve[replay]'.
 """
 

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -243,15 +242,6 @@ status: {phase: Running}
     rows = {row["job"]: row for row in csv.DictReader(io.StringIO(ended.out))}
     assert (rows["x"]["start"], rows["y"]["start"], rows["z"]["start"]) == ("0", "10", "20")
     assert rows["x"]["priority"] == "1000"
-
-
-def test_page_without_what_draws_it_is_refused_at_once(run: Run, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is an extra is named, before anything is simulated; the rest works without."""
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    ended = run("replay", "missing.csv", "-o", "html")
-    assert (ended.code, ended.out) == (2, "")
-    assert "not installed: pip install 'reprieve[replay]'" in ended.err
-    assert run("replay", "jobs.csv", *FOUR, "-o", "trace").code == 0
 
 
 @pytest.mark.parametrize(

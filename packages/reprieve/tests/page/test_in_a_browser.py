@@ -195,6 +195,9 @@ def test_modules_have_names_of_their_own() -> None:
     defined = re.compile(r"^(export )?(?:async )?(?:function|class|const|let) (\w+)", re.MULTILINE)
     names = [(name, bool(exported), word) for name, text in files.items() for exported, word in defined.findall(text)]
     assert len({word for _, _, word in names}) == len(names)
+    assert not re.search(r"^(?:export )?const \w+ = [^;\n]*, \w+ = ", "\n".join(files.values()), re.MULTILINE), (
+        "one a line"
+    )
     exported = {(name, word) for name, is_exported, word in names if is_exported}
     for text in files.values():
         for words, name in re.findall(r'^import \{([^}]*)\} from "\./([a-z_]+\.js)";$', text, re.MULTILINE):

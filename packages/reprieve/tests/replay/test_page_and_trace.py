@@ -1,7 +1,6 @@
-"""The page and the trace of a replay (replay.md 4.8): what is in them, and that others can open them."""
+"""The slots and the trace of a replay (replay.md 4.8): what is in them, and that others can open them."""
 
 import json
-import re
 from collections import defaultdict
 from collections.abc import Callable
 from itertools import pairwise
@@ -89,46 +88,3 @@ def test_slots_are_as_many_as_requested_and_never_shared() -> None:
     """The fourth finds the first's slots free again, the third is beside it."""
     spans = [(0, 10, 0, 2), (0, 20, 1, 1), (5, 15, 2, 3), (10, 30, 3, 4)]
     assert slots(spans) == {0: [0, 1], 1: [2], 2: [3, 4, 5], 3: [0, 1, 6, 7]}
-
-
-def page(outcomes: list[PolicyOutcome]) -> str:
-    pytest.importorskip("matplotlib")
-    from reprieve.replay.page import as_page
-
-    return as_page(outcomes, {"jobs": 60, "nodes": 2})
-
-
-def test_page_needs_no_network_and_is_the_same_every_time() -> None:
-    found = [outcome("one"), outcome("<two> $x$")]
-    text = page(found)
-    assert text == page(found)
-    links = re.findall(r'(?:src|href)="([^"]*)"', text)
-    assert all(link.startswith(("#", "data:")) for link in links)
-    assert "&lt;two&gt; $x$" in text
-    assert "<two>" not in text
-    ids = re.findall(r'\bid="([^"]+)"', text)
-    assert len(ids) == len(set(ids))
-    assert text.count("<figure") == 7
-    assert "mathdefault" not in text
-
-
-def test_bars_of_a_colour_are_one_shape() -> None:
-    """Not an element for each of the runs: there are more than a thousand of them in a picture."""
-    found = outcome()
-    assert found.timeline is not None
-    assert len(found.timeline.job) > 100
-    text = page([found])
-    for shade in ("#2f81d6", "#62a5ea", "#d1495b", "#e07784"):
-        assert text.count(f'style="fill: {shade}"') == 2  # wide and narrow
-
-
-@pytest.mark.parametrize(("most", "shown"), [(1500, "3 of 3 nodes, days 0.000 to 0.042"), (20, "1 of 3 nodes, days 0")])
-def test_of_more_runs_at_once_than_are_drawn_there_are_fewer_nodes(
-    monkeypatch: pytest.MonkeyPatch, most: int, shown: str
-) -> None:
-    """A shorter time would not have fewer of them."""
-    monkeypatch.setattr("reprieve.replay.page.MOST_STAYS", most)
-    run = replay([job(f"j{at}", 0, 3600) for at in range(24)], gpu_nodes(3), timeline=True)
-    text = page([PolicyOutcome(report("all", run), rows(run), run.timeline)])
-    assert f"<p>{shown}" in text
-    assert "0.000 to 0.042" in text

@@ -129,8 +129,6 @@ def command(
         plugin_timeout=plugin_timeout,
         timeline=output in (ReplayFormat.HTML, ReplayFormat.TRACE),
     )
-    if output is ReplayFormat.HTML:
-        _need_plots()
     if out is not None:
         try:
             out.mkdir(parents=True, exist_ok=True)
@@ -170,13 +168,6 @@ def _names_file(text: str) -> bool:
     """
     path = Path(text)
     return path.suffix in (".yaml", ".yml", ".json") or len(path.parts) > 1 or path.is_file()
-
-
-def _need_plots() -> None:
-    from importlib.util import find_spec
-
-    if find_spec("matplotlib") is None:
-        refuse("-o html draws with matplotlib, which is not installed: pip install 'reprieve[replay]'")
 
 
 def _deliver(answer: "ReplayAnswer", task: "Task", output: ReplayFormat, out: Path | None) -> None:

@@ -96,6 +96,12 @@ def table(reports: Sequence[PolicyReport]) -> list[tuple[str, list[str]]]:
     return result
 
 
+def difference_text(value: float, first: float) -> str:
+    """Return the difference in percent, or beyond 1,000 % the factor: `+12.5 %`, `×190`."""
+    percent = 100 * (value - first) / first
+    return f"{percent:+.1f} %" if abs(percent) <= 1000 else f"×{value / first:,.0f}"
+
+
 def compared(values: Sequence[float | None], measure: Measure) -> list[str]:
     """Return the cells of a row: the best marked where they differ, with what is different from the first in
     percent.
@@ -110,6 +116,6 @@ def compared(values: Sequence[float | None], measure: Measure) -> list[str]:
         cell = measure.shown(value)
         first = values[0]
         if at and first and value != first:
-            cell += f" ({100 * (value - first) / first:+.1f} %)"
+            cell += f" ({difference_text(value, first)})"
         cells.append(f"{cell} {BEST}" if value == best else cell)
     return cells

@@ -3,7 +3,12 @@
 import { NODE, POD } from "./model.js";
 import { drawPattern, look, theme } from "./palette.js";
 
-const BLOCK = 12, GAP = 2, NAME = 11, CPU_BAR = 3, PAD = 8, TITLE = 20;
+const BLOCK = 12;
+const GAP = 2;
+const NAME = 11;
+const CPU_BAR = 3;
+const PAD = 8;
+const TITLE = 20;
 const WIDTH = 4 * (BLOCK + GAP);
 const MARGIN = 0.5;
 
