@@ -108,6 +108,9 @@ def command(
             "directory.",
         ),
     ] = None,
+    records_spool_bytes: Annotated[
+        str, typer.Option(metavar="SIZE", help="Maximum size of --records-spool; beyond that the oldest are lost.")
+    ] = "32Mi",
     records_cluster: Annotated[
         str, typer.Option(metavar="NAME", help="Name of this cluster in a database that several clusters use.")
     ] = "",
@@ -233,7 +236,7 @@ def command(
         ),
         records=read_records(
             records,
-            spool=records_spool,
+            spool=(records_spool, records_spool_bytes),
             cluster=records_cluster,
             keep=(records_keep, records_keep_attempts),
             most=records_max_bytes,
@@ -246,7 +249,7 @@ def command(
 
 
 def read_records(
-    place: str | None, *, spool: Path | None, cluster: str, keep: tuple[str, str], most: str
+    place: str | None, *, spool: tuple[Path | None, str], cluster: str, keep: tuple[str, str], most: str
 ) -> "Path | RecordsDatabase | None":
     """Return where records are kept: a file without a scheme, or a database. Bad usage ends with exit code 2."""
     import re
@@ -265,9 +268,10 @@ def read_records(
         seconds.append(int(match[1]) * DAY)
     if seconds[0] < seconds[1]:
         refuse("--records-keep: evictions are kept at least as long as attempts (--records-keep-attempts)")
-    where = spool if spool is not None else Path(tempfile.gettempdir()) / "reprieve-records"
+    where = spool[0] if spool[0] is not None else Path(tempfile.gettempdir()) / "reprieve-records"
+    waiting = read_size("--records-spool-bytes", spool[1])
     retention = RecordsRetention(seconds[0], seconds[1], read_size("--records-max-bytes", most))
-    return RecordsDatabase(place, cluster=cluster, spool=where, retention=retention)
+    return RecordsDatabase(place, cluster=cluster, spool=where, spool_bytes=waiting, retention=retention)
 
 
 def read_token(path: str | None, option: str = "--endpoint-token-file") -> str | None:

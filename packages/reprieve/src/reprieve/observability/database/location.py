@@ -48,7 +48,7 @@ class RecordsDatabase:
     address: str = field(repr=False)
     cluster: str = ""
     spool: Path = Path("reprieve-records")
-    spool_bytes: int = 256 * 1024**2
+    spool_bytes: int = 32 * 1024**2
     retention: RecordsRetention = RecordsRetention()
 
     def __str__(self) -> str:
