@@ -361,16 +361,21 @@ def _shown_type(kind: Any) -> tuple[type | None, str]:
 
 def metrics() -> str:
     """Return the page of metrics."""
+    from reprieve.live.shadow_ledger import ShadowLedger
     from reprieve.observability.database.metrics import SpoolMetrics
     from reprieve.observability.metrics import Metrics
     from reprieve.observability.runtime_metrics import RuntimeMetrics
+    from reprieve.observability.shadow_metrics import ShadowMetrics
     from reprieve.observability.store import MemoryStore
     from reprieve.testing import World
 
     served = Metrics(process=False)
     RuntimeMetrics(served.registry)
     SpoolMetrics(served.registry, MemoryStore())
-    served.attach(World().engine)
+    engine = World().engine
+    ledger = ShadowLedger(engine.cluster, patience=60.0)
+    ShadowMetrics(served.registry, lambda: ledger.report(schedulers=(), since=0.0, now=0.0), lambda: 0)
+    served.attach(engine)
     served.read_engine()
     labels = {
         wrapper._name: wrapper._labelnames
@@ -388,7 +393,7 @@ def metrics() -> str:
         "# Metrics",
         "`GET /metrics` of the scheduler, in the text format of Prometheus, with `process_*` besides. Names, labels "
         "and buckets are those of kube-scheduler where it has the metric. [Observability](../observability.md) lists "
-        "those that deserve an alert.",
+        "those that deserve an alert. Those of `reprieve_shadow` are served by a [shadow](../shadow.md) alone.",
         table(("name", "type", "labels", "meaning"), sorted(rows)),
     ]
     return "\n\n".join(parts)
