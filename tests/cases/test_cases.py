@@ -2,9 +2,9 @@
 
 A case has `title`, `rule` (a heading of docs/rules), `objects` (complete manifests; a pod with a node is running),
 where needed `gates` and `steps` (as of a Scenario, but `create` and `delete` name objects as Kind/name; what a step
-creates is not there before), and `expect`: which pods without a node are `scheduled` and which wait
-(`unschedulable`), which of the others are `preempted`, each list complete; where the case says so `nominated` by
-preemption, `resizes` (what becomes of the deferred ones), `nodes` (or `nodesIn`, one of several) and `messages` (a part
+creates is not there before), and `expect`: which pods without a node, those that controllers make included, are
+`scheduled` and which wait (`unschedulable`), which of the others are `preempted`, each list complete; where the case
+says so `nominated` by preemption, `resizes` (what becomes of the deferred ones), `nodes` (or `nodesIn`, one of several) and `messages` (a part
 of the message of a pod that waits).  Nothing but these files is needed to run them.
 """
 
@@ -21,6 +21,7 @@ from reprieve.inputs.loader import load
 from reprieve.scheduling.profiles import default_profile
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Plan
+from reprieve.simulation.workloads.expansion import expand
 
 CASES = sorted(Path(__file__).parent.rglob("*.yaml"))
 Case = dict[str, Any]
@@ -57,11 +58,14 @@ def differences(case: Case, answer: Plan) -> list[str]:
     """What is not as expected, a line each."""
     expect = case["expect"]
     pods = {f"{pod.namespace}/{pod.name}": pod for pod in answer.pods}
-    arrived = {
-        f"{one['metadata'].get('namespace', 'default')}/{one['metadata']['name']}"
+    written = {
+        f"{one['metadata'].get('namespace', 'default')}/{one['metadata']['name']}": one
         for one in case["objects"]
-        if one["kind"] == "Pod" and not one["spec"].get("nodeName")
+        if one["kind"] == "Pod"
     }
+    arrived = {name for name, one in written.items() if not one["spec"].get("nodeName")} | (
+        pods.keys() - written.keys()
+    )
     found = {
         "scheduled": {name for name in arrived if pods[name].outcome == "Scheduled"},
         "unschedulable": {name for name in arrived if pods[name].outcome != "Scheduled"},
@@ -93,7 +97,9 @@ def outcome(case: Case, folder: Path, *, compatible: bool = False) -> Plan:
     manifest.write_bytes(b"".join(b"---\n%s\n" % msgspec.json.encode(one) for one in documents(case)))
     gates = FeatureGates.of(case.get("gates", {}))
     profiles = (default_profile(gates, compatible=compatible),)
-    return plan(load([manifest]), PlanOptions(gates=gates, profiles=profiles, any_scheduler=True)).plan
+    expansion = expand(load([manifest]))
+    assert not expansion.problems
+    return plan(expansion.manifests, PlanOptions(gates=gates, profiles=profiles, any_scheduler=True)).plan
 
 
 @pytest.mark.parametrize("compatible", [True, False], ids=["compatible", "cheapest"])

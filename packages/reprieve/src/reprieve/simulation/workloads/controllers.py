@@ -146,6 +146,10 @@ def daemon_set(workload: PodWorkload, maker: Maker) -> None:
             pods.add(daemon_pod(workload.name, node.name))
 
 
+_POLICIES: Final = ("coscheduling", "volcano")
+"""Members of `podGroupPolicy` that make a group (workloads.md 5.4)."""
+
+
 def train_job(workload: PodWorkload, maker: Maker) -> None:
     """A TrainJob: the JobSet of its runtime, with its trainer's nodes and resources (whatif.md 2.5)."""
     spec = workload.spec
@@ -167,7 +171,11 @@ def train_job(workload: PodWorkload, maker: Maker) -> None:
         "spec": {"replicatedJobs": [_trained(item, trainer, nodes) for item in jobs] if isinstance(jobs, list) else []},
     }
     policy = mapping(value_at(runtime_spec, "podGroupPolicy"))
-    if policy:
+    for member in policy.keys() - _POLICIES:
+        known = " and ".join(_POLICIES)
+        at = f"{kind} {name[:253]}: spec.podGroupPolicy.{str(member)[:128]}"
+        maker.remark(workload, f"{at} is ignored: only {known} are known", strict=True)
+    if policy.keys() & {*_POLICIES}:
         templates = [text(value_at(item, _CLASS_OF_JOB)) for item in jobs] if isinstance(jobs, list) else []
         named = [item for item in templates if item] if "volcano" in policy else []
         maker.gangs.always(workload, named[-1] if named else "")  # the last counts, as its plugin has it
