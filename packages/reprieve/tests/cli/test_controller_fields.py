@@ -14,10 +14,12 @@ NODE = {
     "metadata": {"name": "n1"},
     "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}},
 }
-TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-SELECTED = {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}
-JOBS = [{"name": "w", "template": {"spec": {"template": {"spec": {**TEMPLATE["spec"], "restartPolicy": "Never"}}}}}]
-GANG = {"schedulingPolicy": {"gang": {}}}
+TEMPLATE: dict[str, Any] = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+SELECTED: dict[str, Any] = {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}
+JOBS: list[dict[str, Any]] = [
+    {"name": "w", "template": {"spec": {"template": {"spec": {**TEMPLATE["spec"], "restartPolicy": "Never"}}}}}
+]
+GANG: dict[str, Any] = {"schedulingPolicy": {"gang": {}}}
 
 
 def workload(version: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
