@@ -18,6 +18,8 @@ MOST_BYTES: Final = 1024 * 1024
 MOST_ANSWER: Final = 64 * 1024 * 1024
 _MOST_ERRORS: Final = 1024 * 1024
 MOST_SECONDS: Final = 60.0
+MOST_MEMORY: Final = 4 * 1024**3
+"""Bytes of address space of the process that plans."""
 MOST_CHANGES: Final = 32
 MOST_WAITING: Final = 4
 PROGRAM: Final = (sys.executable, "-m", "reprieve")
@@ -157,3 +159,4 @@ def _bound() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     most = int(MOST_SECONDS)
     resource.setrlimit(resource.RLIMIT_CPU, (most, most))
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
