@@ -64,3 +64,13 @@ def test_domains_of_a_tree_are_those_with_the_cheapest_victims(family: str, seed
     found = _decided(made, "MinimizeVictims")
     assert found is not None
     assert made.problem.price([one.unit.name for one in found.victims]) == cheapest(made.problem).price
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_members_of_a_spread_gang_go_where_victims_are_cheapest(seed: int) -> None:
+    """cost.md 4.13: every allowed number of members in each zone is considered."""
+    made = FAMILIES["gang with topology spread"](seed)
+    usual, found = _decided(made, "Compatible"), _decided(made, "MinimizeVictims")
+    if usual is not None and usual.victims:
+        assert found is not None
+        assert made.problem.price([one.unit.name for one in found.victims]) == cheapest(made.problem).price

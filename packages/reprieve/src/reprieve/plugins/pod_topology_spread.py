@@ -46,6 +46,7 @@ from reprieve.framework.plugin import (
     Scores,
     row_count,
 )
+from reprieve.framework.spread_domains import SpreadDomains
 from reprieve.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code, Status
 
 NOT_SPREAD = "node(s) didn't match pod topology spread constraints"
@@ -267,6 +268,19 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
                 result = tuple(_compiled(c, pod, selector) for c in wanted)
         label_class.memo[key] = (version, result)
         return result
+
+    def domains_of_all(self, state: CycleState, pods: Sequence[PodRecord]) -> SpreadDomains | None:
+        """See `SpreadCounter.domains_of_all`."""
+        if self.pre_filter(state).code is Code.SKIP:
+            return None
+        counted, index = self._counted(state), state.cluster.pod_affinity
+        constraint, domains = counted[0]
+        if len(counted) > 1 or not all(index.accepted((constraint.matcher,), pod) for pod in pods):
+            return None
+        domain_of = index.domains(constraint.topology_key)[0][: len(domains.eligible)]
+        return SpreadDomains(
+            constraint.max_skew, constraint.min_domains, domains.counts, domains.there, domains.eligible, domain_of
+        )
 
     # -- events ------------------------------------------------------------------------------------
 

@@ -6,15 +6,17 @@ algorithm with all its filters, and so are a few evictions of the least importan
 while units are put back (`reprieve.preemption.replaced_group`).  None that does not work is taken.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from reprieve.framework.plugin import CycleState, PodGroupAssignment
+from reprieve.framework.plugin import CycleState, Placement, PodGroupAssignment
 from reprieve.preemption.cost import Cost
 from reprieve.preemption.group_view import GroupCandidate, GroupView, price_of
 from reprieve.preemption.order import Ranking
 from reprieve.preemption.outcome import Reason, Verdict
+from reprieve.preemption.pinned_choices import PinnedEviction
 from reprieve.preemption.replaced_group import PlacingWork, ReplacedGroup
+from reprieve.preemption.spread_shares import SpreadShares, spread_of
 from reprieve.preemption.tree_domains import TreeDomains
 from reprieve.preemption.victim_search.problem import Numbers, numbers_of
 from reprieve.preemption.victim_search.search import Found, as_cheap, cheapest_eviction
@@ -66,6 +68,8 @@ def _cheaper(view: GroupView, candidate: GroupCandidate, numbers: Numbers | None
     elif candidate.placement is not None or ranking is not view.ranking:
         with view.of(within, range(len(inside))):
             numbers = numbers_for(view, candidate, within)
+    if numbers is not None and not numbers.exact:
+        candidate = _spread_otherwise(view, candidate, numbers, inside, work)
     least = LeastImportant(view, candidate)
     if numbers is not None and numbers.exact:
         return ExactSearch(view, candidate, numbers, inside).cheaper() or least.cheaper()
@@ -92,19 +96,47 @@ def _in_chosen_domains(
         if numbers is None:
             return candidate, False
         left = work.searched if candidate.placement is None else work.searched // 2
-        domains = TreeDomains(displaced, candidate, within, numbers, choices, left)
+        domains = TreeDomains(numbers, left, displaced, candidate, within, choices)
         choice = domains.cheapest()
         work.searched -= left - max(0, domains.left)
     if choice is None:
         return candidate, False
-    row_of = {pod.uid: row for pod, row in choice.places}
-    places = tuple((pod, row_of[pod.uid]) for pod, _ in candidate.assignment.placed)
-    gone = {inside[unit] for unit in choice.units}
-    own = PodGroupAssignment(places, True, {})
+    tried, works = _tried(view, candidate, inside, choice[0], choice[1])
+    return tried, works and numbers.exact and domains.left > 0
+
+
+def _spread_otherwise(
+    view: GroupView, candidate: GroupCandidate, numbers: Numbers, inside: Sequence[int], work: PlacingWork
+) -> GroupCandidate:
+    """Return the candidate, or the cheaper one with other numbers of members in the domains of a spread constraint."""
+    left = work.searched if candidate.placement is None else work.searched // 2
+    if len(numbers.rows) + len(numbers.units) > left // 2:
+        return candidate
+    with view.of(candidate.ranking, inside):
+        pods = [pod for pod, _ in candidate.assignment.placed]
+        spread = spread_of(view.request.running, pods)
+    if spread is None:
+        return candidate
+    shares = SpreadShares(numbers, left, spread)
+    found = shares.cheapest()
+    work.searched -= left - max(0, shares.left)
+    return candidate if found is None else _tried(view, candidate, inside, found)[0]
+
+
+def _tried(
+    view: GroupView,
+    candidate: GroupCandidate,
+    inside: Sequence[int],
+    found: PinnedEviction,
+    domains: Mapping[str, Placement] | None = None,
+) -> tuple[GroupCandidate, bool]:
+    """Return the candidate, or the cheaper one with that eviction; and whether all filters agree to its places."""
+    gone = {inside[unit] for unit in found.units}
+    own = PodGroupAssignment(found.places, True, {})
     with view.of(candidate.ranking, gone) as displaced:
-        own_works = displaced.holds(own)
-    tried = view.with_gone(candidate, gone, own if own_works else None, choice.domains)
-    return min(candidate, tried, key=price_of), choice.exact and own_works
+        works = displaced.holds(own)
+    tried = view.with_gone(candidate, gone, own if works else None, domains)
+    return min(candidate, tried, key=price_of), works
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from reprieve.preemption.group_view import GroupCandidate, GroupView, price_of
-from reprieve.preemption.tree_domains import MOST_NODES_SEARCHED
+from reprieve.preemption.pinned_choices import MOST_NODES_SEARCHED
 
 MOST_PLACED = 2_000
 """So many pods are placed for one preemption in all."""
@@ -25,7 +25,7 @@ MOST_NODES_PLACED = 200_000
 class PlacingWork:
     """How many pods may still be placed for all candidates of one preemption; each may use half of what is left.
 
-    `searched`: the same of nodes and units in searches for the domains of trees.
+    `searched`: the same of nodes and units in searches for domains.
     """
 
     left: int

@@ -1,0 +1,143 @@
+"""Choices of where each part of a group may run, compared by what the eviction costs (cost.md 4.12, 4.13).
+
+A choice pins the pods of each part to some nodes; what it costs is found by a search in the numbers that are pinned so
+(`reprieve.preemption.victim_search.pinned_numbers`).
+
+Invariant: the work is counted, in the nodes and units of the searches, never in seconds.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.preemption.victim_search.eviction import Price
+from reprieve.preemption.victim_search.pinned_numbers import PinnedNumbers, pinned
+from reprieve.preemption.victim_search.problem import Numbers
+from reprieve.preemption.victim_search.search import Found, cheapest_eviction
+
+MOST_NODES_SEARCHED = 4_000
+"""So large are the searches for one preemption together: the sum of their nodes and units."""
+FEW_CHOICES = 4_096
+"""So few choices are all considered, and searched in the order of what they seem to cost."""
+_PATIENCE = 48
+"""So many choices in a row are searched without success before the search ends."""
+_STEPS = 60
+"""What a search may take to improve what it has found first."""
+Picks = tuple[int, ...]
+"""What stands for a choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Pods that are pinned together. `shape`: equal for those that ask for the same; `choosers`: see `TreeDomains`."""
+
+    pods: tuple[PodRecord, ...]
+    shape: Hashable
+    choosers: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, pods: Sequence[PodRecord], numbers: Numbers, choosers: tuple[int, ...] = ()) -> "Part":
+        """Return the part of these pods of the numbers."""
+        kind_of = {pod.uid: turn for turn, kind in enumerate(numbers.kinds) for pod in kind.pods}
+        return cls(tuple(pods), frozenset(Counter(kind_of[pod.uid] for pod in pods).items()), choosers)
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedEviction:
+    """The cheapest eviction of a choice. `units`: of all numbers; `places`: (pod, row)."""
+
+    price: Price
+    units: tuple[int, ...]
+    places: tuple[tuple[PodRecord, int], ...]
+
+
+@dataclass(slots=True)
+class PinnedChoices:
+    """`left`: how large the searches may be together."""
+
+    numbers: Numbers
+    left: int
+    _tried: dict[Hashable, Picks] = field(init=False, default_factory=dict)
+    """By what is pinned where, whatever the names of pods: the first picks with that."""
+    _found: dict[Picks, tuple[Found, PinnedNumbers] | None] = field(init=False, default_factory=dict)
+    _prices: dict[Hashable, Price | None] = field(init=False, default_factory=dict)
+
+    def where(self, picks: Picks) -> list[tuple[Part, frozenset[int]]]:
+        """Return the nodes of each part with a choice."""
+        raise NotImplementedError
+
+    def eviction_of(self, picks: Picks | None) -> PinnedEviction | None:
+        """Return the eviction of a choice that was searched, improved for as long as a search may take."""
+        found = self._found.get(picks) if picks is not None else None
+        if found is None:
+            return None
+        known, part = found
+        better = cheapest_eviction(part.numbers, known.units)
+        best = better if better is not None and better.places is not None else known
+        return PinnedEviction(best.price, tuple(part.units[unit] for unit in best.units), best.assigned(part.numbers))
+
+    def least_of(self, choices: Iterable[Picks]) -> Picks | None:
+        """Search the choices in the order of what their parts cost by themselves together."""
+        estimates = sorted((estimate, picks) for picks in choices if (estimate := self.estimate(picks)) is not None)
+        return self._least(picks for _, picks in estimates)
+
+    def _least(self, tried: Iterable[Picks]) -> Picks | None:
+        """Return the choice with the cheapest eviction; those are left out that cannot be cheaper."""
+        best: tuple[Price, Picks] | None = None
+        patience = _PATIENCE
+        for picks in tried:
+            if patience <= 0 or self.left <= 0:
+                break
+            where = self.where(picks)
+            if best is not None and any((a := self._alone(*item)) is None or a >= best[0] for item in where):
+                continue
+            known = picks in self._found
+            found = self.search(picks)
+            if found is not None and (best is None or found[0].price < best[0]):
+                best, patience = (found[0].price, picks), _PATIENCE
+            elif not known:
+                patience -= 1
+        return best[1] if best is not None else None
+
+    def estimate(self, picks: Picks) -> tuple[int, int, tuple[float, ...]] | None:
+        """Return what the leaves cost together if none shares a victim; None: one fits nowhere."""
+        prices = []
+        for leaf, nodes in self.where(picks):
+            alone = self._alone(leaf, nodes)
+            if alone is None:
+                return None
+            prices.append(alone)
+        costs = [cost for *_, cost in prices if cost]
+        total = tuple(map(sum, zip(*costs, strict=True))) if costs else ()
+        return sum(violations for violations, *_ in prices), max(highest for _, highest, _ in prices), total
+
+    def _alone(self, leaf: Part, nodes: frozenset[int]) -> Price | None:
+        """Return what the pods of a leaf cost by themselves; None: they do not fit."""
+        key = (leaf.shape, nodes)
+        if key not in self._prices:
+            found = self._cheapest(pinned(self.numbers, [(leaf.pods, nodes)]))
+            self._prices[key] = found.price if found is not None else None
+        return self._prices[key]
+
+    def _cheapest(self, part: PinnedNumbers | None) -> Found | None:
+        if part is None:
+            return None
+        self.left -= len(part.numbers.rows) + len(part.numbers.units)
+        return cheapest_eviction(part.numbers, steps=_STEPS, all_of_few=False)
+
+    def search(self, picks: Picks) -> tuple[Found, PinnedNumbers] | None:
+        """Return the cheapest eviction with these domains.
+
+        None too where the work is done, or others came to the same but for the names of pods.
+        """
+        if picks in self._found:
+            return self._found[picks]
+        where = self.where(picks)
+        alike = frozenset(Counter((leaf.shape, nodes) for leaf, nodes in where).items())
+        if self._tried.setdefault(alike, picks) != picks:
+            return None
+        part = pinned(self.numbers, ((leaf.pods, nodes) for leaf, nodes in where))
+        found = self._cheapest(part)
+        self._found[picks] = (found, part) if found is not None and part is not None else None
+        return self._found[picks]
