@@ -21,7 +21,7 @@ Amounts = tuple[int, ...]
 class Member:
     """One member: what it asks for, and the bins it may go to; `domain`: it runs there already (its bins are none).
 
-    `beside`: it has to be in the domain of the member before it.
+    `beside`: it does not run yet, and has to go to the domain of the member before it.
     """
 
     asks: Amounts = ()
@@ -76,8 +76,6 @@ class FewestBreaks:
             self.best, self.cost = list(chosen), cost
             return
         member = self.members[turn]
-        if member.domain >= 0 and member.beside and member.domain != last:
-            return
         if member.domain >= 0:
             self._extend([*chosen, -1], free, member.domain, self._after(cost, last, member.domain))
             return
