@@ -13,9 +13,10 @@ import yaml
 from kube_standin.features import Features
 from reprieve.client.errors import ApiError
 from reprieve.framework.gates import FeatureGates
+from reprieve.framework.profile import Profile
 from reprieve.live.app import Scheduler
 from reprieve.plugins.reservations import ReservationOptions, ReservationsPlugin
-from reprieve.scheduling.profiles import Profile, default_profile
+from reprieve.scheduling.profiles import default_profile
 from tests.live.test_app import NAME, NODES, PODS, Cluster, Json, cluster, condition
 from tests.waiting import DEADLINE
 
