@@ -8,6 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
+
+from reprieve.framework.configuration_reader import configuration_of
+from reprieve.framework.gates import FeatureGates
+from reprieve.scheduling.profiles import profiles_of
 
 ROOT = Path(__file__).parents[2]
 NODES = """apiVersion: v1
@@ -42,3 +47,18 @@ def test_part_of_a_gpu_finds_room_on_one_gpu_only(tmp_path: Path, policy: str) -
     assert (start["a"], start["b"], start["d"]) == (0, 1, 4)  # 0.6 and 0.6 on a GPU each, 0.4 beside one of them
     assert start["c"] >= 100  # 0.8 are free in all, but 0.4 on each GPU
     assert start["whole"] >= 100
+
+
+FILES = sorted((ROOT / "examples" / "policies").glob("*.yaml"))
+PAGES = "".join(page.read_text() for page in sorted((ROOT / "docs").glob("*.md")))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_policy_file_is_read_and_stands_in_a_worked_example(path: Path) -> None:
+    """Unknown fields and args are errors, so a file that is read sets what it says."""
+    (profile,) = profiles_of(configuration_of(yaml.safe_load(path.read_text())), FeatureGates())
+    assert profile.name == "default-scheduler"
+    assert f"examples/policies/{path.name}" in PAGES
+    assert any(f"{option}{path.name}" in PAGES for option in ("--config examples/policies/", "--policy ")), (
+        "in a command"
+    )

@@ -173,6 +173,8 @@ class SchedulingQueue:
         status = self._gates.of_pod(pod)
         if status.ok:
             entity.ready[pod.uid] = pod
+            if pod.unschedulable_since is not None:
+                self._order.failed(entity, now)
         else:
             entity.held[pod.uid] = status
             self._doubt(entity, status, now)

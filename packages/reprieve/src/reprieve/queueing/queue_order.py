@@ -48,7 +48,7 @@ class QueueOrder:
         (self._first.add if first else self._first.discard)(ref)
 
     def failed(self, entity: Entity, now: float) -> None:
-        """An attempt failed: the age counts from the first, also from one before a restart (reservations.md 1.2)."""
+        """An attempt failed, maybe before a restart: the age counts from the first one (reservations.md 1.2)."""
         if not self._ageing or entity.ref in self._waits:
             return
         known = (pod.unschedulable_since for pod in entity.ready.values())

@@ -1,0 +1,77 @@
+"""Moves of running pods, with `reprieve up`, over the end of the scheduler (moving.md 4)."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from tests.e2e.cluster import Json, Up, eventually, is_running, nodes_file, pod, preemption_config, up
+
+PAIRS = {"n1": {"pair": "a"}, "n2": {"pair": "a"}, "n3": {"pair": "b"}, "n4": {"pair": "b"}}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    directory = tmp_path_factory.mktemp("moves")
+    config = preemption_config(directory, {"moving": "Move"})
+    nodes = nodes_file(directory, *PAIRS, labels=PAIRS)
+    with up(directory, f"--nodes-file={nodes}", f"--config={config}") as running:
+        yield running
+        assert "Traceback" not in running.log.read_text(), running.log.read_text()
+
+
+def _replica_set(pair: str) -> Json:
+    """One pod of one CPU that may move."""
+    labels = {"app": "small"}
+    template = {
+        "metadata": {"labels": labels, "annotations": {"scheduling.reprieve.dev/movable": "true"}},
+        "spec": pod("any", cpu="1", selector={"pair": pair}, stop=0.5)["spec"],
+    }
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "small"}, "spec": spec}
+
+
+def _node_of(cluster: Up, space: str) -> str | None:
+    """Return where the small pod runs; None: it does not."""
+    there = [
+        str(item["spec"]["nodeName"])
+        for item in cluster.api.pods(space).values()
+        if item["metadata"]["name"].startswith("small") and is_running(item)
+        if "deletionTimestamp" not in item["metadata"]
+    ]
+    return there[0] if len(there) == 1 else None
+
+
+def _nominated(name: str, item: Json) -> bool:
+    return bool(item["metadata"]["name"] == name and item["status"].get("nominatedNodeName"))
+
+
+@pytest.mark.parametrize(("pair", "killed"), [("a", False), ("b", True)])
+def test_pod_moves_and_the_pending_one_starts(cluster: Up, pair: str, killed: bool) -> None:
+    """moving.md 4.1, 4.4, 4.6: with the scheduler killed in the middle, too."""
+    path, api = cluster.workplace(pair), cluster.api
+    first, second = sorted(name for name, labels in PAIRS.items() if labels["pair"] == pair)
+    api.create(path, pod("tune", cpu="3", node=second))
+    api.create(path, pod("fill", cpu="1", node=second))
+    eventually(lambda: api.runs("tune", "fill", namespace=pair), "the node full")
+    api.create(f"/apis/apps/v1/namespaces/{pair}/replicasets", _replica_set(pair))
+    eventually(lambda: _node_of(cluster, pair) == first, "the small pod running")
+    api.delete(f"{path}/fill")
+    eventually(lambda: api.gone("fill", namespace=pair), "place for it elsewhere")
+    with api.history(path) as pods:
+        api.create(path, pod("train", cpu="4", selector={"pair": pair}))
+        pods.until(partial(pods.seen, partial(_nominated, "train")), "the place reserved")
+        if killed:
+            [scheduler] = cluster.children()
+            os.kill(scheduler, signal.SIGKILL)
+            eventually(lambda: cluster.children() not in ([], [scheduler]), "another scheduler")
+    eventually(lambda: api.runs("train", namespace=pair), "the large pod running")
+    eventually(lambda: _node_of(cluster, pair) == second, "the small pod running elsewhere")
+    assert api.pods(pair)["train"]["spec"]["nodeName"] == first
+    if not killed:
+        eventually(lambda: cluster.metric("reprieve_moves_total", result="moved") == 1, "the move counted")
+        assert cluster.metric("reprieve_moves_total", result="lost") == 0
