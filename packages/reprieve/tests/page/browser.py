@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from axe_playwright_python.base import AXE_SCRIPT
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.outside import CHROMIUM
 
@@ -15,6 +15,7 @@ ARGUMENTS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
+expect.set_options(timeout=30_000)
 Scheme = Literal["light", "dark"]
 
 

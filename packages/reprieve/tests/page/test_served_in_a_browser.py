@@ -92,6 +92,33 @@ def test_question_shows_the_cluster_after_the_change(browser: Browser, live: Ser
         expect(page.locator(".view .map")).to_have_count(1)
 
 
+FULL = """
+{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: 4, memory: 8Gi, pods: 9}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: waits}, spec: {containers: [{name: c, resources: {requests: {cpu: 3}}}]}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: runs}
+spec: {nodeName: n1, containers: [{name: c, resources: {requests: {cpu: 3}}}]}
+"""
+
+
+def test_suggestion_can_be_tried(browser: Browser, tmp_path: Path) -> None:
+    """page.md 8.5: a plan lists what would help what still waits, and each is one click."""
+    file = tmp_path / "in.yaml"
+    file.write_text(FULL)
+    waits = pod("waits", cpu=3)
+    with (
+        served(node("n1"), pod("runs", cpu=3, node="n1"), waits, plans=PagePlans(("-f", str(file)))) as world,
+        opened(browser, world.url + "#/queue", own=own(world)) as page,
+    ):
+        page.click("text=default/waits")
+        page.click("text=Find what would help")
+        page.locator("li", has_text="--add-nodes 1 --like n1").locator("button").click()
+        expect(page.locator(".view > div > .status")).to_have_text("The pod is placed. No pods are evicted.")
+
+
 def test_refused_question_says_why(browser: Browser, live: ServedWorld) -> None:
     """page.md 8.2."""
     context = browser.new_context()

@@ -67,7 +67,7 @@ class Page {
     return (this.made[name] ??= {
       cluster: () => new ClusterView({ actions: (node) => this.nodeActions(node) }),
       plan: () => new PlanView(),
-      queue: () => new QueueView({ onTry: (flags) => this.tryFlags(flags) }),
+      queue: () => new QueueView({ onTry: (flags) => this.tryFlags(flags), live: this.source.live }),
       decisions: () => new DecisionsView({ onShow: (record) => this.showOnMap(record) }),
       whatif: () => new WhatIfView({ ask: (question) => this.source.whatIf(question) }),
       replay: () => new ReplayView(),

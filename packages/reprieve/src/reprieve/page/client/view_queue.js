@@ -5,8 +5,10 @@ import { WHY, term } from "./terms.js";
 const MOST_ITEMS = 100;
 
 export class QueueView {
-  constructor({ onTry }) {
+  // `onTry`: plans with changes; `live`: the hints were not tried, and a plan finds those that help.
+  constructor({ onTry, live }) {
     this.onTry = onTry;
+    this.live = live;
     this.list = h("div", {});
     this.detail = h("section", { class: "detail", "aria-label": "Explanation", tabindex: "-1" });
     this.reserved = h("div", {});
@@ -71,6 +73,7 @@ export class QueueView {
       record && recordFacts(record),
       record?.preemption && h("p", {}, h("a", { href: `#/decisions/${record.id}` }, "Its preemption")),
       item.help.length > 0 && [h("h3", {}, "What would help"), h("ul", {}, item.help.map((help) => h("li", {}, help.sentence, " ", this.tryButton(item, help))))],
+      this.live && item.why !== "Gated" && h("p", { class: "buttons" }, h("button", { type: "button", "data-key": "plan-now", onclick: () => this.onTry([]) }, "Find what would help"), h("span", { class: "quiet" }, "plans the cluster as it is, and tries changes")),
       h("p", { class: "quiet" }, "As text: ", h("code", {}, `reprieve explain ${item.kind.toLowerCase()}/${item.name} -n ${item.namespace}`)));
   }
 }

@@ -2,6 +2,8 @@
 import { h, put } from "./dom.js";
 import { ClusterView } from "./view_cluster.js";
 
+const MOST_HELPED = 20;
+
 export class WhatIfView {
   constructor({ ask }) {
     this.ask = ask;
@@ -32,6 +34,15 @@ export class WhatIfView {
     }
   }
 
+  // Changes that the plan has tried for what still waits: moves of running pods, nodes, priorities and others.
+  suggestions(planned) {
+    const helped = planned.queue.filter((item) => item.help.some((help) => help.flags.length));
+    if (!helped.length) return null;
+    return [h("h2", {}, "What would help"), h("ul", {}, helped.slice(0, MOST_HELPED).map((item) => item.help.filter((help) => help.flags.length).map((help) => h("li", {},
+      `${item.namespace}/${item.name}: ${help.sentence} `, h("button", { type: "button", onclick: () => this.plan([...this.flags.value.split("\n").filter(Boolean), ...help.flags]) }, "Try it"))))),
+    helped.length > MOST_HELPED && h("p", { class: "quiet" }, `${MOST_HELPED} of ${helped.length} workloads shown; the text below has all.`)];
+  }
+
   add(line) {
     if (!this.flags.value.split("\n").includes(line)) this.flags.value = [this.flags.value.trim(), line].filter(Boolean).join("\n");
   }
@@ -51,7 +62,7 @@ export class WhatIfView {
       const planned = await this.ask({ manifests: this.manifests.value, changes: this.flags.value.split("\n").map((line) => line.trim()).filter(Boolean) });
       this.message.textContent = planned.sentences.plan;
       const map = new ClusterView({ actions: () => [] });
-      put(this.answer, h("h2", {}, "After the change"), h("pre", { class: "answer", tabindex: "0" }, planned.text), map.element);
+      put(this.answer, this.suggestions(planned), h("h2", {}, "After the change"), h("pre", { class: "answer", tabindex: "0" }, planned.text), map.element);
       map.show(planned);
     } catch (error) {
       put(this.answer);
