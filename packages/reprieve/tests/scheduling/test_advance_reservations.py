@@ -133,6 +133,26 @@ def test_known_ends_give_the_earliest_start() -> None:
     assert [one.name for one in held(world)["train"].awaited] == ["r1", "r2"]
 
 
+def test_pods_with_a_known_end_are_awaited_beside_those_without() -> None:
+    """reservations.md 2.4: both have to end before the holder starts on their nodes."""
+    items: list[Any] = [node("n0"), node("n1")]
+    items += [runs(f"known{i}", f"n{i}", cpu=2, expected_runtime="1h") for i in range(2)]
+    items += [runs(f"unknown{i}", f"n{i}", cpu=2) for i in range(2)]
+    world = after(world_of(items, pair()).drain(), DUE + 5)
+    reservation = held(world)["train"]
+    assert sorted(one.name for one in reservation.awaited) == ["known0", "known1", "unknown0", "unknown1"]
+    assert reservation.expected is None
+
+
+def test_pods_that_the_holder_may_evict_are_not_awaited() -> None:
+    """reservations.md 2.2: they make way when the others have ended."""
+    low = pod("low", cpu=4, node="n0", priority=-5, start=0.0)
+    items = [node("n0"), node("n1"), low, runs("known", "n1", expected_runtime="1h")]
+    reservation = held(after(world_of(items, pair()).drain(), DUE + 5))["train"]
+    assert [one.name for one in reservation.awaited] == ["known"]
+    assert reservation.expected == START + HOUR
+
+
 def test_least_in_the_way_is_waited_for_where_no_end_is_known() -> None:
     """Nodes with the fewest pods that make place for a member, then those that run longest (reservations.md 2.4)."""
     items: list[Any] = [node(f"n{i}") for i in range(4)]

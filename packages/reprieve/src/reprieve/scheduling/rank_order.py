@@ -21,7 +21,7 @@ Amounts = tuple[int, ...]
 class Member:
     """One member: what it asks for, and the bins it may go to; `domain`: it runs there already (its bins are none).
 
-    `beside`: it does not run yet, and has to go to the domain of the member before it.
+    `beside`: it does not run yet, and is placed in the domain of the member before it.
     """
 
     asks: Amounts = ()
