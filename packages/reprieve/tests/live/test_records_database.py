@@ -1,4 +1,4 @@
-"""Decisions of live schedulers in a real PostgreSQL that is killed meanwhile: another replica answers (history.md 1)."""
+"""Decisions of live schedulers in a real PostgreSQL that is killed: another replica answers (history.md 1)."""
 
 from __future__ import annotations
 
