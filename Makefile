@@ -21,7 +21,7 @@ demo: $(READY)
 # The environments, lint and in CI the documentation take one core, one after the other: they run beside the wheels'
 # tests, which have an environment of their own. What holds a server to the clock has the machine to itself, when all
 # else is done.
-NEEDED = $(VENV)/.helm-ready $(VENV)/.chromium-ready
+NEEDED = $(VENV)/.helm-ready $(VENV)/.chromium-ready $(VENV)/.postgres-ready
 BESIDE = lint
 test:
 	$(MAKE) --jobs=2 --output-sync=line beside-wheels test-wheels
@@ -85,9 +85,8 @@ $(VENV)/.chromium-ready:
 	@mkdir -p $(@D) && touch $@
 
 # Debian's PostgreSQL, for the tests of the database of records. Where it cannot be installed they are skipped, and
-# counted.
-test: $(VENV)/.postgres-ready
-$(VENV)/.postgres-ready:
+# counted. One apt-get at a time.
+$(VENV)/.postgres-ready: | $(VENV)/.chromium-ready
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null \
 		|| { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
 		&& { apt-get update -qq && apt-get install -y -qq --no-install-recommends postgresql; } >/dev/null 2>&1; } \
