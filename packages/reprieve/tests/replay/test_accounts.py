@@ -287,6 +287,7 @@ def test_of_what_more_is_better_of_what_less_and_of_what_neither() -> None:
         "done",
         "GPUs allocated",
         "goodput",
+        "gangs with their minimum",
         "useful GPU-hours",
     }
 
