@@ -25,7 +25,7 @@ FILLED = {
 
 def structs() -> Iterator[type[msgspec.Struct]]:
     for module in pkgutil.walk_packages(reprieve.__path__, "reprieve."):
-        if module.name in FILLED or module.name.endswith(".__main__"):
+        if module.name in FILLED or module.name.endswith((".__main__", ".database.env")):  # run, not imported
             continue
         for found in vars(importlib.import_module(module.name)).values():
             if isinstance(found, type) and issubclass(found, msgspec.Struct) and found.__module__ == module.name:

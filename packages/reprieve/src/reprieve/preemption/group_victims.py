@@ -89,16 +89,15 @@ def _in_chosen_domains(
     And whether that settles it: the search was not cut short, and the group is placed as the numbers say.
     """
     choices = view.request.attempt.choices_below(candidate.placement)
-    if not choices:
+    if not choices or work.searched <= 0:
         return candidate, False
     with view.of(within, range(len(inside))) as displaced:
         numbers = numbers_for(displaced, candidate, within)
         if numbers is None:
             return candidate, False
-        left = work.searched if candidate.placement is None else work.searched // 2
-        domains = TreeDomains(numbers, left, displaced, candidate, within, choices)
+        domains = TreeDomains(numbers, work.searched, displaced, candidate, within, choices)
         choice = domains.cheapest()
-        work.searched -= left - max(0, domains.left)
+        work.searched = domains.left
     if choice is None:
         return candidate, False
     tried, works = _tried(view, candidate, inside, choice[0], choice[1])
@@ -109,17 +108,16 @@ def _spread_otherwise(
     view: GroupView, candidate: GroupCandidate, numbers: Numbers, inside: Sequence[int], work: PlacingWork
 ) -> GroupCandidate:
     """Return the candidate, or the cheaper one with other numbers of members in the domains of a spread constraint."""
-    left = work.searched if candidate.placement is None else work.searched // 2
-    if len(numbers.rows) + len(numbers.units) > left // 2:
+    if len(numbers.rows) + len(numbers.units) > work.searched // 2:
         return candidate
     with view.of(candidate.ranking, inside):
         pods = [pod for pod, _ in candidate.assignment.placed]
         spread = spread_of(view.request.running, pods)
     if spread is None:
         return candidate
-    shares = SpreadShares(numbers, left, spread)
+    shares = SpreadShares(numbers, work.searched, spread)
     found = shares.cheapest()
-    work.searched -= left - max(0, shares.left)
+    work.searched = shares.left
     return candidate if found is None else _tried(view, candidate, inside, found)[0]
 
 

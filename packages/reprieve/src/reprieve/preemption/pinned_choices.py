@@ -16,7 +16,7 @@ from reprieve.preemption.victim_search.pinned_numbers import PinnedNumbers, pinn
 from reprieve.preemption.victim_search.problem import Numbers
 from reprieve.preemption.victim_search.search import Found, cheapest_eviction
 
-MOST_NODES_SEARCHED = 4_000
+MOST_NODES_SEARCHED = 5_000
 """So large are the searches for one preemption together: the sum of their nodes and units."""
 FEW_CHOICES = 4_096
 """So few choices are all considered, and searched in the order of what they seem to cost."""

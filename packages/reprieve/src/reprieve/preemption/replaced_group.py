@@ -25,7 +25,7 @@ MOST_NODES_PLACED = 200_000
 class PlacingWork:
     """How many pods may still be placed for all candidates of one preemption; each may use half of what is left.
 
-    `searched`: the same of nodes and units in searches for domains.
+    `searched`: how many nodes and units searches for domains may still have, for the cheapest candidates first.
     """
 
     left: int

@@ -137,6 +137,8 @@ class TreeDomains(PinnedChoices):
         """Let one group after the other choose, and keep the few choices that cost least up to there."""
         kept: list[Picks] = [()]
         for _ in offered:
+            if self.left <= 0:
+                return None
             more = [longer for picks in kept for longer in self._next(picks, offered)]
             estimates = sorted((estimate, picks) for picks in more if (estimate := self.estimate(picks)) is not None)
             found = [(result[0].price, picks) for _, picks in estimates[:_WIDEST] if (result := self.search(picks))]
