@@ -114,7 +114,9 @@ export class Grid {
       canvas.height = Math.round(clientHeight * ratio);
     }
     this.ratio = ratio;
-    if (this.cluster) this.arrange();
+    if (!this.cluster) return;
+    this.arrange();
+    this.paint(); // a new size empties the canvas: never show that
   }
 
   zoom(factor, x = this.canvas.clientWidth / 2, y = this.canvas.clientHeight / 2) {
@@ -150,7 +152,7 @@ export class Grid {
     if (!reaches) this.render();
     const dx = Math.round((this.x - this.drawn.x) * ratio - width * MARGIN);
     const dy = Math.round((this.y - this.drawn.y) * ratio - height * MARGIN);
-    const context = this.canvas.getContext("2d", { alpha: false });
+    const context = this.canvas.getContext("2d");
     context.drawImage(this.scene, dx, dy);
     this.paintOverlay();
   }
