@@ -419,8 +419,11 @@ def _check_header(file: str, header: Sequence[str]) -> None:
             raise JobListError(file, 1, name, f"no such column; the first line has {shown(','.join(header))}")
 
 
-def csv_rows(path: Path, *, delimiter: str = ",", max_bytes: int = MAX_BYTES) -> Iterator[tuple[int, list[str]]]:
-    """(line, fields) of every row that is not empty, gzip unpacked. Raises JobListError, OSError."""
+def csv_rows(path: Path, *, delimiter: str = ",", max_bytes: int | None = None) -> Iterator[tuple[int, list[str]]]:
+    """(line, fields) of every row that is not empty, gzip unpacked. Raises JobListError, OSError.
+
+    `max_bytes` is the limit that a user chose; without one, `MAX_BYTES`.
+    """
     with path.open("rb") as stream:
         yield from _split(str(path), _unpacked(str(path), stream), delimiter, max_bytes)
 
@@ -442,7 +445,7 @@ def _unpacked(file: str, stream: BinaryIO) -> BinaryIO:
     return gzip.open(stream)  # type: ignore[return-value]
 
 
-def _split(file: str, stream: BinaryIO, delimiter: str, max_bytes: int) -> Iterator[tuple[int, list[str]]]:
+def _split(file: str, stream: BinaryIO, delimiter: str, max_bytes: int | None) -> Iterator[tuple[int, list[str]]]:
     reader = csv.reader(_lines(file, stream, max_bytes), delimiter=delimiter, strict=True)
     while True:
         try:
@@ -457,9 +460,10 @@ def _split(file: str, stream: BinaryIO, delimiter: str, max_bytes: int) -> Itera
             yield reader.line_num, [unguarded(cell) for cell in row]
 
 
-def _lines(file: str, stream: BinaryIO, max_bytes: int) -> Iterator[str]:
+def _lines(file: str, stream: BinaryIO, max_bytes: int | None) -> Iterator[str]:
     """Lines of UTF-8 text, each bounded, all together bounded."""
     total = 0
+    limit = MAX_BYTES if max_bytes is None else max_bytes
     for number in itertools.count(1):
         try:
             data = stream.readline(MAX_ROW_BYTES + 1)
@@ -474,9 +478,9 @@ def _lines(file: str, stream: BinaryIO, max_bytes: int) -> Iterator[str]:
         total += len(data)
         if len(data) > MAX_ROW_BYTES:
             raise JobListError(file, number, "", f"a line of more than {MAX_ROW_BYTES} bytes")
-        if total > max_bytes:
-            hint = " (--max-input-bytes raises the limit)" if max_bytes != MAX_BYTES else ""
-            raise JobListError(file, number, "", f"larger than {max_bytes} bytes{hint}")
+        if total > limit:
+            hint = "" if max_bytes is None else " (--max-input-bytes raises the limit)"
+            raise JobListError(file, number, "", f"larger than {limit} bytes{hint}")
         try:
             yield data.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError:
