@@ -29,7 +29,10 @@ class PinnedNumbers:
 
 
 def pinned(numbers: Numbers, parts: Iterable[tuple[Sequence[PodRecord], frozenset[int]]]) -> PinnedNumbers | None:
-    """Return the numbers with the pods of each part on the nodes of its set alone; None: they are too unlike then."""
+    """Return the numbers with the pods of each part on the nodes of its set alone.
+
+    None: a pod may use no node of its set, or they are too unlike then.
+    """
     kind_of = {pod.uid: kind for kind in numbers.kinds for pod in kind.pods}
     alike: dict[tuple[Amounts, frozenset[int]], list[PodRecord]] = {}
     usable: dict[tuple[int, frozenset[int]], frozenset[int]] = {}
@@ -40,7 +43,7 @@ def pinned(numbers: Numbers, parts: Iterable[tuple[Sequence[PodRecord], frozense
             if key not in usable:
                 usable[key] = frozenset([node for node in nodes if kind.usable[node]])
             alike.setdefault((kind.wants, usable[key]), []).append(pod)
-    if len(alike) > MOST_KINDS:
+    if len(alike) > MOST_KINDS or not all(nodes for _, nodes in alike):
         return None
     kept = sorted(frozenset().union(*(nodes for _, nodes in alike)))
     place = dict(zip(kept, range(len(kept)), strict=True))
