@@ -374,7 +374,7 @@ REQUIRES = "resourceVersionMatch: Forbidden: sendInitialEvents requires setting 
         ({"sendInitialEvents": "false"}, 422, f"{LIST}{REQUIRES}"),
         ({"sendInitialEvents": "true", "resourceVersionMatch": "Exact"}, 422,
          f'{LIST}[{REQUIRES}, resourceVersionMatch: Unsupported value: "Exact": supported values: "NotOlderThan"]'),
-        ({"resourceVersion": "x"}, 500, NO_NUMBER),
+        ({"resourceVersion": "x"}, 400, f"invalid resource version: {NO_NUMBER}"),
         ({"timeoutSeconds": "x"}, 400, 'strconv.ParseInt: parsing "x": invalid syntax'),
     ],
 )  # fmt: skip

@@ -117,7 +117,7 @@ def test_continue_tokens_round_trip() -> None:
         ({"sendInitialEvents": "true"}, 422),  # recorded 593
         ({"resourceVersionMatch": "NotOlderThan", "resourceVersion": "0"}, 422),  # 594
         ({"sendInitialEvents": "true", "resourceVersionMatch": "Exact", "resourceVersion": "5"}, 422),  # 595
-        ({"resourceVersion": "abc"}, 500),  # 599
+        ({"resourceVersion": "abc"}, 400),  # 599 has 500
     ],
 )
 def test_bad_watch_parameters(query: dict[str, str], code: int) -> None:

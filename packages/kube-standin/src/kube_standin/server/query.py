@@ -236,7 +236,7 @@ def watch_options(query: Mapping[str, str]) -> WatchOptions:
         try:
             since = parse_revision(version) or None
         except ValueError as error:
-            raise errors.internal(str(error)) from error  # no mistake of the client, as recorded (599)
+            raise errors.bad_request(f"invalid resource version: {error}") from error
     timeout = None
     if query.get("timeoutSeconds"):
         timeout = float(min(max(parse_int(query["timeoutSeconds"]), 0), _LONGEST_WATCH)) or None
