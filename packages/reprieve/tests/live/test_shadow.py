@@ -161,7 +161,10 @@ def test_shadow_beside_itself_reports_no_differences_and_only_reads(tmp_path: Pa
 
 
 def test_shadow_serves_and_keeps_its_report_and_its_records(tmp_path: Path) -> None:
-    """shadow.md 4: a gang that is not placed is starved, on /shadow, in /metrics, and in the file after the end."""
+    """shadow.md 4: a gang that is not placed is starved, on /shadow, in /metrics, and in the file after the end.
+
+    page.md 10.2: and on the page.
+    """
 
     async def run() -> None:
         async with world() as cluster:
@@ -180,6 +183,10 @@ def test_shadow_serves_and_keeps_its_report_and_its_records(tmp_path: Path) -> N
                         served = decode_report(await answer.read())
                     async with session.get(f"{found.server.url}/metrics") as answer:
                         metrics = await answer.text()
+                    async with session.get(f"{found.server.url}/ui/api/v1/page") as answer:
+                        page = await answer.json()
+                assert page["sentences"]["shadow"].startswith("2 differences, ")
+                assert page["cluster"]["nodes"]["names"] == ["n0", "n1"]
                 assert served.counts["Starved"] == 2
                 assert 'reprieve_shadow_differences_total{kind="Starved"} 2.0' in metrics
                 assert 'reprieve_shadow_lasting_differences{kind="Starved"} 2.0' in metrics

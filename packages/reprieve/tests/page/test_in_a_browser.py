@@ -11,8 +11,10 @@ import pytest
 from playwright.sync_api import Browser, FloatRect, Page
 
 from reprieve.cli.plan_page import planned_page
+from reprieve.decisions.shadow import decode_report
 from reprieve.page.documents import PageDocument
 from reprieve.page.html import as_file, client_files
+from reprieve.page.shadow_view import shadow_page
 from reprieve.python.inputs import InputSource, gather
 from reprieve.simulation.plan import PlanOptions
 from tests.outside import needs_browser
@@ -90,6 +92,21 @@ def test_each_view_begins_with_its_sentence(browser: Browser, url: str) -> None:
         assert sentence(page).startswith("1 workload waits. waits would run after this: ")
         page.click("nav >> text=Decisions")
         assert sentence(page) == "nightly was evicted for train, 5 spared."
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1440, "light")])
+def test_shadow_report_is_a_view(browser: Browser, tmp_path: Path, width: int, scheme: Scheme) -> None:
+    """page.md 10: the conclusion first, figures side by side, each difference with what either did."""
+    report = decode_report((EXAMPLES / "shadow" / "report.json").read_bytes())
+    (tmp_path / "shadow.html").write_text(as_file(shadow_page(report)), encoding="utf-8")
+    with opened(browser, (tmp_path / "shadow.html").as_uri(), width=width, scheme=scheme) as page:
+        assert sentence(page).startswith("2 differences, 1 pod or gang compared")
+        assert page.locator("nav a").all_inner_texts() == ["Shadow"]
+        assert page.locator("tbody tr", has_text="pods evicted").locator("td").all_inner_texts() == ["2", "1"]
+        section = page.get_by_role("region", name="More evicted than by the shadow")
+        assert "shadow evicts default/sweep: 8.2 GPU-hours lost" in section.inner_text()
+        assert overflow(page) <= 0
+        assert violations(page) == []
 
 
 def test_file_loads_nothing_and_allows_nothing(browser: Browser, url: str, tmp_path: Path) -> None:

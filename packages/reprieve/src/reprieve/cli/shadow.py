@@ -40,9 +40,10 @@ def command(
     """
     report = _read(source, token_file)
     if output is Output.HTML:
-        from reprieve.cli.shadow_page import page
+        from reprieve.page.html import as_file
+        from reprieve.page.shadow_view import shadow_page
 
-        show(page(report))
+        show(as_file(shadow_page(report)))
     elif output is Output.TEXT:
         from reprieve.cli.shadow_text import report_sections
         from reprieve.cli.terminal import show_sections

@@ -257,7 +257,10 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
         assembled.counted_by(runtime)
         sink.writes = assembled.writes
         if settings.serving is not None:
-            page = PageRoutes(_snapshots(assembled, keeper, store), PagePlans(settings.plan_arguments))
+            page = PageRoutes(
+                page_snapshots(assembled.engine, assembled.loop, assembled.clock, keeper, store),
+                PagePlans(settings.plan_arguments),
+            )
             server = _server(settings.serving, assembled, metrics, store, lease_client, page)
             await server.start()
             stack.push_async_callback(server.stop)
@@ -322,9 +325,15 @@ def _server(
     )
 
 
-def _snapshots(assembled: Scheduler, keeper: RecordKeeper, store: HistoryStore) -> PageSnapshots:
-    """Return the snapshots of the page; the engine is read while no cycle runs."""
-    engine, loop = assembled.engine, assembled.loop
+def page_snapshots(
+    engine: Engine,
+    loop: SchedulingLoop,
+    clock: Callable[[], float],
+    keeper: RecordKeeper,
+    store: HistoryStore,
+    add: Callable[[PageDocument], PageDocument] = lambda document: document,
+) -> PageSnapshots:
+    """Return the snapshots of the page; the engine is read while no cycle runs. `add`: adds what is not its own."""
 
     async def read() -> PageDocument | None:
         found: list[PageDocument] = []
@@ -334,7 +343,7 @@ def _snapshots(assembled: Scheduler, keeper: RecordKeeper, store: HistoryStore) 
         if not found:
             return None
         try:
-            return with_decisions(found[0], await store.evictions(0.0))
+            return add(with_decisions(found[0], await store.evictions(0.0)))
         except RecordsAwayError:
             return None
 
@@ -346,7 +355,7 @@ def _snapshots(assembled: Scheduler, keeper: RecordKeeper, store: HistoryStore) 
             *(len(cluster.departures), len(engine.reservations.held), engine.repair.health.changes),
         )
 
-    return PageSnapshots(read, changed, assembled.clock)
+    return PageSnapshots(read, changed, clock)
 
 
 async def run(settings: Settings, stop: asyncio.Event, *, begun: Callable[[Scheduler], None] = lambda _: None) -> None:

@@ -23,11 +23,12 @@ from reprieve.client.errors import ConfigError
 from reprieve.client.kubeconfig import connect
 from reprieve.client.transport import ApiClient, ApiResponse, Limits
 from reprieve.decisions.shadow import ShadowReport, encode_report
-from reprieve.live.app import SCRAPE_WAITS, open_records
+from reprieve.live.app import SCRAPE_WAITS, open_records, page_snapshots
 from reprieve.live.event_handlers import ClusterFeed
 from reprieve.live.http_endpoint import Health, Server
 from reprieve.live.loop import SchedulingLoop
 from reprieve.live.outages import Outages
+from reprieve.live.page_routes import PageRoutes
 from reprieve.live.settings import Settings, ShadowSettings, environment_of
 from reprieve.live.shadow_decisions import ShadowDecisions
 from reprieve.live.shadow_ledger import ShadowLedger
@@ -37,6 +38,7 @@ from reprieve.observability.observer import Observer
 from reprieve.observability.recorder import RecordKeeper
 from reprieve.observability.runtime_metrics import RuntimeMetrics
 from reprieve.observability.shadow_metrics import ShadowMetrics
+from reprieve.page.shadow_view import with_shadow
 from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
@@ -183,10 +185,11 @@ async def shadow(settings: Settings) -> AsyncIterator[ShadowScheduler]:
         served = await discover(client)
         store = open_records(settings, metrics, log)
         stack.callback(store.close)
+        keeper = ShadowRecordKeeper(store)
         observer = Observer(
             metrics=metrics,
             log=log,
-            records=ShadowRecordKeeper(store),
+            records=keeper,
             controller=settings.scheduler_name,
             instance=socket.gethostname(),
             version_of=served.version_of,
@@ -198,6 +201,10 @@ async def shadow(settings: Settings) -> AsyncIterator[ShadowScheduler]:
         if settings.serving is not None:
             health = Health()
             assembled.checks(health)
+            snapshots = page_snapshots(
+                *(assembled.engine, assembled.loop, client.clock.monotonic, keeper, store),
+                add=lambda document: with_shadow(document, assembled.report()),
+            )
             server = Server(
                 settings.serving,
                 metrics=metrics,
@@ -206,6 +213,7 @@ async def shadow(settings: Settings) -> AsyncIterator[ShadowScheduler]:
                 evictions=store.evictions,
                 at_rest=lambda look: assembled.loop.at_rest(look, within=SCRAPE_WAITS),
                 shadow=lambda: encode_report(assembled.report()),
+                page=PageRoutes(snapshots),
             )
             await server.start()
             assembled.server = server

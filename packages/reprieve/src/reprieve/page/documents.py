@@ -104,8 +104,8 @@ class ClusterTables(Document, frozen=True, kw_only=True):
 class PageDocument(Document, frozen=True, kw_only=True):
     """Everything that the views show.
 
-    `before`: of a plan, the cluster before it; `plan`: the document of `plan -o json`, `text`: its text; `replay`: of a
-    replay.
+    `before`: of a plan, the cluster before it; `plan`: the document of `plan -o json`, `text`: its text; `replay`,
+    `shadow`: the view of a replay, of a shadow report.
     `records`: preemptions and the last record of what waits, newest first. `sentences`: what matters now, by view.
     `complete`: the reader may see all namespaces.
     """
@@ -123,5 +123,6 @@ class PageDocument(Document, frozen=True, kw_only=True):
     plan: Any = None
     text: str = ""
     replay: Any = None
+    shadow: Any = None
     sentences: dict[str, str] = msgspec.field(default_factory=dict)
     complete: bool = True

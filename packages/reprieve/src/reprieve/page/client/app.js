@@ -6,9 +6,10 @@ import { ClusterView } from "./view_cluster.js";
 import { DecisionsView } from "./view_decisions.js";
 import { QueueView } from "./view_queue.js";
 import { ReplayView } from "./view_replay.js";
+import { ShadowView } from "./view_shadow.js";
 import { WhatIfView } from "./view_whatif.js";
 
-const NAMES = { cluster: "Cluster", queue: "Queue", decisions: "Decisions", whatif: "What if", plan: "Plan", replay: "Replay" };
+const NAMES = { cluster: "Cluster", queue: "Queue", decisions: "Decisions", whatif: "What if", plan: "Plan", replay: "Replay", shadow: "Shadow" };
 const WORDS = {
   cluster: ["workload", "gang", "priority", "nominated", "degraded"],
   queue: ["workload", "gang", "priority", "smallest change", "reserved", "backfill", "Active", "Ready", "Preempting", "Priority", "Resources", "Constraints", "Backoff", "Gated"],
@@ -16,6 +17,7 @@ const WORDS = {
   whatif: ["workload", "gang", "evicted", "cordoned", "draining"],
   plan: ["workload", "gang", "evicted", "spared", "smallest change"],
   replay: ["waiting", "completion", "slowdown", "GPUs allocated", "goodput", "lost GPU-hours", "fragmentation", "makespan", "evicted", "unit"],
+  shadow: ["acting scheduler", "shadow", "gang", "priority", "evicted", "lost GPU-hours"],
 };
 
 // Of a file: the document is in the page, which is emptied when the views are made.
@@ -58,6 +60,7 @@ class Page {
   views() {
     const { document: whole } = this;
     if (whole.replay) return ["replay"];
+    if (whole.shadow) return whole.cluster ? ["shadow", "cluster", "queue", "decisions"] : ["shadow"];
     if (whole.plan) return ["cluster", "plan", "queue", "decisions"];
     return this.source.live ? ["cluster", "queue", "decisions", "whatif"] : ["cluster", "queue", "decisions"];
   }
@@ -67,21 +70,22 @@ class Page {
     return (this.made[name] ??= {
       cluster: () => new ClusterView({ actions: (node) => this.nodeActions(node) }),
       plan: () => new PlanView(),
-      queue: () => new QueueView({ onTry: (flags) => this.tryFlags(flags), live: this.source.live }),
+      queue: () => new QueueView({ onTry: (flags) => this.tryFlags(flags), live: this.views().includes("whatif") }),
       decisions: () => new DecisionsView({ onShow: (record) => this.showOnMap(record) }),
       whatif: () => new WhatIfView({ ask: (question) => this.source.whatIf(question) }),
       replay: () => new ReplayView(),
+      shadow: () => new ShadowView(),
     }[name]());
   }
 
   nodeActions(node) {
     const name = this.document.cluster.nodes.names[node];
-    if (!this.source.live) return h("span", { class: "quiet" }, "Without it: ", h("code", {}, `reprieve plan --drain ${name}`));
+    if (!this.views().includes("whatif")) return h("span", { class: "quiet" }, "Without it: ", h("code", {}, `reprieve plan --drain ${name}`));
     return h("button", { type: "button", "data-key": "what-if-drain", onclick: () => this.tryFlags([`--drain ${name}`]) }, "What if it is drained?");
   }
 
   tryFlags(flags) {
-    if (!this.source.live) {
+    if (!this.views().includes("whatif")) {
       this.news.textContent = "";
       this.say(`Run: reprieve plan ${flags.join(" ")}`);
       return;

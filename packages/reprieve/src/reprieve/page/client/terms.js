@@ -20,6 +20,8 @@ export const TERMS = {
   "smallest change": "The least that would let it run. Try it with What if or `reprieve plan`.",
   "lost GPU-hours": "Work since the last checkpoint or the start, times GPUs.",
   "budget violations": "Evicted pods that a PodDisruptionBudget protects.",
+  "acting scheduler": "The scheduler that runs the cluster.",
+  shadow: "Decides about the same pods at the same time, and writes nothing.",
   makespan: "The time at which the last job ended.",
   slowdown: "The time from submission to end, divided by the time that the job ran. 1 is the best.",
   goodput: "The share of the cluster's GPU-time in which work was done that was not lost again.",
