@@ -11,8 +11,8 @@ import yaml
 
 from reprieve.inputs.loader import load
 from reprieve.observability.database.location import RecordsDatabase
+from reprieve.observability.database.store import DatabaseStore
 from reprieve.observability.recorder import RecordKeeper
-from reprieve.observability.store import open_store
 from reprieve.simulation.plan import PlanOptions, plan
 from tests.cli.conftest import Run
 from tests.cli.test_history import START, pod
@@ -27,7 +27,7 @@ def database(tmp_path: Path) -> str:
         ["-"], stdin=io.BytesIO(yaml.safe_dump_all([*nodes, pod("low", 1, "n1"), pod("high", 3)]).encode())
     )
     address = f"sqlite:///{tmp_path}/records.db"
-    store = open_store(RecordsDatabase(address, spool=tmp_path / "spool"))
+    store = DatabaseStore(RecordsDatabase(address, spool=tmp_path / "spool"))
     plan(manifests, PlanOptions(observer=RecordKeeper(store)))
     store.close()
     return address
@@ -59,7 +59,11 @@ def test_migrate_goes_down_and_up(run: Run, database: str) -> None:
             2,
             "postgresql://me:***@127.0.0.1: names no",
         ),
-        (["history", "--records", "sqlite:////nowhere/x.db"], 3, "unable to open database file"),
+        (
+            ["history", "--records", "sqlite:////nowhere/x.db"],
+            2,
+            "/nowhere/x.db: not a file of decision records: No such",
+        ),
         (
             ["records", "migrate", "--records", "mysql://me:pw@h/x"],
             2,

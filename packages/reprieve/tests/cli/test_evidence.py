@@ -23,7 +23,8 @@ from reprieve.cli.evidence import EXTENSION, Asked, Evidence, leaves_below, read
 from reprieve.client.connection import Connection, Identity
 from reprieve.client.errors import ApiError, ConfigError
 from reprieve.decisions.records import DecisionRecord
-from reprieve.observability.store import open_store
+from reprieve.observability.database.location import RecordsDatabase
+from reprieve.observability.database.store import DatabaseStore
 from tests import manifests
 from tests.cli.test_demo_acts import MADE
 from tests.client.scripted import Reply, scripted, status
@@ -456,7 +457,7 @@ def test_preemptions_since_a_time_are_asked_for_by_it() -> None:
 
 def test_preemptions_since_a_time_are_read_from_the_file_of_the_context(tmp_path: Path) -> None:
     """Records of attempts without evictions are no preemptions, and older ones are left out."""
-    store = open_store(tmp_path / "decisions.db")
+    store = DatabaseStore(RecordsDatabase(tmp_path / "decisions.db"))
     for number, time, made in ((1, "1970-01-01T00:00:12Z", MADE), (2, LATER, MADE), (3, LATER, None)):
         entry = msgspec.convert(record(number), DecisionRecord)
         store.put(replace(entry, time=time, preemption=made), [("Pod", "default", "p")])
@@ -562,10 +563,10 @@ def test_above_and_below_of_what_is_known_by_name() -> None:
 
 def test_records_of_a_file_are_those_of_the_object(tmp_path: Path) -> None:
     file = tmp_path / "decisions.db"
-    store = open_store(file)
+    store = DatabaseStore(RecordsDatabase(file))
     for number, name in enumerate(("p", "q", "p"), 1):
         entry = msgspec.convert(record(number, name=name, nodes=501), DecisionRecord)
-        store.put(entry, [("Pod", "default", name)])
+        store.put(replace(entry, time=LATER), [("Pod", "default", name)])
     store.close()
     found = ask(RUNS, {f"{PODS}/p": pod("p")}, str(file))
     assert [one.entity.name for one in found.records] == ["p", "p"]

@@ -15,8 +15,9 @@ from reprieve.cli.history import history_sections
 from reprieve.cli.sections import Tone
 from reprieve.decisions.history import Evicted, HistoryItem, PreemptionHistory
 from reprieve.inputs.loader import load
+from reprieve.observability.database.location import RecordsDatabase
+from reprieve.observability.database.store import DatabaseStore
 from reprieve.observability.recorder import RecordKeeper
-from reprieve.observability.store import open_store
 from reprieve.simulation.plan import PlanOptions, plan
 from tests import manifests
 from tests.cli.conftest import Run
@@ -40,7 +41,7 @@ def records(tmp_path: Path) -> str:
     documents = [*nodes, *running, pod("high", 3), pod("urgent", 9, namespace="team")]
     manifests = load(["-"], stdin=io.BytesIO(yaml.safe_dump_all(documents).encode()))
     file = tmp_path / "decisions.db"
-    store = open_store(file)
+    store = DatabaseStore(RecordsDatabase(file))
     plan(manifests, PlanOptions(observer=RecordKeeper(store)))
     store.close()
     return str(file)

@@ -12,7 +12,8 @@ import pytest
 
 from reprieve.cli import apiserver, bench, history, outcome, progress, trace_import, up
 from reprieve.cli.progress import working
-from reprieve.observability.store import open_store
+from reprieve.observability.database.location import RecordsDatabase
+from reprieve.observability.database.store import DatabaseStore
 from tests.cli.conftest import Run
 from tests.waiting import DEADLINE
 
@@ -195,6 +196,6 @@ def test_each_scenario_shows_that_it_is_being_measured(
 
 
 def test_reading_records_shows_progress(run: Run, reported: list[str], tmp_path: Path) -> None:
-    open_store(tmp_path / "decisions.db").close()
+    DatabaseStore(RecordsDatabase(tmp_path / "decisions.db")).close()
     assert run("history", "--records", tmp_path / "decisions.db").code == 0
     assert reported == ["reading the records", "-reading the records"]

@@ -252,7 +252,12 @@ def test_schema_goes_up_and_down_and_records_stay(address: str, opened: Open) ->
         context = MigrationContext.configure(connection, opts={"version_table": "record_schema"})
         assert compare_metadata(context, METADATA) == []
     store.close()
+    for version, before in ((0, 2), (1, 0), (2, 1)):
+        with transaction(address) as connection:
+            assert migrations.move(connection, version) == before
     with transaction(address) as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": "record_schema"})
+        assert compare_metadata(context, METADATA) == [], "from the first version on"
         assert migrations.move(connection, 0) == 2
     with pytest.raises(RecordsError, match="has no decision records"):
         DatabaseReader(address).evictions(0.0)
@@ -372,15 +377,18 @@ def test_password_may_come_from_a_file_or_the_environment(
 
 def test_spool_is_bounded_and_what_is_lost_is_counted(opened: Open, told: Told, tmp_path: Path) -> None:
     """history.md 1.6: the oldest go first."""
-    nowhere = f"sqlite:///{tmp_path}/none/records.db"
+    nowhere = f"sqlite:///{tmp_path}/records.db"
     store = opened(nowhere, spool_bytes=20_000, retry=3600.0)
+    with transaction(nowhere) as connection:
+        connection.exec_driver_sql("DROP TABLE record")
     for number in range(100):
         put(store, "train", victims=1, message="x" * 500, at=NOW + number)
         assert store.flush()
     assert store.spooled < 40
     assert told.lost == store.dropped == 100 - store.spooled
     store.close()
-    (tmp_path / "none").mkdir()
+    with transaction(nowhere) as connection:
+        METADATA.tables["record"].create(connection)
     again = opened(nowhere)
     eventually(lambda: not again.spooled, "the spool is sent")
     assert [one.time for one in everything(nowhere)] == sorted(one.time for one in everything(nowhere))

@@ -28,8 +28,10 @@ from reprieve.decisions.records import (
     Timings,
     encode,
 )
-from reprieve.observability.store import Bounds, FileStore, MemoryStore, Name, RecordStore, find_in_file, open_store
-from tests.waiting import DEADLINE
+from reprieve.observability.database.location import RecordsAwayError, RecordsDatabase, RecordsError
+from reprieve.observability.database.store import DatabaseReader, DatabaseStore
+from reprieve.observability.store import Bounds, HistoryStore, MemoryStore, Name, RecordStore
+from tests.waiting import DEADLINE, eventually
 
 
 def record(store: RecordStore, name: str, message: str = "no", number: int | None = None) -> DecisionRecord:
@@ -54,29 +56,23 @@ def messages(store: RecordStore, name: str, kind: str = "Pod") -> list[str]:
     return [found.message for found in asyncio.run(store.find(kind, "d", name))]
 
 
+def in_file(path: Path, **more: Any) -> DatabaseStore:
+    return DatabaseStore(RecordsDatabase(path), **more)
+
+
+def read(path: Path, name: str) -> list[str]:
+    """Messages that another process reads."""
+    return [found.message for found in DatabaseReader(path).find("Pod", "d", name)]
+
+
 @pytest.fixture(params=["memory", "file"])
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[object]:
-    """A function that makes a store with bounds."""
-    made: list[RecordStore] = []
-
-    def build(bounds: Bounds) -> RecordStore:
-        store = open_store(tmp_path / "records.db" if request.param == "file" else None, bounds=bounds)
-        made.append(store)
-        return store
-
-    yield build
-    for store in made:
-        store.close()
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[HistoryStore]:
+    made = in_file(tmp_path / "records.db") if request.param == "file" else MemoryStore()
+    yield made
+    made.close()
 
 
-def built(make: object, **bounds: int) -> RecordStore:
-    assert callable(make)
-    store: RecordStore = make(Bounds(**bounds))
-    return store
-
-
-def test_newest_first_and_under_every_name(make: object) -> None:
-    store = built(make)
+def test_newest_first_and_under_every_name(store: HistoryStore) -> None:
     put(store, "a", "one")
     put(store, "a", "two", ("Pod", "d", "victim"))
     assert messages(store, "a") == ["two", "one"]
@@ -85,17 +81,21 @@ def test_newest_first_and_under_every_name(make: object) -> None:
     assert messages(store, "a", "PodGroup") == []
 
 
-def test_same_number_replaces(make: object) -> None:
-    store = built(make)
-    number = put(store, "a", "one", ("Pod", "d", "victim"))
+def test_same_number_replaces(store: HistoryStore) -> None:
+    number = put(store, "a", "one")
     put(store, "a", "again", number=number)
     assert messages(store, "a") == ["again"]
+
+
+def test_replaced_record_is_no_longer_found_by_its_names() -> None:
+    store = MemoryStore()
+    put(store, "a", "again", number=put(store, "a", "one", ("Pod", "d", "victim")))
     assert messages(store, "victim") == []
 
 
-def test_superseded_records_go_before_anybodys_last(make: object) -> None:
+def test_superseded_records_go_before_anybodys_last() -> None:
     """`waits` was rejected long ago and since then nothing happened to it: it can still be explained."""
-    store = built(make, records=3)
+    store = MemoryStore(Bounds(records=3))
     put(store, "waits", "still")
     for number in range(10):
         put(store, "busy", f"{number}")
@@ -103,15 +103,15 @@ def test_superseded_records_go_before_anybodys_last(make: object) -> None:
     assert messages(store, "busy") == ["9", "8"]
 
 
-def test_when_there_are_only_last_ones_the_oldest_goes(make: object) -> None:
-    store = built(make, records=3)
+def test_when_there_are_only_last_ones_the_oldest_goes() -> None:
+    store = MemoryStore(Bounds(records=3))
     for name in ("a", "b", "c", "d"):
         put(store, name)
     assert [name for name in ("a", "b", "c", "d") if messages(store, name)] == ["b", "c", "d"]
 
 
-def test_bytes_are_bounded_but_the_newest_stays(make: object) -> None:
-    store = built(make, bytes=4_000)
+def test_bytes_are_bounded_but_the_newest_stays() -> None:
+    store = MemoryStore(Bounds(bytes=4_000))
     for name in ("a", "b", "c"):
         put(store, name, "x" * 1_500)
     assert [name for name in ("a", "b", "c") if messages(store, name)] == ["b", "c"]
@@ -121,28 +121,28 @@ def test_bytes_are_bounded_but_the_newest_stays(make: object) -> None:
 
 
 @pytest.mark.parametrize(("names", "kept"), [(0, ["a", "b"]), (1, ["a", "b"]), (2, ["b"])])
-def test_names_count_as_bytes(make: object, names: int, kept: list[str]) -> None:
+def test_names_count_as_bytes(names: int, kept: list[str]) -> None:
     """120 for each: a preemption of hundreds of pods is found under as many names."""
     size = len(encode(record(MemoryStore(), "a")))
-    store = built(make, bytes=2 * (size + 2 * 120))
+    store = MemoryStore(Bounds(bytes=2 * (size + 2 * 120)))
     for name in ("a", "b"):
         put(store, name, "no", *(("Pod", "d", f"victim{i}") for i in range(names)))
     assert [name for name in ("a", "b") if messages(store, name)] == kept
 
 
 @pytest.mark.parametrize(("spare", "kept"), [(0, ["a", "b"]), (-1, ["b"])])
-def test_as_many_bytes_as_there_may_be(make: object, spare: int, kept: list[str]) -> None:
+def test_as_many_bytes_as_there_may_be(spare: int, kept: list[str]) -> None:
     size = len(encode(record(MemoryStore(), "a"))) + 120
-    store = built(make, bytes=2 * size + spare)
+    store = MemoryStore(Bounds(bytes=2 * size + spare))
     for name in ("a", "b"):
         put(store, name)
     assert [name for name in ("a", "b") if messages(store, name)] == kept
 
 
-def test_room_of_a_replaced_record_is_free_again(make: object) -> None:
+def test_room_of_a_replaced_record_is_free_again() -> None:
     """However often one is written anew, it counts once."""
     size = len(encode(record(MemoryStore(), "a"))) + 120
-    store = built(make, bytes=2 * size, records=2)
+    store = MemoryStore(Bounds(bytes=2 * size, records=2))
     put(store, "a")
     number = put(store, "b")
     for _ in range(5):
@@ -151,15 +151,14 @@ def test_room_of_a_replaced_record_is_free_again(make: object) -> None:
 
 
 @pytest.mark.parametrize("records", [19, 20, 21])
-def test_twenty_records_are_found(make: object, records: int) -> None:
-    store = built(make)
+def test_twenty_records_are_found(store: HistoryStore, records: int) -> None:
     for number in range(records):
         put(store, "a", f"{number}")
     assert messages(store, "a") == [f"{i}" for i in reversed(range(max(0, records - 20), records))]
 
 
-def test_numbers_count_up_from_one(make: object) -> None:
-    store = built(make)
+def test_numbers_count_up_from_one() -> None:
+    store = MemoryStore()
     assert [store.next_id() for _ in range(3)] == [1, 2, 3]
 
 
@@ -186,28 +185,24 @@ PREEMPTED = PreemptionRecord(
 
 
 @pytest.mark.parametrize(("minute", "found"), [(0, ["c", "b", "a", "a"]), (2, ["c", "b"]), (3, ["c"]), (4, [])])
-def test_preemptions_since_a_time_newest_first(make: object, minute: int, found: list[str]) -> None:
+def test_preemptions_since_a_time_newest_first(store: HistoryStore, minute: int, found: list[str]) -> None:
     """whatif.md 9: from that very time on; rejections are not among them."""
-    store = built(make)
     for number, name in enumerate("aabc"):
         preempted(store, name, number)
         put(store, name)
     since = datetime(2026, 1, 1, 0, minute, tzinfo=UTC).timestamp()
-    assert isinstance(store, MemoryStore | FileStore)
     assert [one.entity.name for one in asyncio.run(store.evictions(since))] == found
 
 
-def test_thousand_preemptions_are_found(make: object) -> None:
-    store = built(make)
+def test_thousand_preemptions_are_found(store: HistoryStore) -> None:
     for number in range(1_002):
         preempted(store, f"p{number}", 1)
-    assert isinstance(store, MemoryStore | FileStore)
     assert len(asyncio.run(store.evictions(0))) == 1_000
 
 
-def test_replaced_older_record_does_not_become_the_last(make: object) -> None:
+def test_replaced_older_record_does_not_become_the_last() -> None:
     """The end of an earlier preemption may come in after a newer record of the same entity."""
-    store = built(make, records=2)
+    store = MemoryStore(Bounds(records=2))
     first = put(store, "a", "one")
     put(store, "a", "two")
     put(store, "a", "one, ended", number=first)
@@ -226,10 +221,10 @@ def test_memory_forgets_names_with_the_records() -> None:
 
 def test_file_survives_a_restart_and_goes_on_counting(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "records.db"
-    one = FileStore(path)
+    one = in_file(path)
     first = put(one, "a", "before")
     one.close()
-    two = FileStore(path)
+    two = in_file(path)
     second = put(two, "a", "after")
     assert second > first
     assert messages(two, "a") == ["after", "before"]
@@ -237,23 +232,11 @@ def test_file_survives_a_restart_and_goes_on_counting(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_bounds_hold_after_a_restart(tmp_path: Path) -> None:
-    path = tmp_path / "records.db"
-    one = FileStore(path)
-    for number in range(5):
-        put(one, "a", f"{number}")
-    one.close()
-    two = FileStore(path, Bounds(records=3))
-    put(two, "a", "5")
-    assert messages(two, "a") == ["5", "4", "3"]
-    two.close()
-
-
 def test_file_in_use_can_be_read_by_others(tmp_path: Path) -> None:
-    store = FileStore(tmp_path / "records.db")
+    store = in_file(tmp_path / "records.db")
     put(store, "a", "hello")
     store.flush()
-    assert [found.message for found in find_in_file(tmp_path / "records.db", "Pod", "d", "a")] == ["hello"]
+    assert read(tmp_path / "records.db", "a") == ["hello"]
     store.close()
 
 
@@ -262,7 +245,7 @@ def test_broken_file_is_set_aside(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "records.db"
     path.write_bytes(content)
     reports: list[str] = []
-    store = FileStore(path, trouble=reports.append)
+    store = in_file(path, trouble=reports.append)
     put(store, "a", "hello")
     assert messages(store, "a") == ["hello"]
     store.close()
@@ -280,50 +263,56 @@ def test_file_of_something_else_stays_as_it_is(tmp_path: Path) -> None:
     other.close()
     before = {path: path.read_bytes() for path in (text, database)}
     for path in before:
-        with pytest.raises(OSError, match=r"not .*of decision records"):
-            open_store(path)
+        with pytest.raises(RecordsError, match=r"not .*of decision records"):
+            in_file(path)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_disk_that_fails_costs_records_and_nothing_else(tmp_path: Path) -> None:
-    reports: list[str] = []
-    lost: list[int] = []
-    store = FileStore(tmp_path / "records.db", trouble=reports.append, lost=lost.append)
+def test_disk_that_fails_costs_nothing(tmp_path: Path) -> None:
+    """history.md 1.5: records wait beside the file meanwhile, and then are in it."""
+    path, reports, lost = tmp_path / "records.db", list[str](), list[int]()
+    store = in_file(path, trouble=reports.append, lost=lost.append, retry=0.01)
     put(store, "a", "kept")
     store.flush()
-    with sqlite3.connect(tmp_path / "records.db") as other:
-        other.execute("ALTER TABLE record RENAME TO elsewhere")
-    other.close()
-    for _ in range(3):
-        put(store, "a", "lost")
+    rename(path, "record", "elsewhere")
+    for number in range(3):
+        put(store, "a", f"spooled {number}")
         store.flush()
-    assert (store.dropped, sum(lost)) == (3, 3)
+    with pytest.raises(RecordsAwayError, match="no such table"):
+        messages(store, "a")
+    assert (store.spooled, store.dropped, lost) == (3, 0, [])
     assert len(reports) == 1, "reported once, however many there are"
-    assert "not kept" in reports[0]
-    with sqlite3.connect(tmp_path / "records.db") as other:
-        other.execute("ALTER TABLE elsewhere RENAME TO record")
-    other.close()
+    assert f"spooled to {path}.spool" in reports[0]
+    rename(path, "elsewhere", "record")
     put(store, "a", "kept again")
-    assert messages(store, "a") == ["kept again", "kept"]
+    eventually(lambda: not store.spooled and not store.away, "the spool is sent")
+    assert messages(store, "a") == ["kept again", "spooled 2", "spooled 1", "spooled 0", "kept"]
     store.close()
-    assert reports[1:] == ["decision records are kept again; lost: 3"]
+    assert reports[1:] == ["decision records are in the database again"]
+
+
+def rename(path: Path, table: str, to: str) -> None:
+    with sqlite3.connect(path) as other:
+        other.execute("PRAGMA legacy_alter_table = ON")  # the foreign key keeps naming the table
+        other.execute(f"ALTER TABLE {table} RENAME TO {to}")
+    other.close()
 
 
 def test_where_the_disk_does_not_keep_up_the_oldest_that_wait_are_dropped_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No caller waits for it: `put` returns at once, and what was put last is kept."""
-    monkeypatch.setattr("reprieve.observability.store._QUEUE", 2)
+    monkeypatch.setattr("reprieve.observability.database.store._QUEUE", 2)
     writes, goes = threading.Event(), threading.Event()
 
-    class Slow(FileStore):
-        def _write(self, batch: Any) -> None:
+    class Slow(DatabaseStore):
+        def _write(self, rows: Any) -> None:
             writes.set()
             assert goes.wait(DEADLINE)
-            super()._write(batch)
+            super()._write(rows)
 
     lost: list[int] = []
-    store = Slow(tmp_path / "records.db", lost=lost.append)
+    store = Slow(RecordsDatabase(tmp_path / "records.db"), lost=lost.append)
     put(store, "a", "0")
     assert writes.wait(DEADLINE)
     for number in range(1, 5):
@@ -336,26 +325,58 @@ def test_where_the_disk_does_not_keep_up_the_oldest_that_wait_are_dropped_and_co
 
 def test_records_after_the_end_are_dropped_and_counted(tmp_path: Path) -> None:
     lost: list[int] = []
-    store = FileStore(tmp_path / "records.db", lost=lost.append)
+    store = in_file(tmp_path / "records.db", lost=lost.append)
     put(store, "a", "kept")
     store.close()
     put(store, "a", "late")
     assert (store.dropped, lost) == (1, [1])
-    assert [found.message for found in find_in_file(tmp_path / "records.db", "Pod", "d", "a")] == ["kept"]
+    assert read(tmp_path / "records.db", "a") == ["kept"]
 
 
 def test_reading_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(sqlite3.Error):
-        find_in_file(tmp_path / "none.db", "Pod", "d", "a")
-    assert not (tmp_path / "none.db").exists()
+    with pytest.raises(RecordsError, match=r"none.db: not a file of decision records: No such file"):
+        read(tmp_path / "none.db", "a")
+    assert not list(tmp_path.iterdir())
+
+
+def test_file_of_before_the_schema_had_versions_is_converted_when_it_is_written(tmp_path: Path) -> None:
+    """A reader, which writes nothing, names the command that converts it."""
+    path, written = tmp_path / "records.db", record(MemoryStore(), "a", "old")
+    with sqlite3.connect(path) as old:
+        old.executescript(OLD_SCHEMA)
+        old.execute("INSERT INTO record VALUES (7, 'Pod', 'd', 'a', 1, 500, ?)", (encode(replace(written, id=7)),))
+        old.execute("INSERT INTO involved VALUES ('Pod', 'd', 'a', 7)")
+    old.close()
+    with pytest.raises(RecordsError, match=rf"`reprieve records migrate --records {path}` converts it"):
+        read(path, "a")
+    store = in_file(path)
+    assert put(store, "a", "new") > 7
+    assert messages(store, "a") == ["new", "old"]
+    store.close()
+    with sqlite3.connect(path) as now:
+        assert now.execute("SELECT name FROM sqlite_master WHERE name LIKE 'old%'").fetchall() == []
+    now.close()
+
+
+OLD_SCHEMA = """
+CREATE TABLE record (
+    id INTEGER PRIMARY KEY, kind TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
+    latest INTEGER NOT NULL, size INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE INDEX record_age ON record (latest, id);
+CREATE INDEX record_entity ON record (kind, namespace, name, latest);
+CREATE TABLE involved (
+    kind TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, record INTEGER NOT NULL,
+    PRIMARY KEY (kind, namespace, name, record)) WITHOUT ROWID;
+CREATE INDEX involved_record ON involved (record);
+PRAGMA user_version = 1;
+"""
 
 
 _WRITER = """
 import sys
 from pathlib import Path
-from reprieve.observability.store import FileStore
-from tests.observability.test_store import put
-store = FileStore(Path(sys.argv[1]))
+from tests.observability.test_store import in_file, put
+store = in_file(Path(sys.argv[1]))
 number = 0
 while True:
     number += 1
@@ -382,13 +403,13 @@ def test_records_flushed_survive_kill_9(tmp_path: Path) -> None:
     writer.wait()
     with sqlite3.connect(path) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        names = {row[0] for row in connection.execute("SELECT name FROM record")}
+        names = {row[0] for row in connection.execute("SELECT name FROM involved WHERE name != 'all'")}
         whole = connection.execute(
-            "SELECT count(*) FROM record WHERE (SELECT count(*) FROM involved WHERE record = id) != 2"
+            "SELECT count(*) FROM record WHERE (SELECT count(*) FROM involved WHERE involved.record = id) != 2"
         ).fetchone()
     connection.close()
     assert {f"p{number}" for number in range(1, printed[-1] + 1)} <= names
     assert whole == (0,), "a record without its names, or half of them"
-    store = FileStore(path)
-    assert store.next_id() > printed[-1]
+    store = in_file(path)
+    assert messages(store, f"p{printed[-1]}") == ["x" * 2000]
     store.close()

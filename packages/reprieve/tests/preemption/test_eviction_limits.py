@@ -15,7 +15,8 @@ from reprieve.decisions.preemptions import preemption_record
 from reprieve.decisions.records import DecisionRecord, EntityReference, Timings
 from reprieve.framework.profile import Profile
 from reprieve.live.recalled_evictions import recall
-from reprieve.observability.store import open_store
+from reprieve.observability.database.location import RecordsDatabase
+from reprieve.observability.database.store import DatabaseStore
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.eviction_limits import SYSTEM_CRITICAL, evicted_unit
 from reprieve.preemption.options import PreemptionOptions
@@ -200,10 +201,13 @@ def test_restarted_scheduler_counts_on(tmp_path: Path) -> None:
         timings=Timings(attempt_seconds=0.0, waiting_seconds=0.0),
         preemption=preemption_record(world.engine.cluster, made, START + 10),
     )
-    store = open_store(tmp_path / "records.db")
+    store = DatabaseStore(RecordsDatabase(tmp_path / "records.db"))
     store.put(record, [("Pod", "default", "p")])
     store.close()
-    store, history = open_store(tmp_path / "records.db"), EvictionHistory([EvictionLimit(OWNER, 1, HOUR)])
+    store, history = (
+        DatabaseStore(RecordsDatabase(tmp_path / "records.db")),
+        EvictionHistory([EvictionLimit(OWNER, 1, HOUR)]),
+    )
     asyncio.run(recall(store, history, START + 60))
     store.close()
     counts = EvictedUnit("other", "default", "job default/train", "", None)

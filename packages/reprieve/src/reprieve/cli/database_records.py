@@ -1,4 +1,4 @@
-"""Decision records that a command reads from their database, as its user may (`--records postgresql://HOST/DATABASE`).
+"""Decision records that a command reads from their file or database, as its user may (`--records FILE|URL`).
 
 Its errors are those of commands: ConfigError for a database that cannot be used, ClientError for one that is away.
 """
@@ -20,8 +20,9 @@ def without_user(place: str) -> str:
 
 
 def is_database(place: str) -> bool:
-    """Return whether `--records` names a database."""
-    return place.partition("://")[0] in ("postgresql", "postgres", "sqlite") and "://" in place
+    """Return whether `--records` names a file or a database, and not a scheduler."""
+    scheme, colon, _ = place.partition("://")
+    return not colon or scheme in ("postgresql", "postgres", "sqlite")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +40,10 @@ class PreemptionsSince:
 
 
 class DatabaseRecords:
-    """Reads a database, by its address."""
+    """Reads a file or a database."""
 
-    def __init__(self, address: str) -> None:
-        self._address = address
+    def __init__(self, place: str) -> None:
+        self._place = place
 
     def answer(self, queries: Iterable[Mapping[str, str]]) -> list[DecisionRecord]:
         """Return what the endpoint of a scheduler would answer to queries. Raises as a call does."""
@@ -57,13 +58,14 @@ class DatabaseRecords:
 
         Newest first. Raises ConfigError, ClientError.
         """
-        from reprieve.observability.database.location import RecordsAwayError, RecordsError, shown
+        from reprieve.observability.database.location import RecordsAwayError, RecordsError, address_of, shown
         from reprieve.observability.database.store import DatabaseReader
 
+        address = address_of(self._place)
         try:
-            reader = DatabaseReader(self._address)
+            reader = DatabaseReader(address)
             return reader.evictions(asked) if isinstance(asked, float) else reader.find(*asked)
         except RecordsError as error:
-            raise ConfigError(f"--records: {error}") from None
+            raise ConfigError(str(error)) from None
         except RecordsAwayError as error:
-            raise ClientError(f"{shown(self._address)}: {error}") from None
+            raise ClientError(f"{shown(address)}: {error}") from None

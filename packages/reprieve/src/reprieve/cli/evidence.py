@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
@@ -39,7 +37,6 @@ from reprieve.client.errors import ApiError, ClientError, ConfigError
 from reprieve.client.lists import list_objects
 from reprieve.client.transport import ApiClient, Limits
 from reprieve.decisions.records import DecisionRecord, UnitRecord
-from reprieve.observability.store import evictions_in_file, find_in_file
 from reprieve.simulation.report import ChangeMade
 
 MANIFESTS: Final = "cluster they describe"
@@ -485,8 +482,6 @@ async def _from(
 ) -> list[DecisionRecord]:
     if is_database(where):
         return DatabaseRecords(where).answer(name.query for name in names)
-    if "://" not in where:
-        return _from_file(Path(where), names)
     try:
         url = URL(where)
         host = url.host or ""
@@ -503,19 +498,6 @@ async def _from(
     )
     async with ApiClient(there, limits=_QUICK) as scheduler:
         return await _explain(scheduler, "/explain", names)
-
-
-def _from_file(file: Path, names: Sequence[Asked | PreemptionsSince]) -> list[DecisionRecord]:
-    result = []
-    try:
-        for asked in names:
-            if isinstance(asked, PreemptionsSince):
-                result += evictions_in_file(file, asked.seconds)
-            else:
-                result += find_in_file(file, asked.kind, asked.namespace, asked.name)
-    except (sqlite3.Error, ValueError) as error:
-        raise ConfigError(f"{file}: not a file of decision records: {error}") from None
-    return result
 
 
 async def _explain(client: ApiClient, path: str, names: Sequence[Asked | PreemptionsSince]) -> list[DecisionRecord]:

@@ -76,27 +76,18 @@ def _records(
 ) -> "tuple[Sequence[DecisionRecord], str | None]":
     """Return the records, and the namespace that is meant where none is named; None means all."""
     import asyncio
-    import sqlite3
-    from pathlib import Path
 
     from reprieve.cli.database_records import EXPECTED, DatabaseRecords, is_database, without_user
     from reprieve.cli.evidence import evictions
     from reprieve.client.errors import ClientError, ConfigError
     from reprieve.client.kubeconfig import connect
-    from reprieve.observability.store import evictions_in_file
 
-    if records is not None and is_database(records):
-        with working("reading the records"):
-            return DatabaseRecords(records)(since), None
-    if records is not None and "://" in records and not records.startswith(("http://", "https://")):
-        refuse(f"--records {without_user(records)}: {EXPECTED}")
-    if records is not None and "://" not in records:
-        try:
-            with working("reading the records"):
-                return evictions_in_file(Path(records), since), None
-        except (sqlite3.Error, ValueError) as error:
-            refuse(f"{records}: not a file of decision records: {error}")
     try:
+        if records is not None and is_database(records):
+            with working("reading the records"):
+                return DatabaseRecords(records)(since), None
+        if records is not None and not records.startswith(("http://", "https://")):
+            refuse(f"--records {without_user(records)}: {EXPECTED}")
         connection = connect(kubeconfig, context)
         with working("reading the records"):
             asked = "" if everywhere else namespace or connection.namespace or "default"

@@ -96,16 +96,16 @@ def command(
         str | None,
         typer.Option(
             metavar="FILE|URL",
-            help="Store decision records in this file, or in a database: postgresql://HOST/DATABASE or "
-            "sqlite:///FILE. Default: in memory.",
+            help="Store decision records in this SQLite file, or in a database: postgresql://HOST/DATABASE. "
+            "Default: in memory.",
         ),
     ] = None,
     records_spool: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Directory for records while their database is away. Default: reprieve-records in the temporary "
-            "directory.",
+            help="Directory for records while their database is away. Default: FILE.spool, or reprieve-records in the "
+            "temporary directory.",
         ),
     ] = None,
     records_spool_bytes: Annotated[
@@ -114,15 +114,11 @@ def command(
     records_cluster: Annotated[
         str, typer.Option(metavar="NAME", help="Name of this cluster in a database that several clusters use.")
     ] = "",
-    records_keep: Annotated[
-        str, typer.Option(metavar="DAYS", help="Keep evictions this long in the database, e.g. 90d.")
-    ] = "90d",
+    records_keep: Annotated[str, typer.Option(metavar="DAYS", help="Keep evictions this long, e.g. 90d.")] = "90d",
     records_keep_attempts: Annotated[
-        str, typer.Option(metavar="DAYS", help="Keep attempts that evict no pods this long in the database.")
+        str, typer.Option(metavar="DAYS", help="Keep attempts that evict no pods this long.")
     ] = "14d",
-    records_max_bytes: Annotated[
-        str, typer.Option(metavar="SIZE", help="Maximum size of the records in the database.")
-    ] = "8Gi",
+    records_max_bytes: Annotated[str, typer.Option(metavar="SIZE", help="Maximum size of the records.")] = "8Gi",
     endpoint_token_file: Annotated[
         str | None,
         typer.Option(
@@ -250,16 +246,15 @@ def command(
 
 def read_records(
     place: str | None, *, spool: tuple[Path | None, str], cluster: str, keep: tuple[str, str], most: str
-) -> "Path | RecordsDatabase | None":
-    """Return where records are kept: a file without a scheme, or a database. Bad usage ends with exit code 2."""
+) -> "RecordsDatabase | None":
+    """Return where records are kept, None for memory. Bad usage ends with exit code 2."""
     import re
-    import tempfile
 
     from reprieve.cli.options import read_size
-    from reprieve.observability.database.location import DAY, RecordsDatabase, RecordsRetention
+    from reprieve.observability.database.location import DAY, RecordsDatabase, RecordsRetention, address_of
 
-    if place is None or "://" not in place:
-        return Path(place) if place is not None else None
+    if place is None:
+        return None
     seconds = []
     for option, text in zip(("--records-keep", "--records-keep-attempts"), keep, strict=True):
         match = re.fullmatch(r"([1-9][0-9]{0,4})d", text)
@@ -268,10 +263,9 @@ def read_records(
         seconds.append(int(match[1]) * DAY)
     if seconds[0] < seconds[1]:
         refuse("--records-keep: evictions are kept at least as long as attempts (--records-keep-attempts)")
-    where = spool[0] if spool[0] is not None else Path(tempfile.gettempdir()) / "reprieve-records"
-    waiting = read_size("--records-spool-bytes", spool[1])
     retention = RecordsRetention(seconds[0], seconds[1], read_size("--records-max-bytes", most))
-    return RecordsDatabase(place, cluster=cluster, spool=where, spool_bytes=waiting, retention=retention)
+    waiting = read_size("--records-spool-bytes", spool[1])
+    return RecordsDatabase(address_of(place), cluster=cluster, spool=spool[0], spool_bytes=waiting, retention=retention)
 
 
 def read_token(path: str | None, option: str = "--endpoint-token-file") -> str | None:

@@ -45,7 +45,7 @@ from reprieve.observability.metrics import Metrics
 from reprieve.observability.observer import Observer
 from reprieve.observability.recorder import RecordKeeper
 from reprieve.observability.runtime_metrics import RuntimeMetrics
-from reprieve.observability.store import HistoryStore, open_store
+from reprieve.observability.store import HistoryStore, MemoryStore
 from reprieve.page.builder import with_decisions, without_decisions
 from reprieve.page.documents import PageDocument
 from reprieve.scheduling.engine import Engine
@@ -282,8 +282,13 @@ def open_records(settings: Settings, metrics: Metrics, log: Log) -> HistoryStore
         log.error(text, where="records")
 
     try:
-        store = open_store(settings.records, trouble=records_trouble, lost=metrics.records_dropped.inc)
-    except (OSError, RecordsError) as error:
+        if settings.records is None:
+            store: HistoryStore = MemoryStore()
+        else:
+            from reprieve.observability.database.store import DatabaseStore
+
+            store = DatabaseStore(settings.records, trouble=records_trouble, lost=metrics.records_dropped.inc)
+    except RecordsError as error:
         raise ConfigError(f"decision records: {error}") from None
     SpoolMetrics(metrics.registry, store)
     return store

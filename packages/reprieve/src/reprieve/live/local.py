@@ -26,6 +26,7 @@ EXTENSION: Final = "reprieve.dev/scheduler"
 BAD_INPUT: Final = 2
 """The exit code of a command that refuses its input (interfaces.md): starting it again changes nothing."""
 _READY_SECONDS: Final = 60.0
+_MOST_RECORDS: Final = "64Mi"
 _LOOPBACK: Final = "127.0.0.1"
 
 
@@ -100,7 +101,7 @@ def scheduler_command(server: Serving, metrics_port: int, arguments: Sequence[st
         f"--port={metrics_port}",
     ]
     if str(server.options.data_dir) != MEMORY:
-        command.append(f"--records={server.directory / 'decisions.db'}")
+        command += [f"--records={server.directory / 'decisions.db'}", f"--records-max-bytes={_MOST_RECORDS}"]
     return [*command, *arguments]
 
 

@@ -75,7 +75,7 @@ class Settings:
     serving: ServingOptions | None = None
     plan_arguments: tuple[str, ...] = ()
     """Options of `reprieve plan` that choose this cluster and configuration, for the questions of the page."""
-    records: Path | RecordsDatabase | None = None
+    records: RecordsDatabase | None = None
     """The file or database decision records are kept in; None: in memory."""
     shadow: ShadowSettings | None = None
     """Watch another scheduler and write nothing; None: schedule."""

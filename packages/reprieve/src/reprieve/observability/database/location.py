@@ -1,4 +1,4 @@
-"""Where a database of decision records is, and how to connect to it.
+"""Where decision records are kept, a file or a database, and how to connect to it.
 
 Invariant: no message has a password in it, neither of an address nor of an error.
 """
@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
     from sqlalchemy.engine import URL
 
+Address = str | Path
+"""The address of a database, or the file of an SQLite database."""
 DRIVERS: Final = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg", "sqlite": "sqlite+pysqlite"}
 """By the scheme of an address."""
 EXPECTED: Final = "expected a file, postgresql://HOST/DATABASE or sqlite:///FILE"
@@ -22,7 +25,7 @@ DAY: Final = 86_400.0
 
 
 class RecordsError(Exception):
-    """The database cannot be used: a bad address, a package that is missing, a schema that is not known."""
+    """The database cannot be used: a bad address, another program's file, a missing package, an unknown schema."""
 
 
 class RecordsAwayError(Exception):
@@ -42,26 +45,40 @@ class RecordsRetention:
 class RecordsDatabase:
     """A database of decision records. `cluster`: the name of this cluster, where several use it.
 
-    `spool`: the directory in which records are kept while the database is away, `spool_bytes` at most.
+    `spool`: the directory in which records are kept while the database is away, `spool_bytes` at most. Default: beside
+    the file of SQLite, else `reprieve-records` in the temporary directory.
     """
 
-    address: str = field(repr=False)
+    address: Address = field(repr=False)
     cluster: str = ""
-    spool: Path = Path("reprieve-records")
+    spool: Path | None = None
     spool_bytes: int = 32 * 1024**2
     retention: RecordsRetention = RecordsRetention()
 
     def __str__(self) -> str:
         return shown(self.address)
 
+    @property
+    def spool_directory(self) -> Path:
+        """Return where records wait."""
+        if self.spool is not None:
+            return self.spool
+        file = file_of(url_of(self.address))
+        return file.with_name(f"{file.name}.spool") if file is not None else Path(gettempdir()) / "reprieve-records"
 
-def url_of(address: str) -> URL:
+
+def address_of(place: str) -> Address:
+    """Return what `--records` names: an address, or without a scheme a file."""
+    return place if "://" in place else Path(place)
+
+
+def url_of(address: Address) -> URL:
     """Return the address with its driver. Raises RecordsError."""
-    try:
-        from sqlalchemy.engine import make_url
-        from sqlalchemy.exc import ArgumentError
-    except ImportError:
-        raise RecordsError("a database of records needs the extra `records`: pip install 'reprieve[records]'") from None
+    from sqlalchemy.engine import URL, make_url
+    from sqlalchemy.exc import ArgumentError
+
+    if isinstance(address, Path):
+        return URL.create(DRIVERS["sqlite"], database=str(address))
     scheme = address.partition("://")[0]
     driver = DRIVERS.get(scheme)
     if driver is None:
@@ -75,10 +92,18 @@ def url_of(address: str) -> URL:
     return url
 
 
-def shown(address: str) -> str:
+def file_of(url: URL) -> Path | None:
+    """Return the file of an SQLite database, None for a server and for one in memory."""
+    name = url.database or ""
+    return Path(name) if url.get_backend_name() == "sqlite" and name not in ("", ":memory:") else None
+
+
+def shown(address: Address) -> str:
     """Return an address without its password, for messages."""
     from sqlalchemy.engine import make_url
 
+    if isinstance(address, Path):
+        return str(address)
     url = make_url(address)
     query = {name: "***" if "password" in name.lower() else value for name, value in url.query.items()}
     return url.set(query=query).render_as_string(hide_password=True)
@@ -90,15 +115,19 @@ def secrets_of(url: URL) -> list[str]:
     return [str(secret) for secret in found if secret]
 
 
-def engine_of(address: str) -> Engine:
-    """Return an engine, which connects when it is first used. Raises RecordsError."""
+def engine_of(address: Address, *, writes: bool = True) -> Engine:
+    """Return an engine, which connects when it is first used. Raises RecordsError.
+
+    `writes`: False opens the file of SQLite for reading only, and makes none.
+    """
     from sqlalchemy import create_engine, event
 
     url = url_of(address)
     try:
         if url.get_backend_name() == "sqlite":
             engine = create_engine(url, hide_parameters=True, connect_args={"timeout": _CONNECT_SECONDS})
-            event.listen(engine, "connect", _set_up_sqlite)
+            event.listen(engine, "connect", _set_up_sqlite if writes else _set_up_reading)
+            event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
             return engine
         connect = {
             "connect_timeout": _CONNECT_SECONDS,
@@ -123,3 +152,9 @@ def reason_of(error: BaseException, url: URL) -> str:
 def _set_up_sqlite(connection: Any, _record: Any) -> None:
     for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
         connection.execute(f"PRAGMA {pragma}")
+    connection.isolation_level = None  # the engine begins transactions: sqlite3 would leave CREATE TABLE out of them
+
+
+def _set_up_reading(connection: Any, _record: Any) -> None:
+    connection.execute("PRAGMA query_only = ON")
+    connection.isolation_level = None

@@ -11,9 +11,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from reprieve.observability.database.location import RecordsDatabase
 from reprieve.observability.database.schema import INVOLVED, RECORD
 from reprieve.observability.database.spool import StoredRecord
+from reprieve.observability.store import MOST_EVICTIONS, MOST_FOUND
 
-MOST_FOUND: Final = 20
-MOST_EVICTIONS: Final = 1_000
 AT_ONCE: Final = 5_000
 """Records that one statement deletes at most."""
 

@@ -8,11 +8,15 @@ its records are counted as lost.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 import msgspec
+
+from reprieve.decisions.records import DecisionRecord, encode
+from reprieve.observability.store import NAME_BYTES, Name
 
 _ENDING: Final = ".spool"
 
@@ -30,7 +34,17 @@ class StoredRecord(msgspec.Struct, frozen=True, array_like=True):
     @property
     def size(self) -> int:
         """Return the bytes that it takes, about."""
-        return len(self.body) + 120 * len(self.names)
+        return len(self.body) + NAME_BYTES * len(self.names)
+
+
+def stored(record: DecisionRecord, involved: Iterable[Name], revision: int) -> StoredRecord:
+    """Return a record as it is stored, to be found under each of the names and the nodes of evicted pods."""
+    made = record.preemption
+    names = dict.fromkeys((str(kind), namespace, name) for kind, namespace, name in involved)
+    nodes = [node for unit in made.evicted for node in unit.nodes] if made is not None else ()
+    names |= dict.fromkeys(("Node", "", node) for node in nodes)
+    at = datetime.fromisoformat(record.time).timestamp()
+    return StoredRecord(record.id, revision, at, made is not None, encode(record), tuple(names))
 
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -49,7 +63,6 @@ class Spool:
         self.records = 0
         """Records that wait here."""
         self._number = 0
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         for path in sorted(directory.glob(f"*{_ENDING}")):
             self._files.append((path, path.stat().st_size))
             self.records += _records_in(path)
@@ -57,6 +70,7 @@ class Spool:
 
     def add(self, rows: Sequence[StoredRecord]) -> None:
         """Keep a batch. Raises OSError where the disk does not take it."""
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._number += 1
         path = self._directory / f"{self._number:016d}-{len(rows)}{_ENDING}"
         beside = path.with_suffix(".new")

@@ -1,4 +1,4 @@
-"""Decision records in a database: written by a thread of its own, spooled while the database is away (history.md).
+"""Decision records in a database or a file: written by a thread of its own, spooled while it is away (history.md).
 
 Invariants: `put` returns at once and does not fail.  A record is written at least once and is in the database once: of
 two writes of the same id that with the higher revision counts.  What cannot be written now is spooled; what is lost is
@@ -13,20 +13,24 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from reprieve.decisions.records import DecisionRecord, decode, encode
+from reprieve.decisions.records import DecisionRecord, decode
 from reprieve.observability.database import queries
+from reprieve.observability.database.files import refuse_unreadable, writing_engine
 from reprieve.observability.database.location import (
+    Address,
     RecordsAwayError,
     RecordsDatabase,
     RecordsError,
     engine_of,
+    file_of,
     reason_of,
+    shown,
 )
-from reprieve.observability.database.migrations import move
-from reprieve.observability.database.spool import Spool, StoredRecord
+from reprieve.observability.database.migrations import EMPTY, is_old_file, move, version_of
+from reprieve.observability.database.spool import Spool, StoredRecord, stored
+from reprieve.observability.store import Name
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -44,8 +48,8 @@ class DatabaseStore:
     """See the module docstring. `retry`: seconds until a database that is away is tried again, twice as long each time;
     `retain_every`: seconds between two looks for what is no longer kept.
 
-    Raises RecordsError for a database that answers and cannot be used, and for a bad address; OSError where the spool
-    cannot be made. A database that does not answer is waited for.
+    Raises RecordsError for a database that answers and cannot be used, for a bad address, and for a file
+    that cannot be made. A database that does not answer is waited for.
     """
 
     def __init__(
@@ -63,8 +67,8 @@ class DatabaseStore:
         self._lost = lost
         self._first_retry = retry
         self._clock = clock
-        self._engine: Engine = engine_of(database.address)
-        self._spool = Spool(database.spool, database.spool_bytes, lost=self._drop)
+        self._engine = writing_engine(database.address, trouble)
+        self._spool = Spool(database.spool_directory, database.spool_bytes, lost=self._drop)
         self._waiting: deque[StoredRecord] = deque()
         self._changed = threading.Condition()
         self._closing = False
@@ -99,15 +103,10 @@ class DatabaseStore:
         self._id = max(self._id + 64, (milliseconds << 14) | self._instance)
         return self._id
 
-    def put(self, record: DecisionRecord, involved: Sequence[tuple[str, str, str]]) -> None:
+    def put(self, record: DecisionRecord, involved: Sequence[Name]) -> None:
         """Keep a record, to be found under each of the names."""
-        made = record.preemption
-        names = dict.fromkeys((str(kind), namespace, name) for kind, namespace, name in involved)
-        nodes = [node for unit in made.evicted for node in unit.nodes] if made is not None else ()
-        names |= dict.fromkeys(("Node", "", node) for node in nodes)
         self._revision = max(self._revision + 1, int(self._clock() * 1_000_000))
-        at = datetime.fromisoformat(record.time).timestamp()
-        row = StoredRecord(record.id, self._revision, at, made is not None, encode(record), tuple(names))
+        row = stored(record, involved, self._revision)
         with self._changed:
             self._put += 1
             if self._closing:
@@ -201,7 +200,7 @@ class DatabaseStore:
             if batch:
                 self._spool.add(batch)
         except OSError as error:
-            self._trouble(f"decision records cannot be spooled to {self.database.spool}: {error.strerror}")
+            self._trouble(f"decision records cannot be spooled to {self.database.spool_directory}: {error.strerror}")
             with self._changed:
                 if not self._closing:
                     self._waiting.extendleft(reversed(batch))
@@ -224,7 +223,7 @@ class DatabaseStore:
         text = str(error)
         if text != self._away:
             self._away = text
-            where = self.database.spool
+            where = self.database.spool_directory
             self._trouble(f"decision records are spooled to {where}: {self.database}: {text}")
 
     def _drop(self, count: int) -> None:
@@ -286,13 +285,14 @@ def in_database(engine: Engine, act: Callable[[Connection], Any]) -> Any:
 
 
 class DatabaseReader:
-    """Reads records of a database directly, of one cluster or of all (`cluster` None); writes nothing.
+    """Reads records of a database or a file directly, of one cluster or of all (`cluster` None); writes nothing.
 
     Raises RecordsError for a bad address.
     """
 
-    def __init__(self, address: str, cluster: str | None = None) -> None:
-        self._engine = engine_of(address)
+    def __init__(self, address: Address, cluster: str | None = None) -> None:
+        self._engine = engine_of(address, writes=False)
+        self._place = shown(address)
         self._cluster = cluster
 
     def find(self, kind: str, namespace: str, name: str) -> list[DecisionRecord]:
@@ -304,14 +304,18 @@ class DatabaseReader:
         return self._read(queries.evictions, since)
 
     def _read(self, query: Callable[[Connection, str | None, Any], list[bytes]], asked: Any) -> list[DecisionRecord]:
-        from reprieve.observability.database.migrations import EMPTY, version_of
-
         def read(connection: Connection) -> list[bytes]:
             if version_of(connection) == EMPTY:
-                raise RecordsError("the database has no decision records: has a scheduler used it yet?")
+                if is_old_file(connection):
+                    convert = f"`reprieve records migrate --records {self._place}`"
+                    raise RecordsError(f"{self._place}: a file of an older reprieve; {convert} converts it")
+                raise RecordsError(f"{self._place} has no decision records: has a scheduler used it yet?")
             return query(connection, self._cluster, asked)
 
+        file = file_of(self._engine.url)
         try:
+            if file is not None:
+                refuse_unreadable(file)
             return [decode(body) for body in in_database(self._engine, read)]
         finally:
             self._engine.dispose()
