@@ -238,6 +238,11 @@ def resize_is_deferred(pod: Pod) -> bool:
     )
 
 
+def resize_may_not_preempt(pod: Pod) -> bool:
+    """Return whether the kubelet reports that no pods are evicted for its resize (resizes.md 1.8)."""
+    return any(c.type == "PodResizePreemptionDisabled" and c.status == "True" for c in pod.status.conditions)
+
+
 def _resize_infeasible(pod: Pod) -> bool:
     return any(
         condition.type == "PodResizePending" and condition.reason == "Infeasible" for condition in pod.status.conditions

@@ -98,6 +98,8 @@ def _restrict_pod(new: Json, old: Json, subresource: str) -> None:
             by_name = {one.get("name"): one for one in given.get(part) or ()}
             if part in spec:
                 spec[part] = [_resized(one, by_name.get(one.get("name"), one)) for one in spec[part]]
+        if given.get("resources"):
+            spec["resources"] = given["resources"]
     for key in [key for key in new if key not in _IDENTITY]:
         del new[key]
     new.update({key: value for key, value in old.items() if key not in _IDENTITY}, spec=spec)

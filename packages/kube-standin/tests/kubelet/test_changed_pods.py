@@ -222,3 +222,56 @@ def test_deferred_resizes_of_others_take_nothing(world: World) -> None:
     world.forward(2)
     given = {name: status_of(world.get("v1", "Pod", name))["allocatedResources"]["cpu"] for name in ("a", "p")}
     assert given == {"a": "1", "p": "2500m"}
+
+
+def test_the_policy_of_the_node_is_reported_on_a_deferred_resize(world: World) -> None:
+    """resizes.md 6.3: from the time when it is deferred until the policy is gone or it is done."""
+    running(world)
+    running(world, "q", containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "3"}}}])
+    policy = {"spec": {"podPreemptionPolicy": {"disableResizePreemption": ["example.com/resizer"]}}}
+    world.patch("v1", "Node", "node-1", policy)
+    made = resized(world, {"cpu": "2"})
+    found = world.condition(made, "PodResizePreemptionDisabled")
+    assert (found["status"], found["reason"]) == ("True", "PreemptionDisabledByNodePolicy")
+    assert "'node-1'" in found["message"]
+    world.patch("v1", "Node", "node-1", {"spec": {"podPreemptionPolicy": None}})
+    world.forward(11)
+    made = world.get("v1", "Pod", "p")
+    assert world.condition(made, "PodResizePreemptionDisabled") == {}
+    assert world.condition(made, "PodResizePending")["reason"] == "Deferred"
+
+
+WHOLE = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}}
+
+
+def whole(world: World, cpu: str, limit: str = "2") -> Json:
+    """The pod as a whole asks for another amount of cpu."""
+    options = WriteOptions(user=User("client"), manager="client")
+    patch = {"spec": {"resources": {"requests": {"cpu": cpu}, "limits": {"cpu": limit}}}}
+    world.registry.patch_now(world.kind("v1", "Pod"), "default", "p", "strategic", patch, options, "resize")
+    world.forward(1)
+    return world.get("v1", "Pod", "p")
+
+
+def test_a_pod_is_resized_as_a_whole(world: World) -> None:
+    """resizes.md 6.4 (KEP-5419): at once if it fits, or when another pod has left."""
+    made = running(world, resources=WHOLE)
+    assert (made["status"]["resources"], made["status"]["allocatedResources"]) == (WHOLE, WHOLE["requests"])
+    made = whole(world, "2")
+    assert made["status"]["allocatedResources"] == {"cpu": "2", "memory": "1Gi"}
+    assert made["status"]["resources"]["requests"]["cpu"] == "2"
+    running(world, "q", containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "2"}}}])
+    made = whole(world, "3", "3")
+    assert world.condition(made, "PodResizePending")["reason"] == "Deferred"
+    assert made["status"]["allocatedResources"]["cpu"] == "2"
+    world.delete("v1", "Pod", "q")
+    world.forward(15)
+    made = world.get("v1", "Pod", "p")
+    assert world.condition(made, "PodResizePending") == {}
+    assert made["status"]["allocatedResources"]["cpu"] == "3"
+
+
+def test_a_pod_never_has_less_as_a_whole_than_its_containers_ask_for(world: World) -> None:
+    running(world, resources=WHOLE)
+    with pytest.raises(StatusError, match="must be greater than or equal to aggregate container requests of 100m"):
+        whole(world, "50m")

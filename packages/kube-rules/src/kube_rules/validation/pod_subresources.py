@@ -9,6 +9,7 @@ from kube_rules.defaults.pods import qos_class
 from kube_rules.json import Json
 from kube_rules.validation import containers
 from kube_rules.validation import rows as r
+from kube_rules.validation.pods import POD_LEVEL
 
 _NOT_EPHEMERAL = (
     "ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resources", "resizePolicy",
@@ -47,7 +48,10 @@ def ephemeral_containers(new: Json, old: Json) -> r.Found:
 
 
 def resize(new: Json, old: Json) -> r.Found:
-    """CPU and memory of containers change, within the class of service; nothing that was set is removed."""
+    """CPU and memory of containers and of the pod as a whole change, within the class of service.
+
+    Nothing that was set is removed.
+    """
     after, before = new.get("spec", {}), old.get("spec", {})
     volumes = {volume.get("name", "") for volume in after.get("volumes", ())}
     yield from containers.containers(after, "spec", volumes)
@@ -64,6 +68,9 @@ def resize(new: Json, old: Json) -> r.Found:
                 yield fe.forbidden(place, "resources for non-sidecar init containers are immutable")
                 continue
             yield from _changed(was.get("resources", {}), container.get("resources", {}), place)
+    if after.get("resources", {}) != before.get("resources", {}):
+        yield from POD_LEVEL(after, "spec")
+        yield from _changed(before.get("resources", {}), after.get("resources", {}), "spec.resources")
 
 
 def _changed(before: Mapping[str, Json], after: Mapping[str, Json], place: str) -> r.Found:

@@ -123,9 +123,11 @@ def _group(group: Json, path: str) -> r.Found:
         yield from fe.malformed(f"{path}.podGroupName", name, names.subdomain)
 
 
+POD_LEVEL = r.all_of(r.given("resources", resources.requirements, _pod_level), r.IfThere("resources", _whole))
+"""What a pod asks for as a whole, in its spec."""
+
 _FIELDS = r.all_of(
-    r.given("resources", resources.requirements, _pod_level),
-    r.IfThere("resources", _whole),
+    POD_LEVEL,
     r.listed("resourceClaims", r.wanted("name", names.dns_label), r.Unique("name"), _claim_source),
     r.choice("restartPolicy", RESTART_POLICIES),
     r.choice("dnsPolicy", _DNS_POLICIES),

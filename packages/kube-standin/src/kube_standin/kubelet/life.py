@@ -271,8 +271,9 @@ class PodLife:
         Of the pod the most of what it wants and has counts, of the others what they have.
         """
         name = pod["spec"]["nodeName"]
-        node = self._context.registry.store.head("nodes", "", name)
-        free = amounts((node.decode().get("status") or {}).get("allocatable") if node is not None else None)
+        found = self._context.registry.store.head("nodes", "", name)
+        node = found.decode() if found is not None else {"metadata": {"name": name}}
+        free = amounts((node.get("status") or {}).get("allocatable"))
         wanted = highest(of_pod(pod["spec"], "requests"), of_pod(statuses.given(pod), "requests"))
         for reason, word in (("Infeasible", "capacity"), ("Deferred", "available")):
             lacking = [one for one in wanted if one in free and wanted[one].nano > free[one].nano]
@@ -281,6 +282,7 @@ class PodLife:
                 text = f"Node didn't have enough {'capacity' if word == 'capacity' else 'resource'}: {'; '.join(parts)}"
                 statuses.defer_resize(pod, stamp, reason, text)
                 if reason == "Deferred":
+                    statuses.report_policy(pod, stamp, node)
                     key = (pod["metadata"].get("namespace", ""), pod["metadata"]["name"])
                     self._deferred.setdefault(name, set()).add(key)
                 return False

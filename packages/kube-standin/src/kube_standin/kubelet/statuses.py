@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from enum import Enum
 
+from kube_rules.admission.amounts import Amounts, added, amounts, printed, subtracted
 from kube_rules.json import Json
 from kube_standin.clock import later, parse_stamp
 from kube_standin.conditions import condition_of, drop_condition, is_true, pod_condition, set_condition
@@ -21,6 +22,7 @@ _CRASHED = "CrashLoopBackOff"
 CONFIG_ERROR = "CreateContainerConfigError"
 _NONE: Mapping[str, str] = {}
 RESIZE_PENDING = "PodResizePending"
+RESIZE_PREEMPTION_DISABLED = "PodResizePreemptionDisabled"
 
 
 def _set(status: Json, kind: str, value: str, stamp: str, reason: str = "", message: str = "") -> None:
@@ -98,6 +100,7 @@ def start(pod: Json, stamp: str, *, pod_ip: str, host_ip: str, refused: Mapping[
         else:
             made.append(_running(pod, container, stamp))
     status["phase"] = "Pending" if any(_waits_as(one, CONFIG_ERROR) for one in made) else "Running"
+    give_whole(pod)
     set_ready(pod, stamp)
     observe(pod, stamp)
 
@@ -332,9 +335,11 @@ def _restart_one(pod: Json, one: Json, stamp: str) -> None:
 
 
 def resizes(pod: Json) -> bool:
-    """Return whether containers have other resources than the spec asks for."""
+    """Return whether containers, or the pod as a whole, have other resources than the spec asks for."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     wanted = {one["name"]: _resources(one) for part in ("containers", "initContainers") for one in spec.get(part) or ()}
+    if "resources" in status and status["resources"] != _whole(spec):
+        return True
     return any(
         "running" in (one.get("state") or {}) and (one.get("resources") or {}) != wanted.get(one["name"])
         for part in ("containerStatuses", "initContainerStatuses")
@@ -355,7 +360,36 @@ def given(pod: Json) -> Json:
         part: [{**one, "resources": have.get(one["name"], one.get("resources"))} for one in spec.get(part) or ()]
         for part in ("containers", "initContainers")
     }
-    return {**spec, **parts}
+    if not status.get("resources"):
+        return {**spec, **parts}
+    overhead = amounts(spec.get("overhead"))
+    return {
+        **spec,
+        **parts,
+        "resources": {which: printed(_less(amounts(had), overhead)) for which, had in status["resources"].items()},
+    }
+
+
+def _whole(spec: Json) -> Json:
+    """Return what the pod as a whole asks for, as its status has it: with its overhead."""
+    overhead = amounts(spec.get("overhead"))
+    return {which: printed(_more(amounts(asked), overhead)) for which, asked in _resources(spec).items()}
+
+
+def _more(resources: Amounts, overhead: Amounts) -> Amounts:
+    return added(resources, {name: one for name, one in overhead.items() if name in resources})
+
+
+def _less(resources: Amounts, overhead: Amounts) -> Amounts:
+    return subtracted(resources, {name: one for name, one in overhead.items() if name in resources})
+
+
+def give_whole(pod: Json) -> None:
+    """Change ``pod`` in place: it has what it asks for as a whole (KEP-5419)."""
+    asked = _whole(pod.get("spec") or {})
+    if asked:
+        pod["status"]["resources"] = asked
+        pod["status"]["allocatedResources"] = dict(asked.get("requests") or {})
 
 
 def resize(pod: Json, stamp: str) -> None:
@@ -373,7 +407,9 @@ def resize(pod: Json, stamp: str) -> None:
             one["resources"], one["allocatedResources"] = after, dict(after.get("requests") or {})
             if _restarts(container, before):
                 _restart_one(pod, one, stamp)
-    drop_condition(status, RESIZE_PENDING)
+    give_whole(pod)
+    for kind in (RESIZE_PENDING, RESIZE_PREEMPTION_DISABLED):
+        drop_condition(status, kind)
 
 
 def _resources(container: Json) -> Json:
@@ -399,6 +435,17 @@ def defer_resize(pod: Json, stamp: str, reason: str, message: str) -> None:
     condition = pod_condition(RESIZE_PENDING, "True", since, reason, message)
     condition["observedGeneration"] = pod["metadata"].get("generation", 0)
     set_condition(pod["status"], condition)
+
+
+def report_policy(pod: Json, stamp: str, node: Json) -> None:
+    """Change ``pod`` in place: whether the policy of its node forbids evictions for its resize (KEP-5836)."""
+    policy = (node.get("spec") or {}).get("podPreemptionPolicy") or {}
+    if not policy.get("disableResizePreemption"):
+        drop_condition(pod["status"], RESIZE_PREEMPTION_DISABLED)
+        return
+    name = node["metadata"]["name"]
+    text = f"Preemption for in-place pod resize is disabled on node '{name}' by preemption policy."
+    _set(pod["status"], RESIZE_PREEMPTION_DISABLED, "True", stamp, "PreemptionDisabledByNodePolicy", text)
 
 
 def set_ready(pod: Json, stamp: str) -> None:

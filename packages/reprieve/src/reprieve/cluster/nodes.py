@@ -157,7 +157,7 @@ class NodeColumns:
         disabled = policy is not None and bool(policy.disable_resize_preemption)
         if disabled != (row in self.no_resize_preemption):
             (self.no_resize_preemption.add if disabled else self.no_resize_preemption.discard)(row)
-            changed = True
+            changed = changed or not disabled  # a policy that forbids evictions helps no resize
         # Images rank nodes but never make one fit: no pod waits for them.
         self._set_images(row, node.status.images or ())
         return row, changed

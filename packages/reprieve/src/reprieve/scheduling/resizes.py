@@ -4,11 +4,11 @@ The cluster cache counts a pod with the most of what it wants, was given and use
 its node already.  It fits if nothing that the pod asks for is overcommitted there.  If it does not, units of lower
 priority on the node are evicted as for a pending pod for which resources are all that matters.
 
-Invariant: a pod is `resizing` as long as its resize is deferred, whether it is queued or not.
+Invariant: a pod is `resizing` as long as its resize is deferred and may evict pods, whether it is queued or not.
 """
 
 from kube_rules import objects
-from kube_rules.requests import resize_is_deferred
+from kube_rules.requests import resize_is_deferred, resize_may_not_preempt
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import insufficient
 from reprieve.cluster.state import ClusterState
@@ -37,7 +37,7 @@ class PendingResizes:
     def observe(self, known: PodRecord, pod: objects.Pod, now: float, *, ours: bool, changed: bool) -> None:
         """The API has a version of a running pod; `changed`: it counts with other amounts than before."""
         deferred = self._on and ours and known.row >= 0 and not known.terminating and resize_is_deferred(pod)
-        if not deferred:
+        if not deferred or resize_may_not_preempt(pod):
             self.end(known, now)
         elif not known.resizing or (changed and self._queue.find(known) is None):
             known.resizing = True

@@ -14,11 +14,14 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from kube_rules import objects
-from kube_rules.requests import allocated_requests, resize_is_deferred
+from kube_rules.requests import allocated_requests, resize_is_deferred, resize_may_not_preempt
 from reprieve.cluster.pods import PodRecord
 from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.effects import Effects
 from reprieve.scheduling.engine import Engine
+
+_NOT_QUEUED = "the kubelet reports PodResizePreemptionDisabled"
+"""Of a pod that the scheduler does not try (resizes.md 1.8)."""
 
 
 @dataclass(slots=True)
@@ -47,7 +50,8 @@ class Resizes:
     def begin(self, pod: PodRecord, item: objects.Pod) -> None:
         """A pod of the input runs; it is noted if its resize is deferred."""
         if pod.row >= 0 and not pod.terminating and resize_is_deferred(item):
-            self.pending[pod.uid] = PendingResize(pod, item, self._engine.cluster.nodes.names[pod.row])
+            why = _NOT_QUEUED if resize_may_not_preempt(item) else ""
+            self.pending[pod.uid] = PendingResize(pod, item, self._engine.cluster.nodes.names[pod.row], why)
 
     def decided(self, decision: Decision, now: float) -> None:
         """The scheduler tried one: it is done, or why it does not fit and what is evicted for it."""
