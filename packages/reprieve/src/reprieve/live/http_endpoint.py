@@ -24,6 +24,7 @@ import asyncio
 import hashlib
 import hmac
 import ipaddress
+import math
 import ssl
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -372,6 +373,8 @@ class Server:
         try:
             seconds = float(since)
         except ValueError:
+            seconds = math.nan
+        if not math.isfinite(seconds):
             return web.Response(status=400, text="since: seconds since 1970\n")
         found = await self._evictions(seconds) if self._evictions is not None else ()
         return _listed([record for record in found if not namespace or involves(record, namespace)])

@@ -21,6 +21,8 @@ MOST_SECONDS: Final = 60.0
 MOST_MEMORY: Final = 4 * 1024**3
 """Bytes of address space of the process that plans."""
 MOST_CHANGES: Final = 32
+MOST_CHARACTERS: Final = 1_000
+"""Of a change: splitting a word takes time that grows with the square of its length."""
 MOST_WAITING: Final = 4
 PROGRAM: Final = (sys.executable, "-m", "reprieve")
 CHANGES: Final = frozenset(
@@ -108,6 +110,8 @@ def options_of(lines: Sequence[str]) -> list[str]:
         raise QuestionError(f"expected at most {MOST_CHANGES} changes, found {len(lines)}")
     result: list[str] = []
     for line in lines:
+        if len(line) > MOST_CHARACTERS:
+            raise QuestionError(f"{line[:40]}...: expected at most {MOST_CHARACTERS} characters, found {len(line)}")
         try:
             words = shlex.split(line)
         except ValueError as error:
