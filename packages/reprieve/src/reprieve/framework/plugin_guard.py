@@ -13,7 +13,7 @@ In-tree plugins are not guarded and pay nothing.
 
 import traceback
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar, cast, get_args
 
@@ -64,6 +64,7 @@ from reprieve.framework.preemption_cost import Costs, EvictionUnits, PreemptionC
 from reprieve.framework.status import UNRESOLVABLE, Code, PlacementError, PluginError, Status
 
 R = TypeVar("R")
+P = TypeVar("P", bound=Plugin)
 _KEPT = 1000
 
 
@@ -141,6 +142,11 @@ def contained(plugin: Plugin, watch: CallPolicy) -> Plugin:
 def unguarded(plugin: Plugin) -> Plugin:
     """Return the plugin itself."""
     return plugin.inner if isinstance(plugin, PluginGuard) else plugin
+
+
+def first_of(kind: type[P], plugins: Iterable[Plugin]) -> P | None:
+    """Return the first plugin of a class, itself; None: there is none."""
+    return next((plugin for plugin in map(unguarded, plugins) if isinstance(plugin, kind)), None)
 
 
 _SHOWN = (

@@ -26,7 +26,8 @@ from reprieve.client.transport import MERGE_PATCH, ApiClient
 from reprieve.client.write_queue import WriterPool
 from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
-from reprieve.framework.plugin_guard import unguarded
+from reprieve.framework.plugin import Plugin
+from reprieve.framework.plugin_guard import first_of
 from reprieve.observability.events import group_reference
 from reprieve.plugins.gang_scheduling import ALWAYS, ANNOTATED, GangScheduling, ProvisioningOptions
 from reprieve.scheduling.decision import Decision, Result
@@ -299,9 +300,9 @@ def _error(result: asyncio.Future[None]) -> BaseException | None:
     return ClientError("cancelled") if result.cancelled() else result.exception()
 
 
-def _options(plugins: Iterable[object]) -> ProvisioningOptions:
-    found = (unguarded(plugin) for plugin in plugins)  # type: ignore[arg-type]
-    return next((p.provisioning for p in found if isinstance(p, GangScheduling)), ProvisioningOptions())
+def _options(plugins: Iterable[Plugin]) -> ProvisioningOptions:
+    plugin = first_of(GangScheduling, plugins)
+    return plugin.provisioning if plugin is not None else ProvisioningOptions()
 
 
 def request_name(group: Group) -> str:

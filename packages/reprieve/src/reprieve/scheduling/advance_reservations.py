@@ -11,14 +11,13 @@ its time was over is not renewed before something has changed in the cluster.
 """
 
 import heapq
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from kube_rules.durations import readable_duration
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.plugin_guard import unguarded
+from reprieve.framework.plugin_guard import first_of
 from reprieve.framework.profile import Profile
 from reprieve.plugins.reservations import ReservationOptions, ReservationsPlugin
 from reprieve.queueing.entity import Entity, QueueState
@@ -46,8 +45,8 @@ _FEWEST_KEPT = 256
 
 def reservation_options(profile: Profile) -> ReservationOptions:
     """Return how a profile reserves; a profile without the plugin never does."""
-    plugins = (plugin for plugin in map(unguarded, profile.plugins) if isinstance(plugin, ReservationsPlugin))
-    return next((plugin.options for plugin in plugins), OFF)
+    plugin = first_of(ReservationsPlugin, profile.plugins)
+    return plugin.options if plugin is not None else OFF
 
 
 class AdvanceReservations:
@@ -59,7 +58,6 @@ class AdvanceReservations:
         queue: SchedulingQueue,
         nominations: Nominations,
         running: RunningProfiles,
-        profiles: Mapping[str, Profile],
         effects: EffectsInProgress,
     ) -> None:
         self._cluster = cluster
@@ -67,7 +65,7 @@ class AdvanceReservations:
         self._nominations = nominations
         self._running = running
         self._effects = effects
-        self._options = {name: reservation_options(profile) for name, profile in profiles.items()}
+        self._options = {name: reservation_options(each.profile) for name, each in running.items()}
         self._common = next(iter(self._options.values()))
         self.on = any(options.reserve_after for options in self._options.values())
         self.held: dict[str, AdvanceReservation] = {}

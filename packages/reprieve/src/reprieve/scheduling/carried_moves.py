@@ -13,12 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kube_rules.topology_terms import pod_index
 from reprieve.cluster.pods import Owner, PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.events import ClusterEvent, EventKind
-from reprieve.framework.plugin_guard import unguarded
-from reprieve.framework.profile import Profile
+from reprieve.framework.plugin_guard import first_of
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.eviction_limits import beyond_limits
 from reprieve.preemption.minimum_runtime import runtime_is_over
@@ -28,12 +25,9 @@ from reprieve.preemption.units import PreemptionUnit
 from reprieve.queueing.entity import Entity
 from reprieve.queueing.queue import SchedulingQueue
 from reprieve.scheduling.decision import Decision, Result
-from reprieve.scheduling.effects import EffectsInProgress
-from reprieve.scheduling.lost_place import LostPlace
-from reprieve.scheduling.lost_places import stand_in
+from reprieve.scheduling.lost_place import LostPlace, keep, likeness
 from reprieve.scheduling.moves import MovePlan, find_moves
 from reprieve.scheduling.nominations import Nominations
-from reprieve.scheduling.preemptor_reservations import Released
 from reprieve.scheduling.running_profiles import RunningProfiles
 
 SECONDS: Final = 60.0
@@ -43,12 +37,7 @@ _PAUSE: Final = 60.0
 HOUR: Final = 3600.0
 """Over which moves are counted, in seconds."""
 _FEWEST_KEPT: Final = 256
-
-
-def moves_per_hour(profile: Profile) -> int:
-    """Return how many units a profile lets move within an hour; 0: it moves none."""
-    plugins = (plugin for plugin in map(unguarded, profile.plugins) if isinstance(plugin, DefaultPreemption))
-    return next((plugin.moves_per_hour for plugin in plugins), 0)
+_NOT_STARTED: Final = "the pod that moved there did not start in time"
 
 
 @dataclass(slots=True, eq=False)
@@ -73,12 +62,10 @@ class CarriedMoves:
         queue: SchedulingQueue,
         nominations: Nominations,
         running: RunningProfiles,
-        profiles: Mapping[str, Profile],
-        effects: EffectsInProgress,
     ) -> None:
         self._cluster, self._queue, self._nominations, self._running = cluster, queue, nominations, running
-        self._effects = effects
-        self._most = moves_per_hour(next(iter(profiles.values())))
+        plugin = first_of(DefaultPreemption, next(iter(running.values())).profile.plugins)
+        self._most = plugin.moves_per_hour if plugin is not None else 0
         self.on = self._most > 0
         self._times: deque[float] = deque()
         """When units were moved in the last hour."""
@@ -169,13 +156,8 @@ class CarriedMoves:
             self._times.append(now)
 
     def _keep(self, ref: str, name: str, pods: Sequence[tuple[PodRecord, int]], now: float) -> None:
-        cluster, places = self._cluster, []
-        for pod, row in pods:
-            keeper = stand_in(pod, cluster.resources.capacity)
-            cluster.nominate(keeper, row)
-            until = now + pod.grace + SECONDS
-            places.append(LostPlace(pod.group or "", pod, row, cluster.nodes.names[row], until, keeper))
-        self.under_way.append(_Moving(ref, name, _owner(cluster, pods[0][0]), places))
+        places = [keep(self._cluster, pod, row, now + pod.grace + SECONDS) for pod, row in pods]
+        self.under_way.append(_Moving(ref, name, _owner(self._cluster, pods[0][0]), places))
 
     def recall(self, when: float, to: Mapping[str, str]) -> None:
         """A scheduler before had decided to move a unit: it counts, and keeps its places (`resume`)."""
@@ -203,17 +185,14 @@ class CarriedMoves:
         owner = _owner(self._cluster, pod)
         places = ((moving.owner == owner, place) for moving in self.under_way for place in moving.left)
         free = [
-            (likeness, number, place)
+            (likeness(place.lost, pod, same_owner=same), number, place)
             for number, (same, place) in enumerate(places)
-            if not place.replaced and (likeness := _likeness(place.lost, pod, same_owner=same))
+            if not place.replaced and place.lost.namespace == pod.namespace and (same or place.lost.name == pod.name)
         ]
-        if not free:
-            return
-        place = min(free)[2]
-        self._cluster.clear_nomination(place.keeper)
-        place.keeper, place.until = pod, max(place.until, now + SECONDS)
-        self._nominations.hand_over(pod, place.row)
-        self._effects.kept.append(place)
+        place = min((entry for entry in free if entry[0]), default=(0, 0, None))[2]
+        if place is not None:
+            place.until = max(place.until, now + SECONDS)
+            self._nominations.hand_over(place, pod)
 
     def review(self, now: float) -> None:
         """End what is over: replacements run, or a place was not used in time."""
@@ -226,7 +205,7 @@ class CarriedMoves:
                 elif place.until <= now or (place.replaced and keeper.uid not in self._cluster.pods):
                     moving.left.remove(place)
                     moving.lost = True
-                    self._give_back(place, now)
+                    self._nominations.give_back(place, now, _NOT_STARTED)
             if not moving.left:
                 self.under_way.remove(moving)
                 self.moved, self.lost = self.moved + (not moving.lost), self.lost + moving.lost
@@ -236,37 +215,14 @@ class CarriedMoves:
         for moving in [moving for moving in self.under_way if moving.ref == ref]:
             self.under_way.remove(moving)
             for place in moving.left:
-                self._give_back(place, now)
+                self._nominations.give_back(place, now, _NOT_STARTED)
 
     def next_time(self) -> float | None:
         """Return when `review` has something to do, if nothing else happens."""
         return min((place.until for moving in self.under_way for place in moving.left), default=None)
-
-    def _give_back(self, place: LostPlace, now: float) -> None:
-        keeper = place.keeper
-        if keeper.nominated != place.row:
-            return
-        if place.replaced:
-            why = "the pod that moved there did not start in time"
-            self._nominations.give_up((keeper,), now, Released.NOT_USED, why)
-        else:
-            self._cluster.clear_nomination(keeper)
-            self._queue.on_event(ClusterEvent(EventKind.POD_GONE, row=place.row, pod=keeper), now)
 
 
 def _owner(cluster: ClusterState, pod: PodRecord) -> Owner | None:
     """Return the controller that makes a pod anew: its own, or that of its group."""
     group = cluster.groups.get(pod.group) if pod.group is not None else None
     return pod.owner or (group.owner if group is not None else None)
-
-
-def _likeness(moved: PodRecord, pod: PodRecord, *, same_owner: bool) -> int:
-    """Return how surely a pod replaces one that moves: 1 most surely; 0: it does not."""
-    if pod.namespace != moved.namespace:
-        return 0
-    if pod.name == moved.name:
-        return 1
-    if not same_owner:
-        return 0
-    its, own = (pod_index(member.labels, member.annotations) for member in (moved, pod))
-    return 2 if its == own else 0

@@ -116,10 +116,10 @@ class Engine:
             scheduled_here=self._ours,
             linger=self._resources.linger,
         )
-        self.reservations = AdvanceReservations(*shared, self._nominations, self.running, profiles, self._in_progress)
+        self.reservations = AdvanceReservations(*shared, self._nominations, self.running, self._in_progress)
         self.overruns = Overruns(self.cluster)
         self._backfill = Backfill(*shared, self.reservations, self.running, self.overruns)
-        self.moves = CarriedMoves(*shared, self._nominations, self.running, profiles, self._in_progress)
+        self.moves = CarriedMoves(*shared, self._nominations, self.running)
         self._together = JointAttempts(self.cluster, self.queue, self.running, self.preempting)
         self._handlers = handlers(self._pods, self._groups, self._resources, OtherChanges(*shared, self._nominations))
 

@@ -158,7 +158,7 @@ def _cheapest_first(cluster: ClusterState, entity: Entity, pods: Sequence[PodRec
     for row, there in by_row.items():
         there.sort(key=lambda pod: (pod.start if pod.start is not None else cluster.now, pod.uid))
         free = nodes.allocatable[FIRST_RESOURCE:, row] - nodes.used[FIRST_RESOURCE:, row]
-        held = int((free[asked] // wanted[asked]).min(initial=1 << 20))
+        held = int((free[asked] // wanted[asked]).min())
         step: list[PodRecord] = []
         most = 0
         for pod in there:
@@ -166,7 +166,7 @@ def _cheapest_first(cluster: ClusterState, entity: Entity, pods: Sequence[PodRec
             free = free.copy()
             free[: len(delta)] += delta
             step.append(pod)
-            places = int((free[asked] // wanted[asked]).min(initial=1 << 20))
+            places = int((free[asked] // wanted[asked]).min())
             if places > held:
                 most = max(most, len(step))
                 steps.append((most, step[-1].start or cluster.now, int(nodes.rank[row]), len(steps), step))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.plugin_guard import unguarded
+from reprieve.framework.plugin_guard import first_of
 from reprieve.framework.profile import Profile
 from reprieve.plugins.gang_scheduling import GangScheduling, RepairOptions
 from reprieve.queueing.queue import SchedulingQueue
@@ -27,8 +27,8 @@ _OFF = RepairOptions(first=False, seconds=0.0, degraded_seconds=0.0)
 
 def repair_options(profile: Profile) -> RepairOptions:
     """Return how a profile repairs gangs; a profile without GangScheduling does not."""
-    plugins = (plugin for plugin in map(unguarded, profile.plugins) if isinstance(plugin, GangScheduling))
-    return next((plugin.repair for plugin in plugins), _OFF)
+    plugin = first_of(GangScheduling, profile.plugins)
+    return plugin.repair if plugin is not None else _OFF
 
 
 class GangRepair:
@@ -87,7 +87,7 @@ class GangRepair:
                 waits = self._nominations.in_flight.waits(group.home)
                 if pod.nominated >= 0 and not waits and not self.places.keeps(pod) and not self._is_waited_for(pod):
                     self._nominations.held.forget(group.home)
-                    self.places.adopt(pod, now)
+                    self.places.adopt(key, pod, now)
 
     def _is_waited_for(self, pod: PodRecord) -> bool:
         """Return whether victims leave the node that a pod is nominated to: a preemption is under way."""

@@ -16,7 +16,7 @@ from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.plugin import Assigned, CycleState, Placement, TieBreaker
-from reprieve.framework.plugin_guard import unguarded
+from reprieve.framework.plugin_guard import first_of
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.status import PluginError
 from reprieve.preemption.default_preemption import DefaultPreemption
@@ -89,8 +89,7 @@ class JointAttempts:
 
     def _plugin(self, entity: Entity) -> DefaultPreemption | None:
         profile = self._profiles.of(next(iter(entity.ready.values()))).profile
-        plugins = (unguarded(plugin) for plugin in profile.post_filters)
-        found = next((plugin for plugin in plugins if isinstance(plugin, DefaultPreemption)), None)
+        found = first_of(DefaultPreemption, profile.post_filters)
         return found if found is not None and found.plans_together else None
 
     def _joins(self, plugin: DefaultPreemption, entity: Entity) -> bool:

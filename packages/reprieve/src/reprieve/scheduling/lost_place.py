@@ -1,9 +1,14 @@
-"""The capacity of one lost member of a gang (repair.md 2)."""
+"""Capacity on a node that is kept for a pod that is not there yet (repair.md 2, moving.md 4.4)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
+
+from kube_rules.topology_terms import pod_index
 from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.signature import PodSpecSignature
+from reprieve.cluster.state import ClusterState
 
 STAND_IN: Final = "lost/"
 """Begins the UIDs of stand-ins: no UID of the API has a slash."""
@@ -11,10 +16,10 @@ STAND_IN: Final = "lost/"
 
 @dataclass(slots=True, eq=False)
 class LostPlace:
-    """Where a lost member ran, and what keeps its capacity. Times are seconds."""
+    """Where a lost member ran or a unit moves to, and what keeps its capacity. Times are seconds."""
 
     group: str
-    """`namespace/name` of the pod group."""
+    """`namespace/name` of the pod group; "": of none."""
     lost: PodRecord
     row: int
     node: str
@@ -27,3 +32,37 @@ class LostPlace:
     def replaced(self) -> bool:
         """Return whether the replacement is known."""
         return not self.keeper.uid.startswith(STAND_IN)
+
+
+def keep(cluster: ClusterState, pod: PodRecord, row: int, until: float) -> LostPlace:
+    """Nominate a stand-in of a pod: it asks for what the pod has, and stands for no object of the API."""
+    keeper = PodRecord(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=STAND_IN + pod.uid,
+        signature=plain(pod.signature, cluster.resources.capacity),
+        priority=pod.priority,
+        created=pod.created,
+        scheduler_name=pod.scheduler_name,
+    )
+    cluster.nominate(keeper, row)
+    return LostPlace(pod.group or "", pod, row, cluster.nodes.names[row], until, keeper)
+
+
+def plain(signature: PodSpecSignature, capacity: int) -> PodSpecSignature:
+    """Return the amounts and ports of a signature, without its rules about other pods: a stand-in breaks none."""
+    delta = np.zeros(capacity, dtype=np.int64)
+    delta[: len(signature.delta)] = signature.delta
+    return replace(signature, affinity=None, selects=False, delta=delta)
+
+
+def likeness(lost: PodRecord, pod: PodRecord, *, same_owner: bool) -> int:
+    """Return how surely a pod replaces one of its namespace: 1 most surely; 0: it does not (repair.md 2.3)."""
+    if pod.name == lost.name:
+        return 1
+    its, own = (pod_index(member.labels, member.annotations) for member in (lost, pod))
+    if its != own:
+        return 0
+    if same_owner:
+        return 2
+    return 3 if its is not None else 0

@@ -17,6 +17,7 @@ from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.queueing.queue import SchedulingQueue
 from reprieve.scheduling.advance_reservation import named
 from reprieve.scheduling.effects import EffectsInProgress
+from reprieve.scheduling.lost_place import LostPlace
 from reprieve.scheduling.nomination_echoes import NominationEchoes
 from reprieve.scheduling.preemptions_in_flight import PreemptionsInFlight
 from reprieve.scheduling.preemptor_reservations import PreemptorReservations, Released, ReleasedReservation
@@ -100,11 +101,25 @@ class Nominations:
             self.release(held, Released.TAKEN, f"it is taken for priority {priority}", now)
         return tuple(pod for held in displaced.values() for pod, _ in held)
 
-    def hand_over(self, pod: PodRecord, row: int) -> None:
-        """Nominate a pod to what was kept for it so far: nothing else moves (repair.md 2.3)."""
-        self._cluster.nominate(pod, row)
-        self._echoes.decided(pod.uid, self._cluster.nodes.names[row])
+    def hand_over(self, place: LostPlace, pod: PodRecord) -> None:
+        """Nominate the replacement to what a stand-in kept for it so far: nothing else moves (repair.md 2.3)."""
+        self._cluster.clear_nomination(place.keeper)
+        place.keeper = pod
+        self._cluster.nominate(pod, place.row)
+        self._echoes.decided(pod.uid, place.node)
         self._effects.unnominated.pop(pod.uid, None)
+        self._effects.kept.append(place)
+
+    def give_back(self, place: LostPlace, now: float, why: str) -> None:
+        """What was kept is free for all; a replacement that waits there for another reason stays nominated."""
+        keeper, ref = place.keeper, self._cluster.entity_ref(place.keeper)
+        if keeper.nominated != place.row:
+            return
+        if not place.replaced:
+            self._cluster.clear_nomination(keeper)
+            self.freed(keeper, place.row, now)
+        elif ref not in self.held and not self.in_flight.waits(ref):
+            self.give_up((keeper,), now, Released.NOT_USED, why)
 
     def clear(self, pod: PodRecord) -> None:
         """A decision ends the pod's nomination, and says so."""

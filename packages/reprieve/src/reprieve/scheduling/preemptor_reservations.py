@@ -19,7 +19,7 @@ from enum import Enum
 from reprieve.cluster.evictions import EvictionLimit
 from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
-from reprieve.framework.plugin_guard import unguarded
+from reprieve.framework.plugin_guard import first_of
 from reprieve.framework.profile import Profile
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.outcome import HOLD_SECONDS
@@ -27,20 +27,20 @@ from reprieve.preemption.outcome import HOLD_SECONDS
 
 def hold_seconds(profile: Profile) -> float:
     """For how long room is held for pods of a profile: `holdSeconds`; 0 without an end."""
-    found = (plugin for plugin in map(unguarded, profile.plugins) if isinstance(plugin, DefaultPreemption))
-    return next((plugin.hold_seconds for plugin in found), HOLD_SECONDS)
+    plugin = first_of(DefaultPreemption, profile.plugins)
+    return plugin.hold_seconds if plugin is not None else HOLD_SECONDS
 
 
 def eviction_limits(profiles: Iterable[Profile]) -> tuple[EvictionLimit, ...]:
     """Return how often anything may be evicted: `evictionLimits` of the first profile that preempts (cost.md 9)."""
-    plugins = (unguarded(plugin) for profile in profiles for plugin in profile.plugins)
-    return next((plugin.eviction_limits for plugin in plugins if isinstance(plugin, DefaultPreemption)), ())
+    plugin = first_of(DefaultPreemption, (plugin for profile in profiles for plugin in profile.plugins))
+    return plugin.eviction_limits if plugin is not None else ()
 
 
 def waits_for_completions(profiles: Iterable[Profile]) -> bool:
     """Return whether pods of any of the profiles may wait for pods that end by themselves: `waitForCompletions`."""
-    plugins = (unguarded(plugin) for profile in profiles for plugin in profile.plugins)
-    return any(isinstance(plugin, DefaultPreemption) and plugin.waits_for_completions for plugin in plugins)
+    plugins = (first_of(DefaultPreemption, profile.plugins) for profile in profiles)
+    return any(plugin is not None and plugin.waits_for_completions for plugin in plugins)
 
 
 class Released(Enum):

@@ -14,7 +14,7 @@ from reprieve.cluster.resources import insufficient
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnosis import fit_error
 from reprieve.framework.gates import FeatureGates
-from reprieve.framework.plugin_guard import unguarded
+from reprieve.framework.plugin_guard import first_of
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.free_resources import RESOURCES_PLUGIN
@@ -76,8 +76,7 @@ def decide_resize(running: RunningProfile, ref: str, pod: PodRecord, *, under_wa
         return _rejected(ref, pod, fit_error(1, {PREEMPTION_DISABLED: 1}))
     names = cluster.resources.names
     message = fit_error(1, {insufficient(names[column]): 1 for column in short})
-    plugins = (unguarded(plugin) for plugin in running.profile.post_filters)
-    plugin = next((found for found in plugins if isinstance(found, DefaultPreemption)), None)
+    plugin = first_of(DefaultPreemption, running.profile.post_filters)
     if plugin is None or any(amount > nodes.allocatable[column, row] for column, amount in requests):
         return _rejected(ref, pod, message)
     outcome = plugin.for_resize(pod, under_way=under_way)

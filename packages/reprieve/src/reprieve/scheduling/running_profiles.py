@@ -6,7 +6,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.gates import FeatureGates
-from reprieve.framework.plugin_guard import PluginIncident, unguarded
+from reprieve.framework.plugin_guard import PluginIncident, first_of
 from reprieve.framework.profile import Profile
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.preemption.default_preemption import DefaultPreemption
@@ -31,9 +31,9 @@ class RunningProfiles(dict[str, RunningProfile]):
         for name, profile in profiles.items():
             evaluator = Evaluator(cluster, profile, share=share and gates.opportunistic_batching, seed=seed)
             self[name] = RunningProfile(cluster, profile, evaluator, gates)
-            for plugin in map(unguarded, profile.plugins):
-                if isinstance(plugin, DefaultPreemption):
-                    plugin.attach(self[name])
+            plugin = first_of(DefaultPreemption, profile.plugins)
+            if plugin is not None:
+                plugin.attach(self[name])
         self.reserve = any(
             profile.reserves or profile.permits or profile.pre_binds or len(profile.binders) > 1
             for profile in profiles.values()
