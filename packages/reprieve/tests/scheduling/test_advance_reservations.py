@@ -36,8 +36,8 @@ def held(world: World) -> dict[str, AdvanceReservation]:
     return {one.name.partition("/")[2]: one for one in world.engine.reservations.held.values()}
 
 
-def runs(name: str, on: str, *, cpu: int = 4, start: float = 0.0, **terms: Any) -> objects.Pod:
-    return pod(name, cpu=cpu, node=on, start=start, annotations=annotated(**terms))
+def runs(name: str, on: str, *, cpu: int = 4, start: float = 0.0, priority: int = 0, **terms: Any) -> objects.Pod:
+    return pod(name, cpu=cpu, node=on, start=start, priority=priority, annotations=annotated(**terms))
 
 
 def full(count: int = 2, **terms: Any) -> list[Any]:
@@ -167,6 +167,63 @@ def test_end_beyond_the_longest_reservation_is_unknown() -> None:
     """reservations.md 2.2"""
     world = after(world_of(full(expected_runtime="48h"), pair()).drain(), DUE + 5)
     assert held(world)["train"].expected is None
+
+
+def test_what_the_holder_may_evict_is_awaited_where_that_is_all_that_is_in_the_way() -> None:
+    """reservations.md 2.2: it was not evicted, as nothing less than a day old may be."""
+    lower = [runs(f"r{i}", f"n{i}", priority=-5, expected_runtime=f"{i + 1}h", minimum_runtime="24h") for i in (0, 1)]
+    reservation = held(after(world_of(node("n0"), node("n1"), lower, pair()).drain(), DUE + 5))["train"]
+    assert [one.name for one in reservation.awaited] == ["r0", "r1"]
+    assert reservation.expected == START + 2 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("now", "longest", "when"),
+    [(0, HOUR, START + HOUR), (0, HOUR - 1, None), (HOUR - 1, 1, START + HOUR), (HOUR, HOUR, None)],
+    ids=["as long as it lasts", "longer", "about to end", "over"],
+)
+def test_end_that_is_known(now: float, longest: float, when: float | None) -> None:
+    """reservations.md 2.2: it is to come, and not later than the reservation lasts."""
+    world = world_of(full(expected_runtime="1h"), pair()).drain()
+    running = world.engine.running.of(world.record("train-0"))
+    start = expected_starts.expected_start(running, world.entity("train"), START + now, longest)
+    assert start is not None
+    assert start.when == when
+
+
+def test_pods_that_make_no_place_are_awaited_last() -> None:
+    """reservations.md 2.4: a host port is in the way, on a node with free capacity."""
+    items: list[Any] = [
+        node("n0"),
+        node("n1"),
+        *(pod(f"web{i}", node=f"n{i}", ports=[80], start=0.0) for i in range(2)),
+    ]
+    world = after(world_of(items, pair(ports=[80])).drain(), DUE + 5)
+    assert [one.name for one in held(world)["train"].awaited] == ["web0", "web1"]
+
+
+def test_capacity_that_is_free_already_counts_for_the_least_in_the_way() -> None:
+    """reservations.md 2.4: on n1 one more member fits when one of two pods has ended."""
+    items: list[Any] = [node("n0"), node("n1", cpu=5)]
+    items += [runs("a0", "n0", cpu=2), runs("a1", "n0", cpu=2)]
+    items += [runs("b0", "n1", cpu=2, start=-9.0), runs("b1", "n1", cpu=1)]
+    world = after(world_of(items, pod("alone", cpu=4), min_pods=1).drain(), DUE + 5)
+    assert world.nominated == {"alone": "n1"}
+
+
+def test_longest_runner_of_a_node_is_awaited() -> None:
+    """reservations.md 2.4: the other one may stay."""
+    items = [node("n0", cpu=12), runs("a", "n0", start=-9.0), runs("b", "n0", start=-99.0), runs("c", "n0")]
+    world = after(world_of(items, pod("alone", cpu=4), min_pods=1).drain(), DUE + 5)
+    assert [one.name for one in held(world)["alone"].awaited] == ["b"]
+
+
+def test_pods_that_end_first_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """reservations.md 2.5"""
+    monkeypatch.setattr(expected_starts, "MOST_PODS", 1)
+    items = [node("n0"), node("n1"), runs("r0", "n0", expected_runtime="3h"), runs("r1", "n1", expected_runtime="1h")]
+    world = after(world_of(items, pod("alone", cpu=4), min_pods=1).drain(), DUE + 5)
+    assert world.nominated == {"alone": "n1"}
 
 
 def test_only_so_many_pods_in_the_way_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

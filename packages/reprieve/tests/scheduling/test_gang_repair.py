@@ -80,6 +80,13 @@ def test_nothing_is_kept_for_longer() -> None:
     assert free(world)
 
 
+def test_nothing_is_kept_of_what_was_lost_too_long_ago() -> None:
+    """repair.md 2.2, 2.5: a standby learns of it, and takes over later."""
+    world = world_of([node("n0", cpu=4), node("n1", cpu=4)], gang("train", 2, cpu=4)).drain().gone("train-0")
+    assert not world.engine.tick(world.now + 60).kept
+    assert free(world)
+
+
 def test_replacement_that_is_too_late_waits_in_front() -> None:
     """repair.md 2.1, 2.5"""
     world = broken(seconds=0)
@@ -143,10 +150,22 @@ def _all_gone(world: World) -> None:
         world.gone(name)
 
 
-@pytest.mark.parametrize("change", [_cordon, _lower, _delete, _remove_node, _all_gone])
+_NO_NODE = "the gang has no members, or the node takes no pods"
+
+
+@pytest.mark.parametrize(
+    ("change", "reported"),
+    [
+        (_cordon, [_NO_NODE]),
+        (_lower, ["the gang has its minimum"]),
+        (_delete, ["podgroup default/train is deleted"]),
+        (_remove_node, ["the node is gone"]),
+        (_all_gone, ["pod default/train-3 is gone"]),
+    ],
+)
 @pytest.mark.parametrize("replaced", [False, True])
-def test_what_ends_it(change: Callable[[World], None], replaced: bool) -> None:
-    """repair.md 2.5, 2.6"""
+def test_what_ends_it(change: Callable[[World], None], reported: list[str], replaced: bool) -> None:
+    """repair.md 2.5, 2.6: the API has a nomination of the replacement alone."""
     world = broken(size=3)
     if replaced:  # it waits for the other one
         world.gone("train-1").drain()
@@ -157,6 +176,7 @@ def test_what_ends_it(change: Callable[[World], None], replaced: bool) -> None:
     world.drain()
     assert "n0" not in kept(world)
     assert "n0" not in world.nominated.values()
+    assert [released.message for released in world.released()] == (reported if replaced else [])
 
 
 def test_members_that_have_succeeded_are_not_lost() -> None:
@@ -222,6 +242,74 @@ def test_replacement_may_go_elsewhere_and_does_not_stand_in_its_own_way() -> Non
     world.gone(lost).drain()
     world.add(pod("larger", cpu=8, group="train")).drain()
     assert ("larger" in world.where) == (world.where.get("train-1") == "n1")
+
+
+def test_what_is_kept_for_a_gang_does_not_keep_its_larger_replacement_out() -> None:
+    """repair.md 2.3: the places of both lost members together."""
+    nodes = [node("n0", cpu=4), node("n1", cpu=2)]
+    members = [pod(name, cpu=2, group="train", node=on) for name, on in (("a", "n0"), ("b", "n0"), ("c", "n1"))]
+    world = world_of(nodes, group("train", min_count=2), members).drain()
+    world.gone("a").gone("b").drain()
+    assert kept(world) == ["n0", "n0"]
+    world.add(pod("large", cpu=4, group="train")).drain()
+    assert world.where == {"c": "n1", "large": "n0"}
+    assert free(world)
+
+
+def test_what_is_kept_is_reported_once_and_again_when_the_replacement_has_it() -> None:
+    """repair.md 2.3, 3.4"""
+    world = broken(size=3)
+    world = world.gone("train-1")
+    [place] = world.engine.tick(world.now).kept
+    assert (place.node, place.lost.name, place.replaced) == ("n1", "train-1", False)
+    world.add(pod("train-1", cpu=4, group="train"))
+    [place] = world.engine.tick(world.now).kept
+    assert (place.node, place.keeper, place.replaced) == ("n1", world.record("train-1"), True)
+
+
+def test_replacement_that_is_there_at_once_is_reported_alone() -> None:
+    """repair.md 2.3, 3.4"""
+    world = world_of([node("n0", cpu=4), node("n1", cpu=4)], gang("train", 2, cpu=4)).drain()
+    world.gone("train-0").add(pod("train-2", cpu=4, group="train"))
+    assert [place.keeper for place in world.engine.tick(world.now).kept] == [world.record("train-2")]
+
+
+def test_first_of_several_replacements_has_the_place() -> None:
+    """repair.md 2.3: in the order of the queue, whatever order they are learned of in."""
+    world = broken(size=3)
+    late, early = (pod(name, cpu=4, group="train") for name in ("late", "early"))
+    world.add((late, START + 9), (early, START + 8))
+    world.engine.tick(world.now)
+    assert world.nominated == {"early": "n0"}
+
+
+@pytest.mark.parametrize(
+    ("lost", "replacement", "fits"),
+    [("0", "0", True), ("0", "1", False), ("0", None, False), (None, "0", False), (None, None, True)],
+)
+def test_index_of_a_replacement_is_that_of_the_lost_member(
+    lost: str | None, replacement: str | None, fits: bool
+) -> None:
+    """repair.md 2.3: if either has one."""
+
+    def member(name: str, index: str | None, on: str = "") -> objects.Pod:
+        labels = {"batch.kubernetes.io/job-completion-index": index} if index is not None else {}
+        return pod(name, cpu=4, group="train", labels=labels, node=on)
+
+    nodes = [node("n0", cpu=4), node("n1", cpu=4)]
+    world = world_of(nodes, group("train", min_count=2), member("a", lost, "n0"), member("b", "7", "n1")).drain()
+    world.gone("a").add(member("c", replacement))
+    world.engine.tick(world.now)
+    assert ("c" in world.nominated) == fits
+
+
+def test_place_is_kept_when_the_cluster_learns_of_more_resources() -> None:
+    """repair.md 2.4: what is kept counts against an attempt that has a number for each of them."""
+    world = broken(seconds=600.0)
+    many = {f"example.com/r{number}": 1 for number in range(40)}
+    world.add(node("n9", cpu=1, more=many), pod("more", cpu=4, more=many)).drain()
+    assert world.pending == ["more", "other"]
+    assert "Insufficient cpu" in world.message("more")
 
 
 def test_restart_of_the_scheduler_keeps_what_the_api_has() -> None:
