@@ -28,6 +28,7 @@ MASTER = User("root", ("system:masters", "system:authenticated"))
 READER = User("reader", ("reprieve:readers", "system:authenticated"))
 JANE = User("jane", ("system:authenticated",))
 WITHOUT_RIGHTS = User("nobody")
+MONITOR = User("prometheus", ("system:monitoring",))
 
 
 class Rights:
@@ -85,7 +86,17 @@ def rights() -> Rights:
 # -- the fixed model -------------------------------------------------------------------------------------------
 
 READ_ONLY = "reprieve: read-only token"
-SELF = "reprieve: every user may ask about himself"
+
+
+def bound(role: str, group: str = "system:authenticated") -> str:
+    return f'RBAC: allowed by ClusterRoleBinding "{role}" of ClusterRole "{role}" to Group "{group}"'
+
+
+SELF, DISCOVERY, PUBLIC_INFO = (
+    bound("system:basic-user"),
+    bound("system:discovery"),
+    bound("system:public-info-viewer", "system:unauthenticated"),
+)
 
 
 @pytest.mark.parametrize(
@@ -107,22 +118,27 @@ SELF = "reprieve: every user may ask about himself"
         (JANE, Attributes("create", "authorization.k8s.io", "subjectaccessreviews"), None),
         (WITHOUT_RIGHTS, Attributes("create", "authentication.k8s.io", "selfsubjectreviews"), None),
         (JANE, Attributes("get", path="/metrics"), None),
-        *((JANE, Attributes("get", path=one), "")
-          for one in ("/", "/api", "/apis", "/api/v1", "/apis/apps/v1", "/openapi/v2", "/.well-known/x")),
+        *((JANE, Attributes("get", path=one), DISCOVERY)
+          for one in ("/api", "/apis", "/api/v1", "/apis/apps/v1", "/openapi/v2", "/healthz", "/version")),
+        (JANE, Attributes("get", path="/"), None),
+        (JANE, Attributes("get", path="/.well-known/openid-configuration"), None),
+        (JANE, Attributes("get", path="/livez/ping"), None),
+        (MONITOR, Attributes("get", path="/livez/ping"), bound("system:monitoring", "system:monitoring")),
+        (MONITOR, Attributes("get", path="/metrics"), bound("system:monitoring", "system:monitoring")),
         (JANE, Attributes("get", path="/apisx"), None),
         (JANE, Attributes("post", path="/api"), None),
         (ANONYMOUS, Attributes("get", path="/api"), None),
         (ANONYMOUS, Attributes("get", path="/"), None),
-        *((ANONYMOUS, Attributes(verb, path=one), "")
-          for verb in ("get", "head")
-          for one in ("/healthz", "/livez", "/readyz", "/version", "/version/", "/livez/ping", "/readyz/x",
-                      "/healthz/y")),
+        *((ANONYMOUS, Attributes("get", path=one), PUBLIC_INFO)
+          for one in ("/healthz", "/livez", "/readyz", "/version", "/version/")),
+        (ANONYMOUS, Attributes("head", path="/healthz"), None),
+        (ANONYMOUS, Attributes("get", path="/livez/ping"), None),
         (ANONYMOUS, Attributes("post", path="/version"), None),
         (ANONYMOUS, Attributes("get", path="/versions"), None),
     ],
 )  # fmt: skip
 def test_access_without_any_role(rights: Rights, user: User, asked: Attributes, reason: str | None) -> None:
-    """Masters do everything, readers read; known users may discover and review themselves, all may ask if it lives."""
+    """interfaces.md 5.13: known users may discover and review themselves, all may ask if it lives (system:* roles)."""
     expected = AccessDecision(False) if reason is None else AccessDecision(True, reason)
     assert rights.authorizer.decide(user, asked) == expected
 
@@ -246,7 +262,14 @@ def test_refusal_names_the_user_and_the_request(rights: Rights, asked: Attribute
     rights.authorizer.check(MASTER, asked)
 
 
-PUBLIC: Json = {"verbs": ["get"], "nonResourceURLs": ["/healthz", "/livez", "/readyz", "/version", "/version/"]}
+ABOUT_SELF = [
+    rule("selfsubjectaccessreviews selfsubjectrulesreviews", "create", "authorization.k8s.io"),
+    rule("selfsubjectreviews", "create", "authentication.k8s.io"),
+]
+OF_ALL = [
+    path("/api /api/* /apis /apis/* /healthz /livez /openapi /openapi/* /readyz /version /version/"),
+    path("/healthz /livez /readyz /version /version/"),
+]
 
 
 def test_rules_of_a_user_in_a_namespace(rights: Rights) -> None:
@@ -254,13 +277,13 @@ def test_rules_of_a_user_in_a_namespace(rights: Rights) -> None:
     rights.grant(rule("nodes"), path("/metrics"))
     rights.grant(rule("pods"), namespace="default")
     rights.grant(rule("secrets"), namespace="kube-system")
-    assert rights.authorizer.rules_for(JANE, "default") == ([rule("nodes"), rule("pods")], [PUBLIC, path("/metrics")])
-    assert rights.authorizer.rules_for(JANE, "x") == ([rule("nodes")], [PUBLIC, path("/metrics")])
-    assert rights.authorizer.rules_for(WITHOUT_RIGHTS, "default") == ([], [PUBLIC])
-    assert rights.authorizer.rules_for(READER, "default") == (
-        [{"verbs": ["get", "list", "watch"], "apiGroups": ["*"], "resources": ["*"]}],
-        [PUBLIC],
-    )
+    everywhere, paths = [rule("nodes")], [path("/metrics"), *OF_ALL]
+    assert rights.authorizer.rules_for(JANE, "default") == ([*everywhere, rule("pods"), *ABOUT_SELF], paths)
+    assert rights.authorizer.rules_for(JANE, "x") == ([*everywhere, *ABOUT_SELF], paths)
+    assert rights.authorizer.rules_for(WITHOUT_RIGHTS, "default") == ([], [])
+    assert rights.authorizer.rules_for(ANONYMOUS, "default") == ([], OF_ALL[1:])
+    all_read = {"verbs": ["get", "list", "watch"], "apiGroups": ["*"], "resources": ["*"]}
+    assert rights.authorizer.rules_for(READER, "default") == ([all_read, *ABOUT_SELF], OF_ALL)
     assert rights.authorizer.rules_for(MASTER, "default") == (
         [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
         [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
@@ -593,8 +616,8 @@ BY_ROLE = 'RBAC: allowed by RoleBinding "jane-default/default" of Role "jane-def
         ({"resourceAttributes": {**LISTS, "name": "p"}}, {"allowed": True, "reason": BY_ROLE}),
         ({"nonResourceAttributes": {"verb": "get", "path": "/metrics"}},
          {"allowed": True, "reason": BY_CLUSTER_ROLE}),
-        ({"nonResourceAttributes": {"verb": "get", "path": "/version"}}, {"allowed": True}),
-        ({"nonResourceAttributes": {"verb": "get"}}, {"allowed": True}),
+        ({"nonResourceAttributes": {"verb": "get", "path": "/version"}}, {"allowed": True, "reason": DISCOVERY}),
+        ({"nonResourceAttributes": {"verb": "get"}}, {"allowed": False}),
         ({"nonResourceAttributes": {"verb": "get", "path": "/other"}}, {"allowed": False}),
         ({}, {"allowed": False}),
         (None, {"allowed": False}),
@@ -606,17 +629,17 @@ def test_may_i(review: Callable[..., Json], spec: Json | None, status: Json) -> 
     of_jane = {**(spec or {}), "user": "jane", "groups": ["system:authenticated"]}
     for kind in ("SubjectAccessReview", "LocalSubjectAccessReview"):
         assert review(kind, of_jane, WITHOUT_RIGHTS) == status
-        assert review(kind, {**of_jane, "user": "x", "groups": None})["allowed"] is ("version" in str(spec))
+        assert review(kind, {**of_jane, "user": "x", "groups": None})["allowed"] is False
         assert review(kind, {**of_jane, "user": "x", "groups": ["system:masters"]})["allowed"] is True
 
 
 def test_self_subject_reviews(review: Callable[..., Json]) -> None:
     assert review("SelfSubjectRulesReview", {"namespace": "default"}) == {
-        "resourceRules": [rule("pods", "get list")],
-        "nonResourceRules": [PUBLIC, path("/metrics")],
+        "resourceRules": [rule("pods", "get list"), *ABOUT_SELF],
+        "nonResourceRules": [path("/metrics"), *OF_ALL],
         "incomplete": False,
     }
-    assert review("SelfSubjectRulesReview")["resourceRules"] == []
+    assert review("SelfSubjectRulesReview")["resourceRules"] == ABOUT_SELF
 
 
 def test_is_this_token_good(review: Callable[..., Json]) -> None:

@@ -662,3 +662,14 @@ def test_pods_that_ran_with_missing_config_start_and_others_wait_for_it(
     annotations = all_of(server, "v1", "Namespace")["shop"]["metadata"].get("annotations") or {}
     assert annotations.get("reprieve.dev/missing-config") == ("ignore" if starts else None)
     assert len(report.warnings) == starts
+
+
+def test_roles_of_every_cluster_are_neither_edits_nor_reported() -> None:
+    """interfaces.md 5.13: a dump of a cluster has them as well."""
+    labels = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+    roles = [
+        made("rbac.authorization.k8s.io/v1", "ClusterRole", name, "", metadata={"labels": given}, rules=[])
+        for name, given in (("system:node", labels), ("view", labels))
+    ]
+    report = load(plane(), *roles)
+    assert (report.kept, report.made) == ([], 0)

@@ -1,8 +1,7 @@
 """What users may do: a fixed model for the server's own users, RBAC objects for all other users.
 
-``system:masters`` may everything; ``reprieve:readers`` may read everything; every authenticated user may
-discover the API and ask about himself; anonymous users (if let in at all) see health and version. Beyond
-that ClusterRoles and Roles count as bound. Rules and texts: kube-apiserver 1.36.
+``system:masters`` may everything; ``reprieve:readers`` may read everything. Beyond that ClusterRoles and Roles count as
+bound, those of every cluster among them (`bootstrap_roles`). Rules and texts: kube-apiserver 1.36.
 """
 
 from __future__ import annotations
@@ -24,15 +23,7 @@ ANONYMOUS = User("system:anonymous", (UNAUTHENTICATED,))
 
 _RBAC = "rbac.authorization.k8s.io"
 _READ_VERBS = frozenset(("get", "list", "watch"))
-_PUBLIC = frozenset(("/healthz", "/livez", "/readyz", "/version", "/version/"))
-_DISCOVERY = ("/api", "/apis", "/openapi", "/.well-known")
-_SELF = frozenset(
-    (
-        ("authorization.k8s.io", "selfsubjectaccessreviews"),
-        ("authorization.k8s.io", "selfsubjectrulesreviews"),
-        ("authentication.k8s.io", "selfsubjectreviews"),
-    )
-)
+_READER_PATHS = frozenset(("/", "/metrics"))
 
 
 @dataclass(frozen=True)
@@ -102,12 +93,6 @@ class Authorizer(Step):
             return self._decide_path(user, attributes)
         if READERS in user.groups and attributes.verb in _READ_VERBS:
             return AccessDecision(True, "reprieve: read-only token")
-        if (
-            AUTHENTICATED in user.groups
-            and attributes.verb == "create"
-            and (attributes.group, attributes.resource) in _SELF
-        ):
-            return AccessDecision(True, "reprieve: every user may ask about himself")
         for grant in self._granted(user):
             if grant.namespace is not None and grant.namespace != attributes.namespace:
                 continue
@@ -116,15 +101,9 @@ class Authorizer(Step):
         return AccessDecision(False)
 
     def _decide_path(self, user: User, attributes: Attributes) -> AccessDecision:
-        if attributes.verb in ("get", "head"):
-            if attributes.path in _PUBLIC or attributes.path.startswith(("/livez/", "/readyz/", "/healthz/")):
-                return AccessDecision(True)
-            discovery = attributes.path == "/" or any(
-                attributes.path == root or attributes.path.startswith(root + "/") for root in _DISCOVERY
-            )
-            if discovery and AUTHENTICATED in user.groups:
-                return AccessDecision(True)
-            if attributes.path == "/metrics" and READERS in user.groups:
+        if READERS in user.groups and attributes.verb in ("get", "head"):
+            path = attributes.path
+            if path in _READER_PATHS or path.startswith(("/livez/", "/readyz/", "/healthz/")):
                 return AccessDecision(True, "reprieve: read-only token")
         for grant in self._granted(user):
             if grant.namespace is None and any(_rule_allows_path(rule, attributes) for rule in grant.rules):
@@ -162,7 +141,7 @@ class Authorizer(Step):
         resources: list[Json] = []
         if READERS in user.groups:
             resources.append({"verbs": sorted(_READ_VERBS), "apiGroups": ["*"], "resources": ["*"]})
-        paths: list[Json] = [{"verbs": ["get"], "nonResourceURLs": sorted(_PUBLIC)}]
+        paths: list[Json] = []
         for grant in self._granted(user):
             if grant.namespace in (None, namespace):
                 for rule in grant.rules:

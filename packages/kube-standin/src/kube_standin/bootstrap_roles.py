@@ -1,122 +1,165 @@
-"""The ClusterRoles for users that every cluster has: cluster-admin, admin, edit and view, as facts of the API.
+"""The roles of every cluster and their bindings, for users, components and controllers (interfaces.md 5.13).
 
-Rules: kube-apiserver 1.37 (rbac/bootstrappolicy), for the resources that are served here and those that are usual
-elsewhere. `admin`, `edit` and `view` have no rules of their own but those of the roles with their label, which the
-controller `clusterrole-aggregation` collects; they are filled from the start.
+The roles are facts of kube-apiserver's rbac/bootstrappolicy and stand in `bootstrap_roles.txt`. `admin`, `edit` and
+`view` have no rules of their own but those of the roles with their label, which the controller
+`clusterrole-aggregation` collects; they are filled from the start.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import resources
 from typing import Final
+
+import msgspec
 
 from kube_rules.controllers.cluster_roles import aggregated_rules
 from kube_rules.json import Json
-from kube_standin.registry import ObjectRegistry, WriteOptions
+from kube_standin.registry import ObjectRegistry
 
-VERSION: Final = "rbac.authorization.k8s.io/v1"
-_MARK: Final = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+_GROUP: Final = "rbac.authorization.k8s.io"
+VERSION: Final = f"{_GROUP}/v1"
+BOOTSTRAPPING: Final = "kubernetes.io/bootstrapping"
+_MARK: Final = {BOOTSTRAPPING: "rbac-defaults"}
 _UPDATED: Final = {"rbac.authorization.kubernetes.io/autoupdate": "true"}
-AGGREGATE: Final = "rbac.authorization.k8s.io/aggregate-to-"
-_READ: Final = ("get", "list", "watch")
-_WRITE: Final = ("create", "delete", "deletecollection", "patch", "update")
-_SEEN: Final[Mapping[str, str]] = {
-    "": "configmaps endpoints persistentvolumeclaims persistentvolumeclaims/status pods replicationcontrollers "
-    "replicationcontrollers/scale serviceaccounts services services/status bindings events limitranges "
-    "namespaces/status pods/log pods/status replicationcontrollers/status resourcequotas resourcequotas/status "
-    "namespaces",
-    "discovery.k8s.io": "endpointslices",
-    "apps": "controllerrevisions daemonsets daemonsets/status deployments deployments/scale deployments/status "
-    "replicasets replicasets/scale replicasets/status statefulsets statefulsets/scale statefulsets/status",
-    "autoscaling": "horizontalpodautoscalers horizontalpodautoscalers/status",
-    "batch": "cronjobs cronjobs/status jobs jobs/status",
-    "policy": "poddisruptionbudgets poddisruptionbudgets/status",
-    "networking.k8s.io": "ingresses ingresses/status networkpolicies",
-    "resource.k8s.io": "resourceclaims resourceclaims/status resourceclaimtemplates",
-    "scheduling.k8s.io": "podgroups podgroups/status workloads",
+AGGREGATE: Final = f"{_GROUP}/aggregate-to-"
+_VERBS: Final[Mapping[str, tuple[str, ...]]] = {
+    "read": ("get", "list", "watch"),
+    "write": ("create", "delete", "deletecollection", "patch", "update"),
 }
-"""What `view` reads."""
-_CHANGED: Final[Mapping[str, str]] = {
-    "": "pods pods/attach pods/exec pods/portforward pods/proxy configmaps events persistentvolumeclaims "
-    "replicationcontrollers replicationcontrollers/scale secrets serviceaccounts services services/proxy",
-    "apps": "daemonsets deployments deployments/rollback deployments/scale replicasets replicasets/scale statefulsets "
-    "statefulsets/scale",
-    "autoscaling": "horizontalpodautoscalers",
-    "batch": "cronjobs jobs",
-    "policy": "poddisruptionbudgets",
-    "networking.k8s.io": "ingresses networkpolicies",
-    "coordination.k8s.io": "leases",
-    "resource.k8s.io": "resourceclaims resourceclaimtemplates",
-    "scheduling.k8s.io": "podgroups workloads",
-}
-"""What `edit` changes."""
-
-
-def _rule(group: str, resources: str, *verbs: str) -> Json:
-    return {"verbs": sorted(verbs), "apiGroups": [group], "resources": resources.split()}
-
-
-def _parts() -> Iterator[tuple[str, list[Json]]]:
-    """Yield the parts that are aggregated: the role that they belong to first, and their rules."""
-    rbac = "rolebindings roles"
-    yield (
-        "admin",
-        [
-            _rule("authorization.k8s.io", "localsubjectaccessreviews", "create"),
-            _rule(VERSION.partition("/")[0], rbac, *_READ, *_WRITE),
-        ],
-    )
-    secret = "pods/attach pods/exec pods/portforward pods/proxy secrets services/proxy"
-    yield (
-        "edit",
-        [
-            _rule("", secret, *_READ),
-            _rule("", "serviceaccounts", "impersonate"),
-            _rule("", "pods/eviction serviceaccounts/token", "create"),
-            *(_rule(group, resources, *_WRITE) for group, resources in _CHANGED.items()),
-            _rule("coordination.k8s.io", "leases", *_READ),
-        ],
-    )
-    yield ("view", [_rule(group, resources, *_READ) for group, resources in _SEEN.items()])
-
-
+_CONTROLLER: Final = "system:controller:"
+_SYSTEM: Final = "kube-system"
 _HIGHER: Final = {"admin": (), "edit": ("admin",), "view": ("edit",)}
 """Of which role `admin`, `edit` and `view` are a part themselves."""
 
+_MANAGER, _SCHEDULER = "User system:kube-controller-manager", "User system:kube-scheduler"
+_SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "cluster-admin": ("Group system:masters",),
+    "system:basic-user": ("Group system:authenticated",),
+    "system:cluster-trust-bundle-discovery": ("Group system:serviceaccounts",),
+    "system:discovery": ("Group system:authenticated",),
+    "system:kube-controller-manager": (_MANAGER,),
+    "system:kube-dns": ("ServiceAccount kube-dns",),
+    "system:kube-scheduler": (_SCHEDULER,),
+    "system:monitoring": ("Group system:monitoring",),
+    "system:node": (),
+    "system:node-proxier": ("User system:kube-proxy",),
+    "system:public-info-viewer": ("Group system:authenticated", "Group system:unauthenticated"),
+    "system:service-account-issuer-discovery": ("Group system:serviceaccounts",),
+    "system:volume-scheduler": (_SCHEDULER,),
+    "kube-public/system:controller:bootstrap-signer": ("ServiceAccount bootstrap-signer",),
+    "kube-system/extension-apiserver-authentication-reader": (_MANAGER, _SCHEDULER),
+    "kube-system/system::leader-locking-kube-controller-manager": (
+        _MANAGER,
+        "ServiceAccount kube-controller-manager",
+        "ServiceAccount leader-election-controller",
+    ),
+    "kube-system/system::leader-locking-kube-scheduler": (_SCHEDULER, "ServiceAccount kube-scheduler"),
+    "kube-system/system:controller:bootstrap-signer": ("ServiceAccount bootstrap-signer",),
+    "kube-system/system:controller:cloud-provider": ("ServiceAccount cloud-provider",),
+    "kube-system/system:controller:token-cleaner": ("ServiceAccount token-cleaner",),
+}
+"""The subjects of each role; a role of a controller is bound to the service account of its name as well."""
+_BINDING_NAMES: Final = {
+    "extension-apiserver-authentication-reader": "system::extension-apiserver-authentication-reader"
+}
+"""Bindings with another name than their role."""
+
+
+def _rules() -> dict[str, list[Json]]:
+    """Return the rules of each role by its name, those of a namespace as NAMESPACE/NAME."""
+    text = resources.files(__package__).joinpath("bootstrap_roles.txt").read_text(encoding="utf-8")
+    rules: dict[str, list[Json]] = {}
+    role: list[Json] = []
+    for line in text.splitlines():
+        if line.startswith("  "):
+            role.append(_rule(*line.split()))
+        elif not line.startswith("#"):
+            role = rules[line] = []
+    return rules
+
+
+def _rule(verbs: str, groups: str, what: str, names: str = "") -> Json:
+    single = sorted(one for word in verbs.split(",") for one in _VERBS.get(word, (word,)))
+    if groups == "-":
+        return {"verbs": single, "nonResourceURLs": what.split(",")}
+    rule = {
+        "verbs": single,
+        "apiGroups": ["" if group == "core" else group for group in groups.split(",")],
+        "resources": what.split(","),
+    }
+    return {**rule, "resourceNames": names.split(",")} if names else rule
+
+
+def _marked(name: str, labels: Mapping[str, str] | None = None, namespace: str = "") -> Json:
+    place = {"namespace": namespace} if namespace else {}
+    return {"metadata": {"name": name, **place, "labels": {**_MARK, **(labels or {})}, "annotations": _UPDATED}}
+
 
 def cluster_roles() -> dict[str, Json]:
-    """Return the manifests of the roles by name."""
-    everything = [
-        {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
-        {"verbs": ["*"], "nonResourceURLs": ["*"]},
-    ]
-    roles = {"cluster-admin": _role("cluster-admin", {}, everything)}
-    for name, rules in _parts():
-        part = f"system:aggregate-to-{name}"
-        roles[part] = _role(part, {f"{AGGREGATE}{name}": "true"}, rules)
-        roles[name] = _role(name, {f"{AGGREGATE}{higher}": "true" for higher in _HIGHER[name]}, [])
+    """Return the manifests of the ClusterRoles by name."""
+    roles: dict[str, Json] = {}
+    for name, rules in _rules().items():
+        if "/" not in name:
+            part = name.removeprefix("system:aggregate-to-")
+            label = {f"{AGGREGATE}{part}": "true"} if part != name else {}
+            roles[name] = {**_marked(name, label), "rules": rules}
+    for name, above in _HIGHER.items():
         selected = [{"matchLabels": {f"{AGGREGATE}{name}": "true"}}]
-        roles[name]["aggregationRule"] = {"clusterRoleSelectors": selected}
+        labels = {f"{AGGREGATE}{higher}": "true" for higher in above}
+        roles[name] = {**_marked(name, labels), "aggregationRule": {"clusterRoleSelectors": selected}, "rules": []}
     for name in ("view", "edit", "admin"):  # each is a part of the next
         roles[name]["rules"] = aggregated_rules(name, roles)
     return roles
 
 
-def _role(name: str, labels: Mapping[str, str], rules: list[Json]) -> Json:
-    metadata = {"name": name, "labels": {**_MARK, **labels}, "annotations": _UPDATED}
-    return {"metadata": metadata, "rules": rules}
+def _objects() -> Iterator[tuple[str, Json]]:
+    """Yield the kind and the manifest of each role and binding."""
+    subjects = dict(_SUBJECTS)
+    for role in cluster_roles().values():
+        yield "ClusterRole", role
+        name = role["metadata"]["name"]
+        if name.startswith(_CONTROLLER):
+            subjects[name] = (f"ServiceAccount {name.removeprefix(_CONTROLLER)}",)
+    for whole, rules in _rules().items():
+        namespace, slash, name = whole.rpartition("/")
+        if slash:
+            yield "Role", {**_marked(name, None, namespace), "rules": rules}
+    for whole, bound in subjects.items():
+        namespace, _, name = whole.rpartition("/")
+        kind = "Role" if namespace else "ClusterRole"
+        binding = _marked(_BINDING_NAMES.get(name, name), None, namespace)
+        binding["roleRef"] = {"apiGroup": _GROUP, "kind": kind, "name": name}
+        if bound:
+            binding["subjects"] = [_subject(*one.split()) for one in bound]
+        yield f"{kind}Binding", binding
+
+
+def _subject(kind: str, name: str) -> Json:
+    if kind == "ServiceAccount":
+        return {"kind": kind, "name": name, "namespace": _SYSTEM}
+    return {"apiGroup": _GROUP, "kind": kind, "name": name}
+
+
+@cache
+def _encoded() -> tuple[tuple[str, str, str, bytes], ...]:
+    """Return kind, namespace, name and JSON of all objects; they are made once in a process."""
+    encode = msgspec.json.encode
+    return tuple(
+        (kind, obj["metadata"].get("namespace", ""), obj["metadata"]["name"], encode(obj)) for kind, obj in _objects()
+    )
 
 
 def ensure_cluster_roles(registry: ObjectRegistry) -> None:
-    """Stage the roles, and the binding of cluster-admin to `system:masters`; what exists is left as it is."""
-    group = VERSION.partition("/")[0]
-    binding: Json = {
-        "metadata": {"name": "cluster-admin", "labels": _MARK, "annotations": _UPDATED},
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [{"apiGroup": group, "kind": "Group", "name": "system:masters"}],
+    """Stage the roles and their bindings; what exists is left as it is."""
+    kinds = {
+        name: registry.kind(VERSION, name) for name in ("ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding")
     }
-    for kind_name, objects in (("ClusterRole", cluster_roles().values()), ("ClusterRoleBinding", (binding,))):
-        kind = registry.kind(VERSION, kind_name)
-        for obj in objects:
-            if registry.head(kind, "", obj["metadata"]["name"]) is None:
-                registry.create_now(kind, "", registry.decoder.decode(kind, obj, "Ignore", []), WriteOptions())
+    stamp = registry.clock.stamp()
+    for kind_name, namespace, name, encoded in _encoded():
+        kind = kinds[kind_name]
+        if registry.head(kind, namespace, name) is None:
+            obj: Json = msgspec.json.decode(encoded)
+            obj["metadata"] |= {"uid": registry.clock.uid(), "creationTimestamp": stamp}
+            registry.store.put(kind.storage_key, namespace, name, obj, None)

@@ -26,6 +26,7 @@ from kube_rules.manifests import PlainObject
 from kube_standin import initial_owners as owners
 from kube_standin import reload
 from kube_standin.bootstrap import IMMORTAL, NAMESPACES, foreign_definition
+from kube_standin.bootstrap_roles import BOOTSTRAPPING
 from kube_standin.clock import parse_stamp, stamp
 from kube_standin.decoder import missing_fields
 from kube_standin.deletion import DeleteOptions, settles_dependents
@@ -380,7 +381,10 @@ def _of_every_server(item: LoadedItem) -> bool:
             return item.name in NAMESPACES
         case "priorityclasses.scheduling.k8s.io":
             return item.name.startswith("system-")
-    return False
+    if item.kind.group != "rbac.authorization.k8s.io":
+        return False
+    labels = item.manifest["metadata"].get("labels")
+    return isinstance(labels, Mapping) and BOOTSTRAPPING in labels
 
 
 def _head(found: PlainObject) -> tuple[str, str]:

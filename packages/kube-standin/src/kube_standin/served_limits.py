@@ -148,8 +148,4 @@ NOT_SERVED: Final = (
     UnservedApi(
         "`certificates.k8s.io`", "CertificateSigningRequests are stored, approved and denied; no signer of the server"
     ),
-    UnservedApi(
-        "bootstrap roles of components (`system:kube-scheduler`, `system:node`)",
-        "none; `cluster-admin`, `admin`, `edit` and `view` are there",
-    ),
 )

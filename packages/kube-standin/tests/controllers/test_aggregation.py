@@ -94,3 +94,39 @@ def test_roles_of_every_cluster(world: World, bound: str, allowed: list[str], re
 
     assert [text for text in allowed if not may(text)] == []
     assert [text for text in refused if may(text)] == []
+
+
+SCHEDULER, MANAGER = User("system:kube-scheduler"), User("system:kube-controller-manager")
+KUBELET = User("system:node:n1", ("system:nodes", "system:authenticated"))
+
+
+def account(name: str) -> User:
+    return User(f"system:serviceaccount:kube-system:{name}", ("system:serviceaccounts", "system:authenticated"))
+
+
+@pytest.mark.parametrize(
+    ("user", "verb", "resource", "namespace", "allowed"),
+    [
+        (SCHEDULER, "create", "pods/binding", "default", True),
+        (SCHEDULER, "patch", "persistentvolumeclaims", "default", True),
+        (SCHEDULER, "create", "pods", "default", False),
+        (SCHEDULER, "get", "leases.coordination.k8s.io", "kube-system", True),
+        (SCHEDULER, "list", "leases.coordination.k8s.io", "default", False),
+        (MANAGER, "list", "widgets.example.com", "default", True),
+        (MANAGER, "delete", "pods", "default", False),
+        (account("job-controller"), "create", "pods", "default", True),
+        (account("job-controller"), "update", "pods", "default", False),
+        (account("horizontal-pod-autoscaler"), "update", "widgets/scale.example.com", "default", True),
+        (account("token-cleaner"), "delete", "secrets", "kube-system", True),
+        (account("token-cleaner"), "delete", "secrets", "default", False),
+        (KUBELET, "get", "nodes", "", False),
+    ],
+)
+def test_components_hold_their_roles(
+    world: World, user: User, verb: str, resource: str, namespace: str, allowed: bool
+) -> None:
+    """interfaces.md 5.13: bound as in every cluster; system:node has no subjects."""
+    whole, _, group = resource.partition(".")
+    plural, _, part = whole.partition("/")
+    asked = Attributes(verb, group, plural, part, namespace)
+    assert Authorizer(world.settle().registry).decide(user, asked).allowed is allowed
