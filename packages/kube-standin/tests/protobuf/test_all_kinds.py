@@ -17,6 +17,7 @@ from kube_rules.schema.nodes import SchemaNode, SchemaType
 from kube_standin import protobuf
 from kube_standin.kinds import BUILTIN, ServedKind
 from kube_standin.protobuf import decode
+from kube_standin.protobuf.encoder import encode
 from kube_standin.protobuf.wire import encode_bytes as b
 from kube_standin.protobuf.wire import encode_number as n
 from tests.protobuf.test_decode import body, quantity, time
@@ -100,7 +101,7 @@ def struct_sample(node: SchemaNode, above: tuple[str, ...]) -> Sample:
                 value[slot.name] = one[0]
                 out.append(one[1](number))
 
-    fill(protobuf._table(node), parts)
+    fill(protobuf.slots_of(node), parts)
     others = node.fields.keys() - value.keys() - NOT_NUMBERED
     lacking = {name for name in others if sample(node.fields[name], above) is not None}
     assert lacking <= {"apiVersion", "kind"}, (node.go, lacking)
@@ -115,6 +116,7 @@ def test_every_kind_is_read_with_all_its_fields(kind: ServedKind) -> None:
     message = encoded(2)
     found = decode(body(kind.api_version, kind.kind, _content(message)))
     assert found == {**value, "apiVersion": kind.api_version, "kind": kind.kind}
+    assert decode(encode(found)) == found
 
 
 def _content(field: bytes) -> bytes:
@@ -164,6 +166,10 @@ def test_schemas_of_definitions(raw: bytes, found: Json) -> None:
     assert {
         key: value for key, value in schema_of(raw).items() if value is not False or key == "additionalProperties"
     } == (found)
+    versions = [{"name": "v1", "schema": {"openAPIV3Schema": found}}]
+    definition = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
+    again = decode(encode({**definition, "spec": {"versions": versions}}))
+    assert again["spec"]["versions"] == versions
 
 
 @pytest.mark.parametrize(
@@ -183,3 +189,5 @@ def test_times_far_from_now(seconds: int, nanos: int, found: str) -> None:
     assert made == found
     lease = decode(body("coordination.k8s.io/v1", "Lease", b(2, b(3, stamp))))["spec"]["acquireTime"]
     assert lease == found.removesuffix("Z") + f".{nanos // 1000:06}Z"
+    written = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {"acquireTime": lease}}
+    assert decode(encode(written)) == written

@@ -198,7 +198,7 @@ def test_numbers_come_back(value: int) -> None:
 def test_every_line_of_field_numbers_fits_its_type() -> None:
     for name in protobuf._numbers():
         node = nodes.named(name)
-        found = _names(protobuf._table(node))
+        found = _names(protobuf.slots_of(node))
         assert len(found) == len(set(found))
         assert set(found) <= set(node.fields)
 

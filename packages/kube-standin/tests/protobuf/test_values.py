@@ -124,7 +124,7 @@ def test_words_of_a_list() -> None:
 def test_packed_booleans_are_booleans() -> None:
     """An attribute of a device (resource.k8s.io) is the one list of them."""
     node = nodes.named("io.k8s.api.resource.v1.DeviceAttribute")
-    number = next(number for number, slot in protobuf._table(node).items() if slot.name == "bools")
+    number = next(number for number, slot in protobuf.slots_of(node).items() if slot.name == "bools")
     for raw in (b(number, bytes([1, 0])), n(number, 1) + n(number, 0)):
         found = protobuf._struct(node, raw, 0, protobuf.FieldBudget())
         assert found == {"bools": [True, False]}

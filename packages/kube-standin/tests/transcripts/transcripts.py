@@ -163,6 +163,8 @@ class Replay:
             actual = json.loads(raw) if raw else None
         elif content_type == "application/yaml":
             expected, actual = yaml.safe_load(expected), yaml.load(actual, yaml.BaseLoader)
+        elif content_type == "application/vnd.kubernetes.protobuf":
+            actual = f"<{len(raw)} bytes, first ones hex {raw[:8].hex()}>"
         trimmed = result.transcript.response.get("trimmed", "")
         if "length of the name" in trimmed:
             actual = {"kind": actual["kind"], "namelen": len(actual["metadata"]["name"])}

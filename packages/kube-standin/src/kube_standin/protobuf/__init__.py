@@ -5,7 +5,7 @@ the object's message. Field numbers stand in `fields.txt`, types come from the p
 result is the JSON form, as a client would have sent it: values a protobuf encoder writes only because it
 must (empty texts, empty times, zeroes of fields where zero means "not set") are left out.
 
-Replies never are protobuf; clients accept JSON as well.
+`encoder` writes the same messages, for clients that accept nothing else.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _names_by_fields() -> dict[int, str]:
 _tables: dict[int, dict[int, _FieldSlot]] = {}
 
 
-def _table(node: SchemaNode) -> dict[int, _FieldSlot]:
+def slots_of(node: SchemaNode) -> dict[int, _FieldSlot]:
     """Field number -> slot, for a struct.
 
     Raises:
@@ -187,7 +187,7 @@ def _struct(node: SchemaNode, data: bytes, depth: int, left: FieldBudget) -> Jso
     if depth > _MAX_DEPTH:
         raise wire.WireError(f"nested deeper than {_MAX_DEPTH} levels")
     out: Json = {}
-    _into(out, _table(node), node, data, depth, left)
+    _into(out, slots_of(node), node, data, depth, left)
     return out
 
 

@@ -31,8 +31,9 @@ from kube_standin.server.connections import CLIENT, RESET
 from kube_standin.server.controls import PREFIX, ControlEndpoints
 from kube_standin.server.discovery import Discovery, version_info, wants_aggregated
 from kube_standin.server.metrics import CONTENT_TYPE, Measured, ServerMetrics, labels_of
-from kube_standin.server.negotiation import negotiate, negotiate_custom
+from kube_standin.server.negotiation import negotiate, negotiate_custom, takes_only_protobuf
 from kube_standin.server.pod_streams import PodLog
+from kube_standin.server.protobuf_answers import ProtobufSender
 from kube_standin.server.query import check_timeout, watch_options
 from kube_standin.server.resources import LARGE, PlainNotFound, ResourceCall, Resources, resolve
 from kube_standin.server.responses import Renderer, Reply, Send, error_reply, send_reply
@@ -154,6 +155,8 @@ class App:
         gzip = "gzip" in headers.get("accept-encoding", "")
         target = read_target(scope["method"], scope["path"], scope["query_string"])
         measured = self._begin(target, headers, scope["query_string"])
+        if takes_only_protobuf(headers.get("accept", "")):
+            gzip, send = False, ProtobufSender(send, watch=target.watch)
         code = _CLIENT_CLOSED
         try:
             reply = await self._reply(scope, target, headers, receive, send)

@@ -1,7 +1,7 @@
 """What form an answer takes: JSON or YAML, the object itself, its metadata only, or a Table.
 
-Rules: kube-apiserver's negotiation over the Accept header. Clients that would like protobuf get JSON; they
-read the Content-Type of the answer. Texts: 1.36.
+Rules: kube-apiserver's negotiation over the Accept header. Clients that would like protobuf and take JSON as well get
+JSON; they read the Content-Type of the answer. Texts: 1.36.
 """
 
 from __future__ import annotations
@@ -56,6 +56,13 @@ def parse_accept(header: str) -> tuple[tuple[str, tuple[tuple[str, str], ...]], 
             quality = 0.0
         found.append((-quality, index, media.lower(), pairs))
     return tuple((media, pairs) for _, _, media, pairs in sorted(found))
+
+
+@remembered(512)
+def takes_only_protobuf(header: str) -> bool:
+    """Return whether a client takes objects as protobuf and in no other notation that answers have."""
+    known = [media for media, _ in parse_accept(header) if media in _JSON_LIKE or media in _YAML_LIKE]
+    return bool(known) and all(media == PROTOBUF for media in known)
 
 
 @remembered(512)
