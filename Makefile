@@ -5,15 +5,16 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# The three packages, in editable form; what follows is an extra of the last.
+# The three packages, in editable form, and what they need in the releases of deploy/locks, by hash.
 PROJECTS := $(wildcard packages/*/pyproject.toml)
 EDITABLE := --editable packages/kube-rules --editable packages/kube-standin --editable packages/reprieve
+LOCKED = $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 # Two more than there are cores: tests that wait for processes and clocks leave theirs to others.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 # Compiled modules are kept, also where the environment says otherwise: tests start hundreds of processes.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
-.PHONY: demo test beside-wheels test-wheels test-kube-rules test-kube-standin test-new lint bench docs changelog release-check clean
+.PHONY: demo test beside-wheels test-wheels test-kube-rules test-kube-standin test-new lint bench docs changelog lock release-check clean
 
 demo: $(READY)
 	@$(BIN)/reprieve demo
@@ -53,6 +54,7 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python tools/check_words.py
+	$(BIN)/python tools/lock.py --check
 
 bench: $(READY)
 	@$(BIN)/reprieve bench
@@ -66,6 +68,11 @@ docs: $(VENV)/.docs-ready
 changelog: $(READY)
 	@$(BIN)/towncrier build --draft --version "$$($(BIN)/python -m reprieve --version | cut -d' ' -f2)"
 
+# Pin the newest releases that pyproject.toml allows, with hashes (docs/release.md). `make lint` checks the locks.
+lock: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'reprieve[release]'
+	$(BIN)/python tools/lock.py
+
 # Wheel and sdist, installed and tried in a clean environment (docs/release.md).
 release-check:
 	"$(PYTHON)" tools/check_release.py
@@ -73,7 +80,7 @@ release-check:
 # Helm's engine renders the chart in tests/deploy. There are no wheels of it for every platform: without it that test is
 # skipped, and nothing else needs it. An extra of what is installed already: nothing is built again.
 $(VENV)/.helm-ready: $(READY)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary helm-python-sdk 'reprieve[helm]' \
+	@$(LOCKED) --only-binary helm-python-sdk -r deploy/locks/helm.txt \
 		|| echo "no Helm for this machine: the chart is not rendered" >&2
 	@touch $@
 
@@ -97,13 +104,14 @@ clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find packages tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(READY): $(PROJECTS)
+$(READY): $(PROJECTS) deploy/locks/build.txt deploy/locks/dev.txt
 	@echo "setting up $(VENV) ..." >&2
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "reprieve needs Python 3.11 or newer")'
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(EDITABLE)'[dev]'
+	@$(LOCKED) -r deploy/locks/build.txt -r deploy/locks/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation $(EDITABLE)
 	@touch $@
 
 $(VENV)/.docs-ready: $(READY)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'reprieve[docs]'
+	@$(LOCKED) -r deploy/locks/docs.txt
 	@touch $@

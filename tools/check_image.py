@@ -28,6 +28,8 @@ ROOT = Path(__file__).resolve().parents[1]
 CONTAINERFILE = ROOT / "deploy" / "Containerfile"
 MIRROR = "http://deb.debian.org/debian"
 PACKAGES = "python3.11-venv,python3-pip,ca-certificates"
+STAND_IN = "debian@sha256:stand-in"
+"""The value of the argument BASE."""
 PASSED_ON = ("PIP_INDEX_URL", "PIP_TRUSTED_HOST", "http_proxy", "https_proxy", "no_proxy")
 CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
 PATH = "/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin"
@@ -56,6 +58,7 @@ class Stage:
     root: Path
     directory: str = "/"
     environment: dict[str, str] = field(default_factory=lambda: {"PATH": PATH, "HOME": "/root"})
+    arguments: dict[str, str] = field(default_factory=dict)
     user: str = "0:0"
     entrypoint: list[str] = field(default_factory=list)
 
@@ -156,21 +159,25 @@ def build(scratch: Path, base: Path) -> Stage:
         print(f"{instruction} {argument}", flush=True)
         if instruction == "FROM":
             words = argument.split()
-            if not words[0].endswith("python:3.11-slim"):
-                raise StepError(f"FROM {words[0]}: only python:3.11-slim is stood in for here")
+            if not words[0].startswith("${BASE:-"):
+                raise StepError(f"FROM {words[0]}: only the base image of the argument BASE is stood in for here")
             stage = Stage(words[2] if len(words) > 1 else str(number), scratch / str(number))
             subprocess.run(["cp", "-a", base, stage.root], check=True)
             stages[stage.name] = stage
             continue
+        if stage is None and instruction == "ARG":
+            continue
         assert stage is not None, "a Containerfile begins with FROM"
         match instruction:
+            case "ARG":
+                stage.arguments[argument] = STAND_IN
             case "WORKDIR":
                 stage.directory = argument
                 inside(stage, ".").mkdir(parents=True, exist_ok=True)
             case "COPY":
                 copy(stage, argument, stages)
             case "RUN":
-                run_in(stage, ["sh", "-c", argument])
+                run_in(stage, ["env", *(f"{k}={v}" for k, v in stage.arguments.items()), "sh", "-c", argument])
             case "ENV":
                 for pair in shlex.split(argument):
                     name, _, value = pair.partition("=")
