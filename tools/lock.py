@@ -27,13 +27,13 @@ PLACE = ROOT / "deploy" / "locks"
 PACKAGES = ("kube-rules", "kube-standin", "reprieve")
 """Each after those that it needs."""
 OLDEST_PYTHON = "3.11"
-EXTRAS = {"image": "records", "dev": "dev", "docs": "docs", "helm": "helm"}
+EXTRAS = {"image": "records", "dev": "dev"}
 """Lock -> the extra of the package reprieve that it has beside the dependencies of all three."""
 BUILDS = {"build": None, "release": "release"}
 """Lock -> the extra that it has beside the build systems of the packages, and what editable installs need."""
 EDITABLES = "editables>=0.5"
-BEFORE = {"docs": "dev", "helm": "dev"}
-"""Lock -> the lock of the environment into which it is installed: the same releases."""
+BESIDE = ("docs", "helm")
+"""Extras with a lock of their own, which are installed beside the lock `dev`: the same releases where both have one."""
 _NEED = "# needs: "
 _PIN = re.compile(r"([A-Za-z0-9._-]+)==([^ ;\\]+)")
 
@@ -69,6 +69,7 @@ def needs() -> dict[str, list[str]]:
     plain = [text for name in PACKAGES for text in of(name, None)]
     systems = [text for document in documents.values() for text in document["build-system"]["requires"]]
     locks = {lock: sorted({*plain, *of("reprieve", extra)}) for lock, extra in EXTRAS.items()}
+    locks |= {extra: sorted(of("reprieve", extra)) for extra in BESIDE}
     for lock, extra in BUILDS.items():
         locks[lock] = sorted({*systems, EDITABLES, *(of("reprieve", extra) if extra else ())})
     return locks
@@ -129,8 +130,8 @@ def write() -> None:
             command = [sys.executable, "-m", "uv", "pip", "compile", inputs, "--output-file", made, "--quiet"]
             command += ["--universal", "--python-version", OLDEST_PYTHON, "--generate-hashes"]
             command += ["--no-header", "--no-annotate", "--no-config"]
-            if before := BEFORE.get(lock):
-                command += ["--constraint", PLACE / f"{before}.txt"]
+            if lock in BESIDE:
+                command += ["--constraint", PLACE / "dev.txt"]
             subprocess.run(list(map(str, command)), check=True)
             head = ["# Written by `make lock` (docs/release.md): what is pinned here, and for which requirements."]
             head += [f"{_NEED}{requirement}" for requirement in wanted]
