@@ -43,11 +43,11 @@ def test_history_reads_the_database(run: Run, database: str) -> None:
 
 def test_migrate_goes_down_and_up(run: Run, database: str) -> None:
     """history.md 2.2: and says which version there was."""
-    assert run("records", "migrate", "--records", database).out == "The schema has version 2 already.\n"
+    assert run("records", "migrate", "--records", database).out == "The schema has version 3 already.\n"
     down = run("records", "migrate", "--records", database, "--to", "1")
-    assert down.out == "The schema was version 2 and is version 1 now.\n"
+    assert down.out == "The schema was version 3 and is version 1 now.\n"
     assert run("history", "--records", database, "--since", START).out.startswith("1 preemption since")
-    assert run("records", "migrate", "--records", database).out == "The schema was version 1 and is version 2 now.\n"
+    assert run("records", "migrate", "--records", database).out == "The schema was version 1 and is version 3 now.\n"
 
 
 @pytest.mark.parametrize(

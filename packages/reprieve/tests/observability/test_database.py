@@ -235,6 +235,26 @@ def test_old_records_go_without_a_request(address: str, opened: Open) -> None:
     eventually(lambda: everything(address) == [kept], "the old one is gone")
 
 
+def test_pictures_are_found_by_time_and_go_by_age_and_size(address: str, opened: Open) -> None:
+    """history.md 6: the last up to a time, of the own cluster; the oldest go first."""
+    store = opened(address, cluster="one")
+    other = opened(address, cluster="two")
+    for at in (NOW - 15 * DAY, NOW - 20, NOW - 10, NOW):
+        store.put_picture(at, f"at {at - NOW:.0f}".encode())
+        store.put_picture(at, b"another of the same time")
+        eventually(lambda at=at: asyncio.run(store.picture(at)) is not None, "it is written")  # type: ignore[misc]
+    assert asyncio.run(store.picture(NOW - 5)) == (NOW - 10, b"at -10")
+    assert asyncio.run(store.picture(NOW - 16 * DAY)) is None
+    assert asyncio.run(other.picture(NOW)) is None
+    with transaction(address) as connection:
+        queries.retain_pictures(connection, store.database, NOW)
+        assert queries.picture(connection, "one", NOW - 30) is None, "as old as attempts may be"
+        room = RecordsRetention(bytes=queries.PICTURES_SHARE * len(b"at 0" + b"at -10"))
+        queries.retain_pictures(connection, replace(store.database, retention=room), NOW)
+        assert queries.picture(connection, "one", NOW - 11) is None, "the oldest of what is too much"
+        assert queries.picture(connection, "one", NOW - 1) == (NOW - 10, b"at -10")
+
+
 def test_schema_goes_up_and_down_and_records_stay(address: str, opened: Open) -> None:
     """history.md 2: each version from each, and what the migrations make is what the program uses."""
     from alembic.autogenerate import compare_metadata
@@ -243,22 +263,24 @@ def test_schema_goes_up_and_down_and_records_stay(address: str, opened: Open) ->
     store = opened(address)
     made = put(store, "train", victims=1)
     assert store.flush()
-    for version in (1, 2, 1, 2):
+    for version in (1, 3, 2, 1, 2, 3):
         with transaction(address) as connection:
             migrations.move(connection, version)
             assert migrations.version_of(connection) == version
-            assert [msgspec.json.decode(body)["id"] for body in queries.evictions(connection, None, 0.0)] == [made.id]
+            assert [
+                msgspec.json.decode(body)["id"] for body in queries.evictions(connection, None, (0.0, NOW + DAY))
+            ] == [made.id]
     with transaction(address) as connection:
         context = MigrationContext.configure(connection, opts={"version_table": "record_schema"})
         assert compare_metadata(context, METADATA) == []
     store.close()
-    for version, before in ((0, 2), (1, 0), (2, 1)):
+    for version, before in ((0, 3), (1, 0), (3, 1)):
         with transaction(address) as connection:
             assert migrations.move(connection, version) == before
     with transaction(address) as connection:
         context = MigrationContext.configure(connection, opts={"version_table": "record_schema"})
         assert compare_metadata(context, METADATA) == [], "from the first version on"
-        assert migrations.move(connection, 0) == 2
+        assert migrations.move(connection, 0) == 3
     with pytest.raises(RecordsError, match="has no decision records"):
         DatabaseReader(address).evictions(0.0)
 
@@ -267,8 +289,8 @@ def test_newer_schema_is_refused_and_says_what_to_do(address: str, opened: Open)
     """history.md 2.3: nothing of it is read or changed."""
     opened(address).close()
     with transaction(address) as connection:
-        connection.exec_driver_sql("UPDATE record_schema SET version_num = '3'")
-    message = "has version 3, and this reprieve knows versions up to 2: use a newer reprieve"
+        connection.exec_driver_sql("UPDATE record_schema SET version_num = '4'")
+    message = "has version 4, and this reprieve knows versions up to 3: use a newer reprieve"
     with pytest.raises(RecordsError, match=message):
         opened(address)
     with pytest.raises(RecordsError, match=message):

@@ -93,6 +93,24 @@ def test_replaced_record_is_no_longer_found_by_its_names() -> None:
     assert messages(store, "victim") == []
 
 
+def test_pictures_of_the_cluster_are_found_by_time(store: HistoryStore) -> None:
+    """history.md 6.1."""
+    for at in (10.0, 20.0):
+        store.put_picture(at, str(at).encode())
+    assert asyncio.run(store.picture(9.0)) is None
+    assert asyncio.run(store.picture(19.0)) == (10.0, b"10.0")
+    assert asyncio.run(store.picture(20.0)) == (20.0, b"20.0")
+
+
+def test_pictures_in_memory_are_bounded() -> None:
+    """history.md 6.3: the oldest go first."""
+    store = MemoryStore(Bounds(bytes=200))
+    for at in range(10):
+        store.put_picture(float(at), bytes(40))
+    assert asyncio.run(store.picture(7.0)) is None
+    assert asyncio.run(store.picture(8.0)) == (8.0, bytes(40))
+
+
 def test_superseded_records_go_before_anybodys_last() -> None:
     """`waits` was rejected long ago and since then nothing happened to it: it can still be explained."""
     store = MemoryStore(Bounds(records=3))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from reprieve.decisions.records import DecisionRecord
 from reprieve.live.http_endpoint import Health, Server, ServingOptions
+from reprieve.live.page_history import PageHistory
 from reprieve.live.page_plans import PagePlans
 from reprieve.live.page_routes import PageRoutes
 from reprieve.live.page_snapshots import PageSnapshots
@@ -65,6 +66,8 @@ def served(
     keeper = RecordKeeper(store)
     keeper.attach(world.engine)
     loop = asyncio.new_event_loop()
+    past = PageHistory(store, loop.time)
+    keeper.preempted = past.take
 
     async def read() -> PageDocument:
         records: list[DecisionRecord] = await store.evictions(0.0)
@@ -78,7 +81,7 @@ def served(
         ServingOptions(port=0),
         metrics=Metrics(process=False),
         health=Health(),
-        page=PageRoutes(snapshots, plans),
+        page=PageRoutes(snapshots, plans, past),
     )
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

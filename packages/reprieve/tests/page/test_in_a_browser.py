@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from playwright.sync_api import Browser, FloatRect, Page
+from playwright.sync_api import Browser, FloatRect, Page, expect
 
 from reprieve.cli.plan_page import planned_page
 from reprieve.decisions.shadow import decode_report
@@ -89,9 +89,9 @@ def test_each_view_begins_with_its_sentence(browser: Browser, url: str) -> None:
     with opened(browser, url) as page:
         assert sentence(page).startswith("2 of 3 pods placed, 1 pending. 1 workload (2 pods) evicted")
         page.click("text=Queue 1")
-        assert sentence(page).startswith("1 workload waits. waits would run after this: ")
+        expect(page.locator("#sentence")).to_contain_text("1 workload waits. waits would run after this: ")
         page.click("nav >> text=Decisions")
-        assert sentence(page) == "nightly was evicted for train, 5 spared."
+        expect(page.locator("#sentence")).to_have_text("nightly was evicted for train, 5 spared.")
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1440, "light")])

@@ -83,6 +83,31 @@ def test_changes_are_shown_as_they_happen(browser: Browser, live: ServedWorld) -
         expect(sentence).to_contain_text("on 5 nodes")
 
 
+def test_cluster_is_shown_as_it_was_at_a_decision(browser: Browser, live: ServedWorld) -> None:
+    """page.md 11: from the decision, with an address of its own, and back to now; a time before all is refused."""
+    with opened(browser, live.url + "#/decisions", own=own(live)) as page:
+        page.click("[data-key=as-it-was]")
+        expect(page.locator("#sentence")).to_contain_text("At 20")
+        page.locator("summary", has_text="Nodes as a table").click()
+        page.locator("table button", has_text="gpu-0").click()
+        expect(page.locator(".detail").first).to_contain_text("default/old")
+        expect(page.locator(".detail").first).to_contain_text("evicted")
+        assert violations(page) == []
+        page.reload()
+        expect(page.locator("#sentence")).to_contain_text("At 20")
+        page.click("text=Decisions")
+        expect(page.locator("#sentence")).to_contain_text("Until 20")
+        page.click("[data-key=now]")
+        expect(page.locator("#sentence")).not_to_contain_text("Until 20")
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(live.url + "#/decisions")
+    page.fill("#until", "2001-01-01T00:00:00")
+    page.click("text=Go")
+    expect(page.locator(".state")).to_contain_text("nothing so old is kept")
+    context.close()
+
+
 def test_question_shows_the_cluster_after_the_change(browser: Browser, live: ServedWorld) -> None:
     """page.md 8.1: by clicking a node; a refusal is shown as it is."""
     with opened(browser, live.url + "#/whatif", own=own(live)) as page:

@@ -32,6 +32,7 @@ from reprieve.live.http_endpoint import DelegatedAuth, Health, Server, ServingOp
 from reprieve.live.loop import SchedulingLoop
 from reprieve.live.node_requests import NodeRequests
 from reprieve.live.outages import Outages
+from reprieve.live.page_history import PageHistory
 from reprieve.live.page_plans import PagePlans
 from reprieve.live.page_routes import PageRoutes
 from reprieve.live.page_snapshots import PageSnapshots
@@ -257,9 +258,12 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
         assembled.counted_by(runtime)
         sink.writes = assembled.writes
         if settings.serving is not None:
+            past = PageHistory(store, assembled.clock)
+            keeper.preempted = past.take
             page = PageRoutes(
                 page_snapshots(assembled.engine, assembled.loop, assembled.clock, keeper, store),
                 PagePlans(settings.plan_arguments),
+                past,
             )
             server = _server(settings.serving, assembled, metrics, store, lease_client, page)
             await server.start()

@@ -4,6 +4,7 @@
 |---|---|
 | `/ui/`, `/ui/NAME` | the client: the same for all, without anything of the cluster |
 | `/ui/api/v1/page` | the document, with a tag; 304 if it is the one that the client has |
+| `/ui/api/v1/page?at=TIME` | the document as of a time in the past; 404 if nothing so old is kept |
 | `/ui/api/v1/events` | server-sent events: the tag of each new document |
 | `/ui/api/v1/whatif` | POST: a plan, as a document |
 """
@@ -12,13 +13,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from reprieve.live.page_history import PageHistory
 from reprieve.live.page_plans import MOST_BYTES, PagePlans, QuestionError
-from reprieve.live.page_snapshots import BusyError, PageSnapshots
+from reprieve.live.page_snapshots import BusyError, PageSnapshots, encoded, namespaces_of
+from reprieve.observability.database.location import RecordsAwayError
 from reprieve.page.html import SITE_POLICY, client_files
 
 API: Final = "/ui/api/v1"
@@ -46,9 +50,13 @@ Rights = Callable[[web.Request, Sequence[str]], Awaitable[frozenset[str] | None]
 class PageRoutes:
     """See the module docstring."""
 
-    def __init__(self, snapshots: PageSnapshots, plans: PagePlans | None = None) -> None:
+    def __init__(
+        self, snapshots: PageSnapshots, plans: PagePlans | None = None, history: PageHistory | None = None
+    ) -> None:
         self._snapshots = snapshots
         self._plans = plans
+        self._history = history
+        self._looking_back = asyncio.Lock()
         self._guard: Guard = _never
         self._rights: Rights = _nothing
 
@@ -83,14 +91,34 @@ class PageRoutes:
         if (refused := await self._guard(request, True)) is not None:
             return refused
         try:
-            encoded = await self._snapshots.page(await self._seen(request))
-        except BusyError:
+            if (at := request.query.get("at")) is not None:
+                return await self._past(request, at)
+            found = await self._snapshots.page(await self._seen(request))
+        except (BusyError, RecordsAwayError):
             return _busy()
-        headers = {**_HEADERS, "ETag": encoded.tag, "Vary": "Authorization", "Content-Encoding": "gzip"}
-        if request.headers.get("If-None-Match") == encoded.tag:
+        headers = {**_HEADERS, "ETag": found.tag, "Vary": "Authorization", "Content-Encoding": "gzip"}
+        if request.headers.get("If-None-Match") == found.tag:
             del headers["Content-Encoding"]
             return web.Response(status=304, headers=headers)
-        return web.Response(body=encoded.body, content_type="application/json", headers=headers)
+        return web.Response(body=found.body, content_type="application/json", headers=headers)
+
+    async def _past(self, request: web.Request, at: str) -> web.Response:
+        """Answer with the page as of a time; one at a time. Raises RecordsAwayError, BusyError."""
+        try:
+            seconds = datetime.fromisoformat(at[:40]).astimezone(UTC).timestamp()
+        except (ValueError, OverflowError):
+            return web.Response(status=400, text="at: expected a time, 2026-01-31T12:00:00Z\n", headers=_HEADERS)
+        if self._looking_back.locked():
+            raise BusyError
+        async with self._looking_back:
+            document = await self._history.page(seconds) if self._history is not None else None
+            if document is None:
+                text = f"nothing so old is kept: no preemption at {at[:40]} or before has a picture of the cluster\n"
+                return web.Response(status=404, text=text, headers=_HEADERS)
+            namespaces = await self._rights(request, namespaces_of(document))
+            body = (await asyncio.to_thread(encoded, document, namespaces)).body
+        headers = {**_HEADERS, "Vary": "Authorization", "Content-Encoding": "gzip"}
+        return web.Response(body=body, content_type="application/json", headers=headers)
 
     async def _seen(self, request: web.Request) -> frozenset[str] | None:
         """Return the namespaces that the reader may see; None: all."""

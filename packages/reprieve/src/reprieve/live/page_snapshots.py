@@ -77,17 +77,7 @@ class PageSnapshots:
         """Return the namespaces that the page names, sorted. Raises BusyError."""
         async with self._lock:
             await self._renew()
-        document = self._document
-        if document is None or document.cluster is None:
-            return []
-        found = set(document.cluster.workloads.namespaces)
-        found.update(item.namespace for item in document.queue)
-        for record in document.records:
-            found.add(record.entity.namespace)
-            made = record.preemption
-            units = (*made.evicted, *made.reprieved) if made is not None else ()
-            found.update(unit.unit.partition("/")[0] for unit in units)
-        return sorted(found)
+        return namespaces_of(self._document) if self._document is not None else []
 
     async def _renew(self) -> None:
         if self._document is not None and (self._clock() < self._due or self._changed() == self._seen):
@@ -113,7 +103,7 @@ class PageSnapshots:
             self._encoded.move_to_end(namespaces)
             return known
         assert document is not None
-        made = await asyncio.to_thread(_encoded, document, namespaces)
+        made = await asyncio.to_thread(encoded, document, namespaces)
         self._encoded[namespaces] = made
         if len(self._encoded) > MOST_READERS:
             self._encoded.popitem(last=False)
@@ -167,7 +157,22 @@ class PageSnapshots:
                     self._news.notify_all()
 
 
-def _encoded(document: PageDocument, namespaces: frozenset[str] | None) -> EncodedPage:
+def namespaces_of(document: PageDocument) -> list[str]:
+    """Return the namespaces that a document names, sorted."""
+    if document.cluster is None:
+        return []
+    found = set(document.cluster.workloads.namespaces)
+    found.update(item.namespace for item in document.queue)
+    for record in document.records:
+        found.add(record.entity.namespace)
+        made = record.preemption
+        units = (*made.evicted, *made.reprieved) if made is not None else ()
+        found.update(unit.unit.partition("/")[0] for unit in units)
+    return sorted(found)
+
+
+def encoded(document: PageDocument, namespaces: frozenset[str] | None) -> EncodedPage:
+    """Return a document as a reader of these namespaces gets it, None: of all."""
     shown = document if namespaces is None else visible(document, namespaces)
     body = msgspec.json.encode(shown)
     tag = hashlib.sha256(body).hexdigest()[:24]

@@ -28,6 +28,7 @@ from reprieve.live.event_handlers import ClusterFeed
 from reprieve.live.http_endpoint import Health, Server
 from reprieve.live.loop import SchedulingLoop
 from reprieve.live.outages import Outages
+from reprieve.live.page_history import PageHistory
 from reprieve.live.page_routes import PageRoutes
 from reprieve.live.settings import Settings, ShadowSettings, environment_of
 from reprieve.live.shadow_decisions import ShadowDecisions
@@ -205,6 +206,8 @@ async def shadow(settings: Settings) -> AsyncIterator[ShadowScheduler]:
                 *(assembled.engine, assembled.loop, client.clock.monotonic, keeper, store),
                 add=lambda document: with_shadow(document, assembled.report()),
             )
+            past = PageHistory(store, client.clock.monotonic)
+            keeper.preempted = past.take
             server = Server(
                 settings.serving,
                 metrics=metrics,
@@ -213,7 +216,7 @@ async def shadow(settings: Settings) -> AsyncIterator[ShadowScheduler]:
                 evictions=store.evictions,
                 at_rest=lambda look: assembled.loop.at_rest(look, within=SCRAPE_WAITS),
                 shadow=lambda: encode_report(assembled.report()),
-                page=PageRoutes(snapshots),
+                page=PageRoutes(snapshots, history=past),
             )
             await server.start()
             assembled.server = server

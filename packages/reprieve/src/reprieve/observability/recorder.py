@@ -7,6 +7,7 @@ was decided on.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -51,6 +52,8 @@ class RecordKeeper:
 
     def __init__(self, store: RecordStore) -> None:
         self.store = store
+        self.preempted: Callable[[Engine, float], None] = lambda engine, now: None
+        """Called after a decision to preempt, while the cluster cache is still the one that was decided on."""
         self._engine: Engine | None = None
         self._builder: RecordBuilder | None = None
         self._latest: OrderedDict[str, _LatestRecord] = OrderedDict()
@@ -91,6 +94,7 @@ class RecordKeeper:
         else:
             _keep(self._preempting, decision.ref, latest, _MOST_UNDER_WAY)
             _keep(self._held, decision.ref, latest, _MOST_UNDER_WAY)
+            self.preempted(engine, now)
         self.store.put(record, involved)
 
     def preemption_ended(

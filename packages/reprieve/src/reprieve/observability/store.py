@@ -8,7 +8,8 @@ removed, the oldest first.  So pending workloads can be explained however much e
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+import math
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,6 +24,7 @@ Lost = Callable[[int], None]
 
 MOST_FOUND: Final = 20
 MOST_EVICTIONS: Final = 1_000
+_MOST_PICTURES: Final = 256
 NAME_BYTES: Final = 120
 """What finding a record by one more name costs, about."""
 
@@ -54,8 +56,14 @@ class RecordStore(Protocol):
 class HistoryStore(RecordStore, Protocol):
     """What keeps records and answers for the past."""
 
-    async def evictions(self, since: float) -> list[DecisionRecord]:
-        """Records of preemptions from then on (seconds since 1970), newest first; no more than `MOST_EVICTIONS`."""
+    async def evictions(self, since: float, until: float = math.inf) -> list[DecisionRecord]:
+        """Records of preemptions in that time (seconds since 1970), newest first; no more than `MOST_EVICTIONS`."""
+
+    def put_picture(self, time: float, body: bytes) -> None:
+        """Keep a picture of the cluster at a time (seconds since 1970). Thread-safe."""
+
+    async def picture(self, at: float) -> tuple[float, bytes] | None:
+        """The last picture of the cluster up to a time, and its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +86,7 @@ class MemoryStore:
         self._last: OrderedDict[int, _Kept] = OrderedDict()
         self._last_of: dict[Name, int] = {}
         self._by_name: dict[Name, dict[int, None]] = {}
+        self._pictures: deque[tuple[float, bytes]] = deque(maxlen=_MOST_PICTURES)
         self._id = 0
         self.bytes = 0
 
@@ -108,16 +117,28 @@ class MemoryStore:
         while len(self) > 1 and (len(self) > self._bounds.records or self.bytes > self._bounds.bytes):
             self._forget(next(iter(self._superseded or self._last)))
 
-    async def evictions(self, since: float) -> list[DecisionRecord]:
-        """Records of preemptions from then on (seconds since 1970), newest first; no more than `MOST_EVICTIONS`."""
+    async def evictions(self, since: float, until: float = math.inf) -> list[DecisionRecord]:
+        """See `HistoryStore`."""
         ids = sorted((*self._last, *self._superseded), reverse=True)
         bodies = [(self._last.get(item) or self._superseded[item]).body for item in ids]
-        return await asyncio.to_thread(_evictions, bodies, since)  # they may be as many bytes as there is room for
+        return await asyncio.to_thread(
+            _evictions, bodies, since, until
+        )  # they may be as many bytes as there is room for
 
     async def find(self, kind: str, namespace: str, name: str) -> list[DecisionRecord]:
         """See `RecordStore`."""
         ids = sorted(self._by_name.get((kind, namespace, name), ()), reverse=True)[:MOST_FOUND]
         return [decode((self._last.get(item) or self._superseded[item]).body) for item in ids]
+
+    def put_picture(self, time: float, body: bytes) -> None:
+        """See `HistoryStore`."""
+        self._pictures.append((time, body))
+        while sum(len(body) for _, body in self._pictures) > self._bounds.bytes // 2:
+            self._pictures.popleft()
+
+    async def picture(self, at: float) -> tuple[float, bytes] | None:
+        """See `HistoryStore`."""
+        return max((found for found in self._pictures if found[0] <= at), default=None)
 
     def close(self) -> None:
         """Nothing is left to do."""
@@ -137,14 +158,14 @@ class MemoryStore:
                 del self._by_name[name]
 
 
-def _evictions(bodies: Iterable[bytes], since: float) -> list[DecisionRecord]:
+def _evictions(bodies: Iterable[bytes], since: float, until: float) -> list[DecisionRecord]:
     """Of records, newest first, those that preempt."""
     result = []
     for body in bodies:
         if b'"preemption":{' not in body:
             continue  # most attempts evict no pods: they are not worth reading
         record = decode(body)
-        if record.preemption is not None and datetime.fromisoformat(record.time).timestamp() >= since:
+        if record.preemption is not None and since <= datetime.fromisoformat(record.time).timestamp() <= until:
             result.append(record)
             if len(result) == MOST_EVICTIONS:
                 break

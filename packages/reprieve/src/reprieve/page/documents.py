@@ -107,7 +107,7 @@ class PageDocument(Document, frozen=True, kw_only=True):
     `before`: of a plan, the cluster before it; `plan`: the document of `plan -o json`, `text`: its text; `replay`,
     `shadow`: the view of a replay, of a shadow report.
     `records`: preemptions and the last record of what waits, newest first. `sentences`: what matters now, by view.
-    `complete`: the reader may see all namespaces.
+    `complete`: the reader may see all namespaces. `past`: the cluster is as it was at `time`.
     """
 
     api_version: str = "reprieve.dev/v1alpha1"
@@ -126,3 +126,4 @@ class PageDocument(Document, frozen=True, kw_only=True):
     shadow: Any = None
     sentences: dict[str, str] = msgspec.field(default_factory=dict)
     complete: bool = True
+    past: bool = False

@@ -39,6 +39,7 @@ def visible(document: PageDocument, namespaces: Namespaces) -> PageDocument:
         records_total=document.records_total,
         reservations=tuple(_reservation(held, namespaces) for held in document.reservations),
         complete=False,
+        past=document.past,
     )
     return replace(shown, sentences=sentences_of(shown))
 

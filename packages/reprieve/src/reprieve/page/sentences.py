@@ -14,7 +14,7 @@ def sentences_of(document: PageDocument) -> dict[str, str]:
     """Return the sentence of each view, of what the document has."""
     result: dict[str, str] = {}
     if document.cluster is not None:
-        result["cluster"] = _cluster(document.cluster)
+        result["cluster"] = f"{f'At {document.time}: ' if document.past else ''}{_cluster(document.cluster)}"
         result["queue"] = _queue(document)
         result["decisions"] = _decisions(document)
         waits = document.queue_total
@@ -78,9 +78,10 @@ def _of(item: QueueItem) -> str:
 
 def _decisions(document: PageDocument) -> str:
     made = [record for record in document.records if record.preemption is not None]
+    until = f"Until {document.time}: " if document.past else ""
     if not made:
-        return "No workload was evicted for another."
-    return _decision(made[0], more=len(made) - 1)
+        return f"{until}{'n' if until else 'N'}o workload was evicted for another."
+    return f"{until}{_decision(made[0], more=len(made) - 1)}"
 
 
 def _decision(record: DecisionRecord, more: int) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
     from sqlalchemy import Connection
 
-NEWEST: Final = 2
+NEWEST: Final = 3
 EMPTY: Final = 0
 """The version of a database without the tables."""
 _VERSIONS: Final = "record_schema"

@@ -9,12 +9,14 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, se
 from sqlalchemy.dialects import postgresql, sqlite
 
 from reprieve.observability.database.location import RecordsDatabase
-from reprieve.observability.database.schema import INVOLVED, RECORD
+from reprieve.observability.database.schema import INVOLVED, PICTURE, RECORD
 from reprieve.observability.database.spool import StoredRecord
 from reprieve.observability.store import MOST_EVICTIONS, MOST_FOUND
 
 AT_ONCE: Final = 5_000
 """Records that one statement deletes at most."""
+PICTURES_SHARE: Final = 8
+"""Of the bytes of records, pictures may have so many times less, in addition."""
 
 
 def _insert(connection: Connection) -> Any:
@@ -72,11 +74,12 @@ def find(connection: Connection, cluster: str | None, asked: tuple[str, str, str
     return [bytes(body) for (body,) in connection.execute(query)]
 
 
-def evictions(connection: Connection, cluster: str | None, since: float) -> list[bytes]:
-    """Return the records of preemptions from then on, newest first."""
+def evictions(connection: Connection, cluster: str | None, asked: tuple[float, float]) -> list[bytes]:
+    """Return the records of preemptions from a time to another, newest first."""
+    since, until = asked
     query = (
         select(RECORD.c.body)
-        .where(_of(RECORD, cluster), RECORD.c.preempts, RECORD.c.time >= since)
+        .where(_of(RECORD, cluster), RECORD.c.preempts, RECORD.c.time.between(since, until))
         .order_by(RECORD.c.time.desc(), RECORD.c.id.desc())
         .limit(MOST_EVICTIONS)
     )
@@ -103,6 +106,35 @@ def retain(connection: Connection, database: RecordsDatabase, now: float) -> int
         if len(chosen) == AT_ONCE:
             break  # the rest of these goes before any eviction
     return deleted
+
+
+def write_picture(connection: Connection, cluster: str, time: float, body: bytes) -> None:
+    """Write a picture of the cluster; the first of a moment stays."""
+    row = {"cluster": cluster, "time": time, "size": len(body), "body": body}
+    connection.execute(_insert(connection)(PICTURE).on_conflict_do_nothing(), row)
+
+
+def picture(connection: Connection, cluster: str, at: float) -> tuple[float, bytes] | None:
+    """Return the last picture of the cluster up to a time, and its time."""
+    query = (
+        select(PICTURE.c.time, PICTURE.c.body)
+        .where(PICTURE.c.cluster == cluster, PICTURE.c.time <= at)
+        .order_by(PICTURE.c.time.desc())
+        .limit(1)
+    )
+    found = connection.execute(query).one_or_none()
+    return (found[0], bytes(found[1])) if found is not None else None
+
+
+def retain_pictures(connection: Connection, database: RecordsDatabase, now: float) -> None:
+    """Delete pictures that are as old as the oldest attempts, then the oldest of what is too much."""
+    own = PICTURE.c.cluster == database.cluster
+    connection.execute(delete(PICTURE).where(own, PICTURE.c.time < now - database.retention.attempts))
+    so_far = func.sum(PICTURE.c.size).over(order_by=PICTURE.c.time.desc()).label("so_far")
+    sizes = select(PICTURE.c.time, so_far).where(own).subquery()
+    last = select(func.max(sizes.c.time)).where(sizes.c.so_far > database.retention.bytes // PICTURES_SHARE)
+    if (over := connection.execute(last).scalar_one()) is not None:
+        connection.execute(delete(PICTURE).where(own, PICTURE.c.time <= over))
 
 
 def _oldest(cluster: str, preempts: bool) -> Select[Any]:

@@ -1,7 +1,8 @@
 """The tables of a database of decision records, as of the newest version (history.md 2).
 
 `record` has one row for each decision record, `involved` the names that it is found by: the object that was tried, each
-evicted workload, their owners, and the nodes of evicted pods (`kind` Node).
+evicted workload, their owners, and the nodes of evicted pods (`kind` Node).  `picture` has the cluster as it was at
+decisions.
 """
 
 from __future__ import annotations
@@ -50,3 +51,14 @@ INVOLVED = Table(
     ForeignKeyConstraint(["cluster", "record"], ["record.cluster", "record.id"], ondelete="CASCADE"),
     Index("involved_record", "cluster", "record"),
 )
+
+PICTURE = Table(
+    "picture",
+    METADATA,
+    Column("cluster", Text, nullable=False),
+    Column("time", Double, nullable=False),
+    Column("size", Integer, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("cluster", "time", name="picture_key"),
+)
+"""`time`: seconds since 1970; `size`: bytes of `body`."""

@@ -8,6 +8,7 @@ counted.  An address, an error and a log line have no password in them.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import threading
 import time
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 _BATCH: Final = 200
 _QUEUE: Final = 20_000
+_MOST_PICTURES: Final = 4
+"""That wait to be written: they are large, and the next one is as good."""
 _EPOCH: Final = 1_577_836_800.0
 """2020-01-01, from which ids count milliseconds: 53 bits then last until 2037."""
 _FLUSH_SECONDS: Final = 10.0
@@ -70,6 +73,7 @@ class DatabaseStore:
         self._engine = writing_engine(database.address, trouble)
         self._spool = Spool(database.spool_directory, database.spool_bytes, lost=self._drop)
         self._waiting: deque[StoredRecord] = deque()
+        self._pictures: deque[tuple[float, bytes]] = deque(maxlen=_MOST_PICTURES)
         self._changed = threading.Condition()
         self._closing = False
         self._put = 0
@@ -124,9 +128,24 @@ class DatabaseStore:
         """Records about an object, newest first. Raises RecordsAwayError."""
         return await asyncio.to_thread(self._read, queries.find, (kind, namespace, name))
 
-    async def evictions(self, since: float) -> list[DecisionRecord]:
-        """Records of preemptions from then on (seconds since 1970), newest first. Raises RecordsAwayError."""
-        return await asyncio.to_thread(self._read, queries.evictions, since)
+    async def evictions(self, since: float, until: float = math.inf) -> list[DecisionRecord]:
+        """Records of preemptions in that time (seconds since 1970), newest first. Raises RecordsAwayError."""
+        return await asyncio.to_thread(self._read, queries.evictions, (since, until))
+
+    def put_picture(self, time: float, body: bytes) -> None:
+        """Keep a picture of the cluster; it is lost where the database is away or too slow for it."""
+        with self._changed:
+            self._pictures.append((time, body))
+            self._changed.notify_all()
+
+    async def picture(self, at: float) -> tuple[float, bytes] | None:
+        """The last picture of the cluster up to a time, and its time. Raises RecordsAwayError."""
+
+        def read(connection: Connection) -> tuple[float, bytes] | None:
+            return queries.picture(connection, self.database.cluster, at)
+
+        found: tuple[float, bytes] | None = await asyncio.to_thread(self._read_raw, read)
+        return found
 
     def close(self) -> None:
         """Write what is not written, to the database or to the spool. Nothing may be put afterwards."""
@@ -159,7 +178,7 @@ class DatabaseStore:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._closing, self._idle_seconds())
+                self._changed.wait_for(lambda: self._waiting or self._pictures or self._closing, self._idle_seconds())
                 batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _BATCH))]
                 ends = self._closing and not self._waiting
             if self._handle(batch) and ends and not self._waiting:
@@ -183,6 +202,8 @@ class DatabaseStore:
                 self._spool.sent()
             if batch:
                 self._write(batch)
+            while self._pictures:
+                self._write_picture(*self._pictures.popleft())
             if time.monotonic() >= self._next_retention:
                 self._retain()
         except (RecordsAwayError, RecordsError) as error:
@@ -193,6 +214,10 @@ class DatabaseStore:
         self._away, self._retry = "", self._first_retry
         self._finished(len(batch))
         return True
+
+    def _write_picture(self, at: float, body: bytes) -> None:
+        cluster = self.database.cluster
+        self._in_database(lambda connection: queries.write_picture(connection, cluster, at, body))
 
     def _keep(self, batch: list[StoredRecord]) -> bool:
         """Spool a batch; where the disk does not take it, it waits in memory."""
@@ -257,15 +282,19 @@ class DatabaseStore:
         """Delete what is no longer kept: some now, and the rest soon."""
         self._next_retention = time.monotonic() + self._retain_every
         deleted = self._in_database(lambda connection: queries.retain(connection, self.database, self._clock()))
+        self._in_database(lambda connection: queries.retain_pictures(connection, self.database, self._clock()))
         if deleted >= queries.AT_ONCE:
             self._next_retention = time.monotonic() + _SOON
 
     def _read(self, query: Callable[[Connection, str | None, Any], list[bytes]], asked: Any) -> list[DecisionRecord]:
+        cluster = self.database.cluster
+        return [decode(body) for body in self._read_raw(lambda connection: query(connection, cluster, asked))]
+
+    def _read_raw(self, read: Callable[[Connection], Any]) -> Any:
         self.flush()
         if self._away:
             raise RecordsAwayError(self._away)
-        cluster = self.database.cluster
-        return [decode(body) for body in self._in_database(lambda connection: query(connection, cluster, asked))]
+        return self._in_database(read)
 
     def _in_database(self, act: Callable[[Connection], Any]) -> Any:
         return in_database(self._engine, act)
@@ -301,7 +330,7 @@ class DatabaseReader:
 
     def evictions(self, since: float) -> list[DecisionRecord]:
         """See `DatabaseStore.evictions`. Raises RecordsAwayError, RecordsError."""
-        return self._read(queries.evictions, since)
+        return self._read(queries.evictions, (since, math.inf))
 
     def _read(self, query: Callable[[Connection, str | None, Any], list[bytes]], asked: Any) -> list[DecisionRecord]:
         def read(connection: Connection) -> list[bytes]:

@@ -45,7 +45,7 @@ class Page {
       h("a", { href: "#sentence", class: "skip", onclick: (event) => { event.preventDefault(); this.sentence.focus(); } }, "Skip to the view"),
       h("header", {}, h("span", { class: "brand" }, "reprieve"), this.nav, this.state),
       h("main", {}, this.sentence, this.place), this.terms, this.news);
-    addEventListener("hashchange", () => this.render(true));
+    addEventListener("hashchange", () => this.moved());
   }
 
   async start() {
@@ -54,11 +54,37 @@ class Page {
       return this.source.start((whole) => this.show(whole));
     }
     this.source = new LiveSource((kind, text) => this.report(kind, text));
-    return this.source.start((whole) => this.show(whole));
+    this.source.at = this.wantedTime();
+    const started = this.source.start((whole) => this.show(whole));
+    if (this.source.at) this.moved(true);
+    return started;
+  }
+
+  // "#/decisions/7@2026-01-31T12:00:00Z": the view, and the time as of which it is shown.
+  wantedTime() {
+    return location.hash.includes("@") ? decodeURIComponent(location.hash.slice(location.hash.indexOf("@") + 1)) : null;
+  }
+
+  async moved(first = false) {
+    const at = this.source.live ? this.wantedTime() : null;
+    if (this.source.live && (first || at !== this.source.at)) {
+      try {
+        await this.source.travel(at);
+      } catch (error) {
+        this.source.at = null;
+        history.replaceState(null, "", location.hash.split("@")[0]);
+        if (!this.document) await this.source.load();
+        this.render(true);
+        this.say(error.message);
+        return;
+      }
+    }
+    this.render(true);
   }
 
   views() {
     const { document: whole } = this;
+    if (whole.past) return ["cluster", "decisions"];
     if (whole.replay) return ["replay"];
     if (whole.shadow) return whole.cluster ? ["shadow", "cluster", "queue", "decisions"] : ["shadow"];
     if (whole.plan) return ["cluster", "plan", "queue", "decisions"];
@@ -71,7 +97,7 @@ class Page {
       cluster: () => new ClusterView({ actions: (node) => this.nodeActions(node) }),
       plan: () => new PlanView(),
       queue: () => new QueueView({ onTry: (flags) => this.tryFlags(flags), live: this.views().includes("whatif") }),
-      decisions: () => new DecisionsView({ onShow: (record) => this.showOnMap(record) }),
+      decisions: () => new DecisionsView({ onShow: (record) => this.showOnMap(record), suffix: () => this.suffix(), live: this.source.live }),
       whatif: () => new WhatIfView({ ask: (question) => this.source.whatIf(question) }),
       replay: () => new ReplayView(),
       shadow: () => new ShadowView(),
@@ -79,6 +105,7 @@ class Page {
   }
 
   nodeActions(node) {
+    if (this.document.past) return [];
     const name = this.document.cluster.nodes.names[node];
     if (!this.views().includes("whatif")) return h("span", { class: "quiet" }, "Without it: ", h("code", {}, `reprieve plan --drain ${name}`));
     return h("button", { type: "button", "data-key": "what-if-drain", onclick: () => this.tryFlags([`--drain ${name}`]) }, "What if it is drained?");
@@ -96,7 +123,7 @@ class Page {
   }
 
   showOnMap(record) {
-    location.hash = "#/cluster";
+    location.hash = `#/cluster${this.suffix()}`;
     this.render();
     const { kind, namespace, name } = record.entity;
     const view = this.view("cluster");
@@ -116,9 +143,10 @@ class Page {
     const { document: whole } = this;
     if (!whole) return;
     const names = this.views();
-    const wanted = location.hash.split("/")[1];
+    const [path] = location.hash.split("@");
+    const wanted = path.split("/")[1];
     const name = names.includes(wanted) ? wanted : names[0];
-    put(this.nav, names.map((one) => h("a", { href: `#/${one}`, "data-key": `nav-${one}`, "aria-current": one === name ? "page" : null }, this.label(one))));
+    put(this.nav, names.map((one) => h("a", { href: `#/${one}${this.suffix()}`, "data-key": `nav-${one}`, "aria-current": one === name ? "page" : null }, this.label(one))));
     const sentence = whole.sentences[name] ?? "";
     if (this.sentence.textContent !== sentence) this.sentence.textContent = sentence;
     document.title = `${NAMES[name]} · reprieve`;
@@ -128,9 +156,13 @@ class Page {
       put(this.place, view.element);
       put(this.terms, h("h2", {}, "Terms"), glossary(WORDS[name]));
     }
-    view.show(whole, location.hash);
+    view.show(whole, path);
     this.showState();
     if (moved && document.activeElement === document.body) this.sentence.focus({ preventScroll: true });
+  }
+
+  suffix() {
+    return this.document.past && this.source.at ? `@${this.source.at}` : "";
   }
 
   label(name) {
@@ -141,9 +173,9 @@ class Page {
   showState() {
     this.notice = h("span", { role: "status" });
     const { source, document: whole } = this;
-    put(this.state, this.notice, whole.time && h("span", { class: "quiet" }, time(whole.time)),
+    put(this.state, this.notice, whole.past && h("a", { href: `#/${this.current}`, "data-key": "now" }, "Back to now"), whole.time && h("span", { class: "quiet" }, time(whole.time)),
       !whole.complete && h("span", { class: "quiet" }, " · some namespaces are hidden"),
-      source.live && h("button", { type: "button", "data-key": "pause", "aria-pressed": String(source.paused), onclick: () => this.pause() }, source.paused ? "Resume" : "Pause"));
+      source.live && !whole.past && h("button", { type: "button", "data-key": "pause", "aria-pressed": String(source.paused), onclick: () => this.pause() }, source.paused ? "Resume" : "Pause"));
   }
 
   async pause() {

@@ -17,6 +17,7 @@ export class LiveSource {
   constructor(report) {
     this.live = true;
     this.paused = false;
+    this.at = null;
     this.report = report;
     this.token = sessionStorage.getItem("token") ?? "";
   }
@@ -34,7 +35,7 @@ export class LiveSource {
     this.show = show;
     for (let pause = 1000; ; pause = Math.min(30000, pause * 2)) {
       try {
-        await this.load();
+        if (!this.at) await this.load();
         pause = 1000;
         await this.follow();
       } catch (error) {
@@ -71,7 +72,7 @@ export class LiveSource {
       const tags = events.map((event) => /^data: (.*)$/m.exec(event)?.[1]).filter(Boolean);
       const tag = tags.at(-1);
       if (!tag || tag === this.tag) continue;
-      if (this.paused) this.report("paused", "There is news.");
+      if (this.paused || this.at) this.report("paused", "There is news.");
       else await this.load();
     }
   }
@@ -79,6 +80,16 @@ export class LiveSource {
   async resume() {
     this.paused = false;
     await this.load();
+  }
+
+  // Shows the page as of a time, or as it is now for null. Throws an error that says why not.
+  async travel(at) {
+    this.at = at;
+    if (at === null) return this.load();
+    const answer = await fetch(`${API}page?at=${encodeURIComponent(at)}`, { headers: this.headers() });
+    if (!answer.ok) throw new Error(answer.status === 503 ? "The scheduler is busy, or its database is away." : (await answer.text()).trim());
+    const whole = await answer.json();
+    if (this.at === at) this.show(whole);
   }
 
   async whatIf(question) {

@@ -6,15 +6,18 @@ import { term } from "./terms.js";
 const MOST_UNITS = 12;
 
 export class DecisionsView {
-  constructor({ onShow }) {
-    this.onShow = onShow;
+  // `suffix()`: what links end with that stay in the past.
+  constructor({ onShow, suffix = () => "", live = false }) {
+    Object.assign(this, { onShow, suffix, live });
+    this.travel = h("div", {});
     this.list = h("div", {});
     this.detail = h("section", { class: "detail", "aria-label": "Decision" });
-    this.element = h("div", { class: "two" }, this.list, h("div", { class: "side wide" }, this.detail));
+    this.element = h("div", { class: "two" }, h("div", {}, this.travel, this.list), h("div", { class: "side wide" }, this.detail));
   }
 
   show(whole, chosen) {
     this.document = whole;
+    if (this.live && !this.travel.firstChild) this.showTravel();
     this.made = whole.records.filter((record) => record.preemption);
     const priorities = [...new Set([...(whole.before ?? whole.cluster).workloads.priorities, ...whole.cluster.workloads.priorities])].sort((a, b) => b - a);
     this.colour = (priority) => Math.max(0, priorities.indexOf(priority));
@@ -25,10 +28,17 @@ export class DecisionsView {
     this.showDetail(current);
   }
 
+  // Earlier decisions than are listed: as of a time.
+  showTravel() {
+    const field = h("input", { type: "datetime-local", id: "until", step: "1", required: true });
+    put(this.travel, h("form", { class: "tools", onsubmit: (event) => { event.preventDefault(); location.hash = `#/decisions@${new Date(`${field.value}Z`).toISOString()}`; } },
+      h("label", { for: "until" }, "Decisions until (UTC) ", field), h("button", { type: "submit" }, "Go")));
+  }
+
   card(record, current) {
     const { preemption, entity } = record;
     return h("li", { class: current ? "card current" : "card" },
-      h("h2", {}, h("a", { href: `#/decisions/${record.id}`, "data-key": `decision-${record.id}`, "aria-current": current ? "true" : null }, named(entity))),
+      h("h2", {}, h("a", { href: `#/decisions/${record.id}${this.suffix()}`, "data-key": `decision-${record.id}`, "aria-current": current ? "true" : null }, named(entity))),
       h("p", { class: "quiet" }, `${time(record.time)} · priority ${entity.priority ?? 0}${this.document.plan ? "" : ` · ${preemption.state}`}`),
       h("p", {}, term("evicted"), " ", this.blocks(preemption.evicted)),
       preemption.reprievedTotal > 0 && h("p", {}, term("spared"), " ", this.blocks(preemption.reprieved), preemption.reprievedTotal > preemption.reprieved.length && h("span", { class: "quiet" }, ` of ${number(preemption.reprievedTotal)}`)));
@@ -54,7 +64,7 @@ export class DecisionsView {
     const { cost, comparison } = preemption;
     const receipt = receiptText(record);
     put(this.detail, h("h2", {}, `For ${named(record.entity)}`),
-      h("p", { class: "quiet" }, h("a", { href: `#/decisions/${record.id}` }, "Link to this decision"), ` · ${time(record.time)}${this.document.plan ? "" : ` · decided in ${duration(record.timings.attemptSeconds)}`}`),
+      h("p", { class: "quiet" }, h("a", { href: `#/decisions/${record.id}${this.suffix()}` }, "Link to this decision"), ` · ${time(record.time)}${this.document.plan ? "" : ` · decided in ${duration(record.timings.attemptSeconds)}`}`),
       preemption.state === "Failed" && h("p", {}, h("b", {}, "It failed: "), preemption.error),
       h("h3", {}, term("evicted", "Evicted")), this.units(preemption.evicted, (unit) => unit.why ? why(unit.why) : unit.chosenBy ? `chosen by plugin ${unit.chosenBy}` : ""),
       h("h3", {}, term("spared", "Spared"), preemption.reprievedTotal > preemption.reprieved.length && `: ${number(preemption.reprieved.length)} of ${number(preemption.reprievedTotal)} listed`),
@@ -68,7 +78,8 @@ export class DecisionsView {
       preemption.costNotes?.map((text) => h("p", {}, text)),
       preemption.cascade?.length > 0 && h("p", {}, `When they come back they would evict in turn: ${preemption.cascade.flatMap((turn) => turn.evicted).join(", ")}.`),
       preemption.nominations.length > 0 && [h("h3", {}, term("nominated", "Capacity for it")), cutList(preemption.nominations, 8, (one) => h("p", {}, `${one.pod} on ${one.node}`), "pod")],
-      h("p", { class: "buttons" }, this.onShow && h("button", { type: "button", onclick: () => this.onShow(record) }, "Show on the map")),
+      h("p", { class: "buttons" }, this.onShow && h("button", { type: "button", onclick: () => this.onShow(record) }, "Show on the map"),
+        this.live && h("a", { href: `#/cluster@${record.time}`, "data-key": "as-it-was" }, "The cluster as it was")),
       h("details", {}, h("summary", {}, "Receipt as text"), h("pre", { tabindex: "0" }, receipt)),
       h("details", {}, h("summary", {}, "Receipt as JSON"), h("pre", { tabindex: "0" }, JSON.stringify(record, null, 2))));
   }
