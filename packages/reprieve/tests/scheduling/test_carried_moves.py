@@ -19,9 +19,9 @@ from tests.properties.coverage import met, must_meet
 MOVABLE = annotated(movable="true")
 
 
-def owned(item: Any, name: str) -> Any:
+def owned(item: Any, name: str, kind: str = "ReplicaSet") -> Any:
     """The object with a controller."""
-    owner = objects.OwnerReference(api_version="apps/v1", kind="ReplicaSet", name=name, uid=f"uid-{name}")
+    owner = objects.OwnerReference(api_version="apps/v1", kind=kind, name=name, uid=f"uid-{name}")
     return replace(item, metadata=replace(item.metadata, owner_references=(replace(owner, controller=True),)))
 
 

@@ -8,12 +8,17 @@ class in a group without one keeps its own if that is higher (preemption.md 8.3)
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from reprieve.cluster.groups import CompositeState, Group, GroupState, disrupted_with, running_below
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 
 _NOT_STARTED = float("inf")
+
+
+ABOVE_ALL: Final = 1 << 31
+"""Above every priority: units of all pods are below it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.plugin import Assigned, CycleState, Mask
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.status import PlacementError, PluginError
-from reprieve.preemption.units import PreemptionUnit, units_below
+from reprieve.preemption.units import ABOVE_ALL, PreemptionUnit, units_below
 from reprieve.queueing.entity import Entity
 from reprieve.scheduling.expected_starts import present_places
 from reprieve.scheduling.group_cycle import group_places
@@ -37,7 +37,6 @@ _MOST_ROWS: Final = 256
 """Nodes from which units may move: in larger clusters those that lack least."""
 _PROPOSALS: Final = 8
 """Proposals that are checked, and topology domains that are looked at."""
-_ANY_PRIORITY: Final = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ def movable_units(cluster: ClusterState, pods: Collection[PodRecord], without: G
                 gangs.add(group.key)
         if pod.owner is None or pod.owner[1] not in ("DaemonSet", "Node"):
             alone.append(pod)
-    units = units_below(cluster, _ANY_PRIORITY, alone, gangs)
+    units = units_below(cluster, ABOVE_ALL, alone, gangs)
     return [
         unit
         for unit in units
@@ -138,9 +137,9 @@ class _Finder:
         amounts: list[Amounts] = [tuple(row) for row in free[self._columns].T.tolist()]
         best: MovePlan | None = None
         spent = False
-        for domain in self._domains(free):
+        for number, domain in enumerate(self._domains(free)):
             most = MOST_UNITS if best is None else len(best.moves) - 1
-            found, limited = self._within(domain, amounts, units, most)
+            found, limited = self._within(number, domain, amounts, units, most)
             best, spent = found or best, spent or limited
             if best is not None and len(best.moves) == 1:
                 break
@@ -153,7 +152,7 @@ class _Finder:
         nodes = self._cluster.nodes
         n = len(nodes)
         free = nodes.allocatable[:, :n] - nodes.used[:, :n]
-        rows, held = nodes.nominated_amounts.held(-_ANY_PRIORITY, len(free))
+        rows, held = nodes.nominated_amounts.held(-ABOVE_ALL, len(free))
         free[:, rows] -= held
         free[:, ~nodes.alive[:n]] = 0
         return free
@@ -220,10 +219,9 @@ class _Finder:
     # -- proposals -------------------------------------------------------------------------------------------------
 
     def _within(
-        self, within: Mask | None, free: Sequence[Amounts], units: Sequence[PreemptionUnit], most: int
+        self, domain: int, within: Mask | None, free: Sequence[Amounts], units: Sequence[PreemptionUnit], most: int
     ) -> tuple[MovePlan | None, bool]:
-        number = 0 if within is None else 1 + int(np.flatnonzero(within)[0])
-        wanted = [self._kind(pod, number, within) for pod in self._wanted]
+        wanted = [self._kind(pod, domain, within) for pod in self._wanted]
         moving = [
             tuple((self._kind(pod, -1, None), row) for pod, row in zip(unit.pods, unit.rows, strict=True))
             for unit in units

@@ -14,7 +14,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.preemption.eviction_limits import beyond_limits, evicted_unit
 from reprieve.preemption.protected_units import RespectedBudgets
-from reprieve.preemption.units import PreemptionUnit, units_below
+from reprieve.preemption.units import ABOVE_ALL, PreemptionUnit, units_below
 from reprieve.scheduling.advance_reservation import AdvanceReservation
 
 _PAUSE = 60.0
@@ -101,7 +101,7 @@ class Overruns:
 
     def _unit(self, pod: PodRecord) -> PreemptionUnit:
         """Return what is evicted with a pod: its gang, if it is evicted as one."""
-        return units_below(self._cluster, 1 << 31, [pod])[0]
+        return units_below(self._cluster, ABOVE_ALL, [pod])[0]
 
     def _may_go(self, unit: PreemptionUnit, holder: AdvanceReservation, now: float) -> bool:
         """Return whether limits and respected budgets let a unit be evicted; it is noted as evicted then."""
