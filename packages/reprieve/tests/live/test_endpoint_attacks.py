@@ -157,7 +157,7 @@ def test_bomb_is_answered_and_others_are_served(endpoint: Endpoint, bomb: Bomb) 
 
 
 def test_watchers_beyond_the_limit_are_refused_and_others_are_served(endpoint: Endpoint) -> None:
-    """page.md 7.4: those who stay connected and read nothing cost nothing."""
+    """page.md 7.4: watchers that stay connected and read nothing cost nothing."""
     with endpoint.others() as waits, ExitStack() as stack:
         statuses = []
         for _ in range(120):

@@ -25,7 +25,7 @@ from reprieve.client.transport import ApiClient, ApiResponse, Limits
 from reprieve.decisions.shadow import ShadowReport, encode_report
 from reprieve.live.app import SCRAPE_WAITS, open_records, page_snapshots
 from reprieve.live.event_handlers import ClusterFeed
-from reprieve.live.http_endpoint import Health, Server
+from reprieve.live.http_endpoint import Health, Server, ServingOptions
 from reprieve.live.loop import SchedulingLoop
 from reprieve.live.outages import Outages
 from reprieve.live.page_history import PageHistory
@@ -39,6 +39,7 @@ from reprieve.observability.observer import Observer
 from reprieve.observability.recorder import RecordKeeper
 from reprieve.observability.runtime_metrics import RuntimeMetrics
 from reprieve.observability.shadow_metrics import ShadowMetrics
+from reprieve.observability.store import HistoryStore
 from reprieve.page.shadow_view import with_shadow
 from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.engine import Engine
@@ -116,6 +117,10 @@ class ShadowScheduler:
         """Where it answers, if anywhere."""
         self._clock = client.clock
         self._since = self.loop.time()
+
+    def clock(self) -> float:
+        """Return seconds that grow."""
+        return self._clock.monotonic()
 
     def report(self) -> ShadowReport:
         """Return what was found so far."""
@@ -200,24 +205,7 @@ async def shadow(settings: Settings) -> AsyncIterator[ShadowScheduler]:
         runtime.reads_revisions(settings.scheduler_name, assembled.feed.revisions)
         ShadowMetrics(metrics.registry, assembled.report, lambda: assembled.decisions.assumed)
         if settings.serving is not None:
-            health = Health()
-            assembled.checks(health)
-            snapshots = page_snapshots(
-                *(assembled.engine, assembled.loop, client.clock.monotonic, keeper, store),
-                add=lambda document: with_shadow(document, assembled.report()),
-            )
-            past = PageHistory(store, client.clock.monotonic)
-            keeper.preempted = past.take
-            server = Server(
-                settings.serving,
-                metrics=metrics,
-                health=health,
-                records=store.find,
-                evictions=store.evictions,
-                at_rest=lambda look: assembled.loop.at_rest(look, within=SCRAPE_WAITS),
-                shadow=lambda: encode_report(assembled.report()),
-                page=PageRoutes(snapshots, history=past),
-            )
+            server = _server(settings.serving, assembled, metrics, keeper, store)
             await server.start()
             assembled.server = server
             stack.push_async_callback(server.stop)
@@ -229,6 +217,29 @@ async def shadow(settings: Settings) -> AsyncIterator[ShadowScheduler]:
                 (log.error if remark.error else log.warning)(remark.text)
         log.info("Shadowing", server=connection.server, schedulers=",".join(settings.profiles), hold=options.hold)
         yield assembled
+
+
+def _server(
+    serving: ServingOptions, assembled: ShadowScheduler, metrics: Metrics, keeper: RecordKeeper, store: HistoryStore
+) -> Server:
+    health = Health()
+    assembled.checks(health)
+    past = PageHistory(store, assembled.clock)
+    keeper.preempted = past.take
+    snapshots = page_snapshots(
+        *(assembled.engine, assembled.loop, assembled.clock, keeper, store),
+        add=lambda document: with_shadow(document, assembled.report()),
+    )
+    return Server(
+        serving,
+        metrics=metrics,
+        health=health,
+        records=store.find,
+        evictions=store.evictions,
+        at_rest=lambda look: assembled.loop.at_rest(look, within=SCRAPE_WAITS),
+        shadow=lambda: encode_report(assembled.report()),
+        page=PageRoutes(snapshots, history=past),
+    )
 
 
 def _check_report(path: Path | None) -> None:
