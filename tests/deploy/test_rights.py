@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kube_standin.admission_chain import User
-from kube_standin.authorization import AccessDecision, Attributes
+from kube_standin.rights import AccessDecision, Attributes
 from kube_standin.errors import StatusError
 from kube_standin.features import Features
 from kube_standin.kubelet import KubeletOptions

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from kube_standin.admission_chain import User
-from kube_standin.authorization import AccessDecision, Attributes
+from kube_standin.rights import AccessDecision, Attributes
 from kube_standin.security import write_kubeconfig
 from kube_standin.server.control_plane import ServeOptions
 from reprieve.live.local import kept_port

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from kube_standin.admission_chain import AdmissionRequest, Operation, User
-from kube_standin.authorization import ANONYMOUS, AccessDecision, Attributes, Authorizer, ClaimStatus
+from kube_standin.authorization import ANONYMOUS, Authorizer, ClaimStatus
 from kube_standin.errors import StatusError
 from kube_standin.escalation import EscalationCheck, missing_rights
 from kube_standin.reviews import answer
+from kube_standin.rights import AccessDecision, Attributes
 from kube_standin.security import AUDIENCE, Bound, Tokens
 from tests.admission.plane import Plane
 from tests.recorded.shapes import shape
@@ -59,7 +60,7 @@ class Rights:
         self.role(name, *rules, namespace=namespace)
         self.bind(name, name, subject(user), namespace=namespace, cluster_role=not namespace)
 
-    def may(self, user: User, verb: str, **asked: str) -> bool:
+    def may(self, user: User, verb: str, **asked: Any) -> bool:
         return self.authorizer.decide(user, Attributes(verb, **asked)).allowed
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kube_standin.admission_chain import User
-from kube_standin.authorization import Attributes
 from kube_standin.errors import StatusError
 from kube_standin.impersonation import impersonated
+from kube_standin.rights import Attributes
 
 JANE = User("jane", ("system:authenticated",))
 

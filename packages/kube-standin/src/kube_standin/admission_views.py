@@ -12,10 +12,11 @@ from kube_rules.admission.admission_reviews import review_request, user_info
 from kube_rules.admission.request_match import EXEMPT_GROUP, AdmittedRequest, ApiResource, concerns
 from kube_rules.json import Json
 from kube_standin.admission_chain import AdmissionRequest, User
-from kube_standin.authorization import AccessDecision, Attributes, Authorizer
+from kube_standin.authorization import Authorizer
 from kube_standin.conversion import from_storage, to_storage
 from kube_standin.kinds import ServedKind
 from kube_standin.registry import ObjectRegistry
+from kube_standin.rights import AccessDecision, Attributes
 from kube_standin.schema import parse_json_strict
 
 RuledT = TypeVar("RuledT")

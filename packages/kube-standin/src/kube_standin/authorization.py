@@ -9,11 +9,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from kube_rules.json import Json
 from kube_standin.admission_chain import AdmissionRequest, Objects, Step, User
 from kube_standin.errors import StatusError, forbidden
+from kube_standin.node_authorization import decide as decide_for_node
+from kube_standin.node_authorization import node_of
+from kube_standin.rights import AccessDecision, Attributes, rule_allows, rule_allows_path
 
 MASTERS = "system:masters"
 READERS = "reprieve:readers"
@@ -24,32 +26,6 @@ ANONYMOUS = User("system:anonymous", (UNAUTHENTICATED,))
 _RBAC = "rbac.authorization.k8s.io"
 _READ_VERBS = frozenset(("get", "list", "watch"))
 _READER_PATHS = frozenset(("/", "/metrics"))
-
-
-@dataclass(frozen=True)
-class Attributes:
-    """What is to be authorised; ``path`` is set for requests that concern no resource."""
-
-    verb: str
-    group: str = ""
-    resource: str = ""
-    subresource: str = ""
-    namespace: str = ""
-    name: str = ""
-    path: str = ""
-
-    @property
-    def full_resource(self) -> str:
-        """``pods`` or ``pods/binding``."""
-        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
-
-
-@dataclass(frozen=True)
-class AccessDecision:
-    """Allowed or not, and why (may be empty)."""
-
-    allowed: bool
-    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,12 +69,16 @@ class Authorizer(Step):
             return self._decide_path(user, attributes)
         if READERS in user.groups and attributes.verb in _READ_VERBS:
             return AccessDecision(True, "reprieve: read-only token")
+        node = node_of(user)
+        denied = AccessDecision(False) if node is None else decide_for_node(node, attributes, self._registry)
+        if denied.allowed:
+            return denied
         for grant in self._granted(user):
             if grant.namespace is not None and grant.namespace != attributes.namespace:
                 continue
-            if any(_rule_allows(rule, attributes) for rule in grant.rules):
+            if any(rule_allows(rule, attributes) for rule in grant.rules):
                 return AccessDecision(True, grant.reason)
-        return AccessDecision(False)
+        return denied
 
     def _decide_path(self, user: User, attributes: Attributes) -> AccessDecision:
         if READERS in user.groups and attributes.verb in ("get", "head"):
@@ -106,13 +86,14 @@ class Authorizer(Step):
             if path in _READER_PATHS or path.startswith(("/livez/", "/readyz/", "/healthz/")):
                 return AccessDecision(True, "reprieve: read-only token")
         for grant in self._granted(user):
-            if grant.namespace is None and any(_rule_allows_path(rule, attributes) for rule in grant.rules):
+            if grant.namespace is None and any(rule_allows_path(rule, attributes) for rule in grant.rules):
                 return AccessDecision(True, grant.reason)
         return AccessDecision(False)
 
     def check(self, user: User, attributes: Attributes) -> None:
         """Raise 403 unless allowed."""
-        if self.decide(user, attributes).allowed:
+        decision = self.decide(user, attributes)
+        if decision.allowed:
             return
         if attributes.path:
             raise StatusError(
@@ -127,7 +108,7 @@ class Authorizer(Step):
             attributes.group,
             attributes.name,
             f'User "{user.name}" cannot {attributes.verb} resource "{attributes.full_resource}" in API group '
-            f'"{attributes.group}" {where}',
+            f'"{attributes.group}" {where}' + (f": {decision.reason}" if decision.reason else ""),
         )
 
     def rules_for(self, user: User, namespace: str) -> tuple[list[Json], list[Json]]:
@@ -241,29 +222,3 @@ def _shown(subject: Json) -> str:
     if subject.get("kind") == "ServiceAccount":
         return f"{subject.get('name')}/{subject.get('namespace', '')}"
     return str(subject.get("name", ""))
-
-
-def _has(values: Any, *wanted: str) -> bool:
-    return bool(values) and ("*" in values or any(value in values for value in wanted))
-
-
-def _rule_allows(rule: Json, attributes: Attributes) -> bool:
-    names = rule.get("resourceNames")
-    wanted = [attributes.full_resource]
-    if attributes.subresource:
-        wanted.append(f"*/{attributes.subresource}")
-    return (
-        _has(rule.get("verbs"), attributes.verb)
-        and _has(rule.get("apiGroups"), attributes.group)
-        and _has(rule.get("resources"), *wanted)
-        and (not names or attributes.name in names)
-    )
-
-
-def _rule_allows_path(rule: Json, attributes: Attributes) -> bool:
-    if not _has(rule.get("verbs"), attributes.verb):
-        return False
-    return any(
-        pattern in ("*", attributes.path) or (pattern.endswith("*") and attributes.path.startswith(pattern[:-1]))
-        for pattern in rule.get("nonResourceURLs") or ()
-    )

@@ -10,7 +10,8 @@ from typing import Final
 
 from kube_rules.json import Json
 from kube_standin.admission_chain import AdmissionRequest, Step
-from kube_standin.authorization import Attributes, Authorizer
+from kube_standin.authorization import Authorizer
+from kube_standin.rights import Attributes
 
 _GROUP: Final = "certificates.k8s.io"
 _VERBS: Final = {"approval": "approve", "status": "sign"}

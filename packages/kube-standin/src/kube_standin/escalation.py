@@ -22,7 +22,8 @@ from kube_rules.errors import excerpt
 from kube_rules.json import Json
 from kube_standin import errors
 from kube_standin.admission_chain import AdmissionRequest, Step
-from kube_standin.authorization import MASTERS, Attributes, Authorizer
+from kube_standin.authorization import MASTERS, Authorizer
+from kube_standin.rights import Attributes
 
 MOST_ATOMS = 5000
 _MOST_NAMED = 500

@@ -13,7 +13,8 @@ from urllib.parse import unquote
 
 from kube_standin import errors
 from kube_standin.admission_chain import User
-from kube_standin.authorization import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, Attributes, Authorizer
+from kube_standin.authorization import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, Authorizer
+from kube_standin.rights import Attributes
 from kube_standin.security import account_groups
 
 _AUTHENTICATION = "authentication.k8s.io"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from kube_rules.json import Json
 from kube_standin import errors
 from kube_standin.admission_chain import User
-from kube_standin.authorization import Attributes, Authorizer
+from kube_standin.authorization import Authorizer
 from kube_standin.kinds import ServedKind
+from kube_standin.rights import Attributes
 from kube_standin.security import AUDIENCE, TokenError, Tokens
 
 
@@ -32,6 +33,11 @@ def _attributes(spec: Json) -> Attributes:
         asked.get("subresource", ""),
         asked.get("namespace", ""),
         asked.get("name", ""),
+        field_values=tuple(
+            (one.get("key", ""), one["values"][0])
+            for one in (asked.get("fieldSelector") or {}).get("requirements") or ()
+            if one.get("operator") == "In" and len(one.get("values") or ()) == 1
+        ),
     )
 
 

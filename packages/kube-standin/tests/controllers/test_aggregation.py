@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kube_standin.admission_chain import User
-from kube_standin.authorization import Attributes, Authorizer
+from kube_standin.authorization import Authorizer
+from kube_standin.rights import Attributes
 from tests.controllers.world import Json, World
 
 RBAC = "rbac.authorization.k8s.io/v1"

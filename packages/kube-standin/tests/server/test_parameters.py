@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from kube_standin.admission_chain import User
-from kube_standin.authorization import Attributes
 from kube_standin.errors import StatusError
 from kube_standin.registry import WriteOptions
+from kube_standin.rights import Attributes
 from kube_standin.server.query import (
     ContinueToken,
     ListOptions,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kube_standin.admission_chain import User
-from kube_standin.authorization import Attributes
+from kube_standin.rights import Attributes
 from kube_standin.write_options import WriteOptions
 from tests.server.inprocess import Plane, running
 

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from kube_standin.admission_chain import User
-from kube_standin.authorization import AccessDecision, Attributes
+from kube_standin.rights import AccessDecision, Attributes
 from kube_standin.security import write_kubeconfig
 from kube_standin.server.control_plane import ServeOptions, serving
 from reprieve.client.errors import ConfigError

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from kube_standin.admission.groups import PROTECTION, PodGroupProtection, PodGroupReference
 from kube_standin.admission.limits import LimitRanger
+from kube_standin.admission.nodes import NodeRestriction
 from kube_standin.admission.pods import DefaultTolerationSeconds, ServiceAccount, TaintNodes
 from kube_standin.admission.priority import PreemptionPriority, Priority, Standing
 from kube_standin.admission.quota import ResourceQuotaAdmission
@@ -23,6 +24,7 @@ __all__ = ["PROTECTION", "STEPS", "admission_steps"]
 STEPS: Mapping[str, Callable[[], Step]] = {
     "LimitRanger": LimitRanger,
     "ServiceAccount": ServiceAccount,
+    "NodeRestriction": NodeRestriction,
     "TaintNodesByCondition": TaintNodes,
     "Priority": Priority,
     "PreemptionPriority": PreemptionPriority,

@@ -15,10 +15,11 @@ from kube_rules.json import Json
 from kube_standin import errors
 from kube_standin.admission_chain import AdmissionRequest, Step
 from kube_standin.admission_views import AdmissionViews, ConcernedByResource
-from kube_standin.authorization import Attributes, Authorizer
+from kube_standin.authorization import Authorizer
 from kube_standin.errors import Cause
 from kube_standin.kinds import ServedKind
 from kube_standin.registry import ObjectRegistry
+from kube_standin.rights import Attributes
 
 API = f"{EXEMPT_GROUP}/v1"
 VALIDATING, MUTATING = "ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
-from kube_standin.authorization import Attributes
 from kube_standin.kinds import CONNECTIONS
+from kube_standin.rights import Attributes
 
 _VERBS: Mapping[str, str] = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch",
                              "DELETE": "delete"}  # fmt: skip
@@ -42,7 +42,16 @@ class Target:
         """Return the question this request puts to the authoriser."""
         if not self.resource:
             return Attributes(self.verb, path=self.path)
-        return Attributes(self.verb, self.group, self.resource, self.subresource, self.namespace, self.name)
+        fields = equated(self.query["fieldSelector"]) if "fieldSelector" in self.query else ()
+        return Attributes(
+            self.verb, self.group, self.resource, self.subresource, self.namespace, self.name, field_values=fields
+        )
+
+
+def equated(selector: str) -> tuple[tuple[str, str], ...]:
+    """Return the fields of a selector that have to equal a value, with the values."""
+    parts = (one.partition("=") for one in selector.split(","))
+    return tuple((name, value.removeprefix("=")) for name, sign, value in parts if sign and not name.endswith("!"))
 
 
 def _truthy(value: str | None) -> bool:

@@ -1,0 +1,173 @@
+"""What a kubelet may do: the node authorizer and NodeRestriction (interfaces.md 5.14)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kube_standin.admission_chain import User
+from kube_standin.authorization import Authorizer
+from kube_standin.rights import Attributes
+from tests.server.inprocess import Json, Plane, running
+
+NODES = ("system:nodes", "system:authenticated")
+N1, UNNAMED, OTHER = User("system:node:n1", NODES), User("system:node:", NODES), User("system:node:n1", NODES[1:])
+AS_N1 = {"impersonate_user": "system:node:n1", "impersonate_group": "system:nodes"}
+SPACE = "/api/v1/namespaces/default"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+
+
+def pod(name: str, node: str, **spec: Any) -> Json:
+    containers = [{"name": "c", "image": "i", "envFrom": [{"secretRef": {"name": f"env-{name}", "optional": True}}]}]
+    volumes = [
+        {"name": "v", "secret": {"secretName": f"vol-{name}"}},
+        {"name": "m", "projected": {"sources": [{"configMap": {"name": f"map-{name}"}}]}},
+        {"name": "d", "persistentVolumeClaim": {"claimName": f"pvc-{name}"}},
+        {"name": "e", "ephemeral": {"volumeClaimTemplate": {"spec": CLAIM}}},
+    ]
+    whole = {"nodeName": node, "containers": containers, "volumes": volumes, **spec}
+    return {"metadata": {"name": name}, "spec": {**whole, "imagePullSecrets": [{"name": f"pull-{name}"}]}}
+
+
+CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+
+
+@pytest.fixture
+def plane() -> Iterator[Plane]:
+    with running() as made:
+        for name in ("n1", "n2"):
+            made.create("/api/v1/nodes", {"metadata": {"name": name}})
+            made.create(f"{SPACE}/serviceaccounts", {"metadata": {"name": f"sa-{name}"}})
+            made.create(f"{SPACE}/pods", pod(f"p-{name}", name, serviceAccountName=f"sa-{name}"))
+        reference = {"namespace": "default", "name": "pvc-p-n1"}
+        volume = {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "csi": {"driver": "d", "volumeHandle": "h"},
+        }
+        made.create(
+            "/api/v1/persistentvolumes", {"metadata": {"name": "pv"}, "spec": {**volume, "claimRef": reference}}
+        )
+        yield made
+
+
+NONE = "no relationship found between node 'n1' and this object"
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        (Attributes("get", "", "secrets", "", "default", "env-p-n1"), None),
+        (Attributes("watch", "", "secrets", "", "default", "vol-p-n1"), None),
+        (Attributes("get", "", "secrets", "", "default", "pull-p-n1"), None),
+        (Attributes("get", "", "secrets", "", "default", "vol-p-n2"), NONE),
+        (Attributes("get", "", "secrets", "", "kube-system", "vol-p-n1"), NONE),
+        (Attributes("list", "", "secrets", "", "default"), "No Object name found"),
+        (Attributes("list", "", "secrets"), "can only read namespaced object of this type"),
+        (Attributes("update", "", "secrets", "", "default", "vol-p-n1"), "can only read resources of this type"),
+        (Attributes("get", "", "configmaps", "", "default", "map-p-n1"), None),
+        (Attributes("get", "", "configmaps", "", "default", "vol-p-n1"), NONE),
+        (Attributes("get", "", "persistentvolumeclaims", "", "default", "pvc-p-n1"), None),
+        (Attributes("get", "", "persistentvolumeclaims", "", "default", "p-n1-e"), None),
+        (Attributes("patch", "", "persistentvolumeclaims", "status", "default", "pvc-p-n1"), None),
+        (Attributes("list", "", "persistentvolumeclaims", "", "default"),
+         "can only get individual resources of this type"),
+        (Attributes("get", "", "persistentvolumes", "", "", "pv"), None),
+        (Attributes("get", "", "persistentvolumes", "", "", "other"), NONE),
+        (Attributes("create", "", "serviceaccounts", "token", "default", "sa-n1"), None),
+        (Attributes("create", "", "serviceaccounts", "token", "default", "sa-n2"), NONE),
+        (Attributes("get", "", "pods", "", "default", "p-n1"), None),
+        (Attributes("get", "", "pods", "", "default", "p-n2"), NONE),
+        (Attributes("list", "", "pods"), "can only list/watch pods with spec.nodeName field selector"),
+        (Attributes("list", "", "pods", field_values=(("spec.nodeName", "n1"),)), None),
+        (Attributes("list", "", "pods", field_values=(("spec.nodeName", "n2"),)),
+         "can only list/watch pods with spec.nodeName field selector"),
+        (Attributes("update", "", "pods", "", "default", "p-n1"), ""),
+        (Attributes("patch", "", "pods", "status", "default", "p-n2"), None),
+        (Attributes("get", "", "nodes", "", "", "n1"), None),
+        (Attributes("get", "", "nodes", "", "", "n2"), "node 'n1' cannot read 'n2', only its own Node object"),
+        (Attributes("list", "", "nodes"), "node 'n1' cannot read all nodes, only its own Node object"),
+        (Attributes("watch", "", "nodes", field_values=(("metadata.name", "n1"),)), None),
+        (Attributes("delete", "", "nodes", "", "", "n1"), ""),
+        (Attributes("update", "coordination.k8s.io", "leases", "", "kube-node-lease", "n1"), None),
+        (Attributes("update", "coordination.k8s.io", "leases", "", "kube-node-lease", "n2"),
+         "can only access node lease with the same name as the requesting node"),
+        (Attributes("get", "coordination.k8s.io", "leases", "", "default", "n1"),
+         'can only access leases in the "kube-node-lease" system namespace'),
+        (Attributes("update", "storage.k8s.io", "csinodes", "", "", "n2"),
+         "can only access CSINode with the same name as the requesting node"),
+        (Attributes("list", "resource.k8s.io", "resourceslices", field_values=(("spec.nodeName", "n1"),)), None),
+        (Attributes("list", "", "services"), None),
+        (Attributes("create", "", "services", "", "default"), ""),
+    ],
+)  # fmt: skip
+def test_rights_of_a_kubelet(plane: Plane, asked: Attributes, why: str | None) -> None:
+    """Its own objects, and what its pods refer to; anything else as the role system:node has it."""
+    decision = Authorizer(plane.registry).decide(N1, asked)
+    assert (decision.allowed, decision.reason) == (why is None, why or "")
+    assert not Authorizer(plane.registry).decide(OTHER, asked).allowed
+
+
+def test_refusal_says_why(plane: Plane) -> None:
+    found = plane.ask(f"GET {SPACE}/secrets/x", **AS_N1)
+    assert found.refusal == (
+        403,
+        "Forbidden",
+        'secrets "x" is forbidden: User "system:node:n1" cannot get resource "secrets" in API group "" in the '
+        f'namespace "default": {NONE}',
+    )
+    assert plane.ask("GET /api/v1/pods?fieldSelector=spec.nodeName%3Dn1", **AS_N1).status == 200
+
+
+MIRROR = {"annotations": {"kubernetes.io/config.mirror": "x"}}
+LABELS = "is not allowed to modify labels: "
+
+
+@pytest.mark.parametrize(
+    ("line", "body", "why"),
+    [
+        (f"PATCH {SPACE}/pods/p-n1/status", {"status": {"phase": "Running"}}, None),
+        (f"PATCH {SPACE}/pods/p-n2/status", {"status": {"phase": "Running"}},
+         'node "n1" can only update pod status for pods with spec.nodeName set to itself'),
+        (f"DELETE {SPACE}/pods/p-n2", None, 'node "n1" can only delete pods with spec.nodeName set to itself'),
+        (f"DELETE {SPACE}/pods/p-n1", None, None),
+        (f"POST {SPACE}/pods", pod("m", "n1"),
+         'pod does not have "kubernetes.io/config.mirror" annotation, node "n1" can only create mirror pods'),
+        (f"POST {SPACE}/pods", {"metadata": {"name": "m", **MIRROR}, "spec": {"nodeName": "n2", "containers": [
+            {"name": "c", "image": "i"}]}}, 'node "n1" can only create pods with spec.nodeName set to itself'),
+        (f"POST {SPACE}/pods", {"metadata": {"name": "m", **MIRROR}, "spec": {"nodeName": "n1", "containers": [
+            {"name": "c", "image": "i"}]}}, 'node "n1" can only create pods with an owner reference set to itself'),
+        ("PATCH /api/v1/nodes/n2", {"metadata": {"labels": {"a": "b"}}},
+         'node "n1" is not allowed to modify node "n2"'),
+        ("PATCH /api/v1/nodes/n1", {"metadata": {"labels": {"a": "b", "kubernetes.io/os": "linux"}}}, None),
+        ("PATCH /api/v1/nodes/n1", {"metadata": {"labels": {"x.node-restriction.kubernetes.io/a": "b"}}},
+         f"{LABELS}x.node-restriction.kubernetes.io/a"),
+        ("PATCH /api/v1/nodes/n1", {"metadata": {"labels": {"node.kubernetes.io/a": "b", "k8s.io/c": "d"}}},
+         f"{LABELS}k8s.io/c"),
+        ("PATCH /api/v1/nodes/n1", {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}},
+         'node "n1" is not allowed to modify taints'),
+        ("POST /api/v1/nodes", {"metadata": {"name": "n3"}}, 'node "n1" is not allowed to modify node "n3"'),
+        (f"POST {LEASES}", {"metadata": {"name": "n1"}}, None),
+        (f"POST {LEASES}", {"metadata": {"name": "n2"}},
+         "can only access node lease with the same name as the requesting node"),
+    ],
+)  # fmt: skip
+def test_writes_of_a_kubelet(plane: Plane, line: str, body: Json | None, why: str | None) -> None:
+    """NodeRestriction refuses by the content what the authorizer cannot see."""
+    headers = {**AS_N1, "content_type": "application/merge-patch+json"} if line.startswith("PATCH") else AS_N1
+    found = plane.ask(line, body, **headers)
+    if why is None:
+        assert found.status < 300, found.body
+    else:
+        assert found.status == 403
+        assert found.refusal[2].endswith(f"is forbidden: {why}")
+
+
+def test_user_that_names_no_node(plane: Plane) -> None:
+    path = f"{SPACE}/pods/p-n1/status"
+    unnamed = {**AS_N1, "impersonate_user": "system:node:", "content_type": "application/merge-patch+json"}
+    found = plane.ask(f"PATCH {path}", {"status": {}}, **unnamed)
+    assert found.refusal[2].endswith('could not determine node from user "system:node:"')
+    assert not Authorizer(plane.registry).decide(UNNAMED, Attributes("get", "", "nodes", "", "", "n1")).allowed
