@@ -39,3 +39,29 @@ def test_replay_is_shown_without_complaints(browser: Browser, tmp_path: Path, wi
         box = last.bounding_box()
         assert box is not None
         assert box["x"] < width
+
+
+def test_strips_zoom_together_with_keys_and_pointer(browser: Browser, tmp_path: Path) -> None:
+    """page.md 9.5: the axes stay the same; each key states the time that is shown; the stays are also a list."""
+    (tmp_path / "replay.html").write_text(as_page([outcome(name) for name in ("one", "two")], {"jobs": 60, "nodes": 2}))
+    with opened(browser, (tmp_path / "replay.html").as_uri()) as page:
+        first, second = page.locator(".strip canvas").all()
+        status = page.locator(".status").first
+        drawn = [canvas.evaluate("canvas => canvas.toDataURL()") for canvas in (first, second)]
+        first.focus()
+        page.keyboard.press("+")
+        shown = status.inner_text()
+        assert shown.startswith("From day 0.")
+        page.keyboard.press("ArrowRight")
+        assert status.inner_text() != shown
+        for canvas, before in zip((first, second), drawn, strict=True):
+            assert canvas.evaluate("canvas => canvas.toDataURL()") != before
+        page.keyboard.press("0")
+        assert [canvas.evaluate("canvas => canvas.toDataURL()") for canvas in (first, second)] == drawn
+        first.hover()
+        page.keyboard.down("Control")
+        page.mouse.wheel(0, -100)
+        page.keyboard.up("Control")
+        page.wait_for_function("before => document.querySelector('.strip canvas').toDataURL() !== before", arg=drawn[0])
+        page.locator("summary", has_text="Stays as a list").first.click()
+        assert " on " in page.locator(".cut-list p").first.inner_text()

@@ -1,12 +1,14 @@
 // A replay: policies side by side, curves on one axis, strips of the same nodes over the same time.
 import { chart, lineKey } from "./charts.js";
-import { count, duration, h, number, put } from "./dom.js";
+import { count, cutList, duration, h, number, put } from "./dom.js";
 import { drawPattern, look, swatch, theme } from "./palette.js";
 import { TERMS, term } from "./terms.js";
 
 const DAY = 86400;
 const STRIP_ROW = 26;
 const NAME_COLUMN = 110;
+const MOST_ZOOM = 1000;
+const MOST_STAYS = 20;
 const HOW = { done: [0, "ran to its end"], unfinished: [4, "unfinished at the end"], preempted: [5, "preempted"], lost: [1, "lost with its node, or with its gang"] };
 
 export class ReplayView {
@@ -45,27 +47,57 @@ export class ReplayView {
     const shown = view.policies.filter((policy) => policy.strips);
     if (!shown.length) return h("p", { class: "quiet" }, "No pod came to a node.");
     const [begin, end] = view.window.map((seconds) => (seconds / DAY).toFixed(2));
+    // What is shown of the time: the same of every policy.
+    const shownTime = { range: [...view.window], paints: [], paint() { this.paints.forEach((paint) => paint()); } };
+    const zoom = (factor, at = 0.5) => zoomed(shownTime, view.window, factor, at);
     return [
+      h("p", { class: "buttons" },
+        h("button", { type: "button", "aria-label": "Zoom in on the time", onclick: () => zoom(0.5) }, "+"),
+        h("button", { type: "button", "aria-label": "Zoom out of the time", onclick: () => zoom(2) }, "−"),
+        h("button", { type: "button", onclick: () => zoom(Infinity) }, "Show all"),
+        h("span", { class: "quiet" }, "All policies show the same time. Ctrl and the wheel zoom, dragging moves; on a chosen chart +, −, 0 and the arrow keys.")),
       h("p", { class: "quiet" }, `${number(view.nodes.length)} of ${count(view.nodesTotal, "node")} shown, those with most preemptions, from day ${begin} to day ${end}: the same for every policy. A bar is a pod, as high as it has GPUs. `, h("code", {}, "replay -o trace"), " writes all of it for Perfetto."),
       h("ul", { class: "keys" }, Object.values(HOW).map(([index, text]) => h("li", {}, swatch(index), ` ${text}`)), h("li", {}, "an arrow leads from where a preemptor came to run to each of its victims")),
-      shown.map((policy) => this.strip(view, policy))];
+      shown.map((policy) => this.strip(view, policy, shownTime, zoom))];
   }
 
-  strip(view, policy) {
+  strip(view, policy, shownTime, zoom) {
     const { strips } = policy;
     const status = h("p", { class: "status", role: "status" });
-    const canvas = h("canvas", { role: "img", "aria-label": `${policy.name}: ${count(strips.names.length, "stay")} of pods on ${count(view.nodes.length, "node")}, ${count(strips.preemptions.length, "preemption")}` });
+    const label = `${policy.name}: ${count(strips.names.length, "stay")} of pods on ${count(view.nodes.length, "node")}, ${count(strips.preemptions.length, "preemption")}`;
+    const canvas = h("canvas", { role: "application", tabindex: "0", "aria-roledescription": "chart", "aria-label": `${label}. Arrow keys move in time, plus and minus zoom, 0 shows all.` });
     const box = h("div", { class: "strip" }, canvas);
-    const paint = () => drawStrips(canvas, box.clientWidth, view, strips);
+    const paint = () => drawStrips(canvas, box.clientWidth, view, strips, shownTime.range);
+    shownTime.paints.push(paint);
     new ResizeObserver(paint).observe(box);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
+    const timeOf = (event) => frame(canvas, shownTime.range).seconds(event.clientX - canvas.getBoundingClientRect().left);
+    let grabbed = null;
+    canvas.addEventListener("pointerdown", (event) => { grabbed = timeOf(event); canvas.setPointerCapture(event.pointerId); });
+    canvas.addEventListener("pointerup", () => { grabbed = null; });
     canvas.addEventListener("pointermove", (event) => {
-      const found = stayAt(canvas, event, view, strips);
-      const text = found < 0 ? "" : `${strips.names[found]} on ${view.nodes[strips.nodes[found]]}: ${HOW[strips.hows[found]][1]}, ${duration(strips.ends[found] - strips.begins[found])}`;
+      if (grabbed !== null && event.buttons) return moved(shownTime, view.window, grabbed - timeOf(event));
+      const found = stayAt(canvas, event, view, strips, shownTime.range);
+      const text = found < 0 ? "" : stayText(view, strips, found);
       if (status.textContent !== text) status.textContent = text;
     });
+    canvas.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey && !event.metaKey) return;
+      event.preventDefault();
+      const [begin, end] = shownTime.range;
+      zoom(event.deltaY < 0 ? 0.8 : 1.25, Math.min(1, Math.max(0, (timeOf(event) - begin) / (end - begin))));
+    }, { passive: false });
+    canvas.addEventListener("keydown", (event) => {
+      const step = (shownTime.range[1] - shownTime.range[0]) / 8;
+      const acts = { ArrowLeft: () => moved(shownTime, view.window, -step), ArrowRight: () => moved(shownTime, view.window, step), "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), 0: () => zoom(Infinity) };
+      if (!acts[event.key]) return;
+      event.preventDefault();
+      acts[event.key]();
+      status.textContent = `From day ${(shownTime.range[0] / DAY).toFixed(3)} to day ${(shownTime.range[1] / DAY).toFixed(3)}.`;
+    });
     return h("section", { "aria-label": `Nodes over time: ${policy.name}` }, h("h3", {}, policy.name),
-      h("p", { class: "quiet" }, `${number(strips.names.length)} of ${count(strips.staysTotal, "stay")} and ${number(strips.preemptions.length)} of ${count(strips.preemptionsTotal, "preemption")} are in this part.`), box, status);
+      h("p", { class: "quiet" }, `${number(strips.names.length)} of ${count(strips.staysTotal, "stay")} and ${number(strips.preemptions.length)} of ${count(strips.preemptionsTotal, "preemption")} are in this part.`), box, status,
+      h("details", {}, h("summary", {}, "Stays as a list"), cutList([...strips.names.keys()], MOST_STAYS, (stay) => h("p", {}, stayText(view, strips, stay)), "stay")));
   }
 }
 
@@ -82,9 +114,28 @@ function defined(label) {
   return name ? [term(name), label.slice(name.length)] : label;
 }
 
-function frame(canvas, view) {
+function stayText(view, strips, stay) {
+  return `${strips.names[stay]} on ${view.nodes[strips.nodes[stay]]}: ${HOW[strips.hows[stay]][1]}, ${duration(strips.ends[stay] - strips.begins[stay])} from day ${(strips.begins[stay] / DAY).toFixed(2)}`;
+}
+
+// Zooms around a share of the range; never beyond the window.
+function zoomed(shownTime, window_, factor, at) {
+  const [begin, end] = shownTime.range, whole = window_[1] - window_[0];
+  const width = Math.min(whole, Math.max(whole / MOST_ZOOM, (end - begin) * factor));
+  const first = width === whole ? window_[0] : begin + (end - begin - width) * at;
+  shownTime.range = [first, first + width];
+  moved(shownTime, window_, 0);
+}
+
+function moved(shownTime, window_, seconds) {
+  const [begin, end] = shownTime.range;
+  const by = Math.min(window_[1] - end, Math.max(window_[0] - begin, seconds));
+  shownTime.range = [begin + by, end + by];
+  shownTime.paint();
+}
+
+function frame(canvas, [begin, end]) {
   const names = canvas.clientWidth < 600 ? 64 : NAME_COLUMN;
-  const [begin, end] = view.window;
   const width = canvas.clientWidth - names - 8;
   return { names, x: (seconds) => names + width * (Math.min(end, Math.max(begin, seconds)) - begin) / (end - begin), seconds: (x) => begin + (x - names) / width * (end - begin) };
 }
@@ -94,7 +145,7 @@ function place(strips, stay) {
   return [strips.nodes[stay] * STRIP_ROW + 2 + strips.first[stay] * lane, strips.count[stay] * lane];
 }
 
-function drawStrips(canvas, width, view, strips) {
+function drawStrips(canvas, width, view, strips, range) {
   const ratio = window.devicePixelRatio || 1, height = view.nodes.length * STRIP_ROW + 24, colours = theme();
   if (!width) return;
   canvas.style.height = `${height}px`;
@@ -102,7 +153,8 @@ function drawStrips(canvas, width, view, strips) {
   canvas.height = height * ratio;
   const context = canvas.getContext("2d");
   context.scale(ratio, ratio);
-  const { names, x } = frame(canvas, view);
+  const { names, x } = frame(canvas, range);
+  const [begin, end] = range;
   context.font = "11px system-ui,sans-serif";
   context.textBaseline = "middle";
   view.nodes.forEach((name, row) => {
@@ -112,6 +164,7 @@ function drawStrips(canvas, width, view, strips) {
     context.fillText(name, 4, row * STRIP_ROW + STRIP_ROW / 2, names - 8);
   });
   for (let stay = 0; stay < strips.names.length; stay++) {
+    if (strips.ends[stay] < begin || strips.begins[stay] > end) continue;
     const left = x(strips.begins[stay]), right = Math.max(left + 1, x(strips.ends[stay]));
     const [top, high] = place(strips, stay);
     const { fill, pattern } = look(HOW[strips.hows[stay]][0]);
@@ -127,15 +180,15 @@ function drawStrips(canvas, width, view, strips) {
     const from = preemptor < 0 ? null : [x(strips.begins[preemptor]), place(strips, preemptor)];
     for (const victim of victims) {
       const [top, high] = place(strips, victim);
+      if (strips.ends[victim] < begin || strips.ends[victim] > end) continue;
       arrow(context, from ? from[0] : x(when), from ? from[1][0] + from[1][1] / 2 : top + high / 2, x(strips.ends[victim]), top + high / 2);
     }
   }
-  const [begin, end] = view.window;
   const most = width < 600 ? 1 : 4;
   for (let at = 0; at <= most; at++) {
     const seconds = begin + (end - begin) * at / most;
     context.textAlign = at === most ? "right" : at ? "center" : "left";
-    context.fillText(`day ${(seconds / DAY).toFixed(2)}`, x(seconds), height - 10);
+    context.fillText(`day ${(seconds / DAY).toFixed(end - begin < 0.1 * DAY ? 4 : 2)}`, x(seconds), height - 10);
   }
   context.textAlign = "left";
 }
@@ -154,9 +207,9 @@ function arrow(context, fromX, fromY, toX, toY) {
   context.fill();
 }
 
-function stayAt(canvas, event, view, strips) {
+function stayAt(canvas, event, view, strips, range) {
   const box = canvas.getBoundingClientRect();
-  const seconds = frame(canvas, view).seconds(event.clientX - box.left), y = event.clientY - box.top;
+  const seconds = frame(canvas, range).seconds(event.clientX - box.left), y = event.clientY - box.top;
   for (let stay = 0; stay < strips.names.length; stay++) {
     const [top, high] = place(strips, stay);
     if (seconds >= strips.begins[stay] && seconds <= strips.ends[stay] && y >= top && y <= top + high) return stay;
