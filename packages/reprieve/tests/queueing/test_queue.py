@@ -66,6 +66,15 @@ def test_ready_group_with_a_changed_priority_takes_its_new_turn(priority: int, o
     assert _order(world) == order
 
 
+@pytest.mark.parametrize(("first", "order"), [(["b"], ["b", "a"]), (["b", "-b"], ["a", "b"]), (["a"], ["a", "b"])])
+def test_ready_entity_takes_its_turn_when_it_is_put_first(first: list[str], order: list[str]) -> None:
+    """repair.md 2.1: before all others of its priority, as long as that is so."""
+    world = World(*gang("a", 1), *gang("b", 1))
+    for name in first:
+        world.engine.queue.put_first(f"group/default/{name.removeprefix('-')}", not name.startswith("-"))
+    assert _order(world) == order
+
+
 def test_pod_is_treated_by_the_profile_it_asks_for() -> None:
     """By its schedulerName, and by the first profile where there is none of that name."""
     profiles = {name: profile_with() for name in ("first", "second")}

@@ -549,6 +549,16 @@ def test_order_of_what_has_not_waited_for_long(priority: int, options: dict[str,
     assert contest(priority, **options) == first
 
 
+def test_age_counts_from_the_first_failed_attempt_on() -> None:
+    """reservations.md 8.1"""
+    items = [node("n0"), runs("r0", "n0", priority=9), pod("old", cpu=4)]
+    world = world_of(items, reserve_after=0.0, ageing=HOUR).drain()
+    queue, ref = world.engine.queue, world.entity("old").ref
+    for seconds, old in ((HOUR - 1, False), (HOUR, True)):
+        queue.tick(START + seconds)
+        assert queue.is_old(ref) is old
+
+
 def test_what_has_waited_for_long_is_tried_first_and_evicts_no_more() -> None:
     """reservations.md 8.1, 8.2"""
     world = world_of(node("n0"), node("n1"), reserve_after=0.0, ageing=HOUR)

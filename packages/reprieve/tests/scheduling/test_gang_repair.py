@@ -13,11 +13,12 @@ from msgspec.structs import replace
 
 from kube_rules import objects
 from kube_rules.meta import ObjectRef
-from reprieve.cluster.evictions import EvictedUnit, EvictionLimit
+from reprieve.cluster.evictions import EvictedUnit, EvictionHistory, EvictionLimit
 from reprieve.framework.gates import FeatureGates
 from reprieve.plugins.gang_scheduling import GangScheduling, RepairOptions
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
+from reprieve.scheduling.decision import Result
 from reprieve.scheduling.gang_health import Satisfaction
 from reprieve.scheduling.gang_repair import repair_options
 from reprieve.scheduling.profiles import profiles_of
@@ -346,6 +347,46 @@ def test_restart_frees_a_degraded_gang() -> None:
     assert said(world) == (False, "BelowMinCount", "0 of 2 members scheduled")
 
 
+def asking(name: str = "train", **options: Any) -> World:
+    """A gang that lost one of its two members at START, and asks to be started anew after 100 s."""
+    made = group(name, min_count=2, annotations=annotated(recovery_policy="Restart"))
+    pods = [pod(f"{name}-{i}", cpu=4, group=name, node=f"n{i}") for i in range(2)]
+    world = world_of(node("n0", cpu=4), node("n1", cpu=4), made, pods, degraded_seconds=100, seconds=0, **options)
+    return world.drain().gone(f"{name}-0").drain()
+
+
+def restarted(world: World, seconds: float) -> list[str]:
+    """Which pods are to be evicted for a restart so long after START."""
+    return [pod.name for eviction in world.engine.tick(START + seconds).evictions for pod in eviction.pods]
+
+
+def test_restart_that_was_not_carried_out_is_tried_again_after_a_minute() -> None:
+    """repair.md 4.1, 4.2"""
+    world = asking()
+    at = {99: [], 100: ["train-1"], 159: [], 160: ["train-1"]}
+    assert {seconds: restarted(world, seconds) for seconds in at} == at
+    assert world.engine.repair.restarts.made == 2
+
+
+def test_restart_waits_until_the_gang_was_tried() -> None:
+    """repair.md 4.1"""
+    world = asking()
+    world.add(pod("train-2", cpu=8, group="train"))
+    assert restarted(world, 100) == []
+    assert world.step().result is not Result.SCHEDULED
+    assert restarted(world, 101) == ["train-1"]
+
+
+def test_restart_counts_as_an_eviction() -> None:
+    """repair.md 4.2: one of the whole gang; that of another gang is beyond the limit."""
+    world = asking()
+    world.engine.cluster.evictions = EvictionHistory((EvictionLimit("cluster", 1, 86400.0),))
+    made = group("second", min_count=2, annotations=annotated(recovery_policy="Restart"))
+    world.add(node("n2"), made, *(pod(f"second-{i}", cpu=2, group="second", node="n2") for i in range(2))).drain()
+    world.gone("second-0").drain()
+    assert restarted(world, 100) == ["train-1"]
+
+
 @pytest.mark.parametrize("kept_by", ["budget", "limit"])
 def test_budgets_and_limits_hold_for_restarts(kept_by: str) -> None:
     """repair.md 4.2"""
@@ -387,6 +428,23 @@ def test_tree_follows_at_the_level_that_broke(root_min: int, on_root: bool, evic
     assert len(world.where) == 4
     world.gone("a-0").virtual.until(START + 60)
     assert sorted({"a-1", "b-0", "b-1"} - set(world.where)) == evicted
+
+
+@pytest.mark.parametrize(
+    ("whole", "of_root", "of_leaf"),
+    [(True, None, "Restart"), (False, "Restart", "Keep"), (False, None, None)],
+    ids=["part of a larger unit", "the leaf keeps", "none asks"],
+)
+def test_tree_of_which_nothing_is_evicted(whole: bool, of_root: str | None, of_leaf: str | None) -> None:
+    """repair.md 4.3: the root has enough."""
+    policies = {of: annotated(recovery_policy=of) if of else {} for of in (of_root, of_leaf)}
+    root = composite("root", min_groups=1, whole=whole)
+    root = replace(root, metadata=replace(root.metadata, annotations=policies[of_root]))
+    leaves = [group(name, min_count=2, parent="root", annotations=policies[of_leaf]) for name in ("a", "b")]
+    pods = [pod(f"{name}-{i}", cpu=1, group=name) for name in ("a", "b") for i in range(2)]
+    world = world_of(node("n0", cpu=8), root, leaves, pods, degraded_seconds=10).drain()
+    world.gone("a-0").virtual.until(START + 60)
+    assert sorted(world.where) == ["a-1", "b-0", "b-1"]
 
 
 # -- on random clusters (5) --------------------------------------------------------------------------------------------

@@ -624,8 +624,7 @@ class SchedulingQueue:
         if priority != entity.priority:
             entity.priority = priority
             self._reach.forget(entity.ref)
-            if entity.state is QueueState.ACTIVE:
-                self._active.push(entity)
+            self._sort_again(entity.ref)
 
     def _drop(self, entity: Entity) -> None:
         self._reach.forget(entity.ref)
