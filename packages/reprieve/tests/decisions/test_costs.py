@@ -60,6 +60,7 @@ def test_whole_numbers_are_written_as_such(number: float, written: str) -> None:
         (Criterion("highestPriority", "lowest priority", ""), 1.0, "1"),
         (WORK, 3600.0, "1 GPU-hours"),
         (WORK, 5400.0, "1.5 GPU-hours"),
+        (WORK, 3618.1, "1.01 GPU-hours"),
         (WORK, 1.0, "0.000278 GPU-hours"),
         (WORK, 44444.0, "12.3 GPU-hours"),
         (Criterion("own", "least", "node-seconds"), 7200.0, "2 node-hours"),

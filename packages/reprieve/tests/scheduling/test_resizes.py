@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from kube_rules import objects
 from kube_rules.requests import allocated_requests, pod_requests
+from reprieve.decisions.preemptions import preemption_amounts
 from reprieve.framework.gates import FeatureGates
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import Result
@@ -73,6 +74,14 @@ def test_its_own_gang_is_not_evicted() -> None:
     ).drain()
     assert world.evicted == []
     assert entity_state(world) is QueueState.UNSCHEDULABLE
+
+
+def test_only_what_is_overcommitted_is_needed() -> None:
+    """resizes.md 2.2: what the pod has of other resources is its own already."""
+    world = World(node("n1", cpu=4, memory="4Gi"), growing(memory="2Gi"), pod("low", cpu=2, memory="2Gi", node="n1"))
+    preemption = world.step().preemption
+    assert preemption is not None
+    assert preemption_amounts(world.engine.cluster, preemption) == [("cpu", 1000, 2000)]
 
 
 def test_nothing_is_nominated_and_no_condition_is_decided() -> None:
