@@ -15,10 +15,10 @@ from kube_standin.bootstrap import (
     ensure_base,
     ensure_default_storage_class,
 )
-from kube_standin.errors import StatusError
 from kube_standin.metadata import key_of
 from tests.admission.plane import Plane
 from tests.recorded.shapes import shape
+from tests.refused import message_of
 
 Json = dict[str, Any]
 
@@ -26,12 +26,6 @@ Json = dict[str, Any]
 @pytest.fixture
 def plane() -> Plane:
     return Plane()
-
-
-def message_of(work: Any, *given: Any, **more: Any) -> tuple[int, str]:
-    with pytest.raises(StatusError) as refused:
-        work(*given, **more)
-    return refused.value.code, refused.value.message
 
 
 def test_first_objects_are_made_once() -> None:

@@ -12,14 +12,9 @@ from kube_standin.errors import StatusError
 from kube_standin.kinds import KindTable, ServedKind
 from kube_standin.schema.strict_json import RepeatedFields
 from tests.recorded.shapes import custom_kind, shape
+from tests.refused import message_of
 
 Json = dict[str, Any]
-
-
-def message_of(work: Any, *given: Any, **more: Any) -> tuple[int, str]:
-    with pytest.raises(StatusError) as refused:
-        work(*given, **more)
-    return refused.value.code, refused.value.message
 
 
 DECODER = Decoder(KindTable())

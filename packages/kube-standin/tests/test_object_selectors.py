@@ -7,18 +7,12 @@ from typing import Any
 import pytest
 
 from kube_rules.selectors import compile_selector, is_plain
-from kube_standin.errors import StatusError
 from kube_standin.kinds import ServedKind
 from kube_standin.selectors import select
 from tests.recorded.shapes import custom_kind, shape
+from tests.refused import message_of
 
 Json = dict[str, Any]
-
-
-def message_of(work: Any, *given: Any, **more: Any) -> tuple[int, str]:
-    with pytest.raises(StatusError) as refused:
-        work(*given, **more)
-    return refused.value.code, refused.value.message
 
 
 META: Json = {"name": "n", "namespace": "s", "uid": "u", "resourceVersion": "5", "creationTimestamp": "t", "labels": {}}

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from kube_standin.errors import StatusError
 from kube_standin.kinds import ServedKind
 from kube_standin.registry import WriteOptions
 from kube_standin.scale import scale_of, write_scale_now
 from tests.admission.plane import Plane
 from tests.recorded.shapes import custom_kind, shape
+from tests.refused import message_of
 
 Json = dict[str, Any]
 
@@ -19,12 +19,6 @@ Json = dict[str, Any]
 @pytest.fixture
 def plane() -> Plane:
     return Plane()
-
-
-def message_of(work: Any, *given: Any, **more: Any) -> tuple[int, str]:
-    with pytest.raises(StatusError) as refused:
-        work(*given, **more)
-    return refused.value.code, refused.value.message
 
 
 def scaled(**paths: str) -> ServedKind:

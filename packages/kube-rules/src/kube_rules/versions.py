@@ -33,6 +33,8 @@ KUBERNETES_VERSION: Final = "1.37.0"
 """The Kubernetes version that the rules follow."""
 SCHEDULING_GROUP: Final = "scheduling.k8s.io"
 CRD_GROUP: Final = "scheduling.reprieve.dev"
+DOCUMENT_VERSION: Final = "reprieve.dev/v1alpha1"
+"""Of documents that reprieve reads and writes: scenarios, plans, decision records."""
 
 INTERNAL_VERSION: Final = f"{SCHEDULING_GROUP}/v1beta1"
 NEWEST_VERSION: Final = f"{SCHEDULING_GROUP}/v1"

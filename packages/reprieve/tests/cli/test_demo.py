@@ -13,7 +13,6 @@ import pytest
 
 from reprieve.inputs.loader import load
 from reprieve.simulation import demo
-from reprieve.simulation.plan import PlanOptions, plan
 from tests.cli.conftest import Run
 from tests.waiting import DEADLINE
 
@@ -123,13 +122,6 @@ def test_differences_from_what_is_expected_are_reported(
     found = demo.differences(demo.ACTS[0], scheduled=scheduled, evicted=evicted)
     assert len(found) == len(expected)
     assert all(text.startswith(begin) for text, begin in zip(found, expected, strict=True))
-
-
-@pytest.mark.parametrize("act", demo.ACTS, ids=lambda act: act.group)
-def test_plan_of_the_same_manifests_says_the_same(act: demo.Act) -> None:
-    files = [demo.DIRECTORY / file for file in (demo.CLUSTER, *act.after, act.file)]
-    answer = plan(load(files), PlanOptions())
-    assert demo.check_plan(act, answer.plan) == []
 
 
 def test_every_gpu_of_the_demo_cluster_is_taken() -> None:

@@ -19,9 +19,10 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from reprieve.cli import evidence
-from reprieve.cli.evidence import EXTENSION, Asked, Evidence, leaves_below, read_above
+from reprieve.cli.evidence import Asked, Evidence, leaves_below, read_above
 from reprieve.client.connection import Connection, Identity
 from reprieve.client.errors import ApiError, ConfigError
+from reprieve.client.kubeconfig import SCHEDULER_EXTENSION
 from reprieve.decisions.records import DecisionRecord
 from reprieve.observability.database.location import RecordsDatabase
 from reprieve.observability.database.store import DatabaseStore
@@ -462,7 +463,9 @@ def test_preemptions_since_a_time_are_read_from_the_file_of_the_context(tmp_path
         entry = msgspec.convert(record(number), DecisionRecord)
         store.put(replace(entry, time=time, preemption=made), [("Pod", "default", "p")])
     store.close()
-    there = Connection("https://api", "test", extensions={EXTENSION: {"records": str(tmp_path / "decisions.db")}})
+    there = Connection(
+        "https://api", "test", extensions={SCHEDULER_EXTENSION: {"records": str(tmp_path / "decisions.db")}}
+    )
     found, source = asyncio.run(evidence.evictions(there, 12.5, None))
     assert ([one.id for one in found], source) == ([2], str(tmp_path / "decisions.db"))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from urllib.parse import urlsplit
 
 from kube_rules import field_errors as fe
 from kube_rules import patterns
@@ -12,12 +11,12 @@ from kube_rules.json import Json
 from kube_rules.validation import names
 from kube_rules.validation import rows as r
 from kube_rules.validation.schema_extensions import extensions
+from kube_rules.validation.webhooks import client_config
 
 _KIND = re.compile(r"[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?", re.ASCII)
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 _LONGEST_WARNING = 256
-_LAST_PORT = 65535
 _MOST_SELECTABLE = 8
 _NOT_SELECTABLE = (
     "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed."
@@ -155,43 +154,8 @@ def _conversion(spec: Json, path: str) -> r.Found:
     if config is None:
         yield fe.required(f"{at}.webhookClientConfig", "required when strategy is set to Webhook")
     else:
-        yield from _client_config(config, f"{at}.webhookClientConfig")
+        yield from client_config(config, f"{at}.webhookClientConfig")
     yield from _review_versions(versions, f"{at}.conversionReviewVersions")
-
-
-def _client_config(config: Json, path: str) -> r.Found:
-    url, service = config.get("url"), config.get("service")
-    if (url is None) == (service is None):
-        yield fe.required(path, "exactly one of url or service is required")
-    elif url is not None:
-        yield from _https(url, f"{path}.url")
-    elif service is not None:
-        for name in ("name", "namespace"):
-            if not service.get(name):
-                yield fe.required(f"{path}.service.{name}")
-        if not 1 <= service.get("port", 443) <= _LAST_PORT:
-            detail = f"port is not valid: must be between 1 and {_LAST_PORT}, inclusive"
-            yield fe.invalid(f"{path}.service.port", service["port"], detail)
-
-
-def _https(url: str, path: str) -> r.Found:
-    form = "; desired format: https://host[/path]"
-    try:
-        parts = urlsplit(url)
-    except ValueError as error:
-        yield fe.required(path, f"url must be a valid URL: {error}{form}")
-        return
-    if parts.scheme != "https":
-        yield fe.invalid(path, parts.scheme, f"'https' is the only allowed URL scheme{form}")
-    if not parts.netloc:
-        yield fe.invalid(path, "", f"host must be specified{form}")
-    if "@" in parts.netloc:
-        user = parts.netloc.rpartition("@")[0]
-        yield fe.invalid(path, user, "user information is not permitted in the URL")
-    if parts.fragment:
-        yield fe.invalid(path, parts.fragment, "fragments are not permitted in the URL")
-    if parts.query:
-        yield fe.invalid(path, parts.query, "query parameters are not permitted in the URL")
 
 
 def _review_versions(versions: list[str], path: str) -> r.Found:

@@ -92,14 +92,18 @@ rule: r.Check = r.all_of(
 
 
 def _client(holder: Json, path: str) -> r.Found:
-    config, place = holder.get("clientConfig") or {}, f"{path}.clientConfig"
+    yield from client_config(holder.get("clientConfig") or {}, f"{path}.clientConfig")
+
+
+def client_config(config: Json, path: str) -> r.Found:
+    """Yield what is wrong with how a webhook is called: by a URL, or by a service."""
     url, service = config.get("url"), config.get("service")
     if (url is None) == (service is None):
-        yield fe.required(place, "exactly one of url or service is required")
+        yield fe.required(path, "exactly one of url or service is required")
     elif url is not None:
-        yield from client_url(url, f"{place}.url")
+        yield from client_url(url, f"{path}.url")
     elif service is not None:
-        yield from client_service(service, f"{place}.service")
+        yield from client_service(service, f"{path}.service")
 
 
 def client_url(url: str, path: str) -> r.Found:

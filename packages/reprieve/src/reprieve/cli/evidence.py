@@ -34,6 +34,7 @@ from reprieve.client.connection import Connection, Identity, TlsSettings
 from reprieve.client.decoding import stored
 from reprieve.client.discovery import Resource, Served, discover
 from reprieve.client.errors import ApiError, ClientError, ConfigError
+from reprieve.client.kubeconfig import SCHEDULER_EXTENSION
 from reprieve.client.lists import list_objects
 from reprieve.client.transport import ApiClient, Limits
 from reprieve.decisions.records import DecisionRecord, UnitRecord
@@ -42,8 +43,6 @@ from reprieve.simulation.report import ChangeMade
 MANIFESTS: Final = "cluster they describe"
 """What an answer was worked out on (`Evidence.worked_out_on`); the other is the cluster after the changes."""
 CHANGED: Final = "changed cluster"
-EXTENSION: Final = "reprieve.dev/scheduler"
-"""Of the kubeconfig's context: {"url": ..., "certificate-authority-data": ...} or {"records": FILE}."""
 _OURS: Final = "app.kubernetes.io/name=reprieve"
 """What the pods of deploy/ are called; the lease has the name and namespace of their configuration."""
 _LEASE: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/reprieve-scheduler"
@@ -457,7 +456,7 @@ async def _find_records(
         where = records
         found = await _from(records, connection, names, ca=None)
     else:
-        extension = connection.extensions.get(EXTENSION)
+        extension = connection.extensions.get(SCHEDULER_EXTENSION)
         where, found = "", None
         try:
             if isinstance(extension, Mapping):
@@ -514,7 +513,7 @@ def _ca(extension: Mapping[str, object]) -> bytes | None:
     try:
         return base64.b64decode(data, validate=True)
     except binascii.Error:
-        raise ConfigError(f"the context's {EXTENSION}: certificate-authority-data: not base64") from None
+        raise ConfigError(f"the context's {SCHEDULER_EXTENSION}: certificate-authority-data: not base64") from None
 
 
 async def _from_leader(

@@ -19,6 +19,7 @@ from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Manifests
 from kube_rules.meta import KubernetesObject
 from kube_rules.requests import resize_is_deferred
+from kube_rules.versions import DOCUMENT_VERSION
 from reprieve.cli.evidence import CHANGED, MANIFESTS, Asked, Evidence, Owned, leaves_below, read_above
 from reprieve.cli.outcome import refuse
 from reprieve.cli.topology import terms_of, use_of
@@ -60,7 +61,7 @@ class WaitingItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Waiting(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The document."""
 
-    api_version: str = "reprieve.dev/v1alpha1"
+    api_version: str = DOCUMENT_VERSION
     kind: str = "Waiting"
     changes: tuple[ChangeMade, ...] = ()
     items: tuple[WaitingItem, ...] = ()

@@ -15,6 +15,7 @@ import msgspec
 from kube_rules import objects
 from kube_rules.group_sources import pod_group_name
 from kube_rules.requests import resize_is_deferred
+from kube_rules.versions import DOCUMENT_VERSION
 from reprieve.cli.evidence import MANIFESTS, Evidence, Occurrence, Owned, owned_unit, tells_of_object
 from reprieve.cli.preemption_text import (
     MOST_SPARED,
@@ -32,7 +33,6 @@ from reprieve.decisions.hints import helps_of
 from reprieve.decisions.outcomes import Help
 from reprieve.decisions.phrases import count, names_text, seconds_text
 from reprieve.decisions.records import (
-    API_VERSION,
     DecisionRecord,
     DeferralRecord,
     FailedPreemption,
@@ -54,7 +54,7 @@ def document(evidence: Evidence) -> dict[str, Any]:
     """Return the JSON document of `-o json`."""
     asked = evidence.asked
     result: dict[str, Any] = {
-        "apiVersion": API_VERSION,
+        "apiVersion": DOCUMENT_VERSION,
         "kind": "Explanation",
         "object": {
             "kind": asked.kind,

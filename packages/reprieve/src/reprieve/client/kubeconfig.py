@@ -30,6 +30,9 @@ from reprieve.client.errors import ConfigError
 MAX_BYTES = 4 * 1024 * 1024
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 INTERACTIVE_MODES = ("Never", "IfAvailable", "Always")
+SCHEDULER_EXTENSION = "reprieve.dev/scheduler"
+"""Of a context: where `explain` finds the scheduler, {"url": ..., "certificate-authority-data": ...}, or its records,
+{"records": FILE}."""
 _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 
 

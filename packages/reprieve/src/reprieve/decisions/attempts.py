@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from kube_rules.durations import micro_time, readable_time
+from kube_rules.versions import DOCUMENT_VERSION
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.decisions.preemptions import failed_preemption, owners_of, preemption_record, reason_counts
 from reprieve.decisions.records import (
-    API_VERSION,
     KIND,
     MOST_LEVELS,
     MOST_MESSAGES,
@@ -78,7 +78,7 @@ class RecordBuilder:
         lacking = decision.result is Result.UNSCHEDULABLE and rejections
         return DecisionRecord(
             id=0,
-            api_version=API_VERSION,
+            api_version=DOCUMENT_VERSION,
             kind=KIND,
             time=micro_time(now),
             entity=_entity(cluster, decision),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kube_rules.versions import DOCUMENT_VERSION
 from reprieve.decisions.outcomes import Document
 from reprieve.decisions.records import DecisionRecord, UnitRecord
 
@@ -41,7 +42,7 @@ class HistoryItem(Document, frozen=True, kw_only=True):
 class PreemptionHistory(Document, frozen=True, kw_only=True):
     """The document: newest first."""
 
-    api_version: str = "reprieve.dev/v1alpha1"
+    api_version: str = DOCUMENT_VERSION
     kind: str = "History"
     items: tuple[HistoryItem, ...] = ()
 

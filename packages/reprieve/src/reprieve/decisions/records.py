@@ -16,7 +16,6 @@ import msgspec
 
 from reprieve.cluster.resources import shortages_text
 
-API_VERSION: Final = "reprieve.dev/v1alpha1"
 KIND: Final = "DecisionRecord"
 MOST_NAMES: Final = 10
 MOST_REPRIEVED: Final = 100

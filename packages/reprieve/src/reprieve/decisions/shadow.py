@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
+from kube_rules.versions import DOCUMENT_VERSION
 from reprieve.decisions.outcomes import Document
 
-API_VERSION: Final = "reprieve.dev/v1alpha1"
 KIND: Final = "ShadowReport"
 HALF_PLACED, STARVED, MORE_EVICTED, FEWER_EVICTED = "HalfPlaced", "Starved", "MoreEvicted", "FewerEvicted"
 KINDS: Final = (HALF_PLACED, STARVED, MORE_EVICTED, FEWER_EVICTED)
@@ -94,7 +94,7 @@ class ShadowReport(Document, frozen=True, kw_only=True):
     cost the same.  `unassigned_evictions`: pods evicted there by a preemptor that is not known.
     """
 
-    api_version: str = API_VERSION
+    api_version: str = DOCUMENT_VERSION
     kind: str = KIND
     schedulers: tuple[str, ...]
     since: str

@@ -41,6 +41,7 @@ from kube_rules.unknown_fields import MOST_FINDINGS, Manifest, MisnamedField, Sc
 from kube_rules.unknown_fields import Path as FieldPath
 from kube_rules.validation.manifests import remark_on
 from kube_rules.validation.typed import is_validated
+from kube_rules.versions import DOCUMENT_VERSION
 from kube_rules.workloads import created_by, makes_pods, nearest_kind, templates_in
 from kube_rules.yamltext import MAX_DEPTH
 from reprieve.inputs.sources import read_sources
@@ -49,7 +50,6 @@ MAX_INPUT_BYTES: Final = 64 * 1024 * 1024
 FIRST_CREATION: Final = datetime(2026, 1, 1, tzinfo=UTC)
 """Creation time of the first object of an input that has no times."""
 
-SCENARIO_VERSION: Final = "reprieve.dev/v1alpha1"
 _PRIORITIZED: Final = (Pod, PodGroup, CompositePodGroup, Workload)
 _MOST_MEANINGS: Final = 200
 
@@ -164,7 +164,7 @@ class _Collector(DocumentReader):
 
     def _object(self, kind: str, version: str, data: Mapping[str, Any], origin: Origin, at: FieldPath) -> None:
         """Add one object that is no list."""
-        if kind == "Scenario" and version == SCENARIO_VERSION:
+        if kind == "Scenario" and version == DOCUMENT_VERSION:
             self._scenario(data, origin, at)
         elif (found := self._kind(kind, version, origin, data)) is not None:
             self._check(version, kind, data, origin, at)
@@ -179,7 +179,7 @@ class _Collector(DocumentReader):
         if depth(data) > MAX_DEPTH:
             raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels")
         self.manifests.scenarios.append(Scenario(dict(data), origin))
-        self._check(SCENARIO_VERSION, "Scenario", data, origin, at)
+        self._check(DOCUMENT_VERSION, "Scenario", data, origin, at)
         for path, manifest in created_by(data):
             version, kind = manifest.get("apiVersion"), manifest.get("kind")
             if isinstance(version, str) and isinstance(kind, str):
@@ -317,7 +317,7 @@ class _Collector(DocumentReader):
             refuse_nameless(plain_json(text, origin), origin)
         if head.kind.endswith("List") and head.items is not NO_ITEMS:
             self._json_list(text, head, origin, at)
-        elif head.kind == "Scenario" and head.api_version == SCENARIO_VERSION:
+        elif head.kind == "Scenario" and head.api_version == DOCUMENT_VERSION:
             self._scenario(plain_json(text, origin), origin, at)
         else:
             try:

@@ -269,13 +269,18 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
             await server.start()
             stack.push_async_callback(server.stop)
             log.info("Serving", url=server.url)
-        for reason in served.unavailable:
-            observer.trouble("discovery", f"not read: {reason}")
-        for profile in settings.profiles.values():
-            for remark in remarks_on(profile, settings.gates):
-                (log.error if remark.error else log.warning)(remark.text)
+        report_setup(settings, served, observer, log)
         log.info("Connected", server=connection.server, profiles=",".join(settings.profiles))
         yield assembled
+
+
+def report_setup(settings: Settings, served: Served, observer: Observer, log: Log) -> None:
+    """Report kinds that are not served, and what is noteworthy about the profiles."""
+    for reason in served.unavailable:
+        observer.trouble("discovery", f"not read: {reason}")
+    for profile in settings.profiles.values():
+        for remark in remarks_on(profile, settings.gates):
+            (log.error if remark.error else log.warning)(remark.text)
 
 
 def open_records(settings: Settings, metrics: Metrics, log: Log) -> HistoryStore:

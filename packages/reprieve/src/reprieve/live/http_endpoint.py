@@ -40,6 +40,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from kube_rules.versions import DOCUMENT_VERSION
 from reprieve.client.errors import ClientError, ConfigError
 from reprieve.client.transport import ApiClient
 from reprieve.decisions.history import involves
@@ -503,5 +504,5 @@ def _alternative(name: str) -> x509.GeneralName:
 
 
 def _listed(found: Sequence[Any]) -> web.Response:
-    body = _encode({"apiVersion": "reprieve.dev/v1alpha1", "kind": "DecisionRecordList", "items": list(found)})
+    body = _encode({"apiVersion": DOCUMENT_VERSION, "kind": "DecisionRecordList", "items": list(found)})
     return web.Response(body=body, content_type="application/json")

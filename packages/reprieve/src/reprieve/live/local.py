@@ -19,10 +19,9 @@ import aiohttp
 
 from kube_standin.security import write_kubeconfig
 from kube_standin.server.control_plane import MEMORY, ServeOptions, Serving, serving
+from reprieve.client.kubeconfig import SCHEDULER_EXTENSION
 from reprieve.live.supervisor import ChildRefusedError, Restarts, Supervisor
 
-EXTENSION: Final = "reprieve.dev/scheduler"
-"""The extension of the kubeconfig's context that says where the scheduler answers (`reprieve explain`)."""
 BAD_INPUT: Final = 2
 """The exit code of a command that refuses its input (interfaces.md): starting it again changes nothing."""
 _READY_SECONDS: Final = 60.0
@@ -70,7 +69,7 @@ async def local_cluster(options: LocalOptions) -> AsyncIterator[LocalCluster]:
     """
     with kept_port(options.metrics_port) as port:
         url = f"http://{_LOOPBACK}:{port}"
-        options.serve.context_extensions = {**options.serve.context_extensions, EXTENSION: {"url": url}}
+        options.serve.context_extensions = {**options.serve.context_extensions, SCHEDULER_EXTENSION: {"url": url}}
         async with serving(options.serve) as server:
             supervisor = Supervisor(
                 scheduler_command(server, port, options.arguments),

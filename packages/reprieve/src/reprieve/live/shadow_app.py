@@ -23,7 +23,7 @@ from reprieve.client.errors import ConfigError
 from reprieve.client.kubeconfig import connect
 from reprieve.client.transport import ApiClient, ApiResponse, Limits
 from reprieve.decisions.shadow import ShadowReport, encode_report
-from reprieve.live.app import SCRAPE_WAITS, open_records, page_snapshots
+from reprieve.live.app import SCRAPE_WAITS, open_records, page_snapshots, report_setup
 from reprieve.live.event_handlers import ClusterFeed
 from reprieve.live.http_endpoint import Health, Server, ServingOptions
 from reprieve.live.loop import SchedulingLoop
@@ -44,7 +44,6 @@ from reprieve.page.shadow_view import with_shadow
 from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
-from reprieve.scheduling.profile_remarks import remarks_on
 
 STUCK: Final = 60.0
 _REPORT_EVERY: Final = 10.0
@@ -210,11 +209,7 @@ async def shadow(settings: Settings) -> AsyncIterator[ShadowScheduler]:
             assembled.server = server
             stack.push_async_callback(server.stop)
             log.info("Serving", url=server.url)
-        for reason in served.unavailable:
-            observer.trouble("discovery", f"not read: {reason}")
-        for profile in settings.profiles.values():
-            for remark in remarks_on(profile, settings.gates):
-                (log.error if remark.error else log.warning)(remark.text)
+        report_setup(settings, served, observer, log)
         log.info("Shadowing", server=connection.server, schedulers=",".join(settings.profiles), hold=options.hold)
         yield assembled
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kube_rules.versions import DOCUMENT_VERSION
 from reprieve.decisions.outcomes import Document, ReservedCapacity
 from reprieve.decisions.queue_items import QueueItem
 from reprieve.decisions.records import DecisionRecord
@@ -110,7 +111,7 @@ class PageDocument(Document, frozen=True, kw_only=True):
     `complete`: the reader may see all namespaces. `past`: the cluster is as it was at `time`.
     """
 
-    api_version: str = "reprieve.dev/v1alpha1"
+    api_version: str = DOCUMENT_VERSION
     kind: str = "Page"
     time: str = ""
     cluster: ClusterTables | None = None

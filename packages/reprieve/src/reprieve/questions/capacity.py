@@ -24,6 +24,7 @@ from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Loaded, Manifests
 from kube_rules.requests import pod_requests, resource_list
 from kube_rules.unknown_fields import nearest
+from kube_rules.versions import DOCUMENT_VERSION
 from reprieve.cluster.extended_resources import served_by
 from reprieve.cluster.resources import readable
 from reprieve.decisions.outcomes import Document
@@ -80,7 +81,7 @@ class CapacityReport(Document, frozen=True, kw_only=True):
     or they are as many as were tried (`untried`). All others are exact.
     """
 
-    api_version: str = "reprieve.dev/v1alpha1"
+    api_version: str = DOCUMENT_VERSION
     kind: str = "Capacity"
     changes: tuple[ChangeMade, ...] = ()
     shape: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from kube_rules.versions import DOCUMENT_VERSION
 from reprieve.decisions.outcomes import Document
 from reprieve.simulation.report import ChangeMade, Plan, PodOutcome
 
@@ -41,7 +42,7 @@ class ComparisonRow(Document, frozen=True, kw_only=True):
 class PlanComparison(Document, frozen=True, kw_only=True):
     """The document."""
 
-    api_version: str = "reprieve.dev/v1alpha1"
+    api_version: str = DOCUMENT_VERSION
     kind: str = "PlanComparison"
     changes: tuple[ChangeMade, ...] = ()
     variants: tuple[Variant, ...] = ()

@@ -29,6 +29,7 @@ from kube_rules.objects import (
     ResourceClaim,
     ResourceClaimTemplate,
 )
+from kube_rules.versions import DOCUMENT_VERSION
 from reprieve.decisions.outcomes import Document
 from reprieve.questions.changes import InputChange, changed
 from reprieve.questions.drain_steps import steps_of
@@ -107,7 +108,7 @@ class GangCount(Document, frozen=True, kw_only=True):
 class DrainPlan(Document, frozen=True, kw_only=True):
     """The document: the nodes in the order in which to drain them."""
 
-    api_version: str = "reprieve.dev/v1alpha1"
+    api_version: str = DOCUMENT_VERSION
     kind: str = "DrainPlan"
     changes: tuple[ChangeMade, ...] = ()
     nodes: tuple[DrainedNode, ...] = ()

@@ -14,6 +14,7 @@ from kube_rules import objects
 from kube_rules.errors import InputError, Origin
 from kube_rules.manifests import Manifests
 from kube_rules.requests import resource_list
+from kube_rules.versions import DOCUMENT_VERSION
 from reprieve.cluster.resources import readable
 from reprieve.decisions.outcomes import Document
 from reprieve.questions.changes import InputChange, changed
@@ -38,7 +39,7 @@ class NodesNeeded(Document, frozen=True, kw_only=True):
     `namespace/name`, the first of them; `waiting_total` is how many.
     """
 
-    api_version: str = "reprieve.dev/v1alpha1"
+    api_version: str = DOCUMENT_VERSION
     kind: str = "NodesNeeded"
     changes: tuple[ChangeMade, ...] = ()
     like: str

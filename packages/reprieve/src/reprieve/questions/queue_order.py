@@ -17,6 +17,7 @@ from kube_rules.durations import readable_time
 from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Manifests
 from kube_rules.requests import pod_requests
+from kube_rules.versions import DOCUMENT_VERSION
 from reprieve.decisions.outcomes import Document
 from reprieve.decisions.queue_items import (
     BACKOFF,
@@ -48,7 +49,7 @@ Key = tuple[str, str, str]
 class Queue(Document, frozen=True, kw_only=True):
     """The document."""
 
-    api_version: str = "reprieve.dev/v1alpha1"
+    api_version: str = DOCUMENT_VERSION
     kind: str = "Queue"
     changes: tuple[ChangeMade, ...] = ()
     items: tuple[QueueItem, ...] = ()

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from kube_rules.printable import printable_line
+from kube_rules.versions import DOCUMENT_VERSION
 from reprieve.replay.csv_cells import guarded
 from reprieve.replay.policy_run import PolicyOutcome
 from reprieve.replay.statistics import JobRow
@@ -16,7 +17,7 @@ from reprieve.replay.statistics import JobRow
 def as_json(outcomes: Sequence[PolicyOutcome], setting: Mapping[str, Any]) -> str:
     """Return one document; the same for the same run, byte for byte."""
     document = {
-        "apiVersion": "reprieve.dev/v1alpha1",
+        "apiVersion": DOCUMENT_VERSION,
         "kind": "Replay",
         "setting": dict(setting),
         "policies": [outcome.report for outcome in outcomes],

@@ -1,6 +1,6 @@
 """ResourceQuotas of the cluster file: jobs that would exceed them wait outside (replay.md 3.8)."""
 
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,7 +27,6 @@ class JobQuotas:
 
     def __init__(self, manifests: Iterable[Mapping[str, Any]] = (), *, gpu: str = "", per_gpu: int = 1) -> None:
         self._spaces: dict[str, _NamespaceUse] = {}
-        self._arrived: dict[str, int] = defaultdict(int)
         for manifest in manifests:
             namespace = manifest.get("metadata", {}).get("namespace") or "default"
             hard = (manifest.get("spec") or {}).get("hard") or {}

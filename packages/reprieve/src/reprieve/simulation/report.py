@@ -8,6 +8,7 @@ units were kept.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from kube_rules.versions import DOCUMENT_VERSION
 from reprieve.decisions.outcomes import (
     DeferredPreemption,
     Document,
@@ -237,7 +238,7 @@ class Stats(Document, frozen=True, kw_only=True):
 class Plan(Document, frozen=True, kw_only=True):
     """The document."""
 
-    api_version: str = "reprieve.dev/v1alpha1"
+    api_version: str = DOCUMENT_VERSION
     kind: str = "Plan"
     changes: tuple[ChangeMade, ...] = ()
     displaced: tuple[DisplacedPod, ...] = ()

@@ -15,7 +15,7 @@ from array import array
 from collections import deque
 from collections.abc import Sequence
 from cProfile import Profile
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 
 import msgspec
@@ -124,12 +124,7 @@ def run(scenario: BenchScenario, profiler: Profile | None = None) -> BenchMeasur
     decided: float | None = None
     _watch(profiler)
     began, cpu = clock(), time.process_time()
-    for root in cluster.composites:
-        engine.set(root, 0.0)
-    for group in cluster.groups:
-        engine.set(group, 0.0)
-    for order, pod in enumerate(cluster.work):
-        engine.set(pod, 0.0, created=float(order))
+    _add_work(engine, cluster)
     bound = 0
     skipped = 0.0
     while True:
@@ -246,12 +241,7 @@ def run_waiting(scenario: BenchScenario, profiler: Profile | None = None) -> Ben
     """
     cluster = scenario.build()
     engine = synced(cluster)
-    for root in cluster.composites:
-        engine.set(root, 0.0)
-    for group in cluster.groups:
-        engine.set(group, 0.0)
-    for order, pod in enumerate(cluster.work):
-        engine.set(pod, 0.0, created=float(order))
+    _add_work(engine, cluster)
     while engine.step(0.0).decision is not None:
         pass
     gc.collect()
@@ -391,19 +381,20 @@ def hottest(profiler: Profile) -> tuple[HotFunction, ...]:
 def synced(cluster: BenchCluster) -> Engine:
     """Return an engine that knows the nodes, the groups of running pods and the running pods."""
     engine = Engine()
-    for node in cluster.nodes:
-        engine.set(node, 0.0)
-    for group in cluster.running_groups:
-        engine.set(group, 0.0)
-    for service in cluster.services:
-        engine.set(service, 0.0)
-    for budget in cluster.budgets:
-        engine.set(budget, 0.0)
-    for item in cluster.resources:
+    before = (cluster.nodes, cluster.running_groups, cluster.services, cluster.budgets, cluster.resources)
+    for item in chain.from_iterable(before):
         engine.set(item, 0.0)
     for order, pod in enumerate(cluster.running):
         engine.set(pod, 0.0, created=float(order))
     return engine
+
+
+def _add_work(engine: Engine, cluster: BenchCluster) -> None:
+    """Let what is to be scheduled arrive at time 0, its groups first."""
+    for item in (*cluster.composites, *cluster.groups):
+        engine.set(item, 0.0)
+    for order, pod in enumerate(cluster.work):
+        engine.set(pod, 0.0, created=float(order))
 
 
 def rss_mb() -> float:

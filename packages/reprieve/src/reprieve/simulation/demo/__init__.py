@@ -12,7 +12,6 @@ import msgspec
 
 from kube_rules.json import Json
 from kube_rules.yamltext import read_documents
-from reprieve.simulation.report import Plan
 
 DIRECTORY = Path(__file__).parent
 CLUSTER = "cluster.yaml"
@@ -118,15 +117,6 @@ def differences(act: Act, *, scheduled: int, evicted: Iterable[str]) -> list[str
     if gone != act.evicted:
         result.append(f"evicted: {', '.join(gone) or 'no pods'}; expected: {', '.join(act.evicted) or 'no pods'}")
     return result
-
-
-def check_plan(act: Act, plan: Plan) -> list[str]:
-    """Return the same of a plan with `cluster.yaml`, the files the act builds on and its own."""
-    arriving = [pod for pod in plan.pods if f"{pod.namespace}/{pod.pod_group}" in act.groups]
-    placed = sum(1 for pod in arriving if pod.outcome == "Scheduled")
-    made = [item for item in plan.preemptions if f"{item.preemptor.namespace}/{item.preemptor.name}" == act.group]
-    evicted = {victim.unit for item in made for victim in item.victims}
-    return differences(act, scheduled=placed, evicted=evicted)
 
 
 # -- the manifests, played live ------------------------------------------------------------------------
