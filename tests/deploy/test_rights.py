@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from kube_standin.admission_chain import User
-from kube_standin.rights import AccessDecision, Attributes
 from kube_standin.errors import StatusError
 from kube_standin.features import Features
 from kube_standin.kubelet import KubeletOptions
+from kube_standin.rights import AccessDecision, Attributes
 from kube_standin.security import write_kubeconfig
 from kube_standin.server.control_plane import ServeOptions
 from kube_standin.server.resources import ResourceCall
