@@ -56,7 +56,11 @@ WHAT_IF: Final = Picture("page-whatif", "whatif", size=(1280, 900))
 SHADOW: Final = Picture("page-shadow", "shadow", size=(1280, 900))
 REPLAY: Final = (
     Picture("page-replay", "replay", size=(1280, 1000)),
-    Picture("page-replay-nodes", "replay", ("[aria-label='Zoom in on the time']",), size=(1280, 900), at="h2:text('Nodes over')"),
+    Picture(
+        *("page-replay-nodes", "replay", ("[aria-label='Zoom in on the time']",)),
+        size=(1280, 900),
+        at="h2:text('Nodes over')",
+    ),
 )
 POLICIES: Final = ROOT / "examples" / "policies"
 
