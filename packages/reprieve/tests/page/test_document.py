@@ -16,6 +16,7 @@ from reprieve.page.builder import document_of
 from reprieve.page.documents import PageDocument
 from reprieve.page.rights import visible
 from tests.building import World, gang, group, node, pod
+from tests.plugins.devices import DRIVER, allocated, claim, devices, slice_of, user
 
 
 class Records:
@@ -167,3 +168,19 @@ def test_cpu_is_milli_units() -> None:
     assert tables is not None
     assert CPU == 2
     assert (tables.nodes.cpu, tables.pods.cpu) == ((4000,), (1500,))
+
+
+def test_devices_are_blocks_where_nothing_else_is() -> None:
+    """page.md 1.4: devices of single nodes, and the claims of pods; a shared claim counts once."""
+    world = World(
+        *(node(name) for name in ("n1", "n2", "plain")),
+        *(slice_of(name, devices(4)) for name in ("n1", "n2")),
+        slice_of(None, devices(9), pool="net", driver="net.example.com", allNodes=True),
+        claim("one", status=allocated((DRIVER, "n1", "gpu-0"), to=["uid-a", "uid-b"])),
+        claim("two", status=allocated((DRIVER, "n1", "gpu-1"), (DRIVER, "n1", "gpu-2"), to=["uid-b"])),
+        user("a", "one", node="n1"),
+        user("b", "one", "two", node="n1"),
+    )
+    tables = cluster_tables.tables_of(world.engine)
+    assert (tables.block, tables.nodes.names, tables.nodes.blocks) == (DRIVER, ("n1", "n2", "plain"), (4, 4, 0))
+    assert dict(zip(tables.pods.names, tables.pods.blocks, strict=True)) == {"a": 1, "b": 2}

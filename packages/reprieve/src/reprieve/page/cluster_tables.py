@@ -51,12 +51,16 @@ def tables_of(engine: Engine) -> ClusterTables:
     nodes.fit_columns()
     rows = sorted(np.flatnonzero(nodes.alive[: len(nodes)]).tolist(), key=nodes.names.__getitem__)
     block = block_resource(engine)
+    of_nodes = dict(enumerate(nodes.has(block).tolist())) if block else {}
+    of_pods: dict[str, int] | None = None
+    if not block:
+        block, of_nodes, of_pods = claimed_devices(engine, rows)
     pods = sorted(cluster.pods.values(), key=_by_workload)
     place = {row: at for at, row in enumerate(rows)}
-    workloads, pod_table = _pods(engine, pods[:MOST_PODS], place, block)
+    workloads, pod_table = _pods(engine, pods[:MOST_PODS], place, block, of_pods)
     return ClusterTables(
         block=block,
-        nodes=_nodes(engine, rows, block),
+        nodes=_nodes(engine, rows, of_nodes),
         workloads=workloads,
         pods=pod_table,
         pods_total=len(pods),
@@ -79,9 +83,32 @@ def block_resource(engine: Engine) -> str:
     return max(sorted(totals), key=lambda name: ("gpu" in name, totals[name]), default="")
 
 
-def _nodes(engine: Engine, rows: Sequence[int], block: str) -> NodeTable:
+def claimed_devices(engine: Engine, rows: Sequence[int]) -> tuple[str, dict[int, int], dict[str, int]]:
+    """Return the driver of the devices to draw, its devices by row of the nodes, and those that pods hold by UID.
+
+    The driver with GPUs, or else with most devices on single nodes; empty where no node has up to `MOST_BLOCKS`. A
+    claim that several pods share counts for the first of them.
+    """
+    cluster = engine.cluster
+    found: dict[str, Counter[int]] = {}
+    for row in rows if cluster.devices.slices else ():
+        for pool in cluster.devices.pools(row):
+            own = sum(len(part.devices) for part in pool.slices if part.reach.node)
+            if own:
+                found.setdefault(pool.id[0], Counter())[row] += own
+    fitting = {name: rows for name, rows in found.items() if 0 < max(rows.values()) <= MOST_BLOCKS}
+    driver = max(sorted(fitting), key=lambda name: ("gpu" in name, fitting[name].total()), default="")
+    held: Counter[str] = Counter()
+    for claim in cluster.devices.claims.values() if driver else ():
+        users = [uid for uid, pod in claim.users.items() if pod.row >= 0]
+        if claim.allocation is not None and users:
+            grants = claim.allocation.grants
+            held[min(users)] += sum(1 for grant in grants if grant.device[0] == driver and not grant.admin)
+    return driver, dict(fitting.get(driver, {})), dict(held)
+
+
+def _nodes(engine: Engine, rows: Sequence[int], blocks: Mapping[int, int]) -> NodeTable:
     nodes = engine.cluster.nodes
-    blocks = nodes.has(block) if block else np.zeros(len(nodes), dtype=np.int64)
     reserved = {int(row) for held in engine.reservations.held.values() for row in held.rows}
     leaving = {pod.row for uid in engine.cluster.departures if (pod := engine.cluster.pods.get(uid)) and pod.row >= 0}
     flags = []
@@ -97,7 +124,7 @@ def _nodes(engine: Engine, rows: Sequence[int], block: str) -> NodeTable:
         flags.append(flag | DRAINING * bool(flag & CORDONED and row in leaving))
     return NodeTable(
         names=tuple(nodes.names[row] for row in rows),
-        blocks=tuple(blocks[list(rows)].tolist()),
+        blocks=tuple(blocks.get(row, 0) for row in rows),
         cpu=tuple(nodes.stated(CPU)[list(rows)].tolist()),
         memory=tuple(nodes.stated(MEMORY)[list(rows)].tolist()),
         flags=tuple(flags),
@@ -150,7 +177,7 @@ def _by_workload(pod: PodRecord) -> tuple[Workload, str]:
 
 
 def _pods(
-    engine: Engine, pods: Sequence[PodRecord], place: Mapping[int, int], block: str
+    engine: Engine, pods: Sequence[PodRecord], place: Mapping[int, int], block: str, held: Mapping[str, int] | None
 ) -> tuple[WorkloadTable, PodTable]:
     cluster = engine.cluster
     column = cluster.resources.column(block) if block in cluster.resources else None
@@ -168,6 +195,8 @@ def _pods(
             delta = signature.delta
             blocks = int(delta[column]) if column is not None and column < len(delta) else 0
             asked = amounts[signature.id] = blocks, min(int(delta[CPU]), LIMIT), int(delta[MEMORY])
+        if held is not None:
+            asked = held.get(pod.uid, 0), *asked[1:]
         labels = tuple(sorted(pod.labels.items()))
         number = sets.get(labels, -1)
         if number < 0 and len(label_sets) < MOST_LABEL_SETS:
