@@ -120,11 +120,15 @@ def to_stored(kind: ServedKind, obj: Json, state: Stored) -> Json:
 
 
 def from_storage(kind: ServedKind, obj: Json) -> Json:
-    """Return a stored object in the version of ``kind`` (itself if that is the same)."""
+    """Return a stored object in the version of ``kind`` (itself if that is the same).
+
+    A custom resource may be in any version: on its way through admission it is in that of the request.
+    """
+    if kind.custom:
+        present = obj.get("apiVersion", kind.api_version)
+        return obj if present == kind.api_version else _custom(kind, obj, kind.api_version)
     if not differs(kind):
         return obj
     if kind.resource == "events.events.k8s.io":
         return _event_from_core(obj)
-    if kind.custom:
-        return _custom(kind, obj, kind.api_version)
     return from_internal(obj, kind.api_version)

@@ -435,7 +435,7 @@ class ObjectRegistry:
         Raises 400 where a webhook or a policy moved it to another place (interfaces.md 6.3).
         """
         self.chain.mutate(request)
-        obj = request.new if kind.custom else from_storage(kind, request.new)
+        obj = from_storage(kind, request.new)  # also a custom resource that was changed in another version
         metadata = obj.setdefault("metadata", {})
         self._place(kind, request.namespace, metadata)
         if request.old is not None:

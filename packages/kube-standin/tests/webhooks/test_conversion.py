@@ -6,6 +6,7 @@ Rules and texts: k8s.io/apiextensions-apiserver (conversion/webhook_converter), 
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
@@ -119,6 +120,33 @@ def test_object_is_converted_as_it_is_written(server: Live, converter: Converter
     assert server.request("GET", place("w"))[1]["hostPort"] == "other:3"
     assert server.request("DELETE", place("w", at="v2"))[0] == 200
     assert server.request("GET", place("w"))[0] == 404
+
+
+def test_object_changed_in_another_version_is_validated_in_its_own(server: Live, converter: Converter) -> None:
+    """interfaces.md 6.3: the patch of a webhook for v1 reaches a write of v2, which is checked and answered as v2."""
+
+    def admit(body: Json) -> bytes:
+        if body["kind"] == "ConversionReview":
+            return answer(body)
+        assert body["request"]["object"]["hostPort"] == "h:2"
+        patch = base64.b64encode(json.dumps([{"op": "replace", "path": "/hostPort", "value": "h:9"}]).encode())
+        response = {"uid": body["request"]["uid"], "allowed": True, "patchType": "JSONPatch", "patch": patch.decode()}
+        return json.dumps({"apiVersion": body["apiVersion"], "kind": "AdmissionReview", "response": response}).encode()
+
+    converter.change = admit
+    rules = [{"apiGroups": ["stable.example.com"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["*"]}]
+    webhook = {"name": "m.example.com", "clientConfig": converter.running.config(), "rules": rules}
+    webhook |= {"sideEffects": "None", "admissionReviewVersions": ["v1"]}
+    configurations = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+    made = server.request("POST", configurations, {"metadata": {"name": "m"}, "webhooks": [webhook]})
+    assert made[0] == 201, made
+    try:
+        code, found, _ = server.request("POST", place(at="v2"), widget("w", "v2", host="h", port="2"))
+        assert (code, found["apiVersion"]) == (201, "stable.example.com/v2")
+        assert (found["host"], found["port"], "hostPort" in found) == ("h", "9", False)
+        assert server.request("GET", place("w"))[1]["hostPort"] == "h:9"
+    finally:
+        assert server.request("DELETE", f"{configurations}/m")[0] == 200
 
 
 def test_list_is_one_call(server: Live, converter: Converter) -> None:
