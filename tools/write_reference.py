@@ -208,6 +208,10 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key(NODE_REQUESTS, "ANNOTATION", "PodGroup, CompositePodGroup", "users", "`true`, `false`",
             "what `provisioningRequests` says"),
         Key(NODE_REQUESTS, "FOR", "ProvisioningRequest, PodTemplate", "the scheduler", "`group/NAMESPACE/NAME`", ""),
+        Key(NODE_REQUESTS, "TURN", "ProvisioningRequest, PodTemplate", "the scheduler", "a number", "`0`"),
+        Key("reprieve.decisions.requested_nodes", "STATE", "Pod", "the scheduler",
+            "`Pending`, `Accepted`, `Provisioned`, `Failed`, `CapacityRevoked`, `BookingExpired` or `Deleted`, with "
+            "reason and message", "no nodes are requested"),
     ),
     "Annotations: simulated kubelets": (
         Key(KUBELET, "RUN_SECONDS", "Pod", "users", "seconds", "until the pod is deleted"),

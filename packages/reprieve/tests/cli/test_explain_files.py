@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from reprieve.cli.explain_files import of_namespace, waiting_document
+from reprieve.client.leaves import request_state
+from reprieve.client.pseudonyms import Names
 from reprieve.decisions.outcomes import Help
 from reprieve.simulation.report import Account, Answer, CompositeOutcome, Plan, PodGroupOutcome, PodOutcome, Stats
 from tests.cli.conftest import Run
@@ -558,3 +560,37 @@ spec: {schedulingPolicy: {gang: {minCount: 1}}}
     assert tree["object"]["pods"] > 0
     assert group["object"]["pods"] == 0
     assert (tree["object"]["kind"], group["object"]["kind"]) == ("CompositePodGroup", "PodGroup")
+
+
+REQUESTED = """apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: "4", pods: "10"}}}
+- apiVersion: scheduling.k8s.io/v1
+  kind: PodGroup
+  metadata: {name: train}
+  spec: {schedulingPolicy: {gang: {minCount: 1}}}
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    name: train-0
+    annotations: {scheduling.reprieve.dev/provisioning-state: "Failed: OutOfResources: rack 7 is full"}
+  spec: {schedulingGroup: {podGroupName: train}, containers: [{name: c, resources: {requests: {cpu: "8"}}}]}
+"""
+
+
+def test_the_state_of_requested_nodes_is_shown(run: Run, tmp_path: Path) -> None:
+    """provisioning.md 5.4: by queue and explain; anonymous snapshots keep the state alone."""
+    file = tmp_path / "cluster.yaml"
+    file.write_text(REQUESTED)
+    shown = run("queue", "-f", str(file))
+    assert "nodes are requested: Failed: OutOfResources: rack 7 is full" in shown.out
+    (item,) = json.loads(run("queue", "-f", str(file), "-o", "json").out)["items"]
+    assert item["requested"] == "nodes are requested: Failed: OutOfResources: rack 7 is full"
+    for asked in ("pg/train", "pod/train-0"):
+        assert (
+            "Nodes are requested: Failed: OutOfResources: rack 7 is full." in run("explain", asked, "-f", str(file)).out
+        )
+    names = Names(anonymize=True)
+    assert request_state("Failed: OutOfResources: rack 7 is full", names) == "Failed"
+    assert request_state("rack 7", names) == ""

@@ -14,8 +14,10 @@ from msgspec.structs import replace
 from kube_rules import objects
 from reprieve.client.discovery import Resource, Served
 from reprieve.client.errors import ApiError
+from reprieve.decisions.requested_nodes import STATE
 from reprieve.framework.configuration import ConfigurationError
-from reprieve.live.node_requests import CONSUME, FOR, NodeRequests, template_of
+from reprieve.live.node_request_states import backoff, state_of
+from reprieve.live.node_requests import CONSUME, FOR, TURN, NodeRequests, template_of
 from reprieve.plugins.gang_scheduling import ALWAYS, ANNOTATED, BEST_EFFORT_ATOMIC, GangScheduling, ProvisioningOptions
 from tests.building import START, World, gang, node, pod, profile_with
 from tests.scheduling.configuration_text import profiles
@@ -40,7 +42,8 @@ class Api:
         if "/pods/" in path:
             found: Json = {"metadata": {"labels": {"app": "x"}}, "spec": SPEC}
         else:
-            found = {"items": list(self.stored.values())}
+            made = [item for where, item in self.bodies.items() if where.startswith(PATH)]
+            found = {"items": [*self.stored.values(), *made]}
         return Answer(found)
 
     async def request(self, method: str, path: str, *, body: bytes = b"", **_how: object) -> None:
@@ -227,6 +230,99 @@ def test_a_refusal_is_reported_and_tried_again() -> None:
     api.refuses = None
     assert stage.at(20).requests() == []
     assert len(stage.at(70).requests()) == 1
+
+
+def reports(stage: Stage, *conditions: tuple[str, str, str]) -> Stage:
+    """The cluster-autoscaler writes conditions that are True: type, reason, message."""
+    (made,) = stage.requests()
+    made["status"] = {
+        "conditions": [{"type": t, "status": "True", "reason": why, "message": text} for t, why, text in conditions]
+    }
+    return stage
+
+
+def states(stage: Stage) -> set[str | None]:
+    """What the annotations of the pods say."""
+    patches = [body for path, body in stage.api.bodies.items() if "/pods/" in path]
+    return {body["metadata"]["annotations"].get(STATE) for body in patches}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        ([], "Pending"),
+        ([("Accepted", "False", "", "")], "Pending"),
+        ([("Accepted", "True", "Accepted", "in work")], "Accepted: Accepted: in work"),
+        ([("Accepted", "True", "", ""), ("Provisioned", "True", "", "")], "Provisioned"),
+        ([("Provisioned", "False", "CapacityIsNotFound", "later"), ("Accepted", "True", "", "")], "Accepted"),
+        ([("Provisioned", "True", "", ""), ("BookingExpired", "True", "", "")], "BookingExpired"),
+        ([("Provisioned", "True", "", ""), ("CapacityRevoked", "True", "Gone", "")], "CapacityRevoked: Gone"),
+        ([("Accepted", "True", "", ""), ("Failed", "True", "NoQuota", "x" * 500)], f"Failed: NoQuota: {'x' * 288}..."),
+    ],
+)
+def test_one_condition_decides(conditions: list[tuple[str, str, str, str]], expected: str) -> None:
+    """provisioning.md 5.1: those that are True, the worst first."""
+    read = [{"type": t, "status": s, "reason": why, "message": text} for t, s, why, text in conditions]
+    assert state_of(read).text == expected
+
+
+def test_the_state_is_on_the_pods() -> None:
+    """provisioning.md 5.2: written when it changes."""
+    stage = Stage(node("n1", cpu=4), large()).at(6)
+    assert states(stage) == {"Pending"}
+    reports(stage, ("Accepted", "Accepted", "")).at(12).at(18)
+    assert states(stage) == {"Accepted: Accepted"}
+    reports(stage, ("Provisioned", "", "")).at(24).at(30)
+    assert states(stage) == {"Provisioned"}
+    assert len([path for _, path in stage.api.sent if "/pods/" in path]) == 6
+
+
+@pytest.mark.parametrize("kind", ["Failed", "CapacityRevoked", "BookingExpired"])
+def test_a_request_that_ended_is_replaced_after_a_backoff(kind: str) -> None:
+    """provisioning.md 5.3: 60 s, then twice that; meanwhile the pods keep what the autoscaler goes by."""
+    stage = Stage(node("n1", cpu=4), large()).at(6)
+    (first,) = stage.requests()
+    reports(stage, (kind, "OutOfResources", "no machines")).at(12).at(18)
+    assert stage.requests() == []
+    assert states(stage) == {f"{kind}: OutOfResources: no machines"}
+    last = [body["metadata"]["annotations"] for path, body in stage.api.bodies.items() if "/pods/" in path]
+    assert [CONSUME in annotations for annotations in last] == [False, False]
+    assert stage.at(70).requests() == []
+    (second,) = stage.at(79).requests()
+    assert second["metadata"]["name"] == f"{first['metadata']['name']}-1"
+    assert second["metadata"]["annotations"] == {FOR: "group/default/g", TURN: "1"}
+    reports(stage, (kind, "", "")).at(90).at(96)
+    assert stage.at(210).requests() == []
+    (third,) = stage.at(217).requests()
+    assert third["metadata"]["name"].endswith("-2")
+
+
+def test_a_request_deleted_by_another_client_is_made_again() -> None:
+    """provisioning.md 5.3."""
+    stage = Stage(node("n1", cpu=4), large()).at(6)
+    (first,) = stage.requests()
+    del stage.api.bodies[f"{PATH}/{first['metadata']['name']}"]
+    assert stage.at(12).at(18).requests() == []
+    assert states(stage) == {"Deleted"}
+    assert len(stage.at(80).requests()) == 1
+
+
+def test_a_restarted_scheduler_goes_on_with_the_turn() -> None:
+    """provisioning.md 5.3: which request it is, is on the request."""
+    sets = [{"podTemplateRef": {"name": "mine-0"}, "count": 2}]
+    meta = {"name": "mine", "namespace": "default", "annotations": {FOR: "group/default/g", TURN: "3"}}
+    failed = {"conditions": [{"type": "Failed", "status": "True"}]}
+    api = Api({"metadata": meta, "spec": {"podSets": sets}, "status": failed})
+    stage = Stage(node("n1", cpu=4), large(), api=api).at(0).at(6).at(12)
+    assert api.stored == {}
+    assert stage.at(480).requests() == []
+    (made,) = stage.at(500).requests()
+    assert made["metadata"]["annotations"][TURN] == "4"
+
+
+def test_the_backoff_has_an_end() -> None:
+    """provisioning.md 5.3."""
+    assert [backoff(ended) for ended in (1, 2, 3, 6, 7, 1000)] == [60, 120, 240, 1800, 1800, 1800]
 
 
 def test_a_template_has_what_decides_about_nodes() -> None:

@@ -39,6 +39,7 @@ from reprieve.decisions.records import (
     ReservationRecord,
     UnitRecord,
 )
+from reprieve.decisions.requested_nodes import requested_sentence
 from reprieve.decisions.wording import MOST_REASONS, order_sentence, time_text, tried_together, without_success
 from reprieve.preemption.outcome import WaitsFor
 
@@ -373,6 +374,8 @@ def _state_section(evidence: Evidence) -> Section:
         for condition in _conditions(evidence)
         if condition.type == "PodResizePending" and condition.status == "True" and condition.message
     ]
+    requested = requested_sentence(evidence.members if pod is None else (pod,))
+    notes += [f"{requested[0].upper()}{requested[1:]}."] if requested else []
     notes += [f"{text}." for text in (evidence.refused, *evidence.refusals) if text]
     computed = evidence.computed
     if computed is not None and not evidence.source and computed.gated:

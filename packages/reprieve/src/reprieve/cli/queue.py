@@ -122,6 +122,7 @@ def queue_section(queue: "Queue") -> "Section":
             below=(
                 *([f"resize in place on {item.node_name}"] if item.node_name is not None else []),
                 *([item.reserved] if item.reserved else []),
+                *([item.requested] if item.requested else []),
                 *help_lines(item.help, item.tried),
             ),
             tone=Tone.GOOD if item.why == "Ready" else Tone.WAITING,

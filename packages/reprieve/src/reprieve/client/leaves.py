@@ -24,6 +24,7 @@ from reprieve.client.pseudonyms import (
     domain_of,
 )
 from reprieve.client.public_words import CLASSES, KEYS, field_names, is_public, is_public_owner
+from reprieve.decisions.requested_nodes import STATES
 
 Leaf = Callable[[Any, Names], Any]
 Shape = Mapping[str, Any] | Leaf
@@ -69,6 +70,12 @@ _NOTHING_IF_EMPTY: Final = frozenset(
 
 
 # --- leaves -----------------------------------------------------------------------------------------------
+
+
+def request_state(value: str, names: Names) -> str:
+    """Return the state of a ProvisioningRequest; of anonymous snapshots its reason and message are left out."""
+    state = value.partition(":")[0]
+    return value if not names.anonymize else state if state in STATES else ""
 
 
 def keep(value: Any, names: Names) -> Any:

@@ -38,6 +38,7 @@ from reprieve.client.pseudonyms import (
     Names,
     domain_of,
 )
+from reprieve.decisions.requested_nodes import STATE as PROVISIONING_STATE
 
 _SELECTOR: Final = {"matchLabels": leaves.labels, "matchExpressions": leaves.requirements}
 _TERM: Final = {"matchExpressions": leaves.requirements, "matchFields": leaves.field_requirements}
@@ -425,6 +426,7 @@ _ANNOTATIONS: Final[Mapping[str, Leaf]] = {
     "storage.alpha.kubernetes.io/migrated-plugins": leaves.drivers,
     "resource.kubernetes.io/pod-claim-name": leaves.named(DEVICE_CLAIM),
     "resource.kubernetes.io/extended-resource-claim": leaves.keep,
+    PROVISIONING_STATE: leaves.request_state,
 }
 """The annotations that a scheduler, or the volume controllers beside it, read."""
 

@@ -44,6 +44,8 @@ class QueueItem(Document, frozen=True, kw_only=True):
     """Of a running pod with a deferred resize: its node (resizes.md 5)."""
     reserved: str = ""
     """The capacity that is reserved for it, and when it is expected to start (reservations.md 6.4)."""
+    requested: str = ""
+    """The state of the nodes that were requested for it from the cluster-autoscaler (provisioning.md 5.4)."""
 
 
 def reserved_sentence(engine: Engine, key: str) -> str:

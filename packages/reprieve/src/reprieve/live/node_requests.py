@@ -2,7 +2,8 @@
 
 A gang that has failed for a while, and for which no preemption helps, gets a ProvisioningRequest with a PodTemplate for
 each kind of its pods.  Both are deleted when the gang no longer waits.  They carry a label and the gang as owner, so a
-restarted scheduler finds them again, and the garbage collector takes what outlives its gang.
+restarted scheduler finds them again, and the garbage collector takes what outlives its gang.  Their conditions are read
+every few seconds: one that failed is replaced after a backoff, and the pods say what the state is.
 
 Invariants: nothing is written unless a profile switches it on; every write goes through the pool, so that none is made
 after leadership is lost; all names follow from the gang, so a repeated creation finds its own work.
@@ -26,8 +27,10 @@ from reprieve.client.transport import MERGE_PATCH, ApiClient
 from reprieve.client.write_queue import WriterPool
 from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
+from reprieve.decisions.requested_nodes import DELETED, PENDING, STATE
 from reprieve.framework.plugin import Plugin
 from reprieve.framework.plugin_guard import first_of
+from reprieve.live.node_request_states import ENDED, UNSEEN, RequestState, backoff, state_of
 from reprieve.observability.events import group_reference
 from reprieve.plugins.gang_scheduling import ALWAYS, ANNOTATED, GangScheduling, ProvisioningOptions
 from reprieve.scheduling.decision import Decision, Result
@@ -47,11 +50,16 @@ FOR: Final = "scheduling.reprieve.dev/for"
 """Annotation of a request: the gang that it is for, as `group/NAMESPACE/NAME`."""
 MOST_SETS: Final = 32
 """Pod sets of one request (the definition's limit)."""
+TURN: Final = "scheduling.reprieve.dev/turn"
+"""Annotation of a request: how many before it did not help."""
+LOOK: Final = 5.0
+"""Seconds between two looks at the conditions of all requests."""
 RETRY: Final = 60.0
 """Seconds after which a creation that failed is tried again."""
 _PODS: Final = Resource("", "v1", "pods", "Pod", True)
 _TEMPLATES: Final = Resource("", "v1", "podtemplates", "PodTemplate", True)
 _NAME: Final = 40
+_MOST_DIGITS: Final = 6
 _encode: Final = msgspec.json.Encoder().encode
 _KEPT: Final = (
     "initContainers",
@@ -83,6 +91,11 @@ class _NodeRequest:
     templates: tuple[str, ...]
     pods: tuple[tuple[str, str], ...] = ()
     """(name, UID) of the pods that were annotated."""
+    turn: int = 0
+    """How many requests for the gang ended before it without helping."""
+    state: RequestState = UNSEEN
+    made: bool = False
+    """The API has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +108,11 @@ class _PodSet:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A gang that fails: since when, and when a creation is tried."""
+    """A gang that fails: since when, when a creation is tried, and how many requests ended without helping."""
 
     since: float
     next: float = field(default=0.0)
+    turn: int = 0
 
 
 class NodeRequests:
@@ -131,6 +145,8 @@ class NodeRequests:
         self.requests: dict[str, _NodeRequest] = {}
         """By `ref` of the gang."""
         self._found = False
+        self._look_at = 0.0
+        self._read: list[tuple[str, _NodeRequest, RequestState | None]] = []
 
     # -- what happens ------------------------------------------------------------------------------
 
@@ -166,13 +182,18 @@ class NodeRequests:
             self._pool.submit(f"{KIND} *", self._find).add_done_callback(self._reported)
         for ref in [ref for ref in self.requests if self._engine.queue.get(ref) is None]:
             self._withdraw(ref)
+        self._act_on_states(now)
+        if self.requests and now >= self._look_at:
+            self._look_at = now + LOOK
+            self._pool.submit(f"{KIND} *", self._look).add_done_callback(self._reported)
         for ref, waiting in list(self._waiting.items()):
             entity = self._engine.queue.get(ref)
             if entity is None or entity.group is None:
                 del self._waiting[ref]
             elif ref not in self.requests and now >= max(waiting.next, waiting.since + self._of(entity.profile).after):
                 waiting.next = now + RETRY
-                self._create(ref, entity.group, list(entity.ready.values()), self._of(entity.profile))
+                pods = list(entity.ready.values())
+                self._create(ref, entity.group, pods, self._of(entity.profile), waiting.turn)
 
     def _of(self, profile: str) -> ProvisioningOptions:
         return self._options.get(profile) or next(iter(self._options.values()))
@@ -183,20 +204,24 @@ class NodeRequests:
 
     # -- creating ----------------------------------------------------------------------------------
 
-    def _create(self, ref: str, group: Group, pods: Sequence[PodRecord], options: ProvisioningOptions) -> None:
+    def _create(
+        self, ref: str, group: Group, pods: Sequence[PodRecord], options: ProvisioningOptions, turn: int
+    ) -> None:
         where = self._served.find(KIND, VERSIONS)
         if where is None:
             self._trouble(f"{ref}: no nodes are requested: the API server does not serve {VERSIONS[0]} {KIND}")
             return
-        name = request_name(group)
+        name = request_name(group, turn)
         sets = _sets(name, pods)
         if not sets or len(sets) > MOST_SETS:
             self._trouble(f"{ref}: no nodes are requested: it has {len(sets)} kinds of pods, at most {MOST_SETS}")
             return
         namespace = pods[0].namespace
-        made = _NodeRequest(namespace, name, tuple(s.template for s in sets), tuple((p.name, p.uid) for p in pods))
+        templates = tuple(s.template for s in sets)
+        made = _NodeRequest(namespace, name, templates, tuple((p.name, p.uid) for p in pods), turn)
         self.requests[ref] = made
-        meta = {"namespace": namespace, "labels": {LABEL: MANAGER}, "annotations": {FOR: ref}}
+        noted = {FOR: ref} | ({TURN: str(turn)} if turn else {})
+        meta = {"namespace": namespace, "labels": {LABEL: MANAGER}, "annotations": noted}
         meta |= _owned(group, self._served)
 
         async def act() -> None:
@@ -208,7 +233,8 @@ class NodeRequests:
             spec = {"provisioningClassName": options.class_name, "podSets": wanted}
             body = {"apiVersion": where.api_version, "kind": KIND, "metadata": {**meta, "name": name}, "spec": spec}
             await self._post(where, namespace, body)
-            await self._annotate(made, {CONSUME: name, CLASS_NAME: options.class_name})
+            made.made = True
+            await self._annotate(made, {CONSUME: name, CLASS_NAME: options.class_name, STATE: PENDING})
 
         def ended(result: asyncio.Future[None]) -> None:
             if _error(result) is None:
@@ -240,10 +266,65 @@ class NodeRequests:
                 if error.code not in (404, 409, 422):
                     raise
 
+    # -- what the autoscaler says -------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        """Read the conditions of all requests; the next tick acts on them."""
+        expected = dict(self.requests)
+        read: dict[str, RequestState | None] = {ref: None for ref, made in expected.items() if made.made}
+        for ref, item in await self._listed():
+            made = expected.get(ref)
+            if made is not None and made.name == (item.get("metadata") or {}).get("name"):
+                read[ref] = state_of((item.get("status") or {}).get("conditions") or ())
+        self._read = [(ref, expected[ref], state) for ref, state in read.items()]
+
+    def _act_on_states(self, now: float) -> None:
+        """Follow what was read (provisioning.md 5): None is a request that is gone."""
+        read, self._read = self._read, []
+        for ref, made, state in read:
+            if self.requests.get(ref) is not made or state == made.state:
+                continue
+            if state is None:
+                self._note(f"{ref}: {KIND} {made.namespace}/{made.name} was deleted")
+                self._ended(ref, made, RequestState(DELETED), now)
+                continue
+            made.state = state
+            self._note(f"{ref}: {KIND} {made.namespace}/{made.name} is {state.text}")
+            if state.name in ENDED:
+                self._ended(ref, made, state, now)
+            else:
+                self._state_changed(made)
+
+    def _state_changed(self, made: _NodeRequest) -> None:
+        async def act() -> None:
+            await self._annotate(made, {STATE: made.state.text})
+
+        self._pool.submit(f"{KIND} {made.namespace}/{made.name}", act).add_done_callback(self._reported)
+
+    def _ended(self, ref: str, made: _NodeRequest, state: RequestState, now: float) -> None:
+        """No nodes come of it: it is deleted, and another is made later if the gang still waits."""
+        waiting = self._waiting.setdefault(ref, _Waiting(now))
+        waiting.turn = made.turn + 1
+        waiting.next = now + backoff(waiting.turn)
+        self._withdraw(ref, state)
+
+    async def _listed(self) -> list[tuple[str, Json]]:
+        """Return our requests, each with the `ref` of its gang."""
+        where = self._served.find(KIND, VERSIONS)
+        if where is None:
+            return []
+        answer = await self._client.get(where.path(), [("labelSelector", f"{LABEL}={MANAGER}")])
+        items = answer.read(dict).get("items") or ()
+        found = [(((item.get("metadata") or {}).get("annotations") or {}).get(FOR), item) for item in items]
+        return [(ref, item) for ref, item in found if ref is not None]
+
     # -- deleting ----------------------------------------------------------------------------------
 
-    def _withdraw(self, ref: str) -> None:
-        """The gang does not wait for nodes any more."""
+    def _withdraw(self, ref: str, ended: RequestState | None = None) -> None:
+        """The gang does not wait for nodes any more; or the request `ended`, and the gang waits for another.
+
+        In that case its pods keep the annotations, so that the autoscaler still makes no nodes for some of them.
+        """
         made = self.requests.pop(ref, None)
         where = self._served.find(KIND, VERSIONS)
         if made is None or where is None:
@@ -255,14 +336,15 @@ class NodeRequests:
                 await self._delete(_path(_TEMPLATES, made.namespace, name))
             pending = {pod.uid for pod in self._engine.cluster.pods.values() if pod.row < 0}
             made.pods = tuple(pod for pod in made.pods if pod[1] in pending)
-            await self._annotate(made, {CONSUME: None, CLASS_NAME: None})
+            gone = {CONSUME: None, CLASS_NAME: None, STATE: None}
+            await self._annotate(made, {STATE: ended.text} if ended is not None else gone)
 
-        def ended(result: asyncio.Future[None]) -> None:
+        def done(result: asyncio.Future[None]) -> None:
             self._reported(result)
             if _error(result) is None:
                 self._note(f"{ref}: {KIND} {made.namespace}/{made.name} is deleted")
 
-        self._pool.submit(f"{KIND} {made.namespace}/{made.name}", act).add_done_callback(ended)
+        self._pool.submit(f"{KIND} {made.namespace}/{made.name}", act).add_done_callback(done)
 
     async def _delete(self, path: str) -> None:
         try:
@@ -275,20 +357,23 @@ class NodeRequests:
 
     async def _find(self) -> None:
         """Take over the requests of a scheduler before; those that no gang waits for are deleted by the next tick."""
-        where = self._served.find(KIND, VERSIONS)
-        if where is None:
-            return
-        answer = await self._client.get(where.path(), [("labelSelector", f"{LABEL}={MANAGER}")])
-        for item in answer.read(dict).get("items") or ():
+        for ref, item in await self._listed():
             metadata = item.get("metadata") or {}
-            ref = (metadata.get("annotations") or {}).get(FOR)
-            if ref is None or ref in self.requests:
+            if ref in self.requests:
                 continue
             sets = (item.get("spec") or {}).get("podSets") or ()
             templates = tuple((one.get("podTemplateRef") or {}).get("name", "") for one in sets)
             entity = self._engine.queue.get(ref)
             pods = tuple((pod.name, pod.uid) for pod in entity.ready.values()) if entity is not None else ()
-            self.requests[ref] = _NodeRequest(metadata["namespace"], metadata["name"], templates, pods)
+            turn = str((metadata.get("annotations") or {}).get(TURN, ""))
+            self.requests[ref] = _NodeRequest(
+                metadata["namespace"],
+                metadata["name"],
+                templates,
+                pods,
+                int(turn) if turn.isascii() and turn.isdigit() and len(turn) < _MOST_DIGITS else 0,
+                made=True,
+            )
 
     def _reported(self, result: asyncio.Future[None]) -> None:
         error = _error(result)
@@ -305,10 +390,13 @@ def _options(plugins: Iterable[Plugin]) -> ProvisioningOptions:
     return plugin.provisioning if plugin is not None else ProvisioningOptions()
 
 
-def request_name(group: Group) -> str:
-    """Return the name of the request for a gang: the same for the same object, another for a later one of its name."""
+def request_name(group: Group, turn: int = 0) -> str:
+    """Return the name of a request for a gang: the same for the same object, another for a later one of its name.
+
+    `turn`: how many requests for it ended before.
+    """
     digest = hashlib.sha256(f"{group.ref} {group.uid}".encode()).hexdigest()[:10]
-    return f"reprieve-{group.name[:_NAME].rstrip('-.')}-{digest}"
+    return f"reprieve-{group.name[:_NAME].rstrip('-.')}-{digest}" + (f"-{turn}" if turn else "")
 
 
 def _sets(name: str, pods: Sequence[PodRecord]) -> list[_PodSet]:

@@ -30,6 +30,7 @@ from reprieve.decisions.queue_items import (
     QueueItem,
     reserved_sentence,
 )
+from reprieve.decisions.requested_nodes import requested_sentence
 from reprieve.questions.suggestions import HIGHEST_PRIORITY
 from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.engine import Engine
@@ -93,11 +94,12 @@ def queue_of(
     strongest = max(
         (loaded.object.spec.priority or 0 for loaded in manifests.pods if loaded.object.spec.node_name), default=None
     )
-    requests_of = {
-        (loaded.object.namespace, loaded.object.name): pod_requests(loaded.object)
+    asked = {
+        (loaded.object.namespace, loaded.object.name): loaded.object
         for loaded in manifests.pods
         if not loaded.object.spec.node_name
     }
+    requests_of = {name: pod_requests(pod) for name, pod in asked.items()}
     groups = {(pod_group.namespace, pod_group.name): pod_group for pod_group in document.pod_groups}
     trials = _PriorityTrials(first.engine) if first.engine is not None else None
     items = []
@@ -122,6 +124,7 @@ def queue_of(
                 help=group.help if group is not None else pods[0].help,
                 tried=group.tried if group is not None else pods[0].tried,
                 reserved=_reserved(first.engine, refs.get(key, "")),
+                requested=requested_sentence(each for pod in pods if (each := asked.get((pod.namespace, pod.name)))),
             )
         )
     items += _resizes(document, first.found, len(items))

@@ -37,6 +37,7 @@ export class QueueView {
         h("span", { class: "quiet" }, ` ${item.kind} · `, term("priority"), ` ${item.priority}${item.pods ? ` · ${count(item.pods, "pod")}` : ""}${item.since ? ` · since ${this.since(item.since)}` : ""}`)),
       item.evicts.length > 0 && h("p", {}, term("evicted", "evicts"), `: ${item.evicts.join(", ")}`),
       item.reserved && h("p", {}, item.reserved),
+      item.requested && h("p", {}, item.requested),
       item.help.length > 0 && h("p", { class: "help" }, h("span", { class: "quiet" }, term("smallest change"), ": "), item.help[0].sentence, " ", this.tryButton(item, item.help[0])));
   }
 

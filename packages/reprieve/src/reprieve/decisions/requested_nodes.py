@@ -1,0 +1,26 @@
+"""What pods say of nodes that were requested for their gang (provisioning.md 5)."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from kube_rules import objects
+
+STATE: Final = "scheduling.reprieve.dev/provisioning-state"
+"""Of a pending pod of a gang: the state of the ProvisioningRequest for it."""
+FAILED: Final = "Failed"
+REVOKED: Final = "CapacityRevoked"
+EXPIRED: Final = "BookingExpired"
+PROVISIONED: Final = "Provisioned"
+ACCEPTED: Final = "Accepted"
+PENDING: Final = "Pending"
+"""No condition is True yet: no autoscaler has taken it up."""
+DELETED: Final = "Deleted"
+"""It is gone, and not by the scheduler."""
+STATES: Final = frozenset({FAILED, REVOKED, EXPIRED, PROVISIONED, ACCEPTED, PENDING, DELETED})
+"""States of a ProvisioningRequest: its conditions, and two for what has none."""
+
+
+def requested_sentence(pods: Iterable[objects.Pod]) -> str:
+    """Return the state of the nodes that were requested for these pods in words; empty if none were."""
+    states = {(pod.metadata.annotations or {}).get(STATE, "") for pod in pods if not pod.spec.node_name}
+    return ", ".join(f"nodes are requested: {state}" for state in sorted(states) if state)
