@@ -6,6 +6,7 @@
     python tools/measure_victims.py --seeds 0 --openb DIR --exact 60 # each row solved for up to 60 s a criterion
     python tools/measure_victims.py --seeds 0 --times                # seconds of a decision in large clusters
     python tools/measure_victims.py --seeds 0 --rules 100            # gangs with a rule beside amounts
+    python tools/measure_victims.py --seeds 0 --criteria 100         # lists of criteria that are not the default
     python tools/measure_victims.py --seeds 0 --together 100         # several preemptors at once
 
 Random clusters are those of `packages/reprieve/tests/preemption/instances.py`; the solver is scipy's HiGHS (`exact.py`)
@@ -46,10 +47,22 @@ from reprieve.simulation.bench.cluster_builder import BenchCluster  # noqa: E402
 from reprieve.simulation.bench.scenarios import SCENARIOS  # noqa: E402
 from reprieve.simulation.virtual import VirtualCluster  # noqa: E402
 from tests.building import Item, World, group, pdb, pod, profile_with  # noqa: E402
-from tests.preemption.exact import Kind, NoSolutionError, Optimum, Price, Problem, Unit, cheapest  # noqa: E402
+from tests.preemption.exact import (  # noqa: E402
+    SUMS,
+    Kind,
+    NoSolutionError,
+    Optimum,
+    Price,
+    Problem,
+    Unit,
+    cheapest,
+    cheapest_by,
+)
 from tests.preemption.instances import instance  # noqa: E402
 from tests.preemption.joint_instances import FAMILIES as JOINT_FAMILIES  # noqa: E402
 from tests.preemption.joint_instances import Several  # noqa: E402
+from tests.preemption.listed_instances import FAMILIES as LISTED  # noqa: E402
+from tests.preemption.listed_instances import Listed  # noqa: E402
 from tests.preemption.ruled_instances import FAMILIES, Ruled  # noqa: E402
 
 MODES: dict[str, dict[str, Any]] = {
@@ -135,12 +148,14 @@ def random_clusters(seeds: range, nodes: tuple[int, int]) -> None:
 # -- gangs with rules --------------------------------------------------------------------------------------------------
 
 
-def gangs_with_rules(seeds: range) -> None:
+def gangs_with_rules(seeds: range, only: str, misses: bool) -> None:
     """Print a row for each rule; clusters without a proven optimum are left out."""
     row = "{:<32} {:>9} {:>8} {:>13} {:>6} {:>16} {:>14} {:>8}"
     titles = ("optimal", "pods/optimum", "worst", "higher priority", "dearer than C.", "ms each")
     print(row.format("gangs with a rule", "clusters", *titles))
     for name, family in FAMILIES.items():
+        if only not in name:
+            continue
         tally, proven = Tally(), 0
         for seed in seeds:
             made = family(seed)
@@ -156,6 +171,8 @@ def gangs_with_rules(seeds: range) -> None:
             tally.seconds += taken
             prices = [made.problem.price([verdict.unit.name for verdict in one.victims]) for one in (found, usual)]
             tally.add(prices[0], best.price, prices[1])
+            if misses and prices[0] != best.price:
+                print(f"  seed {seed}: {prices[0]} where {best.price} does")
         if proven:
             shares = (f"{tally.optimal / proven:.0%}", f"{sum(tally.excess) / proven:.3f}", f"{max(tally.excess):.2f}")
             taken_text = f"{tally.seconds / proven * 1000:.0f}"
@@ -164,7 +181,7 @@ def gangs_with_rules(seeds: range) -> None:
             )
 
 
-def _one_decision(made: Ruled, options: dict[str, Any]) -> tuple[Preemption | None, float]:
+def _one_decision(made: Ruled | Listed, options: dict[str, Any]) -> tuple[Preemption | None, float]:
     profile = profile_with(DefaultPreemption(PreemptionOptions(**options)))
     world = World(*made.items, profiles={profile.name: profile})
     began = time.process_time()
@@ -172,10 +189,50 @@ def _one_decision(made: Ruled, options: dict[str, Any]) -> tuple[Preemption | No
     return found, time.process_time() - began
 
 
+# -- own criteria ------------------------------------------------------------------------------------------------------
+
+
+def own_criteria(seeds: range, only: str, misses: bool) -> None:
+    """Print a row for each list of criteria, by the first of them that counts an amount."""
+    row = "{:<32} {:>9} {:>8} {:>13} {:>6} {:>14} {:>8}"
+    print(row.format("own criteria", "clusters", "optimal", "over optimum", "worst", "dearer than C.", "ms each"))
+    for name, family in LISTED.items():
+        if only not in name:
+            continue
+        optimal = dearer = 0
+        excess, seconds = [], 0.0
+        for seed in seeds:
+            made = family(seed)
+            usual, _ = _one_decision(made, {**MODES["Compatible"], "cost": made.cost})
+            if usual is None or not usual.victims:
+                continue
+            best = cheapest_by(made.problem, made.cost, seconds=20)
+            if not best.proven:
+                continue
+            found, taken = _one_decision(made, {"cost": made.cost})
+            assert found is not None
+            seconds += taken
+            here, there = (
+                made.problem.price_by(made.cost, [verdict.unit.name for verdict in one.victims])
+                for one in (found, usual)
+            )
+            optimal += here == best.price
+            dearer += here > there
+            counted = next(turn for turn, criterion in enumerate(made.cost) if criterion in SUMS)
+            least = best.price[counted]
+            same = here[:counted] == best.price[:counted]
+            excess.append(here[counted] / least if same and least > 0 else 1.0 + (here != best.price))
+            if here != best.price and misses:
+                print(f"  seed {seed}: {here} where {best.price} does")
+        if excess:
+            shares = (f"{optimal / len(excess):.0%}", f"{sum(excess) / len(excess):.3f}", f"{max(excess):.2f}")
+            print(row.format(name, len(excess), *shares, dearer, f"{seconds / len(excess) * 1000:.0f}"), flush=True)
+
+
 # -- several preemptors at once ----------------------------------------------------------------------------------------
 
 
-def several_at_once(seeds: range) -> None:
+def several_at_once(seeds: range, only: str, misses: bool) -> None:
     """Print a row for each family and way; clusters without a proven optimum, or where not all fit, are left out."""
     row = "{:<28} {:<10} {:>9} {:>8} {:>9} {:>13} {:>6} {:>16} {:>8}"
     titles = ("optimal", "placed", "pods/optimum", "worst", "higher priority", "ms each")
@@ -186,6 +243,8 @@ def several_at_once(seeds: range) -> None:
         "Compatible": MODES["Compatible"],
     }
     for name, family in JOINT_FAMILIES.items():
+        if only not in name:
+            continue
         tallies = {way: Tally() for way in ways}
         placed, waiting, proven = dict.fromkeys(ways, 0), 0, 0
         for seed in seeds:
@@ -202,8 +261,11 @@ def several_at_once(seeds: range) -> None:
                 victims, count = _all_decisions(made, options)
                 tallies[way].seconds += time.process_time() - began
                 placed[way] += count
+                price = made.problem.price(victims)
+                if misses and not options and (count, price) != (made.preemptors, best.price):
+                    print(f"  seed {seed}: {count} of {made.preemptors}, {price} where {best.price} does")
                 if count == made.preemptors:
-                    tallies[way].add(made.problem.price(victims), best.price, best.price)
+                    tallies[way].add(price, best.price, best.price)
         for way, tally in tallies.items():
             if tally.excess:
                 cells = (
@@ -432,15 +494,24 @@ def main() -> None:
     parser.add_argument("--times", action="store_true", help="seconds of a decision in large clusters")
     parser.add_argument("--rules", type=int, default=0, metavar="N", help="so many gangs with each rule beside amounts")
     parser.add_argument("--together", type=int, default=0, metavar="N", help="so many clusters with several preemptors")
+    parser.add_argument(
+        "--criteria", type=int, default=0, metavar="N", help="so many clusters with each list of criteria"
+    )
+    parser.add_argument("--only", default="", metavar="TEXT", help="the families with this in their name")
+    parser.add_argument(
+        "--misses", action="store_true", help="name the clusters where what was found is not the optimum"
+    )
     asked = parser.parse_args()
     collect_seldom()  # as `reprieve scheduler` does
     if asked.seeds > 0:
         nodes = (asked.nodes, asked.nodes) if asked.nodes else (4, 20)
         random_clusters(range(asked.first, asked.first + asked.seeds), nodes)
     if asked.rules:
-        gangs_with_rules(range(asked.first, asked.first + asked.rules))
+        gangs_with_rules(range(asked.first, asked.first + asked.rules), asked.only, asked.misses)
+    if asked.criteria:
+        own_criteria(range(asked.first, asked.first + asked.criteria), asked.only, asked.misses)
     if asked.together:
-        several_at_once(range(asked.first, asked.first + asked.together))
+        several_at_once(range(asked.first, asked.first + asked.together), asked.only, asked.misses)
     if asked.openb is not None:
         openb_rows(asked.openb, asked.exact)
     if asked.times:

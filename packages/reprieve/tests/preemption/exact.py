@@ -10,7 +10,7 @@ it goes and the pods of a budget up to and including its own are more than are a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +38,8 @@ class Unit:
     charged: dict[str, int] = field(default_factory=dict)
     breaks: int = 0
     """Gangs that fall below their minimum with it."""
+    lost: float = 0.0
+    """GPU-seconds that are lost with it."""
 
     @property
     def importance(self) -> tuple[object, ...]:
@@ -102,6 +104,26 @@ class Problem:
             sum(unit.pods for unit in evicted),
             -min(unit.start for unit in evicted if unit.priority == highest),
         )
+
+    def price_by(self, cost: Sequence[str], victims: Iterable[str]) -> Price:
+        """What it costs by a list of criteria (cost.md 1.3); of no eviction: less than anything else."""
+        gone = set(victims)
+        evicted = sorted((unit for unit in self.units if unit.name in gone), key=lambda unit: unit.importance)
+        if not evicted:
+            return (-np.inf,) * len(cost)
+        violations, highest, *_, start = self.price(gone)
+        known = {"pdbViolations": violations, "highestPriority": highest, "startTime": start}
+        return tuple(known[name] if name in known else sum(map(SUMS[name], evicted)) for name in cost)
+
+
+SUMS: dict[str, Callable[[Unit], float]] = {
+    "gangsBroken": lambda unit: unit.breaks,
+    "prioritySum": lambda unit: (unit.priority + OFFSET) * unit.pods,
+    "pods": lambda unit: unit.pods,
+    "units": lambda _: 1,
+    "lostWork": lambda unit: unit.lost,
+}
+"""Criteria of which the whole is the sum of its parts."""
 
 
 @dataclass(frozen=True)
@@ -287,3 +309,47 @@ def cheapest(problem: Problem, *, seconds: float | None = None) -> Optimum:
             values, _ = program.solve({}, levels=len(late) + 1, steps=ages)
     victims = tuple(unit.name for turn, unit in enumerate(units) if values[turn] > 0.5)
     return Optimum(problem.price(victims), victims, proven, bound)
+
+
+def cheapest_by(problem: Problem, cost: Sequence[str], *, seconds: float | None = None) -> Optimum:
+    """The cheapest eviction by a list of criteria, solved one after the other. Raises NoSolutionError.
+
+    `proven`: the solver was not stopped. Starts count among the victims of the highest priority, which has to be before
+    them in the list.
+    """
+    program = _Program(problem, seconds)
+    units, values, proven, highest = program.units, np.zeros(program.size), True, 0
+    priorities = sorted({unit.priority for unit in units})
+    for name in cost:
+        if name in ("highestPriority", "startTime"):
+            if name == "highestPriority":
+                steps = [priorities.index(unit.priority) + 1 for unit in units]
+            else:
+                late = sorted({unit.start for unit in units if unit.priority == highest}, reverse=True)
+                steps = [late.index(unit.start) + 1 if unit.priority == highest else 0 for unit in units]
+            values, _ = program.solve({}, levels=max(steps, default=0) + 1, steps=steps)
+            reached = max((step for turn, step in enumerate(steps) if values[turn] > 0.5), default=0)
+            for turn, step in enumerate(steps):
+                if step > reached:
+                    program.high[turn] = 0.0
+            if name == "highestPriority" and reached:
+                highest = priorities[reached - 1]
+            continue
+        if name == "pdbViolations":
+            goals = [{program.first_violation + turn: 1.0 for turn in range(len(program.charged))}]
+        elif name == "prioritySum":  # the offset hides the rest from the solver
+            goals = [{turn: 1.0 * unit.pods for turn, unit in enumerate(units)}]
+            goals.append({turn: 1.0 * unit.pods * unit.priority for turn, unit in enumerate(units)})
+        else:
+            goals = [{turn: 1.0 * SUMS[name](unit) for turn, unit in enumerate(units)}]
+        for goal in goals:
+            scale = max(map(abs, goal.values()), default=0.0)
+            if not scale:
+                continue
+            goal = {column: value / scale for column, value in goal.items() if value}
+            values, bound = program.solve(goal)
+            amount = sum(value for column, value in goal.items() if values[column] > 0.5)
+            proven = proven and bound >= amount - 1e-6 * max(1.0, amount)
+            program.add(goal, -np.inf, amount + 1e-7)
+    victims = tuple(unit.name for turn, unit in enumerate(units) if values[turn] > 0.5)
+    return Optimum(problem.price_by(cost, victims), victims, proven)

@@ -60,7 +60,7 @@ class Instance:
 
 @dataclass
 class _Running:
-    """One unit: its pods as (node, amounts)."""
+    """One unit: its pods as (node, amounts). `start` is counted from the time of the decision."""
 
     name: str
     priority: int
@@ -96,7 +96,8 @@ class _Running:
             takes[at] = (before[0] + cpu, before[1] + gpu)
         charged = {self.budget: len(self.pods)} if self.budget is not None else {}
         name, size = f"default/{self.name}", len(self.pods)
-        return Unit(name, self.priority, size, self.start, self.whole, dict(takes), charged, int(self.whole))
+        lost = sum(max(0.0, -self.start) * (gpu or cpu) for _, (cpu, gpu) in self.pods)
+        return Unit(name, self.priority, size, self.start, self.whole, dict(takes), charged, int(self.whole), lost)
 
 
 def instance(seed: int, *, nodes: tuple[int, int] = (4, 20)) -> Instance:

@@ -28,6 +28,7 @@ from reprieve.preemption.criteria import (
     HighestPriority,
     LostWorkCost,
     PdbViolations,
+    PrioritySum,
     StartTime,
     TenantSpread,
 )
@@ -280,6 +281,11 @@ class Pricing:
     gang_weight: float
     """What breaking a gang weighs beside that."""
 
+    @property
+    def limited_later(self) -> bool:
+        """Return whether the highest priority counts, but not before all else."""
+        return not self.by_limit and HighestPriority.name in self.criteria.names
+
     def price(self, gone: Sequence[int], violations: Sequence[bool], gangs: int) -> Cost:
         """Return what evicting these units costs, given by ascending number.
 
@@ -316,26 +322,44 @@ def pricing_of(
         tuple(vector.tolist()) if cost.additive and not isinstance(cost, PdbViolations) else None
         for cost, vector in zip(criteria.costs, alone, strict=True)
     ]
-    weight: Costs = _LEAST_WEIGHT * columns.sizes.astype(np.float64)
+    names = criteria.names
+    budgets_first = names[0] == PdbViolations.name
+    by_limit = names[int(budgets_first) : int(budgets_first) + 1] == (HighestPriority.name,)
+    weight, gang_weight = _weights(criteria, columns, alone, by_limit=by_limit)
+    return Pricing(criteria, columns, tuple(vectors), tuple(weight.tolist()), budgets_first, by_limit, gang_weight)
+
+
+def _weights(
+    criteria: Criteria, units: EvictionUnits, alone: Sequence[Costs], *, by_limit: bool
+) -> tuple[Costs, float]:
+    """Return what guides the search, `float64[units]`, and what a broken gang weighs beside it.
+
+    `alone`: by criterion, what each unit costs.
+    """
+    sizes = units.sizes.astype(np.float64)
+    weight: Costs = _LEAST_WEIGHT * sizes
     scale, gang_weight = _FIRST_SCALE, 0.0
-    for cost, vector in zip(criteria.costs, alone, strict=True):
+    pairs = list(zip(criteria.costs, alone, strict=True))
+    if by_limit:  # units above the limit are barred, and those below it cost nothing by it: it settles ties
+        pairs.sort(key=lambda pair: isinstance(pair[0], HighestPriority))
+    for cost, vector in pairs:
         if isinstance(cost, PdbViolations):
             continue
         if isinstance(cost, GangsBroken):
             gang_weight = scale
             scale *= _NEXT_SCALE
             continue
-        finite = vector[np.isfinite(vector)]
-        low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
-        if cost.additive:
-            low = min(low, 0.0)
-        if high > low:
-            weight += scale * np.clip((vector - low) / (high - low), 0.0, 1.0)
-            scale *= _NEXT_SCALE
-    names = criteria.names
-    budgets_first = names[0] == PdbViolations.name
-    by_limit = names[int(budgets_first) : int(budgets_first) + 1] == (HighestPriority.name,)
-    return Pricing(criteria, columns, tuple(vectors), tuple(weight.tolist()), budgets_first, by_limit, gang_weight)
+        # A sum of priorities hides them behind its offset.
+        parts = (sizes, vector - PRIORITY_OFFSET * sizes) if isinstance(cost, PrioritySum) else (vector,)
+        for part in parts:
+            finite = part[np.isfinite(part)]
+            low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
+            if cost.additive:
+                low = min(low, 0.0)
+            if high > low:
+                weight += scale * np.clip((part - low) / (high - low), 0.0, 1.0)
+                scale *= _NEXT_SCALE
+    return weight, gang_weight
 
 
 _LEAST_WEIGHT = 1e-3

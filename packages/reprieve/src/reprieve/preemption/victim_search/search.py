@@ -154,8 +154,8 @@ class VictimSearch:
             until = self.taken + self.steps // 4
             self._improve(1, self.steps // 4)
             self._shake(until, limited=False)
-        best = self._lowest_limit(start, self.best)
         if self.by_limit:
+            best = self._lowest_limit(start, self.best)
             if best.price[1] < self.numbers.units[0].priority:
                 state.rollback(start)
                 self._limit(best.price[1])
@@ -167,6 +167,8 @@ class VictimSearch:
         until = self.taken + self.steps
         self._improve(2, self.steps)
         self._shake(until)
+        if not self.by_limit and self.numbers.pricing is not None and self.numbers.pricing.limited_later:
+            self._lowest_limit(start, self.best)
         return self.best
 
     def among_few(self, found: Found) -> Found:
@@ -259,25 +261,31 @@ class VictimSearch:
                     left = _SHAKES
 
     def _lowest_limit(self, start: Mark, best: Found) -> Found:
-        """The best eviction after trying lower limits of priority that break no more budgets, by bisection."""
-        if not self.by_limit:
-            return best
+        """The best eviction after trying lower limits of priority that break no more budgets, by bisection.
+
+        Where other criteria decide before the priority, limits that cost no more by those.
+        """
         limits = sorted({unit.priority for unit in self.numbers.units})
-        low, high = 0, limits.index(best.price[1]) if best.units else 0
+        low, high = 0, limits.index(self._highest(best)) if best.units else 0
         while low < high:
             middle = (low + high) // 2
             self.state.rollback(start)
             self._limit(limits[middle])
             lower = self._build() and (
-                self._note() or (self.state.price()[0] > best.price[0] and self._improve(2, self.steps // 4))
+                self._note()
+                or ((not self.by_limit or self.state.price()[0] > best.price[0]) and self._improve(2, self.steps // 4))
             )
             assert self.best is not None
             if lower:
                 best = self.best
-                high = min(middle, limits.index(best.price[1])) if best.units else 0
+                high = min(middle, limits.index(self._highest(best))) if best.units else 0
             else:
                 low = middle + 1
         return best
+
+    def _highest(self, found: Found) -> int:
+        """Return the priority of the most important of its units, which come first."""
+        return self.numbers.units[found.units[0]].priority
 
     def _load(self, found: Found) -> None:
         """Take up an eviction that was found, from whatever is at present; nodes that are the same stay as they are."""
