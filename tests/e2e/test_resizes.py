@@ -1,0 +1,136 @@
+"""Deferred resizes, and nodes requested for gangs, with `reprieve up`, over the end of the scheduler."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.e2e.cluster import (
+    CLASSES,
+    GROUPS,
+    Json,
+    Up,
+    eventually,
+    is_preempted,
+    is_running,
+    nodes_file,
+    pod,
+    pod_group,
+    priority_class,
+    up,
+)
+
+REQUESTS = "/apis/autoscaling.x-k8s.io/v1/namespaces/{}/provisioningrequests"
+STATE = "scheduling.reprieve.dev/provisioning-state"
+NAMES = {"plural": "provisioningrequests", "singular": "provisioningrequest", "kind": "ProvisioningRequest"}
+DEFINITION: Json = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "provisioningrequests.autoscaling.x-k8s.io"},
+    "spec": {
+        "group": "autoscaling.x-k8s.io",
+        "names": {**NAMES, "listKind": "ProvisioningRequestList"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+
+
+def _config(directory: Path) -> Path:
+    """A configuration by which every gang that nothing can place gets a request at once."""
+    args = {"provisioningRequests": "Always", "provisioningAfter": 0}
+    profile = {"pluginConfig": [{"name": "GangScheduling", "args": args}]}
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    path = directory / "config.yaml"
+    path.write_text(yaml.safe_dump({**kind, "profiles": [profile]}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    directory = tmp_path_factory.mktemp("resizes")
+    nodes = nodes_file(directory, "n1")
+    with up(directory, f"--nodes-file={nodes}", f"--config={_config(directory)}") as running:
+        running.api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION)
+        for name, value in (("low", 100), ("high", 1000)):
+            running.api.create(CLASSES, priority_class(name, value))
+        yield running
+        assert "Traceback" not in running.log.read_text(), running.log.read_text()
+
+
+def _killed(cluster: Up) -> None:
+    """kill -9 of the scheduler; another one runs afterwards."""
+    [scheduler] = cluster.children()
+    os.kill(scheduler, signal.SIGKILL)
+    eventually(lambda: cluster.children() not in ([], [scheduler]), "another scheduler")
+
+
+def _leaves(item: Json) -> bool:
+    return is_preempted(item) and "deletionTimestamp" in item["metadata"]
+
+
+def test_killed_scheduler_evicts_no_others_for_a_resize(cluster: Up) -> None:
+    """resizes.md 3.4: kill -9 while the victim leaves; then the kubelet resizes the pod, and the other pod stays."""
+    path, api = cluster.workplace("resize"), cluster.api
+    api.create(path, pod("web", cpu="1", priority="high"))
+    for name in ("small-1", "small-2"):
+        api.create(path, pod(name, cpu="1500m", priority="low", stop=6))
+    eventually(lambda: api.runs("web", "small-1", "small-2", namespace="resize"), "all pods running")
+    with api.history(path) as pods:
+        patch = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}}
+        api.patch(f"{path}/web/resize", patch)
+        victims = pods.until(lambda: pods.seen(_leaves), "a victim leaving")
+        _killed(cluster)
+
+        def done(item: Json) -> bool:
+            statuses = item["status"].get("containerStatuses") or [{}]
+            return bool(
+                item["metadata"]["name"] == "web" and statuses[0].get("allocatedResources", {}).get("cpu") == "2"
+            )
+
+        pods.until(partial(pods.seen, done), "the pod resized")
+        assert pods.seen(is_preempted) == victims
+        assert len(victims) == 1
+        assert pods.seen(lambda item: bool(item["status"].get("nominatedNodeName"))) == set()
+    assert api.runs("web", namespace="resize")
+    assert sum(api.runs(name, namespace="resize") for name in ("small-1", "small-2")) == 1
+
+
+def test_killed_scheduler_keeps_its_request_and_deletes_it_with_the_gang(cluster: Up) -> None:
+    """provisioning.md 3.1, 3.2, 5.2: kill -9 between, and no second request."""
+    space = "nodes"
+    path, api, requests = cluster.workplace(space), cluster.api, REQUESTS.format(space)
+    api.create(GROUPS.format(namespace=space), pod_group("train", 2))
+    for name in ("train-0", "train-1"):
+        api.create(path, pod(name, cpu="64", group="train"))
+    eventually(lambda: len(api.items(requests)) == 1, "the request")
+    [request] = api.items(requests)
+    _killed(cluster)
+    conditions = [{"type": "Accepted", "status": "True", "reason": "Accepted", "message": "in work"}]
+    api.patch(f"{requests}/{request['metadata']['name']}/status", {"status": {"conditions": conditions}})
+
+    def told() -> bool:
+        pods = api.pods(space).values()
+        return {item["metadata"].get("annotations", {}).get(STATE) for item in pods} == {"Accepted: Accepted: in work"}
+
+    eventually(told, "the state on both pods")
+    assert [item["metadata"]["uid"] for item in api.items(requests)] == [request["metadata"]["uid"]]
+    for name in ("train-0", "train-1"):
+        api.delete(f"{path}/{name}")
+    templates = f"/api/v1/namespaces/{space}/podtemplates"
+    eventually(lambda: not api.items(requests) and not api.items(templates), "the request and its templates gone")
+    assert not any(is_running(item) for item in api.pods(space).values())
