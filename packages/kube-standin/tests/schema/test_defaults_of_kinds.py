@@ -102,6 +102,7 @@ def complete(api_version: str, kind: str, obj: Json | None = None) -> Json:
                     "replicas": 1,
                     "template": TEMPLATE,
                     "podManagementPolicy": "OrderedReady",
+                    "serviceName": "",
                     "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
                     "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
                     **_HISTORY,

@@ -244,7 +244,7 @@ DEFAULTS: Mapping[tuple[str, str], Fill] = {
     ),
     ("apps", "StatefulSet"): all_of(
         *_REPLICAS,
-        fill("spec", podManagementPolicy="OrderedReady"),
+        fill("spec", podManagementPolicy="OrderedReady", serviceName=""),
         _rolling("updateStrategy", partition=0),
         fill("spec.persistentVolumeClaimRetentionPolicy", whenDeleted="Retain", whenScaled="Retain"),
         _HISTORY,
