@@ -22,7 +22,7 @@ demo: $(READY)
 # The environments, lint and in CI the documentation take one core, one after the other: they run beside the wheels'
 # tests, which have an environment of their own. What holds a server to the clock has the machine to itself, when all
 # else is done.
-NEEDED = $(VENV)/.helm-ready $(VENV)/.chromium-ready $(VENV)/.postgres-ready
+NEEDED = $(VENV)/.helm-ready $(VENV)/.chromium-ready $(VENV)/.postgres-ready $(VENV)/.promtool-ready
 BESIDE = lint
 test:
 	$(MAKE) --jobs=2 --output-sync=line beside-wheels test-wheels
@@ -99,6 +99,16 @@ $(VENV)/.postgres-ready: | $(VENV)/.chromium-ready
 		&& { apt-get update -qq && apt-get install -y -qq --no-install-recommends postgresql; } >/dev/null 2>&1; } \
 		|| echo "no PostgreSQL for this machine: the history on it is not judged" >&2
 	@mkdir -p $(@D) && touch $@
+
+# Prometheus' own tool, out of Debian's package, for the tests of the alerts; no server is installed. Where it cannot be
+# had they are skipped, and counted.
+$(VENV)/.promtool-ready: $(READY) | $(VENV)/.postgres-ready
+	@command -v promtool >/dev/null || { cd $(BIN) && test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
+		&& { apt-get update -qq && apt-get download -qq prometheus \
+		&& dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x --strip-components=3 ./usr/bin/promtool; } >/dev/null 2>&1; } \
+		|| echo "no promtool for this machine: the alerts are not evaluated" >&2
+	@rm -f $(BIN)/prometheus_*.deb
+	@touch $@
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -31,7 +31,13 @@ rendered_by_helm = pytest.mark.skipif(helm is None, reason="helm-python-sdk is n
 ROOT = DEPLOY.parent
 CHART = DEPLOY / "helm" / "reprieve"
 NAMESPACE = "reprieve-system"
-EVERYTHING: Json = {"crds": {"install": True}, "monitoring": {"enabled": True}, "provisioning": {"enabled": True}}
+EVERYTHING: Json = {
+    "crds": {"install": True},
+    "monitoring": {"enabled": True},
+    "networkPolicy": {"enabled": True},
+    "provisioning": {"enabled": True},
+    "tls": {"certManager": True},
+}
 ADDED_BY_HELM = {
     "app.kubernetes.io/instance",
     "app.kubernetes.io/managed-by",
@@ -80,9 +86,10 @@ def one(objects: list[Json], kind: str, end: str = "") -> Json:
     ("values", "kustomize"),
     [
         ({}, manifests.base),
-        ({"crds": {"install": True}}, lambda: [*manifests.base(), *manifests.component("crds")]),
-        ({"monitoring": {"enabled": True}}, lambda: [*manifests.base(), *manifests.component("monitoring")]),
-        ({"provisioning": {"enabled": True}}, lambda: [*manifests.base(), *manifests.component("provisioning")]),
+        ({"crds": {"install": True}}, lambda: manifests.with_components("crds")),
+        ({"monitoring": {"enabled": True}}, lambda: manifests.with_components("monitoring")),
+        ({"networkPolicy": {"enabled": True}}, lambda: manifests.with_components("network-policy")),
+        ({"provisioning": {"enabled": True}}, lambda: manifests.with_components("provisioning")),
         (EVERYTHING, manifests.everything),
     ],
 )
@@ -120,7 +127,7 @@ def test_api_server_takes_what_it_renders(plane: Live) -> None:
     values["monitoring"] = {"enabled": True, "readers": [{"kind": "ServiceAccount", "name": "p", "namespace": "m"}]}
     values["monitoring"]["serviceMonitor"] = {"labels": {"release": "kps"}, "interval": "15s"}
     for obj in rendered(values):
-        if not obj["apiVersion"].startswith("monitoring.coreos.com/"):
+        if not obj["apiVersion"].startswith(manifests.OTHERS):
             path = f"{path_of(obj)}?fieldManager=helm&fieldValidation=Strict&dryRun=All"
             headers = {"Content-Type": "application/apply-patch+yaml"}
             status, answer, _ = plane.request("PATCH", path, obj, headers=headers)
@@ -156,6 +163,59 @@ def test_password_of_the_records_comes_from_a_secret() -> None:
     variable = {"name": "PGPASSWORD", "valueFrom": {"secretKeyRef": {"name": "records", "key": "password"}}}
     [container] = one(rendered({"extraEnv": [variable]}), "Deployment")["spec"]["template"]["spec"]["containers"]
     assert container["env"] == [variable]
+
+
+@rendered_by_helm
+def test_shadow_of_the_chart_is_that_of_kustomize() -> None:
+    """But for its names, in the release's namespace; and it needs no scheduler beside it."""
+    values = {"replicas": 0, "shadow": {"enabled": True}}
+    text = json.dumps([obj for obj in manifests.objects(DEPLOY / "shadow") if obj["kind"] != "Namespace"])
+    text = text.replace('"namespace": "reprieve-shadow"', f'"namespace": "{NAMESPACE}"')
+    expected = by_identity(json.loads(text.replace("reprieve-shadow", "reprieve-scheduler-shadow")))
+    made = by_identity(rendered(values))
+    assert {name: obj for name, obj in made.items() if name.endswith("-shadow")} == expected
+    assert made["Deployment/reprieve-scheduler"]["spec"]["replicas"] == 0
+    watched = {"enabled": True, "schedulerName": "volcano", "hold": "5m", "resources": {}}
+    [container] = one(rendered({"shadow": watched}), "Deployment", "-shadow")["spec"]["template"]["spec"]["containers"]
+    assert {"--scheduler-name=volcano", "--shadow-hold=5m"} <= set(container["args"])
+    selectors = [obj["spec"]["selector"]["matchLabels"] for obj in rendered(values) if obj["kind"] == "Deployment"]
+    assert selectors[0] != selectors[1], "neither takes the other's pods"
+
+
+@rendered_by_helm
+def test_certificate_of_the_endpoint_is_that_of_the_secret() -> None:
+    """Without a Secret the scheduler makes its own, which no ServiceMonitor can check."""
+
+    def tls(values: Json) -> list[Json]:
+        pod = one(rendered(values), "Deployment")["spec"]["template"]["spec"]
+        used = any(argument.startswith("--tls-") for argument in pod["containers"][0]["args"])
+        volumes = [volume["secret"] for volume in pod["volumes"] if "secret" in volume]
+        assert used is bool(volumes)
+        return volumes
+
+    assert tls({}) == tls({"monitoring": {"enabled": True, "serviceMonitor": {"enabled": False}}}) == []
+    assert [secret["secretName"] for secret in tls({"tls": {"secretName": "mine"}})] == ["mine"]
+    mine: Json = {"monitoring": {"enabled": True}, "tls": {"secretName": "mine", "certManager": True}}
+    config = one(rendered(mine), "ServiceMonitor")["spec"]["endpoints"][0]["tlsConfig"]
+    assert config["ca"]["secret"]["name"] == "mine"
+    assert {obj["spec"].get("secretName") for obj in rendered(mine) if obj["kind"] == "Certificate"} == {
+        "mine",
+        "reprieve-scheduler-authority",
+    }
+
+
+@rendered_by_helm
+def test_alerts_lead_to_the_runbook_of_the_values() -> None:
+    mine: Json = {"enabled": True, "prometheusRule": {"runbookUrl": "https://wiki.example/alerts"}}
+    rules = one(rendered({"monitoring": mine}), "PrometheusRule")["spec"]["groups"][0]["rules"]
+    assert all(rule["annotations"]["runbook_url"].startswith("https://wiki.example/alerts#reprieve") for rule in rules)
+
+
+@rendered_by_helm
+def test_network_policy_takes_rules_of_the_values() -> None:
+    rule = {"ports": [{"port": 5432, "protocol": "TCP"}]}
+    policy = one(rendered({"networkPolicy": {"enabled": True, "egress": [rule]}}), "NetworkPolicy")
+    assert policy["spec"]["egress"][-1] == rule
 
 
 @rendered_by_helm
@@ -205,6 +265,9 @@ def test_disabled_resources_do_not_exist() -> None:
         ({"monitoring": {"enabeld": True}}, "monitoring"),
         ({"monitoring": {"serviceMonitor": {"interval": "often"}}}, "interval"),
         ({"config": {"profiles": []}}, "profiles"),
+        ({"shadow": {"hold": "long"}}, "hold"),
+        ({"tls": {"secretName": "Not A Name"}}, "secretName"),
+        ({"networkPolicy": {"ingress": []}}, "networkPolicy"),
         ({"config": {"kind": "KubeletConfiguration"}}, "kind"),
         ({"podDisruptionBudget": {"minAvailable": "half"}}, "minAvailable"),
     ],
@@ -237,7 +300,15 @@ def test_its_version_is_the_scheduler_s() -> None:
 
 def test_its_links_lead_to_what_kustomize_reads() -> None:
     links = [path for path in CHART.rglob("*") if path.is_symlink()]
-    assert {path.name for path in links} == {"clusterrole.yaml", "crds", "dashboard.json", "prometheusrule.yaml"}
+    assert {path.name for path in links} == {
+        "certificates.yaml",
+        "clusterrole.yaml",
+        "crds",
+        "dashboard.json",
+        "networkpolicy.yaml",
+        "prometheusrule.yaml",
+        "shadow.yaml",
+    }
     for path in links:
         assert path.resolve(strict=True).is_relative_to(DEPLOY)
         assert not path.readlink().is_absolute()

@@ -41,9 +41,7 @@ def served(plane: Live, obj: Json) -> bool:
 @pytest.mark.parametrize("obj", manifests.everything(), ids=identity)
 def test_each_is_taken_by_a_server_that_knows_its_kind(obj: Json, plane: Live) -> None:
     if not served(plane, obj):
-        assert obj["apiVersion"].startswith("monitoring.coreos.com/"), (
-            "only the Prometheus operator's kinds may be unknown"
-        )
+        assert obj["apiVersion"].startswith(manifests.OTHERS), "only kinds of operators may be unknown"
         return
     status, answer, _ = plane.request("PATCH", f"{path_of(obj)}{QUERY}&dryRun=All", obj, headers=APPLY)
     assert status in (200, 201), answer
@@ -52,7 +50,7 @@ def test_each_is_taken_by_a_server_that_knows_its_kind(obj: Json, plane: Live) -
 def test_lists_name_every_file() -> None:
     """No manifest is forgotten in a kustomization.yaml."""
     for kustomization in DEPLOY.rglob("kustomization.yaml"):
-        listed = set(yaml.safe_load(kustomization.read_text())["resources"])
+        listed = set(yaml.safe_load(kustomization.read_text()).get("resources", ()))
         there = {path.name for path in kustomization.parent.glob("*.yaml")} - {"kustomization.yaml"}
         assert there <= listed, kustomization
 
@@ -132,4 +130,32 @@ def test_pods_meet_the_restricted_standard() -> None:
     assert (
         one("Namespace", "reprieve-system")["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
     )
-    assert {next(iter(set(volume) - {"name"})) for volume in pod["volumes"]} <= {"configMap", "emptyDir"}
+    assert {next(iter(set(volume) - {"name"})) for volume in pod["volumes"]} <= {"configMap", "emptyDir", "secret"}
+
+
+def test_prometheus_checks_the_certificate_that_is_served() -> None:
+    """By its authority and its name; what it would not check is not there."""
+    arguments = container()["args"]
+    [mount] = [mount for mount in container()["volumeMounts"] if mount["name"] == "tls"]
+    assert f"--tls-cert-file={mount['mountPath']}/tls.crt" in arguments
+    assert f"--tls-private-key-file={mount['mountPath']}/tls.key" in arguments
+    [volume] = [v for v in one("Deployment")["spec"]["template"]["spec"]["volumes"] if v["name"] == "tls"]
+    secret = volume["secret"]["secretName"]
+    config = one("ServiceMonitor")["spec"]["endpoints"][0]["tlsConfig"]
+    assert config["ca"] == {"secret": {"name": secret, "key": "ca.crt"}}
+    certificate = one("Certificate")["spec"]
+    assert certificate["secretName"] == secret
+    assert certificate["dnsNames"] == [config["serverName"]]
+    service = one("Service")["metadata"]
+    assert config["serverName"] == f"{service['name']}.{service['namespace']}.svc"
+
+
+def test_network_policy_lets_in_what_asks_the_endpoint_and_out_to_the_api_server() -> None:
+    spec = one("NetworkPolicy")["spec"]
+    labels = one("Deployment")["spec"]["template"]["metadata"]["labels"].items()
+    assert spec["podSelector"]["matchLabels"].items() <= labels
+    assert [port["port"] for rule in spec["ingress"] for port in rule["ports"]] == [
+        port["containerPort"] for port in container()["ports"]
+    ]
+    assert {port["port"] for rule in spec["egress"] for port in rule["ports"]} == {53, 443, 6443}
+    assert spec["policyTypes"] == ["Ingress", "Egress"]

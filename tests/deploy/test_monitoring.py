@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -22,8 +25,18 @@ from tests.deploy.manifests import DEPLOY
 from tests.observability.watching import Observed, read
 
 PLACE = DEPLOY / "components" / "monitoring"
+RUNBOOK = "https://github.com/example/reprieve/blob/main/docs/runbook.md"
+PROMTOOL = shutil.which("promtool", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (`make .venv/.promtool-ready`)")
 _SERIES = re.compile(r"\b((?:scheduler|rest_client|leader_election|process|kubernetes)_[a-z_]+)(?:\{([^}]*)\})?")
 _BY = re.compile(r"\bby \(([^)]*)\)")
+
+
+def promtool(*arguments: str) -> None:
+    """Run Prometheus' own tool, which has to find no fault."""
+    assert PROMTOOL is not None
+    done = subprocess.run([PROMTOOL, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def expressions() -> Iterator[tuple[str, str]]:
@@ -75,7 +88,7 @@ def test_monitoring_resources_that_are_enabled_exist(where: str, expression: str
     assert expression.count("(") == expression.count(")"), where
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+@needs_promtool
 def test_prometheus_reads_the_alerts_and_what_the_panels_ask(tmp_path: Path) -> None:
     """By its own tool; what Grafana puts in for its variables is put in here."""
     rule = yaml.safe_load((PLACE / "prometheusrule.yaml").read_text())["spec"]
@@ -84,8 +97,57 @@ def test_prometheus_reads_the_alerts_and_what_the_panels_ask(tmp_path: Path) -> 
     panels = [{"record": "asked", "expr": each, "labels": {"at": str(at)}} for at, each in enumerate(plain)]
     for name, document in (("alerts", rule), ("panels", {"groups": [{"name": "panels", "rules": panels}]})):
         (tmp_path / name).write_text(yaml.safe_dump(document))
-        done = subprocess.run(["promtool", "check", "rules", str(tmp_path / name)], capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
+        promtool("check", "rules", str(tmp_path / name))
+
+
+@needs_promtool
+def test_alerts_fire_when_they_should_and_not_otherwise(tmp_path: Path) -> None:
+    """Prometheus evaluates each on the series of alerts.yaml, in which each fires once and is silent once."""
+    spec = yaml.safe_load((PLACE / "prometheusrule.yaml").read_text())["spec"]
+    (tmp_path / "alerts").write_text(yaml.safe_dump(spec))
+    document = yaml.safe_load((Path(__file__).parent / "alerts.yaml").read_text())
+    rules = {rule["alert"]: rule for rule in spec["groups"][0]["rules"]}
+    outcomes: set[tuple[str, bool]] = set()
+    for test in document["tests"]:
+        for expected in test["alert_rule_test"]:
+            outcomes.add((expected["alertname"], "exp_alerts" in expected))
+            annotations = rules[expected["alertname"]]["annotations"]
+            for alert in expected.get("exp_alerts", ()):
+                # Texts without a value are those of the rule.
+                fixed = {key: text for key, text in annotations.items() if "{{" not in text}
+                alert["exp_annotations"] = {**fixed, **alert["exp_annotations"]}
+    assert outcomes == {(name, fires) for name in rules for fires in (False, True)}
+    (tmp_path / "tests").write_text(yaml.safe_dump(document))
+    promtool("test", "rules", str(tmp_path / "tests"))
+
+
+def anchors(page: str) -> dict[str, str]:
+    """Anchor -> text of each section of a page, as GitHub and mkdocs name them."""
+    parts = re.split(r"^#{2,4} (.+)$", page, flags=re.MULTILINE)
+    named = {re.sub(r"[^\w -]", "", head).strip().lower().replace(" ", "-"): head for head in parts[1::2]}
+    return dict(zip(named, parts[2::2], strict=True))
+
+
+@pytest.mark.parametrize(
+    "rule",
+    yaml.safe_load((PLACE / "prometheusrule.yaml").read_text())["spec"]["groups"][0]["rules"],
+    ids=lambda rule: rule["alert"],
+)
+def test_runbook_has_cause_check_and_remedy_of_each_alert(rule: dict[str, Any]) -> None:
+    """Where its `runbook_url` leads to; the chart puts another page in its place."""
+    url, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+    assert url == RUNBOOK
+    section = anchors((DEPLOY.parent / "docs" / "runbook.md").read_text())[anchor]
+    for part in ("Cause", "Check", "Remedy"):
+        text = re.search(rf"^\*\*{part}:\*\* (.+)", section, flags=re.MULTILINE)
+        assert text, f"{anchor}: {part}"
+        assert len(text[1]) > 40
+
+
+def test_runbook_has_no_section_of_an_alert_that_does_not_exist() -> None:
+    alerts = {name.lower() for name, _ in expressions() if name.startswith("Reprieve")}
+    sections = anchors((DEPLOY.parent / "docs" / "runbook.md").read_text())
+    assert {anchor for anchor in sections if anchor.startswith("reprieve")} == alerts
 
 
 def test_grafana_reads_the_dashboard() -> None:

@@ -140,7 +140,7 @@ def token(plane: Live, namespace: str, account: str) -> str:
 def install(plane: Live, objects: Iterable[Json]) -> None:
     """Apply manifests as `kubectl apply` does; what only stands for the Deployment itself is left out."""
     for obj in objects:
-        if obj["kind"] in ("Deployment", "PodDisruptionBudget") or obj["apiVersion"].startswith("monitoring."):
+        if obj["kind"] in ("Deployment", "PodDisruptionBudget") or obj["apiVersion"].startswith(manifests.OTHERS):
             continue
         status, answer, _ = plane.request("PATCH", f"{path_of(obj)}?fieldManager=tests", obj, headers=APPLY)
         assert status == 201, answer

@@ -18,6 +18,14 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ .Values.serviceAccount.name | default .Values.name }}
 {{- end }}
 
+{{/* The Secret with the certificate of the endpoint, and whether it is used: else the scheduler makes one at its start. */}}
+{{- define "reprieve.tls" -}}
+{{ .Values.tls.secretName | default (printf "%s-tls" .Values.name) }}
+{{- end }}
+{{- define "reprieve.usesTls" -}}
+{{- if or .Values.tls.secretName .Values.tls.certManager (and .Values.monitoring.enabled .Values.monitoring.serviceMonitor.enabled) }}yes{{- end }}
+{{- end }}
+
 {{/* The scheduler's configuration: what is given, with the lease that the Role allows. */}}
 {{- define "reprieve.config" -}}
 {{- $lease := dict "leaderElect" true "resourceNamespace" .Release.Namespace "resourceName" .Values.name -}}
