@@ -1,4 +1,4 @@
-"""The ground all typed objects stand on: the struct base, metadata, label selectors, conditions (meta/v1).
+"""The basis of all typed objects: the struct base, metadata, label selectors, conditions (meta/v1).
 
 Invariants: see `kube_rules.objects`, which re-exports every public name here. Read objects from there.
 """

@@ -1,4 +1,4 @@
-"""Time as this room sees it, so that tests can decide what time it is."""
+"""The clock of the client, which tests can replace."""
 
 from __future__ import annotations
 

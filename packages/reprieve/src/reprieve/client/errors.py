@@ -1,4 +1,4 @@
-"""What can go wrong between here and an API server.
+"""Errors of requests to an API server.
 
 Terms: a refusal is an answer of the server (`ApiError`, made from the Kubernetes `Status` it sends); unreachable means
 that there was no whole answer.

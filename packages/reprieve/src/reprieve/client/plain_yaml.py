@@ -1,4 +1,4 @@
-"""YAML that every reader takes for the same data.
+"""Write YAML that every parser reads as the same data.
 
 Readers of YAML 1.1 and 1.2, in Go and in Python, disagree on what is text: `y`, `on`, `1e3`, `0o17`, `12:30`. Here a
 text stands without quotes only if no reader takes it for anything else.

@@ -1,4 +1,4 @@
-"""Which proxy a server is reached through: HTTPS_PROXY, HTTP_PROXY and NO_PROXY as Go programs read them.
+"""The proxy through which a server is reached: HTTPS_PROXY, HTTP_PROXY and NO_PROXY as Go programs read them.
 
 Rules (golang.org/x/net/http/httpproxy): lower-case names are read too; the loopback is never proxied; NO_PROXY lists
 `*`, addresses, networks in CIDR notation, domains (`.example.com`: only what is below; `example.com`: itself as well),

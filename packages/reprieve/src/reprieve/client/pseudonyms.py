@@ -1,4 +1,4 @@
-"""Names that say nothing, for snapshots that leave the house.
+"""Pseudonyms for the names in anonymous snapshots.
 
 Terms: a domain is a set of names that mean the same kind of thing (nodes, namespaces, label values, ...); within it a
 name always gets the same pseudonym, wherever it is referred to.

@@ -1,4 +1,4 @@
-"""How fast to ask and how long to wait before asking again.
+"""Rate limits of requests, and the pauses before retries.
 
 Terms: a token bucket lets `burst` requests through at once and then `qps` a second (client-go's flow control); a
 backoff is a row of growing waits, each with jitter so that many clients do not come back together.

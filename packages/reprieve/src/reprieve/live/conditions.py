@@ -1,4 +1,4 @@
-"""What pods and pod groups say about their scheduling: conditions and nominations, written only when they change.
+"""The scheduling status of pods and pod groups: conditions and nominations, written only when they change.
 
 Rules (observability.md "Conditions", and kube-scheduler's where that is silent):
 - PodScheduled=False carries a reason and a message; `lastTransitionTime` is when it became False, not when the message

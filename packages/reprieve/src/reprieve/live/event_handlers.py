@@ -1,4 +1,4 @@
-"""What the API server says, brought to the engine: informers, a queue of changes, and `apply`.
+"""From the API server to the engine: informers, a queue of changes, and `apply`.
 
 Informers run all the time and only append to the queue; `apply` empties it into the engine. The scheduling loop calls
 it between cycles, so that a cycle sees one consistent snapshot.

@@ -1,1 +1,1 @@
-"""What waits to be scheduled."""
+"""The scheduling queue and its entities."""
