@@ -196,6 +196,19 @@ def test_members_that_have_succeeded_are_not_lost() -> None:
     assert world.where == {"other": "n0"}
 
 
+@pytest.mark.parametrize(("size", "done", "counted"), [(3, 1, "1 has"), (4, 2, "2 have")])
+@pytest.mark.parametrize("deleted", [False, True])
+def test_members_that_have_succeeded_count(size: int, done: int, counted: str, deleted: bool) -> None:
+    """repair.md 1.3: each once, whether their pods are still there or not."""
+    world = world_of([node(f"n{i}", cpu=4) for i in range(size)], gang("train", size, cpu=4)).drain()
+    for item in [world.objects[world.record(f"train-{i}").uid] for i in range(done)]:
+        world.engine.set(replace(item, status=replace(item.status, phase="Succeeded")), world.now)
+        if deleted:
+            world.engine.remove(ObjectRef("Pod", uid=item.metadata.uid), world.now)
+    world.gone(f"train-{done}").drain()
+    assert said(world) == (False, "BelowMinCount", f"1 of {size} members scheduled, {counted} succeeded")
+
+
 def test_pod_that_is_deleted_has_not_succeeded() -> None:
     """Its containers may end well (repair.md 1.3)."""
     world = world_of([node("n0", cpu=4), node("n1", cpu=4)], gang("train", 2, cpu=4)).drain()
