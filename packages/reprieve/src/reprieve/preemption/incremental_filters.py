@@ -124,9 +124,9 @@ class IncrementalFilters:
     def remove(self, unit: PreemptionUnit) -> None:
         """The unit goes after all."""
         for kind in self._kinds:
-            if kind.count(unit, -1):
-                for kept in kind.filters:
-                    kept.suspects()
+            kind.count(unit, -1)
+            for kept in kind.filters:
+                kept.suspects()
 
     def of(self, index: int) -> Sequence[FilterPlugin]:
         """Return the filters with a rule for an assigned pod, their states brought up to date."""
