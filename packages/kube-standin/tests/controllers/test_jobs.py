@@ -287,6 +287,27 @@ def test_killed_at_any_moment_counts_exactly_once(when: int) -> None:
     assert len(world.pods("Succeeded")) == 4
 
 
+@pytest.mark.parametrize("mode", ["NonIndexed", "Indexed"])
+def test_pods_are_counted_in_the_write_that_frees_them(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is killed right after it would otherwise run the same index, or one pod too many, again."""
+    world = World(CONTROLLERS, nodes=1)
+    flush, seen = world.store.flush, set[int]()
+
+    def checked() -> None:
+        flush()
+        pods = [state.decode() for state in world.store.heads("pods")]
+        freed = sum(TRACKING not in (one["metadata"].get("finalizers") or ()) for one in pods)
+        counts = [state.decode().get("status") or {} for state in world.store.heads("batch/jobs")]
+        assert [one.get("succeeded", 0) + one.get("failed", 0) for one in counts] == [freed] * len(counts)
+        seen.add(freed)
+
+    monkeypatch.setattr(world.store, "flush", checked)
+    world.create(job(completions=3, parallelism=2, completionMode=mode, pod=ended(3)))
+    for _ in range(4):
+        run(world, 4)
+    assert seen >= {0, 3}
+
+
 # -- gangs
 
 

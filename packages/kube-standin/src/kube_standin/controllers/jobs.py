@@ -86,7 +86,7 @@ class Jobs(PodOwner):
             return
         sync = _Sync(job, self.context.now())
         pods = self.claimed(job)
-        counted = self._count(sync, pods)
+        counted = self._count(key, sync, pods)
         if sync.over:
             self._failed_at.pop(key, None)
             self._expire(key, sync)
@@ -154,8 +154,11 @@ class Jobs(PodOwner):
         self._untrack(pod)
         self.end_pod(sync.job, pod)
 
-    def _count(self, sync: _Sync, pods: list[PodSeen]) -> bool:
-        """Count pods that finished and free them, so many in a turn; whether all are counted."""
+    def _count(self, key: Key, sync: _Sync, pods: list[PodSeen]) -> bool:
+        """Count pods that finished and free them, so many in a turn; whether all are counted.
+
+        The status is staged with that: what is staged later is in another transaction.
+        """
         tracked = [pod for pod in pods if TRACKING in (pod.metadata.finalizers or ())]
         ended = [pod for pod in tracked if pod.finished or (pod.terminating and self._has_stopped(pod))]
         for seen in ended[:WRITES_AT_ONCE]:
@@ -174,11 +177,13 @@ class Jobs(PodOwner):
                 sync.add("failed", 1)
                 when = finished_at(pod, sync.now)
                 sync.last_failure = when if sync.last_failure is None else max(sync.last_failure, when)
-            self._untrack(seen)
         if sync.indexed:
             sync.status["completedIndexes"] = str(sync.done)
             sync.status["succeeded"] = len(sync.done)
         if ended:
+            self._report(key, sync, [pod for pod in pods if pod not in ended])
+            for seen in ended[:WRITES_AT_ONCE]:
+                self._untrack(seen)
             self.context.sources.sync()
         return len(ended) <= WRITES_AT_ONCE
 
@@ -369,7 +374,7 @@ class Jobs(PodOwner):
             if not status.get(name):
                 status.pop(name, None)
         status.setdefault("uncountedTerminatedPods", {})
-        self.context.set_status(self.row, key, status)
+        self.context.set_status(self.row, key, copy.deepcopy(status))
 
     def _expire(self, key: Key, sync: _Sync) -> None:
         """Delete a finished Job after its time to live."""
