@@ -186,3 +186,15 @@ def group_claim_statuses(new: Json, _: Json) -> r.Found:
         if one.get("name") not in known:
             detail = "must match the name of an entry in `spec.resourceClaims`"
             yield fe.invalid(f"status.resourceClaimStatuses[{index}].name", one.get("name", ""), detail)
+    yield from _CLAIM_STATUSES(new, "")
+
+
+_CLAIM_STATUSES = r.below(
+    "status",
+    r.listed(
+        "resourceClaimStatuses",
+        r.Unique("name", place=""),
+        r.formed("resourceClaimName", names.subdomain, "set"),
+        most=4,
+    ),
+)
