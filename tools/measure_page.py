@@ -8,9 +8,11 @@ Needs Chromium and the packages of the tests. Frames are those of the browser's 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -25,29 +27,36 @@ from reprieve.page.builder import document_of  # noqa: E402
 from reprieve.page.documents import PageDocument  # noqa: E402
 from reprieve.page.html import as_file  # noqa: E402
 from reprieve.scheduling.engine import Engine  # noqa: E402
-from tests.building import START, gang, node, pod  # noqa: E402
+from tests.building import START, Item, World, gang, node, pod  # noqa: E402
 from tests.page.browser import chromium  # noqa: E402
+from tests.page.serving import ServedWorld, served  # noqa: E402
 
 DRAGS: Final = 120
+WATCHERS: Final = 10
+WATCHED: Final = 60
+"""Seconds for which they watch."""
 FRAME: Final = 1000 / 60
 """Milliseconds."""
 
 
-def engine_of(nodes: int, pods: int) -> Engine:
-    """Return an engine with GPU nodes in racks, full of pods of gangs and others."""
-    engine = Engine()
+def items_of(nodes: int, pods: int) -> list[Item | Sequence[Item]]:
+    """Return GPU nodes in racks, full of pods of gangs and others, and a gang that waits."""
+    items: list[Item | Sequence[Item]] = []
     for at in range(nodes):
         labels = {"topology.kubernetes.io/rack": f"r{at // 32}", "topology.kubernetes.io/zone": f"z{at // 1000}"}
-        engine.set(node(f"node-{at:05}", cpu=128, gpu=8, labels=labels, unschedulable=at % 97 == 0), START)
+        items.append(node(f"node-{at:05}", cpu=128, gpu=8, labels=labels, unschedulable=at % 97 == 0))
     for at in range(pods):
         where, turn = at % nodes, at // nodes
         gpu = 1 if turn < 7 else 0
         labels = {"app": f"app-{at % 400}"}
         there = pod(f"pod-{at:06}", cpu="2", gpu=gpu, node=f"node-{where:05}", priority=turn * 100, labels=labels)
-        engine.set(there, START)
-    for item in gang("waits", 16, gpu=8, priority=5):
-        engine.set(item, START)
-    return engine
+        items.append(there)
+    return [*items, gang("waits", 16, gpu=8, priority=5)]
+
+
+def engine_of(nodes: int, pods: int) -> Engine:
+    """Return an engine with these items."""
+    return World(*items_of(nodes, pods)).engine
 
 
 def main() -> int:
@@ -55,6 +64,7 @@ def main() -> int:
     nodes, pods = (int(text) for text in (*sys.argv[1:], "5000", "50000")[:2])
     engine = engine_of(nodes, pods)
     document = server_cost(engine)
+    watchers_cost(nodes, pods)
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         file = Path(folder) / "page.html"
         file.write_text(as_file(document), encoding="utf-8")
@@ -68,12 +78,49 @@ def server_cost(engine: Engine) -> PageDocument:
     began = time.process_time()
     document = document_of(engine, START, lambda _: None)
     read = time.process_time() - began
-    encoded = page_snapshots._encoded(document, None)
+    encoded = page_snapshots.encoded(document, None)
     took = time.process_time() - began
     pause = max(page_snapshots.LEAST_SECONDS, took / page_snapshots.MOST_SHARE)
     print(f"snapshot: {took:.2f} s of processor time ({read:.2f} s of it with the engine at rest)")
     print(f"snapshot: {len(encoded.body) / 1e6:.2f} MB gzipped; one in {pause:.1f} s: {took / pause:.1%} of a core")
     return document
+
+
+WATCHER: Final = """
+import sys, threading, time, urllib.request
+def watch(url):
+    with urllib.request.urlopen(url + "api/v1/events") as events:
+        for line in events:
+            if line.startswith(b"data: "):
+                urllib.request.urlopen(url + "api/v1/page").read()
+for _ in range(int(sys.argv[2])):
+    threading.Thread(target=watch, args=(sys.argv[1],), daemon=True).start()
+time.sleep(3600)
+"""
+"""A process of watchers, each of which reads every new document as the page does."""
+
+
+def watchers_cost(nodes: int, pods: int) -> None:
+    """Print what ten watchers cost a server on which something changes every second."""
+    with served(*items_of(nodes, pods)) as world:
+        figures = [seconds_of(world, watchers) for watchers in (0, WATCHERS)]
+    print(f"{WATCHERS} watchers: {(figures[1] - figures[0]) / WATCHED:.1%} of a core, a change every second")
+
+
+def seconds_of(world: ServedWorld, watchers: int) -> float:
+    """Return the processor time of this process while so many watch and something changes every second."""
+    command = [sys.executable, "-c", WATCHER, world.url, str(watchers)]
+    engine = world.world.engine
+    with subprocess.Popen(command) as process:
+        time.sleep(5 if watchers else 1)
+        began = time.process_time()
+        for turn in range(WATCHED):
+            flipped = node("node-00001", cpu=128, gpu=8, unschedulable=turn % 2 == 0)
+            world.change(lambda flipped=flipped: engine.set(flipped, START))  # type: ignore[misc]
+            time.sleep(1)
+        took = time.process_time() - began
+        process.kill()
+    return took
 
 
 def client_cost(browser: Browser, url: str, trace: Path) -> None:
