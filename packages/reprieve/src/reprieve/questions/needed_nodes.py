@@ -6,6 +6,7 @@ number: what waits then waits for something else than such nodes.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Set
 from dataclasses import replace
 from typing import Final
@@ -75,15 +76,9 @@ def nodes_needed(manifests: Manifests, like: str, options: PlanOptions, rows: Ro
     def does(found: Plan) -> bool:
         return len(_waiting(found)) <= len(least) and not found.preemptions
 
-    low, number = 0, most
-    if does(first):
-        number = 0
-    while number - low > 1:
-        middle = (low + number) // 2
-        if does(planned(middle)):
-            number = middle
-        else:
-            low = middle
+    number = 0
+    if not does(first):
+        number = min(most, 1 + bisect_left(range(1, most), True, key=lambda copies: does(planned(copies))))
     counted = sum(pod.outcome != REFUSED for pod in first.pods)
     return NodesNeeded(
         like=like,
