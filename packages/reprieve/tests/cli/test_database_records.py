@@ -43,7 +43,7 @@ def test_history_reads_the_database(run: Run, database: str) -> None:
 
 def test_migrate_goes_down_and_up(run: Run, database: str) -> None:
     """history.md 2.2: and says which version there was."""
-    assert run("records", "migrate", "--records", database).out == "The schema has version 3 already.\n"
+    assert run("records", "migrate", "--records", database).out == "The schema is already at version 3.\n"
     down = run("records", "migrate", "--records", database, "--to", "1")
     assert down.out == "The schema was version 3 and is version 1 now.\n"
     assert run("history", "--records", database, "--since", START).out.startswith("1 preemption since")

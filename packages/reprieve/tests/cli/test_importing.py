@@ -155,7 +155,7 @@ def test_another_way_of_packing_is_refused_by_its_name(run: Run, desk: Path, beg
     for command in (("replay", "jobs.csv"), ("import", "jobs.csv", "--format", "philly", "-o", "out.csv")):
         ended = run(*command)
         assert (ended.code, ended.out) == (2, "")
-        assert f"jobs.csv: packed with {name}; expected it plain, or packed with gzip" in ended.err
+        assert f"jobs.csv: compressed with {name}: expected plain text or gzip" in ended.err
 
 
 def test_priorities_by_rule(run: Run, desk: Path) -> None:

@@ -479,7 +479,7 @@ def test_group_keeps_a_preemption_class_that_counts(
     else:
         [reported] = reading.warnings
         assert reported.startswith('PodGroup "default/g": ')
-        assert reported.endswith(f"{passed_over}: passed over")
+        assert reported.endswith(f"{passed_over}: skipped")
 
 
 def test_classes_of_a_cluster_are_known_to_what_is_added() -> None:

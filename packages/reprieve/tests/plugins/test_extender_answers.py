@@ -150,7 +150,7 @@ def test_answer_that_is_none_fails_the_attempt_unless_it_may_be_ignored(case: st
     assert plugin.filter(world().state("q"), ROWS).tolist() == [FITS, FITS, UNRESOLVABLE]
     assert [len(door.asked) for door in doors] == [1, 1]
     assert [(note.plugin, note.point, note.kind) for note in notes] == [("Extender", "Filter", "error")]
-    assert notes[0].text == f"extender http://e0 is passed over: {text}"
+    assert notes[0].text == f"extender http://e0 is skipped: {text}"
 
 
 def test_extenders_are_called_in_order_with_the_nodes_that_are_left() -> None:
@@ -250,7 +250,7 @@ def test_scores_that_are_none_count_nothing(answer: Any, text: str) -> None:
     notes: list[PluginIncident] = []
     assert score(1, answer, [{"host": "n3", "score": 7}], notes=notes) == [0, 0, 70]
     assert [(note.point, note.kind) for note in notes] == [("Score", "error")]
-    assert notes[0].text == f"extender http://e0 is passed over: {text}"
+    assert notes[0].text == f"extender http://e0 is skipped: {text}"
 
 
 # -- bind -------------------------------------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ def test_several_come_back_and_several_are_lost() -> None:
 @pytest.mark.parametrize(
     ("flag", "message"),
     [
-        ("add-nodes 10000", "--like NODE says what the new nodes are like"),
+        ("add-nodes 10000", "--like NODE must name the node that the new nodes copy"),
         ("add-nodes 10001 like n1", "expected a number of nodes from 1 to 10000"),
         ("add-nodes -1 like n1", "expected a number of nodes from 1 to 10000"),
         (f"add-nodes {'9' * 5000} like n1", "expected a number of nodes from 1 to 10000"),

@@ -286,14 +286,14 @@ def test_how_much_a_list_may_be() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"PK\x03\x04rest", ": packed with zip; expected it plain, or packed with gzip"),
-        (b"BZh9rest", ": packed with bzip2"),
-        (b"\xfd7zXZ\x00", ": packed with xz"),
-        (b"\x28\xb5\x2f\xfd", ": packed with zstd"),
+        (b"PK\x03\x04rest", ": compressed with zip: expected plain text or gzip"),
+        (b"BZh9rest", ": compressed with bzip2"),
+        (b"\xfd7zXZ\x00", ": compressed with xz"),
+        (b"\x28\xb5\x2f\xfd", ": compressed with zstd"),
         (b"job,submit\n\xff,1\n", ", line 2: not UTF-8 text"),
-        (PACKED[:-9], ", line 2: the packed file ends too early"),
-        (b"\x1f\x8bnothing of the sort", ", line 1: not a packed file: "),
-        (PACKED[:10] + b"\xff" * 9, ", line 1: the packed file is damaged: "),
+        (PACKED[:-9], ", line 2: the compressed file is truncated"),
+        (b"\x1f\x8bnothing of the sort", ", line 1: not a compressed file: "),
+        (PACKED[:10] + b"\xff" * 9, ", line 1: the compressed file is damaged: "),
     ],
     ids=["zip", "bzip2", "xz", "zstd", "no text", "cut off", "no gzip", "damaged"],
 )

@@ -99,11 +99,11 @@ def test_sentence_states_which_policy_is_best_and_what_it_costs() -> None:
     fast = other(found, "fast", 60.0, units=1200, lost=3.2)
     slow = other(found, "slow", 7200.0, units=2, lost=0.0)
     assert conclusion([slow.report, fast.report]) == (
-        "With fast jobs wait least: 1.0 min on the mean, against 2.0 h with slow. It evicts 1,200 workloads "
+        "Jobs wait least with fast: 1.0 min on average, against 2.0 h with slow. It evicts 1,200 workloads "
         "(against 2) and loses 3 GPU-hours (against 0)."
     )
     assert conclusion([slow.report]) == (
-        "Jobs wait 2.0 h on the mean; 2 workloads are evicted, and 0 GPU-hours are lost."
+        "Jobs wait 2.0 h on average; 2 workloads are evicted, and 0 GPU-hours are lost."
     )
     never = other(found, "never", None)
     assert conclusion([never.report, fast.report]).startswith("Only with fast do jobs start: ")

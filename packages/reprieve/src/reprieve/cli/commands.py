@@ -79,7 +79,7 @@ imports.command("trace", cls=Command, hidden=True)(trace_import.command)
 imports.command("openb", cls=Command)(openb.command)
 app.add_typer(imports, name="import")
 
-stored = typer.Typer(help="Look after a database of decision records.", no_args_is_help=True, rich_markup_mode=None)
+stored = typer.Typer(help="Manage decision records.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @stored.callback()

@@ -36,5 +36,5 @@ def command(
         refuse(f"--records: {error}")
     except RecordsAwayError as error:
         raise CommandError(f"{shown(address)}: {error}", Exit.UNREACHABLE) from None
-    same = f"The schema has version {before} already.\n"
+    same = f"The schema is already at version {before}.\n"
     show(same if before == wanted else f"The schema was version {before} and is version {wanted} now.\n")

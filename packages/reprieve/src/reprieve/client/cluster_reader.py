@@ -259,7 +259,7 @@ def _without_void_class(found: T, admission: PriorityAdmission, warnings: list[s
     try:
         admission.as_victim(found.metadata.annotations, found.spec.priority or DEFAULT_PRIORITY, stored=True)
     except FieldError as error:
-        warnings.append(f"{name_of(found)}: {error}: passed over")
+        warnings.append(f"{name_of(found)}: {error}: skipped")
         kept = {name: text for name, text in found.metadata.annotations.items() if name != PREEMPTION_PRIORITY_CLASS}
         return replace(found, metadata=replace(found.metadata, annotations=kept))
     return found

@@ -77,7 +77,7 @@ def remarks(report: ShadowReport) -> list[str]:
     """Return what has to be known about the figures."""
     lines = [
         f"Schedulers: {', '.join(report.schedulers)}. A difference counts after {seconds_text(report.hold_seconds)}.",
-        f"Of placed pods {report.same_node} are on the shadow's node, {report.other_node} on another: no difference.",
+        f"Placed pods on the shadow's node: {report.same_node}, on another: {report.other_node} (no difference).",
     ]
     if report.other_victims:
         lines.append(f"Other pods evicted at the same cost: {report.other_victims}.")

@@ -318,7 +318,7 @@ class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
             return None
 
     def _passed_over(self, extender: HttpExtender, point: str, error: ExtenderError) -> None:
-        self._note(PluginIncident(self.name, point, "error", f"extender {extender.name} is passed over: {error}"))
+        self._note(PluginIncident(self.name, point, "error", f"extender {extender.name} is skipped: {error}"))
 
 
 def address(settings: Extender, verb: str) -> str:

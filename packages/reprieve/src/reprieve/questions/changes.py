@@ -425,7 +425,7 @@ class _Changer:
         if not number_of_nodes:
             raise self._error(f'"{value}": expected a number of nodes from 1 to {MOST_ADDED}')
         if not self._change.like:
-            raise self._error("--like NODE says what the new nodes are like")
+            raise self._error("--like NODE must name the node that the new nodes copy")
         (model, *more) = self._nodes(self._change.like)
         if more:
             raise self._error(f'"{self._change.like}" matches {len(more) + 1} nodes: expected one')

@@ -437,7 +437,7 @@ def _unpacked(file: str, stream: BinaryIO) -> BinaryIO:
     stream.seek(0)
     for magic, name in _PACKED.items():
         if begin.startswith(magic):
-            raise JobListError(file, 0, "", f"packed with {name}; expected it plain, or packed with gzip")
+            raise JobListError(file, 0, "", f"compressed with {name}: expected plain text or gzip")
     if not begin.startswith(b"\x1f\x8b"):
         return stream
     import gzip
@@ -453,7 +453,7 @@ def _split(file: str, stream: BinaryIO, delimiter: str, max_bytes: int | None) -
         except csv.Error as error:
             raise JobListError(file, reader.line_num, "", f"broken CSV: {error}") from None
         except EOFError:
-            raise JobListError(file, reader.line_num, "", "the packed file ends too early") from None
+            raise JobListError(file, reader.line_num, "", "the compressed file is truncated") from None
         if row is None:
             return
         if row:
@@ -470,9 +470,9 @@ def _lines(file: str, stream: BinaryIO, max_bytes: int | None) -> Iterator[str]:
         except OSError as error:
             if error.errno is not None:
                 raise
-            raise JobListError(file, number, "", f"not a packed file: {error}") from None
+            raise JobListError(file, number, "", f"not a compressed file: {error}") from None
         except zlib.error as error:
-            raise JobListError(file, number, "", f"the packed file is damaged: {error}") from None
+            raise JobListError(file, number, "", f"the compressed file is damaged: {error}") from None
         if not data:
             return
         total += len(data)

@@ -149,17 +149,17 @@ def conclusion(reports: Sequence[PolicyReport]) -> str:
     best = reports[place]
     if len(reports) == 1:
         return (
-            f"Jobs wait {time_text(wait)} on the mean; {count_text(best.evictions.units)} workloads are evicted, and "
+            f"Jobs wait {time_text(wait)} on average; {count_text(best.evictions.units)} workloads are evicted, and "
             f"{_hours(best)} GPU-hours are lost.{note}"
         )
     if len(known) == 1:
-        return f"Only with {best.name} do jobs start: they wait {time_text(wait)} on the mean.{note}"
+        return f"Only with {best.name} do jobs start: they wait {time_text(wait)} on average.{note}"
     second_wait, second_place = known[1]
     second = reports[second_place]
     if second_wait == wait:
-        return f"{best.name} and {second.name} let jobs wait equally long: {time_text(wait)} on the mean.{note}"
+        return f"{best.name} and {second.name} let jobs wait equally long: {time_text(wait)} on average.{note}"
     return (
-        f"With {best.name} jobs wait least: {time_text(wait)} on the mean, against {time_text(second_wait)} with "
+        f"Jobs wait least with {best.name}: {time_text(wait)} on average, against {time_text(second_wait)} with "
         f"{second.name}. It evicts {count_text(best.evictions.units)} workloads (against "
         f"{count_text(second.evictions.units)}) and loses {_hours(best)} GPU-hours (against {_hours(second)}).{note}"
     )

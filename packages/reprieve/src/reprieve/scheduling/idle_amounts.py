@@ -1,4 +1,4 @@
-"""What is idle because it is reserved: now, and on the mean over a long time (reservations.md 5).
+"""What is idle because it is reserved: now, and on average over a long time (reservations.md 5).
 
 The mean is kept in a bounded number of parts of the time that it is about.
 """

@@ -216,7 +216,7 @@ class _ReservationsArgs(_Args, frozen=True, kw_only=True):
     max_reserved: str = "24h"
     """How long a reservation lasts at most."""
     max_idle_share: float = 0.1
-    """Share of the cluster's capacity that may be idle for reservations, on the mean over ten `maxReserved`."""
+    """Share of the cluster's capacity that may be idle for reservations, on average over ten `maxReserved`."""
     backfill_overrun: str = WAIT
     """What becomes of backfilled work that runs for longer than it stated: `Wait` for it, or `Evict` it when the holder
     of the capacity is to start."""

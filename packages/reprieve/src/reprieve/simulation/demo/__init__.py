@@ -70,7 +70,7 @@ ACTS = (
         lesson=(
             "nightly is evicted as a whole; sweep on the same nodes has a higher priority and stays.",
             "eval is evicted because the notebooks' budget allows no disruption.",
-            "Of the batch pods those that started last are evicted; the other half stays.",
+            "The batch pods that started last are evicted; the other half stays.",
         ),
     ),
     Act(
