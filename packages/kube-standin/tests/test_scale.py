@@ -12,6 +12,7 @@ from kube_standin.scale import scale_of, write_scale_now
 from tests.admission.plane import Plane
 from tests.recorded.shapes import custom_kind, shape
 from tests.refused import message_of
+from tests.server.inprocess import running
 
 Json = dict[str, Any]
 
@@ -104,3 +105,41 @@ def test_scale_is_written_to_the_fields_the_definition_names(plane: Plane, gangs
         assert message_of(put, scale) == refused
     absent = message_of(write_scale_now, plane.registry, gangs, "default", "x", {}, WriteOptions())
     assert absent == (404, 'gangs.g "x" not found')
+
+
+APPLY = {"content_type": "application/apply-patch+yaml"}
+
+
+def test_applied_scale_owns_the_replicas() -> None:
+    """The replicas of the workload follow, its manager is noted for the subresource, and others conflict."""
+    labels = {"a": "b"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    with running() as plane:
+        plane.create(
+            path, {"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+        )
+        scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}}
+        line = f"PATCH {path}/d/scale?fieldManager=hpa&force=true"
+        applied = plane.ask(line, {**scale, "spec": {"replicas": 3}}, **APPLY)
+        assert (applied.status, applied.json["kind"], applied.json["spec"]) == (200, "Scale", {"replicas": 3})
+        stored = plane.ask(f"GET {path}/d").json
+        assert stored["spec"]["replicas"] == 3
+        [owned] = [one for one in stored["metadata"]["managedFields"] if one["manager"] == "hpa"]
+        assert (owned["subresource"], owned["fieldsV1"]) == ("scale", {"f:spec": {"f:replicas": {}}})
+        other = plane.ask(f"PATCH {path}/d/scale?fieldManager=x", {**scale, "spec": {"replicas": 4}}, **APPLY)
+        assert (other.status, other.json["reason"]) == (409, "Conflict")
+        wrong = plane.ask(line, {**scale, "spec": {"replicas": -1}}, **APPLY)
+        assert wrong.status == 422
+        assert plane.ask(f"PATCH {path}/x/scale?fieldManager=hpa", scale, **APPLY).status == 404
+
+
+def test_dry_run_takes_an_object_with_a_resource_version() -> None:
+    """It stores nothing that another version could be meant for; without a dry run it is refused."""
+    path = "/api/v1/namespaces/default/configmaps"
+    with running() as plane:
+        made = plane.create(path, {"metadata": {"name": "a"}})
+        made["metadata"]["name"] = "b"
+        assert plane.ask(f"POST {path}?dryRun=All", made).status == 201
+        assert plane.ask(f"GET {path}/b").status == 404
+        assert plane.ask(f"POST {path}", made).status == 500

@@ -144,7 +144,7 @@ class ObjectRegistry:
         request.object, request.name = (obj if kind.custom else stored_form), name
         options.may_create()
         self.chain.validate(request)
-        if version:
+        if version and not options.dry_run:
             raise errors.internal("resourceVersion should not be set on objects to be created")
         key_namespace = namespace if kind.namespaced else ""
         for _ in range(_NAME_ATTEMPTS):

@@ -81,16 +81,7 @@ def write_scale_now(
     version = metadata.get("resourceVersion")
     if version and version != old["metadata"]["resourceVersion"]:
         raise errors.conflict(kind.plural, kind.group, name, errors.MODIFIED)
-    replicas = (scale.get("spec") or {}).get("replicas", 0)
-    if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
-        negative = fe.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
-        raise errors.unfit("Scale", "autoscaling", name, negative)
-    before = scale_of(kind, old)
-    asked = {**before, "spec": {"replicas": replicas}}
-    admitted = admit_body(
-        registry, "UPDATE", kind, namespace, name, subresource(kind, "scale"), (asked, before), options
-    )
-    replicas = (admitted.get("spec") or {}).get("replicas", 0)
+    replicas = _admitted(registry, kind, namespace, name, scale, old, options)
     steps = _paths(kind)["specReplicasPath"].strip(".").split(".")
 
     def change(obj: Json) -> None:
@@ -101,3 +92,44 @@ def write_scale_now(
 
     outcome = registry.modify_now(kind, namespace, name, change, replace(options, off_loop_steps=INLINE), "scale")
     return replace(outcome, object=scale_of(kind, outcome.object), state=None)
+
+
+def apply_scale_now(
+    registry: ObjectRegistry, kind: ServedKind, namespace: str, name: str, scale: Json, options: WriteOptions
+) -> Outcome:
+    """Stage the replicas of an applied Scale: the manager owns that field of the workload from now on."""
+    old = registry.find(kind, namespace, name)
+    if old is None:
+        raise errors.not_found(kind.plural, kind.group, name)
+    applied: Json = {"metadata": dict(scale.get("metadata") or {})}
+    if "replicas" in (scale.get("spec") or {}):
+        holder, steps = applied, _paths(kind)["specReplicasPath"].strip(".").split(".")
+        for step in steps[:-1]:
+            holder = holder.setdefault(step, {})
+        holder[steps[-1]] = _admitted(registry, kind, namespace, name, scale, old, options)
+    applied |= {"apiVersion": kind.api_version, "kind": kind.kind}
+    inline = replace(options, off_loop_steps=INLINE)
+    outcome = registry.patch_now(kind, namespace, name, "apply", applied, inline, "scale")
+    return replace(outcome, object=scale_of(kind, outcome.object), state=None)
+
+
+def _admitted(
+    registry: ObjectRegistry,
+    kind: ServedKind,
+    namespace: str,
+    name: str,
+    scale: Json,
+    old: Json,
+    options: WriteOptions,
+) -> int:
+    """Return the replicas of a Scale as validation and webhooks leave them; raises StatusError."""
+    replicas = (scale.get("spec") or {}).get("replicas", 0)
+    if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
+        negative = fe.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
+        raise errors.unfit("Scale", "autoscaling", name, negative)
+    before = scale_of(kind, old)
+    asked = {**before, "spec": {"replicas": replicas}}
+    bodies = (asked, before)
+    admitted = admit_body(registry, "UPDATE", kind, namespace, name, subresource(kind, "scale"), bodies, options)
+    found: int = (admitted.get("spec") or {}).get("replicas", 0)
+    return found

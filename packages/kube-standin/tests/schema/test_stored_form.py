@@ -388,3 +388,29 @@ def test_how_lists_and_maps_of_pods_are_merged() -> None:
     assert at("spec", "terminationGracePeriodSeconds").go == "int64"
     assert at("spec", "hostNetwork").go == "bool"
     assert not at("spec").atomic
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "path"),
+    [
+        ("apps/v1", "Deployment", "spec.paused"),
+        ("v1", "Service", "spec.publishNotReadyAddresses"),
+        ("v1", "Node", "spec.unschedulable"),
+        ("v1", "PersistentVolume", "spec.iscsi.readOnly"),
+    ],
+)
+def test_false_of_a_plain_boolean_is_not_stored(api_version: str, kind: str, path: str) -> None:
+    """As `omitempty` leaves it out in Go; where the field is a pointer, false is a value."""
+    steps = path.split(".")
+    for value, kept in ((False, False), (True, True)):
+        obj: Json = {"apiVersion": api_version, "kind": kind}
+        holder = obj
+        for step in steps[:-1]:
+            holder = holder.setdefault(step, {})
+        holder[steps[-1]] = value
+        found: Any = schema_for(api_version, kind).check(obj, collect_unknown=True)[0]
+        for step in steps[:-1]:
+            found = found[step]
+        assert (steps[-1] in found) is kept
+    disk = {"apiVersion": "v1", "kind": "PersistentVolume", "spec": {"azureDisk": {"readOnly": False}}}
+    assert schema_for("v1", "PersistentVolume").check(disk, collect_unknown=True)[0]["spec"] == disk["spec"]

@@ -119,6 +119,39 @@ _PLAIN_ZEROS: dict[str, frozenset[str]] = {
     "io.k8s.api.events.v1.Event": frozenset(),
     "io.k8s.api.scheduling.v1.PriorityClass": frozenset({"preemptionPolicy"}),
 }
+# Optional booleans that are no pointers in Go, of whatever type: false means "not set" and is not stored.
+_PLAIN_FALSE = frozenset(
+    [
+        "chapAuthDiscovery",
+        "chapAuthSession",
+        "clusterScope",
+        "deprecated",
+        "exclusiveMaximum",
+        "exclusiveMinimum",
+        "globalDefault",
+        "hostIPC",
+        "hostNetwork",
+        "hostPID",
+        "nullable",
+        "paused",
+        "preserveUnknownFields",
+        "publishNotReadyAddresses",
+        "readOnly",
+        "sslEnabled",
+        "stdin",
+        "stdinOnce",
+        "tty",
+        "uniqueItems",
+        "unschedulable",
+        "x-kubernetes-embedded-resource",
+        "x-kubernetes-int-or-string",
+    ]
+)
+_FALSE_KEPT = {
+    "io.k8s.api.core.v1.AzureDiskVolumeSource": frozenset({"readOnly"}),
+    "io.k8s.api.core.v1.CSIVolumeSource": frozenset({"readOnly"}),
+}
+"""Where a field of such a name is a pointer."""
 # Values that stand for a list key an item leaves out (the field's default).
 _KEY_DEFAULTS: dict[str, dict[str, Any]] = {
     "io.k8s.api.core.v1.ContainerPort": {"protocol": "TCP"},
@@ -163,14 +196,16 @@ def named(definition: str) -> SchemaNode:
 
 
 def _plain_zeros(definition: str, body: dict[str, Any], required: frozenset[str]) -> frozenset[str]:
+    fields: dict[str, Any] = body.get("properties", {})
+    false_unset = (fields.keys() & _PLAIN_FALSE) - required - _FALSE_KEPT.get(definition, frozenset())
     if definition not in _PLAIN_ZEROS:
-        return frozenset()
+        return frozenset(false_unset)
     kept = required | _PLAIN_ZEROS[definition]
-    return frozenset(
+    return frozenset(false_unset) | {
         name
-        for name, spec in body["properties"].items()
+        for name, spec in fields.items()
         if spec.get("type") in ("string", "boolean") and "format" not in spec and name not in kept
-    )
+    }
 
 
 def placed(spec: dict[str, Any]) -> SchemaNode:

@@ -30,7 +30,7 @@ from kube_standin.kinds import CONNECTIONS, METRICS_GROUP, ServedKind, subresour
 from kube_standin.patching.ownership import condense
 from kube_standin.registry import ObjectRegistry, Outcome, WriteOptions
 from kube_standin.reviews import answer as answer_review
-from kube_standin.scale import scale_of, write_scale_now
+from kube_standin.scale import apply_scale_now, scale_of, write_scale_now
 from kube_standin.security import Tokens
 from kube_standin.selectors import select
 from kube_standin.server.bodies import decode_body, decode_patch, media_type, repeated_in_patch
@@ -427,11 +427,8 @@ class Resources:
             look = partial(repeated_in_patch, call.body, patch_type)
             options.repeated = await off_loop(look) if large else look()
         if target.subresource == "scale":
-            if patch_type == "apply":
-                raise errors.method_not_allowed()
-            outcome = await self._waited(
-                call, kind, options, lambda: self._patch_scale(call, patch_type, copy.deepcopy(patch), options)
-            )
+            change = self._apply_scale if patch_type == "apply" else partial(self._patch_scale, patch_type)
+            outcome = await self._waited(call, kind, options, lambda: change(call, copy.deepcopy(patch), options))
             return await self._document(outcome, answer, 200)
         place = target.namespace, target.name
         outcome = await self._written(
@@ -442,7 +439,11 @@ class Resources:
         )
         return await self._finish(call, outcome, options, answer)
 
-    def _patch_scale(self, call: ResourceCall, patch_type: str, patch: Any, options: WriteOptions) -> Outcome:
+    def _apply_scale(self, call: ResourceCall, patch: Any, options: WriteOptions) -> Outcome:
+        scale = self._registry.decoder.side_body(*_SIDE_BODIES["scale"], patch)
+        return apply_scale_now(self._registry, call.kind, call.target.namespace, call.target.name, scale, options)
+
+    def _patch_scale(self, patch_type: str, call: ResourceCall, patch: Any, options: WriteOptions) -> Outcome:
         target, kind, registry = call.target, call.kind, self._registry
         old = registry.find(kind, target.namespace, target.name)
         if old is None:
