@@ -148,7 +148,7 @@ class LostPlaces:
         entity = self._queue.get(group.home)
         if entity is None:
             return
-        waiting = [pod for pod in group.pending() if pod.nominated < 0 and pod.uid in entity.ready]
+        waiting = [pod for pod in group.pending() if pod.uid in entity.ready]
         waiting.sort(key=lambda pod: (pod.created, pod.name))
         free = [place for place in self.kept[key] if not place.replaced]
         pairs = (
