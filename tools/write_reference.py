@@ -206,7 +206,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
     ),
     "Annotations: nodes for gangs": (
         Key(NODE_REQUESTS, "ANNOTATION", "PodGroup, CompositePodGroup", "users", "`true`, `false`",
-            "what `provisioningRequests` says"),
+            "as `provisioningRequests` sets it"),
         Key(NODE_REQUESTS, "FOR", "ProvisioningRequest, PodTemplate", "the scheduler", "`group/NAMESPACE/NAME`", ""),
         Key(NODE_REQUESTS, "TURN", "ProvisioningRequest, PodTemplate", "the scheduler", "a number", "`0`"),
         Key("reprieve.decisions.requested_nodes", "STATE", "Pod", "the scheduler",

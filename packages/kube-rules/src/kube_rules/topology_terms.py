@@ -15,9 +15,9 @@ from kube_rules.labels import qualified_name_errors
 from kube_rules.unknown_fields import nearest
 
 PREFERRED_TOPOLOGY: Final = "scheduling.reprieve.dev/preferred-topology"
-"""Levels of the topology in which the pods of the group go to as few domains as possible, the first level first."""
+"""Levels of the topology at which the group uses as few domains as possible, the first level first."""
 SLICE: Final = "scheduling.reprieve.dev/slice"
-"""So many pods with consecutive indexes run in one domain of the level, always."""
+"""This many pods with consecutive indexes always run in one domain of the level."""
 
 LEVELS: Final[Mapping[str, str]] = {
     "region": "topology.kubernetes.io/region",

@@ -27,7 +27,7 @@ class EvictionLimit:
     most: int
     within: float
     count: str = EVICTIONS
-    """`Evictions`: each unit; `Repeats`: only what had started after the last eviction that counts."""
+    """`Evictions`: each unit; `Repeats`: only units that started after the last eviction that counts."""
 
 
 DEFAULT_LIMITS: Final = (EvictionLimit(OWNER, 6, 3600.0, REPEATS),)

@@ -6,7 +6,7 @@ from typing import Final
 from kube_rules import objects
 
 STATE: Final = "scheduling.reprieve.dev/provisioning-state"
-"""Of a pending pod of a gang: the state of the ProvisioningRequest for it."""
+"""The state of the ProvisioningRequest for the gang of a pending pod."""
 FAILED: Final = "Failed"
 REVOKED: Final = "CapacityRevoked"
 EXPIRED: Final = "BookingExpired"

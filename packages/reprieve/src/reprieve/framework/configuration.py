@@ -85,7 +85,7 @@ class Plugins(_Part, frozen=True, kw_only=True):
 
 
 class PluginConfig(_Part, frozen=True, kw_only=True):
-    """Args of one plugin; their form is the plugin's."""
+    """The args of one plugin; the plugin defines their form."""
 
     name: str
     args: dict[str, Any] = {}
@@ -155,7 +155,7 @@ class ManagedResource(_Part, frozen=True, kw_only=True):
 
 
 class Extender(_Part, frozen=True, kw_only=True):
-    """An HTTP extender; a verb that is empty is one it does not have."""
+    """An HTTP extender; it does not serve a verb that is empty."""
 
     url_prefix: str
     filter_verb: str = ""

@@ -43,15 +43,15 @@ CONSUME: Final = f"{API_GROUP}/consume-provisioning-request"
 CLASS_NAME: Final = f"{API_GROUP}/provisioning-class-name"
 """Annotations by which the cluster-autoscaler counts a pod to a request, and makes no nodes for it alone."""
 ANNOTATION: Final = "scheduling.reprieve.dev/provisioning-request"
-"""Of a gang: `true` or `false`, whether nodes are requested for it."""
+"""Whether nodes are requested for the gang."""
 LABEL: Final = "app.kubernetes.io/managed-by"
 MANAGER: Final = "reprieve"
 FOR: Final = "scheduling.reprieve.dev/for"
-"""Annotation of a request: the gang that it is for, as `group/NAMESPACE/NAME`."""
+"""The gang that the request is for, as `group/NAMESPACE/NAME`."""
 MOST_SETS: Final = 32
 """Pod sets of one request (the definition's limit)."""
 TURN: Final = "scheduling.reprieve.dev/turn"
-"""Annotation of a request: how many before it did not help."""
+"""How many earlier requests did not help."""
 LOOK: Final = 5.0
 """Seconds between two looks at the conditions of all requests."""
 RETRY: Final = 60.0

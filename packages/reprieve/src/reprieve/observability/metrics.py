@@ -183,7 +183,7 @@ class Metrics:
     tasks = _counter("preemption_goroutines_execution", "Number of tasks that carried out preemptions.", ["result"])
     evaluation_seconds = _histogram(
         "preemption_evaluation_duration_seconds",
-        "Duration in seconds of attempts in which victims were looked for, by what came of it.",
+        "Duration in seconds of attempts that searched for victims, by result.",
         exponential(0.001, 2, 16),
         ["preemptor", "result"],
     )
@@ -215,7 +215,7 @@ class Metrics:
     )
     group_preemption_seconds = _histogram(
         "podgroup_preemption_attempt_duration_seconds",
-        "Latency in seconds of attempts of pod groups in which victims were looked for, whatever came of it.",
+        "Latency in seconds of attempts of pod groups that searched for victims, whatever the result.",
         exponential(0.001, 2, 16),
     )
     group_preemption_victims = _histogram(
@@ -249,7 +249,7 @@ class Metrics:
     evicted_pods = _counter("preemption_evicted_pods", "Total number of evicted pods.", ["preemptor"])
     lost_gpu_seconds = _counter(
         "preemption_lost_gpu_seconds",
-        "Work of evicted pods since it was last saved, or since their start, in GPU-_SECONDS, restarts included.",
+        "Work of evicted pods since it was last saved, or since their start, in GPU-seconds, restarts included.",
         ["preemptor"],
     )
     generated_placements = _counter(
@@ -271,10 +271,12 @@ class Metrics:
     )
     batch_attempts = _counter(
         "batch_attempts",
-        "Attempts that could use what was worked out for identical pods (hint_used), or not (no_hint).",
+        "Attempts that could reuse results of identical pods (hint_used), or not (no_hint).",
         ["profile", "result"],
     )
-    trouble = _counter("trouble", "Errors outside of scheduling attempts, by where they came up.", ["where"])
+    trouble = _counter(
+        "trouble", "Errors outside of scheduling attempts, by the part in which they occurred.", ["where"]
+    )
     events_dropped = _counter("events_dropped", "Events that were not sent: too many were waiting.")
     records_dropped = _counter("decision_records_dropped", "Decision records that could not be kept.")
 
@@ -358,7 +360,7 @@ def _repair(engine: Engine) -> Iterable[Metric]:
     yield degraded
     transitions = CounterMetricFamily(
         "scheduler_podgroup_satisfaction_transitions",
-        "Number of times that a gang came to have its minimum again, or less, after it was scheduled.",
+        "Number of times that a scheduled gang fell below its minimum, or reached it again.",
         labels=["satisfied"],
     )
     for satisfied in (True, False):
@@ -397,7 +399,7 @@ def _state_of(engine: Engine) -> Iterable[Metric]:
     yield cache
     kept = GaugeMetricFamily(
         "scheduler_kept_entries",
-        "Number of entries kept to share work between pods, by kind; unused ones are forgotten, or few are kept.",
+        "Number of entries kept to share work between pods, by kind; unused ones are dropped, or few are kept.",
         labels=["type"],
     )
     for kind, number in engine.sizes().items():

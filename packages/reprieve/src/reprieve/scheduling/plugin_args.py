@@ -120,7 +120,7 @@ class _EvictionLimit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     within: str
     """The time over which they are counted."""
     count: str = EVICTIONS
-    """`Evictions`: every evicted unit; `Repeats`: only what had started after the last eviction that counts."""
+    """`Evictions`: every evicted unit; `Repeats`: only units that started after the last eviction that counts."""
 
 
 class _PreemptionArgs(_Args, frozen=True, kw_only=True):
@@ -155,12 +155,12 @@ class _PreemptionArgs(_Args, frozen=True, kw_only=True):
     moving: str = SUGGEST
     """Ours: `Move` moves units that are annotated as movable where a pending pod fits then; `Suggest` suggests it."""
     moves_per_hour: Int32 = 60
-    """Ours: so many units are moved within an hour at most. The first profile counts."""
+    """Ours: the most units that are moved within an hour. The first profile counts."""
     eviction_limits: tuple[_EvictionLimit, ...] = tuple(
         _EvictionLimit(per=limit.per, most=limit.most, within=readable_duration(limit.within), count=limit.count)
         for limit in DEFAULT_LIMITS
     )
-    """Ours: how often anything may be evicted; by default no owner over and over more than 6 times an hour, `[]`: no
+    """Ours: how often a workload may be evicted; by default no owner repeatedly more than 6 times an hour, `[]`: no
     limit."""
 
 
@@ -182,7 +182,7 @@ class _GangArgs(_Args, frozen=True, kw_only=True):
     """For which gangs that nothing can place the live scheduler creates a ProvisioningRequest: `Never`, `Annotated`
     (those with `scheduling.reprieve.dev/provisioning-request: "true"`) or `Always` (all but those with `"false"`)."""
     provisioning_after: Int64 = 30
-    """For how many seconds a gang has failed before."""
+    """Seconds that a gang is unschedulable before nodes are requested."""
     provisioning_class_name: str = BEST_EFFORT_ATOMIC
     """The class of the requests."""
 
@@ -210,7 +210,7 @@ class _ReservationsArgs(_Args, frozen=True, kw_only=True):
     max_reservations: Int32 = 4
     """How many groups hold a reservation at a time."""
     min_pods: Int32 = 2
-    """Groups, trees and pods with fewer pending pods get no reservation; 1 lets lone pods have one."""
+    """Groups, trees and pods with fewer pending pods get no reservation; 1 allows them for single pods."""
     backfill_margin: float = 5.0
     """Percent of its stated runtime by which backfilled work may be late without delaying the holder."""
     max_reserved: str = "24h"
@@ -221,7 +221,7 @@ class _ReservationsArgs(_Args, frozen=True, kw_only=True):
     """What becomes of backfilled work that runs for longer than it stated: `Wait` for it, or `Evict` it when the holder
     of the capacity is to start."""
     queueing: _QueueingArgs = _QueueingArgs()
-    """The order in which what waits for long is tried."""
+    """The order of long-pending workloads."""
 
 
 class _AffinityArgs(_Args, frozen=True, kw_only=True):
