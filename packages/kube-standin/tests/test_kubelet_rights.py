@@ -50,6 +50,15 @@ def plane() -> Iterator[Plane]:
         made.create(
             "/api/v1/persistentvolumes", {"metadata": {"name": "pv"}, "spec": {**volume, "claimRef": reference}}
         )
+        for name in ("n1", "n2"):
+            attachment = {"attacher": "d", "nodeName": name, "source": {"persistentVolumeName": "pv"}}
+            pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+            given = {"driver": "d.example.com", "nodeName": name, "pool": pool, "devices": [{"name": "d"}]}
+            for path, begin, spec in (
+                ("/apis/storage.k8s.io/v1/volumeattachments", "va", attachment),
+                ("/apis/resource.k8s.io/v1/resourceslices", "slice", given),
+            ):
+                made.create(path, {"metadata": {"name": f"{begin}-{name}"}, "spec": spec})
         yield made
 
 
@@ -99,6 +108,10 @@ NONE = "no relationship found between node 'n1' and this object"
         (Attributes("update", "storage.k8s.io", "csinodes", "", "", "n2"),
          "can only access CSINode with the same name as the requesting node"),
         (Attributes("list", "resource.k8s.io", "resourceslices", field_values=(("spec.nodeName", "n1"),)), None),
+        (Attributes("update", "resource.k8s.io", "resourceslices", "", "", "slice-n1"), None),
+        (Attributes("update", "resource.k8s.io", "resourceslices", "", "", "slice-n2"), NONE),
+        (Attributes("get", "storage.k8s.io", "volumeattachments", "", "", "va-n1"), None),
+        (Attributes("get", "storage.k8s.io", "volumeattachments", "", "", "va-n2"), NONE),
         (Attributes("list", "", "services"), None),
         (Attributes("create", "", "services", "", "default"), ""),
     ],
@@ -150,6 +163,9 @@ LABELS = "is not allowed to modify labels: "
          'node "n1" is not allowed to modify taints'),
         ("POST /api/v1/nodes", {"metadata": {"name": "n3"}}, 'node "n1" is not allowed to modify node "n3"'),
         (f"POST {LEASES}", {"metadata": {"name": "n1"}}, None),
+        ("POST /apis/resource.k8s.io/v1/resourceslices", {"metadata": {"name": "s"}, "spec": {"driver": "d.example.com",
+            "nodeName": "n2", "pool": {"name": "n2", "generation": 2, "resourceSliceCount": 1}}},
+         "can only create ResourceSlice with the same NodeName as the requesting node"),
         (f"POST {LEASES}", {"metadata": {"name": "n2"}},
          "can only access node lease with the same name as the requesting node"),
     ],

@@ -74,8 +74,8 @@ def _relations(node: str, asked: Attributes, objects: Objects) -> bool:
 
 _OF_NODE: Final = {
     "pods": "pods",
-    "volumeattachments": "volumeattachments.storage.k8s.io",
-    _SLICES: "resourceslices.resource.k8s.io",
+    "volumeattachments": "storage.k8s.io/volumeattachments",
+    _SLICES: "resource.k8s.io/resourceslices",
 }
 """Resources with `spec.nodeName`, by their storage keys."""
 

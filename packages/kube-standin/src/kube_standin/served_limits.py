@@ -144,7 +144,10 @@ NOT_SERVED: Final = (
     UnservedApi("`componentstatuses`", "404"),
     UnservedApi("other API servers (aggregation)", "APIServices are stored; one with a Service is not available"),
     UnservedApi("service IPs, DNS and network, node proxies", "none"),
-    UnservedApi("`networking.k8s.io`", "Ingresses, their classes and NetworkPolicies are stored; nothing acts on them"),
+    UnservedApi(
+        "`networking.k8s.io`",
+        "Ingresses (with the default class), their classes and NetworkPolicies are stored; nothing acts on them",
+    ),
     UnservedApi(
         "`certificates.k8s.io`", "CertificateSigningRequests are stored, approved and denied; no signer of the server"
     ),

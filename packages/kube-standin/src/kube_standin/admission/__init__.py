@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from kube_standin.admission.groups import PROTECTION, PodGroupProtection, PodGroupReference
+from kube_standin.admission.ingresses import DefaultIngressClass
 from kube_standin.admission.limits import LimitRanger
 from kube_standin.admission.nodes import NodeRestriction
 from kube_standin.admission.pods import DefaultTolerationSeconds, ServiceAccount, TaintNodes
@@ -31,6 +32,7 @@ STEPS: Mapping[str, Callable[[], Step]] = {
     "Standing": Standing,
     "DefaultTolerationSeconds": DefaultTolerationSeconds,
     "RuntimeClass": RuntimeClasses,
+    "DefaultIngressClass": DefaultIngressClass,
     "PodGroupProtection": PodGroupProtection,
     "PodGroupWorkloadExists": PodGroupReference,
     "ResourceQuota": ResourceQuotaAdmission,
