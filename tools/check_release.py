@@ -1,12 +1,14 @@
 """What is about to be released, built and tried as a user would: `make release-check` (docs/release.md).
 
 Builds the sdist of each package, and its wheel out of the sdist, into dist/; compares what is in them with the
-repository; installs the wheels into a new environment that knows nothing of the checkout; runs the command there. Ends
+repository; installs the wheels into new environments that know nothing of the checkout; runs the command there. Writes
+an SBOM (CycloneDX) of each wheel with what it needs, and of the Python packages of the image with their hashes. Ends
 with exit code 1 and what was printed at the first thing that is wrong. Needs git and access to a package index.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -22,6 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
+LOCKS = ROOT / "deploy" / "locks"
 PACKAGES = {"kube-rules": "kube_rules", "kube-standin": "kube_standin", "reprieve": "reprieve"}
 """Distribution -> what is imported; each after those that it needs."""
 PAGES = "src/reprieve/cli/pages"
@@ -76,11 +79,11 @@ def tracked() -> set[str]:
 def build(scratch: Path, version: str) -> dict[str, tuple[Path, Path]]:
     """Build the sdist of each package, and its wheel from that."""
     tools = environment(scratch / "tools")
-    run([tools / "pip", "install", "--quiet", "build"], scratch)
+    run([tools / "pip", "install", "--quiet", "--require-hashes", "-r", LOCKS / "release.txt"], scratch)
     shutil.rmtree(DIST, ignore_errors=True)
     built = {}
     for name, module in PACKAGES.items():
-        run([tools / "python", "-m", "build", "--outdir", DIST, ROOT / "packages" / name], scratch)
+        run([tools / "python", "-m", "build", "--no-isolation", "--outdir", DIST, ROOT / "packages" / name], scratch)
         built[name] = (DIST / f"{module}-{version}.tar.gz", DIST / f"{module}-{version}-py3-none-any.whl")
     made = {path.name for path in DIST.iterdir()}
     if made != (wanted := {path.name for both in built.values() for path in both}):
@@ -137,6 +140,41 @@ def check_installed(wheels: Sequence[Path], scratch: Path, version: str) -> None
     run(["reprieve", "demo"], home, env)
 
 
+def describe(built: Mapping[str, tuple[Path, Path]], scratch: Path, version: str) -> None:
+    """Write the SBOMs to dist/: `NAME-VERSION.cdx.json` of each wheel, `image-VERSION.cdx.json` of the lock."""
+    maker = scratch / "tools" / "bin" / "cyclonedx-py"
+    common = ["--output-format", "JSON", "--spec-version", "1.6", "--output-reproducible", "--validate"]
+    pinned = re.findall(r"^[\w.-]+==[^ ;\\]+(?: ;[^\\]*)?", (LOCKS / "image.txt").read_text(), flags=re.MULTILINE)
+    constraints = scratch / "constraints.txt"  # without the hashes: with them the wheels would need some, too
+    constraints.write_text("\n".join(pinned) + "\n")
+    for name, module in PACKAGES.items():
+        programs = environment(scratch / f"sbom-{name}")
+        wheel = built[name][1]
+        run([programs / "pip", "install", "--quiet", "-c", constraints, "--find-links", DIST, wheel], scratch)
+        run([programs / "pip", "uninstall", "--quiet", "--yes", "setuptools", "pip"], scratch)
+        project = ["--pyproject", ROOT / "packages" / name / "pyproject.toml", "--mc-type", "library"]
+        path = DIST / f"{module}-{version}.cdx.json"
+        run([maker, "environment", *project, *common, "--output-file", path, programs / "python"], scratch)
+        check_sbom(path, hashed=False)
+    path = DIST / f"image-{version}.cdx.json"
+    project = ["--pyproject", ROOT / "packages" / "reprieve" / "pyproject.toml"]
+    run([maker, "requirements", *project, *common, "--output-file", path, LOCKS / "image.txt"], scratch)
+    check_sbom(path, hashed=True)
+
+
+def check_sbom(path: Path, *, hashed: bool) -> None:
+    """Raise WrongError if an SBOM names no component, or one without version, or (`hashed`) without hash."""
+    document = json.loads(path.read_text())
+    components = document.get("components", [])
+    if document.get("bomFormat") != "CycloneDX" or not components:
+        raise WrongError(f"{path.name} names no components")
+    for component in components:
+        hashes = [h for reference in component.get("externalReferences", ()) for h in reference.get("hashes", ())]
+        if not component.get("version") or not component.get("purl") or (hashed and not hashes):
+            raise WrongError(f"{path.name}: {component['name']} lacks a version, a package URL or a hash")
+    print(f"{path.name} names {len(components)} components", flush=True)
+
+
 def check_texts(version: str) -> None:
     """The version is one, and the image is called by it."""
     if not re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc)\d+)?", version):
@@ -171,6 +209,7 @@ def main() -> int:
             for name, (sdist, wheel) in built.items():
                 check_contents(name, sdist, wheel, version)
                 print(f"built {sdist.name} and {wheel.name}, which hold what the repository holds", flush=True)
+            describe(built, scratch, version)
             check_installed([wheel for _, wheel in built.values()], scratch, version)
             print("the wheels run by themselves: pip check, plan, demo", flush=True)
     except WrongError as error:

@@ -13,20 +13,42 @@ its processor time (user and system, which a busy machine changes little), and t
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import uvloop
+import yaml
+from measure_scheduler import (
+    ENVIRONMENT,
+    PODS,
+    Process,
+    Watch,
+    create,
+    manifest,
+    pod,
+    remove_taints,
+    session,
+    unlike_nodes,
+    unlike_pods,
+)
 
 from reprieve.simulation.bench import distinct_pods
 
+Json = dict[str, Any]
 PENDING = 10
+LEASE, RENEW, RETRY = 15.0, 10.0, 2.0
+"""Seconds: the defaults of the scheduler, as of kube-scheduler."""
+PATIENCE = 1800.0
+"""Seconds to wait for anything, on a machine that others use."""
 
 
 def run(title: str, arguments: Sequence[str], *, profile: str = "") -> str:
@@ -34,7 +56,7 @@ def run(title: str, arguments: Sequence[str], *, profile: str = "") -> str:
     program = [sys.executable, *(("-m", "cProfile", "-o", profile) if profile else ()), "-m", "reprieve"]
     start = time.perf_counter()
     with tempfile.TemporaryFile() as out:
-        process = subprocess.Popen([*program, *arguments], stdout=out)
+        process = subprocess.Popen([*program, *arguments], stdout=out, env=ENVIRONMENT)
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
@@ -47,20 +69,21 @@ def run(title: str, arguments: Sequence[str], *, profile: str = "") -> str:
     return printed
 
 
-def write_cluster(path: Path, nodes: int, pods: int) -> None:
-    """Write a List of all nodes, services, running pods and `PENDING` pending pods as JSON."""
-    machines = distinct_pods.nodes(nodes)
-    running = distinct_pods.pods(0, pods, priority=0, on=machines)
-    pending = distinct_pods.pods(pods, PENDING, priority=0)
+def write_cluster(path: Path, nodes: int, pods: int, pending: int = PENDING) -> None:
+    """Write a List of namespaces, nodes, services, running pods and pending ones as JSON, an object in each line."""
+    services = [manifest(service) for service in distinct_pods.services(pods)]
+    names = sorted({body["metadata"]["namespace"] for body in services})
+    bodies: list[Json] = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names]
+    bodies += unlike_nodes(nodes)
+    for body in services:
+        body["spec"] |= {"clusterIP": "None", "ports": [{"port": 80}]}
+    bodies += services
+    bodies += unlike_pods(0, pods, nodes=nodes)
+    bodies += unlike_pods(pods, pending)
     encode = msgspec.json.Encoder().encode
     with path.open("wb") as file:
         file.write(b'{"apiVersion": "v1", "kind": "List", "items": [\n')
-        separator = b""
-        for part in (machines, distinct_pods.services(pods), running, pending):
-            for item in part:
-                head = json.dumps({"apiVersion": item.API_VERSION, "kind": item.KIND}).encode()
-                file.write(separator + head[:-1] + b", " + encode(item)[1:])
-                separator = b",\n"
+        file.write(b",\n".join(encode(body) for body in bodies))
         file.write(b"]}\n")
 
 
@@ -72,7 +95,118 @@ def measure_plan(options: argparse.Namespace) -> None:
             write_cluster(path, options.nodes, options.pods)
         size = path.stat().st_size / 2**20
         title = f"plan of {options.nodes} nodes and {options.pods} pods ({size:.0f} MiB)"
-        print("  " + run(title, ["plan", "-f", str(path)], profile=options.profile).splitlines()[0])
+        arguments = ["plan", "-f", str(path), "--max-input-bytes", "1Gi"]
+        print("  " + run(title, arguments, profile=options.profile).splitlines()[0])
+
+
+class LoadedServer(Process):
+    """`reprieve apiserver` with the cluster of a file, in memory, without controllers and kubelets."""
+
+    def __init__(self, directory: Path, cluster: Path) -> None:
+        self.kubeconfig = directory / "kubeconfig"
+        arguments = ["apiserver", "--data-dir", str(directory / "data"), "--port", "0", "--no-kubelets"]
+        arguments += ["--controllers", "none", "-f", str(cluster), "--max-input-bytes", "1Gi"]
+        super().__init__(*arguments, "--kubeconfig", str(self.kubeconfig), log=directory / "apiserver.log")
+        wait(self.kubeconfig.exists, self)
+        content = yaml.safe_load(self.kubeconfig.read_text())
+        self.url: str = content["clusters"][0]["cluster"]["server"]
+        self.token: str = content["users"][0]["user"]["token"]
+        self.ca = str(directory / "data" / "pki" / "ca.crt")
+
+
+def wait(holds: Callable[[], bool], process: Process) -> None:
+    """Wait for a condition. Raises SystemExit with the log if the process ends or it takes too long."""
+    ends = time.monotonic() + PATIENCE
+    while not holds():
+        if process.process.poll() is not None or time.monotonic() > ends:
+            raise SystemExit(process.log.read_text()[-2000:])
+        time.sleep(0.02)
+
+
+async def bound(seen: Watch, count: int, process: Process) -> float:
+    """Wait until so many pods have nodes, and return when the last of them got it. Raises SystemExit as `wait`."""
+    ends = time.monotonic() + PATIENCE
+    while len(seen.bound) < count:
+        if process.process.poll() is not None or time.monotonic() > ends:
+            raise SystemExit(f"{len(seen.bound)} of {count} bound: {process.log.read_text()[-2000:]}")
+        await asyncio.sleep(0.02)
+    return sorted(seen.bound.values())[count - 1]
+
+
+def replica(server: LoadedServer, name: str) -> Process:
+    """Start a replica of the scheduler with leader election."""
+    times = [f"--leader-elect-lease-duration={LEASE:g}s", f"--leader-elect-renew-deadline={RENEW:g}s"]
+    times += [f"--leader-elect-retry-period={RETRY:g}s"]
+    log = server.log.parent / f"{name}.log"
+    return Process("scheduler", "--kubeconfig", str(server.kubeconfig), *times, "--port", "0", "-v", "2", log=log)
+
+
+def use(process: Process) -> str:
+    """Return processor time and memory of a process so far."""
+    now, most = process.resident(), process.resident("VmHWM")
+    return f"{process.cpu():.1f} s of processor time, {now:.0f} MiB (most {most:.0f})"
+
+
+async def make_ready(server: LoadedServer, nodes: int) -> None:
+    """Let pods on the nodes, which have no kubelets."""
+    async with session(server) as opened:  # type: ignore[arg-type]
+        await remove_taints(opened, unlike_nodes(nodes))
+
+
+async def measure_replicas(server: LoadedServer, binds: int, beside: int) -> None:
+    """Measure start, binds and fail-over of two replicas."""
+    async with session(server) as opened:  # type: ignore[arg-type]
+        seen = Watch()
+        watching = asyncio.create_task(seen.run(opened))
+        await seen.begun.wait()
+        await create(opened, PODS, [pod("p-1")])
+        began = time.time()
+        leader = replica(server, "first")
+        first = await bound(seen, 1, leader)
+        print(f"start of the scheduler to its first bind: {first - began:.1f} s, {use(leader)}", flush=True)
+        standby = replica(server, "second")
+        wait(lambda: "waiting" in standby.log.read_text() or standby.cpu() > leader.cpu() * 0.9, standby)
+        before, served, start = leader.cpu(), server.cpu(), time.time()
+        await create(opened, PODS, unlike_pods(beside, binds))
+        last = await bound(seen, 1 + binds, leader)
+        each = (leader.cpu() - before) * 1000 / binds
+        print(
+            f"{binds} pods that arrive: {binds / (last - start):.0f} binds/s, {each:.2f} ms of the scheduler and "
+            f"{(server.cpu() - served) * 1000 / binds:.2f} ms of the server for each; leader: {use(leader)}",
+            flush=True,
+        )
+        leader.process.kill()
+        killed = time.time()
+        leader.process.wait()
+        await create(opened, PODS, [pod("p-2")])
+        took = await bound(seen, 2 + binds, standby) - killed
+        verdict = "within" if took < LEASE + 1 else "beyond"
+        print(f"kill -9 of the leader to the next bind: {took:.1f} s, {verdict} the lease of {LEASE:g} s and one more")
+        print(f"standby: {use(standby)}", flush=True)
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+
+def measure_live(options: argparse.Namespace) -> None:
+    """Measure everything on the embedded API."""
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = Path(scratch)
+        cluster = directory / "cluster.json"
+        write_cluster(cluster, options.nodes, options.pods, pending=0)
+        try:
+            server = LoadedServer(directory, cluster)
+            print(f"API server with {options.nodes} nodes and {options.pods} pods: {use(server)}", flush=True)
+            uvloop.run(make_ready(server, options.nodes))
+            live = ["--kubeconfig", str(server.kubeconfig)]
+            asking = directory / "asking.json"
+            asking.write_text(json.dumps(unlike_pods(options.pods, 1)[0]))
+            snapshot = directory / "snapshot.yaml"
+            run("snapshot", ["snapshot", *live, "-o", str(snapshot)])
+            print("  " + run("plan --kubeconfig", ["plan", *live, "-f", str(asking)]).splitlines()[0])
+            uvloop.run(measure_replicas(server, options.binds, options.pods))
+        finally:
+            for process in reversed(Process.started):
+                process.stop()
 
 
 def main() -> None:
@@ -85,6 +219,11 @@ def main() -> None:
     plan.add_argument("--file", type=Path, help="keep the cluster in this file, and use it if it is there")
     plan.add_argument("--profile", default="", help="write a profile of cProfile to this file")
     plan.set_defaults(measure=measure_plan)
+    live = commands.add_parser("live", help="the scheduler, plan and snapshot on the embedded API")
+    live.add_argument("--nodes", type=int, default=5_000)
+    live.add_argument("--pods", type=int, default=50_000)
+    live.add_argument("--binds", type=int, default=1_000, help="pods that arrive while two replicas run")
+    live.set_defaults(measure=measure_live)
     options = parser.parse_args()
     options.measure(options)
 

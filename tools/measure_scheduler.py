@@ -69,7 +69,7 @@ _RUNNING = 2
 _PODS_OF_GANG = 100
 
 
-_ENVIRONMENT = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+ENVIRONMENT = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 """An installed package is compiled; that of a checkout too, from its second start on."""
 
 
@@ -88,7 +88,7 @@ class Process:
             program = shlex.split(command)
         self.log = log
         with log.open("w") as errors:
-            self.process = subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=errors, env=_ENVIRONMENT)
+            self.process = subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=errors, env=ENVIRONMENT)
         self.started.append(self)
 
     def resident(self, field: str = "VmRSS") -> float:
@@ -205,17 +205,22 @@ async def create(opened: aiohttp.ClientSession, path: str, bodies: list[Json]) -
     for body in bodies:
         namespace = body["metadata"].get("namespace", "default")
         requests.append((path.replace("/default/", f"/{namespace}/"), body))
-    await _sent(opened, "POST", requests)
+    await send(opened, "POST", requests)
 
 
 async def create_nodes(opened: aiohttp.ClientSession, bodies: list[Json]) -> None:
     """Create nodes, and take the taint from them that a new node has until its kubelet is heard of."""
     await create(opened, "/api/v1/nodes", bodies)
+    await remove_taints(opened, bodies)
+
+
+async def remove_taints(opened: aiohttp.ClientSession, bodies: list[Json]) -> None:
+    """Take the taint from nodes that a new node has until its kubelet is heard of."""
     clean = {"spec": {"taints": None}}
-    await _sent(opened, "PATCH", [(f"/api/v1/nodes/{body['metadata']['name']}", clean) for body in bodies])
+    await send(opened, "PATCH", [(f"/api/v1/nodes/{body['metadata']['name']}", clean) for body in bodies])
 
 
-async def _sent(opened: aiohttp.ClientSession, method: str, requests: list[tuple[str, Json]]) -> None:
+async def send(opened: aiohttp.ClientSession, method: str, requests: list[tuple[str, Json]]) -> None:
     """Send requests, sixteen at a time."""
     waiting = iter(requests)
     headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else {}
