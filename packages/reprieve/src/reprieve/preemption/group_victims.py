@@ -8,6 +8,7 @@ while units are put back (`reprieve.preemption.replaced_group`).  None that does
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from reprieve.framework.plugin import CycleState, Placement, PodGroupAssignment
 from reprieve.preemption.cost import Cost
@@ -70,15 +71,15 @@ def _cheaper(view: GroupView, candidate: GroupCandidate, numbers: Numbers | None
             numbers = numbers_for(view, candidate, within)
     if numbers is not None and not numbers.exact:
         candidate = _spread_otherwise(view, candidate, numbers, inside, work)
-    least = LeastImportant(view, candidate)
+    least = LeastImportant(view, candidate, inside)
     if numbers is not None and numbers.exact:
         return ExactSearch(view, candidate, numbers, inside).cheaper() or least.cheaper()
     if numbers is not None:
         proposed = ProposeAndTry(view, candidate, numbers, inside).cheaper()
         if proposed is not None and len(candidate.assignment.placed) == 1:
             return proposed
-        least = LeastImportant(view, proposed or candidate)
-    return ReplacedGroup(view, least.cheaper(), work).cheaper(least.by_node())
+        least = LeastImportant(view, proposed or candidate, inside)
+    return ReplacedGroup(view, least.cheaper(), work).cheaper(least.by_node)
 
 
 def _in_chosen_domains(
@@ -241,17 +242,22 @@ class ProposeAndTry(ExactSearch):
         return self.view.with_gone(self.candidate, gone, own)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LeastImportant:
-    """As few units as make room are tried, the least important first, or those of the cheapest nodes to clear."""
+    """As few units as make room are tried, the least important first, or those of the cheapest nodes to clear.
+
+    `inside`: those with a pod in the candidate's placement, by index in its ranking.
+    """
 
     view: GroupView
     candidate: GroupCandidate
+    inside: Sequence[int]
 
     def cheaper(self) -> GroupCandidate:
         """Return the cheapest of these and the candidate."""
         best = candidate = self.candidate
-        for order in (list(reversed(candidate.ranking.order)), self.by_node()):
+        useful = {*self.inside, *candidate.reasons}
+        for order in ([index for index in reversed(candidate.ranking.order) if index in useful], self.by_node):
             low, high = 1, len(order)
             while low < high:
                 middle = (low + high) // 2
@@ -261,13 +267,17 @@ class LeastImportant:
             best = min(best, self.view.with_gone(candidate, set(order[:low])), key=price_of)
         return best
 
+    @cached_property
     def by_node(self) -> list[int]:
-        """Indices of units: all that have a pod on the cheapest node to clear, then those of the next."""
+        """Return indices of units: all that have a pod on the cheapest node to clear, then those of the next."""
         ranking, request = self.candidate.ranking, self.view.request
         on_node: dict[int, list[int]] = {}
-        for index, unit in enumerate(ranking.ordered):
-            for row in set(unit.rows):
-                on_node.setdefault(row, []).append(index)
+        placement = self.candidate.placement
+        rows = None if placement is None else set(placement.rows.tolist())
+        for index in self.inside:
+            for row in set(ranking.ordered[index].rows):
+                if rows is None or row in rows:
+                    on_node.setdefault(row, []).append(index)
         rank = request.running.cluster.nodes.rank
 
         def price(row: int) -> tuple[Cost, int]:
@@ -277,4 +287,6 @@ class LeastImportant:
             assert cost is not None
             return cost, int(rank[row])
 
-        return list(dict.fromkeys(index for row in sorted(on_node, key=price) for index in on_node[row]))
+        by_node = dict.fromkeys(index for row in sorted(on_node, key=price) for index in on_node[row])
+        # A rule about other pods may reach beyond the placement.
+        return [*(index for index in sorted(self.candidate.reasons) if index not in by_node), *by_node]
