@@ -390,6 +390,13 @@ def test_restart_waits_until_the_gang_was_tried() -> None:
     assert restarted(world, 101) == ["train-1"]
 
 
+def test_restart_heeds_no_budget_unless_its_class_respects_them() -> None:
+    """repair.md 4.2"""
+    world = asking()
+    world.add(pdb("all", {}, allowed=0)).drain()
+    assert restarted(world, 100) == ["train-1"]
+
+
 def test_restart_counts_as_an_eviction() -> None:
     """repair.md 4.2: one of the whole gang; that of another gang is beyond the limit."""
     world = asking()

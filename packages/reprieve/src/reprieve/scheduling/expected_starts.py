@@ -72,7 +72,6 @@ def expected_start(running: RunningProfile, entity: Entity, now: float, longest:
         found = after_known_ends(cluster, timed, assign)
         if found is not None:
             when, places = found
-            cluster.roll_back(mark)
             return ExpectedStart(places, max(when, now), _on(places, [pod for end, pod in timed if end <= when]))
         cluster.displace_all([pod for _, pod in timed])
         ordered = _cheapest_first(cluster, entity, unknown)
