@@ -226,12 +226,14 @@ def test_checkpoint_that_is_late_is_looked_for_again_until_the_wait_is_over(
         ({}, "late"),
         ({"waitForCheckpoint": "1m"}, "saved"),
         ({"waitForCheckpoint": "1m", "cost": ["pods", "startTime"]}, "late"),
+        ({"evictionLimits": [{"per": "owner", "most": 3, "within": "24h"}]}, "saved"),
+        ({"evictionLimits": [{"per": "owner", "most": 3, "within": "24h", "count": "Repeats"}]}, "late"),
     ],
 )
-def test_of_like_victims_the_one_that_has_just_saved_is_chosen_by_a_preemptor_that_waits(
+def test_of_like_victims_the_one_that_has_just_saved_is_chosen_where_preemptors_wait_or_limits_count_evictions(
     more: dict[str, Any], evicted: str
 ) -> None:
-    """cost.md 6.6: lostWork decides before the start, unless a list of criteria is configured."""
+    """cost.md 6.6, 9.8: lostWork decides before the start, unless a list of criteria is configured."""
     running = [
         pod("saved", cpu=4, node="n0", start=-7210, annotations=annotated(checkpoint_interval="1h")),
         pod("late", cpu=4, node="n1", start=-3000, annotations=annotated(checkpoint_interval="1h")),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import heapq
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kube_rules import objects
@@ -20,6 +23,7 @@ from tests.building import START, World, annotated, gang, node, pod, profile_wit
 
 MINUTE, HOUR = 60.0, 3600.0
 DUE = 10 * MINUTE
+EARLY = datetime.fromtimestamp(START - HOUR, UTC)
 
 
 def world_of(*items: Any, **options: Any) -> World:
@@ -285,9 +289,42 @@ def test_reservation_moves_for_a_much_earlier_start_only() -> None:
     assert held(world)["train"].expected == START + HOUR
 
 
+def test_reservations_without_an_expected_start_make_way_for_those_before_them() -> None:
+    """reservations.md 3.7: what became free for the later gang starts the earlier one, which waits for less then."""
+    world = world_of(full(4), pair("first")).drain()
+    world = after(world.add(pair("second")), DUE + 2 * MINUTE)
+    assert world.nominated == {"first-0": "n0", "first-1": "n1", "second-0": "n2", "second-1": "n3"}
+    world.gone("r2")
+    after(world, DUE + 4 * MINUTE)
+    assert set(held(world)["first"].nodes) == {"n0", "n2"}
+    assert set(held(world)["second"].nodes) == {"n1", "n3"}
+    world.gone("r3")
+    after(world, DUE + 6 * MINUTE)
+    assert {world.where.get(f"first-{i}") for i in range(2)} == {"n2", "n3"}
+    assert set(held(world)["second"].nodes) == {"n0", "n1"}
+    world.gone("r0")
+    world.gone("r1")
+    after(world, DUE + 8 * MINUTE)
+    assert {world.where.get(f"second-{i}") for i in range(2)} == {"n0", "n1"}
+    assert not world.nominated
+
+
+def test_expected_starts_are_kept_though_others_are_before_them_in_the_queue() -> None:
+    """reservations.md 3.7, 7.4"""
+    items = [*full(4), pair("second")]
+    for number, runtime in enumerate(["10h", "10h", "2h", "1h"]):
+        items[4 + number] = runs(f"r{number}", f"n{number}", expected_runtime=runtime)
+    world = after(world_of(*items).drain(), DUE + 2 * MINUTE)
+    assert set(held(world)["second"].nodes) == {"n2", "n3"}
+    early = [replace(one, metadata=replace(one.metadata, creation_timestamp=EARLY)) for one in pair("first")]
+    after(world.add(early), 2 * DUE + 4 * MINUTE)
+    assert set(held(world)["second"].nodes) == {"n2", "n3"}
+    assert held(world)["second"].expected == START + 2 * HOUR
+
+
 def test_reservation_ends_after_its_time_and_says_so() -> None:
     """reservations.md 3.4"""
-    world = after(world_of(full(), pair(), max_reserved=HOUR).drain(), DUE + 5)
+    world = after(world_of(full(), pair(), max_reserved=HOUR, max_idle_share=1.0).drain(), DUE + 5)
     assert held(world)
     after(world, DUE + HOUR + 10)
     assert not world.nominated
@@ -349,9 +386,9 @@ def test_stream_of_a_higher_priority_is_no_stream_of_searches(monkeypatch: pytes
     world = after(world_of(full(8), gang("train", 4, cpu=4)).drain(), DUE + 15)
     searches: list[float] = []
 
-    def counted(running: RunningProfile, entity: Entity, now: float, longest: float) -> Any:
+    def counted(running: RunningProfile, entity: Entity, now: float, longest: float, behind: Any) -> Any:
         searches.append(now)
-        return expected_starts.expected_start(running, entity, now, longest)
+        return expected_starts.expected_start(running, entity, now, longest, behind)
 
     monkeypatch.setattr(advance_reservations, "expected_start", counted)
     for turn in range(4):
@@ -587,18 +624,57 @@ def test_what_is_idle_is_measured() -> None:
     assert world.engine.reservations.idle.amounts == {"cpu": 4000}
 
 
-def test_youngest_reservation_ends_when_too_much_is_idle() -> None:
+def test_youngest_reservation_with_idle_amounts_ends_when_too_much_is_idle() -> None:
     """reservations.md 5.2"""
-    items = [*full(4), *pair("a"), *pair("b")]
+    items = [*full(6), *gang("a", 3, cpu=4), *gang("b", 3, cpu=4)]
     world = after(world_of(items, max_idle_share=0.01).drain(), HOUR)
     assert sorted(held(world)) == ["a", "b"]
-    world.gone("r0").gone("r2")
-    # Half of the cluster is idle: a hundredth of ten days is reached after 4.8 hours.
-    for hour in range(1, 5):
-        after(world, hour * HOUR + HOUR)
-        world.engine.tick(world.now)
+    world.gone("r0").gone("r3")
+    # A third of the cluster is idle, all of it for the first: a hundredth of ten days is reached after 7.2 hours.
+    for hour in range(2, 9):
+        after(world, hour * HOUR)
         assert len(held(world)) == 2
-    after(world, 7 * HOUR)
-    world.virtual.keep_effects(world.engine.tick(world.now))
-    assert len(held(world)) == 1
+    after(world, 8.25 * HOUR)  # nothing else happens
+    assert sorted(held(world)) == ["b"]
     assert any("more than 1 % of the cluster was idle" in one.message for one in world.released())
+
+
+def test_no_reservation_waits_for_old_pods_beside_idle_nodes() -> None:
+    """reservations.md 5.3: a tenth of ten days of the whole cluster may be idle, half of it for two days."""
+    nodes, waiting = [node("n0"), node("n1")], pair()
+    assert held(after(world_of(nodes, runs("r0", "n0", start=-46 * HOUR), waiting).drain(), HOUR))
+    assert not held(after(world_of(nodes, runs("r0", "n0", start=-49 * HOUR), waiting).drain(), HOUR))
+    world = after(world_of(full(), waiting, max_idle_share=0.01).drain(), 5 * HOUR)
+    assert held(world)
+    world.gone("r0")  # the other one has run for five hours: 2.5 hours of the cluster are more than 2.4
+    after(world, 5 * HOUR + 2 * MINUTE)
+    assert not held(world)
+    assert "run for as long again" in world.released()[-1].message
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(1, 90)), min_size=8, max_size=30), st.sampled_from([0.05, 0.2])
+)
+def test_no_more_is_idle_than_may_be_within_any_such_time(small: list[tuple[int, int]], most: float) -> None:
+    """reservations.md 5.2: over every ten `maxReserved`, whatever comes and ends."""
+    world = world_of([node(f"n{i}") for i in range(4)], max_idle_share=most, max_reserved=HOUR).drain()
+    idle = world.engine.reservations.idle
+    ended: list[tuple[float, str]] = []
+    shares: list[float] = []
+    for minute in range(0, 24 * 60, 5):
+        after(world, minute * MINUTE)
+        shares.append(idle.amounts.get("cpu", 0) / 16000)
+        if minute in (5, 10):
+            world.add(gang(f"g{minute}", 4, cpu=4))
+        for number, (begin, minutes) in enumerate(small):
+            for turn in range(6):
+                if minute == 5 * begin + 240 * turn:
+                    world.add(pod(f"s{number}-{turn}", cpu=2))
+                    heapq.heappush(ended, (minute + minutes, f"s{number}-{turn}"))
+        while ended and ended[0][0] <= minute:
+            world.gone(heapq.heappop(ended)[1])
+    event(f"idle at some time: {max(shares) > 0}")
+    window = 120  # of five minutes each
+    for first in range(len(shares) - window):
+        assert sum(shares[first : first + window]) <= most * window + 2

@@ -29,7 +29,7 @@ class ReservationOptions:
     max_reserved: float = 86400.0
     """How long a reservation lasts at most."""
     max_idle_share: float = 0.1
-    """What may be idle for reservations, as a share of what the cluster has, on average over ten `max_reserved`."""
+    """What may be idle for reservations, as a share of what the cluster has, over any ten `max_reserved`."""
     evict_overrun: bool = False
     """Backfilled work that runs for longer than it stated is evicted when the holder is to start; else waited for."""
     ageing: float = 0.0

@@ -264,6 +264,6 @@ IN_TREE: Final[dict[str, type[PreemptionCost]]] = {
 STANDARD: Final = ("pdbViolations", "highestPriority", "gangsBroken", "prioritySum", "pods", "startTime")
 """The order that counts if nothing is configured (cost.md 1.1)."""
 SAVING: Final = (*STANDARD[:-1], LostWorkCost.name, STANDARD[-1])
-"""The order where preemptors wait for checkpoints and none is configured (cost.md 6.6)."""
+"""The order where preemptors wait for checkpoints or limits count evictions (cost.md 6.6, 9.8)."""
 UPSTREAM_ORDER: Final = ("pdbViolations", "highestPriority", "prioritySum", "pods", "startTime")
 """kube-scheduler's order, that of `--compatible` (preemption.md 3)."""

@@ -41,6 +41,7 @@ _GAIN = 0.1
 _TRIED = 8
 """So many that wait for a reservation are looked at in one round, in the order of the queue."""
 _FEWEST_KEPT = 256
+_TOO_LONG = "more would be idle than may be if the pods in the way run for as long again as they have"
 
 
 def reservation_options(profile: Profile) -> ReservationOptions:
@@ -118,7 +119,7 @@ class AdvanceReservations:
             return False
         self._cluster.now = max(self._cluster.now, now)
         start = self._start_of(entity, now, self._options_of(entity).max_reserved)
-        if start is None or not start.awaited:
+        if start is None or not self._is_worth_it(entity, start, now):
             return False
         self._reserve(entity, start, now, now)
         return True
@@ -183,6 +184,9 @@ class AdvanceReservations:
                     times.append(max(held.expected, held.reviewed) + _PAUSE)
         if self._may_make():
             times.append(self._looked_at[0] + _PAUSE)
+        bound = self.idle.next_time()
+        if bound is not None and self.held:
+            times.append(bound)
         return min(times, default=None)
 
     def _may_make(self) -> bool:
@@ -214,6 +218,9 @@ class AdvanceReservations:
         if not stale or now < held.reviewed + (_PAUSE_IF_LOST if held.lost else _PAUSE):
             return
         held.reviewed, held.freed = now, self._queue.freed
+        if held.expected is None and self.idle.is_too_long(now, held.rows, held.amounts, held.waits_for):
+            self._end(held, entity, now, _TOO_LONG)
+            return
         start = self._start_of(entity, now, left)
         if start is None:
             self._end(held, entity, now, "it does not fit there any more")
@@ -224,7 +231,22 @@ class AdvanceReservations:
 
     def _start_of(self, entity: Entity, now: float, longest: float) -> ExpectedStart | None:
         running = self._running.of(next(iter(entity.ready.values())))
-        return expected_start(running, entity, now, longest)
+        yielding = [pod for held in self._behind(entity) for pod, _ in held.pods]
+        start = expected_start(running, entity, now, longest, yielding)
+        known = start is not None and start.when is not None and start.awaited
+        return expected_start(running, entity, now, longest) if known and yielding else start
+
+    def _behind(self, entity: Entity) -> list[AdvanceReservation]:
+        """Return the reservations that make way for an entity: of those behind it, without an expected start."""
+        turn = self._queue.order(entity)
+        return [
+            held
+            for held in self.held.values()
+            if held.expected is None
+            and held.priority <= entity.priority
+            and (other := self._queue.get(held.ref)) is not None
+            and self._queue.order(other) > turn
+        ]
 
     def _lost(self, held: AdvanceReservation) -> bool:
         """Return whether a member is not nominated where the reservation has it: a node is gone, or was taken."""
@@ -265,15 +287,26 @@ class AdvanceReservations:
             if len(self.held) >= self._common.max_reservations:
                 break
             start = self._start_of(entity, now, self._options_of(entity).max_reserved)
-            if start is not None and start.awaited:
+            if start is not None and self._is_worth_it(entity, start, now):
                 self._reserve(entity, start, now, now)
 
-    def _reserve(self, entity: Entity, start: ExpectedStart, made: float, now: float) -> None:
-        names = self._cluster.nodes.names
+    def _is_worth_it(self, entity: Entity, start: ExpectedStart, now: float) -> bool:
+        """Return whether an entity is to hold what it waits for; what fits now waits for nothing."""
+        if start.when is None:
+            return not self.idle.is_too_long(now, *self._amounts_of(start), start.awaited)
+        return bool(start.awaited or self._behind(entity))
+
+    def _amounts_of(self, start: ExpectedStart) -> tuple[Amounts, Amounts]:
+        """Return the rows of the places, and the amounts on each: `int64[rows]`, `int64[columns, rows]`."""
         rows: dict[int, Amounts] = {}
         for pod, row in start.places:
             amounts = rows.setdefault(row, np.zeros(len(self._cluster.nodes.used), dtype=np.int64))
             amounts[: len(pod.signature.delta)] += pod.signature.delta
+        return np.array(list(rows), dtype=np.int64), np.array(list(rows.values()), dtype=np.int64).T
+
+    def _reserve(self, entity: Entity, start: ExpectedStart, made: float, now: float) -> None:
+        names = self._cluster.nodes.names
+        rows, amounts = self._amounts_of(start)
         held = AdvanceReservation(
             ref=entity.ref,
             group=entity.group,
@@ -282,8 +315,8 @@ class AdvanceReservations:
             made=made,
             expected=start.when,
             awaited=start.awaited,
-            rows=np.array(list(rows), dtype=np.int64),
-            amounts=np.array(list(rows.values()), dtype=np.int64).T,
+            rows=rows,
+            amounts=amounts,
             members=len(entity.ready),
             reviewed=now,
         )
@@ -296,6 +329,21 @@ class AdvanceReservations:
             kept.pop(entity.ref, None)
         self.changed = True
         self._effects.reserved.append(held)
+        if not start.awaited:
+            self._queue.wake(entity.ref, now)
+        self._make_way(entity, held, now)
+
+    def _make_way(self, entity: Entity, taken: AdvanceReservation, now: float) -> None:
+        """Work out anew the reservations behind an entity on nodes that it has taken (reservations.md 3.7)."""
+        for behind in self._behind(entity):
+            held, other = self.held.get(behind.ref), self._queue.get(behind.ref)
+            if held is None or other is None or np.intersect1d(held.rows, taken.rows).size == 0:
+                continue
+            start = self._start_of(other, now, held.made + self._options_of(other).max_reserved - now)
+            if start is None:
+                self._end(held, other, now, "it does not fit there any more")
+            else:
+                self._reserve(other, start, held.made, now)
 
     def _end(self, held: AdvanceReservation, entity: Entity, now: float, why: str) -> None:
         """Give the capacity back; the holder waits from the beginning until it may hold another."""
@@ -318,7 +366,10 @@ class AdvanceReservations:
         """Give up the youngest reservation when too much has been idle for them (reservations.md 5)."""
         if not self.held or not self.idle.exhausted(now):
             return
-        youngest = max(self.held.values(), key=lambda held: held.made)
+        with_idle = [held for held in self.held.values() if self.idle.share_of(held.rows, held.amounts)]
+        if not with_idle:
+            return
+        youngest = max(with_idle, key=lambda held: held.made)
         entity = self._queue.get(youngest.ref)
         if entity is not None:
             share = f"{100 * self._common.max_idle_share:g} %"

@@ -8,7 +8,7 @@ those first of which the fewest make place for one more member, and of these the
 Invariant: the cluster is left as it was.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,10 +42,12 @@ class ExpectedStart:
     awaited: tuple[PodRecord, ...]
 
 
-def expected_start(running: RunningProfile, entity: Entity, now: float, longest: float) -> ExpectedStart | None:
+def expected_start(
+    running: RunningProfile, entity: Entity, now: float, longest: float, yielding: Iterable[PodRecord] = ()
+) -> ExpectedStart | None:
     """Return the earliest start of an entity, or the one with the least in the way; None: it fits nowhere.
 
-    Ends later than `longest` seconds from now count as unknown.
+    Ends later than `longest` seconds from now count as unknown.  Nominations of `yielding` pods do not count.
     """
     cluster = running.cluster
 
@@ -57,8 +59,11 @@ def expected_start(running: RunningProfile, entity: Entity, now: float, longest:
             return None
 
     with cluster.trial():
-        for pod in entity.ready.values():
+        yielded = list(yielding)
+        for pod in (*entity.ready.values(), *yielded):
             cluster.clear_nomination(pod)
+        if yielded and (present := assign()) is not None:
+            return ExpectedStart(present, now, ())
         evictable, others = _in_the_way(running, entity)
         mark = cluster.undo_mark
         cluster.displace_all(evictable)

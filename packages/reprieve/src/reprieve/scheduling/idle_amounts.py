@@ -1,22 +1,23 @@
-"""What is idle because it is reserved: now, and on average over a long time (reservations.md 5).
+"""What is idle because it is reserved: now, and within a long time (reservations.md 5).
 
-The mean is kept in a bounded number of parts of the time that it is about.
+It is kept in a bounded number of parts of that time.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import EPHEMERAL_STORAGE, FIRST_RESOURCE, PODS
 from reprieve.cluster.state import ClusterState
 from reprieve.plugins.reservations import ReservationOptions
 from reprieve.preemption.lost_work import is_gpu
-from reprieve.scheduling.advance_reservation import AdvanceReservation
+from reprieve.scheduling.advance_reservation import AdvanceReservation, Amounts
 
 _PARTS = 240
 _SPANS = 10
-"""The mean is over so many times `maxReserved`."""
+"""The bound is over so many times `maxReserved`."""
 _NOTHING: Mapping[str, int] = {}
 
 
@@ -48,28 +49,49 @@ class IdleAmounts:
     def measure(self, now: float, held: Iterable[AdvanceReservation]) -> None:
         """Work out what is idle from now on."""
         self._at = max(now, self._at)
-        self.amounts, self._share = _NOTHING, 0.0
+        self.amounts, self._share = self._idle_of([(one.rows, one.amounts) for one in held])
+
+    def _idle_of(self, reserved: Sequence[tuple[Amounts, Amounts]]) -> tuple[Mapping[str, int], float]:
+        """Return what is free and reserved, by resource, and its share of the cluster. Rows and amounts as reserved."""
+        if not reserved:
+            return _NOTHING, 0.0
         nodes = self._cluster.nodes
-        reserved = None
-        for one in held:
-            if reserved is None:
-                reserved = np.zeros((len(nodes.used), len(nodes)), dtype=np.int64)
-            reserved[: len(one.amounts), one.rows] += one.amounts
-        if reserved is None:
-            return
         size = len(nodes)
+        total = np.zeros((len(nodes.used), size), dtype=np.int64)
+        for rows, amounts in reserved:
+            total[: len(amounts), rows] += amounts
         free = np.maximum(nodes.allocatable[:, :size] - nodes.used[:, :size], 0)
-        idle = np.minimum(free, reserved).sum(axis=1)
+        idle = np.minimum(free, total).sum(axis=1)
         names = self._cluster.resources.names
-        asked = [column for column in np.flatnonzero(reserved.any(axis=1)).tolist() if column >= FIRST_RESOURCE]
-        self.amounts = {names[column]: int(idle[column]) for column in asked if column != PODS}
+        asked = [column for column in np.flatnonzero(total.any(axis=1)).tolist() if column >= FIRST_RESOURCE]
         gpus = [column for column in asked if is_gpu(names[column])]
         counted = gpus or [column for column in asked if column not in (PODS, EPHEMERAL_STORAGE)]
-        total = nodes.allocatable[:, :size].sum(axis=1)
-        self._share = max((float(idle[column] / total[column]) for column in counted if total[column]), default=0.0)
+        there = nodes.allocatable[:, :size].sum(axis=1)
+        share = max((float(idle[column] / there[column]) for column in counted if there[column]), default=0.0)
+        return {names[column]: int(idle[column]) for column in asked if column != PODS}, share
+
+    def is_too_long(self, now: float, rows: Amounts, amounts: Amounts, awaited: Iterable[PodRecord]) -> bool:
+        """Return whether more would be idle than may be, for a reservation that waits for pods without a known end.
+
+        Such a pod is expected to run for as long again as it has run.
+        """
+        starts = [pod.start for pod in awaited if pod.start is not None]
+        return bool(starts) and self.share_of(rows, amounts) * (now - min(starts)) > self._left
+
+    def share_of(self, rows: Amounts, amounts: Amounts) -> float:
+        """Return what is idle for one reservation, as a share of the cluster."""
+        return self._idle_of([(rows, amounts)])[1]
 
     def exhausted(self, now: float) -> bool:
-        """Return whether more was idle than may be."""
+        """Return whether as much was idle as may be."""
         while self._parts and self._parts[0][0] < now - self._span:
             self._total -= self._parts.popleft()[1]
-        return self._total > self._most * self._span
+        return self._left <= 0
+
+    def next_time(self) -> float | None:
+        """Return when as much was idle as may be, if nothing changes; None: nothing is idle."""
+        return self._at + max(0.0, self._left) / self._share + 1.0 if self._share else None
+
+    @property
+    def _left(self) -> float:
+        return self._most * self._span - self._total

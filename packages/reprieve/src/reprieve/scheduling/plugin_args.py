@@ -216,7 +216,7 @@ class _ReservationsArgs(_Args, frozen=True, kw_only=True):
     max_reserved: str = "24h"
     """How long a reservation lasts at most."""
     max_idle_share: float = 0.1
-    """Share of the cluster's capacity that may be idle for reservations, on average over ten `maxReserved`."""
+    """Share of the cluster's capacity that may be idle for reservations, over any ten `maxReserved`."""
     backfill_overrun: str = WAIT
     """What becomes of backfilled work that runs for longer than it stated: `Wait` for it, or `Evict` it when the holder
     of the capacity is to start."""
@@ -457,6 +457,8 @@ def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
     _one_of("moving", found.moving, (SUGGEST, MOVE))
     if not 1 <= found.moves_per_hour <= _MOST_EVICTIONS:
         raise ConfigurationError("movesPerHour", f"{found.moves_per_hour}: not in valid range [1, {_MOST_EVICTIONS}]")
+    limits = _eviction_limits(found.eviction_limits)
+    saves_work = checkpoint or any(limit.count == EVICTIONS for limit in limits)
     options = PreemptionOptions(
         group_policy=gates.pod_group_preemption_policy,
         victim_search=found.victim_search,
@@ -468,9 +470,9 @@ def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
         wait_for_checkpoint=checkpoint,
         moves=found.moving == MOVE,
         moves_per_hour=found.moves_per_hour,
-        cost=SAVING if checkpoint and "cost" not in args else found.cost,
+        cost=SAVING if saves_work and "cost" not in args else found.cost,
         cascade_depth=found.cascade_depth,
-        eviction_limits=_eviction_limits(found.eviction_limits),
+        eviction_limits=limits,
     )
     return DefaultPreemption(options)
 
