@@ -38,7 +38,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -143,11 +143,11 @@ class Foreign:
 class Server(Process):
     """`reprieve apiserver`."""
 
-    def __init__(self, directory: Path, *, kubelets: bool, nodes: int) -> None:
+    def __init__(self, directory: Path, *, kubelets: bool, nodes: int, more: Sequence[str] = ()) -> None:
         self.kubeconfig = directory / "kubeconfig"
         arguments = ["apiserver", "--data-dir", str(directory / "data"), "--port", "0"]
         arguments += ["--kubeconfig", str(self.kubeconfig)]
-        arguments += ["--nodes", str(nodes)] if kubelets else ["--no-kubelets"]
+        arguments += ["--nodes", str(nodes), *more] if kubelets else ["--no-kubelets", *more]
         super().__init__(*arguments, log=directory / "apiserver.log")
         ends = time.monotonic() + 60
         while not self.kubeconfig.exists():

@@ -6,11 +6,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kube_rules.decoding import decode_object
 from kube_rules.errors import InputError
 from kube_rules.group_sources import (
     DEFAULT_SOURCES,
+    GROUP_ANNOTATIONS,
+    GROUP_LABELS,
     SOURCES,
     GroupSources,
     group_problems,
@@ -269,3 +273,33 @@ def test_annotation_that_is_no_name_is_quoted_in_one_short_line() -> None:
         assert found is not None
         assert len(found) == quoted + 2
         assert ("..." in found) is (length > 64)
+
+
+_KEYS = (*GROUP_LABELS, *GROUP_ANNOTATIONS, "app", "jobset.sigs.k8s.io/jobset-name", "batch.kubernetes.io/job-name")
+_TEXTS = st.dictionaries(st.sampled_from(_KEYS), st.sampled_from(["", "a", "b"]), max_size=3)
+
+
+@given(
+    on=st.sets(st.sampled_from([row.name for row in SOURCES])),
+    labels=_TEXTS,
+    annotations=_TEXTS,
+    native=st.sampled_from([None, "a"]),
+    job=st.booleans(),
+)
+def test_pods_that_are_passed_over_are_in_no_group(
+    on: set[str], labels: dict[str, str], annotations: dict[str, str], native: str | None, job: bool
+) -> None:
+    """workloads.md 1.1: a pod without any key of a source is not asked of each; the answer is that of all sources."""
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
+    meta: dict[str, Any] = {"name": "p", "namespace": "default", "labels": labels, "annotations": annotations}
+    spec: dict[str, Any] = {"containers": [{"name": "c", "image": "i"}]}
+    if job:
+        meta["ownerReferences"] = [owner]
+    if native:
+        spec["schedulingGroup"] = {"podGroupName": native}
+    found = decode_object({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    assert isinstance(found, Pod)
+    sources = GroupSources(on)
+    named = next((name for row in sources.rows if (name := row.names(found))), None)
+    membership = sources.membership(found)
+    assert (membership.name if membership else None) == named == pod_group_name(found, sources)

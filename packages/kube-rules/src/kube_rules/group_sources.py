@@ -54,6 +54,8 @@ GROUP_LABELS: Final = (OWN_LABEL, COSCHEDULING_LABEL, VOLCANO_LABEL, KUEUE_LABEL
 GROUP_ANNOTATIONS: Final = VOLCANO_ANNOTATIONS
 """Pod annotations that hold the name of a group."""
 
+_LABELS: Final = frozenset(GROUP_LABELS)
+_ANNOTATIONS: Final = frozenset(GROUP_ANNOTATIONS)
 _LARGEST: Final = 2**31 - 1
 _DIGITS: Final = re.compile(r"\+?[0-9]{1,10}")
 _NAME: Final = re.compile(r"[-a-z0-9.]{1,253}")
@@ -133,12 +135,6 @@ SOURCES: Final[tuple[GroupSource, ...]] = (
 """Every source, the stronger first (workloads.md 1.1)."""
 
 
-def _may_be_named(pod: Pod) -> bool:
-    """Return whether a pod has anything that a source reads: most of those that are in no group have not."""
-    meta = pod.metadata
-    return bool(pod.spec.scheduling_group is not None or meta.labels or meta.annotations or meta.owner_references)
-
-
 class Membership(NamedTuple):
     """The group a pod belongs to, by which source, and how large it is where the source states it."""
 
@@ -191,9 +187,19 @@ class GroupSources:
         """
         return group.foreign is None or group.foreign.api_version.partition("/")[0] in self.api_groups
 
+    def may_be_named(self, pod: Pod) -> bool:
+        """Return whether a pod has anything that a source reads: most of those that are in no group have not."""
+        meta = pod.metadata
+        labels, annotations = meta.labels, meta.annotations
+        if pod.spec.scheduling_group is not None:
+            return True
+        if (labels and not _LABELS.isdisjoint(labels)) or (annotations and not _ANNOTATIONS.isdisjoint(annotations)):
+            return True
+        return OWNERS in self.names and bool(labels or meta.owner_references)
+
     def membership(self, pod: Pod) -> Membership | None:
         """Return the group a pod belongs to; None for a pod by itself."""
-        for row in self.rows if _may_be_named(pod) else ():
+        for row in self.rows if self.may_be_named(pod) else ():
             name = row.names(pod)
             if name:
                 return Membership(name, row, _size(row, pod))
@@ -201,7 +207,7 @@ class GroupSources:
 
     def problems(self, pod: Pod) -> list[str]:
         """Return what is wrong with the groups a pod names, and which of them do not count, a sentence for each."""
-        named = [(row, name) for row in self.rows if (name := row.names(pod))] if _may_be_named(pod) else []
+        named = [(row, name) for row in self.rows if (name := row.names(pod))] if self.may_be_named(pod) else []
         if not named:
             return []
         (first, name), *others = named
@@ -256,7 +262,7 @@ NO_SOURCES: Final = GroupSources(())
 
 def pod_group_name(pod: Pod, sources: GroupSources = DEFAULT_SOURCES) -> str | None:
     """Name of the group a pod belongs to (in its namespace), by the strongest source; None for a pod by itself."""
-    for row in sources.rows if _may_be_named(pod) else ():
+    for row in sources.rows if sources.may_be_named(pod) else ():
         name = row.names(pod)
         if name:
             return name

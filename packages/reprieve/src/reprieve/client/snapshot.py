@@ -20,7 +20,7 @@ from kube_rules.versions import SCHEDULING_GROUP, from_internal
 from reprieve.client.cluster_reader import without_void_classes
 from reprieve.client.leaves import shaped_by, with_tag
 from reprieve.client.plain_yaml import yaml_of
-from reprieve.client.pseudonyms import CLAIM, NAMESPACE, POD, UID, Names
+from reprieve.client.pseudonyms import CLAIM, IMAGE, NAMESPACE, POD, UID, Names
 from reprieve.client.shapes import METADATA, SHAPES, name_of
 
 _OF_DEVICES: Final = (o.ResourceClaim, o.ResourceSlice, o.DeviceClass, o.DeviceTaintRule)
@@ -46,8 +46,12 @@ def snapshot(objects: Sequence[KubernetesObject], *, anonymize: bool = False) ->
         for container in (*item.spec.containers, *item.spec.init_containers)
     )
     _note_generated_claims(kept, names)
-    for kind, data in plain:
-        _manifest(kind, data, names)
+    if anonymize:
+        for kind, data in plain:
+            _manifest(kind, data, names)
+    else:  # images alone are replaced
+        for tagged in names.images:
+            names.name(IMAGE, tagged)
     names.freeze()
     return [_manifest(kind, data, names) for kind, data in plain], notes
 
