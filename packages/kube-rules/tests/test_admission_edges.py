@@ -222,16 +222,17 @@ def test_limits_are_requests_where_there_are_none(field: str) -> None:
     [
         ({"cpu": "4"}, {}, {}, {"cpu": "4"}),
         ({"cpu": "4"}, {"cpu": "1"}, {}, {"cpu": "1"}),
-        ({"cpu": "4"}, {}, {"cpu": "1"}, {}),
-        ({"cpu": "4"}, {}, {"memory": "1"}, {"cpu": "4"}),
+        ({"cpu": "4"}, {}, {"cpu": "1"}, {"cpu": "1"}),
+        ({"cpu": "4"}, {}, {"memory": "1"}, {"cpu": "4", "memory": "1"}),
         ({"a.b/c": "4"}, {}, {}, {}),
         ({}, {"cpu": "1"}, {}, {"cpu": "1"}),
     ],
 )
 @pytest.mark.parametrize("field", ["containers", "initContainers"])
-def test_limit_of_the_pod_is_its_request_where_no_container_requests_it(
+def test_requests_of_a_pod_with_limits_are_those_of_its_containers_or_else_its_limits(
     field: str, limits: dict[str, str], requests: dict[str, str], inner: dict[str, str], expected: dict[str, str]
 ) -> None:
+    """api.md 4.4."""
     one = {"name": "c", "resources": {"requests": inner}}
     spec = {field: [one], "resources": {"limits": limits, "requests": requests}}
     found = apply_defaults(msgspec.convert({"spec": spec}, Pod))

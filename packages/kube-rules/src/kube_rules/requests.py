@@ -83,6 +83,11 @@ def pod_requests(pod: Pod) -> RequestVector:
     }
 
 
+def container_requests(pod: Pod) -> dict[str, int]:
+    """Return what the containers of a pod request together, in units of 10^-9, zeros included."""
+    return _aggregate(pod, _spec_requests, False, {})
+
+
 def allocated_requests(pod: Pod) -> RequestVector:
     """Return what the kubelet has given to the pod: the most of what is allocated and actuated, without the spec.
 

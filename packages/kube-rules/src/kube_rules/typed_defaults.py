@@ -16,9 +16,12 @@ from msgspec.structs import replace
 
 from kube_rules.meta import KubernetesObject, ResourceList
 from kube_rules.objects import DEFAULT_SCHEDULER, Container, Node, Pod, ResourceRequirements
-from kube_rules.requests import is_pod_level_resource
+from kube_rules.quantity import format_quantity
+from kube_rules.requests import container_requests, is_pod_level_resource
 
 DEFAULT_NAMESPACE: Final = "default"
+_OVERCOMMITTED: Final = ("cpu", "memory")
+"""Resources of which limits may exceed requests."""
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
@@ -40,13 +43,12 @@ def _pod(pod: Pod) -> Pod:
     init_containers = _containers(spec.init_containers, spec.host_network)
     if init_containers is not spec.init_containers:
         changes["init_containers"] = init_containers
-    if spec.resources is not None and spec.resources.limits:
-        resources = _pod_level(spec.resources, (*containers, *init_containers))
-        if resources is not spec.resources:
-            changes["resources"] = resources
     if not spec.scheduler_name:
         changes["scheduler_name"] = DEFAULT_SCHEDULER
-    return replace(pod, spec=replace(spec, **changes)) if changes else pod
+    if changes:
+        pod = replace(pod, spec=replace(spec, **changes))
+    resources = _pod_level(pod)
+    return pod if resources is spec.resources else replace(pod, spec=replace(pod.spec, resources=resources))
 
 
 def _containers(containers: tuple[Container, ...], host_network: bool) -> tuple[Container, ...]:
@@ -77,15 +79,18 @@ def _with_limits(requests: ResourceList, limits: ResourceList) -> ResourceList:
     return {**requests, **missing} if missing else requests
 
 
-def _pod_level(resources: ResourceRequirements, containers: tuple[Container, ...]) -> ResourceRequirements:
-    """A pod-level limit is the pod-level request where no container requests the resource."""
-    requested = {name for container in containers for name in container.resources.requests}
-    limits = {
-        name: quantity
-        for name, quantity in resources.limits.items()
-        if is_pod_level_resource(name) and name not in requested
+def _pod_level(pod: Pod) -> ResourceRequirements | None:
+    """Of a pod with limits as a whole: requests of cpu and memory from its containers, others from the limits
+    (api.md 4.4).
+    """
+    resources = pod.spec.resources
+    if resources is None or not resources.limits:
+        return resources
+    wanted: ResourceList = {
+        **{name: quantity for name, quantity in resources.limits.items() if is_pod_level_resource(name)},
+        **{name: format_quantity(nano) for name, nano in container_requests(pod).items() if name in _OVERCOMMITTED},
     }
-    requests = _with_limits(resources.requests, limits)
+    requests = _with_limits(resources.requests, wanted)
     return resources if requests is resources.requests else replace(resources, requests=requests)
 
 
