@@ -138,6 +138,26 @@ def test_gang_moves_as_one() -> None:
     assert counts(world) == (0, 1, 0)
 
 
+def test_controller_of_the_group_recreates_its_pods() -> None:
+    """moving.md 4.1: they need none of their own."""
+    made, *pods = gang("pair", 1, cpu=1, annotations=MOVABLE)
+    (small,) = pods
+    assert isinstance(small, objects.Pod)
+    small = replace(small, spec=replace(small.spec, node_name="n1"), status=replace(small.status, phase="Running"))
+    items = [*scattered()[:2], owned(made, "job"), small, *scattered()[3:]]
+    assert counts(world_of(items).drain()) == (1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("train", "domain"), [([pod("train", cpu=4, priority=1)], "n1"), (gang("train", 1, cpu=4, priority=1), "Move")]
+)
+def test_move_is_decided_for_a_node_or_a_group(train: list[Any], domain: str) -> None:
+    """moving.md 4.7"""
+    preemption = world_of(scattered()[:4], train).step().preemption
+    assert preemption is not None
+    assert (preemption.domain, [node_of for _, node_of in preemption.moves]) == (domain, [1])
+
+
 def test_place_that_is_not_used_in_time_is_given_back_and_counted() -> None:
     """moving.md 4.4, 4.7: its controller does not make the pod anew."""
     world = world_of(scattered()).drain()

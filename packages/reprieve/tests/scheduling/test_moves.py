@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from kube_rules import objects
 from reprieve.scheduling import moves
 from tests.building import START, World, composite, gang, group, node, pod
+from tests.plugins.neighbours import HOST, rules, term
 from tests.scheduling.test_carried_moves import owned
 
 Found = tuple[dict[str, str] | None, bool]
@@ -121,6 +122,14 @@ def test_moving_gang_stays_in_one_domain() -> None:
     plan, _ = found(nodes, gang_on("pair", "n1", 2, topology="rack"), TRAIN)
     assert plan is not None
     assert sorted(plan.values()) == ["y1", "y2"]
+
+
+def test_search_goes_on_without_a_place_that_a_filter_refuses() -> None:
+    """moving.md 2.3: beside `tune` it may not run, whatever is free there."""
+    apart = rules(apart=[term(HOST, {"app": "web"})])
+    hosts = [node(name, labels={HOST: name}) for name in ("n1", "n2", "n3")]
+    items = [on("tune", "n2", 3, labels={"app": "web"}), on("low", "n3"), on("small", "n1", affinity=apart)]
+    assert found(hosts, items, TRAIN, staying="low") == ({"small": "n3"}, False)
 
 
 @pytest.mark.parametrize(("most", "plan"), [(256, {"a-1", "a-2"}), (1, None)])

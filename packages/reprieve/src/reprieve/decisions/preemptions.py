@@ -297,7 +297,7 @@ def preemptor_name(pod: PodRecord, group: Group | None) -> PreemptorName:
 
 def group_name(pod: PodRecord) -> str | None:
     """Return the name of the pod's group in its namespace."""
-    return pod.group.split("/", 1)[1] if pod.group is not None else None
+    return pod.group.partition("/")[2] if pod.group is not None else None
 
 
 def _victims(names: Sequence[str], verdict: Verdict) -> list[Victim]:
