@@ -360,6 +360,14 @@ def test_holder_that_waits_for_its_predecessor_may_hold_another_reservation_late
     assert held(world)
 
 
+def test_holder_that_is_placed_holds_nothing_more() -> None:
+    """reservations.md 3.4: at once, so that its reservation keeps none out that is tried next."""
+    world = after(world_of(full(), pair()).drain(), DUE + 5)
+    reservations, entity = world.engine.reservations, world.entity("train")
+    reservations.attempted(entity, Decision(ref=entity.ref, result=Result.SCHEDULED), world.now)
+    assert not held(world)
+
+
 def test_nothing_is_kept_of_work_that_is_gone() -> None:
     """reservations.md 1.1: what waits for its turn grows with what is pending, not with all that ever was."""
     world = world_of(full(), reserve_after=HOUR)

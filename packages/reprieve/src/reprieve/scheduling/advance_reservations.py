@@ -11,6 +11,7 @@ its time was over is not renewed before something has changed in the cluster.
 """
 
 import heapq
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -81,7 +82,7 @@ class AdvanceReservations:
         """How much of this there may be before entities that are gone are forgotten."""
         self._waiting: dict[str, None] = {}
         """Those that have waited long enough."""
-        self._looked_at = float("-inf"), 0
+        self._looked_at = -math.inf, 0
         """When those were looked at last, and how much had been freed by then."""
         self._look = False
         """Something else has changed for them since."""
@@ -109,7 +110,7 @@ class AdvanceReservations:
             if options.reserve_after and len(entity.ready) >= options.min_pods:
                 self._begin(entity, self._failed_first(entity, now) + options.reserve_after)
         self._look = self._look or ref in self._waiting
-        if decision.cleared and self._due.get(ref, now + 1.0) <= now and self._continue(entity, now):
+        if decision.cleared and self._due.get(ref, math.inf) <= now and self._continue(entity, now):
             return replace(decision, cleared=())
         return decision
 
