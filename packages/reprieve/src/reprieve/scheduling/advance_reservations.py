@@ -252,7 +252,7 @@ class AdvanceReservations:
     def _lost(self, held: AdvanceReservation) -> bool:
         """Return whether a member is not nominated where the reservation has it: a node is gone, or was taken."""
         row_of = self._cluster.nodes.row_of
-        return any(pod.nominated < 0 or row_of.get(node) != pod.nominated for pod, node in held.pods)
+        return any(row_of.get(node) != pod.nominated for pod, node in held.pods)
 
     def _is_earlier(self, start: ExpectedStart, held: AdvanceReservation, now: float) -> bool:
         if start.when is None:
