@@ -101,5 +101,21 @@ def test_places_are_those_of_the_list_with_jobs_of_other_namespaces_between() ->
 
 
 def test_quota_that_cannot_be_read_is_named() -> None:
-    with pytest.raises(JobQuotaError, match=r"ResourceQuota of team, requests\.cpu: "):
+    with pytest.raises(JobQuotaError, match=r"ResourceQuota team/q, requests\.cpu: "):
         JobQuotas([quota({"requests.cpu": "many"}, "team")])
+
+
+def test_what_says_nothing_about_jobs_is_named_and_not_applied() -> None:
+    """replay.md 3.8: a quota with scopes holds for some pods only, and other resources are not those of jobs."""
+    scoped = quota({"pods": 0})
+    scoped["spec"]["scopes"] = ["BestEffort"]
+    selected = quota({"pods": 0}, "team")
+    selected["spec"]["scopeSelector"] = {"matchExpressions": [{"scopeName": "Terminating", "operator": "Exists"}]}
+    quotas = JobQuotas([scoped, selected, quota({"limits.cpu": 0, "count/jobs.batch": 0, "pods": 1})])
+    assert quotas.not_applied == [
+        "ResourceQuota default/q: it has scopes",
+        "ResourceQuota team/q: it has scopes",
+        "ResourceQuota default/q: limits.cpu",
+        "ResourceQuota default/q: count/jobs.batch",
+    ]
+    assert admitted(quotas, job("a", 0, 1), job("b", 0, 1)) == "yn"

@@ -308,7 +308,8 @@ def _check(given: _Given) -> None:
         check(given.chosen.jobs, classes, terms_for(nodes).per_gpu)
     except ReplayError as error:
         refuse(str(error))
-    given.quotas()
+    for text in given.quotas().not_applied:
+        note(f"warning: --cluster: not applied to jobs: {text}")
 
 
 def _setting(given: _Given) -> dict[str, Any]:

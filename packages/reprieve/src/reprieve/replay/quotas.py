@@ -23,23 +23,33 @@ class JobQuotaError(ValueError):
 
 
 class JobQuotas:
-    """What each namespace may have at a time; several quotas of one hold together."""
+    """What each namespace may have at a time; several quotas of one hold together.
+
+    `not_applied`: quotas and limits that say nothing about jobs, in words.
+    """
 
     def __init__(self, manifests: Iterable[Mapping[str, Any]] = (), *, gpu: str = "", per_gpu: int = 1) -> None:
         self._spaces: dict[str, _NamespaceUse] = {}
+        self.not_applied: list[str] = []
         for manifest in manifests:
-            namespace = manifest.get("metadata", {}).get("namespace") or "default"
-            hard = (manifest.get("spec") or {}).get("hard") or {}
+            meta, spec = manifest.get("metadata", {}), manifest.get("spec") or {}
+            namespace = meta.get("namespace") or "default"
+            named = f"ResourceQuota {namespace}/{meta.get('name', '')}"
+            hard = spec.get("hard") or {}
+            if spec.get("scopes") or spec.get("scopeSelector"):
+                self.not_applied.append(f"{named}: it has scopes")
+                continue
             limits = self._spaces.setdefault(namespace, _NamespaceUse({})).hard
             for name, amount in hard.items():
                 column = {"requests.cpu": "cpu", "requests.memory": "memory", f"requests.{gpu}": "gpu"}.get(name, name)
                 if column not in ("cpu", "memory", "gpu", "pods", "count/pods"):
+                    self.not_applied.append(f"{named}: {name}")
                     continue
                 try:
                     parsed = parse(str(amount))
                     limit = milli_value(parsed) if column == "cpu" else value(parsed)
                 except QuantityError as error:
-                    raise JobQuotaError(f"ResourceQuota of {namespace}, {name}: {error}") from None
+                    raise JobQuotaError(f"{named}, {name}: {error}") from None
                 column = "pods" if column == "count/pods" else column
                 limit = limit * 1000 // per_gpu if column == "gpu" else limit
                 limits[column] = min(limit, limits.get(column, limit))
