@@ -103,6 +103,28 @@ def test_those_by_or_of_a_namespace(namespace: str | None, victims: list[str]) -
     assert [item.victims[0].unit for item in history_of(records, namespace).items] == victims
 
 
+@pytest.mark.parametrize(
+    ("asked", "victims"),
+    [
+        ({"node": "n2"}, ["b/y"]),
+        ({"node": "n3"}, []),
+        ({"owner": "job/train"}, ["b/y"]),
+        ({"owner": "Job/b/train"}, ["b/y"]),
+        ({"owner": "train"}, ["b/y", "b/x"]),
+        ({"owner": "job/rain"}, []),
+        ({"owner": "train", "node": "n1"}, ["b/x"]),
+    ],
+)
+def test_those_of_a_node_or_an_owner(asked: dict[str, str], victims: list[str]) -> None:
+    """whatif.md 9.3: of one unit both must hold; a unit that was not evicted in the end does not count."""
+    spared = unit("b/z", nodes=["n3"], owners=["job b/train"], outcome="NotEvicted")
+    records = [
+        record(1, 1, unit("b/x", owners=["jobset b/train"]), spared),
+        record(2, 2, unit("b/y", nodes=["n2"], owners=["replicaset b/other", "job b/train"])),
+    ]
+    assert [item.victims[0].unit for item in history_of(records, None, **asked).items] == victims
+
+
 def test_victim_fields_not_known_are_left_empty() -> None:
     [item] = history_of([record(1, 0, unit("b/x"))], None).items
     assert (item.victims[0].why, item.victims[0].running_seconds, item.victims[0].violates_pdb) == ("", None, False)

@@ -29,6 +29,10 @@ def command(
     kubeconfig: ClusterOption = None,
     context: ContextOption = None,
     records: RecordsOption = None,
+    node: Annotated[str, typer.Option(metavar="NAME", help="Only preemptions that evicted pods from this node.")] = "",
+    owner: Annotated[
+        str, typer.Option(metavar="KIND/NAME", help="Only preemptions that evicted pods of this controller: job/train.")
+    ] = "",
     output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = Format.TEXT,
 ) -> None:
     """List past preemptions, newest first.
@@ -40,8 +44,11 @@ def command(
     start = _read_since(since)
     found, default = _records(kubeconfig, context, records, start, namespace, everywhere=everywhere)
     from reprieve.decisions.history import history_of
+    from reprieve.observability.store import MOST_EVICTIONS
 
-    history = history_of(found, None if everywhere else namespace or default)
+    if len(found) >= MOST_EVICTIONS:
+        note(f"the newest {MOST_EVICTIONS:,} preemptions were read; there may be older ones since {since}")
+    history = history_of(found, None if everywhere else namespace or default, node=node, owner=owner)
     if output is not Format.TEXT:
         show(document(history, output))
         return

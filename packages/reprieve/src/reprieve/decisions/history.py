@@ -54,9 +54,15 @@ def involves(record: DecisionRecord, namespace: str) -> bool:
     return record.entity.namespace == namespace or any(unit.unit.startswith(f"{namespace}/") for unit in evicted)
 
 
-def history_of(records: Iterable[DecisionRecord], namespace: str | None) -> PreemptionHistory:
-    """Return the preemptions of the records, newest first; of one namespace those by it and of it."""
-    items = [item for record in records if (item := _item(record)) is not None]
+def history_of(
+    records: Iterable[DecisionRecord], namespace: str | None, *, node: str = "", owner: str = ""
+) -> PreemptionHistory:
+    """Return the preemptions of the records, newest first; of one namespace those by it and of it.
+
+    `node`: only those that evicted pods from it. `owner`: only those that evicted pods of this controller, as
+    `KIND/NAME` or `NAME`.
+    """
+    items = [item for record in records if _evicts(record, node, owner.lower()) and (item := _item(record)) is not None]
     if namespace is not None:
         items = [
             item
@@ -64,6 +70,22 @@ def history_of(records: Iterable[DecisionRecord], namespace: str | None) -> Pree
             if item.namespace == namespace or any(victim.unit.startswith(f"{namespace}/") for victim in item.victims)
         ]
     return PreemptionHistory(items=tuple(sorted(items, key=lambda item: item.time, reverse=True)))
+
+
+def _evicts(record: DecisionRecord, node: str, owner: str) -> bool:
+    """Return whether a preemption evicted pods from this node, of this owner; empty: any."""
+    units = [unit for unit in record.preemption.evicted if unit.outcome != "NotEvicted"] if record.preemption else []
+    return any(
+        (not node or node in unit.nodes) and (not owner or any(_is_named(one, owner) for one in unit.owners))
+        for unit in units
+    ) or not (node or owner)
+
+
+def _is_named(owner: str, text: str) -> bool:
+    """Return whether `job default/train` is meant by `job/train`, `default/train` or `train`."""
+    kind, _, full = owner.lower().partition(" ")
+    name = full.rpartition("/")[2]
+    return text in (name, full, f"{kind}/{name}", f"{kind}/{full}")
 
 
 def _item(record: DecisionRecord) -> HistoryItem | None:
