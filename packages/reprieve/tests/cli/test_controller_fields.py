@@ -72,3 +72,39 @@ def test_unknown_gang_field_is_named_and_strict_refuses_it(name: str, run: Run, 
     assert (ended.code, said in ended.err) == (0, True), ended.err
     ended = run("plan", "--strict", "-f", str(file))
     assert (ended.code, ended.out, said in ended.err) == (2, "", True), ended.err
+
+
+REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, str], str]] = {
+    "group in a template": (
+        {},
+        {"schedulingGroup": {"podGroupName": "own"}},
+        {},
+        "workerTemplate.spec.schedulingGroup",
+    ),
+    "gang, exclusive": (
+        {},
+        {},
+        {"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"},
+        "schedulingPolicy: Forbidden",
+    ),
+    "domain, exclusive": (
+        {"schedulingConstraints": {"topology": [{"key": "rack"}]}},
+        {},
+        {"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"},
+        "schedulingConstraints: Forbidden",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_admission_of_leader_worker_sets_refuses(name: str, run: Run, tmp_path: Path) -> None:
+    """workloads.md 6.5."""
+    scheduling, more, annotations, said = REFUSED[name]
+    template = {**TEMPLATE, "spec": {**TEMPLATE["spec"], **more}}
+    spec = {"replicas": 1, "leaderWorkerTemplate": {"size": 2, "workerTemplate": template}, "scheduling": scheduling}
+    made = workload("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", spec)
+    made["metadata"]["annotations"] = annotations
+    file = tmp_path / "in.yaml"
+    file.write_text(yaml.safe_dump_all([NODE, made]))
+    ended = run("plan", "-f", str(file))
+    assert (ended.code, said in ended.err) == (2, True), ended.err

@@ -34,9 +34,10 @@ def reserve_all(decision: Decision, running_for: Callable[[PodRecord], RunningPr
             waiting.append(binding)
         else:
             running.cluster.displace(binding.pod)
-            reason = UNSCHEDULABLE if status.code is not Code.ERROR else SCHEDULER_ERROR
-            rejections.append(Rejection(binding.pod, reason, status.reason))
-            rejected_by.add(status.plugin)
+            failed = status.code is Code.ERROR
+            rejections.append(Rejection(binding.pod, SCHEDULER_ERROR if failed else UNSCHEDULABLE, status.reason))
+            if not failed:
+                rejected_by.add(status.plugin)
     if len(bindings) == len(decision.bindings):
         return instead(decision, tuple(bindings))
     return replace(

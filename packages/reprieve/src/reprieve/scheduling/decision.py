@@ -151,6 +151,11 @@ class Decision:
         """That of the group or of the root; None for a pod."""
         return self.conditions[0] if self.conditions else None
 
+    @property
+    def failed(self) -> bool:
+        """Not for want of capacity: the attempt, or a step after the choice of a node, had an error."""
+        return self.result is Result.ERROR or any(each.reason == SCHEDULER_ERROR for each in self.rejections)
+
 
 def stamped(decision: Decision, attempt: int, queued: float, profile: str) -> Decision:
     """Stamp a decision in place: a cycle has just made it, and nothing else refers to it yet.

@@ -367,7 +367,7 @@ class Engine:
             self.queue.requeue(entity, now, ())
         elif decision.retry_now:
             self.queue.requeue_now(entity, now)
-        elif decision.result is Result.ERROR and not decision.rejected_by:
+        elif not decision.rejected_by if decision.result is Result.ERROR else decision.failed:
             self.queue.retry_later(entity, now)
         else:
             self.queue.requeue(entity, now, decision.rejected_by)

@@ -37,7 +37,7 @@ from reprieve.framework.plugin_guard import PluginIncident
 from reprieve.preemption.deferred_preemption import expected_end
 from reprieve.preemption.outcome import Deferral, Preemption, WaitsFor
 from reprieve.scheduling.arrival_order import in_order
-from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Rejection, Result, TreeLevel
+from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Rejection, TreeLevel
 from reprieve.scheduling.effects import DirectEviction, Effects
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.gang_health import Satisfaction
@@ -410,7 +410,7 @@ class VirtualCluster:
             self._preempt(decision)
             return
         engine = self.engine
-        failed = decision.result is Result.ERROR
+        failed = decision.failed
         for binding in decision.bindings:
             self._claims.carry_out(binding.before, self.now)
             status = self._storage.carry_out(binding.before, self.now)

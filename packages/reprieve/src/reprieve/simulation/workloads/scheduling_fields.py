@@ -26,6 +26,7 @@ _CLAIMS: Final = "resourceClaims"
 _CLASS: Final = "spec.priorityClassName"
 _JOBSET: Final = "jobset.sigs.k8s.io"
 _LWS: Final = "leaderworkerset.sigs.k8s.io"
+_EXCLUSIVE: Final = f"{_LWS}/exclusive-topology"
 
 
 class GroupAsked(NamedTuple):
@@ -239,11 +240,13 @@ def _leader_worker_set(reader: Reader) -> Asked:
     templates = mapping(workload.spec.get("leaderWorkerTemplate"))
     given = [templates[name] for name in ("leaderTemplate", "workerTemplate") if templates.get(name) is not None]
     _check_classes(reader, PATH, [text(value_at(item, _CLASS)) for item in given])
+    _check_alone(reader, templates)
     if roles:
         return _by_role(reader, replica, size)
     of_replica = active != [""]
     path, value = (at, replica) if of_replica else (PATH, scheduling)
     found = reader.level(value, path, gang=of_replica, count="minGroupCount")
+    _check_exclusive(reader, found)
     if found.min_count is not None:
         message = "Forbidden: counts groups, and this level is one group of pods"
         raise workload.error(f"{path}.{_POLICY}.gang.minGroupCount", message)
@@ -265,6 +268,7 @@ def _by_role(reader: Reader, replica: Mapping[str, Any], size: int) -> Asked:
         path = f"{at}.{role}"
         value = reader.object_at(replica.get(role), path, (*_LEVEL, _CLAIMS))
         result[role] = reader.level(value, path, gang=False)
+        _check_exclusive(reader, result[role])
         if result[role].min_count not in (None, pods):
             message = f"Invalid value: {result[role].min_count}: must be the number of its pods, {pods}"
             raise reader.workload.error(f"{path}.{_POLICY}.gang.minCount", message)
@@ -273,6 +277,24 @@ def _by_role(reader: Reader, replica: Mapping[str, Any], size: int) -> Asked:
         min_count=None,
         labels={f"{_LWS}/group-index": index, **({f"{_LWS}/worker-index": "0"} if role == "leader" else {})},
     )
+
+
+def _check_alone(reader: Reader, templates: Mapping[str, Any]) -> None:
+    """The controller names the group of every pod: no template may."""
+    for name in ("leaderTemplate", "workerTemplate"):
+        if value_at(mapping(templates.get(name)), "spec.schedulingGroup") is not None:
+            at = f"spec.leaderWorkerTemplate.{name}.spec.schedulingGroup"
+            raise reader.workload.error(at, f"Forbidden: may not be set with {PATH}")
+
+
+def _check_exclusive(reader: Reader, asked: GroupAsked) -> None:
+    """A gang, or one domain for a group, does not go with one domain for each replica."""
+    annotations = mapping(reader.workload.meta.get("annotations"))
+    if annotations.get(_EXCLUSIVE) and (not asked.basic or asked.more.get(_LEVEL[1])):
+        field = _POLICY if not asked.basic else _LEVEL[1]
+        raise reader.workload.error(
+            f"{asked.path}.{field}", f"Forbidden: may not be set with the annotation {_EXCLUSIVE}"
+        )
 
 
 # -- parts -----------------------------------------------------------------------------------------
