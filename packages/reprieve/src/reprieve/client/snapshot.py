@@ -38,7 +38,6 @@ def snapshot(objects: Sequence[KubernetesObject], *, anonymize: bool = False) ->
         notes.append(f"left out of an anonymised snapshot: {len(objects) - len(kept)} objects of resource.k8s.io")
     kept = without_void_classes(kept)
     names = Names(anonymize=anonymize)
-    plain = [(type(item), msgspec.to_builtins(item)) for item in kept]
     names.images = frozenset(
         with_tag(container.image)
         for item in kept
@@ -47,13 +46,13 @@ def snapshot(objects: Sequence[KubernetesObject], *, anonymize: bool = False) ->
     )
     _note_generated_claims(kept, names)
     if anonymize:
-        for kind, data in plain:
-            _manifest(kind, data, names)
+        for item in kept:
+            _manifest(type(item), msgspec.to_builtins(item), names)
     else:  # images alone are replaced
         for tagged in names.images:
             names.name(IMAGE, tagged)
     names.freeze()
-    return [_manifest(kind, data, names) for kind, data in plain], notes
+    return [_manifest(type(item), msgspec.to_builtins(item), names) for item in kept], notes
 
 
 def _note_generated_claims(objects: Sequence[KubernetesObject], names: Names) -> None:
