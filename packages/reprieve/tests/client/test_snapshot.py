@@ -293,7 +293,7 @@ def test_preemption_class_that_the_scheduler_passes_over_is_no_obstacle(name: st
     reading = Reading(list(objects))
     (group,) = manifests_of(reading, "live").pod_groups
     assert group.object.spec.priority == priority
-    assert any("passed over" in warning for warning in reading.warnings)
+    assert any("skipped" in warning for warning in reading.warnings)
     (again,) = read([("x.json", text_of(snapshot(objects)[0], json=True))]).pod_groups
     assert again.object.spec.priority == priority
 
