@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.cli import replay, replay_runs, replay_text
+from reprieve.cli import replay, replay_outcomes, replay_runs, replay_setup, replay_text
+from reprieve.cli.interrupts import Interrupt
 from reprieve.cli.outcome import CommandError
 from tests.cli.conftest import Run
 
@@ -132,9 +133,7 @@ def test_interrupted_replay_reports_how_far_it_came(run: Run, desk: Path, monkey
     """Pressed before anything is simulated, it is heard nevertheless."""
     before = replay_runs._run_here
 
-    def pressed(
-        given: object, name: str, policy: object, interrupt: replay_runs._Interrupt
-    ) -> replay_runs.ReplayAnswer:
+    def pressed(given: object, name: str, policy: object, interrupt: Interrupt) -> replay_runs.ReplayAnswer:
         interrupt.pressed(2, None)
         return before(given, name, policy, interrupt)  # type: ignore[arg-type]
 
@@ -146,7 +145,7 @@ def test_interrupted_replay_reports_how_far_it_came(run: Run, desk: Path, monkey
 
 def test_interrupt_before_anything_runs_takes_effect_later() -> None:
     heard: list[str] = []
-    interrupt = replay_runs._Interrupt()
+    interrupt = Interrupt()
     interrupt.then(lambda: heard.append("first"))
     assert heard == []
     interrupt.pressed(2, None)
@@ -181,9 +180,9 @@ def test_progress_is_shown_on_a_terminal_and_taken_away(monkeypatch: pytest.Monk
 
 def test_progress_is_reported_twice_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [10.0]
-    monkeypatch.setattr("reprieve.cli.replay_runs.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("reprieve.cli.replay_outcomes.time.monotonic", lambda: now[0])
     shown: list[int] = []
-    progress = replay_runs._paced(lambda done, _: shown.append(done))
+    progress = replay_outcomes.paced(lambda done, _: shown.append(done))
     for at in (10.0, 10.25, 10.5, 10.75, 11.0, 11.25):
         now[0] = at
         progress(int(at * 100), 0)
@@ -275,7 +274,7 @@ def test_line_of_progress_is_that_of_one_policy_and_goes_at_the_end(
             happened.append("clear")
 
     monkeypatch.setattr(replay_runs, "_ReplayLine", Line)
-    monkeypatch.setattr(replay_runs, "_EVERY", 0.0)
+    monkeypatch.setattr(replay_outcomes, "_EVERY", 0.0)
     run("replay", "jobs.csv", "--cluster", "nodes.yaml")
     assert happened[0] == ("line", 1, 2)
     assert set(happened[1:-1]) == {("update", 0)}
@@ -284,9 +283,9 @@ def test_line_of_progress_is_that_of_one_policy_and_goes_at_the_end(
 
 def test_replay_without_options_is_what_was_typed(run: Run, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each option's default, and that each is passed on."""
-    tasks: list[replay_runs.Task] = []
+    tasks: list[replay_setup.Task] = []
 
-    def noting(task: replay_runs.Task) -> None:
+    def noting(task: replay_setup.Task) -> None:
         tasks.append(task)
         raise CommandError("noted")
 

@@ -13,7 +13,7 @@ from tests.cli.conftest import Ended, Run
 
 COMMANDS = (
     *("plan", "history", "queue", "capacity", "drain-plan", "explain", "snapshot", "up", "down", "scheduler"),
-    *("apiserver", "demo", "bench", "replay", "completion", "help", "import", "records", "shadow"),
+    *("apiserver", "demo", "bench", "replay", "tune", "completion", "help", "import", "records", "shadow"),
 )
 
 

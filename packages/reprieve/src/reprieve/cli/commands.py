@@ -31,6 +31,7 @@ from reprieve.cli import (
     snapshot,
     topics,
     trace_import,
+    tune,
     up,
 )
 from reprieve.cli.options import Command
@@ -73,6 +74,7 @@ app.command("apiserver", cls=Command)(apiserver.command)
 app.command("demo", cls=Command)(demo.command)
 app.command("bench", cls=Command)(bench.command)
 app.command("replay", cls=Command)(replay.command)
+app.command("tune", cls=Command)(tune.command)
 app.command("completion", cls=Command)(completion.command)
 app.command("help", cls=Command)(topics.command)
 imports.command("trace", cls=Command, hidden=True)(trace_import.command)

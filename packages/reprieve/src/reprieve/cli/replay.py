@@ -1,5 +1,6 @@
 """`reprieve replay`: months of a job list in simulated time, policies side by side (replay.md)."""
 
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,9 +11,12 @@ from reprieve.cli.options import DEFAULT_PLUGIN_TIMEOUT, PluginOption, PluginTim
 from reprieve.cli.outcome import CommandError, Exit, note, reason_of, refuse, show
 
 if TYPE_CHECKING:
-    from reprieve.cli.replay_runs import ReplayAnswer, Task
+    from reprieve.cli.replay_runs import ReplayAnswer
+    from reprieve.cli.replay_setup import Task
 
 MOST_POLICIES = 32
+MOST_RUNS = 10_000
+_SEEDS = re.compile(r"(-?\d{1,18})(?:-(\d{1,18}))?", re.ASCII)
 
 
 class ReplayFormat(StrEnum):
@@ -34,7 +38,10 @@ _FILES = {
 
 
 def command(
-    jobs: Annotated[Path, typer.Argument(metavar="JOBS", help="The job list: CSV, or Parquet (.parquet).")],
+    jobs: Annotated[
+        list[Path],
+        typer.Argument(metavar="JOBS...", help="Job list: CSV, or Parquet (.parquet). Several: a sweep."),
+    ],
     cluster: Annotated[
         list[str] | None,
         typer.Option(
@@ -58,7 +65,12 @@ def command(
     until: Annotated[str, typer.Option(metavar="TIME", help="Stop at this time and skip later jobs.")] = "",
     load: Annotated[float, typer.Option(metavar="X", help="Submit the jobs X times as fast.")] = 1.0,
     sample: Annotated[int | None, typer.Option(metavar="N", min=1, help="Keep a random sample of N jobs.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed for samples, failures and ties between nodes.")] = None,
+    seed: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="N|A-B", help="Seed for samples, failures and ties between nodes. Repeatable, for a sweep."
+        ),
+    ] = None,
     checkpoint: Annotated[
         str, typer.Option(metavar="DURATION", help="Checkpoint interval of jobs that set none.")
     ] = "",
@@ -101,21 +113,35 @@ def command(
     ] = "",
     plugin: PluginOption = None,
     plugin_timeout: PluginTimeoutOption = DEFAULT_PLUGIN_TIMEOUT,
+    dask: Annotated[
+        str,
+        typer.Option(
+            metavar="tcp://HOST:PORT|local:N",
+            help="Run on the workers of a Dask scheduler, or on N of this machine. Default: processes of its own.",
+        ),
+    ] = "",
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep each run there; runs that are there already are not repeated."),
+    ] = None,
 ) -> None:  # long: one parameter for each option, as typer wants them
     """Simulate a list of jobs and compare policies."""
-    from reprieve.cli.replay_runs import Task, answer_of
+    from reprieve.cli.replay_runs import answer_of
+    from reprieve.cli.replay_setup import Task
+    from reprieve.decisions.phrases import names_text
 
     if not 0.001 <= load <= 1000:
         refuse(f"--load: expected a number from 0.001 to 1000, found {load}")
+    seeds = _seeds(seed or [])
     task = Task(
-        jobs=jobs,
+        jobs=jobs[0],
         cluster=tuple(cluster or ()),
         policies=_policies(policy or []),
         begin=begin,
         until=until,
         load=load,
         sample=sample,
-        seed=seed,
+        seed=seeds[0] if seeds else None,
         checkpoint=checkpoint,
         restart=restart,
         failures=failures,
@@ -128,7 +154,13 @@ def command(
         plugins=tuple(plugin or ()),
         plugin_timeout=plugin_timeout,
         timeline=output in (ReplayFormat.HTML, ReplayFormat.TRACE),
+        rows=output in (ReplayFormat.HTML, ReplayFormat.CSV, ReplayFormat.TRACE),
+        traces=tuple(jobs),
+        seeds=seeds,
+        dask=dask,
+        keep=keep,
     )
+    _check_sweep(task, output)
     if out is not None:
         try:
             out.mkdir(parents=True, exist_ok=True)
@@ -137,9 +169,9 @@ def command(
     answer = answer_of(task)
     _deliver(answer, task, output, out)
     if answer.interrupted:
-        ends = ", ".join(f"{outcome.report.name} at {_moment(outcome.report.ended)}" for outcome in answer.outcomes)
-        note(f"interrupted: this is what was simulated so far ({ends})")
-        raise typer.Exit(Exit.INTERRUPTED)
+        ends = [f"{outcome.report.name} at {_moment(outcome.report.ended)}" for outcome in answer.outcomes]
+        note(f"interrupted: this is what was simulated so far ({names_text(ends, MOST_POLICIES)})")
+        raise typer.Exit(answer.code)
     if answer.died:
         raise CommandError("; ".join(answer.died), Exit.NOT_SO)
 
@@ -162,6 +194,29 @@ def _policies(given: list[str]) -> tuple[tuple[str, str | None], ...]:
     return tuple(result.items())
 
 
+def _seeds(given: list[str]) -> tuple[int, ...]:
+    seeds: dict[int, None] = {}
+    for text in given:
+        match = _SEEDS.fullmatch(text)
+        if match is None:
+            refuse(f"--seed {text!r}: expected a whole number, or two with a hyphen, such as 1-30")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if not first <= last < first + MOST_RUNS:
+            refuse(f"--seed {text!r}: expected 1 to {MOST_RUNS} seeds")
+        seeds.update(dict.fromkeys(range(first, last + 1)))
+    return tuple(seeds)
+
+
+def _check_sweep(task: "Task", output: ReplayFormat) -> None:
+    runs = len(task.traces) * max(1, len(task.seeds)) * len(task.policies)
+    if runs > MOST_RUNS:
+        refuse(f"expected at most {MOST_RUNS} runs, found {runs}: traces times seeds times policies")
+    if len(set(task.traces)) < len(task.traces):
+        refuse("JOBS: a job list is given twice")
+    if task.sweep and output in (ReplayFormat.HTML, ReplayFormat.TRACE):
+        refuse(f"-o {output.value}: expected one job list and one seed")
+
+
 def _names_file(text: str) -> bool:
     """Return whether the text is a path: of a file that exists, or with a separator or the ending of a
     configuration.
@@ -171,11 +226,13 @@ def _names_file(text: str) -> bool:
 
 
 def _deliver(answer: "ReplayAnswer", task: "Task", output: ReplayFormat, out: Path | None) -> None:
-    from reprieve.cli.replay_text import replay_sections
+    from reprieve.cli.replay_text import replay_sections, sweep_sections
     from reprieve.cli.terminal import show_sections
 
     if output is ReplayFormat.TEXT or out is not None:
-        show_sections(replay_sections([outcome.report for outcome in answer.outcomes]))
+        reports = [outcome.report for outcome in answer.outcomes]
+        by_run = [(str(run.task.jobs), run.policy, report) for run, report in zip(answer.runs, reports, strict=False)]
+        show_sections(sweep_sections(by_run) if task.sweep else replay_sections(reports))
     if output is ReplayFormat.TEXT:
         return
     text = _written(answer, output)
@@ -194,8 +251,11 @@ def _deliver(answer: "ReplayAnswer", task: "Task", output: ReplayFormat, out: Pa
 
 def _written(answer: "ReplayAnswer", output: ReplayFormat) -> str:
     if output is ReplayFormat.JSON:
-        from reprieve.replay.documents import as_json
+        from reprieve.replay.documents import as_json, sweep_json
 
+        if answer.runs and answer.runs[0].task.sweep:
+            runs = [(str(run.task.jobs), run.policy, run.task.seed) for run in answer.runs]
+            return sweep_json(runs, answer.outcomes)
         return as_json(answer.outcomes, answer.setting)
     if output is ReplayFormat.CSV:
         from reprieve.replay.documents import as_csv

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from reprieve.cli.sections import Row, Section, Tone
-from reprieve.replay.measures import BEST, Measure, compared, count_text, table, time_text
+from reprieve.replay.measures import BEST, Measure, compared, count_text, sweep_table, table, time_text
 from reprieve.replay.statistics import Distribution, JobGroup, PolicyReport
 
 MOST_TENANTS = 10
@@ -29,6 +29,20 @@ def replay_sections(reports: Sequence[PolicyReport]) -> list[Section]:
         section = _by(title, reports, pick, waited)
         if section is not None:
             sections.append(section)
+    return sections
+
+
+def sweep_sections(runs: Sequence[tuple[str, str, PolicyReport]]) -> list[Section]:
+    """Return a table for each trace, of (trace, policy, report) of all seeds."""
+    by_trace: dict[str, dict[str, list[PolicyReport]]] = {}
+    for trace, policy, report in runs:
+        by_trace.setdefault(trace, {}).setdefault(policy, []).append(report)
+    sections = []
+    for trace, policies in by_trace.items():
+        rows = [Row((label, *cells)) for label, cells in sweep_table(list(policies.values()))]
+        seeds = ", ".join(dict.fromkeys(str(len(reports)) for reports in policies.values()))
+        note = f"{seeds} runs of each policy; the mean of the runs ± its standard error"
+        sections.append(Section(f"Replay of {trace}", ("", *policies), tuple(rows), (note,)))
     return sections
 
 

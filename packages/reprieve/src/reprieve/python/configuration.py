@@ -33,6 +33,11 @@ def read_configuration(file: str | Path) -> SchedulerConfiguration:
 
     Raises InputError for a file that cannot be read, ConfigurationError for what the form does not allow.
     """
+    return configuration_of(read_configuration_document(file))
+
+
+def read_configuration_document(file: str | Path) -> Any:
+    """Return the one document of a file of YAML or JSON, as plain data. Raises InputError."""
     origin = Origin(str(file))
     try:
         with open(file, "rb") as stream:
@@ -51,7 +56,7 @@ def read_configuration(file: str | Path) -> SchedulerConfiguration:
         raise InputError(origin, (f"line {error.line}: " if error.line is not None else "") + str(error)) from None
     if len(documents) != 1:
         raise InputError(origin, f"expected one document, found {len(documents)}")
-    return configuration_of(documents[0].data)
+    return documents[0].data
 
 
 def profiles_for(

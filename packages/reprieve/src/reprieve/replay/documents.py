@@ -25,6 +25,19 @@ def as_json(outcomes: Sequence[PolicyOutcome], setting: Mapping[str, Any]) -> st
     return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
 
 
+def sweep_json(runs: Sequence[tuple[str, str, int | None]], outcomes: Sequence[PolicyOutcome]) -> str:
+    """Return one document of several traces or seeds; a run is (trace, policy, seed)."""
+    document = {
+        "apiVersion": "reprieve.dev/v1alpha1",
+        "kind": "ReplaySweep",
+        "runs": [
+            {"trace": trace, "policy": policy, "seed": seed, "report": outcome.report}
+            for (trace, policy, seed), outcome in zip(runs, outcomes, strict=True)
+        ],
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
+
+
 def as_csv(outcomes: Sequence[PolicyOutcome]) -> str:
     """Return a row per policy and job; no cell is a formula (`csv_cells`)."""
     out = io.StringIO()

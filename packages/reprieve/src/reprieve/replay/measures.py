@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import mean, stdev
 
 from reprieve.replay.statistics import PolicyReport
 
@@ -94,6 +95,25 @@ def table(reports: Sequence[PolicyReport]) -> list[tuple[str, list[str]]]:
         if measure.label in ALWAYS or any(values):
             result.append((measure.label, compared(values, measure)))
     return result
+
+
+def sweep_table(policies: Sequence[Sequence[PolicyReport]]) -> list[tuple[str, list[str]]]:
+    """Return the same rows for several runs of each policy: the mean, and after `±` its standard error."""
+    result = []
+    for measure in MEASURES:
+        values = [[value for report in reports if (value := measure.value(report)) is not None] for reports in policies]
+        if measure.label in ALWAYS or any(any(of_one) for of_one in values):
+            result.append((measure.label, [_mean_text(of_one, measure) for of_one in values]))
+    return result
+
+
+def _mean_text(values: Sequence[float], measure: Measure) -> str:
+    if not values:
+        return "-"
+    if len(values) == 1:
+        return measure.shown(values[0])
+    error = stdev(values) / len(values) ** 0.5
+    return f"{measure.shown(mean(values))} ± {measure.shown(error)}"
 
 
 def difference_text(value: float, first: float) -> str:

@@ -1,0 +1,131 @@
+"""Runs of a replay on Dask: their inputs go to the workers as data, so that workers need no files (replay.md 9)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+
+from reprieve.cli.bars import bar
+from reprieve.cli.dask_runs import Failure, dask_runs
+from reprieve.cli.interrupts import Interrupt
+from reprieve.cli.outcome import CommandError
+from reprieve.cli.replay_outcomes import RunsEnded, Take, outcome_of, paced, trimmed
+from reprieve.cli.replay_setup import GivenReplay, ReplayInputs, ReplayPolicies, ReplayRun, with_seed
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+    from reprieve.replay.policy_run import PolicyOutcome, Stop
+
+_PACKED: Final = 6
+"""Level of compression of inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteRun:
+    """A run without its inputs, as a worker gets it."""
+
+    run: ReplayRun
+    document: Mapping[str, Any] | None
+    """The configuration of its policy."""
+    version: str
+
+
+class _Sender:
+    """Sends runs; the inputs of the last ones stay with the scheduler until others come."""
+
+    def __init__(self, inputs: ReplayInputs) -> None:
+        self._inputs = inputs
+        self._key: object = None
+        self._sent: Future | None = None
+
+    def send(self, remote: RemoteRun, client: "Client") -> "Future":
+        """Hand a run out."""
+        key = self._inputs.key(remote.run)
+        if self._sent is None or self._key != key:
+            self._key, self._sent = key, client.submit(unpacked, packed(self._inputs.of(remote.run)), pure=False)
+        return client.submit(run_remotely, self._sent, remote, pure=False)
+
+
+def run_on_dask(
+    runs: Sequence[ReplayRun], inputs: ReplayInputs, jobs: int, interrupt: Interrupt, take: Take
+) -> RunsEnded:
+    """Run them on the workers of `--dask`; an interruption cancels what has not ended."""
+    from reprieve.python.configuration import read_configuration_document
+
+    documents = {
+        config: None if config is None else read_configuration_document(config) for config in {r.config for r in runs}
+    }
+    sender = _Sender(inputs)
+    remote = [RemoteRun(run, documents[run.config], version("reprieve")) for run in runs]
+    calls = [partial(sender.send, item) for item in remote]
+    died: dict[int, str] = {}
+    ended: set[int] = set()
+    try:
+        with bar(len(runs), "runs") as advance, dask_runs(runs[0].task.dask) as workers:
+            for number, result in workers.results(calls, interrupt):
+                ended.add(number)
+                advance(len(ended))
+                if isinstance(result, Failure):
+                    died[number] = f"policy {runs[number].name}: {result.reason}"
+                else:
+                    take(number, replace(result, report=_named(result, runs[number])))
+    except CommandError as error:
+        if len(died) == len(ended):  # nothing to report beside it
+            raise
+        return RunsEnded((*died.values(), str(error)))
+    left = tuple(run.name for number, run in enumerate(runs) if number not in ended)
+    return RunsEnded(tuple(died[number] for number in sorted(died)), left)
+
+
+def _named(outcome: "PolicyOutcome", run: ReplayRun) -> Any:
+    import msgspec
+
+    return msgspec.structs.replace(outcome.report, name=run.name)
+
+
+def packed(given: GivenReplay) -> bytes:
+    """Return inputs as bytes, small enough to be kept by a scheduler that gives them to new workers."""
+    import pickle
+    import zlib
+
+    return zlib.compress(pickle.dumps(given, protocol=5), _PACKED)
+
+
+def unpacked(data: bytes) -> GivenReplay:
+    """Return the inputs, on a worker."""
+    import pickle
+    import zlib
+
+    given: GivenReplay = pickle.loads(zlib.decompress(data))
+    return given
+
+
+def run_remotely(given: GivenReplay, remote: RemoteRun) -> "PolicyOutcome":
+    """Run it, on a worker. Raises CommandError for another version than the command's."""
+    from reprieve.replay.policy_run import Stop
+
+    here = version("reprieve")
+    if here != remote.version:
+        raise CommandError(f"a worker has reprieve {here}, the command {remote.version}: expected the same")
+    task = remote.run.task
+    stop = Stop()
+    policy = ReplayPolicies(task)(remote.document)
+    given = with_seed(given, task.seed)
+    return trimmed(outcome_of(given, remote.run.name, policy, stop, paced(_stop_if_cancelled(stop))), task)
+
+
+def _stop_if_cancelled(stop: "Stop") -> Callable[[int, int], None]:
+    """Stop a run that was cancelled: Dask cannot end a thread."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    key = worker.get_current_task()
+
+    def look(_done: int, _now: int) -> None:
+        task = worker.state.tasks.get(key)
+        if task is None or task.state == "cancelled":
+            stop.now()
+
+    return look

@@ -1,0 +1,186 @@
+"""`reprieve tune`: the configuration that serves two objectives best on a trace of jobs (tune.md)."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprieve.cli.options import DEFAULT_PLUGIN_TIMEOUT, PluginOption, PluginTimeoutOption, read_size
+from reprieve.cli.outcome import note, reason_of, refuse, show
+
+if TYPE_CHECKING:
+    from reprieve.cli.tune_runs import TuneTask
+    from reprieve.replay.tuning.objectives import Objective
+    from reprieve.replay.tuning.report import TuningReport
+
+DEFAULT_OBJECTIVES = "lost GPU-hours, wait of gangs"
+
+
+class TuneFormat(StrEnum):
+    """What to write to stdout."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class Sampler(StrEnum):
+    """How Optuna proposes."""
+
+    TPE = "tpe"
+    NSGA2 = "nsga2"
+
+
+def command(
+    jobs: Annotated[Path, typer.Option(metavar="TRACE", help="The job list, as for replay, with durations.")],
+    cluster: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE|DIR", help="Manifests of the cluster, as for replay. Repeatable. Default: sized."),
+    ] = None,
+    objective: Annotated[
+        str, typer.Option(metavar="A, B", help="The two objectives, both as small as possible.")
+    ] = DEFAULT_OBJECTIVES,
+    config: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Today's KubeSchedulerConfiguration. Default: the default configuration."),
+    ] = None,
+    search: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|show",
+            help="YAML of what to search, with a list of values or {low, high} each; show prints the table of all.",
+        ),
+    ] = None,
+    trials: Annotated[
+        int, typer.Option(metavar="N", min=1, max=100_000, help="Configurations to try, in all runs of the study.")
+    ] = 100,
+    sampler: Annotated[Sampler, typer.Option(help="Optuna's sampler.")] = Sampler.TPE,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of proposals, samples, ties and intervals.")] = 0,
+    held_out: Annotated[
+        float, typer.Option(metavar="SHARE", min=0.05, max=0.95, help="Share of the blocks that are held out.")
+    ] = 0.5,
+    block: Annotated[
+        str,
+        typer.Option(metavar="DURATION", help="Length of a block. Default: 7d, or 1d for less than four weeks."),
+    ] = "",
+    storage: Annotated[
+        str,
+        typer.Option(
+            metavar="sqlite:///FILE|postgresql://HOST/DATABASE",
+            help="Keep the study there; the same command goes on with it.",
+        ),
+    ] = "",
+    study: Annotated[str, typer.Option(metavar="NAME", help="Name of the study in the storage.")] = "reprieve",
+    choose: Annotated[
+        str, typer.Option(metavar="TRIAL|today", help="Choose this of the front. Default: the best balanced.")
+    ] = "",
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the chosen configuration to FILE.")
+    ] = None,
+    form: Annotated[TuneFormat, typer.Option("--format", help="Format of the report on stdout.")] = TuneFormat.TEXT,
+    checkpoint: Annotated[
+        str, typer.Option(metavar="DURATION", help="Checkpoint interval of jobs that set none.")
+    ] = "",
+    restart: Annotated[
+        str, typer.Option(metavar="DURATION", help="Time that a job needs to restart after an eviction.")
+    ] = "0s",
+    begin: Annotated[str, typer.Option("--from", metavar="TIME", help="As for replay.")] = "",
+    until: Annotated[str, typer.Option(metavar="TIME", help="Skip jobs submitted at this time or later.")] = "",
+    load: Annotated[float, typer.Option(metavar="X", help="Submit the jobs X times as fast.")] = 1.0,
+    sample: Annotated[int | None, typer.Option(metavar="N", min=1, help="Keep a random sample of N jobs.")] = None,
+    tolerate: Annotated[
+        list[str] | None, typer.Option(metavar="KEY[=VALUE][:EFFECT]", help="As for replay. Repeatable.")
+    ] = None,
+    run_times: Annotated[
+        str, typer.Option("--run-times", metavar="unknown|limit|exact|factor:F", help="As for replay.")
+    ] = "",
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip invalid rows.")] = False,
+    max_jobs: Annotated[int, typer.Option(min=1, help="Maximum number of rows in the job list.")] = 1_000_000,
+    max_input_bytes: Annotated[str, typer.Option(metavar="SIZE", help="Maximum size of the cluster file.")] = "64Mi",
+    feature_gates: Annotated[
+        str, typer.Option(metavar="A=true,B=false", help="Feature gates, named as in kube-scheduler.")
+    ] = "",
+    plugin: PluginOption = None,
+    plugin_timeout: PluginTimeoutOption = DEFAULT_PLUGIN_TIMEOUT,
+) -> None:  # long: one parameter for each option, as typer wants them
+    """Search the configuration that serves two objectives best on a trace, judged on weeks it has not seen."""
+    if search == "show":
+        from reprieve.cli.terminal import show_sections
+        from reprieve.cli.tune_text import search_section
+
+        show_sections([search_section()])
+        return
+    from reprieve.cli.replay_setup import Task
+    from reprieve.cli.tune_runs import TuneTask, tuned_report
+
+    if not 0.001 <= load <= 1000:
+        refuse(f"--load: expected a number from 0.001 to 1000, found {load}")
+    task = TuneTask(
+        replay=Task(
+            jobs=jobs,
+            cluster=tuple(cluster or ()),
+            policies=(("today", config),),
+            begin=begin,
+            until=until,
+            load=load,
+            sample=sample,
+            seed=seed or None,
+            checkpoint=checkpoint,
+            restart=restart,
+            failures="",
+            tolerate=tuple(tolerate or ()),
+            run_times=run_times,
+            skip_bad=skip_bad,
+            max_jobs=max_jobs,
+            max_bytes=read_size("--max-input-bytes", max_input_bytes),
+            feature_gates=feature_gates,
+            plugins=tuple(plugin or ()),
+            plugin_timeout=plugin_timeout,
+            timeline=False,
+        ),
+        objective=objective,
+        search=search,
+        block=block,
+        held_out=held_out,
+        trials=trials,
+        sampler=sampler.value,
+        seed=seed,
+        storage=storage,
+        study=study,
+        choose=choose,
+    )
+    report, objectives = tuned_report(task)
+    if output is not None:
+        _write(output, report, objectives, jobs)
+    _deliver(report, objectives, form, task, output)
+
+
+def _write(output: Path, report: "TuningReport", objectives: "tuple[Objective, Objective]", jobs: Path) -> None:
+    from reprieve.replay.tuning.report import configuration_text
+
+    beside = output.with_name(f".{output.name}.new")
+    try:
+        beside.write_text(configuration_text(report, objectives, jobs.name), encoding="utf-8")
+        beside.replace(output)
+    except OSError as error:
+        refuse(f"--output {reason_of(error)}")
+
+
+def _deliver(
+    report: "TuningReport",
+    objectives: "tuple[Objective, Objective]",
+    form: TuneFormat,
+    task: "TuneTask",
+    output: Path | None,
+) -> None:
+    if form is TuneFormat.JSON:
+        import msgspec
+
+        show(msgspec.json.format(msgspec.json.encode(report), indent=1).decode() + "\n")
+    else:
+        from reprieve.cli.terminal import show_sections
+        from reprieve.cli.tune_text import tuning_sections
+
+        show_sections(tuning_sections(report, objectives))
+    if output is not None:
+        note(f"wrote {output}")

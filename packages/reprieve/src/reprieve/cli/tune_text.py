@@ -1,0 +1,69 @@
+"""The outcome of tuning as text, and the table of what is searched (tune.md 5, 7)."""
+
+from collections.abc import Sequence
+
+from reprieve.cli.sections import Row, Section, Tone
+from reprieve.replay.tuning.objectives import Objective
+from reprieve.replay.tuning.report import TODAY, TuningReport, amount_text, interval_text
+from reprieve.replay.tuning.search_space import PARAMETERS, searched
+
+
+def tuning_sections(report: TuningReport, objectives: Sequence[Objective]) -> list[Section]:
+    """Return the configurations on the training and on the held-out blocks, and what the chosen one changes."""
+    setting = report.setting
+    both = range(len(objectives))
+    rows, differences = [], []
+    for item in report.configurations:
+        chosen = item.name == report.chosen
+        name = (item.name if not item.values else f"trial {item.name}") + (" (chosen)" if chosen else "")
+        tone = Tone.GOOD if chosen else Tone.PLAIN
+        amounts = [amount_text(objectives[at], item.training[at]) for at in both]
+        rows.append(
+            Row((name, *amounts, *(interval_text(objectives[at], item.held_out[at]) for at in both)), tone=tone)
+        )
+        if item.name != TODAY:
+            against = (interval_text(objectives[at], item.against_today[at], signed=True) for at in both)
+            differences.append(Row((name, *against), tone=tone))
+    names = [objective.name for objective in objectives]
+    days = setting["blockSeconds"] / 86400
+    notes = (
+        f"{setting['trials']} configurations tried on {setting['trainingBlocks']} blocks of {days:g} days; "
+        f"{setting['front']} on the front; judged on {setting['heldOutBlocks']} later blocks.",
+        "In parentheses: 95 % intervals, by the bootstrap over blocks. GPU-hours and evictions are those of a block.",
+    )
+    return [
+        Section(
+            "Tuning",
+            ("", *(f"{name}, training" for name in names), *(f"{name}, held out" for name in names)),
+            tuple(rows),
+            notes,
+        ),
+        Section("Held out, against today", ("", *names), tuple(differences)),
+        _chosen(report),
+    ]
+
+
+def _chosen(report: TuningReport) -> Section:
+    found = report.named(report.chosen)
+    if report.chosen == TODAY:
+        note = "Nothing on the front is as good as today in both objectives on the training blocks."
+        return Section("Chosen: today's configuration", notes=(note, "--choose TRIAL takes one of the front."))
+    rows = tuple(Row((name, str(value))) for name, value in sorted(found.values.items()))
+    return Section(f"Chosen: trial {report.chosen}", ("", ""), rows)
+
+
+def search_section() -> Section:
+    """Return the table of what is searched."""
+    rows = tuple(
+        Row(
+            (
+                parameter.name,
+                "yes" if parameter in searched() else "",
+                str(parameter.default),
+                str(parameter.values),
+                parameter.meaning,
+            )
+        )
+        for parameter in PARAMETERS
+    )
+    return Section("Search", ("name", "searched", "default", "values", "meaning"), rows)

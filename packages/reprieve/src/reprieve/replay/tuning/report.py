@@ -1,0 +1,121 @@
+"""What tuning comes to: the front, today's configuration and kube-scheduler's, on weeks not seen (tune.md 4, 7)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from kube_rules.printable import printable_line
+from reprieve.replay.measures import time_text
+from reprieve.replay.tuning.intervals import Interval, difference, interval
+from reprieve.replay.tuning.objectives import Measured, Objective, value_of
+
+TODAY: Final = "today"
+KUBE_SCHEDULER: Final = "kube-scheduler"
+Pair = tuple[Measured, Measured]
+"""Both objectives, measured on a block."""
+
+
+class TunedConfiguration(msgspec.Struct, frozen=True, rename="camel"):
+    """A configuration and its values, in the order of the objectives; all intervals are of the held-out blocks."""
+
+    name: str
+    """`today`, `kube-scheduler`, or the number of the trial."""
+    training: tuple[float, ...]
+    held_out: tuple[Interval, ...]
+    against_today: tuple[Interval, ...]
+    """Differences from today's configuration; below zero is better."""
+    values: dict[str, str | int | float] = {}
+    """What was searched."""
+
+
+class TuningReport(msgspec.Struct, frozen=True, rename="camel"):
+    """The document."""
+
+    setting: dict[str, Any]
+    configurations: tuple[TunedConfiguration, ...]
+    chosen: str
+    """The name of a configuration."""
+    configuration: dict[str, Any]
+    """The KubeSchedulerConfiguration that was chosen."""
+    api_version: str = "reprieve.dev/v1alpha1"
+    kind: str = "Tuning"
+
+    def named(self, name: str) -> TunedConfiguration:
+        """Return the configuration of that name."""
+        return next(item for item in self.configurations if item.name == name)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredConfiguration:
+    """A configuration with what was measured on each block."""
+
+    name: str
+    training: Sequence[Pair]
+    held_out: Sequence[Pair]
+    values: Mapping[str, str | int | float]
+
+
+def tuned(item: MeasuredConfiguration, today: MeasuredConfiguration, seed: int) -> TunedConfiguration:
+    """Return values and intervals of a configuration."""
+    both = range(2)
+    return TunedConfiguration(
+        item.name,
+        tuple(value_of([pair[at] for pair in item.training]) for at in both),
+        tuple(interval([pair[at] for pair in item.held_out], seed) for at in both),
+        tuple(
+            difference([pair[at] for pair in item.held_out], [pair[at] for pair in today.held_out], seed) for at in both
+        ),
+        dict(item.values),
+    )
+
+
+def choice(front: Mapping[str, Sequence[float]], today: Sequence[float]) -> str | None:
+    """Return which of the front to take, by training values alone; None if each is worse than today in an objective.
+
+    It has the least sum of both values, each as a share of today's.
+    """
+    fitting = {
+        name: values
+        for name, values in front.items()
+        if all(value <= now for value, now in zip(values, today, strict=True))
+    }
+    return min(fitting, key=lambda name: (_shares(fitting[name], today), name)) if fitting else None
+
+
+def _shares(values: Sequence[float], today: Sequence[float]) -> float:
+    return sum(value / now for value, now in zip(values, today, strict=True) if now)
+
+
+def amount_text(objective: Objective, amount: float, *, signed: bool = False) -> str:
+    """Return `12.3 h`, `4.5 min`; with its sign where asked for."""
+    size = abs(amount)
+    text = time_text(size) if objective.unit == "s" else f"{size:,.1f} h" if objective.unit == "h" else f"{size:,.2f}"
+    return ("-" if amount < 0 else "+" if signed and amount > 0 else "") + text
+
+
+def interval_text(objective: Objective, found: Interval, *, signed: bool = False) -> str:
+    """Return `12.3 h (10.1 h to 14.0 h)`."""
+    value, low, high = (amount_text(objective, end, signed=signed) for end in (found.value, found.low, found.high))
+    return f"{value} ({low} to {high})"
+
+
+def configuration_text(report: TuningReport, objectives: Sequence[Objective], jobs: str) -> str:
+    """Return the chosen configuration as YAML, with what it is expected to bring in a comment."""
+    found = report.named(report.chosen)
+    setting = report.setting
+    what = "the configuration that was given" if found.name == TODAY else f"trial {found.name}"
+    lines = [
+        f"Written by reprieve tune: {what}, chosen of {setting['trials']} on {setting['trainingBlocks']} blocks of "
+        f"{setting['blockSeconds'] / 86400:g} days of {jobs}.",
+        f"Expected, by {setting['heldOutBlocks']} later blocks that it has not seen (95 % intervals):",
+    ]
+    for at, objective in enumerate(objectives):
+        lines.append(
+            f"  {objective.name}: {interval_text(objective, found.held_out[at])}, "
+            f"against the configuration before {interval_text(objective, found.against_today[at], signed=True)}"
+        )
+    comment = "".join(f"# {printable_line(line)}\n" for line in lines)
+    return comment + yaml.safe_dump(report.configuration, sort_keys=False, allow_unicode=True)

@@ -1,0 +1,142 @@
+"""Configurations are proposed, measured on the training blocks, and the best are judged on the others (tune.md)."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from reprieve.replay.policy_run import PolicyOutcome
+from reprieve.replay.tuning.blocks import SplitTrace, TraceBlock
+from reprieve.replay.tuning.objectives import Objective, value_of
+from reprieve.replay.tuning.report import (
+    KUBE_SCHEDULER,
+    TODAY,
+    MeasuredConfiguration,
+    Pair,
+    TuningReport,
+    choice,
+    tuned,
+)
+from reprieve.replay.tuning.search_space import Document, TunedParameter, Value, configuration_with
+from reprieve.replay.world import Policy
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+    from reprieve.replay.tuning.study import TuningStudy
+
+MOST_SHOWN: Final = 8
+"""Of the front, beside the one that is chosen."""
+
+
+class ChoiceError(ValueError):
+    """No such trial is on the front."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tuner:
+    """What is tuned, and how. The two functions do the work: `policy_of(document, compatible)` makes a policy of a
+    configuration, `simulate(policy, block)` runs it.
+    """
+
+    objectives: tuple[Objective, Objective]
+    parameters: Sequence[TunedParameter]
+    split: SplitTrace
+    base: Mapping[str, Any] | None
+    gpu: str
+    seed: int
+    policy_of: Callable[[Mapping[str, Any] | None, bool], Policy]
+    simulate: Callable[[Policy, TraceBlock], PolicyOutcome]
+
+    def check(self) -> None:
+        """Raise ValueError for a value of the search that makes no configuration."""
+        for parameter in self.parameters:
+            for value in parameter.values.ends():
+                try:
+                    self.policy_of(self.document({parameter.name: value}), False)
+                except ValueError as error:
+                    raise ValueError(f"{parameter.name}: {value!r}: {error}") from None
+
+    def document(self, values: Mapping[str, Value]) -> Document:
+        """Return the configuration with these values."""
+        return configuration_with(self.base, values, self.gpu, self.parameters)
+
+    def search(self, study: "TuningStudy", trials: int, sampler: str, progress: Callable[[int], None]) -> None:
+        """Try configurations until the study has that many; what an interruption ends comes to nothing."""
+        while (done := len(study.done())) < trials:
+            progress(done)
+            trial = study.propose(self.parameters, sampler, self.seed)
+            known = study.known(trial.params)
+            try:
+                pairs: Sequence[Pair] = (
+                    _pairs(known)
+                    if known is not None
+                    else self._measured(self.policy_of(self.document(trial.params), False), self.split.training)
+                )
+            except BaseException:
+                study.give_up(trial)
+                raise
+            study.tell(trial, _values(pairs), pairs)
+        progress(done)
+
+    def judge(self, study: "TuningStudy", wanted: str, setting: Mapping[str, Any]) -> TuningReport:
+        """Return the report. `wanted`: the trial to choose; empty: the best balanced. Raises ChoiceError."""
+        front = {str(trial.number): trial for trial in study.front()}
+        policies = {TODAY: self.policy_of(self.base, False), KUBE_SCHEDULER: self.policy_of(self.base, True)}
+        training = {name: self._measured(policy, self.split.training) for name, policy in policies.items()}
+        chosen = wanted or choice({n: trial.values for n, trial in front.items()}, _values(training[TODAY])) or TODAY
+        if chosen not in {*front, TODAY}:
+            raise ChoiceError(f"{chosen!r} is not on the front: expected {TODAY}, or a trial of {', '.join(front)}")
+        documents: dict[str, Document] = {TODAY: self.document({})}
+        values: dict[str, dict[str, Value]] = {}
+        for name in _shown(front, chosen):
+            values[name] = dict(front[name].params)
+            documents[name] = self.document(values[name])
+            policies[name] = self.policy_of(documents[name], False)
+            training[name] = _pairs(front[name])
+        items = [
+            MeasuredConfiguration(
+                name, training[name], self._measured(policy, self.split.held_out), values.get(name, {})
+            )
+            for name, policy in policies.items()
+        ]
+        return TuningReport(
+            setting={
+                **setting,
+                "objectives": [{"name": item.name, "unit": item.unit} for item in self.objectives],
+                "blockSeconds": self.split.width / 1000,
+                "trainingBlocks": len(self.split.training),
+                "heldOutBlocks": len(self.split.held_out),
+                "trials": len(study.done()),
+                "front": len(front),
+                "seed": self.seed,
+            },
+            configurations=tuple(tuned(item, items[0], self.seed) for item in items),
+            chosen=chosen,
+            configuration=documents[chosen],
+        )
+
+    def _measured(self, policy: Policy, blocks: Iterable[TraceBlock]) -> list[Pair]:
+        first, second = self.objectives
+        outcomes = (self.simulate(policy, block) for block in blocks)
+        return [(first.measure(outcome), second.measure(outcome)) for outcome in outcomes]
+
+
+def _shown(front: Sequence[str] | Mapping[str, object], chosen: str) -> list[str]:
+    """Return the names of the front that are judged: evenly from one end to the other, and the chosen one."""
+    names = list(front)
+    last = len(names) - 1
+    most = min(MOST_SHOWN, len(names))
+    kept = {names[round(at * last / max(1, most - 1))] for at in range(most)} | {chosen}
+    return [name for name in names if name in kept]
+
+
+def _values(pairs: Sequence[Pair]) -> tuple[float, float]:
+    return value_of([pair[0] for pair in pairs]), value_of([pair[1] for pair in pairs])
+
+
+def _pairs(trial: "FrozenTrial") -> list[Pair]:
+    """As the storage kept them."""
+    return [
+        ((float(first[0]), float(first[1])), (float(second[0]), float(second[1])))
+        for first, second in trial.user_attrs["blocks"]
+    ]
