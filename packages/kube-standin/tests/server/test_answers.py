@@ -544,8 +544,11 @@ def test_scale_is_read_and_written_in_every_way(plane: Plane) -> None:
     )
     refused = plane.ask(f"PATCH {path}", [{"op": "remove", "path": "/made/up"}], content_type=JSON_PATCH)
     assert refused.refusal[:2] == (422, "Invalid")
-    refused = plane.ask(f"PATCH {path}?fieldManager=me", {"spec": {"replicas": 4}}, content_type=APPLY)
-    assert refused.refusal[:2] == (405, "MethodNotAllowed")
+    applied = {"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": 4}}
+    refused = plane.ask(f"PATCH {path}?fieldManager=me", applied, content_type=APPLY)
+    assert refused.refusal[:2] == (409, "Conflict")
+    answer = plane.ask(f"PATCH {path}?fieldManager=me&force=true", applied, content_type=APPLY)
+    assert (answer.status, answer.json["spec"]["replicas"]) == (200, 4)
     for method, content_type in (("PUT", "application/json"), ("PATCH", MERGE)):
         refused = plane.ask(f"{method} {DEPLOYMENTS}/absent/scale", scale | {"metadata": {}}, content_type=content_type)
         assert refused.refusal == (404, "NotFound", 'deployments.apps "absent" not found')
