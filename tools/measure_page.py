@@ -27,7 +27,7 @@ from reprieve.page.builder import document_of  # noqa: E402
 from reprieve.page.documents import PageDocument  # noqa: E402
 from reprieve.page.html import as_file  # noqa: E402
 from reprieve.scheduling.engine import Engine  # noqa: E402
-from tests.building import START, Item, World, gang, node, pod  # noqa: E402
+from tests.building import START, Item, gang, node, pod  # noqa: E402
 from tests.page.browser import chromium  # noqa: E402
 from tests.page.serving import ServedWorld, served  # noqa: E402
 
@@ -56,7 +56,11 @@ def items_of(nodes: int, pods: int) -> list[Item | Sequence[Item]]:
 
 def engine_of(nodes: int, pods: int) -> Engine:
     """Return an engine with these items."""
-    return World(*items_of(nodes, pods)).engine
+    engine = Engine()
+    for item in items_of(nodes, pods):
+        for part in item if isinstance(item, list) else [item]:
+            engine.set(part, START)
+    return engine
 
 
 def main() -> int:
@@ -102,7 +106,7 @@ time.sleep(3600)
 
 def watchers_cost(nodes: int, pods: int) -> None:
     """Print what ten watchers cost a server on which something changes every second."""
-    with served(*items_of(nodes, pods)) as world:
+    with served(engine=engine_of(nodes, pods)) as world:
         figures = [seconds_of(world, watchers) for watchers in (0, WATCHERS)]
     print(f"{WATCHERS} watchers: {(figures[1] - figures[0]) / WATCHED:.1%} of a core, a change every second")
 

@@ -327,6 +327,32 @@ def test_only_the_leader_acts_and_the_next_one_takes_over() -> None:
     asyncio.run(run())
 
 
+def test_lease_is_taken_once_the_cluster_is_known() -> None:
+    """Reading a large cluster takes longer than a lease may go without renewal (scheduling.md 6.1)."""
+
+    async def run() -> None:
+        async with cluster() as world:
+            await world.node("n0", cpu=8)
+            lease = LeaseOptions("kube-system", NAME, "a", duration=3600.0, renew_deadline=3000.0, retry=0.1)
+            async with scheduler(replace(world.settings(), election=lease)) as found:
+                assert found.election is not None
+                known: list[bool] = []
+                stand = found.election.run
+
+                async def stands() -> None:
+                    known.append(found.feed.fed)
+                    await stand()
+
+                found.election.run = stands  # type: ignore[method-assign]
+                runs = asyncio.create_task(found.run(asyncio.Event()))
+                await world.until(lambda _: found.deciding)
+                runs.cancel()
+                await asyncio.wait([runs])
+            assert known == [True]
+
+    asyncio.run(run())
+
+
 def test_groups_of_a_definition_installed_later() -> None:
     """api.md: the CRD of the coscheduling plugin, installed while the scheduler runs, and its label on pods."""
 

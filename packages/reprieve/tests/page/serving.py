@@ -19,6 +19,7 @@ from reprieve.observability.recorder import RecordKeeper
 from reprieve.observability.store import MemoryStore
 from reprieve.page.builder import document_of
 from reprieve.page.documents import PageDocument
+from reprieve.scheduling.engine import Engine
 from tests.building import Item, World
 
 
@@ -60,9 +61,15 @@ def served(
     *items: Item | Sequence[Item],
     plans: PagePlans | None = None,
     shown: Callable[[PageDocument], PageDocument] = lambda document: document,
+    engine: Engine | None = None,
 ) -> Iterator[ServedWorld]:
-    """Serve a world in which everything is decided. `shown`: what a reader gets of the document."""
+    """Serve a world in which everything is decided. `shown`: what a reader gets of the document.
+
+    `engine`: instead of one that is checked after every step, which takes too long for large clusters.
+    """
     world, store = World(*items), MemoryStore()
+    if engine is not None:
+        world.engine = engine  # type: ignore[assignment]
     keeper = RecordKeeper(store)
     keeper.attach(world.engine)
     loop = asyncio.new_event_loop()

@@ -142,7 +142,7 @@ class Scheduler:
         log = self.observer.log
         waits: dict[str, Coroutine[Any, Any, Any]] = {"feed": self.feed.run(self.served), "loop": self.loop.run()}
         if self.election is not None:
-            waits["election"] = self.election.run()
+            waits["election"] = self._elect(self.election)
         tasks = {name: asyncio.create_task(work, name=name) for name, work in waits.items()}
         stopped = asyncio.create_task(stop.wait())
         try:
@@ -166,6 +166,13 @@ class Scheduler:
             await self.events.aclose()
             if "election" in tasks:
                 await self._end(tasks["election"])
+
+    async def _elect(self, election: Election) -> None:
+        """Stand for election once the cluster is known, as kube-scheduler does: reading a large one takes longer than a
+        lease may go without renewal. Raises as `Election.run` does.
+        """
+        await self.feed.wait_fed()
+        await election.run()
 
     async def _end(self, task: asyncio.Task[Any]) -> None:
         """Cancel a task and wait for it; log what it raised, unless that is being raised here, too."""

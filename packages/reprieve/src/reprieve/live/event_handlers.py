@@ -185,7 +185,7 @@ class ClusterFeed:
         self._not_found = asyncio.Event()
         """A list or watch was answered 404: its version is not served any more (api.md 2.9)."""
         self._synced = asyncio.Event()
-        self._fed = False
+        self._fed = asyncio.Event()
         self._owner_kinds: frozenset[str] = frozenset()
         """Kinds of controllers that the engine waits for."""
 
@@ -199,7 +199,11 @@ class ClusterFeed:
     @property
     def fed(self) -> bool:
         """Return whether the engine has been given it: from then on it may decide."""
-        return self._fed
+        return self._fed.is_set()
+
+    async def wait_fed(self) -> None:
+        """Return when the engine has everything that there was at the start."""
+        await self._fed.wait()
 
     @property
     def pending(self) -> int:
@@ -400,7 +404,7 @@ class ClusterFeed:
         """
         if not self._synced.is_set():
             return False
-        if not self._fed:
+        if not self._fed.is_set():
             self._first_feed(now)
         self._update_owner_kinds(now)
         changes = self._changes
@@ -440,7 +444,7 @@ class ClusterFeed:
         for item, _ in sorted(in_order(found), key=lambda entry: not isinstance(entry[0], o.PriorityClass)):
             self._take(Change(ChangeKind.ADDED, item, None), where[id(item)], now)
         self._effects(self._engine.complete(now))
-        self._fed = True
+        self._fed.set()
 
     def _take(self, change: Change[Any], resource: Resource, now: float) -> None:
         """One change; an object that the engine cannot take in is reported and left out: the others go on."""
