@@ -27,6 +27,8 @@ from reprieve.client.errors import ApiError, ClientError
 from reprieve.client.transport import ApiClient
 
 T = TypeVar("T")
+_LOOKS: Final = 0.25
+"""Of `retry`: how often a standby looks whether the lease was renewed."""
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", True)
 
 
@@ -127,6 +129,8 @@ class Election:
         self._on_answer = on_answer
         self._seen: tuple[str, datetime | None, str] | None = None
         self._seen_at = 0.0
+        self._free_at: float | None = None
+        """When the lease of another, seen by the last attempt, may be taken."""
         self._leading = asyncio.Event()
         self._late = False
         """Whether the lease was renewed after the right to write had ended."""
@@ -143,7 +147,7 @@ class Election:
         clock, options = self._client.clock, self._options
         try:
             while not await self._attempt():
-                await clock.sleep(options.retry * (1 + 0.2 * self._client.chance.random()))
+                await clock.sleep(self._pause())
             self._leading.set()
             self._on_leading()
             while self.fence.open:
@@ -157,6 +161,17 @@ class Election:
             if held and options.release:
                 with contextlib.suppress(ClientError):
                     await self._release()
+
+    def _pause(self) -> float:
+        """Return how long to wait for the next attempt to take the lease.
+
+        While another holds it: until it may be taken, and no longer than a fourth of `retry`. What is not seen of a
+        renewal adds to the time without a leader.
+        """
+        longest = self._options.retry * (1 + 0.2 * self._client.chance.random())
+        if self._free_at is None:
+            return longest
+        return min(longest * _LOOKS, max(0.0, self._free_at - self._client.clock.monotonic()))
 
     async def _attempt(self) -> bool:
         """Take or renew the lease; whether it is held. Never raises for what a server or network does."""
@@ -186,6 +201,7 @@ class Election:
         options, clock = self._options, self._client.clock
         path = LEASES.path(options.namespace, options.name)
         now = clock.now()
+        self._free_at = None
         try:
             lease = (await self._client.get(path, deadline=options.renew_deadline)).read(_Lease)
         except ApiError as error:
@@ -201,6 +217,7 @@ class Election:
             return await self._write("PUT", path, self._body(lease.metadata, spec.acquire_time or now, now, term), term)
         duration = float(spec.lease_duration_seconds or options.duration)
         if holder and clock.monotonic() < self._seen_at + duration:
+            self._free_at = self._seen_at + duration
             return None
         return await self._write("PUT", path, self._body(lease.metadata, now, now, term + 1), term + 1)
 
