@@ -16,6 +16,7 @@ import pytest
 from reprieve.cli import scheduler
 from reprieve.client.errors import ConfigError, UnreachableError
 from reprieve.client.leader_election import LeadershipLostError
+from reprieve.observability.database.location import RecordsDatabase
 from tests.cli.conftest import Ended, Run
 from tests.waiting import DEADLINE
 
@@ -57,7 +58,8 @@ def test_each_option_is_passed_on(run: Run, noted: list[Any]) -> None:
     assert (found.election.name, found.election.namespace) == ("l", "ns")
     assert (found.serving.host, found.serving.port) == ("0.0.0.0", 7)
     assert (found.serving.certificate, found.serving.key) == (Path("c"), Path("k"))
-    assert (found.kubeconfig, found.context, found.seed, found.records) == ("k.yaml", "c", 3, Path("r.db"))
+    assert (found.kubeconfig, found.context, found.seed) == ("k.yaml", "c", 3)
+    assert found.records == RecordsDatabase(Path("r.db"))
     assert (found.verbosity, found.log_format, found.gates.generic_workload) == (4, "json", False)
     assert found.scheduler_name == "ours"
     assert settings(run, noted, "--no-leader-elect").election is None

@@ -25,6 +25,7 @@ from reprieve.live.event_handlers import ClusterFeedOptions
 from reprieve.live.http_endpoint import Health
 from reprieve.live.loop import Pace
 from reprieve.live.settings import Settings
+from reprieve.observability.database.location import RecordsDatabase
 from reprieve.queueing.queue import Timing
 from reprieve.scheduling.profiles import default_profile
 from tests.building import group, profile_with
@@ -555,24 +556,24 @@ def test_profile_without_group_plugins_is_logged_at_start(capsys: pytest.Capture
     assert "plugin GangScheduling is not enabled" in said[1]
 
 
-def test_records_that_cannot_be_kept_are_counted(tmp_path: Path) -> None:
-    """observability.md 4: scheduling goes on without them, and the metric says so."""
+def test_records_that_cannot_be_written_wait_and_are_counted(tmp_path: Path) -> None:
+    """history.md 1.5, 5.1: scheduling goes on without them, and the metric says so."""
     file = tmp_path / "records.db"
 
     async def run() -> None:
         async with cluster() as world:
             await world.node("n0")
-            async with world.scheduling(records=file) as found:
+            async with world.scheduling(records=RecordsDatabase(file)) as found:
                 with sqlite3.connect(file) as other:
                     other.execute("ALTER TABLE record RENAME TO elsewhere")
                 other.close()
                 registry = found.observer.metrics.registry
-                assert registry.get_sample_value("scheduler_decision_records_dropped_total") == 0
+                assert registry.get_sample_value("scheduler_decision_records_spooled") == 0
                 await world.pod("huge", 64)
                 await world.pod("p")
                 await world.until(lambda p: p["p"]["spec"].get("nodeName"))
                 async with asyncio.timeout(DEADLINE):
-                    while not registry.get_sample_value("scheduler_decision_records_dropped_total"):
+                    while not registry.get_sample_value("scheduler_decision_records_spooled"):
                         await asyncio.sleep(0.01)
 
     asyncio.run(run())

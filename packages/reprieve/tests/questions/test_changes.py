@@ -582,7 +582,7 @@ def test_changes_happen_in_the_order_given() -> None:
         ("drain pool=c", '--drain pool=c: no node matches "pool=c"'),
         ("drain a=(", "neither a node nor a label selector"),
         ("add-nodes 0 like n1", "expected a number of nodes from 1 to 10000"),
-        ("add-nodes 1", "--like NODE says"),
+        ("add-nodes 1", "--like NODE must name the node"),
         ("add-nodes 1 like pool in (a,b)", "matches 2 nodes"),
         ("taint n1=a=b", "expected KEY[=VALUE]:EFFECT"),
         ("taint n1 a=b:Never", "expected KEY[=VALUE]:EFFECT"),
