@@ -148,7 +148,7 @@ def test_keyboard_alone_reaches_everything(browser: Browser, url: str) -> None:
         page.keyboard.press("Enter")
         page.locator("[data-key='#/queue/Pod/default/waits']").focus()
         page.keyboard.press("Enter")
-        assert page.locator(".detail h2").first.inner_text() == "default/waits"
+        expect(page.locator(".detail h2").first).to_have_text("default/waits")
 
 
 def test_search_states_what_matches(browser: Browser, url: str) -> None:
