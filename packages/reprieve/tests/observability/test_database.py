@@ -255,6 +255,15 @@ def test_pictures_are_found_by_time_and_go_by_age_and_size(address: str, opened:
         assert queries.picture(connection, "one", NOW - 1) == (NOW - 10, b"at -10")
 
 
+def test_pictures_are_not_kept_while_the_database_is_away(opened: Open, tmp_path: Path) -> None:
+    """history.md 6.2: nor looked at again and again until it answers."""
+    store = opened(f"sqlite:///{tmp_path / 'records.db'}")
+    assert store.flush()
+    store._away, store._next_try = "away", float("inf")
+    store.put_picture(NOW, b"lost")
+    eventually(lambda: not store._pictures, "it is dropped")
+
+
 def test_schema_goes_up_and_down_and_records_stay(address: str, opened: Open) -> None:
     """history.md 2: each version from each, and what the migrations make is what the program uses."""
     from alembic.autogenerate import compare_metadata

@@ -1,36 +1,26 @@
-"""A shadow report as sections of text: one sentence of conclusion, figures side by side, the differences."""
-
-from collections.abc import Sequence
+"""A shadow report as sections of text: those of the page, one sentence of conclusion first."""
 
 from reprieve.cli.sections import Row, Section, Tone
-from reprieve.decisions.shadow import ShadowDifference, ShadowReport
-from reprieve.decisions.shadow_summary import (
-    ACTING,
-    COLUMNS,
-    MEANINGS,
-    SHADOW,
-    TITLES,
-    cells_of,
-    conclusion,
-    details_of,
-    figures,
-    remarks,
-)
+from reprieve.decisions.shadow import ShadowReport
+from reprieve.decisions.shadow_summary import COLUMNS, conclusion
+from reprieve.page.shadow_view import shadow_view
 
 
 def report_sections(report: ShadowReport) -> list[Section]:
     """Return the report as text."""
-    tone = Tone.BAD if any(report.counts.values()) else Tone.GOOD
-    sections = [Section(conclusion(report), tone=tone)]
-    rows = tuple(Row(cells) for cells in figures(report))
-    sections.append(Section("Figures, of compared pods and gangs", ("", ACTING, SHADOW), rows))
-    for kind, title in TITLES.items():
-        found = [difference for difference in report.differences if difference.kind == kind]
-        if found:
-            sections.append(Section(f"{title}: {report.counts[kind]}", COLUMNS, _rows(found), (MEANINGS[kind],)))
-    sections.append(Section("How to read this", notes=tuple(remarks(report)), tone=Tone.QUIET))
-    return sections
-
-
-def _rows(found: Sequence[ShadowDifference]) -> tuple[Row, ...]:
-    return tuple(Row(cells_of(difference), below=tuple(details_of(difference))) for difference in found)
+    view = shadow_view(report)
+    figures = tuple(Row(cells) for cells in view.figures)
+    return [
+        Section(conclusion(report), tone=Tone.BAD if any(report.counts.values()) else Tone.GOOD),
+        Section("Figures, of compared pods and gangs", view.heads, figures),
+        *(
+            Section(
+                f"{table.title}: {table.total}",
+                COLUMNS,
+                tuple(Row(cells, below=sentences) for cells, sentences in table.rows),
+                (table.meaning,),
+            )
+            for table in view.tables
+        ),
+        Section("How to read this", notes=view.remarks, tone=Tone.QUIET),
+    ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -87,6 +88,7 @@ class MemoryStore:
         self._last_of: dict[Name, int] = {}
         self._by_name: dict[Name, dict[int, None]] = {}
         self._pictures: deque[tuple[float, bytes]] = deque(maxlen=_MOST_PICTURES)
+        self._lock = threading.Lock()
         self._id = 0
         self.bytes = 0
 
@@ -132,13 +134,15 @@ class MemoryStore:
 
     def put_picture(self, time: float, body: bytes) -> None:
         """See `HistoryStore`."""
-        self._pictures.append((time, body))
-        while sum(len(body) for _, body in self._pictures) > self._bounds.bytes // 2:
-            self._pictures.popleft()
+        with self._lock:
+            self._pictures.append((time, body))
+            while sum(len(body) for _, body in self._pictures) > self._bounds.bytes // 2:
+                self._pictures.popleft()
 
     async def picture(self, at: float) -> tuple[float, bytes] | None:
         """See `HistoryStore`."""
-        return max((found for found in self._pictures if found[0] <= at), default=None)
+        with self._lock:
+            return max((found for found in self._pictures if found[0] <= at), default=None)
 
     def close(self) -> None:
         """Nothing is left to do."""

@@ -208,6 +208,7 @@ class DatabaseStore:
                 self._retain()
         except (RecordsAwayError, RecordsError) as error:
             self._is_away(error)
+            self._pictures.clear()
             return self._keep(batch)
         if self._away:
             self._trouble("decision records are in the database again")
