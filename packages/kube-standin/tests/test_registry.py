@@ -351,6 +351,24 @@ def test_finalizers_of_a_pod_after_its_grace_can_be_changed(plane: Plane) -> Non
     assert [after[key] for key in same] == [before[key] for key in same]
 
 
+def test_patch_that_admission_takes_back_stores_nothing_whenever_it_comes(plane: Plane) -> None:
+    """interfaces.md 4.12 (transcript 261): the patch is later than the one before, and gives its entry a new time."""
+    plane.create(pod("p"))
+    kind, options = plane.kind("v1", "Pod"), WriteOptions(manager="wire")
+
+    def tolerate(*keys: str) -> Json:
+        patch = {"spec": {"tolerations": [{"key": key, "operator": "Exists"} for key in keys]}}
+        plane.clock.forward(5)  # type: ignore[attr-defined]
+        return plane.registry.patch_now(kind, "default", "p", "strategic", patch, options).object
+
+    first, again, other = tolerate("t"), tolerate("t"), tolerate("t", "u")
+    assert first["spec"]["tolerations"][0]["key"] == "t"
+    assert again == first
+    assert other["metadata"]["resourceVersion"] != first["metadata"]["resourceVersion"]
+    times = [one["metadata"]["managedFields"][-1]["time"] for one in (first, again, other)]
+    assert times[0] == times[1] < times[2]
+
+
 @pytest.mark.parametrize(
     ("version", "kind", "named"),
     [

@@ -344,6 +344,7 @@ class ObjectRegistry:
         request.object = new if kind.custom else stored_form
         self.chain.validate(request)
         gone = self.deletion.completes(kind, new)
+        new = patching.with_times_kept(new, old)
         if not gone and new == old and not self._is_outdated(kind, state, stored_form):
             return Outcome(self._headed(kind, new), ticket=self.store.ticket)
         written: Stored | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kube_standin.patching.errors import ApplyConflict, Conflict, FailedTestError, PatchError
 from kube_standin.patching.jsonpatch import json_patch, merge_patch
-from kube_standin.patching.ownership import apply, merged_configuration, track_update
+from kube_standin.patching.ownership import apply, merged_configuration, track_update, with_times_kept
 from kube_standin.patching.strategic import strategic_merge
 
 __all__ = [
@@ -22,4 +22,5 @@ __all__ = [
     "merged_configuration",
     "strategic_merge",
     "track_update",
+    "with_times_kept",
 ]
