@@ -5,7 +5,8 @@ write instead of words that earlier versions used. The check reads Markdown page
 comments, string literals and defined names in packages, tests, tools and examples, and YAML of tests. On Markdown pages
 it also reports lines of more than 120 characters outside tables and code, and sentences that begin as `INVERSIONS`
 lists. In the sources of packages it also reports a module named by a participle, a class name that two modules use, a
-file of more than 600 lines and a function of more than 60 lines. A comment `# long: REASON` allows the last two: on a
+public method without a docstring that overrides none with one, a file of more than 600 lines and a function of more
+than 60 lines. A comment `# long: REASON` allows the last two: on a
 line of its own in the file, or between the first line of the function and its first statement.
 
     check_words.py         check the repository
@@ -275,6 +276,26 @@ def duplicates(classes: dict[str, list[tuple[str, int]]]) -> Iterator[Finding]:
             yield Finding(path, line, f"`{name}` is also a class of {keeper[0]}:{keeper[1]}")
 
 
+def undocumented(definitions: Sequence[tuple[str, ast.ClassDef]]) -> Iterator[Finding]:
+    """Find public methods of public classes that have no docstring, neither their own nor an inherited one."""
+    by_name = {definition.name: definition for _, definition in definitions}
+
+    def is_documented(definition: ast.ClassDef, name: str) -> bool:
+        own = (node for node in definition.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+        bases = (re.search(r"(\w+)(?:\[.*)?$", ast.unparse(base)) for base in definition.bases)
+        above = (by_name.get(base[1]) for base in bases if base is not None)
+        return any(node.name == name and ast.get_docstring(node) for node in own) or any(
+            is_documented(base, name) for base in above if base is not None and base is not definition
+        )
+
+    for path, definition in definitions:
+        for node in definition.body if not definition.name.startswith("_") else ():
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+                decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
+                if not decorators & {"overload", f"{node.name}.setter"} and not is_documented(definition, node.name):
+                    yield Finding(path, node.lineno, f"`{definition.name}.{node.name}` has no docstring")
+
+
 def tracked() -> list[str]:
     """List the files that are checked, as paths from the root."""
     texts = ["*.md", "deploy/*.yaml", "deploy/*.txt", "packages/*/tests/*.yaml", "tests/*.yaml"]
@@ -297,6 +318,7 @@ def findings(paths: Sequence[str]) -> list[Finding]:
     """Return all findings in the files."""
     result: list[Finding] = []
     classes: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    definitions: list[tuple[str, ast.ClassDef]] = []
     for path in paths:
         text = _text(path)
         if not path.endswith(".py"):
@@ -313,10 +335,12 @@ def findings(paths: Sequence[str]) -> list[Finding]:
             for node in nodes:
                 if isinstance(node, ast.ClassDef):
                     classes[node.name].append((path, node.lineno))
+                    definitions.append((path, node))
         if next(_words(path, text), None):  # a source in which the words are nowhere needs no closer look
             result += _words(path, prose(text))
         result += _names(path, nodes)
     result += duplicates(classes)
+    result += undocumented(definitions)
     return sorted(set(result))
 
 

@@ -101,6 +101,18 @@ def test_words_in_the_name_of_a_module(repository: Path, capsys: pytest.CaptureF
     assert len(printed(capsys)) == 1
 
 
+def test_method_inherits_its_docstring(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = 'class Base:\n    def run(self) -> None:\n        """Run."""\n\n    def bare(self) -> None: ...\n'
+    write(repository, "packages/kube-rules/src/kube_rules/base.py", base)
+    methods = "    def run(self) -> None: ...\n    def bare(self) -> None: ...\n    def _own(self) -> None: ...\n"
+    derived = f"class Derived(base.Base[int]):\n{methods}class _Private:\n{methods}"
+    write(repository, "packages/reprieve/src/reprieve/derived.py", derived)
+    assert printed(capsys) == [
+        "packages/kube-rules/src/kube_rules/base.py:5: `Base.bare` has no docstring",
+        "packages/reprieve/src/reprieve/derived.py:3: `Derived.bare` has no docstring",
+    ]
+
+
 def test_class_name_stays_with_the_lower_layer(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(repository, "packages/reprieve/src/reprieve/cli/a.py", "class Answer: ...\n")
     write(repository, "packages/kube-rules/src/kube_rules/z.py", "class Answer: ...\nclass Step: ...\n")

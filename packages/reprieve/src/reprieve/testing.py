@@ -347,14 +347,12 @@ class WatchedEngine(Engine):
         self.after_step: Callable[[Decision], None] = lambda _: None
 
     def finished(self, **outcome: Any) -> Effects:
-        """See `Engine.finished`."""
         effects = super().finished(**outcome)
         if effects is not NO_EFFECTS:
             self.effects.append(effects)
         return effects
 
     def step(self, now: float) -> Effects:
-        """See `Engine.step`."""
         self.before_step()
         effects = super().step(now)
         if effects.decision is not None:

@@ -145,7 +145,6 @@ class MutatingWebhooks(Step):
         self._shared = shared
 
     def waits(self, kind: ServedKind) -> bool:
-        """See `Step`."""
         return bool(self._shared.configurations.concerned(_MUTATING, kind))
 
     def mutate(self, request: AdmissionRequest) -> None:
@@ -211,7 +210,6 @@ class ValidatingWebhooks(Step):
         self._shared = shared
 
     def waits(self, kind: ServedKind) -> bool:
-        """See `Step`."""
         return bool(self._shared.configurations.concerned(_VALIDATING, kind))
 
     def validate(self, request: AdmissionRequest) -> None:

@@ -12,23 +12,18 @@ class CommandConsole(Console):
     """Writes as all commands of reprieve do."""
 
     def note(self, *lines: str) -> None:
-        """See `reprieve.cli.outcome.note`."""
         note(*lines)
 
     def show(self, text: str) -> None:
-        """See `reprieve.cli.outcome.show`."""
         show(text)
 
     def refuse(self, message: str) -> NoReturn:
-        """See `reprieve.cli.outcome.refuse`."""
         refuse(message)
 
     def working(self, what: str) -> AbstractContextManager[None]:
-        """See `reprieve.cli.progress.working`."""
         return working(what)
 
     def log(self, verbose: bool) -> None:
-        """See `reprieve.cli.outcome.log_to_stderr`."""
         log_to_stderr(verbose)
 
 

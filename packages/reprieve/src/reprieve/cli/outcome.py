@@ -139,13 +139,13 @@ def log_to_stderr(verbose: bool) -> None:
 
     from kube_rules.log_lines import PrintableFormatter
 
-    class SeparateLines(logging.StreamHandler[TextIO]):
+    class _SeparateLines(logging.StreamHandler[TextIO]):
         """Lines that stand by themselves, beside those of the progress."""
 
         def emit(self, record: logging.LogRecord) -> None:
             with apart():
                 super().emit(record)
 
-    handler = SeparateLines(sys.stderr)
+    handler = _SeparateLines(sys.stderr)
     handler.setFormatter(PrintableFormatter())
     logging.basicConfig(handlers=[handler], level=logging.INFO if verbose else logging.WARNING)

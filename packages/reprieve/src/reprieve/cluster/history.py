@@ -80,78 +80,65 @@ class RecordedCluster(ClusterState):
     # -- each change, in the words of its method ----------------------------------------------------------------------
 
     def set_node(self, node: objects.Node) -> bool:
-        """See `ClusterState.set_node`."""
         changed = super().set_node(node)
         name = node.metadata.name
         self.history.record(f"node {name} is set{'' if changed else ', nothing new'}", name)
         return changed
 
     def remove_node(self, name: str) -> bool:
-        """See `ClusterState.remove_node`."""
         there = super().remove_node(name)
         self.history.record(f"node {name} is removed", name)
         return there
 
     def add_pod(self, pod: PodRecord, node: str | None = None, *, due: float | None = None) -> None:
-        """See `ClusterState.add_pod`."""
         self._note(pod, f"is added, bound to {node}" if node else "is added, pending")
         super().add_pod(pod, node, due=due)
 
     def remove_pod(self, pod: PodRecord) -> None:
-        """See `ClusterState.remove_pod`."""
         self._note(pod, "is removed", pod.row)
         super().remove_pod(pod)
 
     def set_terminating(self, pod: PodRecord, *, due: float | None = None) -> None:
-        """See `ClusterState.set_terminating`."""
         self._note(pod, "is terminating", pod.row)
         super().set_terminating(pod, due=due)
 
     def change_pod(
         self, pod: PodRecord, *, signature: PodSpecSignature, labels: Mapping[str, str], start: float | None
     ) -> None:
-        """See `ClusterState.change_pod`."""
         what = "is changed" if pod.signature is not signature or pod.labels != labels else "has a start time"
         self._note(pod, what, pod.row)
         super().change_pod(pod, signature=signature, labels=labels, start=start)
 
     def set_claims(self, pod: PodRecord, claims: tuple[PodClaim, ...]) -> None:
-        """See `ClusterState.set_claims`."""
         self._note(pod, "has other claims", pod.row)
         super().set_claims(pod, claims)
 
     def set_group(self, group: objects.PodGroup, *, created: float = 0.0, trees: bool = True) -> GroupState:
-        """See `ClusterState.set_group`."""
         state = super().set_group(group, created=created, trees=trees)
         self.history.record(f"podgroup {state.key} is set", state.key)
         return state
 
     def remove_group(self, key: str) -> GroupState | None:
-        """See `ClusterState.remove_group`."""
         self.history.record(f"podgroup {key} is removed", key)
         return super().remove_group(key)
 
     def set_composite(
         self, group: objects.CompositePodGroup, *, created: float = 0.0, foreign: str | None = None
     ) -> CompositeState:
-        """See `ClusterState.set_composite`."""
         state = super().set_composite(group, created=created, foreign=foreign)
         self.history.record(f"compositepodgroup {state.key} is set", state.key)
         return state
 
     def remove_composite(self, key: str) -> CompositeState | None:
-        """See `ClusterState.remove_composite`."""
         self.history.record(f"compositepodgroup {key} is removed", key)
         return super().remove_composite(key)
 
     def nominate(self, pod: PodRecord, row: int) -> None:
-        """See `ClusterState.nominate`."""
         if pod.nominated != row:
             self._note(pod, "is nominated to", row)
         super().nominate(pod, row)
 
     def clear_nomination(self, pod: PodRecord) -> None:
-        """See `ClusterState.clear_nomination`."""
         if pod.nominated >= 0:
             self._note(pod, "is no longer nominated to", pod.nominated)
         super().clear_nomination(pod)

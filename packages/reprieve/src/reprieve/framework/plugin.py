@@ -546,7 +546,6 @@ class PerNodeFilter(FilterPlugin):
         raise NotImplementedError
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
-        """See `FilterPlugin.filter`."""
         codes = []
         for row in row_numbers(state.cluster, rows):
             answer = self.filter_node(state, row)
@@ -554,7 +553,6 @@ class PerNodeFilter(FilterPlugin):
         return np.array(codes, dtype=np.int8)
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        """See `FilterPlugin.reasons`."""
         numbers = row_numbers(state.cluster, rows)
         texts: dict[str, Mask] = {}
         for index, row in enumerate(numbers):
@@ -572,7 +570,6 @@ class PerNodeScore(ScorePlugin):
         raise NotImplementedError
 
     def score(self, state: CycleState, rows: Rows) -> Scores:
-        """See `ScorePlugin.score`."""
         return np.array([self.score_node(state, r) for r in row_numbers(state.cluster, rows)], dtype=np.int64)
 
 

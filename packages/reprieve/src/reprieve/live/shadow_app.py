@@ -69,7 +69,6 @@ class ShadowRecordKeeper(RecordKeeper):
         self._plans: OrderedDict[str, frozenset[str]] = OrderedDict()
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
-        """See `RecordKeeper.decided`."""
         preemption = decision.preemption
         if preemption is not None:
             victims = frozenset(pod.uid for verdict in preemption.victims for pod in verdict.unit.pods)

@@ -21,6 +21,5 @@ class DefaultBinder(BindPlugin):
     name = "DefaultBinder"
 
     def bind(self, state: CycleState, row: int) -> ApiBinding:
-        """See `BindPlugin.bind`."""
         pod = state.pod
         return ApiBinding(pod.namespace, pod.name, pod.uid, state.cluster.nodes.names[row])

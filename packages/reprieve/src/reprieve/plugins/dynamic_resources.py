@@ -183,7 +183,6 @@ class DynamicResources(
         return asked.refusal or SUCCESS
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
-        """See `FilterPlugin.filter`."""
         asked = self._asked(state)
         if asked.refusal is not None:
             return np.full(row_count(state.cluster, rows), UNRESOLVABLE, dtype=np.int8)
@@ -196,7 +195,6 @@ class DynamicResources(
         return codes
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        """See `FilterPlugin.reasons`."""
         asked = self._asked(state)
         if asked.refusal is not None:
             return [(asked.refusal.reason, np.ones(row_count(state.cluster, rows), dtype=np.bool_))]
@@ -314,7 +312,6 @@ class DynamicResources(
         return isinstance(asked, _Asked) and any(c.shape is not None and c.shape.prioritized for c in asked.lacking)
 
     def score(self, state: CycleState, rows: Rows) -> Scores:
-        """See `ScorePlugin.score`."""
         numbers = _numbers(state.cluster, rows)
         scores: Scores = np.zeros(len(numbers), dtype=np.int64)
         for where, view in self._views(state, self._asked(state), np.arange(len(numbers)), numbers):

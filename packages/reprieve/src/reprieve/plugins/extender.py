@@ -103,7 +103,6 @@ class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
     # -- filter ----------------------------------------------------------------------------------------
 
     def concerns(self, state: CycleState) -> bool:
-        """See `FilterPlugin.concerns`."""
         return bool(self._concerned(state.pod, lambda settings: settings.filter_verb))
 
     def pre_filter(self, state: CycleState) -> Status:
@@ -116,7 +115,6 @@ class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
         return np.array([known[row][0] for row in row_numbers(state.cluster, rows)], dtype=np.int8)
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        """See `FilterPlugin.reasons`."""
         numbers = row_numbers(state.cluster, rows)
         known = self._answers(state, numbers)
         texts: dict[str, Mask] = {}
@@ -192,7 +190,6 @@ class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
     # -- score -----------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState) -> bool:
-        """See `ScorePlugin.pre_score`."""
         return bool(self._concerned(state.pod, lambda settings: settings.prioritize_verb))
 
     def score(self, state: CycleState, rows: Rows) -> Scores:
@@ -229,7 +226,6 @@ class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
     # -- bind ------------------------------------------------------------------------------------------
 
     def bind(self, state: CycleState, row: int) -> CallExtender | None:
-        """See `BindPlugin.bind`."""
         pod = state.pod
         for extender in self._concerned(pod, lambda settings: settings.bind_verb):
             settings = extender.settings
@@ -249,7 +245,6 @@ class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
     # -- preemption ------------------------------------------------------------------------------------
 
     def judges_candidates(self, state: CycleState) -> bool:
-        """See `CandidatePlugin.judges_candidates`."""
         return bool(self._concerned(state.pod, lambda settings: settings.preempt_verb))
 
     def judge_candidates(self, state: CycleState, candidates: Mapping[int, VictimsOn]) -> Mapping[int, Sequence[str]]:

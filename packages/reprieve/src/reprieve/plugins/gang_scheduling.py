@@ -72,7 +72,6 @@ class GangScheduling(PreEnqueuePlugin, PlacementFeasiblePlugin):
         self.provisioning = provisioning or ProvisioningOptions()
 
     def pre_enqueue(self, cluster: ClusterState, pod: PodRecord) -> Status:
-        """See `PreEnqueuePlugin.pre_enqueue`."""
         if pod.group is None:
             return SUCCESS
         group = cluster.groups[pod.group]

@@ -33,7 +33,6 @@ class ImageLocality(ScorePlugin):
         return bool(known) and any(image in known for image in state.signature.images)
 
     def score(self, state: CycleState, rows: Rows) -> Scores:
-        """See `ScorePlugin.score`."""
         nodes, images = state.cluster.nodes, state.signature.images
         total = np.zeros(len(nodes), dtype=np.int64)
         for image in images:

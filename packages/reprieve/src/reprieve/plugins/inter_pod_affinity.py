@@ -136,19 +136,15 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         return SUCCESS
 
     def add_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
-        """See `FilterPlugin.add_pod`."""
         return self._count(state, pod, row, 1)
 
     def remove_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
-        """See `FilterPlugin.remove_pod`."""
         return self._count(state, pod, row, -1)
 
     def incremental_filter(self, states: Sequence[CycleState], rows: Sequence[int]) -> IncrementalFilter:
-        """See `FilterPlugin.incremental_filter`."""
         return _Incremental(self.name, states, rows)
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
-        """See `FilterPlugin.filter`."""
         unwanted, shunned, repelled = self._broken(state, rows)
         codes = (shunned | repelled).astype(np.int8) * np.int8(UNSCHEDULABLE)
         codes[unwanted] = UNRESOLVABLE
@@ -344,7 +340,6 @@ class _Incremental(IncrementalFilter):
         self._touched: dict[tuple[int, str], set[int]] = {}
 
     def count(self, pod: PodRecord, row: int, by: int) -> bool:
-        """See `IncrementalFilter.count`."""
         index = self._pod_affinity
         kind = (index.label_class(pod).id, pod.signature.constraints.id)
         effects = self._effects.get(kind)
@@ -373,7 +368,6 @@ class _Incremental(IncrementalFilter):
         return result
 
     def update_state(self, position: int) -> None:
-        """See `IncrementalFilter.update_state`."""
         first = self._first[position]
         found = replace(first, affinity={}, anti={}, existing={})
         for table, (before, after) in enumerate(zip(first.tables, found.tables, strict=True)):

@@ -36,7 +36,6 @@ class NodeDeclaredFeatures(FilterPlugin):
         return SUCCESS if self.concerns(state) else Status(Code.SKIP)
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
-        """See `FilterPlugin.filter`."""
         if not self.concerns(state):
             return np.zeros(row_count(state.cluster, rows), dtype=np.int8)
         nodes = state.cluster.nodes
@@ -44,7 +43,6 @@ class NodeDeclaredFeatures(FilterPlugin):
         return np.where(lacks[nodes.feature_set[: len(nodes)][rows]], UNRESOLVABLE, 0).astype(np.int8)
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        """See `FilterPlugin.reasons`."""
         return [(LACKING, self.filter(state, rows) != 0)]
 
     def events(self) -> Hints:

@@ -20,7 +20,6 @@ class NodeName(FilterPlugin):
         return SUCCESS if state.signature.node_name else Status(Code.SKIP)
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
-        """See `FilterPlugin.filter`."""
         wanted = state.signature.node_name
         codes = np.zeros(row_count(state.cluster, rows), dtype=np.int8)
         if wanted:
@@ -30,7 +29,6 @@ class NodeName(FilterPlugin):
         return codes
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        """See `FilterPlugin.reasons`."""
         return [("node(s) didn't match the requested node name", self.filter(state, rows) != 0)]
 
     def events(self) -> Hints:

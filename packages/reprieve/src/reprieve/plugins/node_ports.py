@@ -33,7 +33,6 @@ class NodePorts(FilterPlugin):
         return codes
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        """See `FilterPlugin.reasons`."""
         return [("node(s) didn't have free ports for the requested pod ports", self.filter(state, rows) != 0)]
 
     def events(self) -> Hints:

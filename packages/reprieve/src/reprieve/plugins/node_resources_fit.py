@@ -86,7 +86,6 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin, PlacementScorePlugin):
         return ignored and is_extended_resource(name)
 
     def fits(self, state: CycleState, rows: Rows) -> Mask:
-        """See `FilterPlugin.fits`."""
         nodes = state.cluster.nodes
         n = len(nodes)
         mask: Mask | None = None

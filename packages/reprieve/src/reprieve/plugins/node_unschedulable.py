@@ -22,14 +22,12 @@ class NodeUnschedulable(FilterPlugin):
     by_node_constraints: ClassVar[bool] = True
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
-        """See `FilterPlugin.filter`."""
         cordoned = state.cluster.nodes.unschedulable[: len(state.cluster.nodes)][rows]
         if any(tolerates(t, _TAINT) for t in state.signature.tolerations):
             return np.zeros(len(cordoned), dtype=np.int8)
         return cordoned.astype(np.int8) * np.int8(UNRESOLVABLE)
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        """See `FilterPlugin.reasons`."""
         return [("node(s) were unschedulable", self.filter(state, rows) != 0)]
 
     def events(self) -> Hints:

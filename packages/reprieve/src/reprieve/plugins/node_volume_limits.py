@@ -42,7 +42,6 @@ class NodeVolumeLimits(FilterPlugin):
         return SUCCESS if self.concerns(state) else _SKIP
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
-        """See `FilterPlugin.filter`."""
         cluster = state.cluster
         if missing_claim(cluster.volumes, state.pod) is not None:
             return np.full(row_count(cluster, rows), UNRESOLVABLE, dtype=np.int8)
@@ -52,7 +51,6 @@ class NodeVolumeLimits(FilterPlugin):
         return np.where(bad, UNSCHEDULABLE, 0).astype(np.int8)
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        """See `FilterPlugin.reasons`."""
         missing = missing_claim(state.cluster.volumes, state.pod)
         if missing is not None:
             text = f"looking up PVC {missing[0]}: {not_found(missing[1])}"

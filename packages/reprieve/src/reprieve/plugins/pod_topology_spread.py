@@ -135,15 +135,12 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         return SUCCESS
 
     def add_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
-        """See `FilterPlugin.add_pod`."""
         return self._count(state, pod, row, 1)
 
     def remove_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
-        """See `FilterPlugin.remove_pod`."""
         return self._count(state, pod, row, -1)
 
     def incremental_filter(self, states: Sequence[CycleState], rows: Sequence[int]) -> IncrementalFilter:
-        """See `FilterPlugin.incremental_filter`."""
         return _IncrementalSpread(self.name, states, rows, [constraint for constraint, _ in self._counted(states[0])])
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
@@ -160,7 +157,6 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         return codes
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        """See `FilterPlugin.reasons`."""
         codes = self.filter(state, rows)
         return [(NO_LABEL, codes == UNRESOLVABLE), (NOT_SPREAD, codes == UNSCHEDULABLE)]
 
@@ -339,7 +335,6 @@ class _IncrementalSpread(IncrementalFilter):
         self._touched: list[set[int]] = [set() for _ in constraints]
 
     def count(self, pod: PodRecord, row: int, by: int) -> bool:
-        """See `IncrementalFilter.count`."""
         label_class = self._pod_affinity.label_class(pod).id
         turns = self._counting.get(label_class)
         if turns is None:
@@ -375,7 +370,6 @@ class _IncrementalSpread(IncrementalFilter):
         return result
 
     def update_state(self, position: int) -> None:
-        """See `IncrementalFilter.update_state`."""
         self._states[position].data[self._name] = [
             _SpreadDomains(counts[position] + since, first.there, first.eligible)
             for first, counts, since in zip(self._first[position], self._counts, self._since, strict=True)

@@ -9,5 +9,4 @@ class PrioritySort(QueueSortPlugin):
     name = "PrioritySort"
 
     def sort_key(self, priority: int, timestamp: float, key: str) -> tuple[float, ...]:
-        """See `QueueSortPlugin.sort_key`."""
         return (-priority, timestamp)

@@ -15,7 +15,6 @@ class SchedulingGates(PreEnqueuePlugin):
     name = "SchedulingGates"
 
     def pre_enqueue(self, cluster: ClusterState, pod: PodRecord) -> Status:
-        """See `PreEnqueuePlugin.pre_enqueue`."""
         return Status(Code.UNRESOLVABLE, MESSAGE, self.name) if pod.gates else SUCCESS
 
     def events(self) -> Hints:

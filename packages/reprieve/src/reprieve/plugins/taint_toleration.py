@@ -42,7 +42,6 @@ class TaintToleration(FilterPlugin, ScorePlugin):
         return rejects[self._sets(state, rows)] * np.int8(UNRESOLVABLE)
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        """See `FilterPlugin.reasons`."""
         return [("node(s) had untolerated taint(s)", self.filter(state, rows) != 0)]
 
     def score(self, state: CycleState, rows: Rows) -> Scores:

@@ -45,7 +45,6 @@ class TopologyPlacement(PlacementGeneratePlugin):
         return self._generate(cluster, group, None)
 
     def generate_below(self, cluster: ClusterState, group: Group, within: Placement) -> Sequence[Placement] | None:
-        """See `PlacementGeneratePlugin.generate_below`."""
         return self._generate(cluster, group, within)
 
     def _generate(self, cluster: ClusterState, group: Group, within: Placement | None) -> Sequence[Placement] | None:

@@ -92,7 +92,6 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin):
         return Status(Code.UNRESOLVABLE, found, self.name) if isinstance(found, str) else SUCCESS
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
-        """See `FilterPlugin.filter`."""
         found = self._claims(state)
         if isinstance(found, str):
             return np.full(row_count(state.cluster, rows), UNRESOLVABLE, dtype=np.int8)

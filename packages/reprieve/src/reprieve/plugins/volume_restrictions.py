@@ -66,7 +66,6 @@ class VolumeRestrictions(FilterPlugin):
         return status
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
-        """See `FilterPlugin.filter`."""
         if state.data.get(self.name, SUCCESS) != SUCCESS:
             return np.full(row_count(state.cluster, rows), UNRESOLVABLE, dtype=np.int8)
         disks = self._disk_conflicts(state, rows)

@@ -72,14 +72,12 @@ class VolumeZone(FilterPlugin):
         return False
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
-        """See `FilterPlugin.filter`."""
         found = self._found(state)
         if isinstance(found, str):
             return np.full(row_count(state.cluster, rows), UNRESOLVABLE, dtype=np.int8)
         return _mismatch(state.cluster.nodes, found)[rows].astype(np.int8) * np.int8(UNRESOLVABLE)
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        """See `FilterPlugin.reasons`."""
         found = self._found(state)
         return [(found if isinstance(found, str) else ZONE_CONFLICT, self.filter(state, rows) != 0)]
 

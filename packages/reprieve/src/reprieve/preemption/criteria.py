@@ -38,7 +38,6 @@ class PdbViolations(_ByFacts):
     measure: ClassVar[str] = "violations"
 
     def of_units(self, units: EvictionUnits) -> Costs:
-        """See `PreemptionCost.of_units`."""
         return units.violates.astype(np.float64)
 
 
@@ -49,11 +48,9 @@ class HighestPriority(_ByFacts):
     text: ClassVar[str] = "lowest priority of the most important victim"
 
     def of_units(self, units: EvictionUnits) -> Costs:
-        """See `PreemptionCost.of_units`."""
         return units.priorities.astype(np.float64)
 
     def total(self, victims: EvictionUnits) -> float:
-        """See `PreemptionCost.total`."""
         return float(victims.priorities.max())
 
 
@@ -64,7 +61,6 @@ class PrioritySum(_ByFacts):
     text: ClassVar[str] = "smallest sum of victim priorities"
 
     def of_units(self, units: EvictionUnits) -> Costs:
-        """See `PreemptionCost.of_units`."""
         return (units.priorities + PRIORITY_OFFSET).astype(np.float64) * units.sizes
 
 
@@ -76,7 +72,6 @@ class Units(_ByFacts):
     measure: ClassVar[str] = "workloads"
 
     def of_units(self, units: EvictionUnits) -> Costs:
-        """See `PreemptionCost.of_units`."""
         return np.ones(len(units))
 
 
@@ -88,7 +83,6 @@ class Pods(_ByFacts):
     measure: ClassVar[str] = "pods"
 
     def of_units(self, units: EvictionUnits) -> Costs:
-        """See `PreemptionCost.of_units`."""
         return units.sizes.astype(np.float64)
 
 
@@ -99,11 +93,9 @@ class StartTime(_ByFacts):
     text: ClassVar[str] = "latest start of the most important victims"
 
     def of_units(self, units: EvictionUnits) -> Costs:
-        """See `PreemptionCost.of_units`."""
         return -units.starts
 
     def total(self, victims: EvictionUnits) -> float:
-        """See `PreemptionCost.total`."""
         return -float(victims.starts[victims.priorities == victims.priorities.max()].min())
 
 
@@ -131,15 +123,12 @@ class LostWorkCost(PreemptionCost):
 
     @property
     def additive(self) -> bool:
-        """See `PreemptionCost.additive`."""
         return not self._with_gangs
 
     def of_units(self, units: EvictionUnits) -> Costs:
-        """See `PreemptionCost.of_units`."""
         return units.per_unit([gpu + cpu for gpu, cpu in lost_by_pod(units.cluster, units.every_pod)])
 
     def total(self, victims: EvictionUnits) -> float:
-        """See `PreemptionCost.total`."""
         pods = {pod.uid: pod for pod in victims.every_pod}
         if self._with_gangs:
             for key in broken(victims.every_pod, victims.slack):
@@ -157,11 +146,9 @@ class GangsBroken(_ByFacts):
     by_gang: ClassVar[bool] = True
 
     def of_units(self, units: EvictionUnits) -> Costs:
-        """See `PreemptionCost.of_units`."""
         return np.array([len(broken(pods, units.slack)) for pods in units.pods], dtype=np.float64)
 
     def total(self, victims: EvictionUnits) -> float:
-        """See `PreemptionCost.total`."""
         return float(len(broken(victims.every_pod, victims.slack)))
 
 
@@ -177,7 +164,6 @@ class MinimumRuntime(PreemptionCost):
         return None if cluster.rules_of_work else ()
 
     def of_units(self, units: EvictionUnits) -> Costs:
-        """See `PreemptionCost.of_units`."""
         each = zip(units.pods, units.starts.tolist(), strict=True)
         over = [runtime_is_over(units.cluster, pods, start) for pods, start in each]
         return (np.array(over, dtype=np.float64) > units.now).astype(np.float64)
@@ -191,7 +177,6 @@ class RestartElsewhere(_ByFacts):
     measure: ClassVar[str] = "pods"
 
     def of_units(self, units: EvictionUnits) -> Costs:
-        """See `PreemptionCost.of_units`."""
         evaluator, cluster = units.evaluator, units.cluster
         if evaluator is None:
             return np.zeros(len(units))
@@ -217,11 +202,9 @@ class TenantSpread(_ByFacts):
     measure: ClassVar[str] = "pods"
 
     def of_units(self, units: EvictionUnits) -> Costs:
-        """See `PreemptionCost.of_units`."""
         return np.array([_most_of_one(pods) for pods in units.pods], dtype=np.float64)
 
     def total(self, victims: EvictionUnits) -> float:
-        """See `PreemptionCost.total`."""
         return float(_most_of_one(victims.every_pod))
 
 

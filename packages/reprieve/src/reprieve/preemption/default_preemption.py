@@ -143,7 +143,6 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         return self._deferred(until_predecessors_leave(cluster, leaving, places, self.hold_seconds), "preemption: ")
 
     def pod_group_post_filter(self, attempt: PodGroupAttempt) -> PostFilterResult:
-        """See `PodGroupPostFilterPlugin.pod_group_post_filter`."""
         attached = self._attached()
         running = attached.running
         cluster, group, pods = running.cluster, attempt.group, attempt.pods

@@ -93,7 +93,6 @@ class JointAttempt(PodGroupAttempt):
         diagnose: bool = False,
         chosen: Mapping[str, Placement] | None = None,
     ) -> PodGroupAssignment:
-        """See `PodGroupAttempt.run`."""
         placed: list[tuple[PodRecord, int]] = []
         with self.cluster.trial():
             for peer in self._peers:
@@ -106,7 +105,6 @@ class JointAttempt(PodGroupAttempt):
         return PodGroupAssignment(tuple(placed), True, {})
 
     def hopeful(self) -> Sequence[Placement]:
-        """See `PodGroupAttempt.hopeful`."""
         return self.placements or ()
 
     @property

@@ -63,7 +63,6 @@ class SpreadShares(PinnedChoices):
         return PinnedEviction(found.price, found.units, tuple(self._in_order(found.places)))
 
     def where(self, picks: Picks) -> list[tuple[Part, frozenset[int]]]:
-        """See `PinnedChoices.where`."""
         waiting = [iter(kind.pods) for kind in self.numbers.kinds]
         parts = []
         for share, nodes in zip(self._shares[picks[0]], self._nodes, strict=True):

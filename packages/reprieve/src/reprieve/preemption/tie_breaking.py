@@ -33,12 +33,10 @@ class VictimSparingTieBreaker(TieBreaker):
         self._spare = spare
 
     def narrow(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """See `TieBreaker.narrow`."""
         preferred = rows[self._spare[rows] > 0]
         return preferred if len(preferred) else rows
 
     def took(self, row: int) -> None:
-        """See `TieBreaker.took`."""
         self._spare[row] -= 1
 
 

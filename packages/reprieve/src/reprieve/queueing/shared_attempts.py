@@ -76,7 +76,6 @@ class SharedAttempts(SeparateAttempts):
         return bool(plugins)
 
     def tried_for(self, entity: Entity) -> Kind | None:
-        """See `SeparateAttempts.tried_for`."""
         return None if entity.state is QueueState.UNSCHEDULABLE else self.alike.kind_of(entity.ref)
 
     def wake(self, kind: Kind | None, now: float) -> None:
@@ -92,7 +91,6 @@ class SharedAttempts(SeparateAttempts):
             entity = self.alike.first(kind, self._waiting)
 
     def waits_on(self, entity: Entity, kind: Kind | None, now: float) -> None:
-        """See `SeparateAttempts.waits_on`."""
         if kind is not None and self.alike.kind_of(entity.ref) != kind:
             self.wake(kind, now)
 
@@ -104,16 +102,13 @@ class SharedAttempts(SeparateAttempts):
                 self.wake(kind, now)
 
     def add(self, entity: Entity, order: Order) -> bool:
-        """See `SeparateAttempts.add`."""
         return self.alike.add(entity, order)
 
     def add_plugins(self, entity: Entity, plugins: Iterable[str]) -> bool:
-        """See `SeparateAttempts.add_plugins`."""
         kind = self.alike.kind_of(entity.ref)
         if kind is not None:
             self.alike.add_plugins(kind, plugins)
         return kind is not None
 
     def forget(self, ref: str) -> None:
-        """See `SeparateAttempts.forget`."""
         self.alike.forget(ref)

@@ -91,7 +91,6 @@ class _Attempt(PodGroupAttempt):
         return _answer(found, diagnose)
 
     def choices_below(self, within: Placement | None) -> Sequence[tuple[Group, Sequence[Placement]]]:
-        """See `PodGroupAttempt.choices_below`."""
         if not self.constrained_below or isinstance(self.group, GroupState):
             return ()
         choices = ((one, proposed(self._cycle.running, one, within)) for one in self.group.below())
@@ -112,21 +111,17 @@ class _Attempt(PodGroupAttempt):
         return result
 
     def hopeful(self) -> Sequence[Placement]:
-        """See `PodGroupAttempt.hopeful`."""
         return hopeful(self._cycle, self.placements or ())
 
     def placement_scores(self, found: Sequence[tuple[Placement, Assigned, Sequence[PodRecord]]]) -> Sequence[int]:
-        """See `PodGroupAttempt.placement_scores`."""
         return placement_scores(self._cycle.running, self.group, found)
 
     @property
     def placed_without_help(self) -> int:
-        """See `PodGroupAttempt.placed_without_help`."""
         return self._placed
 
     @property
     def nominated_rows(self) -> Sequence[int]:
-        """See `PodGroupAttempt.nominated_rows`."""
         return list(self._cycle.nominated.values())
 
 
