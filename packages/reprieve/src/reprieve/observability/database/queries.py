@@ -24,7 +24,7 @@ def _insert(connection: Connection) -> Any:
 
 
 def write(connection: Connection, cluster: str, rows: Sequence[StoredRecord]) -> None:
-    """Write records; of one that is there the higher revision stays."""
+    """Write records; of one that is there the higher revision stays, with its names alone."""
     insert = _insert(connection)
     latest = {row.id: row for row in sorted(rows, key=lambda row: row.revision)}
     values = [
@@ -45,11 +45,14 @@ def write(connection: Connection, cluster: str, rows: Sequence[StoredRecord]) ->
     connection.execute(
         statement.on_conflict_do_update(index_elements=["cluster", "id"], set_=changed, where=newer), values
     )
+    stays = select(RECORD.c.id, RECORD.c.revision).where(RECORD.c.cluster == cluster, RECORD.c.id.in_(latest))
+    counted = [number for number, revision in connection.execute(stays) if latest[number].revision == revision]
     names = [
-        {"cluster": cluster, "kind": kind, "namespace": namespace, "name": name, "record": row.id}
-        for row in latest.values()
-        for kind, namespace, name in row.names
+        {"cluster": cluster, "kind": kind, "namespace": namespace, "name": name, "record": number}
+        for number in counted
+        for kind, namespace, name in latest[number].names
     ]
+    connection.execute(delete(INVOLVED).where(INVOLVED.c.cluster == cluster, INVOLVED.c.record.in_(counted)))
     if names:
         connection.execute(insert(INVOLVED).on_conflict_do_nothing(), names)
 
