@@ -187,3 +187,85 @@ def test_user_that_names_no_node(plane: Plane) -> None:
     found = plane.ask(f"PATCH {path}", {"status": {}}, **unnamed)
     assert found.refusal[2].endswith('could not determine node from user "system:node:"')
     assert not Authorizer(plane.registry).decide(UNNAMED, Attributes("get", "", "nodes", "", "", "n1")).allowed
+
+
+def test_pods_are_followed_as_they_come_and_go(plane: Plane) -> None:
+    """What the authorizer knows of a node's pods is what is committed, however they changed."""
+    asked = Attributes("get", "", "secrets", "", "default", "late")
+    allowed = plane.plane.authorizer.decide
+    assert not allowed(N1, asked).allowed
+    plane.create(f"{SPACE}/pods", pod("late", "n1", imagePullSecrets=None))
+    late = Attributes("get", "", "secrets", "", "default", "vol-late")
+    assert allowed(N1, late).allowed
+    assert plane.plane.authorizer.at_present()(N1, late).allowed
+    plane.ask(f"DELETE {SPACE}/pods/late", {"gracePeriodSeconds": 0})
+    assert not allowed(N1, late).allowed
+    plane.create(f"{SPACE}/pods", pod("late", "n2"))
+    assert not allowed(N1, late).allowed
+    plane.store.end_subscriptions("pods")
+    plane.create(f"{SPACE}/pods", pod("other", "n1"))
+    assert allowed(N1, Attributes("get", "", "secrets", "", "default", "vol-other")).allowed
+    assert Authorizer(plane.registry).at_present()(N1, Attributes("get", "", "pods", "", "default", "other")).allowed
+
+
+def test_question_costs_the_pods_of_one_node(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods of other nodes are neither listed nor decoded again."""
+    asked = Attributes("get", "", "secrets", "", "default", "vol-p-n1")
+    assert plane.plane.authorizer.decide(N1, asked).allowed
+    monkeypatch.setattr(plane.store, "heads", lambda *_: pytest.fail("listed"))
+    monkeypatch.setattr(plane.store, "page", lambda *_: pytest.fail("listed"))
+    assert plane.plane.authorizer.decide(N1, asked).allowed
+
+
+def token(pod_name: str = "p-n1", uid: str | None = None, **spec: Any) -> Json:
+    reference = {"apiVersion": "v1", "kind": "Pod", "name": pod_name, **({"uid": uid} if uid else {})}
+    return {"spec": {"boundObjectRef": reference, **spec}}
+
+
+NO_AUDIENCE = (
+    'audience "{}" not found in pod spec volume, system:node:n1 is not authorized to request tokens for this audience'
+)
+
+
+def test_tokens_of_a_kubelet_are_bound_to_its_pods(plane: Plane) -> None:
+    """interfaces.md 5.14: by UID, and for an audience that a volume of the pod names."""
+    path = f"POST {SPACE}/serviceaccounts/sa-n1/token"
+    sources = [{"serviceAccountToken": {"path": "t", "audience": "vault"}}]
+    volumes = [
+        {"name": "t", "projected": {"sources": [*sources, {"serviceAccountToken": {"path": "d"}}]}},
+        {"name": "c", "csi": {"driver": "inline.example.com"}},
+        {"name": "p", "persistentVolumeClaim": {"claimName": "pvc-p-n1"}},
+    ]
+    claims = "/api/v1/namespaces/default/persistentvolumeclaims"
+    plane.create(claims, {"metadata": {"name": "pvc-p-n1"}, "spec": {**CLAIM, "volumeName": "pv"}})
+    for name, audience in (("inline.example.com", "inline"), ("d", "claimed")):
+        spec = {"tokenRequests": [{"audience": audience}]}
+        plane.create("/apis/storage.k8s.io/v1/csidrivers", {"metadata": {"name": name}, "spec": spec})
+    made = plane.create(f"{SPACE}/pods", pod("mine", "n1", serviceAccountName="sa-n1", volumes=volumes))
+    uid = made["metadata"]["uid"]
+    other = plane.create(f"{SPACE}/pods", pod("far", "n2", serviceAccountName="sa-n1"))["metadata"]["uid"]
+    for body, why in (
+        ({"spec": {}}, "node requested token not bound to a pod"),
+        ({"spec": {"boundObjectRef": {"apiVersion": "v1", "kind": "Secret", "name": "s"}}},
+         "node requested token not bound to a pod"),
+        (token("mine"), "node requested token with a pod binding without a uid"),
+        (token("mine", "x"), "the UID in the bound object reference (x) does not match the UID in record. The object "
+         "might have been deleted and then recreated"),
+        (token("far", other), "node requested token bound to a pod scheduled on a different node"),
+        (token("mine", uid, audiences=["a", "b"]), "node may only request 0 or 1 audiences"),
+        (token("mine", uid, audiences=["else"]), NO_AUDIENCE.format("else")),
+    ):  # fmt: skip
+        refused = plane.ask(path, body, **AS_N1)
+        assert refused.refusal == (403, "Forbidden", f'serviceaccounts "sa-n1" is forbidden: {why}')
+    assert plane.ask(path, token("none", "x"), **AS_N1).refusal[:2] == (404, "NotFound")
+    for audiences in ([], ["vault"], ["inline"], ["claimed"]):
+        assert plane.ask(path, token("mine", uid, audiences=audiences), **AS_N1).status == 201
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    rules = [{"verbs": ["request-serviceaccounts-token-audience"], "apiGroups": [""], "resources": ["else"]}]
+    plane.create(f"{rbac}/clusterroles", {"metadata": {"name": "audience"}, "rules": rules})
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "audience"}
+    subjects = [{"kind": "Group", "name": "system:nodes"}]
+    bound = {"metadata": {"name": "audience"}, "roleRef": reference, "subjects": subjects}
+    plane.create(f"{rbac}/clusterrolebindings", bound)
+    assert plane.ask(path, token("mine", uid, audiences=["else"]), **AS_N1).status == 201
+    assert plane.ask(path, {"spec": {}}).status == 201, "other users may request any token"

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from kube_rules.json import Json
 from kube_standin.admission_chain import AdmissionRequest, Objects, Step, User
 from kube_standin.errors import StatusError, forbidden
+from kube_standin.node_authorization import NodeObjects, NodePods, node_of
 from kube_standin.node_authorization import decide as decide_for_node
-from kube_standin.node_authorization import node_of
 from kube_standin.rights import AccessDecision, Attributes, rule_allows, rule_allows_path
 
 MASTERS = "system:masters"
@@ -45,6 +45,7 @@ class Authorizer(Step):
     def __init__(self, registry: Objects) -> None:
         self._registry = registry
         self._grants: dict[tuple[str, str], list[_Grant]] | None = None
+        self._pods = NodePods(registry.store)
         registry.store.undone.append(self._forget)
 
     def committed(self, request: AdmissionRequest) -> None:
@@ -59,6 +60,7 @@ class Authorizer(Step):
         present = copy.copy(self)
         present._grants = self._read() if self._grants is None else self._grants
         self._grants = present._grants
+        present._pods = self._pods.at_present()
         return present.decide
 
     def decide(self, user: User, attributes: Attributes) -> AccessDecision:
@@ -70,7 +72,9 @@ class Authorizer(Step):
         if READERS in user.groups and attributes.verb in _READ_VERBS:
             return AccessDecision(True, "reprieve: read-only token")
         node = node_of(user)
-        denied = AccessDecision(False) if node is None else decide_for_node(node, attributes, self._registry)
+        denied = AccessDecision(False)
+        if node is not None:
+            denied = decide_for_node(node, attributes, NodeObjects(self._registry, self._pods))
         if denied.allowed:
             return denied
         for grant in self._granted(user):

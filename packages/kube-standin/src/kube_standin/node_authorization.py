@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
+
+import msgspec
 
 from kube_rules.json import Json
 from kube_standin.admission_chain import Objects, User
 from kube_standin.bootstrap_roles import cluster_roles
 from kube_standin.rights import AccessDecision, Attributes, rule_allows
+from kube_standin.storage import Store, Stored, Subscription
 
 NODES: Final = "system:nodes"
 _PREFIX: Final = "system:node:"
@@ -33,7 +36,102 @@ def node_of(user: User) -> str | None:
     return user.name.removeprefix(_PREFIX)
 
 
-def decide(node: str, asked: Attributes, objects: Objects) -> AccessDecision:
+class _PlacedSpec(msgspec.Struct, rename="camel", gc=False):
+    node_name: str = ""
+
+
+class _BoundPod(msgspec.Struct, gc=False):
+    spec: _PlacedSpec = msgspec.field(default_factory=_PlacedSpec)
+
+
+_read_node = msgspec.json.Decoder(_BoundPod).decode
+Key = tuple[str, str]
+
+
+class NodePods:
+    """The pods of each node with what they refer to, kept in step with what is committed, from the first question on.
+
+    A question costs as much as the pods of one node, however many pods there are.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._subscription: Subscription | None = None
+        self._follows = True
+        self._nodes: dict[Key, str] = {}
+        self._pods: dict[str, dict[Key, Stored]] = {}
+        self._references: dict[Key, tuple[Stored, frozenset[tuple[str, str]]]] = {}
+
+    def at_present(self) -> NodePods:
+        """Return the pods as they are now, for a thread beside the event loop."""
+        present = NodePods(self._store)
+        present._follows = False
+        if self._subscription is not None:
+            self._follow()
+            present._subscription, present._pods = self._subscription, self._pods
+        return present
+
+    def refer(self, node: str, namespace: str, resource: str, name: str) -> bool:
+        """Return whether a pod of the node, in the namespace, refers to an object."""
+        self._follow()
+        wanted = (resource, name)
+        pods = tuple(self._pods.get(node, {}).items())
+        return any(key[0] == namespace and wanted in self._referred(key, state) for key, state in pods)
+
+    def _referred(self, key: Key, state: Stored) -> frozenset[tuple[str, str]]:
+        known = self._references.get(key)
+        if known is None or known[0] is not state:
+            known = self._references[key] = (state, frozenset(references(state.decode())))
+        return known[1]
+
+    def _follow(self) -> None:
+        """Take in what was committed; begin, or begin again after so many changes that some were dropped."""
+        subscription = self._subscription
+        if not self._follows:
+            if subscription is None and not self._pods:
+                self._list()
+            return
+        if subscription is None or subscription.overflowed or subscription.closed:
+            if subscription is not None:
+                self._store.unsubscribe(subscription)
+            self._subscription = self._store.subscribe("pods")
+            self._list()
+            return
+        for change in subscription.take():
+            self._forget(change.state.key)
+            if change.type != "DELETED":
+                self._add(change.state)
+
+    def _list(self) -> None:
+        for held in (self._nodes, self._pods, self._references):
+            held.clear()
+        for state in self._store.page("pods").states:
+            self._add(state)
+
+    def _add(self, state: Stored) -> None:
+        node = _read_node(state.raw).spec.node_name
+        if node:
+            self._nodes[state.key] = node
+            self._pods.setdefault(node, {})[state.key] = state
+
+    def _forget(self, key: Key) -> None:
+        node = self._nodes.pop(key, None)
+        self._references.pop(key, None)
+        if node is not None:
+            pods = self._pods[node]
+            del pods[key]
+            if not pods:
+                del self._pods[node]
+
+
+class NodeObjects(NamedTuple):
+    """What decides about a kubelet: what is stored, and the pods of its node."""
+
+    objects: Objects
+    pods: NodePods
+
+
+def decide(node: str, asked: Attributes, objects: NodeObjects) -> AccessDecision:
     """Return whether the kubelet of a node may, by what is stored; why not where this alone does not allow it."""
     if asked.path:
         return _NO_OPINION
@@ -52,24 +150,24 @@ def _no(reason: str) -> AccessDecision:
     return AccessDecision(False, reason)
 
 
-def _related(node: str, asked: Attributes, objects: Objects) -> AccessDecision:
+def _related(node: str, asked: Attributes, objects: NodeObjects) -> AccessDecision:
     if not asked.name:
         return _no("No Object name found")
     found = _relations(node, asked, objects)
     return _ALLOWED if found else _no(f"no relationship found between node '{node}' and this object")
 
 
-def _relations(node: str, asked: Attributes, objects: Objects) -> bool:
+def _relations(node: str, asked: Attributes, objects: NodeObjects) -> bool:
     """Return whether something on the node leads to the object."""
     if asked.resource in _OF_NODE:
-        state = objects.store.head(_OF_NODE[asked.resource], asked.namespace, asked.name)
+        state = objects.objects.store.head(_OF_NODE[asked.resource], asked.namespace, asked.name)
         return state is not None and (state.decode().get("spec") or {}).get("nodeName") == node
     if asked.resource == "persistentvolumes":
-        state = objects.store.head("persistentvolumes", "", asked.name)
+        state = objects.objects.store.head("persistentvolumes", "", asked.name)
         claim = {} if state is None else (state.decode().get("spec") or {}).get("claimRef") or {}
         namespace = claim.get("namespace", "")
-        return bool(claim) and claim.get("name") in _named(node, namespace, "persistentvolumeclaims", objects)
-    return asked.name in _named(node, asked.namespace, asked.resource, objects)
+        return bool(claim) and objects.pods.refer(node, namespace, "persistentvolumeclaims", claim.get("name", ""))
+    return objects.pods.refer(node, asked.namespace, asked.resource, asked.name)
 
 
 _OF_NODE: Final = {
@@ -78,18 +176,6 @@ _OF_NODE: Final = {
     _SLICES: "resource.k8s.io/resourceslices",
 }
 """Resources with `spec.nodeName`, by their storage keys."""
-
-
-def _named(node: str, namespace: str, resource: str, objects: Objects) -> set[str]:
-    """Return the names of a resource that the pods of a node refer to."""
-    mark = f'"nodeName":"{node}"'.encode()
-    found: set[str] = set()
-    for state in objects.store.heads("pods", namespace):
-        if mark in state.raw:
-            pod = state.decode()
-            if (pod.get("spec") or {}).get("nodeName") == node:
-                found.update(name for kind, name in references(pod) if kind == resource and name)
-    return found
 
 
 def references(pod: Json) -> Iterator[tuple[str, str]]:
@@ -125,7 +211,7 @@ def references(pod: Json) -> Iterator[tuple[str, str]]:
         yield "resourceclaims", claim.get("resourceClaimName", "")
 
 
-def _single(node: str, asked: Attributes, objects: Objects) -> AccessDecision:
+def _single(node: str, asked: Attributes, objects: NodeObjects) -> AccessDecision:
     """A get of one object that belongs to the node."""
     if asked.verb != "get":
         return _no("can only get individual resources of this type")
@@ -134,7 +220,7 @@ def _single(node: str, asked: Attributes, objects: Objects) -> AccessDecision:
     return _related(node, asked, objects)
 
 
-def _namespaced(node: str, asked: Attributes, objects: Objects) -> AccessDecision:
+def _namespaced(node: str, asked: Attributes, objects: NodeObjects) -> AccessDecision:
     if asked.verb not in _READ:
         return _no("can only read resources of this type")
     if asked.subresource:
@@ -144,7 +230,7 @@ def _namespaced(node: str, asked: Attributes, objects: Objects) -> AccessDecisio
     return _related(node, asked, objects)
 
 
-def _claim(node: str, asked: Attributes, objects: Objects) -> AccessDecision:
+def _claim(node: str, asked: Attributes, objects: NodeObjects) -> AccessDecision:
     if asked.subresource != "status":
         return _single(node, asked, objects)
     if asked.verb not in ("update", "patch"):
@@ -152,7 +238,7 @@ def _claim(node: str, asked: Attributes, objects: Objects) -> AccessDecision:
     return _related(node, asked, objects)
 
 
-def _account(node: str, asked: Attributes, objects: Objects) -> AccessDecision:
+def _account(node: str, asked: Attributes, objects: NodeObjects) -> AccessDecision:
     if asked.verb == "get" and not asked.subresource:
         return _related(node, asked, objects)
     if asked.verb != "create" or not asked.name:
@@ -162,7 +248,7 @@ def _account(node: str, asked: Attributes, objects: Objects) -> AccessDecision:
     return _related(node, asked, objects)
 
 
-def _lease(node: str, asked: Attributes, objects: Objects) -> AccessDecision:
+def _lease(node: str, asked: Attributes, objects: NodeObjects) -> AccessDecision:
     if asked.verb not in _OWN:
         return _no("can only get, create, update, patch, or delete a node lease")
     if asked.namespace != LEASES:
@@ -172,7 +258,7 @@ def _lease(node: str, asked: Attributes, objects: Objects) -> AccessDecision:
     return _ALLOWED
 
 
-def _csi_node(node: str, asked: Attributes, objects: Objects) -> AccessDecision:
+def _csi_node(node: str, asked: Attributes, objects: NodeObjects) -> AccessDecision:
     if asked.verb not in _OWN:
         return _no("can only get, create, update, patch, or delete a CSINode")
     if asked.subresource:
@@ -182,7 +268,7 @@ def _csi_node(node: str, asked: Attributes, objects: Objects) -> AccessDecision:
     return _ALLOWED
 
 
-def _slice(node: str, asked: Attributes, objects: Objects) -> AccessDecision:
+def _slice(node: str, asked: Attributes, objects: NodeObjects) -> AccessDecision:
     if asked.subresource:
         return _no("cannot authorize ResourceSlice subresources")
     if asked.verb == "create":
@@ -194,7 +280,7 @@ def _slice(node: str, asked: Attributes, objects: Objects) -> AccessDecision:
     return _no("can only list/watch/deletecollection resourceslices with nodeName field selector")
 
 
-def _node(node: str, asked: Attributes, objects: Objects) -> AccessDecision:
+def _node(node: str, asked: Attributes, objects: NodeObjects) -> AccessDecision:
     if asked.subresource == "status":
         return _ALLOWED if asked.verb in ("update", "patch") else _NO_OPINION
     if asked.subresource:
@@ -211,7 +297,7 @@ def _node(node: str, asked: Attributes, objects: Objects) -> AccessDecision:
     return _no(f"node '{node}' cannot read '{name}', only its own Node object")
 
 
-def _pod(node: str, asked: Attributes, objects: Objects) -> AccessDecision:
+def _pod(node: str, asked: Attributes, objects: NodeObjects) -> AccessDecision:
     if (asked.subresource, asked.verb) in _POD_WRITES:
         return _ALLOWED
     if asked.subresource or asked.verb not in _READ:
@@ -228,7 +314,7 @@ def _pod(node: str, asked: Attributes, objects: Objects) -> AccessDecision:
 _POD_WRITES: Final = frozenset(
     (("", "create"), ("", "delete"), ("status", "update"), ("status", "patch"), ("eviction", "create"))
 )
-_BY_RESOURCE: Final[Mapping[tuple[str, str], Callable[[str, Attributes, Objects], AccessDecision]]] = {
+_BY_RESOURCE: Final[Mapping[tuple[str, str], Callable[[str, Attributes, NodeObjects], AccessDecision]]] = {
     ("", "secrets"): _namespaced,
     ("", "configmaps"): _namespaced,
     ("", "persistentvolumeclaims"): _claim,

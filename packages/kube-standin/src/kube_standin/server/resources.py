@@ -27,6 +27,7 @@ from kube_standin.deprecations import deprecation_of
 from kube_standin.errors import StatusError
 from kube_standin.eviction import evict_now
 from kube_standin.kinds import CONNECTIONS, METRICS_GROUP, ServedKind, subresource
+from kube_standin.node_tokens import check_token_request
 from kube_standin.patching.ownership import condense
 from kube_standin.registry import ObjectRegistry, Outcome, WriteOptions
 from kube_standin.reviews import answer as answer_review
@@ -354,6 +355,7 @@ class Resources:
         if subresource in ("binding", "eviction", "token"):
             body = await self._side_body(call, *_SIDE_BODIES[subresource])
             if subresource == "token":
+                check_token_request(registry, self._authorizer, call.user, target.namespace, target.name, body)
                 review = issue_now(registry, self._tokens, kind, target.namespace, target.name, body)
                 outcome = Outcome(review, ticket=registry.store.ticket)
             else:
