@@ -3,7 +3,7 @@
 Each example has a namespace of its own on the same three nodes. Objects are created one step after the other; before
 the next step the cluster must have come to what the plan of the steps so far says: which pods exist and where they run,
 what is refused with which message, which are evicted, and what the conditions of pods and groups say. In the plan the
-steps are a Scenario. A mismatch is a state that the cluster does not come to within `PATIENCE` seconds.
+steps are a Scenario. A mismatch is a state that the cluster does not come to, however long one waits (`DEADLINE`).
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ from reprieve.python.plans import PlanResult, plan
 from tests.drawing import examples
 from tests.e2e.cluster import CLASSES, GROUPS, PODS, Json, Up, condition, eventually, nodes_file, priority_class, up
 
-PATIENCE = 20.0
-"""Seconds after which a state that the cluster has not come to is a mismatch: controllers back off, processes wait."""
 NODES = ("n1", "n2", "n3")
 CPU = 4
 VALUES = {"low": 10, "mid": 20, "high": 30, "never": 25}
@@ -270,10 +268,10 @@ def comes_to(cluster: Up, namespace: str, result: PlanResult) -> None:
         return seen == wanted
 
     try:
-        eventually(same, "the state that the plan names", PATIENCE)
+        eventually(same, "the state that the plan names")
         for name, message in refused.items():
             eventually(lambda name=name, message=message: _tells(cluster, namespace, name, message),  # type: ignore[misc]
-                       f"{name}: {message}", PATIENCE)  # fmt: skip
+                       f"{name}: {message}")  # fmt: skip
     except AssertionError:
         raise AssertionError(f"plan: {json.dumps(wanted)}\ncluster: {json.dumps(seen)}\nrefused: {refused}") from None
 
@@ -316,7 +314,7 @@ def play(cluster: Up, namespace: str, limits: list[Json], steps: list[Step]) -> 
     api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
     for one in limits:
         api.create(COLLECTIONS[one["kind"]].format(namespace=namespace), one)
-    eventually(lambda: is_steady(cluster, namespace), "the quota's status", PATIENCE)
+    eventually(lambda: is_steady(cluster, namespace), "the quota's status")
     for number, (verb, objects) in enumerate(steps, 1):
         result = expected(namespace, limits, steps[:number])
         refusals = {one.name: one.message for one in result.plan.pods if one.outcome == "Refused"}
@@ -332,7 +330,7 @@ def play(cluster: Up, namespace: str, limits: list[Json], steps: list[Step]) -> 
             if one["kind"] == "PodGroup":
                 cluster.heard(answer)
         comes_to(cluster, namespace, result)
-        eventually(lambda: is_steady(cluster, namespace), "kubelets and budgets", PATIENCE)
+        eventually(lambda: is_steady(cluster, namespace), "kubelets and budgets")
 
 
 @pytest.fixture(scope="module")
