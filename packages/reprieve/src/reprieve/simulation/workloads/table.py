@@ -7,7 +7,7 @@ Source: the controllers named in whatif.md 2, by what they write.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from reprieve.simulation.workloads.rows import PodSet, Rows, WorkloadKind
 
@@ -24,49 +24,107 @@ _RAY_GANG: Final = (
 )
 """Labels that the batch schedulers of KubeRay read: they make a group where one is there."""
 
+_JOBSET_MARKS: Final = {
+    f"{_JOBSET}/jobset-name": "{name}",
+    f"{_JOBSET}/replicatedjob-name": "{part}",
+    f"{_JOBSET}/replicatedjob-replicas": "{replicas}",
+    f"{_JOBSET}/job-index": "{index}",
+    f"{_JOBSET}/restart-attempt": "0",
+}
 _REPLICATED: Final = (PodSet(each="spec", replicas="replicas", name="{name}-"),)
+_SUBMITTER_RESOURCES: Final = {
+    "requests": {"cpu": "500m", "memory": "200Mi"},
+    "limits": {"cpu": "1", "memory": "1Gi"},
+}
 _SUBMITTER: Final = {
     "spec": {
         "restartPolicy": "Never",
-        "containers": [
-            {
-                "name": "ray-job-submitter",
-                "resources": {
-                    "requests": {"cpu": "500m", "memory": "200Mi"},
-                    "limits": {"cpu": "1", "memory": "1Gi"},
-                },
-            }
-        ],
+        "containers": [{"name": "ray-job-submitter", "resources": _SUBMITTER_RESOURCES}],
     }
 }
 """What KubeRay submits with where nothing else is given."""
 
 
-def _training_job(kind: str, field: str, *masters: str) -> WorkloadKind:
-    """Return a kind of the training operator: a map of replica types, of which some are masters."""
+def _kubeflow(kind: str, version: str, *sets: PodSet, classes: tuple[str, ...] = ()) -> WorkloadKind:
+    """Return a kind with the run policy of the training operators; `classes`: where else a priority class may be."""
     return WorkloadKind(
         group="kubeflow.org",
         kind=kind,
-        versions=("v1",),
+        versions=(version,),
         suspended="spec.runPolicy.suspend",
         ended_conditions=("Succeeded", "Failed"),
         gang_when=(_POLICY,),
         min_count=f"{_POLICY}.minAvailable",
-        priority_class=(f"{_POLICY}.priorityClass",),
+        priority_class=(f"{_POLICY}.priorityClass", *classes),
         unread=(f"{_POLICY}.queue",),
-        sets=(
-            PodSet(
-                each=f"spec.{field}.*",
-                replicas="replicas",
-                labels={
-                    f"{_TRAINING}/job-name": "{name}",
-                    f"{_TRAINING}/operator-name": f"{kind.lower()}-controller",
-                    f"{_TRAINING}/replica-type": "{part}",
-                    f"{_TRAINING}/replica-index": "{index}",
-                },
-                labels_of={master: {f"{_TRAINING}/job-role": "master"} for master in masters},
-            ),
-        ),
+        sets=sets,
+    )
+
+
+def _training_labels(operator: str, **more: str) -> dict[str, str]:
+    """Return the labels that an operator gives its pods; `more`: others of its prefix."""
+    labels = {"job_name": "{name}", "operator_name": operator, **more}
+    return {f"{_TRAINING}/{label.replace('_', '-')}": value for label, value in labels.items()}
+
+
+def _training_job(kind: str, field: str, *masters: str) -> WorkloadKind:
+    """Return a kind of the training operator: a map of replica types, of which some are masters."""
+    pods = PodSet(
+        each=f"spec.{field}.*",
+        replicas="replicas",
+        labels=_training_labels(f"{kind.lower()}-controller", replica_type="{part}", replica_index="{index}"),
+        labels_of={master: {f"{_TRAINING}/job-role": "master"} for master in masters},
+    )
+    return _kubeflow(kind, "v1", pods)
+
+
+def _leader_worker_set(index: str, name: str, owner: str, **more: Any) -> PodSet:
+    """Return the leaders or the workers of a LeaderWorkerSet, which StatefulSets make; `index`: in its group."""
+    stateful = {"apps.kubernetes.io/pod-index": "{replica}" if index == "0" else index}
+    return PodSet(
+        each="spec",
+        replicas="replicas",
+        name=name,
+        hostname=name,
+        owner=f"apps/v1 StatefulSet {owner}",
+        labels={
+            f"{_LWS}/name": "{name}",
+            f"{_LWS}/group-index": "{replica}",
+            f"{_LWS}/worker-index": index,
+            **stateful,
+            "statefulset.kubernetes.io/pod-name": name,
+        },
+        **more,
+    )
+
+
+def _ray_labels(group: str, role: str) -> dict[str, str]:
+    """Return the labels of pods of a RayCluster; `role`: head or worker."""
+    return {
+        "ray.io/cluster": "{name}",
+        "ray.io/group": group,
+        "ray.io/identifier": f"{{name}}-{role}",
+        "ray.io/is-ray-node": "yes",
+        "ray.io/node-type": role,
+    }
+
+
+def _made_by(kind: str) -> dict[str, str]:
+    """Return the labels of what a RayJob or RayService makes."""
+    return {"ray.io/originated-from-cr-name": "{name}", "ray.io/originated-from-crd": kind}
+
+
+def _ray_cluster(kind: str, template: str, named_in: str, **more: Any) -> PodSet:
+    """Return the RayCluster that an object makes."""
+    return PodSet(
+        template=template,
+        template_of="spec",
+        makes="ray.io/v1 RayCluster",
+        name="{name}-",
+        named_in=named_in,
+        inherits=True,
+        labels=_made_by(kind),
+        **more,
     )
 
 
@@ -100,20 +158,8 @@ TABLE: Final = Rows(
                     replicas="replicas",
                     makes="batch/v1 Job",
                     spec={"completionMode": "Indexed"},
-                    labels={
-                        f"{_JOBSET}/jobset-name": "{name}",
-                        f"{_JOBSET}/replicatedjob-name": "{part}",
-                        f"{_JOBSET}/replicatedjob-replicas": "{replicas}",
-                        f"{_JOBSET}/job-index": "{index}",
-                        f"{_JOBSET}/restart-attempt": "0",
-                    },
-                    annotations={
-                        f"{_JOBSET}/jobset-name": "{name}",
-                        f"{_JOBSET}/replicatedjob-name": "{part}",
-                        f"{_JOBSET}/replicatedjob-replicas": "{replicas}",
-                        f"{_JOBSET}/job-index": "{index}",
-                        f"{_JOBSET}/restart-attempt": "0",
-                    },
+                    labels=_JOBSET_MARKS,
+                    annotations=_JOBSET_MARKS,
                     on_pods=True,
                 ),
             ),
@@ -124,38 +170,20 @@ TABLE: Final = Rows(
             scale="spec.replicas",
             gang="replica",
             sets=(
-                PodSet(
-                    each="spec",
+                _leader_worker_set(
+                    "0",
+                    "{name}-{replica}",
+                    "{name}",
                     template=("leaderWorkerTemplate.leaderTemplate", "leaderWorkerTemplate.workerTemplate"),
-                    replicas="replicas",
-                    name="{name}-{replica}",
-                    hostname="{name}-{replica}",
-                    owner="apps/v1 StatefulSet {name}",
-                    labels={
-                        f"{_LWS}/name": "{name}",
-                        f"{_LWS}/group-index": "{replica}",
-                        f"{_LWS}/worker-index": "0",
-                        "apps.kubernetes.io/pod-index": "{replica}",
-                        "statefulset.kubernetes.io/pod-name": "{name}-{replica}",
-                    },
                     annotations={f"{_LWS}/size": "{size}"},
                 ),
-                PodSet(
-                    each="spec",
+                _leader_worker_set(
+                    "{member}",
+                    "{name}-{replica}-{member}",
+                    "{name}-{replica}",
                     template="leaderWorkerTemplate.workerTemplate",
-                    replicas="replicas",
                     size="leaderWorkerTemplate.size",
                     less=1,
-                    name="{name}-{replica}-{member}",
-                    hostname="{name}-{replica}-{member}",
-                    owner="apps/v1 StatefulSet {name}-{replica}",
-                    labels={
-                        f"{_LWS}/name": "{name}",
-                        f"{_LWS}/group-index": "{replica}",
-                        f"{_LWS}/worker-index": "{member}",
-                        "apps.kubernetes.io/pod-index": "{member}",
-                        "statefulset.kubernetes.io/pod-name": "{name}-{replica}-{member}",
-                    },
                     annotations={f"{_LWS}/size": "{size}", f"{_LWS}/leader-name": "{name}-{replica}"},
                 ),
             ),
@@ -166,46 +194,28 @@ TABLE: Final = Rows(
         _training_job("PaddleJob", "paddleReplicaSpecs", "master"),
         _training_job("JAXJob", "jaxReplicaSpecs"),
         _training_job("MPIJob", "mpiReplicaSpecs"),
-        WorkloadKind(
-            group="kubeflow.org",
-            kind="MPIJob",
-            versions=("v2beta1",),
-            suspended="spec.runPolicy.suspend",
-            ended_conditions=("Succeeded", "Failed"),
-            gang_when=(_POLICY,),
-            min_count=f"{_POLICY}.minAvailable",
-            priority_class=(
-                f"{_POLICY}.priorityClass",
+        _kubeflow(
+            "MPIJob",
+            "v2beta1",
+            PodSet(
+                each="spec.mpiReplicaSpecs.Launcher",
+                makes="batch/v1 Job",
+                template_of="pod",
+                name="{name}-launcher",
+                labels=_training_labels("mpi-operator", job_role="launcher"),
+                on_pods=True,
+            ),
+            PodSet(
+                each="spec.mpiReplicaSpecs.Worker",
+                replicas="replicas",
+                name="{name}-worker-{index}",
+                hostname="{name}-worker-{index}",
+                labels=_training_labels("mpi-operator", job_role="worker", replica_index="{index}"),
+                optional=True,
+            ),
+            classes=(
                 "spec.mpiReplicaSpecs.Launcher.template.spec.priorityClassName",
                 "spec.mpiReplicaSpecs.Worker.template.spec.priorityClassName",
-            ),
-            unread=(f"{_POLICY}.queue",),
-            sets=(
-                PodSet(
-                    each="spec.mpiReplicaSpecs.Launcher",
-                    makes="batch/v1 Job",
-                    template_of="pod",
-                    name="{name}-launcher",
-                    labels={
-                        f"{_TRAINING}/job-name": "{name}",
-                        f"{_TRAINING}/operator-name": "mpi-operator",
-                        f"{_TRAINING}/job-role": "launcher",
-                    },
-                    on_pods=True,
-                ),
-                PodSet(
-                    each="spec.mpiReplicaSpecs.Worker",
-                    replicas="replicas",
-                    name="{name}-worker-{index}",
-                    hostname="{name}-worker-{index}",
-                    labels={
-                        f"{_TRAINING}/job-name": "{name}",
-                        f"{_TRAINING}/operator-name": "mpi-operator",
-                        f"{_TRAINING}/job-role": "worker",
-                        f"{_TRAINING}/replica-index": "{index}",
-                    },
-                    optional=True,
-                ),
             ),
         ),
         WorkloadKind(
@@ -223,17 +233,7 @@ TABLE: Final = Rows(
             gang_name="ray-{name}-pg",
             priority_class=(_RAY_CLASS,),
             sets=(
-                PodSet(
-                    each="spec.headGroupSpec",
-                    name="{name}-head-",
-                    labels={
-                        "ray.io/cluster": "{name}",
-                        "ray.io/group": "headgroup",
-                        "ray.io/identifier": "{name}-head",
-                        "ray.io/is-ray-node": "yes",
-                        "ray.io/node-type": "head",
-                    },
-                ),
+                PodSet(each="spec.headGroupSpec", name="{name}-head-", labels=_ray_labels("headgroup", "head")),
                 PodSet(
                     each="spec.workerGroupSpecs.*",
                     part="groupName",
@@ -244,13 +244,7 @@ TABLE: Final = Rows(
                     size="numOfHosts",
                     suspended="suspend",
                     name="{name}-{part}-worker-",
-                    labels={
-                        "ray.io/cluster": "{name}",
-                        "ray.io/group": "{part}",
-                        "ray.io/identifier": "{name}-worker",
-                        "ray.io/is-ray-node": "yes",
-                        "ray.io/node-type": "worker",
-                    },
+                    labels=_ray_labels("{part}", "worker"),
                     optional=True,
                 ),
             ),
@@ -267,15 +261,8 @@ TABLE: Final = Rows(
                 "status.jobStatus": ("SUCCEEDED", "FAILED", "STOPPED"),
             },
             sets=(
-                PodSet(
-                    template="spec.rayClusterSpec",
-                    template_of="spec",
-                    makes="ray.io/v1 RayCluster",
-                    name="{name}-",
-                    named_in="status.rayClusterName",
-                    inherits=True,
-                    labels={"ray.io/originated-from-cr-name": "{name}", "ray.io/originated-from-crd": "RayJob"},
-                    when={"spec.clusterSelector": (None,)},
+                _ray_cluster(
+                    "RayJob", "spec.rayClusterSpec", "status.rayClusterName", when={"spec.clusterSelector": (None,)}
                 ),
                 PodSet(
                     template="spec.submitterPodTemplate",
@@ -283,7 +270,7 @@ TABLE: Final = Rows(
                     template_of="pod",
                     makes="batch/v1 Job",
                     name="{name}",
-                    labels={"ray.io/originated-from-cr-name": "{name}", "ray.io/originated-from-crd": "RayJob"},
+                    labels=_made_by("RayJob"),
                     when={"spec.submissionMode": (None, "K8sJobMode")},
                 ),
             ),
@@ -292,17 +279,7 @@ TABLE: Final = Rows(
             group="ray.io",
             kind="RayService",
             suspended="spec.suspend",
-            sets=(
-                PodSet(
-                    template="spec.rayClusterConfig",
-                    template_of="spec",
-                    makes="ray.io/v1 RayCluster",
-                    name="{name}-",
-                    named_in="status.activeServiceStatus.rayClusterName",
-                    inherits=True,
-                    labels={"ray.io/originated-from-cr-name": "{name}", "ray.io/originated-from-crd": "RayService"},
-                ),
-            ),
+            sets=(_ray_cluster("RayService", "spec.rayClusterConfig", "status.activeServiceStatus.rayClusterName"),),
         ),
         WorkloadKind(
             group="batch.volcano.sh",
