@@ -9,6 +9,7 @@ from dataclasses import replace
 from kube_standin.controllers import ControllerSet, Times, chosen
 from kube_standin.kubelet import KubeletOptions, Kubelets
 from kube_standin.registry import ObjectRegistry
+from kube_standin.signers import CertificateAuthority
 
 
 class BackgroundWork:
@@ -25,11 +26,13 @@ class BackgroundWork:
         kubelets: KubeletOptions | None = None,
         times: Times | None = None,
         ca_certificate: str = "",
+        authority: CertificateAuthority | None = None,
     ) -> None:
         self._names = chosen(controllers)
         self._options = kubelets
         self._times = times
         self._ca_certificate = ca_certificate
+        self._authority = authority
         self._running: ControllerSet | None = None
         self._kubelets: Kubelets | None = None
 
@@ -42,7 +45,13 @@ class BackgroundWork:
 
     async def start(self, registry: ObjectRegistry) -> None:
         """Begin; the first time with making the nodes. Raises StatusError for a node manifest that is refused."""
-        self._running = ControllerSet(registry, self._names, times=self._times, ca_certificate=self._ca_certificate)
+        self._running = ControllerSet(
+            registry,
+            self._names,
+            times=self._times,
+            ca_certificate=self._ca_certificate,
+            authority=self._authority,
+        )
         if self._options is not None:
             self._kubelets = Kubelets(self._running, self._options)
             self._kubelets.begin()

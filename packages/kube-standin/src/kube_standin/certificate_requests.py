@@ -1,7 +1,7 @@
 """CertificateSigningRequests: their users, since when conditions hold, and which users may decide or sign.
 
 Rules: the strategies of kube-apiserver and its admission plugins CertificateApproval, CertificateSigning and
-CertificateSubjectRestriction; the last one is not here, since nothing signs (interfaces.md 4.9).
+CertificateSubjectRestriction, and NodeRestriction's for kubelets (interfaces.md 4.9).
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ from typing import Final
 
 from kube_rules.json import Json
 from kube_standin.admission_chain import AdmissionRequest, Step
-from kube_standin.authorization import Authorizer
+from kube_standin.authorization import MASTERS, Authorizer
+from kube_standin.errors import bad_request
+from kube_standin.node_authorization import node_of
 from kube_standin.rights import Attributes
+from kube_standin.signers import CLIENT, NODE_PREFIX, SIGNERS, SigningError, names_of, read_request
 
 _GROUP: Final = "certificates.k8s.io"
 _VERBS: Final = {"approval": "approve", "status": "sign"}
@@ -34,6 +37,8 @@ class CertificateRequests(Step):
 
     def validate(self, request: AdmissionRequest) -> None:
         """Check the right to decide for a signer, or to sign as it."""
+        if request.operation == "CREATE":
+            _check_subject(request)
         verb = _VERBS.get(request.subresource)
         if request.operation != "UPDATE" or verb is None or request.old is None:
             return
@@ -47,6 +52,22 @@ class CertificateRequests(Step):
             if self._authorizer.decide(request.user, asked).allowed:
                 return
         raise request.refused(f'user not permitted to {verb} requests with signerName "{signer}"')
+
+
+def _check_subject(request: AdmissionRequest) -> None:
+    """Refuse requests for names that their users may not have. Raises StatusError."""
+    spec, node = request.new.get("spec") or {}, node_of(request.user)
+    signer = spec.get("signerName")
+    if signer != CLIENT and (node is None or signer not in SIGNERS):
+        return
+    try:
+        common, groups = names_of(read_request(spec.get("request", "")))
+    except SigningError as error:
+        raise bad_request(str(error)) from error
+    if signer == CLIENT and MASTERS in groups:
+        raise request.refused(f"use of {CLIENT} signer with {MASTERS} group is not allowed")
+    if node is not None and signer != CLIENT and common != f"{NODE_PREFIX}{node}":
+        raise request.refused(f"can only create a node CSR with CN={NODE_PREFIX}{node}")
 
 
 def _note_user(request: AdmissionRequest) -> None:

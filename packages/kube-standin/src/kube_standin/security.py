@@ -35,6 +35,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from kube_standin.admission_chain import User
 from kube_standin.authorization import AUTHENTICATED, MASTERS, READERS
 from kube_standin.errors import quoted
+from kube_standin.signers import CertificateAuthority
 
 _CA_YEARS = 10
 _SERVER_DAYS = 365
@@ -71,14 +72,19 @@ def write_secret(path: Path, content: bytes) -> None:
 
 @dataclass(frozen=True)
 class Certificates:
-    """Where the PEM files are: the CA, and the server's certificate with its key."""
+    """Where the PEM files are: the CA, with its key if it is ours, and the server's certificate with its key."""
 
     ca: Path
     certificate: Path
     key: Path
+    ca_key: Path | None = None
+
+    def authority(self) -> CertificateAuthority | None:
+        """Return what signs certificates; None without a key. Raises ValueError that names a broken file."""
+        return None if self.ca_key is None else CertificateAuthority(_load_certificate(self.ca), _load_key(self.ca_key))
 
     def context(self, client_ca: Path | None = None) -> ssl.SSLContext:
-        """Return the TLS context of the server, which accepts client certificates issued by ``client_ca``.
+        """Return the TLS context of the server, which accepts client certificates of ``client_ca`` and of its own CA.
 
         Raises ValueError that names a file which is no certificate, OSError.
         """
@@ -89,8 +95,9 @@ class Certificates:
             context.load_cert_chain(self.certificate, self.key)
         except ssl.SSLError as error:
             raise ValueError(f"{self.certificate}: not a certificate in PEM with the key {self.key}") from error
-        if client_ca is not None:
-            _trust_clients(context, client_ca)
+        for ca in (client_ca, self.ca if self.ca_key is not None else None):
+            if ca is not None:
+                _trust_clients(context, ca)
         context.set_alpn_protocols(["http/1.1"])
         return context
 
@@ -257,7 +264,8 @@ def certificates(directory: Path, extra_names: Iterable[str] = ()) -> Certificat
         (directory / "server.crt").unlink(missing_ok=True)
     if not _still_good(directory, names):
         _make_server(directory, names)
-    return Certificates(directory / "ca.crt", directory / "server.crt", directory / "server.key")
+    files = [directory / name for name in ("ca.crt", "server.crt", "server.key", "ca.key")]
+    return Certificates(*files)
 
 
 def _digest(token: str) -> bytes:

@@ -148,7 +148,4 @@ NOT_SERVED: Final = (
         "`networking.k8s.io`",
         "Ingresses (with the default class), their classes and NetworkPolicies are stored; nothing acts on them",
     ),
-    UnservedApi(
-        "`certificates.k8s.io`", "CertificateSigningRequests are stored, approved and denied; no signer of the server"
-    ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import ssl
 import urllib.error
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,10 @@ from kube_standin.client_certificates import user_of
 from kube_standin.security import Certificates
 from kube_standin.server.control_plane import ServeOptions
 from tests.server.live import Live, live
+from tests.waiting import eventually
 
+REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+PLAIN_KEY = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 UID = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")
 Subject = Sequence[tuple[x509.ObjectIdentifier, str]]
@@ -73,12 +77,7 @@ class Client:
     def __init__(self, server: Live, subject: Subject, ca: Authority, usage: Any = ExtendedKeyUsageOID.CLIENT_AUTH):
         certificate, key = signed(subject, ca, usage)
         path = ca.path.parent / "client.pem"
-        path.write_bytes(
-            certificate.public_bytes(serialization.Encoding.PEM)
-            + key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-        )
+        path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM) + key.private_bytes(*PLAIN_KEY))
         context = ssl.create_default_context(cafile=str(server.server.ca))
         context.load_cert_chain(path)
         self._live = type("WithCertificate", (Live,), {"context": context})(server.server, server.loop)
@@ -142,10 +141,56 @@ def test_other_authorities_and_server_certificates_do_not_count(server: Live, ca
         servers.request("GET", "/api/v1/nodes")
 
 
-def test_no_certificate_counts_without_an_authority(ca: Authority) -> None:
-    masters = ((NameOID.COMMON_NAME, "root"), (NameOID.ORGANIZATION_NAME, "system:masters"))
-    with live() as running:
-        assert Client(running, masters, ca).request("GET", "/api/v1/nodes")[0] == 401
+def test_server_trusts_the_certificates_that_it_signs(tmp_path: Path) -> None:
+    """interfaces.md 4.13: a request is approved, and the certificate names its user. No other authority counts."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name(
+        [x509.NameAttribute(NameOID.COMMON_NAME, "ann"), x509.NameAttribute(NameOID.ORGANIZATION_NAME, "dev")]
+    )
+    asked = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
+    text = base64.b64encode(asked.public_bytes(serialization.Encoding.PEM)).decode()
+    spec = {"request": text, "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"]}
+    with live(ServeOptions(controllers="csrsigning")) as running:
+        code, made, _ = running.request("POST", REQUESTS, {"metadata": {"name": "ann"}, "spec": spec})
+        assert code == 201, made
+        made["status"]["conditions"] = [{"type": "Approved", "status": "True", "reason": "R", "message": "m"}]
+        assert running.request("PUT", f"{REQUESTS}/ann/approval", made)[0] == 200
+        found = eventually(lambda: running.request("GET", f"{REQUESTS}/ann")[1]["status"].get("certificate"), "it")
+        path = tmp_path / "ann.pem"
+        path.write_bytes(base64.b64decode(found) + key.private_bytes(*PLAIN_KEY))
+        context = ssl.create_default_context(cafile=str(running.server.ca))
+        context.load_cert_chain(path)
+        client = type("WithCertificate", (Live,), {"context": context})(running.server, running.loop)
+        user = client.request("POST", WHOAMI, {}, token=None)[1]["status"]["userInfo"]
+        assert (user["username"], user["groups"]) == ("ann", ["dev", "system:authenticated"])
+        masters = ((NameOID.COMMON_NAME, "root"), (NameOID.ORGANIZATION_NAME, "system:masters"))
+        strangers = Client(running, masters, authority(tmp_path))
+        with pytest.raises((ssl.SSLError, ConnectionError, urllib.error.URLError)):
+            strangers.request("GET", "/api/v1/nodes")
+
+
+def test_group_of_administrators_is_not_for_request(server: Live) -> None:
+    """interfaces.md 4.9: CertificateSubjectRestriction, and kubelets request certificates of their own name."""
+
+    def asked(signer: str, common: str, group: str) -> Any:
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name(
+            [x509.NameAttribute(NameOID.COMMON_NAME, common), x509.NameAttribute(NameOID.ORGANIZATION_NAME, group)]
+        )
+        built = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
+        text = base64.b64encode(built.public_bytes(serialization.Encoding.PEM)).decode()
+        spec = {"request": text, "signerName": f"kubernetes.io/{signer}", "usages": ["client auth"]}
+        return {"metadata": {"generateName": "r-"}, "spec": spec}
+
+    code, answer, _ = server.request("POST", REQUESTS, asked("kube-apiserver-client", "ann", "system:masters"))
+    assert (code, answer["reason"]) == (403, "Forbidden")
+    assert "signer with system:masters group is not allowed" in answer["message"]
+    kubelet = {"Impersonate-User": "system:node:n1", "Impersonate-Group": "system:nodes"}
+    for node, expected in (("n1", 201), ("n2", 403)):
+        body = asked("kube-apiserver-client-kubelet", f"system:node:{node}", "system:nodes")
+        code, answer, _ = server.request("POST", REQUESTS, body, headers=kubelet)
+        assert code == expected, answer
+    assert "can only create a node CSR with CN=system:node:n1" in answer["message"]
 
 
 def test_subject_is_read_as_kube_apiserver_reads_it() -> None:

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 
 from kube_standin.controllers.accounts import RootCertificates, ServiceAccounts
 from kube_standin.controllers.aggregation import ClusterRoleAggregation
+from kube_standin.controllers.certificates import CertificateApprover, CertificateCleaner, CertificateSigner
 from kube_standin.controllers.claims import ResourceClaims
 from kube_standin.controllers.cronjobs import CronJobs
 from kube_standin.controllers.daemonsets import DaemonSets
@@ -37,6 +38,7 @@ from kube_standin.controllers.taints import TaintEviction
 from kube_standin.controllers.timers import ControllerTimers
 from kube_standin.controllers.volumes import VolumeBinder
 from kube_standin.registry import ObjectRegistry
+from kube_standin.signers import CertificateAuthority
 
 __all__ = ["CONTROLLERS", "Context", "Controller", "Controllers", "Times", "chosen", "run_controllers"]
 
@@ -71,6 +73,9 @@ CONTROLLERS: Mapping[str, type[Controller]] = {
         StorageProtection,
         PolicyTypes,
         ClusterRoleAggregation,
+        CertificateApprover,
+        CertificateSigner,
+        CertificateCleaner,
     )
 }
 
@@ -104,6 +109,7 @@ class ControllerSet:
         *,
         times: Times | None = None,
         ca_certificate: str = "",
+        authority: CertificateAuthority | None = None,
     ) -> None:
         registry.store.flush()
         self.context = Context(
@@ -112,6 +118,7 @@ class ControllerSet:
             ControllerTimers(registry.clock),
             times if times is not None else Times(),
             ca_certificate,
+            authority,
         )
         registry.chain.add(self.context.foreign_statuses)
         self.running: dict[str, Controller] = {

@@ -59,6 +59,7 @@ from kube_standin.server.connections import BoundedConnection, ConnectionLimits,
 from kube_standin.server.controls import ControlEndpoints, ServerControls
 from kube_standin.server.responses import Send
 from kube_standin.server.watch_streams import WatchStream, WatchTimes
+from kube_standin.signers import CertificateAuthority
 from kube_standin.snapshots import ServerSnapshot, restore_objects, state_of_store
 from kube_standin.storage import StorageError, Store, open_log
 from kube_standin.storage.cleanup import clear
@@ -340,6 +341,7 @@ class Serving:
         self.options = options
         self.keys = keys
         self.ca: Path | None = None
+        self._authority: CertificateAuthority | None = None
         self.directory = directory
         self.controls = ServerControls(self)
         config = self._config()
@@ -376,7 +378,7 @@ class Serving:
             made = self.options.certificates or certificates(
                 self.directory / PKI, (self.options.host, *self.options.extra_names)
             )
-            self.ca = made.ca
+            self.ca, self._authority = made.ca, made.authority()
             config.ssl_certfile, config.ssl_keyfile = str(made.certificate), str(made.key)
             context = made.context(self.options.client_ca)
             config.load()
@@ -436,6 +438,7 @@ class Serving:
             controllers=self.options.controllers,
             kubelets=self.options.kubelets,
             ca_certificate=self.ca.read_text() if self.ca is not None else "",
+            authority=self._authority,
         )
         await self._work.start(self.control_plane.registry)
         if isinstance(self.clock, SimulatedClock):

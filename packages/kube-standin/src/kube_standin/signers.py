@@ -1,0 +1,155 @@
+"""What the signers of a cluster issue: certificates for a CertificateSigningRequest, by the rules of their signer.
+
+Rules and texts: kube-controller-manager 1.36 (pkg/controller/certificates), interfaces.md 4.13.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from kube_rules.json import Json
+
+CLIENT: Final = "kubernetes.io/kube-apiserver-client"
+KUBELET_CLIENT: Final = "kubernetes.io/kube-apiserver-client-kubelet"
+KUBELET_SERVING: Final = "kubernetes.io/kubelet-serving"
+NODE_PREFIX: Final = "system:node:"
+LONGEST: Final = timedelta(days=365)
+"""The default of --cluster-signing-duration."""
+_SHORTEST: Final = timedelta(minutes=10)
+_BACKDATED: Final = timedelta(minutes=5)
+_NODES: Final = "system:nodes"
+_SIGNATURE, _ENCIPHERMENT, _CLIENT_AUTH, _SERVER_AUTH = (
+    "digital signature", "key encipherment", "client auth", "server auth",
+)  # fmt: skip
+_PURPOSES: Final = {_CLIENT_AUTH: ExtendedKeyUsageOID.CLIENT_AUTH, _SERVER_AUTH: ExtendedKeyUsageOID.SERVER_AUTH}
+
+
+class SigningError(ValueError):
+    """A request that its signer does not sign."""
+
+
+def read_request(text: str) -> x509.CertificateSigningRequest:
+    """Read `spec.request` (PEM in base64). Raises SigningError."""
+    try:
+        found = x509.load_pem_x509_csr(base64.b64decode(text))
+        valid = found.is_signature_valid
+        _ = found.subject, found.extensions
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise SigningError("unable to parse csr: no certificate request in PEM") from error
+    if not valid:
+        raise SigningError("unable to parse csr: the signature does not match")
+    return found
+
+
+def names_of(request: x509.CertificateSigningRequest) -> tuple[str, list[str]]:
+    """Return the common name and the organizations of a subject."""
+    common = [str(one.value) for one in request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    groups = request.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+    return (common or [""])[-1], [str(one.value) for one in groups]
+
+
+def _alternatives(request: x509.CertificateSigningRequest) -> x509.SubjectAlternativeName | None:
+    try:
+        return request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return None
+
+
+def _have(request: x509.CertificateSigningRequest, *kinds: type[x509.GeneralName]) -> bool:
+    return any(isinstance(one, kinds) for one in _alternatives(request) or ())
+
+
+def _check_client(request: x509.CertificateSigningRequest, usages: list[str]) -> None:
+    for usage in usages:
+        if usage not in (_SIGNATURE, _ENCIPHERMENT, _CLIENT_AUTH):
+            raise SigningError(f"invalid usage for client certificate: {usage}")
+    if _CLIENT_AUTH not in usages:
+        raise SigningError(f"missing required usage for client certificate: {_CLIENT_AUTH}")
+
+
+def _check_node(request: x509.CertificateSigningRequest, usages: list[str], purpose: str) -> None:
+    common, groups = names_of(request)
+    if groups != [_NODES]:
+        raise SigningError("subject organization is not system:nodes")
+    if not common.startswith(NODE_PREFIX):
+        raise SigningError("subject common name does not begin with system:node:")
+    if set(usages) - {_ENCIPHERMENT} != {_SIGNATURE, purpose}:
+        raise SigningError(f"usages did not match [{purpose} {_SIGNATURE}]")
+
+
+def _check_kubelet_client(request: x509.CertificateSigningRequest, usages: list[str]) -> None:
+    for kind, word in (
+        (x509.DNSName, "DNS"),
+        (x509.RFC822Name, "Email"),
+        (x509.IPAddress, "IP"),
+        (x509.UniformResourceIdentifier, "URI"),
+    ):
+        if _have(request, kind):
+            raise SigningError(f"{word} subjectAltNames are not allowed")
+    _check_node(request, usages, _CLIENT_AUTH)
+
+
+def _check_kubelet_serving(request: x509.CertificateSigningRequest, usages: list[str]) -> None:
+    if not _have(request, x509.DNSName, x509.IPAddress):
+        raise SigningError("DNS or IP subjectAltName is required")
+    for kind, word in ((x509.RFC822Name, "Email"), (x509.UniformResourceIdentifier, "URI")):
+        if _have(request, kind):
+            raise SigningError(f"{word} subjectAltNames are not allowed")
+    _check_node(request, usages, _SERVER_AUTH)
+
+
+SIGNERS: Final[Mapping[str, Callable[[x509.CertificateSigningRequest, list[str]], None]]] = {
+    CLIENT: _check_client,
+    KUBELET_CLIENT: _check_kubelet_client,
+    KUBELET_SERVING: _check_kubelet_serving,
+}
+"""The signers of the cluster, and what each checks."""
+
+
+@dataclass(frozen=True)
+class CertificateAuthority:
+    """The authority of the cluster, with its key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    def sign(self, spec: Json, now: datetime) -> str:
+        """Return the certificate (PEM in base64) for the spec of a request. Raises SigningError.
+
+        It lasts a year, or `expirationSeconds` if that is shorter, and ends with the authority at the latest.
+        """
+        request, usages = read_request(spec["request"]), list(spec.get("usages") or ())
+        SIGNERS[spec["signerName"]](request, usages)
+        asked = spec.get("expirationSeconds")
+        lasts = LONGEST if asked is None else max(_SHORTEST, min(LONGEST, timedelta(seconds=asked)))
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(request.subject)
+            .issuer_name(self.certificate.subject)
+            .public_key(request.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - _BACKDATED)
+            .not_valid_after(min(now + lasts, self.certificate.not_valid_after_utc))
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([_PURPOSES[one] for one in usages if one in _PURPOSES]), False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False)
+        )
+        signature, encipherment = (one in usages for one in (_SIGNATURE, _ENCIPHERMENT))
+        if signature or encipherment:  # an empty extension is not valid
+            usage = x509.KeyUsage(signature, False, encipherment, False, False, False, False, False, False)
+            builder = builder.add_extension(usage, critical=True)
+        alternatives = _alternatives(request)
+        if alternatives is not None:
+            builder = builder.add_extension(alternatives, critical=False)
+        signed = builder.sign(self.key, hashes.SHA256())
+        return base64.b64encode(signed.public_bytes(serialization.Encoding.PEM)).decode()
