@@ -94,6 +94,52 @@ def test_where_members_go(nodes: list[Any], crew: list[Any], places: list[str]) 
     assert _where(World(*nodes, *crew).settle(), len(places)) == places
 
 
+BLOCK = "topology.kubernetes.io/block"
+IN_BLOCKS = [
+    node(f"n{i}", cpu=2, labels={RACK: rack, BLOCK: block})
+    for i, (rack, block) in enumerate([("a", "x"), ("b", "y"), ("c", "y")])
+]
+PAIRS = {SLICE: "rack=2"}
+
+
+def _unlike(*cpus: int, first: str = "") -> list[Any]:
+    """Return a gang in slices of two that ask for so many CPUs; the first member may run already."""
+    crew = group("crew", min_count=len(cpus), annotations=PAIRS)
+    where = [first, *[""] * (len(cpus) - 1)]
+    pods = [pod(f"m{i}", cpu=cpu, group="crew", labels={INDEX: str(i)}, node=where[i]) for i, cpu in enumerate(cpus)]
+    return [crew, *pods]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "crew", "places"),
+    [
+        # As few racks as possible, the fullest that fit (4.4).
+        (_nodes("a", "b", "c", cpu=(2, 4, 5)), _crew(4, PAIRS), ["n1"] * 4),
+        # A preferred level that is wider than the slices counts, one that is narrower does not (4.4).
+        (IN_BLOCKS, _crew(4, {**PAIRS, PREFERRED_TOPOLOGY: "block"}), ["n1", "n1", "n2", "n2"]),
+        (
+            [node(f"n{i}", cpu=i + 1, labels={RACK: "aab"[i], "kubernetes.io/hostname": f"n{i}"}) for i in range(3)],
+            _crew(3, {SLICE: "rack=3", PREFERRED_TOPOLOGY: "host"}),
+            ["n1", "n1", "n0"],
+        ),
+        # The rack in which another slice runs costs nothing, although a rack before it is as full (4.4).
+        (_nodes("a", "b", cpu=(2, 4)), _crew(4, PAIRS, runs={0: "n1", 1: "n1"}), ["n1"] * 4),
+        # What runs has its own capacity: this rack has none for the next slice.
+        (_nodes("a", "b", cpu=(2, 3)), _crew(4, PAIRS, runs={0: "n1", 1: "n1"}), ["n1", "n1", "n0", "n0"]),
+        # The rest of a slice goes where its member runs (4.2).
+        (_nodes("a", "b", cpu=(2, 4)), _crew(2, PAIRS, runs={1: "n1"}), ["n1", "n1"]),
+        # The last slice has one member, and takes the place of no full slice (4.1).
+        (_nodes("a", "b", cpu=(3, 2)), _crew(5, PAIRS), ["n1", "n1", "n0", "n0", "n0"]),
+        # Members that differ: one slice after the other, beside the one before as long as there is room (4.6).
+        (_nodes("a", "b", cpu=(3, 8)), _unlike(1, 2, 1, 1), ["n0", "n0", "n1", "n1"]),
+        (_nodes("a", "b", cpu=(8, 8)), _unlike(1, 2, 1, 1, first="n1"), ["n1"] * 4),
+    ],
+)
+def test_where_slices_go(nodes: list[Any], crew: list[Any], places: list[str]) -> None:
+    """The paragraphs are beside the cases."""
+    assert _where(World(*nodes, *crew).settle(), len(places)) == places
+
+
 @pytest.mark.parametrize("off", ["preferences", "gate"])
 def test_switches(off: str) -> None:
     """topology.md 5.1: then members go where scores send them, and slices ask for nothing."""

@@ -20,7 +20,9 @@ def _cells(chance: random.Random) -> Cells:
     count = chance.randint(1, 12)
     block = [chance.randrange(3) for _ in range(count)]
     zones = [chance.randrange(2) for _ in range(3)]
-    levels = [list(range(count)), block, [zones[label] for label in block]][: 3 if count < 10 else 2]
+    levels = [list(range(count)), block, [zones[label] for label in block]][
+        : chance.choice((1, 2, 3)) if count < 10 else 2
+    ]
     chance.shuffle(levels)
     runs = chance.randrange(count) if count < 10 and chance.random() < 0.3 else None
     in_use = [frozenset([level[runs]] if runs is not None else ()) for level in levels]
@@ -59,3 +61,12 @@ def test_no_set_of_domains_does_better(seed: int) -> None:
 def test_the_fullest_that_fit_are_taken(capacity: list[int], need: int, places: list[tuple[int, int]] | None) -> None:
     """topology.md 2.2: the last has the least room that suffices; ties go to the first by name."""
     assert chosen_places(Cells(capacity, _ONE_LEVEL), need) == places
+
+
+def test_wide_domain_that_just_suffices_by_itself_is_taken() -> None:
+    """topology.md 2.1, 2.6: as few narrow domains as elsewhere, and one wide domain instead of two."""
+    blocks = [0, 1, 2, 2, *[3] * 8]
+    levels = (list(range(12)), blocks)
+    running = [frozenset({11}), frozenset({3})]
+    cells = Cells([5, 5, 4, 4, *[1] * 7, 0], levels, running)
+    assert chosen_places(cells, 8) == [(2, 4), (3, 4)]

@@ -12,7 +12,7 @@ for few cells, and for two levels that contain one another as long as few domain
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate, combinations, pairwise
 
 _MOST_WIDER = 64
@@ -62,8 +62,7 @@ def chosen_places(cells: Cells, need: int) -> Places | None:
     if need <= 0 or cells.units(everything) < need:
         return None
     choices = [_greedy(cells, part, need) for part in _parts(cells, everything, need)]
-    few = len(cells.labels) > 1 and len(everything) <= _FEW_CELLS
-    exact = _of_few(cells, everything, need) if few else _exact(cells, everything, need)
+    exact = (_of_few if len(everything) <= _FEW_CELLS else _exact)(cells, everything, need)
     if exact:
         choices.append(_greedy(cells, exact, need))
 
@@ -125,7 +124,7 @@ def _greedy(cells: Cells, part: list[int], need: int) -> Places:
     for cell in _fewest({cell: cells.capacity[cell] for cell in part}, need, lambda _: False):
         places.append((cell, min(left, cells.capacity[cell])))
         left -= places[-1][1]
-    return [place for place in places if place[1] > 0]
+    return places
 
 
 def _fewest(totals: dict[int, int], need: int, free: Callable[[int], bool]) -> list[int]:
@@ -163,12 +162,12 @@ class _Best:
 
 
 def _exact(cells: Cells, everything: list[int], need: int) -> list[int]:
-    """Return the cells of the fewest domains at the first two levels; none where they are not counted exactly."""
+    """Return the cells of the fewest domains at the first two levels; none where they are not counted."""
     if len(cells.labels) < 2 or any(map(cells.used, range(2))):
         return []
     columns = [[cells.labels[level][cell] for cell in everything] for level in range(2)]
     wide, narrow = wider_first(columns)
-    if not _contains(columns[wide], columns[narrow]) or columns[0] == columns[1]:
+    if not _contains(columns[wide], columns[narrow]):
         return []
     parts = cells.grouped(everything, wide)
     ranked = {label: _roomiest(cells, part, narrow) for label, part in parts.items()}
@@ -176,23 +175,20 @@ def _exact(cells: Cells, everything: list[int], need: int) -> list[int]:
     if bound > _MOST_EXACT or len(parts) > _MOST_WIDER:
         return []
     counts = _counted(ranked, bound)
-    enough = [key for key, best in counts.items() if best.units >= need]
-    if not enough:
-        return []
+    enough = (key for key, best in counts.items() if best.units >= need)
     best = min(enough, key=lambda key: (key if wide == 0 else key[::-1], counts[key].units))
     chosen = {label for label, _ in counts[best].taken}
-    limited = replace(cells, labels=cells.labels[:2]) if len(cells.labels) > 2 else cells
     narrow_ones = {domain for label, count in counts[best].taken for domain, _ in ranked[label][:count]}
     part = [cell for label in chosen for cell in parts[label]]
     inside = [cell for cell in part if cells.labels[narrow][cell] in narrow_ones]
     # All narrow domains of the wide ones may be used, so that the last is the smallest that does.
-    return min((part, inside), key=lambda found: limited.score([cell for cell, _ in _greedy(limited, found, need)]))
+    return min((part, inside), key=lambda found: cells.score([cell for cell, _ in _greedy(cells, found, need)]))
 
 
 def _roomiest(cells: Cells, part: list[int], level: int) -> list[tuple[int, int]]:
     """Return (domain, units) of a level among the cells of a part, the roomiest first."""
     totals = {label: cells.units(found) for label, found in cells.grouped(part, level).items()}
-    return sorted(totals.items(), key=lambda item: (-item[1], item[0]))
+    return sorted(totals.items(), key=lambda item: -item[1])
 
 
 def _counted(ranked: dict[int, list[tuple[int, int]]], bound: int) -> dict[tuple[int, int], _Best]:

@@ -2,7 +2,7 @@
 
 A *unit* is the members of one slice that are to be placed; all of them go to one domain or none of them does.  Of
 members that are alike the domains are planned for all units by counting, as few as possible; otherwise each unit goes
-where the one before it went as long as it fits, then to the fullest domain that holds it.
+where the one before it went as long as it fits, then to the first domain that holds it.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class _Plan:
         if number in self.fixed:
             return [self.zones[zone] for zone in fitting if self.zones[zone].name == self.fixed[number]]
         rows = [self.nominated[pod.uid] for pod in pods if pod.uid in self.nominated]
-        there = [int(np.isin(rows, self.zones[zone].rows).sum()) if rows else 0 for zone in range(len(self.zones))]
+        there = [int(np.isin(rows, zone.rows).sum()) for zone in self.zones]
         fitting.sort(key=lambda zone: (-there[zone], zone != planned, room[zone], zone))
         return [self.zones[zone] for zone in fitting]
 
