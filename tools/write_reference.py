@@ -164,6 +164,9 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key(WORK, "EXPECTED_END", _WORK_KINDS, "users", _TIME, "none"),
         Key(WORK, "EXPECTED_RUNTIME", _WORK_KINDS, "users", _DURATION, "none"),
         Key(WORK, "BELOW_MINIMUM", _WORK_KINDS, _WORKERS, "`Whole`", "the remaining pods keep running"),
+        Key(WORK, "MOVABLE", _WORK_KINDS, "users", "`true`, `false`", "`false`"),
+        Key(WORK, "RECOVERY_POLICY", "PodGroup, CompositePodGroup", "users", "`Keep`, `Restart`", "`Keep`"),
+        Key(WORK, "BACKFILLED_UNTIL", "Pod", "the scheduler", _TIME, "not backfilled"),
     ),
     "Annotations: priority as a victim": (
         Key(PRIORITIES, "PREEMPTION_PRIORITY_CLASS", "PodGroup, CompositePodGroup", _WORKERS,

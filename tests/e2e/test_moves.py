@@ -6,10 +6,23 @@ import os
 import signal
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import Json, Up, eventually, is_running, nodes_file, pod, preemption_config, up
+from tests.e2e.cluster import (
+    PODS,
+    Json,
+    Up,
+    condition,
+    eventually,
+    is_preempted,
+    is_running,
+    nodes_file,
+    pod,
+    preemption_config,
+    up,
+)
 
 PAIRS = {"n1": {"pair": "a"}, "n2": {"pair": "a"}, "n3": {"pair": "b"}, "n4": {"pair": "b"}}
 
@@ -46,13 +59,26 @@ def _node_of(cluster: Up, space: str) -> str | None:
     return there[0] if len(there) == 1 else None
 
 
+def _kill(cluster: Up) -> None:
+    [scheduler] = cluster.children()
+    os.kill(scheduler, signal.SIGKILL)
+    eventually(lambda: cluster.children() not in ([], [scheduler]), "another scheduler")
+
+
+def _refused(name: str, item: Json) -> bool:
+    return bool(item["metadata"]["name"] == name and condition(item, "PodScheduled").get("reason") == "Unschedulable")
+
+
+def _leaves(item: Json) -> bool:
+    return is_preempted(item) and "deletionTimestamp" in item["metadata"]
+
+
 def _nominated(name: str, item: Json) -> bool:
     return bool(item["metadata"]["name"] == name and item["status"].get("nominatedNodeName"))
 
 
-@pytest.mark.parametrize(("pair", "killed"), [("a", False), ("b", True)])
-def test_pod_moves_and_the_pending_one_starts(cluster: Up, pair: str, killed: bool) -> None:
-    """moving.md 4.1, 4.4, 4.6: with the scheduler killed in the middle, too."""
+def _scatter(cluster: Up, pair: str) -> tuple[str, str]:
+    """Make a pod of one CPU run on the first node of a pair, in the way of a whole node, and a place on the other."""
     path, api = cluster.workplace(pair), cluster.api
     first, second = sorted(name for name, labels in PAIRS.items() if labels["pair"] == pair)
     api.create(path, pod("tune", cpu="3", node=second))
@@ -62,16 +88,49 @@ def test_pod_moves_and_the_pending_one_starts(cluster: Up, pair: str, killed: bo
     eventually(lambda: _node_of(cluster, pair) == first, "the small pod running")
     api.delete(f"{path}/fill")
     eventually(lambda: api.gone("fill", namespace=pair), "place for it elsewhere")
+    return first, second
+
+
+@pytest.mark.parametrize(("pair", "killed"), [("a", False), ("b", True)])
+def test_pod_moves_and_the_pending_one_starts(cluster: Up, pair: str, killed: bool) -> None:
+    """moving.md 4.1, 4.4, 4.6: with the scheduler killed in the middle, too."""
+    first, second = _scatter(cluster, pair)
+    path, api = PODS.format(namespace=pair), cluster.api
     with api.history(path) as pods:
         api.create(path, pod("train", cpu="4", selector={"pair": pair}))
         pods.until(partial(pods.seen, partial(_nominated, "train")), "the place reserved")
         if killed:
-            [scheduler] = cluster.children()
-            os.kill(scheduler, signal.SIGKILL)
-            eventually(lambda: cluster.children() not in ([], [scheduler]), "another scheduler")
+            _kill(cluster)
     eventually(lambda: api.runs("train", namespace=pair), "the large pod running")
     eventually(lambda: _node_of(cluster, pair) == second, "the small pod running elsewhere")
     assert api.pods(pair)["train"]["spec"]["nodeName"] == first
     if not killed:
         eventually(lambda: cluster.metric("reprieve_moves_total", result="moved") == 1, "the move counted")
         assert cluster.metric("reprieve_moves_total", result="lost") == 0
+
+
+@pytest.mark.parametrize("at", ["leaving", "moved"])
+def test_moves_of_before_count_for_the_hour(tmp_path: Path, at: str) -> None:
+    """moving.md 4.5, 4.6: a limit of one move holds after kill -9, without a file of records: pods tell of moves."""
+    config = preemption_config(tmp_path, {"moving": "Move", "movesPerHour": 1})
+    nodes = nodes_file(tmp_path, *PAIRS, labels=PAIRS)
+    with up(tmp_path, f"--nodes-file={nodes}", f"--config={config}") as cluster:
+        first, second = _scatter(cluster, "a")
+        api, path = cluster.api, PODS.format(namespace="a")
+        with api.history(path) as pods:
+            api.create(path, pod("train", cpu="4", selector={"pair": "a"}))
+            pods.until(partial(pods.seen, _leaves), "the small pod leaving")
+            if at == "moved":
+                eventually(lambda: cluster.metric("reprieve_moves_total", result="moved") == 1, "the move counted")
+                api.delete(f"{path}/train")
+                eventually(lambda: api.gone("train", namespace="a"), "the large pod gone")
+            _kill(cluster)
+        eventually(lambda: _node_of(cluster, "a") == second, "the small pod running elsewhere")
+        first, _ = _scatter(cluster, "b")
+        path = PODS.format(namespace="b")
+        with api.history(path) as pods:
+            api.create(path, pod("train", cpu="4", selector={"pair": "b"}))
+            refused = partial(_refused, "train")
+            pods.until(partial(pods.seen, refused), "the large pod refused")
+            assert not pods.seen(partial(_nominated, "train"))
+        assert _node_of(cluster, "b") == first

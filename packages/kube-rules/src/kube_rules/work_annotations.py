@@ -44,6 +44,8 @@ PDB_POLICY: Final = f"{DOMAIN}pdb-policy"
 """Whether preemptors of the class may violate a PodDisruptionBudget as a last resort; with `Respect` never."""
 MAY_BREAK_MINIMUM_RUNTIME: Final = f"{DOMAIN}may-break-minimum-runtime"
 """Whether preemptors of the class may evict work before its minimum runtime is over."""
+BACKFILLED_UNTIL: Final = f"{DOMAIN}backfilled-until"
+"""When work that uses capacity reserved for another workload is to have ended; written with the binding."""
 RECOVERY_POLICY: Final = f"{DOMAIN}recovery-policy"
 """Of a group: what happens if it stays below its minimum after it was scheduled; with `Restart` it is evicted."""
 
@@ -239,7 +241,7 @@ _GROUP: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {RECOVERY_POLICY
 """All that count on a group only."""
 _OF_CLASS: Final = {**_CLASS, **_GRANT}
 """All that count on a PriorityClass only."""
-_ELSEWHERE: Final = frozenset({PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS})
+_ELSEWHERE: Final = frozenset({PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS, BACKFILLED_UNTIL})
 """Annotations of the domain that are read in other places."""
 WORK_ANNOTATIONS: Final = (*_WORK, *_GROUP, *_OF_CLASS)
 """All that are read here."""

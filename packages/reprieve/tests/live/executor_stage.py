@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -48,7 +48,7 @@ class Calls(Recorded):
         """Bindings have left: they can not be taken back any more."""
         self.taken: list[str] = []
 
-    def bind(self, pod: PodRecord, node: str) -> asyncio.Future[None]:
+    def bind(self, pod: PodRecord, node: str, annotations: Mapping[str, str] | None = None) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.bindings[pod.name] = future
         return future

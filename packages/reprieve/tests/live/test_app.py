@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -458,10 +458,12 @@ def test_member_that_cannot_be_bound_is_reported_and_the_gang_is_completed_later
                     await seen.wait()
                     await real(pod, node)
 
-                def refusing(pod: PodRecord, node: str) -> asyncio.Future[None]:
+                def refusing(
+                    pod: PodRecord, node: str, annotations: Mapping[str, str] | None = None
+                ) -> asyncio.Future[None]:
                     """The first time by an error; the next is held up until the first's condition has been seen."""
                     if pod.name != "g1":
-                        return real(pod, node)
+                        return real(pod, node, annotations)
                     if not refused:
                         return asyncio.ensure_future(later(pod, node))
                     refused.remove(pod.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kube_rules import objects
+from kube_rules.work_annotations import BACKFILLED_UNTIL, moment
 from reprieve.cluster.evictions import EvictedUnit, EvictionHistory, EvictionLimit
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.plugins.reservations import ReservationOptions, ReservationsPlugin
@@ -544,6 +546,25 @@ def test_backfilled_pod_that_runs_for_longer_is_evicted_where_the_args_say_so() 
     assert world.evicted == ["small"]
     assert not world.pending
     assert world.engine.overruns.made == 1
+
+
+@pytest.mark.parametrize(("evicts", "text"), [(True, ""), (False, ""), (True, "soon")])
+def test_pod_that_was_backfilled_before_a_restart_is_known(evicts: bool, text: str) -> None:
+    """reservations.md 4.5: the binding annotates it with its end; what nothing can be read from is waited for."""
+    world = backfill_world(evict_overrun=evicts).add(pod("small", cpu=4, annotations=annotated(expected_runtime="2h")))
+    while not (bindings := world.step().bindings):
+        pass
+    [binding] = bindings
+    assert binding.annotations is not None
+    assert moment(binding.annotations[BACKFILLED_UNTIL]) == math.ceil(world.now + 2 * HOUR * 1.05)
+    noted = {BACKFILLED_UNTIL: text or binding.annotations[BACKFILLED_UNTIL]}
+    again = backfill_world(evict_overrun=evicts)
+    again.add(pod("small", cpu=4, node="n0", annotations=noted))
+    again.engine.resume(again.now)
+    after(again.gone("r1"), 2 * HOUR)
+    assert not again.evicted
+    after(again, 3 * HOUR)
+    assert again.evicted == (["small"] if evicts and not text else [])
 
 
 def test_what_was_not_backfilled_is_never_evicted_for_running_too_long() -> None:

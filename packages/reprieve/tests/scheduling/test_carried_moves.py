@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kube_rules import objects
+from reprieve.cluster.pods import MOVED, moved_condition, moved_of
+from reprieve.framework.instructions import PatchObject
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from tests.building import START, World, annotated, gang, node, pdb, pod, priority_class, profile_with
@@ -221,3 +224,81 @@ def test_nothing_loses_its_place_and_budgets_hold(data: st.DataObject) -> None:
     assert counts(world)[0] == counts(world)[2] == 0
     assert before <= ran(world).keys()
     met("moved", bool(moving))
+
+
+def _says(item: Any, message: str, ago: float, **status: Any) -> Any:
+    """The pod with the condition of a move."""
+    when = datetime.fromtimestamp(START - ago, UTC)
+    made = objects.PodCondition(type=MOVED, status="True", message=message, last_transition_time=when)
+    return replace(item, status=replace(item.status, conditions=[*item.status.conditions, made], **status))
+
+
+def test_pods_of_a_move_say_so_and_so_does_the_pod_for_which_they_move() -> None:
+    """moving.md 4.6: the conditions are as they are read, and go out before anything is evicted."""
+    world = world_of(scattered())
+    effects = world.engine.step(world.now)
+    written = {
+        write.name: write.patch["status"]["conditions"][0]
+        for write in effects.writes
+        if isinstance(write, PatchObject) and (write.kind, write.subresource) == ("Pod", "status")
+    }
+    assert {name: found["message"] for name, found in written.items()} == {
+        "train": "1 moved for it",
+        "small": "default/small moves to n2",
+    }
+    for name, found in written.items():
+        condition = objects.PodCondition(
+            type=found["type"],
+            status=found["status"],
+            message=found["message"],
+            last_transition_time=datetime.fromisoformat(found["lastTransitionTime"]),
+        )
+        item = pod(name)
+        moved = moved_of(replace(item, status=replace(item.status, conditions=[condition])))
+        assert moved is not None
+        assert moved_condition(moved) == found
+        assert moved.when == round(world.now)
+
+
+@pytest.mark.parametrize(
+    ("messages", "left"),
+    [
+        (["default/a moves to n2", "default/b moves to n2", "2 moved for it"], 1),
+        (["default/a moves to n2", "2 moved for it"], 1),
+        (["default/a moves to n2", "default/b moves to n2"], 1),
+        (["default/a moves to n1"], 3),
+        (["99999999999999999999 moved for it", "-1 moved for it", "moved", " moves to "], 3),
+        (["999999 moved for it"], 0),
+    ],
+    ids=["all", "one is gone", "the pod is gone", "stayed", "not of the scheduler", "more than may move"],
+)
+def test_moves_of_before_a_restart_count_without_records(messages: list[str], left: int) -> None:
+    """moving.md 4.6: each once, by what the pods that are still there say."""
+    pods = [_says(pod(f"p{i}", cpu=1, node="n2"), text, 60.0) for i, text in enumerate(messages)]
+    old = _says(pod("old", cpu=0, node="n2"), "default/old moves to n2", 3601.0)
+    world = world_of(node("n1"), node("n2"), *pods, old, moves_per_hour=3)
+    world.engine.resume(START)
+    assert world.engine.moves._left(START) == left
+    assert world.engine.moves._left(START + 3541) == 3
+
+
+def test_places_are_kept_after_a_restart_without_records() -> None:
+    """moving.md 4.6: of units that still terminate."""
+    items = scattered()
+    items[2] = _says(items[2], "default/small moves to n2", 5.0)
+    items[2] = replace(items[2], metadata=replace(items[2].metadata, deletion_timestamp=items[2].status.start_time))
+    world = world_of(items, moves_per_hour=1)
+    world.engine.resume(START)
+    world.drain()
+    world.add(pod("thief", cpu=1)).drain()
+    assert counts(world) == (1, 0, 0)
+    assert "thief" in world.pending
+
+
+def test_records_count_where_they_have_as_many_moves_as_the_pods() -> None:
+    """moving.md 4.6"""
+    world = world_of(node("n2"), _says(pod("p", node="n2"), "default/a moves to n2", 60.0), moves_per_hour=3)
+    for ago in (60.0, 50.0):
+        world.engine.moves.recall(START - ago, {})
+    world.engine.resume(START)
+    assert world.engine.moves._left(START) == 1

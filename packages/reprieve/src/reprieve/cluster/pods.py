@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from kube_rules import objects
+from kube_rules.durations import readable_time
 from kube_rules.meta import ObjectMeta
-from kube_rules.work_annotations import NO_WORK_TERMS, WorkTerms, work_terms_of
+from kube_rules.work_annotations import DOMAIN, NO_WORK_TERMS, WorkTerms, work_terms_of
 from reprieve.cluster.label_classes import LabelClass
 from reprieve.cluster.pod_volumes import PodVolumes, volumes_of
 from reprieve.cluster.signature import PodSpecSignature, SignatureTable
@@ -21,6 +22,27 @@ _EMPTY: Mapping[str, str] = {}
 PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 Owner = tuple[str, str, str]
 """(apiVersion, kind, name) of the controller."""
+
+
+MOVED: Final = f"{DOMAIN}Moved"
+"""The condition of a pod that leaves for another node, of the one that replaces it there, and of the pod for which
+units move (moving.md 4.6).
+"""
+_MOVES_TO: Final = " moves to "
+_FOR_IT: Final = " moved for it"
+_DIGITS: Final = 6
+
+
+class Moved(NamedTuple):
+    """Units were moved. `when` that was decided, in seconds since the epoch.
+
+    Of a pod of such a unit: its name, and the node of the pod; of the pod for which they move: how many they are.
+    """
+
+    when: float
+    unit: str = ""
+    node: str = ""
+    units: int = 1
 
 
 class PodClaim(NamedTuple):
@@ -66,6 +88,7 @@ class PodRecord:
         "key",
         "label_class",
         "labels",
+        "moved",
         "name",
         "namespace",
         "never_preempts",
@@ -111,6 +134,7 @@ class PodRecord:
         terms: WorkTerms = NO_WORK_TERMS,
         annotations: Mapping[str, str] = _EMPTY,
         unschedulable_since: float | None = None,
+        moved: Moved | None = None,
     ) -> None:
         # long: every argument is one field
         self.namespace = namespace
@@ -142,6 +166,8 @@ class PodRecord:
         """What its own annotations say of its work; see `ClusterState.terms_of`."""
         self.unschedulable_since = unschedulable_since
         """Since when the API says that it fits nowhere, as of when it was first seen; None: it does not say so."""
+        self.moved = moved
+        """It leaves for another node, or replaces a pod that did, by its condition (moving.md 4.6)."""
         self.owner = owner
         self.claims = claims
         """The device claims it names; changed only by `ClusterState.set_claims`."""
@@ -221,6 +247,7 @@ def record_of(
         claims=claims_of(pod),
         owner=controller_of(meta),
         unschedulable_since=_unschedulable_since(pod),
+        moved=moved_of(pod),
     )
 
 
@@ -233,6 +260,30 @@ def _unschedulable_since(pod: objects.Pod) -> float | None:
     )
     found = next(since, None)
     return found.timestamp() if found is not None else None
+
+
+def moved_of(pod: objects.Pod) -> Moved | None:
+    """Return the move of which a pod is a part, by its condition; None: it states none, or none that can be read."""
+    for found in pod.status.conditions or ():
+        if found.type == MOVED and found.status == "True" and found.last_transition_time is not None:
+            when = found.last_transition_time.timestamp()
+            unit, _, node = found.message.rpartition(_MOVES_TO)
+            count = found.message.removesuffix(_FOR_IT)
+            if unit and node:
+                return Moved(when, unit, node)
+            return Moved(when, units=int(count)) if count.isdecimal() and len(count) <= _DIGITS else None
+    return None
+
+
+def moved_condition(moved: Moved) -> Mapping[str, str]:
+    """Return the condition from which `moved_of` reads a move, as the API has it."""
+    return {
+        "type": MOVED,
+        "status": "True",
+        "reason": "MovedForPendingPod",
+        "message": f"{moved.unit}{_MOVES_TO}{moved.node}" if moved.unit else f"{moved.units}{_FOR_IT}",
+        "lastTransitionTime": readable_time(moved.when),
+    }
 
 
 def annotations_of(meta: ObjectMeta) -> Mapping[str, str]:

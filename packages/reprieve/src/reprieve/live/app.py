@@ -57,12 +57,18 @@ GRACE: Final = 3.0
 """Seconds that writes under way get to end."""
 SCRAPE_WAITS: Final = 2.0
 """Seconds that a scrape waits for a cycle to end; Prometheus gives up after ten."""
+RECALL: Final = 5.0
+"""Seconds that a new leader waits for the records of the one before."""
 STUCK: Final = 60.0
 """A loop that has not come around for so long does not come back by itself."""
 _EVENTS_WAITING: Final = 5000
 """kube-scheduler drops what is beyond 1000; a burst of bindings is longer than that here."""
 _EVENT_WORKERS: Final = 4
 _FIRST_ATTEMPTS: Final = 4
+
+
+async def _nothing() -> None:
+    """There are no records of a scheduler before."""
 
 
 class Scheduler:
@@ -76,8 +82,11 @@ class Scheduler:
         served: Served,
         observer: Observer,
         engine: Engine,
+        recalled: Callable[[], Coroutine[Any, Any, None]] = _nothing,
     ) -> None:
         self.settings = settings
+        self._recall = recalled
+        self._recalling: asyncio.Task[None] | None = None
         self.engine = engine
         self.observer = observer
         self.served = served
@@ -118,7 +127,7 @@ class Scheduler:
             options=settings.feed,
         )
         self.loop = SchedulingLoop(
-            engine, self.feed, self.executor, client.clock, allowed=lambda: self.leading, pace=settings.pace
+            engine, self.feed, self.executor, client.clock, allowed=lambda: self.may_act, pace=settings.pace
         )
         self.executor.attach(self.loop)
         self._clock = client.clock
@@ -133,9 +142,14 @@ class Scheduler:
         return self.election is None or self.election.fence.open
 
     @property
+    def may_act(self) -> bool:
+        """Return whether there is the right to act, and what the leader before did is known."""
+        return self.leading and (self._recalling is None or self._recalling.done())
+
+    @property
     def deciding(self) -> bool:
         """Return whether it knows everything and may act."""
-        return self.feed.fed and self.leading
+        return self.feed.fed and self.may_act
 
     async def run(self, stop: asyncio.Event) -> None:
         """Schedule until `stop` is set. Raises LeadershipLostError, and ApiError if nodes or pods may not be read."""
@@ -161,6 +175,8 @@ class Scheduler:
             stopped.cancel()
             await self._end(tasks["loop"])
             await self._end(tasks["feed"])
+            if self._recalling is not None:
+                await self._end(self._recalling)
             await self.executor.aclose()
             await self.pool.aclose()
             await self.events.aclose()
@@ -208,7 +224,8 @@ class Scheduler:
     def _leads(self) -> None:
         self._led = True
         self.observer.log.info("Leading", lease=self.settings.election.name if self.settings.election else "")
-        self.loop.wake()
+        self._recalling = asyncio.create_task(self._recall())
+        self._recalling.add_done_callback(lambda _: self.loop.wake())
 
     def checks(self, health: Health) -> None:
         """Register the health checks of the endpoint."""
@@ -252,16 +269,22 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
         served = await discover(await client_with(Limits(qps=0.0, attempts=_FIRST_ATTEMPTS)))
         store = open_records(settings, metrics, log)
         stack.callback(store.close)
-        try:
-            await recall(store, engine.cluster.evictions, client.clock.now().timestamp(), engine.moves)
-        except RecordsAwayError:
-            log.error("Evictions of before this start do not count for eviction limits: the records are away")
+
+        async def recalled() -> None:
+            try:
+                async with asyncio.timeout(RECALL):
+                    await recall(store, engine.cluster.evictions, client.clock.now().timestamp(), engine.moves)
+            except (RecordsAwayError, TimeoutError):
+                log.error("Evictions of before this start do not count for eviction limits: the records are away")
+
+        if settings.election is None:
+            await recalled()
         sink = _Sink(metrics)
         keeper = RecordKeeper(store)
         observer = _observer(settings, served, metrics, sink, log, keeper)
         observer.attach(engine)
         runtime.attach(engine.queue)
-        assembled = Scheduler(settings, client, lease_client, served, observer, engine)
+        assembled = Scheduler(settings, client, lease_client, served, observer, engine, recalled)
         assembled.counted_by(runtime)
         sink.writes = assembled.writes
         if settings.serving is not None:

@@ -116,7 +116,9 @@ class Binder:
         if binding.before or isinstance(binding.how, CallExtender | PatchObject | CreateObject):
             self._preparing[binding.pod.uid] = self._spawn(self._instructed(binding))
         else:
-            self._writes.bind(binding.pod, binding.node).add_done_callback(partial(self._answered, binding))
+            self._writes.bind(binding.pod, binding.node, binding.annotations).add_done_callback(
+                partial(self._answered, binding)
+            )
 
     async def take_back(self, pod: PodRecord) -> bool:
         """Stop the binding of a pod to free its capacity for a preemptor (preemption.md 7.2); return whether in time.
@@ -239,7 +241,7 @@ class Binder:
             except ClientError:
                 if not isinstance(how, CallExtender) or not how.ignorable:
                     raise
-        await self._writes.bind(binding.pod, binding.node)
+        await self._writes.bind(binding.pod, binding.node, binding.annotations)
 
     async def _carry_out(self, instruction: Instruction) -> None:
         """One instruction. Raises ClientError."""

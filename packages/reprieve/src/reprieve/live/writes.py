@@ -80,18 +80,19 @@ class Writes:
 
     # -- pods --------------------------------------------------------------------------------------
 
-    def bind(self, pod: PodRecord, node: str) -> asyncio.Future[None]:
-        """POST pods/NAME/binding with the pod's UID (scheduling.md 2).
+    def bind(self, pod: PodRecord, node: str, annotations: Mapping[str, str] | None = None) -> asyncio.Future[None]:
+        """POST pods/NAME/binding with the pod's UID (scheduling.md 2); the pod gets its annotations with its node.
 
         Fails with ApiError 404 (no such pod) or 409 (another of its name, bound elsewhere, gated, going).
         """
         namespace, name, uid = pod.namespace, pod.name, pod.uid
         path = f"{_pod_path(namespace, name)}/binding"
+        noted = {"annotations": dict(annotations)} if annotations else {}
         body = _encode(
             {
                 "apiVersion": "v1",
                 "kind": "Binding",
-                "metadata": {"name": name, "namespace": namespace, "uid": uid},
+                "metadata": {"name": name, "namespace": namespace, "uid": uid, **noted},
                 "target": {"apiVersion": "v1", "kind": "Node", "name": node},
             }
         )

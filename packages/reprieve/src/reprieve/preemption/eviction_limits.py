@@ -12,7 +12,7 @@ from kube_rules.durations import readable_duration, readable_time
 from reprieve.cluster.evictions import EVICTIONS, OWNER, PRIORITY_CLASS, EvictedUnit, EvictionLimit
 from reprieve.cluster.state import ClusterState
 from reprieve.preemption.outcome import Deferral, WaitsFor
-from reprieve.preemption.units import PreemptionUnit
+from reprieve.preemption.units import ABOVE_ALL, PreemptionUnit, units_below
 
 SYSTEM_CRITICAL: Final = 2_000_000_000
 """The priority of system-cluster-critical: preemptors from there on are exempt."""
@@ -100,6 +100,13 @@ def until_limits_allow(cluster: ClusterState, units: Iterable[PreemptionUnit]) -
     number = "1 workload is" if len(protected) == 1 else f"{len(protected)} workloads are"
     text = f"{number} protected by eviction limits, {name} until {readable_time(first)} ({told})"
     return Deferral(WaitsFor.EVICTION_LIMIT, text, max(first, now + _SOONEST))
+
+
+def count_leaving(cluster: ClusterState, now: float) -> None:
+    """Count what leaves because a scheduler before evicted it; with a record of it, once."""
+    leaving = [pod for pod in cluster.pods.values() if pod.preempted and pod.terminating and pod.row >= 0]
+    for unit in (unit for unit in units_below(cluster, ABOVE_ALL, leaving) if unit.pods):
+        cluster.evictions.note(evicted_unit(cluster, unit), now)
 
 
 class RemainingEvictions:

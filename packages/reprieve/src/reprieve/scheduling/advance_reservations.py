@@ -145,9 +145,9 @@ class AdvanceReservations:
         """By what share of its runtime an entity may run longer where it backfills."""
         return self._options_of(entity).backfill_margin
 
-    def evicts_overrun(self, entity: Entity) -> bool:
-        """Return whether an entity that backfills is evicted when it runs for longer than it stated."""
-        return self._options_of(entity).evict_overrun
+    def evicts_overrun(self, profile: str) -> bool:
+        """Return whether what backfills is evicted when it runs for longer than it stated."""
+        return self._options.get(profile, self._common).evict_overrun
 
     def _options_of(self, entity: Entity) -> ReservationOptions:
         return self._options.get(entity.profile, self._common)

@@ -7,11 +7,16 @@ Invariant: nominations are as before; what states no end, or ends too late, neve
 """
 
 import heapq
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 
+from kube_rules.durations import readable_time
+from kube_rules.work_annotations import BACKFILLED_UNTIL, moment
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import FIRST_RESOURCE
 from reprieve.cluster.state import ClusterState
@@ -62,17 +67,26 @@ class Backfill:
         found = self._without(lifted, entity) if lifted else None
         if found is None:
             return decision
-        self._note(found, entity, now)
-        return found
+        return self._noted(found, entity, now)
 
-    def _note(self, found: Decision, entity: Entity, now: float) -> None:
-        """Take note of pods that use reserved capacity, if they are to be evicted when they run for too long."""
-        if self._reservations.evicts_overrun(entity):
-            margin = self._reservations.margin_of(entity)
-            pods = [binding.pod for binding in found.bindings]
-            end = self.end_of(pods, now, margin) if pods else None
-            if end is not None:
-                self._overruns.lent(pods, end)
+    def _noted(self, found: Decision, entity: Entity, now: float) -> Decision:
+        """Take note of pods that use reserved capacity, and until when: the pods say so after a restart."""
+        pods = [binding.pod for binding in found.bindings]
+        end = self.end_of(pods, now, self._reservations.margin_of(entity)) if pods else None
+        if end is None:
+            return found
+        if self._reservations.evicts_overrun(entity.profile):
+            self._overruns.lent(pods, end)
+        until = {BACKFILLED_UNTIL: readable_time(math.ceil(end))}
+        return replace(found, bindings=tuple(replace(binding, annotations=until) for binding in found.bindings))
+
+    def resume(self) -> None:
+        """Take over from a scheduler before: what it backfilled says until when."""
+        for pod in self._cluster.pods.values():
+            text = pod.annotations.get(BACKFILLED_UNTIL)
+            if text is not None and pod.row >= 0 and self._reservations.evicts_overrun(pod.scheduler_name):
+                with suppress(ValueError):  # not of the scheduler: nothing is known of the pod
+                    self._overruns.lent([pod], moment(text))
 
     def _on_its_places(self, entity: Entity, own: AdvanceReservation) -> Decision | None:
         """Place a holder where it holds capacity, whatever is held there for a later start: that is freed later."""

@@ -100,8 +100,8 @@ def instructed(running: RunningProfile, binding: Binding) -> Binding:
     for binder in running.profile.binders:
         how = call_plugin(binder.name, "Bind", binder.bind, state, binding.row)
         if how is not None:
-            return Binding(binding.pod, binding.node, binding.row, tuple(before), how)
-    return Binding(binding.pod, binding.node, binding.row, tuple(before), binding.how) if before else binding
+            return replace(binding, before=tuple(before), how=how)
+    return replace(binding, before=tuple(before)) if before else binding
 
 
 def run_post_bind(running: RunningProfile, pod: PodRecord, row: int) -> None:

@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from reprieve.cluster.pods import Owner, PodRecord
+from reprieve.cluster.pods import Moved, Owner, PodRecord, moved_condition
 from reprieve.cluster.state import ClusterState
+from reprieve.framework.instructions import PatchObject
 from reprieve.framework.plugin_guard import first_of
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.eviction_limits import beyond_limits
@@ -25,6 +26,7 @@ from reprieve.preemption.units import PreemptionUnit
 from reprieve.queueing.entity import Entity
 from reprieve.queueing.queue import SchedulingQueue
 from reprieve.scheduling.decision import Decision, Result
+from reprieve.scheduling.effects import EffectsInProgress
 from reprieve.scheduling.lost_place import LostPlace, keep, likeness
 from reprieve.scheduling.moves import MovePlan, find_moves
 from reprieve.scheduling.nominations import Nominations
@@ -48,6 +50,8 @@ class _Moving:
     """Of the entity for which it moves."""
     name: str
     """Of the unit."""
+    when: float
+    """When it was decided, seconds since the epoch."""
     owner: Owner | None
     left: list[LostPlace]
     lost: bool = False
@@ -62,8 +66,10 @@ class CarriedMoves:
         queue: SchedulingQueue,
         nominations: Nominations,
         running: RunningProfiles,
+        effects: EffectsInProgress,
     ) -> None:
         self._cluster, self._queue, self._nominations, self._running = cluster, queue, nominations, running
+        self._effects = effects
         plugin = first_of(DefaultPreemption, next(iter(running.values())).profile.plugins)
         self._most = plugin.moves_per_hour if plugin is not None else 0
         self.on = self._most > 0
@@ -151,13 +157,23 @@ class CarriedMoves:
     def begin(self, preemption: Preemption, now: float) -> None:
         """Reserve the new places: the units are evicted next."""
         rows = {pod.uid: row for pod, row in preemption.moves}
+        self._note(preemption.pod or preemption.nominations[0][0], Moved(now, units=len(preemption.victims)))
         for verdict in preemption.victims:
-            self._keep(preemption.ref, verdict.unit.name, [(pod, rows[pod.uid]) for pod in verdict.unit.pods], now)
+            unit = verdict.unit
+            self._keep(preemption.ref, unit.name, [(pod, rows[pod.uid]) for pod in unit.pods], now, now)
             self._times.append(now)
+            for pod in unit.pods:
+                self._note(pod, Moved(now, unit.name, self._cluster.nodes.names[rows[pod.uid]]))
 
-    def _keep(self, ref: str, name: str, pods: Sequence[tuple[PodRecord, int]], now: float) -> None:
+    def _keep(self, ref: str, name: str, pods: Sequence[tuple[PodRecord, int]], when: float, now: float) -> None:
         places = [keep(self._cluster, pod, row, now + pod.grace + SECONDS) for pod, row in pods]
-        self.under_way.append(_Moving(ref, name, _owner(self._cluster, pods[0][0]), places))
+        self.under_way.append(_Moving(ref, name, when, _owner(self._cluster, pods[0][0]), places))
+
+    def _note(self, pod: PodRecord, moved: Moved) -> None:
+        """Let a pod say that it is part of a move: a scheduler that comes after reads it (`resume`)."""
+        status = {"status": {"conditions": [moved_condition(moved)]}}
+        where = (pod.namespace, pod.name)
+        self._effects.writes.append(PatchObject("Pod", *where, status, "status", uid=pod.uid, strategic=True))
 
     def recall(self, when: float, to: Mapping[str, str]) -> None:
         """A scheduler before had decided to move a unit: it counts, and keeps its places (`resume`)."""
@@ -167,6 +183,7 @@ class CarriedMoves:
     def resume(self, now: float) -> None:
         """Everything is known after a start: units that still leave for other nodes keep their places there."""
         known, row_of = self._cluster.pods, self._cluster.nodes.row_of
+        self._recall_by_pods(now)
         for when, to in self._recalled:
             leaving = [
                 (known[uid], row_of[node])
@@ -174,8 +191,39 @@ class CarriedMoves:
                 if uid in known and node in row_of and known[uid].row >= 0 and known[uid].terminating
             ]
             if leaving and now < when + leaving[0][0].grace + SECONDS:
-                self._keep("", leaving[0][0].key, leaving, now)
+                moved = leaving[0][0].moved or Moved(when, leaving[0][0].key, "")
+                self._keep("", moved.unit, leaving, moved.when, now)
         self._recalled.clear()
+
+    def _recall_by_pods(self, now: float) -> None:
+        """Add moves that only pods tell of: those that move, that replace them, and for which they move.
+
+        Where the records have more moves of the last hour, or as many, these count.
+        """
+        if not self.on:
+            return
+        recorded = {uid for _, to in self._recalled for uid in to}
+        units: dict[float, set[str]] = {}
+        most: dict[float, int] = {}
+        leaving: dict[tuple[float, str], dict[str, str]] = {}
+        for pod in self._cluster.pods.values():
+            moved = pod.moved
+            if moved is None or moved.when <= now - HOUR or not self._holds(pod, moved):
+                continue
+            if moved.unit:
+                units.setdefault(moved.when, set()).add(moved.unit)
+            most[moved.when] = max(most.get(moved.when, 0), moved.units, len(units.get(moved.when, ())))
+            if moved.unit and pod.terminating and pod.uid not in recorded:
+                leaving.setdefault((moved.when, moved.unit), {})[pod.uid] = moved.node
+        self._recalled += [(when, to) for (when, _), to in leaving.items()]
+        if sum(most.values()) > len(self._times):
+            counted = [min(when, now) for when, count in most.items() for _ in range(count)]
+            self._times = deque(sorted(counted)[-self._most :])
+
+    def _holds(self, pod: PodRecord, moved: Moved) -> bool:
+        """Return whether what a pod says of a move is so: it is not if it was to move and stayed where it was."""
+        there = not moved.node or pod.row == self._cluster.nodes.row_of.get(moved.node)
+        return there or pod.terminating or pod.row < 0
 
     def appeared(self, uid: str, now: float) -> None:
         """A pod appeared or changed: a replacement is nominated to the new place."""
@@ -200,6 +248,7 @@ class CarriedMoves:
             for place in list(moving.left):
                 keeper = place.keeper
                 if keeper.row >= 0:
+                    self._note(keeper, Moved(moving.when, moving.name, self._cluster.nodes.names[keeper.row]))
                     moving.left.remove(place)
                     moving.lost = moving.lost or keeper.row != place.row
                 elif place.until <= now or (place.replaced and keeper.uid not in self._cluster.pods):

@@ -1,5 +1,6 @@
 """What a cycle decides: plain data for the driver that acts on it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -47,6 +48,8 @@ class Binding:
     """What has to be done first, in order (PreBind)."""
     how: object | None = None
     """What the Bind plugin wants done (`ApiBinding`, an `Instruction`); None: POST the binding subresource."""
+    annotations: Mapping[str, str] | None = None
+    """What the pod is annotated with by the binding itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.plugin import Assigned
 from reprieve.framework.status import Code, PluginError
-from reprieve.preemption.eviction_limits import evicted_unit
+from reprieve.preemption.eviction_limits import count_leaving, evicted_unit
 from reprieve.preemption.joint_preemption import JointPart
 from reprieve.preemption.outcome import Deferral, Preemption
 from reprieve.queueing.entity import Entity
@@ -119,7 +119,7 @@ class Engine:
         self.reservations = AdvanceReservations(*shared, self._nominations, self.running, self._in_progress)
         self.overruns = Overruns(self.cluster)
         self._backfill = Backfill(*shared, self.reservations, self.running, self.overruns)
-        self.moves = CarriedMoves(*shared, self._nominations, self.running)
+        self.moves = CarriedMoves(*shared, self._nominations, self.running, self._in_progress)
         self._together = JointAttempts(self.cluster, self.queue, self.running, self.preempting)
         self._handlers = handlers(self._pods, self._groups, self._resources, OtherChanges(*shared, self._nominations))
 
@@ -174,9 +174,15 @@ class Engine:
         return self.give_up_gated(now, after=float("-inf"))
 
     def resume(self, now: float) -> Effects:
-        """Take over from a scheduler before: what it kept for replacements of lost members is kept (repair.md 2.8)."""
+        """Take over from a scheduler before.
+
+        What it kept for lost and moving pods is kept (repair.md 2.8, moving.md 4.6), what it backfilled is known
+        (reservations.md 4.5), and what leaves because it evicted it counts (cost.md 9.4).
+        """
         self.repair.resume(now)
         self.moves.resume(now)
+        self._backfill.resume()
+        count_leaving(self.cluster, now)
         return self.finished()
 
     def give_up_gated(self, now: float, *, after: float) -> Effects:

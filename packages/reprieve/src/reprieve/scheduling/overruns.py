@@ -1,8 +1,7 @@
 """Backfilled work that runs for longer than it stated, and is to be evicted for that (reservations.md 4.5).
 
 Invariants: a unit is evicted only while a reservation needs its capacity and nothing else is in the way of it, after
-the end that it stated and its margin; the same unit is asked for at most once in `_PAUSE`.  What was backfilled before
-a restart of the scheduler is not known any more.
+the end that it stated and its margin; the same unit is asked for at most once in `_PAUSE`.
 """
 
 import heapq

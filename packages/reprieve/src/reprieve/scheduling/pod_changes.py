@@ -9,7 +9,7 @@ from kube_rules import objects
 from kube_rules.group_sources import GroupSources
 from kube_rules.meta import ObjectRef
 from kube_rules.work_annotations import work_terms_of
-from reprieve.cluster.pods import PodRecord, annotations_of, claims_of, gone_by, record_of, was_preempted
+from reprieve.cluster.pods import PodRecord, annotations_of, claims_of, gone_by, moved_of, record_of, was_preempted
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.queueing.queue import SchedulingQueue
@@ -149,6 +149,7 @@ class PodChanges:
     def _changed(self, known: PodRecord, pod: objects.Pod, now: float) -> None:
         """The API has another version of a pod."""
         known.preempted = was_preempted(pod)
+        known.moved = moved_of(pod)
         known.generation = pod.metadata.generation
         known.annotations = annotations_of(pod.metadata)
         terms_changed(self._cluster, self._queue, known, work_terms_of(pod), now)
