@@ -7,6 +7,7 @@ until it is the turn of the one in question, so what comes before it has its roo
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -180,16 +181,13 @@ def _priority(items: list[Timed], kind: str, namespace: str, name: str, now: flo
     cluster = engine.cluster
     running = {effective_priority(cluster, pod) for pod in cluster.pods.values() if pod.row >= 0}
     steps = [p + 1 for p in sorted(running) if entity.priority <= p < HIGHEST_PRIORITY]
-    low, high = 0, len(steps)
-    while low < high:
-        middle = (low + high) // 2
-        changed = _with_priority(items, kind, namespace, name, steps[middle])
-        decision = _turn(changed, kind, namespace, name, now).decision
-        if decision is not None and decision.result in (Result.WAITING, Result.SCHEDULED):
-            high = middle
-        else:
-            low = middle + 1
-    return steps[low] if low < len(steps) else None
+
+    def helps(priority: int) -> bool:
+        decision = _turn(_with_priority(items, kind, namespace, name, priority), kind, namespace, name, now).decision
+        return decision is not None and decision.result in (Result.WAITING, Result.SCHEDULED)
+
+    first = bisect_left(steps, True, key=helps)
+    return steps[first] if first < len(steps) else None
 
 
 def _with_priority(items: Sequence[Timed], kind: str, namespace: str, name: str, priority: int) -> list[Timed]:
@@ -204,13 +202,12 @@ def _with_priority(items: Sequence[Timed], kind: str, namespace: str, name: str,
             of_tree = (item.KIND, item.metadata.name) in groups
             member = isinstance(item, objects.Pod) and ("PodGroup", pod_group_name(item)) in groups
             if same or of_tree or member:
-                item = _at(item, priority)
+                item = with_fields(item, spec=with_fields(item.spec, priority=priority))
         changed.append((item, created))
     return changed
 
 
 _WITH_PRIORITY = (objects.Pod, objects.PodGroup, objects.CompositePodGroup)
-_Prioritized = objects.Pod | objects.PodGroup | objects.CompositePodGroup
 
 
 def _one_tree(items: Sequence[Timed], kind: str, namespace: str, name: str) -> set[tuple[str, str | None]]:
@@ -232,11 +229,3 @@ def _one_tree(items: Sequence[Timed], kind: str, namespace: str, name: str) -> s
             result.add(other)
             pending.append(other)
     return result
-
-
-def _at(item: _Prioritized, priority: int) -> _Prioritized:
-    if isinstance(item, objects.Pod):
-        return with_fields(item, spec=with_fields(item.spec, priority=priority))
-    if isinstance(item, objects.PodGroup):
-        return with_fields(item, spec=with_fields(item.spec, priority=priority))
-    return with_fields(item, spec=with_fields(item.spec, priority=priority))

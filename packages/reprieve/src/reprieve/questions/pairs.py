@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from functools import partial
+from itertools import combinations, islice
 from typing import Final, Protocol
 
 from kube_rules.manifests import Manifests
@@ -42,40 +43,31 @@ class PairSource(Protocol):
 
 def pairs(finder: PairSource) -> Iterator[Help]:
     """The first pair of changes with which it runs, each as small as it can be. Raises as trials do."""
-    tried = 0
-    for first, second in combinations(finder.parts(), 2):
-        if tried == MOST_PAIRS:
-            return
-        tried += 1
-        parts = (first, second)
-        chosen = [list(part.choices) for part in parts]
-
-        def works(
-            choices: Sequence[Sequence[tuple[str, InputChange]]], parts: tuple[ChangePart, ChangePart] = parts
-        ) -> bool:
-            changes = [change for choice in choices for _, change in choice]
-            return finder.works_with(changes, [part.apply for part in parts])
-
-        if not works(chosen):
-            continue
-        for turn in range(2):
-            chosen[turn] = _fewest(chosen, turn, works)
-        yield _help(parts, chosen)
-        return
+    found = (_smallest(finder, parts) for parts in islice(combinations(finder.parts(), 2), MOST_PAIRS))
+    yield from islice(filter(None, found), 1)
 
 
-def _fewest(
-    chosen: list[list[tuple[str, InputChange]]],
-    turn: int,
-    works: Callable[[Sequence[Sequence[tuple[str, InputChange]]]], bool],
-) -> list[tuple[str, InputChange]]:
-    """Return the shortest beginning of the choices of one part with which the pair still works."""
-    low, high = 0, len(chosen[turn])
+def _smallest(finder: PairSource, parts: tuple[ChangePart, ChangePart]) -> Help | None:
+    """Return the pair with the fewest choices of the first part, then of the second; None if all are not enough."""
+    chosen = [part.choices for part in parts]
+
+    def works(turn: int, number: int) -> bool:
+        choices = [choice if at != turn else choice[:number] for at, choice in enumerate(chosen)]
+        return finder.works_with([change for choice in choices for _, change in choice], [part.apply for part in parts])
+
+    if not works(0, len(chosen[0])):
+        return None
+    for turn in range(2):
+        chosen[turn] = chosen[turn][: fewest(0, len(chosen[turn]), partial(works, turn))]
+    return _help(parts, chosen)
+
+
+def fewest(low: int, high: int, works: Callable[[int], bool]) -> int:
+    """Return the least number above `low` that works, by bisection; `high`, above `low`, is known to work."""
     while high - low > 1:
         middle = (low + high) // 2
-        fewer = [each if at != turn else each[:middle] for at, each in enumerate(chosen)]
-        low, high = (low, middle) if works(fewer) else (middle, high)
-    return chosen[turn][:high]
+        low, high = (low, middle) if works(middle) else (middle, high)
+    return high
 
 
 def _help(parts: tuple[ChangePart, ChangePart], chosen: Sequence[Sequence[tuple[str, InputChange]]]) -> Help:

@@ -32,7 +32,7 @@ from reprieve.questions.changed_objects import HOSTNAME
 from reprieve.questions.changes import InputChange, changed, named
 from reprieve.questions.move_suggestions import moving
 from reprieve.questions.node_space import NodeSpace, requested
-from reprieve.questions.pairs import ChangePart, pairs
+from reprieve.questions.pairs import ChangePart, fewest, pairs
 from reprieve.questions.pod_edits import (
     LIFECYCLE,
     amount_of,
@@ -361,14 +361,8 @@ class Finder:
         choices = choices[:MOST_NODES]
         if not choices or not self._works(*(change for _, change in choices)):
             return []
-        low, high = 0, len(choices)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._works(*(change for _, change in choices[:middle])):
-                high = middle
-            else:
-                low = middle
-        kept = list(choices[:high])
+        number = fewest(0, len(choices), lambda number: self._works(*(change for _, change in choices[:number])))
+        kept = list(choices[:number])
         for choice in list(kept):
             rest = [item for item in kept if item is not choice]
             if rest and self._works(*(change for _, change in rest)):
@@ -386,27 +380,15 @@ class Finder:
             return self._works(InputChange("scale", f"{self._called}={number}"))
 
         low, high = 1, minimum  # the highest that works is at least low, below high
-        placed = next(
-            (
-                pod_group.scheduled
-                for pod_group in self._document.pod_groups
-                if self._is(pod_group.namespace, pod_group.name)
-            ),
-            0,
-        )
-        first = min(max(1, placed), minimum - 1)
+        placed = (group.scheduled for group in self._document.pod_groups if self._is(group.namespace, group.name))
+        first = min(max(1, next(placed, 0)), minimum - 1)
         if works(first):
             low = first
         elif first == 1 or not works(1):
             return
         else:
             high = first
-        while high - low > 1:
-            middle = (low + high) // 2
-            if works(middle):
-                low = middle
-            else:
-                high = middle
+        low = fewest(low, high, lambda number: not works(number)) - 1
         flag = f"--scale {self._called}={low}"
         sentence = f"Set minCount to {low} instead of {minimum} ({flag})."
         yield Help(kind="MinCount", min_count=low, amount=str(low), flags=(flag,), sentence=sentence)
@@ -418,9 +400,7 @@ class Finder:
     def _priority(self) -> int:
         """Its own, as admission has left it."""
         outcomes = self._document.pods if self._pending[0] == "Pod" else self._document.pod_groups
-        return next(
-            (outcome.priority for outcome in outcomes if (outcome.namespace, outcome.name) == self._pending[1:]), 0
-        )
+        return next((outcome.priority for outcome in outcomes if self._is(outcome.namespace, outcome.name)), 0)
 
     def _priorities(self) -> list[int]:
         """Just above each priority that there is, not below its own."""
@@ -438,14 +418,7 @@ class Finder:
 
         if not steps or not works(steps[-1]):
             return
-        low, high = -1, len(steps) - 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            if works(steps[middle]):
-                high = middle
-            else:
-                low = middle
-        priority = steps[high]
+        priority = steps[fewest(-1, len(steps) - 1, lambda at: works(steps[at]))]
         if priority - 1 > has and works(priority - 1):
             return  # it is not the level that counts
         flag = f"--set-priority {self._called}={priority}"
@@ -596,5 +569,5 @@ def _tolerated(taint: str, nodes: Sequence[str]) -> str:
     return f"tolerating the taint {taint}, or removing it from {named(nodes)}"
 
 
-def _abbreviated(flags: Sequence[str], most: int = 3) -> str:
-    return " ".join(flags[:most]) + (" ..." if len(flags) > most else "")
+def _abbreviated(flags: Sequence[str]) -> str:
+    return " ".join(flags[:3]) + (" ..." if len(flags) > 3 else "")
