@@ -48,7 +48,6 @@ class ResourceClaimStatus(Struct, frozen=True, kw_only=True):
 class ResourceClaim(KubernetesObject, frozen=True, kw_only=True):
     """resource.k8s.io/v1 ResourceClaim."""
 
-    KIND: ClassVar[str] = "ResourceClaim"
     API_VERSION: ClassVar[str] = "resource.k8s.io/v1"
     NAMESPACED: ClassVar[bool] = True
 
@@ -66,7 +65,6 @@ class ResourceClaimTemplateSpec(Struct, frozen=True, kw_only=True):
 class ResourceClaimTemplate(KubernetesObject, frozen=True, kw_only=True):
     """resource.k8s.io/v1 ResourceClaimTemplate: a claim is made from it for each pod that names it."""
 
-    KIND: ClassVar[str] = "ResourceClaimTemplate"
     API_VERSION: ClassVar[str] = "resource.k8s.io/v1"
     NAMESPACED: ClassVar[bool] = True
 
@@ -100,7 +98,6 @@ class ResourceSliceSpec(Struct, frozen=True, kw_only=True):
 class ResourceSlice(KubernetesObject, frozen=True, kw_only=True):
     """resource.k8s.io/v1 ResourceSlice."""
 
-    KIND: ClassVar[str] = "ResourceSlice"
     API_VERSION: ClassVar[str] = "resource.k8s.io/v1"
 
     spec: ResourceSliceSpec = ResourceSliceSpec()
@@ -117,7 +114,6 @@ class DeviceClassSpec(Struct, frozen=True, kw_only=True):
 class DeviceClass(KubernetesObject, frozen=True, kw_only=True):
     """resource.k8s.io/v1 DeviceClass."""
 
-    KIND: ClassVar[str] = "DeviceClass"
     API_VERSION: ClassVar[str] = "resource.k8s.io/v1"
 
     spec: DeviceClassSpec = DeviceClassSpec()
@@ -157,7 +153,6 @@ class DeviceTaintRuleSpec(Struct, frozen=True, kw_only=True):
 class DeviceTaintRule(KubernetesObject, frozen=True, kw_only=True):
     """resource.k8s.io/v1 DeviceTaintRule: a taint for all devices that it selects (KEP-5055)."""
 
-    KIND: ClassVar[str] = "DeviceTaintRule"
     API_VERSION: ClassVar[str] = "resource.k8s.io/v1"
 
     spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()

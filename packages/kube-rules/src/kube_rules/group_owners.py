@@ -39,7 +39,6 @@ class GroupOwner(KubernetesObject, frozen=True, kw_only=True):
 class Job(GroupOwner, frozen=True, kw_only=True):
     """batch Job: one gang."""
 
-    KIND: ClassVar[str] = "Job"
     API_VERSION: ClassVar[str] = "batch/v1"
 
     status: dict[str, Any] = map_field()
@@ -65,21 +64,18 @@ class Job(GroupOwner, frozen=True, kw_only=True):
 class JobSet(GroupOwner, frozen=True, kw_only=True):
     """jobset.x-k8s.io JobSet: a gang for every replicated job, as these may start one after the other."""
 
-    KIND: ClassVar[str] = "JobSet"
     API_VERSION: ClassVar[str] = "jobset.x-k8s.io/v1alpha2"
 
 
 class LeaderWorkerSet(GroupOwner, frozen=True, kw_only=True):
     """leaderworkerset.x-k8s.io LeaderWorkerSet: a gang for every replica."""
 
-    KIND: ClassVar[str] = "LeaderWorkerSet"
     API_VERSION: ClassVar[str] = "leaderworkerset.x-k8s.io/v1"
 
 
 class RayCluster(GroupOwner, frozen=True, kw_only=True):
     """ray.io RayCluster: one gang."""
 
-    KIND: ClassVar[str] = "RayCluster"
     API_VERSION: ClassVar[str] = "ray.io/v1"
 
 

@@ -120,7 +120,6 @@ class WorkloadSpec(Struct, frozen=True, kw_only=True):
 class Workload(KubernetesObject, frozen=True, kw_only=True):
     """scheduling.k8s.io Workload."""
 
-    KIND: ClassVar[str] = "Workload"
     API_VERSION: ClassVar[str] = "scheduling.k8s.io/v1beta1"
     NAMESPACED: ClassVar[bool] = True
 
@@ -160,7 +159,6 @@ class PodGroupStatus(Struct, frozen=True, kw_only=True):
 class PodGroup(KubernetesObject, frozen=True, kw_only=True):
     """scheduling.k8s.io PodGroup."""
 
-    KIND: ClassVar[str] = "PodGroup"
     API_VERSION: ClassVar[str] = "scheduling.k8s.io/v1beta1"
     NAMESPACED: ClassVar[bool] = True
 
@@ -207,7 +205,6 @@ class CompositePodGroupStatus(Struct, frozen=True, kw_only=True):
 class CompositePodGroup(KubernetesObject, frozen=True, kw_only=True):
     """scheduling.k8s.io CompositePodGroup: groups that are scheduled together, or a level of such a tree."""
 
-    KIND: ClassVar[str] = "CompositePodGroup"
     API_VERSION: ClassVar[str] = "scheduling.k8s.io/v1alpha3"
     NAMESPACED: ClassVar[bool] = True
 

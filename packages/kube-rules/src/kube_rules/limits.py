@@ -42,7 +42,6 @@ class ResourceQuotaStatus(Struct, frozen=True, kw_only=True):
 class ResourceQuota(KubernetesObject, frozen=True, kw_only=True):
     """v1 ResourceQuota."""
 
-    KIND: ClassVar[str] = "ResourceQuota"
     API_VERSION: ClassVar[str] = "v1"
     NAMESPACED: ClassVar[bool] = True
 
@@ -70,7 +69,6 @@ class LimitRangeSpec(Struct, frozen=True, kw_only=True):
 class LimitRange(KubernetesObject, frozen=True, kw_only=True):
     """v1 LimitRange."""
 
-    KIND: ClassVar[str] = "LimitRange"
     API_VERSION: ClassVar[str] = "v1"
     NAMESPACED: ClassVar[bool] = True
 

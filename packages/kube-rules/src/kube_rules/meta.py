@@ -178,13 +178,19 @@ class ObjectRef(NamedTuple):
 
 
 class KubernetesObject(Struct, frozen=True, kw_only=True):
-    """Base of the kinds: `KIND`, `API_VERSION` and `NAMESPACED` describe the class, `metadata` the object."""
+    """Base of the kinds: `KIND`, `API_VERSION` and `NAMESPACED` describe the class, `metadata` the object.
+
+    `KIND` is the name of the class.
+    """
 
     KIND: ClassVar[str] = ""
     API_VERSION: ClassVar[str] = ""
     NAMESPACED: ClassVar[bool] = False
 
     metadata: ObjectMeta = EMPTY_META
+
+    def __init_subclass__(cls) -> None:
+        cls.KIND = cls.__name__
 
     @classmethod
     def named(cls, metadata: ObjectMeta) -> Self:

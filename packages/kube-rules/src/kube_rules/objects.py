@@ -405,7 +405,6 @@ EMPTY_POD_STATUS = PodStatus()
 class Pod(KubernetesObject, frozen=True, kw_only=True):
     """v1 Pod."""
 
-    KIND: ClassVar[str] = "Pod"
     API_VERSION: ClassVar[str] = "v1"
     NAMESPACED: ClassVar[bool] = True
 
@@ -471,7 +470,6 @@ class NodeStatus(Struct, frozen=True, kw_only=True):
 class Node(KubernetesObject, frozen=True, kw_only=True):
     """v1 Node."""
 
-    KIND: ClassVar[str] = "Node"
     API_VERSION: ClassVar[str] = "v1"
 
     spec: NodeSpec = NodeSpec()
@@ -484,7 +482,6 @@ class Node(KubernetesObject, frozen=True, kw_only=True):
 class PriorityClass(KubernetesObject, frozen=True, kw_only=True):
     """scheduling.k8s.io/v1 PriorityClass."""
 
-    KIND: ClassVar[str] = "PriorityClass"
     API_VERSION: ClassVar[str] = "scheduling.k8s.io/v1"
 
     value: Int32
@@ -510,7 +507,6 @@ class RuntimeClassScheduling(Struct, frozen=True, kw_only=True):
 class RuntimeClass(KubernetesObject, frozen=True, kw_only=True):
     """node.k8s.io/v1 RuntimeClass (read by plans, not by the live scheduler: admission applies it to pods)."""
 
-    KIND: ClassVar[str] = "RuntimeClass"
     API_VERSION: ClassVar[str] = "node.k8s.io/v1"
 
     handler: str = ""
@@ -541,7 +537,6 @@ class PodDisruptionBudgetStatus(Struct, frozen=True, kw_only=True):
 class PodDisruptionBudget(KubernetesObject, frozen=True, kw_only=True):
     """policy/v1 PodDisruptionBudget."""
 
-    KIND: ClassVar[str] = "PodDisruptionBudget"
     API_VERSION: ClassVar[str] = "policy/v1"
     NAMESPACED: ClassVar[bool] = True
 
@@ -553,5 +548,4 @@ class PodDisruptionBudget(KubernetesObject, frozen=True, kw_only=True):
 class Namespace(KubernetesObject, frozen=True, kw_only=True):
     """v1 Namespace."""
 
-    KIND: ClassVar[str] = "Namespace"
     API_VERSION: ClassVar[str] = "v1"

@@ -19,7 +19,6 @@ class ServiceSpec(Struct, frozen=True, kw_only=True):
 class Service(KubernetesObject, frozen=True, kw_only=True):
     """v1 Service."""
 
-    KIND: ClassVar[str] = "Service"
     API_VERSION: ClassVar[str] = "v1"
     NAMESPACED: ClassVar[bool] = True
 
@@ -36,7 +35,6 @@ class ReplicationControllerSpec(Struct, frozen=True, kw_only=True):
 class ReplicationController(KubernetesObject, frozen=True, kw_only=True):
     """v1 ReplicationController."""
 
-    KIND: ClassVar[str] = "ReplicationController"
     API_VERSION: ClassVar[str] = "v1"
     NAMESPACED: ClassVar[bool] = True
 
@@ -53,7 +51,6 @@ class SelectingSpec(Struct, frozen=True, kw_only=True):
 class ReplicaSet(KubernetesObject, frozen=True, kw_only=True):
     """apps/v1 ReplicaSet."""
 
-    KIND: ClassVar[str] = "ReplicaSet"
     API_VERSION: ClassVar[str] = "apps/v1"
     NAMESPACED: ClassVar[bool] = True
 
@@ -63,7 +60,6 @@ class ReplicaSet(KubernetesObject, frozen=True, kw_only=True):
 class StatefulSet(KubernetesObject, frozen=True, kw_only=True):
     """apps/v1 StatefulSet."""
 
-    KIND: ClassVar[str] = "StatefulSet"
     API_VERSION: ClassVar[str] = "apps/v1"
     NAMESPACED: ClassVar[bool] = True
 

@@ -55,7 +55,6 @@ class PersistentVolumeClaimStatus(Struct, frozen=True, kw_only=True):
 class PersistentVolumeClaim(KubernetesObject, frozen=True, kw_only=True):
     """v1 PersistentVolumeClaim."""
 
-    KIND: ClassVar[str] = "PersistentVolumeClaim"
     API_VERSION: ClassVar[str] = "v1"
     NAMESPACED: ClassVar[bool] = True
 
@@ -121,7 +120,6 @@ class PersistentVolumeStatus(Struct, frozen=True, kw_only=True):
 class PersistentVolume(KubernetesObject, frozen=True, kw_only=True):
     """v1 PersistentVolume."""
 
-    KIND: ClassVar[str] = "PersistentVolume"
     API_VERSION: ClassVar[str] = "v1"
 
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
@@ -144,7 +142,6 @@ class TopologySelectorTerm(Struct, frozen=True, kw_only=True):
 class StorageClass(KubernetesObject, frozen=True, kw_only=True):
     """storage.k8s.io/v1 StorageClass."""
 
-    KIND: ClassVar[str] = "StorageClass"
     API_VERSION: ClassVar[str] = "storage.k8s.io/v1"
 
     provisioner: str = ""
@@ -177,7 +174,6 @@ class CSINodeSpec(Struct, frozen=True, kw_only=True):
 class CSINode(KubernetesObject, frozen=True, kw_only=True):
     """storage.k8s.io/v1 CSINode; its name is the name of the node."""
 
-    KIND: ClassVar[str] = "CSINode"
     API_VERSION: ClassVar[str] = "storage.k8s.io/v1"
 
     spec: CSINodeSpec = CSINodeSpec()
@@ -200,7 +196,6 @@ class VolumeAttachmentSpec(Struct, frozen=True, kw_only=True):
 class VolumeAttachment(KubernetesObject, frozen=True, kw_only=True):
     """storage.k8s.io/v1 VolumeAttachment: a volume is, or is about to be, attached to a node."""
 
-    KIND: ClassVar[str] = "VolumeAttachment"
     API_VERSION: ClassVar[str] = "storage.k8s.io/v1"
 
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
@@ -209,7 +204,6 @@ class VolumeAttachment(KubernetesObject, frozen=True, kw_only=True):
 class CSIStorageCapacity(KubernetesObject, frozen=True, kw_only=True):
     """storage.k8s.io/v1 CSIStorageCapacity."""
 
-    KIND: ClassVar[str] = "CSIStorageCapacity"
     API_VERSION: ClassVar[str] = "storage.k8s.io/v1"
     NAMESPACED: ClassVar[bool] = True
 
@@ -232,7 +226,6 @@ class CSIDriverSpec(Struct, frozen=True, kw_only=True):
 class CSIDriver(KubernetesObject, frozen=True, kw_only=True):
     """storage.k8s.io/v1 CSIDriver; its name is what provisioners and sources call the driver."""
 
-    KIND: ClassVar[str] = "CSIDriver"
     API_VERSION: ClassVar[str] = "storage.k8s.io/v1"
 
     spec: CSIDriverSpec = CSIDriverSpec()
