@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kube_standin.admission_chain import AdmissionRequest, Operation, User
+from kube_standin.admission_chain import Operation
 from kube_standin.bootstrap import (
     KeptTolerations,
     NamespaceLifecycle,
@@ -16,8 +16,7 @@ from kube_standin.bootstrap import (
     ensure_default_storage_class,
 )
 from kube_standin.metadata import key_of
-from tests.admission.plane import Plane
-from tests.recorded.shapes import shape
+from tests.admission.plane import Plane, write
 from tests.refused import message_of
 
 Json = dict[str, Any]
@@ -65,15 +64,6 @@ def test_default_storage_class_is_made_where_there_is_no_class(plane: Plane, pre
     else:
         assert only["metadata"]["annotations"] == {"storageclass.kubernetes.io/is-default-class": "true"}
         assert (only["volumeBindingMode"], only["reclaimPolicy"]) == ("WaitForFirstConsumer", "Delete")
-
-
-def write(
-    plane: Plane, kind: str, new: Json | None, operation: Operation = "CREATE", *, name: str = "n", sub: str = "",
-    namespace: str = "default", old: Json | None = None,
-) -> AdmissionRequest:  # fmt: skip
-    version, _, word = kind.rpartition("/")
-    row = shape(version, word)
-    return AdmissionRequest(operation, row, namespace, name, sub, new, old, User("u"), False, plane.registry)
 
 
 @pytest.mark.parametrize(

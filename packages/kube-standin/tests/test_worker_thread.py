@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from kube_standin.admission_chain import AdmissionRequest, Operation, User
 from kube_standin.worker_thread import INLINE, AwaitedCall, NotYetDoneError, OffLoopSteps, TooManyTurnsError, repeated
 from tests.admission.plane import Plane
-from tests.recorded.shapes import shape
 
 Json = dict[str, Any]
 
@@ -18,15 +16,6 @@ Json = dict[str, Any]
 @pytest.fixture
 def plane() -> Plane:
     return Plane()
-
-
-def write(
-    plane: Plane, kind: str, new: Json | None, operation: Operation = "CREATE", *, name: str = "n", sub: str = "",
-    namespace: str = "default", old: Json | None = None,
-) -> AdmissionRequest:  # fmt: skip
-    version, _, word = kind.rpartition("/")
-    row = shape(version, word)
-    return AdmissionRequest(operation, row, namespace, name, sub, new, old, User("u"), False, plane.registry)
 
 
 def test_step_is_done_again_when_what_it_is_given_changes() -> None:

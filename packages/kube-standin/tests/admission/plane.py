@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kube_standin.admission import admission_steps
-from kube_standin.admission_chain import Chain
+from kube_standin.admission_chain import AdmissionRequest, Chain, Operation, User
 from kube_standin.bootstrap import NamespaceLifecycle, SystemClasses, ensure_base
 from kube_standin.clock import ServerClock
 from kube_standin.deletion import DeleteOptions
@@ -19,6 +19,7 @@ from kube_standin.registry import ObjectRegistry, WriteOptions
 from kube_standin.storage import Store
 from tests import manifests
 from tests.manifests import priority_class as priority_class
+from tests.recorded.shapes import shape
 
 Json = dict[str, Any]
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -100,6 +101,16 @@ class Plane:
         """Delete an object."""
         self.registry.delete_now(self.kind(api_version, kind), ns, name, DeleteOptions(**options))
         self.store.flush()
+
+
+def write(
+    plane: Plane, kind: str, new: Json | None, operation: Operation = "CREATE", *, name: str = "n", sub: str = "",
+    namespace: str = "default", old: Json | None = None,
+) -> AdmissionRequest:  # fmt: skip
+    """What admission sees of a write; `kind` is `VERSION/KIND`."""
+    version, _, word = kind.rpartition("/")
+    row = shape(version, word)
+    return AdmissionRequest(operation, row, namespace, name, sub, new, old, User("u"), False, plane.registry)
 
 
 def pod(name: str = "p", *, cpu: str | None = "100m", labels: Json | None = None, **spec: Any) -> Json:

@@ -27,9 +27,9 @@ import msgspec
 
 from kube_rules import objects
 from kube_rules.meta import ObjectRef
-from reprieve.replay.job_list import JobListError, csv_rows, shown
+from reprieve.replay.job_list import JobListError, csv_rows
 from reprieve.replay.job_objects import GPU_MILLI, GPU_MODEL
-from reprieve.replay.traces.trace_reader import table
+from reprieve.replay.traces.trace_reader import check_new, table
 from reprieve.scheduling.engine import Engine
 
 PODS_PER_NODE = "110"
@@ -161,10 +161,7 @@ def _rows(path: Path, columns: Mapping[str, Callable[[str], Any]], max_bytes: in
     first, seen = next(iter(columns)), dict[str, int]()
     for line, values in table(str(path), csv_rows(path, max_bytes=max_bytes), columns, frozenset(), skip_bad=False):
         assert not isinstance(values, JobListError)
-        if seen.setdefault(values[first], line) != line:
-            raise JobListError(
-                str(path), line, first, f"{shown(values[first])} is on line {seen[values[first]]} already"
-            )
+        check_new(seen, values[first], str(path), line, first)
         yield values.values()
 
 

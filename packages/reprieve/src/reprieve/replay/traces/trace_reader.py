@@ -84,9 +84,15 @@ def _job(
             check_row(job, checked)
     except ValueError as error:
         raise JobListError(file, line, getattr(error, "column", ""), str(error)) from None
-    if isinstance(job, ReplayJob) and names.setdefault(job.name, line) != line:
-        raise JobListError(file, line, "", f"{shown(job.name)} is on line {names[job.name]} already")
+    if isinstance(job, ReplayJob):
+        check_new(names, job.name, file, line)
     return job
+
+
+def check_new(known: dict[str, int], name: str, file: str, line: int, column: str = "") -> None:
+    """Keep the line of a name. Raises JobListError if another line has it."""
+    if known.setdefault(name, line) != line:
+        raise JobListError(file, line, column, f"{shown(name)} is on line {known[name]} already")
 
 
 def _shared(jobs: list[ReplayJob]) -> list[ReplayJob]:
@@ -105,8 +111,7 @@ def read_machines(importer: Importer, path: Path) -> list[Machine]:
     for line, values in table(str(path), csv_rows(path), importer.machine_columns, frozenset(), skip_bad=False):
         assert not isinstance(values, JobListError)
         machine = importer.machine_of(values)
-        if lines.setdefault(machine.name, line) != line:
-            raise JobListError(str(path), line, "", f"{shown(machine.name)} is on line {lines[machine.name]} already")
+        check_new(lines, machine.name, str(path), line)
         result.append(machine)
     return result
 
