@@ -67,7 +67,7 @@ def cluster() -> list[Manifest]:
         name = f"train-{gang}"
         policy = {"schedulingPolicy": {"gang": {"minCount": 16}}, "disruptionMode": {"all": {}}, "priority": 100 + gang}
         items.append(
-            {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": meta(name), "spec": policy}
+            {"apiVersion": "scheduling.k8s.io/v1", "kind": "PodGroup", "metadata": meta(name), "spec": policy}
         )
         for index in range(16):
             worker = meta(f"{name}-{index}-{index:05d}", owner=("batch/v1", "Job", name))

@@ -28,7 +28,7 @@ from typing import Any
 import yaml
 
 Json = dict[str, Any]
-GROUPS = "scheduling.k8s.io/v1beta1"
+GROUPS = "scheduling.k8s.io/v1"
 JOBSET = "jobset.sigs.k8s.io/"
 LWS = "leaderworkerset.sigs.k8s.io/"
 WATCHED = {

@@ -673,3 +673,18 @@ def test_roles_of_every_cluster_are_neither_edits_nor_reported() -> None:
     ]
     report = load(plane(), *roles)
     assert (report.kept, report.made) == ([], 0)
+
+
+def test_objects_are_read_in_any_version_of_their_kind() -> None:
+    """api.md 2.8: files of a 1.36 cluster load into a server of 1.38, which serves no v1alpha2."""
+    server = plane()
+    spec = {"schedulingPolicy": {"gang": {"minCount": 2}}, "disruptionMode": "PodGroup"}
+    load(
+        server,
+        made("scheduling.k8s.io/v1alpha2", "PodGroup", "g", spec=spec),
+        made("resource.k8s.io/v1beta2", "DeviceClass", "d", "", spec={}),
+    )
+    assert server.registry.kinds.of("scheduling.k8s.io/v1alpha2", "PodGroup") is None
+    group = all_of(server, "scheduling.k8s.io/v1", "PodGroup")["g"]
+    assert (group["apiVersion"], group["spec"]["disruptionMode"]) == ("scheduling.k8s.io/v1", {"all": {}})
+    assert all_of(server, "resource.k8s.io/v1", "DeviceClass")["d"]["apiVersion"] == "resource.k8s.io/v1"

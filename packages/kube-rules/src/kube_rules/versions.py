@@ -29,7 +29,7 @@ from kube_rules.foreign_groups import (
 
 Manifest = dict[str, Any]
 
-KUBERNETES_VERSION: Final = "1.37.0"
+KUBERNETES_VERSION: Final = "1.38.0"
 """The Kubernetes version that the rules follow."""
 SCHEDULING_GROUP: Final = "scheduling.k8s.io"
 CRD_GROUP: Final = "scheduling.reprieve.dev"
@@ -50,6 +50,26 @@ _NATIVE_VERSIONS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _INTERNAL: Final[Mapping[str, str]] = {"CompositePodGroup": _ALPHA3}
 """Kinds with another internal form than `INTERNAL_VERSION`; all their versions have one shape (composite.md 1.1)."""
+
+_POLICIES: Final = (
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionPolicyBinding",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+)
+_DEVICES: Final = ("DeviceClass", "DeviceTaintRule", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
+SAME_FIELDS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    INTERNAL_VERSION: (_ALPHA3, ("CompositePodGroup",)),
+    NEWEST_VERSION: (INTERNAL_VERSION, ("PodGroup", "Workload")),
+    "resource.k8s.io/v1beta2": ("resource.k8s.io/v1", _DEVICES),
+    "admissionregistration.k8s.io/v1beta1": ("admissionregistration.k8s.io/v1", _POLICIES),
+    "storage.k8s.io/v1beta1": ("storage.k8s.io/v1", ("VolumeAttributesClass",)),
+    "flowcontrol.apiserver.k8s.io/v1beta3": (
+        "flowcontrol.apiserver.k8s.io/v1",
+        ("FlowSchema", "PriorityLevelConfiguration"),
+    ),
+}
+"""Version -> a version with the same fields whose definitions are known here, and the kinds (api.md 2.7, 2.8)."""
 
 READABLE_VERSIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Workload": (*SERVED_VERSIONS, f"{CRD_GROUP}/v1beta1"),

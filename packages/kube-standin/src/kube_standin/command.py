@@ -130,7 +130,7 @@ EmulatedVersion = Annotated[
     str | None,
     typer.Option(
         metavar="1.MINOR",
-        help="Serve the scheduling APIs of this Kubernetes version, 1.29 to 1.38. Default: those of all versions.",
+        help="Serve the APIs of this Kubernetes version, 1.29 to 1.38. Default: 1.38.",
     ),
 ]
 AcceptLoss = Annotated[
@@ -334,12 +334,12 @@ def read_webhook_reach(
         console.refuse(str(error))
 
 
-def read_emulated(version: str | None, console: Console) -> int | None:
-    """Return the minor version to emulate, if any. One that cannot be emulated ends the command."""
-    from kube_standin.releases import read_minor
+def read_emulated(version: str | None, console: Console) -> int:
+    """Return the minor version to emulate, by default the newest. One that cannot be emulated ends the command."""
+    from kube_standin.releases import NEWEST, read_minor
 
     if version is None:
-        return None
+        return NEWEST
     try:
         return read_minor(version)
     except ValueError as error:

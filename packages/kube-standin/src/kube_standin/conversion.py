@@ -1,10 +1,9 @@
 """Between the version of a request and the version of the storage.
 
-Most kinds have one version, for which both functions return their argument. The two groups of Event share
-the core form; PodGroup and Workload are stored as v1beta1, CompositePodGroup as v1alpha3
-(``kube_rules.versions`` knows how their versions differ); versions of a custom resource have a module of their own
-(``custom_versions``). Objects here carry
-``apiVersion`` and ``kind``.
+Most kinds have one version, for which both functions return their argument; older versions of others have the same
+fields. The two groups of Event share the core form; PodGroup and Workload are stored as v1beta1, CompositePodGroup as
+v1alpha3 (``kube_rules.versions`` knows how their versions differ); versions of a custom resource have a module of their
+own (``custom_versions``). Objects here carry ``apiVersion`` and ``kind``.
 """
 
 from __future__ import annotations
@@ -105,6 +104,8 @@ def to_storage(kind: ServedKind, obj: Json) -> Json:
         return _event_to_core(obj)
     if kind.custom:
         return _custom(kind, obj, kind.storage_version)
+    if kind.group != SCHEDULING_GROUP:
+        return {**obj, "apiVersion": kind.storage_version}
     return to_internal({**obj, "apiVersion": kind.api_version, "kind": kind.kind})
 
 
@@ -131,4 +132,6 @@ def from_storage(kind: ServedKind, obj: Json) -> Json:
         return obj
     if kind.resource == "events.events.k8s.io":
         return _event_from_core(obj)
+    if kind.group != SCHEDULING_GROUP:
+        return {**obj, "apiVersion": kind.api_version}
     return from_internal(obj, kind.api_version)

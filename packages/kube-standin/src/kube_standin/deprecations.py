@@ -11,8 +11,12 @@ from typing import Final
 from kube_rules.versions import SCHEDULING_GROUP, version_rank
 from kube_standin.kinds import KindTable, ServedKind
 
-_LIFECYCLE: Final[Mapping[str, str]] = {"v1beta1": " in v1.40+, unavailable in v1.43+", "v1alpha3": ""}
-"""Deprecated version of `scheduling.k8s.io` -> when Kubernetes deprecates and removes it; alpha versions have no dates.
+_LIFECYCLE: Final[Mapping[tuple[str, str], str]] = {
+    (SCHEDULING_GROUP, "v1beta1"): " in v1.40+, unavailable in v1.43+",
+    (SCHEDULING_GROUP, "v1alpha3"): "",
+    ("flowcontrol.apiserver.k8s.io", "v1beta3"): " in v1.29+, unavailable in v1.32+",
+}
+"""Deprecated version of a group -> when Kubernetes deprecates and removes it; alpha versions have no dates.
 
 The answers in v1alpha2 are those of 1.36, which has nothing newer.
 """
@@ -22,8 +26,8 @@ def deprecation_of(kind: ServedKind, kinds: KindTable) -> str | None:
     """Return the warning about the version of ``kind``; None if it is the newest one that is served."""
     if kind.custom:
         return _of_custom(kind, kinds)
-    when = _LIFECYCLE.get(kind.version)
-    if kind.group != SCHEDULING_GROUP or when is None:
+    when = _LIFECYCLE.get((kind.group, kind.version))
+    if when is None:
         return None
     newest = min(kinds.versions_of(kind), key=lambda row: version_rank(row.version))
     if newest.version == kind.version:

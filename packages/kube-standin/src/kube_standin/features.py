@@ -40,8 +40,8 @@ class Features:
     dra_device_taint_rules: bool = True
     workload_with_job: bool = True
     """Counts only with `generic_workload`."""
-    minor: int | None = None
-    """The release that is emulated (36 for 1.36); None serves all versions."""
+    minor: int | None = releases.NEWEST
+    """The release that is served (36 for 1.36); None serves all versions of all releases."""
 
     @property
     def in_force(self) -> Features:
@@ -63,7 +63,11 @@ class Features:
             if kind.kind == "DeviceTaintRule" and not self.dra_device_taint_rules:
                 continue
             if (kind.group != _GROUP or kind.kind not in off) and releases.serves(self.minor, kind):
-                yield kind
+                yield releases.row_of(self.minor, kind)
+
+
+EVERY_RELEASE = Features(minor=None)
+"""Everything that some release serves, each kind in all of its versions."""
 
 
 class DropDisabled(Step):

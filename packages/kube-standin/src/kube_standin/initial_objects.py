@@ -247,7 +247,7 @@ class _Loading:
     def _item(self, found: PlainObject) -> LoadedItem | None:
         """Return the object with its row; None for one of a kind that only a definition would bring."""
         version, name = _head(found)
-        kind = self._registry.kinds.of(version, name)
+        kind = self._registry.kinds.readable(version, name)
         subject = subject_of(found.manifest)
         if kind is None:
             group = version.rpartition("/")[0]

@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 from kube_rules.admission.refusals import plural_of
-from kube_rules.versions import version_rank
+from kube_rules.versions import SAME_FIELDS, version_rank
 
 if TYPE_CHECKING:
     from kube_standin.custom_versions import CustomVersions
@@ -205,7 +206,18 @@ def _composite(version: str) -> ServedKind:
     return _row(_SCHEDULING, version, "CompositePodGroup", sub="status", status_metadata="reset", stored_as=stored)
 
 
-BUILTIN: tuple[ServedKind, ...] = (
+def _with_older(rows: Iterable[ServedKind]) -> Iterator[ServedKind]:
+    """Yield the rows, and after those of a version its older versions, which have the same fields (api.md 2.8)."""
+    for (group, version), of_version in groupby(rows, lambda row: (row.group, row.version)):
+        found = list(of_version)
+        yield from found
+        for older, (newer, kinds) in SAME_FIELDS.items():
+            if newer == f"{group}/{version}" and group != _SCHEDULING:
+                older_version = older.rpartition("/")[2]
+                yield from (replace(row, version=older_version) for row in found if row.kind in kinds)
+
+
+_ROWS: tuple[ServedKind, ...] = (
     _core("Binding", verbs=_CREATE, stored=False),
     _core("ConfigMap", "cm"),
     _core("Endpoints", "ep", create_on_update=True),
@@ -335,6 +347,8 @@ BUILTIN: tuple[ServedKind, ...] = (
     _review("authorization.k8s.io", "v1", "SelfSubjectRulesReview"),
     _review("authorization.k8s.io", "v1", "SubjectAccessReview"),
 )
+BUILTIN: tuple[ServedKind, ...] = tuple(_with_older(_ROWS))
+"""Kinds in all versions that some release serves; `Features.kinds` chooses those of one."""
 
 MEASURED: tuple[ServedKind, ...] = (
     replace(_measured("NodeMetrics", namespaced=False), plural="nodes", singular=""),
@@ -413,6 +427,13 @@ class KindTable:
         group, _, version = api_version.rpartition("/")
         return self._by_gvk.get((group, version, kind))
 
+    def readable(self, api_version: str, kind: str) -> ServedKind | None:
+        """Return the kind of an object that is no request's: also in a version that only other releases serve."""
+        found = self.of(api_version, kind)
+        if found is not None or (row := _BUILTIN_ROWS.get((api_version, kind))) is None:
+            return found
+        return row if self.versions_of(row) else None
+
     def groups(self) -> dict[str, list[str]]:
         """Return group -> versions, preferred first; the core group is ``""``."""
         found: dict[str, list[str]] = {}
@@ -448,5 +469,4 @@ class KindTable:
 
     def storage_row(self, api_version: str, kind: str) -> ServedKind | None:
         """Return the built-in row of a storage version; None if the kind is not served in any version."""
-        row = _BUILTIN_ROWS[api_version, kind]
-        return row if self.versions_of(row) else None
+        return self.readable(api_version, kind)

@@ -78,8 +78,8 @@ class ObjectRegistry:
             self.store.declare(kind.storage_key, tuple(paths), unmarked)
 
     def kind(self, api_version: str, kind: str) -> ServedKind:
-        """Return the row of an object's apiVersion and kind; raises KeyError."""
-        found = self.kinds.of(api_version, kind)
+        """Return the row of an object's apiVersion and kind, the version served or not; raises KeyError."""
+        found = self.kinds.readable(api_version, kind)
         if found is None:
             raise KeyError(f"{api_version} {kind}")
         return found

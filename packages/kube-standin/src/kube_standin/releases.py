@@ -1,17 +1,18 @@
-"""What releases of Kubernetes serve of `scheduling.k8s.io`, for an API server of an earlier one (api.md 2.8).
-
-All other kinds are served whichever release is asked for.
-"""
+"""Which versions of which kinds each release of Kubernetes serves, for an API server of an earlier one (api.md 2.8)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
 from typing import Final, NamedTuple
 
+from kube_rules.versions import KUBERNETES_VERSION
 from kube_standin.kinds import ServedKind
 
-OLDEST, NEWEST = 29, 38
-"""Minor versions that can be asked for."""
+OLDEST: Final = 29
+NEWEST: Final = int(KUBERNETES_VERSION.split(".")[1])
+"""Minor versions that can be asked for, from the oldest to that of the rules, which is the default."""
 
 
 class ServedSpan(NamedTuple):
@@ -26,23 +27,44 @@ class ServedSpan(NamedTuple):
 
 
 _SCHEDULING: Final = "scheduling.k8s.io"
-_SERVED: Final[Mapping[tuple[str, str], ServedSpan]] = {
-    (f"{_SCHEDULING}/v1", "PodGroup"): ServedSpan(38),
-    (f"{_SCHEDULING}/v1", "Workload"): ServedSpan(38),
-    (f"{_SCHEDULING}/v1beta1", "PodGroup"): ServedSpan(37),
-    (f"{_SCHEDULING}/v1beta1", "Workload"): ServedSpan(37),
-    (f"{_SCHEDULING}/v1beta1", "CompositePodGroup"): ServedSpan(38),
-    (f"{_SCHEDULING}/v1alpha3", "PodGroup"): ServedSpan(37),
-    (f"{_SCHEDULING}/v1alpha3", "Workload"): ServedSpan(37),
-    (f"{_SCHEDULING}/v1alpha3", "CompositePodGroup"): ServedSpan(37),
-    (f"{_SCHEDULING}/v1alpha2", "PodGroup"): ServedSpan(36, 36),
-    (f"{_SCHEDULING}/v1alpha2", "Workload"): ServedSpan(36, 36),
-}
+_RESOURCE: Final = "resource.k8s.io"
+_ADMISSION: Final = "admissionregistration.k8s.io"
+_FLOW: Final = "flowcontrol.apiserver.k8s.io"
+_TABLE: Final[Iterable[tuple[str, str, ServedSpan]]] = (
+    (f"{_SCHEDULING}/v1", "PodGroup Workload", ServedSpan(38)),
+    (f"{_SCHEDULING}/v1beta1", "PodGroup Workload", ServedSpan(37)),
+    (f"{_SCHEDULING}/v1beta1", "CompositePodGroup", ServedSpan(38)),
+    (f"{_SCHEDULING}/v1alpha3", "PodGroup Workload CompositePodGroup", ServedSpan(37)),
+    (f"{_SCHEDULING}/v1alpha2", "PodGroup Workload", ServedSpan(36, 36)),
+    (f"{_RESOURCE}/v1", "DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice", ServedSpan(34)),
+    (f"{_RESOURCE}/v1", "DeviceTaintRule", ServedSpan(37)),
+    (f"{_RESOURCE}/v1beta2", "DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice", ServedSpan(33, 33)),
+    (f"{_RESOURCE}/v1beta2", "DeviceTaintRule", ServedSpan(36, 36)),
+    (f"{_ADMISSION}/v1", "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding", ServedSpan(30)),
+    (f"{_ADMISSION}/v1", "MutatingAdmissionPolicy MutatingAdmissionPolicyBinding", ServedSpan(36)),
+    (f"{_ADMISSION}/v1beta1", "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding", ServedSpan(29, 29)),
+    (f"{_ADMISSION}/v1beta1", "MutatingAdmissionPolicy MutatingAdmissionPolicyBinding", ServedSpan(34, 35)),
+    ("storage.k8s.io/v1", "VolumeAttributesClass", ServedSpan(34)),
+    ("storage.k8s.io/v1beta1", "VolumeAttributesClass", ServedSpan(31, 33)),
+    (f"{_FLOW}/v1beta3", "FlowSchema PriorityLevelConfiguration", ServedSpan(29, 31)),
+)
+"""Where not all releases serve a version. Beta versions that are off by default end with the first stable one."""
+_SERVED: Final = {(version, kind): span for version, kinds, span in _TABLE for kind in kinds.split()}
 _EVERY: Final = ServedSpan(OLDEST)
 GROUPS: Final = ServedSpan(36)
 """Pods name their group."""
+RESIZE: Final = ServedSpan(33)
+"""Pods have the subresource `resize` (KEP-1287, on by default since then)."""
 GROUP_POLICY: Final = ServedSpan(37)
 """Groups have a preemption policy; Jobs have `spec.scheduling`."""
+
+
+@cache
+def row_of(minor: int | None, kind: ServedKind) -> ServedKind:
+    """Return the row of a kind as a release has it: pods of an early one cannot be resized."""
+    if kind.resource != "pods" or RESIZE.at(minor):
+        return kind
+    return replace(kind, subresources=kind.subresources - {"resize"})
 
 
 def serves(minor: int | None, kind: ServedKind) -> bool:

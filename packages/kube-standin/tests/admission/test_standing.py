@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kube_standin.features import EVERY_RELEASE
 from tests.server.inprocess import Plane, running
 from tests.server.live import pod
 from tests.server.manifests_of_kinds import definition, manifest
@@ -35,7 +36,7 @@ def priority_class(name: str, value: int, **grant: str) -> Json:
 
 @pytest.fixture
 def plane() -> Iterator[Plane]:
-    with running() as made:
+    with running(features=EVERY_RELEASE) as made:
         for one in (
             priority_class("batch", 0),
             priority_class("long", 0, max_minimum_runtime="87600h", max_preemption_priority="900"),

@@ -189,7 +189,7 @@ def test_operation_in_version_3() -> None:
 def test_frame_of_a_document(version: str) -> None:
     kinds = [shape("v1", "Pod"), shape("apps/v1", "Deployment")]
     whole = openapi.v2_document(kinds) if version == "2" else openapi.v3_document("v1", kinds)
-    assert whole["info"] == {"title": "Kubernetes", "version": "1.37"}
+    assert whole["info"] == {"title": "Kubernetes", "version": "1.38"}
     assert whole["security"] == [{"BearerToken": []}]
     key = {"type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header"}
     schemes = whole["securityDefinitions"] if version == "2" else whole["components"]["securitySchemes"]

@@ -25,6 +25,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from kube_standin.features import EVERY_RELEASE
 from kube_standin.kinds import BUILTIN
 from kube_standin.openapi.operations import group_version_path
 from kube_standin.server.control_plane import ServeOptions
@@ -56,7 +57,7 @@ Served = tuple[str, requests.Session]
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    with live(ServeOptions(tls=False)) as server, requests.Session() as session:
+    with live(ServeOptions(tls=False, features=EVERY_RELEASE)) as server, requests.Session() as session:
         session.headers["Authorization"] = f"Bearer {server.server.keys.admin_token}"
         yield server.url, session
 

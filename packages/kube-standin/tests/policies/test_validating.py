@@ -9,6 +9,7 @@ import pytest
 
 from kube_standin import evaluation
 from kube_standin.errors import StatusError
+from kube_standin.features import EVERY_RELEASE
 from kube_standin.registry import WriteOptions
 from tests.policies.policy_objects import (
     API,
@@ -36,7 +37,7 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 @pytest.fixture
 def plane() -> Iterator[Plane]:
     """A control plane."""
-    found = Plane()
+    found = Plane(features=EVERY_RELEASE)
     yield found
     found.close()
 

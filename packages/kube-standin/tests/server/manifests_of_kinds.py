@@ -74,36 +74,48 @@ storage.k8s.io/v1/CSIStorageCapacity: {{storageClassName: s}}
 storage.k8s.io/v1/StorageClass: {{provisioner: example.com/p}}
 storage.k8s.io/v1/VolumeAttachment:
   {{spec: {{attacher: example.com, nodeName: n, source: {{persistentVolumeName: v}}}}}}
-storage.k8s.io/v1/VolumeAttributesClass: {{driverName: example.com, parameters: {{a: b}}}}
-resource.k8s.io/v1/DeviceClass: {{spec: {{}}}}
-resource.k8s.io/v1/DeviceTaintRule: {{spec: {{taint: {{key: k, effect: NoSchedule}}}}}}
+storage.k8s.io/v1/VolumeAttributesClass: &attributes {{driverName: example.com, parameters: {{a: b}}}}
+storage.k8s.io/v1beta1/VolumeAttributesClass: *attributes
+resource.k8s.io/v1/DeviceClass: &class {{spec: {{}}}}
+resource.k8s.io/v1/DeviceTaintRule: &taint {{spec: {{taint: {{key: k, effect: NoSchedule}}}}}}
 resource.k8s.io/v1/ResourceClaim: &claim
   {{spec: {{devices: {{requests: [{{name: r, exactly: {{deviceClassName: d}}}}]}}}}}}
-resource.k8s.io/v1/ResourceClaimTemplate: {{spec: *claim}}
-resource.k8s.io/v1/ResourceSlice:
+resource.k8s.io/v1/ResourceClaimTemplate: &template {{spec: *claim}}
+resource.k8s.io/v1/ResourceSlice: &slice
   spec: {{driver: example.com, nodeName: n, pool: {{name: p, resourceSliceCount: 1}}, devices: [{{name: d}}]}}
+resource.k8s.io/v1beta2/DeviceClass: *class
+resource.k8s.io/v1beta2/DeviceTaintRule: *taint
+resource.k8s.io/v1beta2/ResourceClaim: *claim
+resource.k8s.io/v1beta2/ResourceClaimTemplate: *template
+resource.k8s.io/v1beta2/ResourceSlice: *slice
 node.k8s.io/v1/RuntimeClass: {{handler: runsc}}
 admissionregistration.k8s.io/v1/MutatingWebhookConfiguration: {{}}
 admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration: {{}}
 apiregistration.k8s.io/v1/APIService:
   spec: {{version: v1, groupPriorityMinimum: 100, versionPriority: 100}}
-flowcontrol.apiserver.k8s.io/v1/FlowSchema: {{spec: {{priorityLevelConfiguration: {{name: system}}}}}}
-flowcontrol.apiserver.k8s.io/v1/PriorityLevelConfiguration:
+flowcontrol.apiserver.k8s.io/v1/FlowSchema: &flow {{spec: {{priorityLevelConfiguration: {{name: system}}}}}}
+flowcontrol.apiserver.k8s.io/v1beta3/FlowSchema: *flow
+flowcontrol.apiserver.k8s.io/v1/PriorityLevelConfiguration: &level
   spec: {{type: Limited, limited: {{limitResponse: {{type: Reject}}}}}}
+flowcontrol.apiserver.k8s.io/v1beta3/PriorityLevelConfiguration: *level
 admissionregistration.k8s.io/v1/MutatingWebhookConfiguration: {{}}
 admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration: {{}}
-admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy:
+admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy: &vap
   spec:
     matchConstraints: {_EVERYTHING}
     validations: [{{expression: "true"}}]
-admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding:
+admissionregistration.k8s.io/v1beta1/ValidatingAdmissionPolicy: *vap
+admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding: &vapb
   spec: {{policyName: none, validationActions: [Deny]}}
-admissionregistration.k8s.io/v1/MutatingAdmissionPolicy:
+admissionregistration.k8s.io/v1/MutatingAdmissionPolicy: &map
   spec:
     matchConstraints: {_EVERYTHING}
     reinvocationPolicy: Never
     mutations: [{{patchType: JSONPatch, jsonPatch: {{expression: "[JSONPatch{{}}]"}}}}]
-admissionregistration.k8s.io/v1/MutatingAdmissionPolicyBinding: {{spec: {{policyName: none}}}}
+admissionregistration.k8s.io/v1beta1/ValidatingAdmissionPolicyBinding: *vapb
+admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy: *map
+admissionregistration.k8s.io/v1/MutatingAdmissionPolicyBinding: &mapb {{spec: {{policyName: none}}}}
+admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicyBinding: *mapb
 rbac.authorization.k8s.io/v1/ClusterRole: {{rules: []}}
 rbac.authorization.k8s.io/v1/ClusterRoleBinding:
   roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: empty}}

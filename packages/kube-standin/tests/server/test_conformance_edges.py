@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from kube_standin.features import EVERY_RELEASE
 from tests.server.inprocess import Plane, running
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -16,7 +17,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[Plane]:
-    with running() as made:
+    with running(features=EVERY_RELEASE) as made:
         yield made
 
 

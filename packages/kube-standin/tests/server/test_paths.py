@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kube_standin import openapi
+from kube_standin.features import EVERY_RELEASE
 from tests.server.inprocess import Plane, running
 from tests.server.live import pod
 
@@ -21,7 +22,7 @@ NO_METHOD = "the server does not allow this method on the requested resource"
 @pytest.fixture(scope="module")
 def plane() -> Iterator[Plane]:
     """With a pod `there`."""
-    with running() as made:
+    with running(features=EVERY_RELEASE) as made:
         made.create(PODS, pod("there"))
         yield made
 

@@ -68,6 +68,72 @@ def test_versions_of_a_release(plane: Plane, minor: int | None, of_groups: list[
         assert (version["minor"], version["gitVersion"]) == (str(minor), f"v1.{minor}.0+reprieve")
 
 
+KINDS = {
+    "resource.k8s.io": "ResourceClaim DeviceTaintRule",
+    "admissionregistration.k8s.io": "ValidatingAdmissionPolicy MutatingAdmissionPolicyBinding",
+    "storage.k8s.io": "VolumeAttributesClass",
+    "flowcontrol.apiserver.k8s.io": "FlowSchema",
+}
+SINCE: dict[int, dict[str, str]] = {
+    29: {"ValidatingAdmissionPolicy": "v1beta1", "FlowSchema": "v1 v1beta3"},
+    30: {"ValidatingAdmissionPolicy": "v1"},
+    31: {"VolumeAttributesClass": "v1beta1"},
+    32: {"FlowSchema": "v1"},
+    33: {"ResourceClaim": "v1beta2"},
+    34: {"ResourceClaim": "v1", "VolumeAttributesClass": "v1", "MutatingAdmissionPolicyBinding": "v1beta1"},
+    36: {"MutatingAdmissionPolicyBinding": "v1", "DeviceTaintRule": "v1beta2"},
+    37: {"DeviceTaintRule": "v1"},
+}
+"""Minor version -> kinds whose versions it changes, by the releases of kubernetes/api."""
+
+
+def test_every_group_has_the_versions_of_its_release(plane: Plane) -> None:
+    """api.md 2.8: by discovery, from the oldest release to the newest."""
+    expected: dict[str, str] = {}
+    for minor in range(OLDEST, NEWEST + 1):
+        expected |= SINCE.get(minor, {})
+        plane.plane.emulate(minor)
+        groups = {one["name"]: one["versions"] for one in plane.ask("GET /apis").json["groups"]}
+        for group, kinds in KINDS.items():
+            versions = [one["version"] for one in groups.get(group, ())]
+            lists = {one: plane.ask(f"GET /apis/{group}/{one}").json["resources"] for one in versions}
+            for kind in kinds.split():
+                found = [one for one in versions if kind in {row["kind"] for row in lists[one]}]
+                assert found == expected.get(kind, "").split(), (minor, kind)
+        names = {row["name"] for row in plane.ask("GET /api/v1").json["resources"]}
+        assert ("pods/resize" in names) is (minor >= 33)
+        path = "/api/v1/namespaces/default/pods/none/resize"
+        assert ("pods" in plane.ask(f"GET {path}").refusal[2]) is (minor >= 33)
+
+
+def test_an_object_outlives_the_version_it_was_written_in(plane: Plane) -> None:
+    """api.md 2.8: one storage for the versions of a kind; a watch shows it in the version that is asked for."""
+    claims = "/apis/resource.k8s.io/{}/namespaces/default/resourceclaims"
+    plane.plane.emulate(33)
+    spec = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "d"}}]}}
+    made = plane.create(claims.format("v1beta2"), {"metadata": {"name": "c"}, "spec": spec})
+    assert made["apiVersion"] == "resource.k8s.io/v1beta2"
+    plane.plane.emulate(38)
+    assert plane.ask(f"GET {claims.format('v1beta2')}").status == 404
+    now = plane.ask(f"GET {claims.format('v1')}/c").json
+    assert now == {**made, "apiVersion": "resource.k8s.io/v1"}
+
+
+def test_policies_hold_in_every_release(plane: Plane) -> None:
+    """api.md 2.8: also before their stable version is served."""
+    maps = "/api/v1/namespaces/default/configmaps"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
+    policy = {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "false", "message": "no"}]}
+    path = "/apis/admissionregistration.k8s.io/v1beta1/validatingadmissionpolic"
+    plane.plane.emulate(29)
+    plane.create(f"{path}ies", {"metadata": {"name": "p"}, "spec": policy})
+    binding = {"policyName": "p", "validationActions": ["Deny"]}
+    plane.create(f"{path}ybindings", {"metadata": {"name": "b"}, "spec": binding})
+    for minor in (29, 38):
+        plane.plane.emulate(minor)
+        assert plane.ask(f"POST {maps}", {"metadata": {"name": "m"}}).status == 422
+
+
 def test_fields_of_later_releases_are_dropped(plane: Plane) -> None:
     """api.md 2.8: a pod names its group since 1.36, a Job has `spec.scheduling` since 1.37."""
     container = {"containers": [{"name": "c", "image": "i"}]}
@@ -107,6 +173,7 @@ def condition(kind: str) -> Json:
 @pytest.mark.parametrize(("one", "other"), [*product(ALL, ALL)])
 def test_object_is_the_same_in_every_pair_of_versions(plane: Plane, one: str, other: str) -> None:
     """api.md 2.5: created in one version, changed in another, and nothing else is different in either."""
+    plane.plane.emulate(None)
     spec = SPEC
     if one == "v1alpha2":
         spec = {"schedulingPolicy": SPEC["schedulingPolicy"], "priorityClassName": "meek", "disruptionMode": "PodGroup"}
@@ -160,6 +227,14 @@ def test_older_versions_have_a_warning(plane: Plane, minor: int | None, version:
             assert given == ([] if warning is None else [warning])
 
     plane.run(watch())
+
+
+def test_flow_schemas_are_deprecated_in_their_beta_version() -> None:
+    """api.md 2.6."""
+    group = "flowcontrol.apiserver.k8s.io"
+    text = f"{group}/v1beta3 FlowSchema is deprecated in v1.29+, unavailable in v1.32+; use {group}/v1 FlowSchema"
+    assert deprecation_of(shape(f"{group}/v1beta3", "FlowSchema"), KindTable()) == text
+    assert deprecation_of(shape(f"{group}/v1", "FlowSchema"), KindTable()) is None
 
 
 def test_composites_are_deprecated_in_their_alpha_version() -> None:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from kube_standin.features import EVERY_RELEASE
+from kube_standin.server.control_plane import ServeOptions
 from tests.server.live import Live, config_map, live, pod
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -16,7 +18,7 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[Live]:
-    with live() as running:
+    with live(ServeOptions(features=EVERY_RELEASE)) as running:
         yield running
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from kube_standin.features import EVERY_RELEASE
 from kube_standin.kinds import BUILTIN, ServedKind, subresource
 from tests.server.inprocess import Answer, Plane, running
 from tests.server.manifests_of_kinds import FIELDS, definition, manifest
@@ -43,7 +44,7 @@ def named(verbs: tuple[str, ...]) -> str:
 @pytest.fixture(scope="module")
 def plane() -> Iterator[Plane]:
     """A server with a user for each set of verbs, on everything; and one with all of them, but on no subresource."""
-    with running() as made:
+    with running(features=EVERY_RELEASE) as made:
         group = "rbac.authorization.k8s.io"
 
         def user(name: str, rules: list[Json]) -> None:

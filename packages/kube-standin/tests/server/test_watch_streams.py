@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 
+from kube_standin.features import EVERY_RELEASE
 from kube_standin.registry import WriteOptions
 from kube_standin.server.app import AppOptions
 from kube_standin.server.negotiation import PLAIN
@@ -30,7 +31,7 @@ Json = dict[str, Any]
 
 @pytest.fixture
 def plane() -> Iterator[Plane]:
-    with running() as made:
+    with running(features=EVERY_RELEASE) as made:
         yield made
 
 

@@ -231,8 +231,8 @@ async def replaying(options: ServeOptions | None = None) -> AsyncIterator[Replay
         tls=False,
         anonymous=True,
         future_wait=0.05,
-        # The recorded server ran with DRAWorkloadResourceClaims off, its default in 1.36.
-        features=Features(dra_workload_resource_claims=False),
+        # The recorded server was one of 1.36 with DRAWorkloadResourceClaims off, its default there.
+        features=Features(dra_workload_resource_claims=False, minor=36),
         # The recorded server ran without the ServiceAccount plugin.
         steps=lambda registry: admission_steps(registry, off=("ServiceAccount",)),
     )

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from kube_rules.objects import Pod, PodGroup
+from kube_standin.features import EVERY_RELEASE
 from kube_standin.server.control_plane import ServeOptions, Serving, serving
 from reprieve.client.cluster_reader import read_cluster
 from reprieve.client.discovery import discover
@@ -196,7 +197,7 @@ def test_groups_of_the_coscheduling_plugin_are_read_beside_native_ones() -> None
 
 def test_group_is_the_same_in_every_served_version() -> None:
     async def run() -> None:
-        async with control_plane() as (_, client):
+        async with control_plane(features=EVERY_RELEASE) as (_, client):
             old = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
             body = {
                 "apiVersion": "scheduling.k8s.io/v1alpha2",
@@ -207,7 +208,7 @@ def test_group_is_the_same_in_every_served_version() -> None:
             await client.request("POST", old, body=body)
             served = await discover(client)
             read = []
-            for version in ("v1beta1", "v1alpha3", "v1alpha2"):
+            for version in ("v1", "v1beta1", "v1alpha3", "v1alpha2"):
                 resource = served.find("PodGroup", [f"scheduling.k8s.io/{version}"])
                 assert resource is not None
                 read += (await list_objects(client, resource, PodGroup)).objects

@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 
 from kube_rules.objects import Pod
+from kube_standin.features import EVERY_RELEASE
 from reprieve.client.discovery import Resource, Served, discover
 from reprieve.client.errors import ApiError, UnreachableError
 from reprieve.client.leader_election import Fence, LeadershipLostError
@@ -466,6 +467,7 @@ DISRUPTED = SCHEDULED | {"type": "DisruptionTarget", "reason": "PreemptionBySche
 @pytest.mark.parametrize(
     ("version", "types"),
     [
+        ("scheduling.k8s.io/v1", {"PodGroupInitiallyScheduled", "DisruptionTarget"}),
         ("scheduling.k8s.io/v1beta1", {"PodGroupInitiallyScheduled", "DisruptionTarget"}),
         ("scheduling.k8s.io/v1alpha3", {"PodGroupInitiallyScheduled", "DisruptionTarget"}),
         ("scheduling.k8s.io/v1alpha2", {"PodGroupScheduled", "DisruptionTarget"}),
@@ -480,7 +482,7 @@ def test_group_status_in_every_version(version: str, types: set[str]) -> None:
         resource = Resource(group_name, number, "podgroups", "PodGroup", True)
         body = group("g", count=2) | {"apiVersion": version}
         path = resource.path("default")
-        async with cluster() as (_, client):
+        async with cluster(features=EVERY_RELEASE) as (_, client):
             served = await discover(client)
             if group_name == GROUPS:
                 if number == "v1alpha2":

@@ -128,8 +128,8 @@ def test_how_far_each_watch_is_is_read_when_scraped(registry: CollectorRegistry,
 def test_build_names_the_kubernetes_version_it_behaves_as(registry: CollectorRegistry, runtime: RuntimeMetrics) -> None:
     """observability.md 3.5."""
     (build,) = [sample for sample in scraped(registry) if sample.name == "kubernetes_build_info"]
-    assert (build.labels["major"], build.labels["minor"]) == ("1", "37")
-    assert build.labels["git_version"].startswith("v1.37.0+reprieve.")
+    assert (build.labels["major"], build.labels["minor"]) == ("1", "38")
+    assert build.labels["git_version"].startswith("v1.38.0+reprieve.")
     assert build.value == 1
     assert set(build.labels) == {
         *("major", "minor", "git_version", "git_commit", "git_tree_state", "build_date"),

@@ -20,36 +20,22 @@ from tests.building import World, gang, node
             FeatureGates(generic_workload=False, opportunistic_batching=False),
         ),
         ("SchedulerAsyncPreemption=false", FeatureGates(scheduler_async_preemption=False)),
-        (
-            "AllAlpha=false",
-            FeatureGates(
-                topology_aware_workload_scheduling=False,
-                pod_group_preemption_policy=False,
-                composite_pod_group=False,
-            ),
-        ),
-        (
-            "TopologyAwareWorkloadScheduling=true,AllAlpha=false",
-            FeatureGates(pod_group_preemption_policy=False, composite_pod_group=False),
-        ),
+        ("AllAlpha=false", FeatureGates(pod_group_preemption_policy=False)),
         (
             "AllBeta=false",
             FeatureGates(
-                generic_workload=False,
+                composite_pod_group=False,
                 scheduler_async_preemption=False,
-                opportunistic_batching=False,
+                topology_aware_workload_scheduling=False,
                 dra_workload_resource_claims=False,
-                volume_limit_scaling=False,
                 in_place_pod_vertical_scaling_scheduler_preemption=False,
             ),
         ),
         (
-            "AllBeta=false,GenericWorkload=true",
+            "TopologyAwareWorkloadScheduling=true,AllBeta=false,CompositePodGroup=true",
             FeatureGates(
                 scheduler_async_preemption=False,
-                opportunistic_batching=False,
                 dra_workload_resource_claims=False,
-                volume_limit_scaling=False,
                 in_place_pod_vertical_scaling_scheduler_preemption=False,
             ),
         ),
@@ -129,8 +115,11 @@ def test_every_gate_is_on_unless_it_is_switched_off_by_its_name() -> None:
 
 @pytest.mark.parametrize("group", ["AllAlpha", "AllBeta"])
 def test_gates_of_no_stage_are_not_switched_with_one(group: str) -> None:
-    """What is finished in Kubernetes 1.37 is neither alpha nor beta."""
+    """What is finished in Kubernetes 1.38 is neither alpha nor beta."""
     gates = FeatureGates.parse(f"{group}=false")
+    assert gates.generic_workload
+    assert gates.opportunistic_batching
+    assert gates.volume_limit_scaling
     assert gates.workload_with_job
     assert gates.dra_device_taint_rules
     assert gates.dra_extended_resource

@@ -2,7 +2,8 @@
 
 `structure()` maps a full definition name ("io.k8s.api.core.v1.Pod") to its OpenAPI form without texts,
 references being full names. It is read-only by agreement: do not change what it returns. Origin and licence:
-`packed/NOTICE`. Versions of 1.38 are not published yet: they have the form of the version before (api.md 2.7).
+`packed/NOTICE`. Versions of 1.38 are not published yet: they have the form of the version before (api.md 2.7). Older
+versions with the fields of a packed one have its form too (api.md 2.8).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
-from kube_rules.versions import CRD_GROUP, INTERNAL_VERSION
+from kube_rules.versions import CRD_GROUP, INTERNAL_VERSION, SAME_FIELDS
 
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 LIST_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
@@ -33,17 +34,9 @@ SCHEMA_OR_STRINGS = _APIEXTENSIONS + "JSONSchemaPropsOrStringArray"
 
 SAME_SCHEMA: Final[Mapping[str, str]] = {
     f"{CRD_GROUP}/v1beta1": INTERNAL_VERSION,
-    "resource.k8s.io/v1beta2": "resource.k8s.io/v1",
     "storage.k8s.io/v1beta1": "storage.k8s.io/v1",
 }
 """Versions that are read here and have no schema of their own -> the version that has their fields."""
-
-_SCHEDULING: Final = "io.k8s.api.scheduling."
-_UNPUBLISHED: Final = (
-    (f"{_SCHEDULING}v1beta1.", f"{_SCHEDULING}v1alpha3.", ("CompositePodGroup",)),
-    (f"{_SCHEDULING}v1.", f"{_SCHEDULING}v1beta1.", ("PodGroup", "Workload")),
-)
-"""Package of a version without packed definitions, the package that has their form, and their kinds."""
 
 
 @cache
@@ -51,7 +44,7 @@ def structure() -> dict[str, Any]:
     """Full definition name -> OpenAPI form without texts."""
     content = dict(_packed())
     for name, older in same_form().items():
-        content[name] = _renamed(content[older], name)
+        content[name] = _renamed(content[older], name, f"{older.rpartition('.')[0]}.")
     return content
 
 
@@ -59,7 +52,8 @@ def structure() -> dict[str, Any]:
 def same_form() -> Mapping[str, str]:
     """Full name of a definition that is not packed -> the one that has its form; no chains of such."""
     packed, result = _packed(), dict[str, str]()
-    for package, older, kinds in _UNPUBLISHED:
+    for version, (other, kinds) in SAME_FIELDS.items():
+        package, older = _package(version), _package(other)
         todo = [f"{older}{kind}{suffix}" for kind in kinds for suffix in ("", "List")]
         while todo:
             name = todo.pop()
@@ -68,6 +62,11 @@ def same_form() -> Mapping[str, str]:
                 result[new] = name
                 todo += [reference for reference in _references(packed[name]) if reference.startswith(older)]
     return result
+
+
+def _package(api_version: str) -> str:
+    group, _, version = api_version.partition("/")
+    return f"io.k8s.api.{group.partition('.')[0]}.{version}."
 
 
 @cache
@@ -85,10 +84,10 @@ def _references(value: Any) -> Iterator[str]:
         yield from _references(one)
 
 
-def _renamed(value: Any, definition: str) -> Any:
-    """Return a definition with its references in the package of `definition`, and its version in the kinds."""
+def _renamed(value: Any, definition: str, older: str) -> Any:
+    """Return one of package `older` with its references in the package of `definition`, and its version in kinds."""
     if isinstance(value, list):
-        return [_renamed(inner, definition) for inner in value]
+        return [_renamed(inner, definition, older) for inner in value]
     if not isinstance(value, dict):
         return value
     if value.keys() == {"group", "version", "kind"}:
@@ -96,8 +95,8 @@ def _renamed(value: Any, definition: str) -> Any:
     package = definition.rpartition(".")[0]
     return {
         word: f"{package}.{inner.rpartition('.')[2]}"
-        if word == "$ref" and inner.startswith(_SCHEDULING)
-        else _renamed(inner, definition)
+        if word == "$ref" and inner.startswith(older)
+        else _renamed(inner, definition, older)
         for word, inner in value.items()
     }
 

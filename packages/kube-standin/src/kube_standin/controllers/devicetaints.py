@@ -72,7 +72,7 @@ class DeviceTaintEviction(Controller):
         self._claims = sources.of("resource.k8s.io/resourceclaims", ClaimSeen)
         self._claims.index("consumer", lambda claim: claim.consumers)
         self._claims.index("pool", lambda claim: {(one.driver, one.pool) for one in claim.results})
-        if self.context.registry.kinds.of(_GROUP, "DeviceTaintRule") is not None:
+        if self.context.registry.kinds.readable(_GROUP, "DeviceTaintRule") is not None:
             self._rules.add_handler(self._rule_changed)
         self._slices.add_handler(self._slice_changed)
         self._claims.add_handler(self._claim_changed)
@@ -174,7 +174,7 @@ class DeviceTaintEviction(Controller):
 
     def _executing(self) -> list[RuleSeen]:
         """Return the rules that evict, none where they are not served."""
-        if self.context.registry.kinds.of(_GROUP, "DeviceTaintRule") is None:
+        if self.context.registry.kinds.readable(_GROUP, "DeviceTaintRule") is None:
             return []
         return [rule for _, rule in sorted(self._rules.items.items()) if rule.spec.taint.effect == _NO_EXECUTE]
 

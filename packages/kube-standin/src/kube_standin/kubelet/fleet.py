@@ -17,6 +17,7 @@ from typing import Any
 
 from kube_rules.json import Json
 from kube_rules.requests import is_extended_resource
+from kube_rules.versions import KUBERNETES_VERSION
 from kube_standin.conditions import set_condition
 from kube_standin.controllers.nodes import LEASES
 from kube_standin.controllers.reconciler import Context
@@ -27,7 +28,7 @@ from kube_standin.kubelet.settings import KUBELET, KubeletOptions
 log = logging.getLogger("reprieve.kubelets")
 
 MANAGER = "kubelet"
-VERSION = "v1.37.0-simulated"
+VERSION = f"v{KUBERNETES_VERSION}-simulated"
 _SERVER_FIELDS = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink")
 _TICK = 1.0
 _MADE_AT_ONCE = 50

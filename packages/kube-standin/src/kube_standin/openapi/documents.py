@@ -10,12 +10,13 @@ import json
 from collections.abc import Callable, Iterable
 
 from kube_rules.json import Json
+from kube_rules.versions import KUBERNETES_VERSION
 from kube_standin.kinds import METRICS_GROUP, ServedKind
 from kube_standin.openapi import components, operations
 from kube_standin.openapi.components import V2, V3, Dialect
 from kube_standin.openapi.operations import Operation, group_version_path
 
-VERSION = "1.37"
+VERSION = KUBERNETES_VERSION.rpartition(".")[0]
 """Of Kubernetes, in every document."""
 _SECURITY: Json = {
     "BearerToken": {

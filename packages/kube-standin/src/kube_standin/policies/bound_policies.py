@@ -69,7 +69,7 @@ class BoundPolicies(Step):
         """Read policies and bindings anew."""
         for name in (VALIDATING, MUTATING):
             for kind in (name, f"{name}Binding"):
-                row = self._registry.kinds.of(API, kind)
+                row = self._registry.kinds.readable(API, kind)
                 states = () if row is None else self._registry.store.heads(row.storage_key)
                 self._specs[kind] = {state.name: state.decode().get("spec") or {} for state in states}
         self._forget()

@@ -10,18 +10,11 @@ import hashlib
 import platform
 
 from kube_rules.json import Json
-from kube_rules.versions import KUBERNETES_VERSION
 from kube_standin.kinds import KindTable, ServedKind, subresource
+from kube_standin.releases import NEWEST
 from kube_standin.server.negotiation import parse_accept
 
-VERSION_INFO: Json = {
-    "major": "1",
-    "minor": "37",
-    "emulationMajor": "1",
-    "emulationMinor": "37",
-    "minCompatibilityMajor": "1",
-    "minCompatibilityMinor": "36",
-    "gitVersion": f"v{KUBERNETES_VERSION}+reprieve",
+_BUILD: Json = {
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "2026-01-01T00:00:00Z",
@@ -29,15 +22,22 @@ VERSION_INFO: Json = {
     "compiler": f"{platform.python_implementation()} {platform.python_version()}",
     "platform": f"{platform.system().lower()}/{platform.machine()}",
 }
-"""The body of /version: the API this server speaks."""
 
 
 def version_info(minor: int | None = None) -> Json:
-    """Return the body of /version; ``minor`` is the minor version of an emulated release."""
+    """Return the body of /version of the release with this minor version; None is the one that the rules follow."""
     if minor is None:
-        return VERSION_INFO
-    name = str(minor)
-    return {**VERSION_INFO, "minor": name, "emulationMinor": name, "gitVersion": f"v1.{name}.0+reprieve"}
+        minor = NEWEST
+    return {
+        "major": "1",
+        "minor": str(minor),
+        "emulationMajor": "1",
+        "emulationMinor": str(minor),
+        "minCompatibilityMajor": "1",
+        "minCompatibilityMinor": str(minor - 1),
+        "gitVersion": f"v1.{minor}.0+reprieve",
+        **_BUILD,
+    }
 
 
 def _hash(text: str) -> str:

@@ -103,7 +103,7 @@ def command(
     standin.run_serving(_run(options, read_only_kubeconfig), CONSOLE)
 
 
-def features_of(gates: "FeatureGates", minor: int | None = None) -> "Features":
+def features_of(gates: "FeatureGates", minor: int) -> "Features":
     """Return what the API server does without when these gates of the scheduler are off, or in an earlier release."""
     from kube_standin.features import Features
 

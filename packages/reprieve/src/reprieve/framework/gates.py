@@ -90,19 +90,21 @@ _FIELD_OF = {
     for f in fields(FeatureGates)
 }
 _GROUPS = {
-    "AllAlpha": ("CompositePodGroup", "PodGroupPreemptionPolicy", "TopologyAwareWorkloadScheduling"),
+    "AllAlpha": ("PodGroupPreemptionPolicy",),
     "AllBeta": (
+        "CompositePodGroup",
         "DRAWorkloadResourceClaims",
-        "GenericWorkload",
         "InPlacePodVerticalScalingSchedulerPreemption",
-        "OpportunisticBatching",
         "SchedulerAsyncPreemption",
-        "VolumeLimitScaling",
+        "TopologyAwareWorkloadScheduling",
     ),
 }
-"""Our gates by the stage they have in Kubernetes 1.37."""
-_OTHER_NAMES = {"SchedulerOpportunisticBatching": "OpportunisticBatching"}
-"""Names that KEPs gave to gates (KEP-5598), and those that kube-scheduler has."""
+"""Our gates by the stage they have in Kubernetes 1.38; those that are stable there belong to neither."""
+_OTHER_NAMES = {
+    "SchedulerOpportunisticBatching": "OpportunisticBatching",
+    "SchedulerPreemptionForPodResize": "InPlacePodVerticalScalingSchedulerPreemption",
+}
+"""Names that KEPs gave to gates (KEP-5598, KEP-5836), and those that kube-scheduler has."""
 
 UPSTREAM = frozenset(
     {

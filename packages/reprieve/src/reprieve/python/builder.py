@@ -14,12 +14,13 @@ Everything becomes manifests and goes through the same reading, defaulting and v
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kube_rules.versions import NEWEST_VERSION
 from reprieve.inputs.loader import read
 from reprieve.python.cluster import Cluster
 from reprieve.python.plans import PlanResult, plan
 from reprieve.simulation.plan import PlanOptions
 
-_GROUP_VERSION = "scheduling.k8s.io/v1beta1"
+_GROUP_VERSION = NEWEST_VERSION
 _CORE = "v1"
 Amount = str | int | float
 
