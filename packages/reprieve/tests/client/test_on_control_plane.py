@@ -213,6 +213,6 @@ def test_group_is_the_same_in_every_served_version() -> None:
                 assert resource is not None
                 read += (await list_objects(client, resource, PodGroup)).objects
             assert {(item.min_count, item.disrupts_all) for item in read} == {(3, True)}
-            assert len(read) == 3
+            assert len(read) == 4
 
     asyncio.run(run())
