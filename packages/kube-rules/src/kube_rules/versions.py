@@ -69,7 +69,7 @@ SAME_FIELDS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         ("FlowSchema", "PriorityLevelConfiguration"),
     ),
 }
-"""Version -> a version with the same fields whose definitions are known here, and the kinds (api.md 2.7, 2.8)."""
+"""Version -> a version with the same fields that has definitions here, and the kinds (api.md 2.7, 2.8)."""
 
 READABLE_VERSIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Workload": (*SERVED_VERSIONS, f"{CRD_GROUP}/v1beta1"),

@@ -84,7 +84,7 @@ SINCE: dict[int, dict[str, str]] = {
     36: {"MutatingAdmissionPolicyBinding": "v1", "DeviceTaintRule": "v1beta2"},
     37: {"DeviceTaintRule": "v1"},
 }
-"""Minor version -> kinds whose versions it changes, by the releases of kubernetes/api."""
+"""Minor version -> the versions of the kinds that it changes, by the releases of kubernetes/api."""
 
 
 def test_every_group_has_the_versions_of_its_release(plane: Plane) -> None:
