@@ -10,7 +10,9 @@ import pytest
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.decisions.attempts import RecordBuilder, involved_names, reservation_record
+from reprieve.decisions.queue_items import reserved_sentence
 from reprieve.decisions.records import DecisionRecord, EntityReference, MemberCounts
+from reprieve.decisions.reserved_capacity import reserved_capacity
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.plugins.gang_scheduling import RETRY, GangScheduling, RepairOptions
 from reprieve.preemption.outcome import Deferral, NoRoom, Preemption, Reason, UnhelpfulPreemption, Verdict, WaitsFor
@@ -269,6 +271,26 @@ def test_reservation_with_its_nodes_and_what_it_waits_for(
     assert (list(found.nodes), found.nodes_total) == ([f"n{i:02}" for i in range(1, 11)], 12)
     assert (list(found.waits_for), found.waits_for_total) == (["default/a", "default/b"], 2)
     assert (found.expected_start, found.message.replace("n12", "n1"), found.backfill) == (start, message, backfill)
+
+
+def test_reservations_as_plans_list_them() -> None:
+    """reservations.md 6.4: in the order in which they were made; without a known end no time is stated."""
+    world = World(
+        node("n1"), pod("r", cpu=1, node="n1"), gang("crew", 1, cpu=4, priority=2), pod("p", cpu=4, priority=1)
+    )
+    held, crew = world.engine.reservations.held, world.engine.cluster.groups["default/crew"]
+    for ref, of, name, expected in (("group/default/crew", crew, "crew-0", None), ("pod/uid-p", None, "p", START)):
+        places = ((world.record(name), "n2"), (world.record(name), "n1"))
+        held[ref] = AdvanceReservation(ref, of, places, 1, START, expected, (world.record("r"),))
+    first, second = reserved_capacity(world.engine)
+    assert (str(first.holder), first.holder.priority, first.nodes) == ("podgroup default/crew", 2, ("n1", "n2"))
+    assert (first.expected_start, first.waits_for) == (None, ("default/r",))
+    assert (str(second.holder), second.expected_start) == ("pod default/p", "2020-09-13T12:26:40Z")
+    assert second.backfill == "pods that state an end before then may use it"
+    assert reserved_sentence(world.engine, "pod/uid-p") == (
+        "reserved on n2, n1: expected start 2020-09-13T12:26:40Z; pods that state an end before then may use it"
+    )
+    assert reserved_sentence(world.engine, "pod/uid-q") == ""
 
 
 def test_capacity_of_lost_members_is_reserved_for_their_gang() -> None:

@@ -33,7 +33,7 @@ from reprieve.preemption.outcome import (
     Verdict,
 )
 from reprieve.preemption.units import PreemptionUnit
-from tests.building import World, annotated, node, pod
+from tests.building import World, annotated, gang, node, pod
 
 PODS = Criterion("pods", "fewest victim pods", "pods")
 STARTS = Criterion("startTime", "latest start", "")
@@ -296,6 +296,33 @@ def test_alternative_that_would_evict_more_is_reported() -> None:
     assert cost_sentences(world.engine.cluster, made) == (
         "Evicting default/pair instead would lead to more evictions: when it comes back, "
         "no capacity would be free for it; 2 pods in all.",
+    )
+
+
+def test_pods_that_keep_running_below_the_minimum_of_their_gang_are_reported() -> None:
+    """cost.md 1.6: those of gangs that break (their work is lost as well), apart from those of gangs broken before."""
+    world = World(node("n1", cpu=20), gang("g", 2, cpu=1, node="n1"), gang("h", 2, cpu=1, node="n1"), pod("high"))
+    first, second, third = (_unit(world, name) for name in ("g-0", "g-1", "h-0"))
+    alone = _decision(world, "h-1", left_over=first.pods, remains=(first, third))
+    assert cost_sentences(world.engine.cluster, alone) == (
+        "1 pod of default/g keeps running below the gang's minimum: its work is lost, too.",
+        "1 pod of default/h, below the minimum before, keeps running.",
+    )
+    several = _decision(world, "h-1", left_over=(*first.pods, *second.pods))
+    assert cost_sentences(world.engine.cluster, several) == (
+        "2 pods of default/g keep running below the gang's minimum: their work is lost, too.",
+    )
+    before = _decision(world, "h-1", remains=(first, third))
+    assert cost_sentences(world.engine.cluster, before) == (
+        "2 pods of default/g, default/h, below the minimum before, keep running.",
+    )
+
+
+def test_joint_plan_names_the_first_other_preemptors() -> None:
+    """cost.md 8"""
+    made = _decision(_world(), "p0", together=("a/b", "a/c", "a/d", "a/e"))
+    assert cost_sentences(_world().engine.cluster, made) == (
+        "Planned together with a/b, a/c, a/d and 1 more: one eviction for all of them.",
     )
 
 

@@ -174,6 +174,9 @@ def test_spared_units_up_to_the_limit_and_units_of_broken_gangs() -> None:
         ("default/spared-1", "Reprieved"),
     ]
     assert (made["reprievedTotal"], made["potentialVictims"]) == (3, 6)
+    many = [Verdict(_unit(world, "spared-0"), False, None)] * 101
+    made = _recorded(world, verdicts=tuple(many))
+    assert (len(made["reprieved"]), made["reprievedTotal"]) == (100, 101)
 
 
 def test_nominations_reservation_and_joint_preemptors() -> None:

@@ -133,6 +133,10 @@ def _unlike(*cpus: int, first: str = "") -> list[Any]:
         # Members that differ: one slice after the other, beside the one before as long as there is room (4.6).
         (_nodes("a", "b", cpu=(3, 8)), _unlike(1, 2, 1, 1), ["n0", "n0", "n1", "n1"]),
         (_nodes("a", "b", cpu=(8, 8)), _unlike(1, 2, 1, 1, first="n1"), ["n1"] * 4),
+        # Where that fails, all of them together, beside members that run (4.6).
+        (_nodes("a", "b", cpu=(4, 3)), _unlike(1, 2, 2, 2), ["n1", "n1", "n0", "n0"]),
+        (_nodes("a", "b", cpu=(3, 6)), _unlike(1, 1, 1, 2, 2, 2, first="n1"), ["n1", "n1", "n0", "n0", "n1", "n1"]),
+        (_nodes("a", "b", cpu=(4, 3)), _unlike(1, 2, 2, 2, 1, 1), [""] * 6),
     ],
 )
 def test_where_slices_go(nodes: list[Any], crew: list[Any], places: list[str]) -> None:

@@ -90,6 +90,21 @@ def _made(name: str, args: Json) -> Json:
     return _settings(REGISTRY[name](GATES, args))
 
 
+def test_weights_of_scores_are_those_of_kube_scheduler() -> None:
+    """scheduling.md 5.1"""
+    weights = {weighted.plugin.name: weighted.weight for weighted in default_profile(GATES).scores}
+    assert weights == {
+        "TaintToleration": 3,
+        "NodeAffinity": 2,
+        "NodeResourcesFit": 1,
+        "PodTopologySpread": 2,
+        "InterPodAffinity": 2,
+        "DynamicResources": 2,
+        "NodeResourcesBalancedAllocation": 1,
+        "ImageLocality": 1,
+    }
+
+
 @pytest.mark.parametrize("name", TAKEN)
 def test_args_that_are_left_out_have_the_documented_defaults(name: str) -> None:
     """All of them, and each that is left out by itself."""

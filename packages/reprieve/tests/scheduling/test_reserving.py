@@ -308,3 +308,13 @@ def test_plain_profile_has_no_permit_plugins() -> None:
     assert not any(line.endswith(" p") for line in made)
     world.engine.bound("uid-p")
     assert not any("post_bind" in line for line in made)
+
+
+def test_nothing_is_undone_for_a_pod_that_was_bound() -> None:
+    """scheduling.md 2.1: what was reserved is its own until it is gone, and then there is nothing to give back."""
+    calls: list[str] = []
+    world = _world(Speaks(calls)).settle()
+    assert calls[-1] == "Speaks post_bind p"
+    calls.clear()
+    world.gone("p")
+    assert calls == []

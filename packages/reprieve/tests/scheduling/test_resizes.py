@@ -11,7 +11,7 @@ from reprieve.decisions.preemptions import preemption_amounts
 from reprieve.framework.gates import FeatureGates
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import Result
-from tests.building import START, World, annotated, gang, node, pdb, pod
+from tests.building import START, World, annotated, gang, node, pdb, pod, profile_with
 
 PENDING = objects.PodCondition(type="PodResizePending", status="True", reason="Deferred")
 
@@ -195,3 +195,29 @@ def test_budgets_are_avoided_where_possible() -> None:
         pdb("db", {"app": "db"}),
     ).drain()
     assert world.evicted == ["plain"]
+
+
+@pytest.mark.parametrize(("want", "evicted"), [("4", ["low"]), ("4001m", [])])
+def test_request_above_the_node_evicts_no_pods(want: str, evicted: list[str]) -> None:
+    """resizes.md 2.4: as large as the node it may be."""
+    world = World(node("n1", cpu=4), growing(want=want), pod("low", cpu=2, node="n1")).drain()
+    assert world.evicted == evicted
+    (decision,) = world.engine.decisions
+    assert decision.rejections[0].message == "0/1 nodes are available: 1 Insufficient cpu."
+    assert decision.rejected_by == {"NodeResourcesFit"}
+
+
+def test_amounts_do_not_count_without_the_plugin_that_compares_them() -> None:
+    """resizes.md 2.2: nothing is overcommitted for a profile without NodeResourcesFit."""
+    profile = profile_with(drop=["NodeResourcesFit"])
+    world = World(node("n1", cpu=4), growing(), pod("low", cpu=2, node="n1"), profiles={profile.name: profile}).drain()
+    (decision,) = world.engine.decisions
+    assert (decision.result, world.evicted) == (Result.SCHEDULED, [])
+
+
+def test_policy_that_never_preempts_holds_for_resizes() -> None:
+    """resizes.md 3.3: the condition of the attempt says so, after the resources that are short."""
+    world = World(node("n1", cpu=4), growing(never=True), pod("low", cpu=2, node="n1")).drain()
+    (decision,) = world.engine.decisions
+    assert (decision.result, world.evicted, decision.put_off) == (Result.UNSCHEDULABLE, [], None)
+    assert decision.rejections[0].message.startswith("0/1 nodes are available: 1 Insufficient cpu. ")

@@ -299,8 +299,7 @@ class RoomBound:
             slot = entry.together[1]
             spread_slots.setdefault(entry.level.priority, []).extend((spread, slot) for spread in entry.spreads)
         for level in self._levels.values():
-            if level.room.shape[1] < before.shape[1]:
-                level.room = _widened(level.room, before.shape[1])
+            level.room = _widened(level.room, before.shape[1])
             room = self._room(level.priority, rows)
             changed = np.flatnonzero(moved | (room != level.room[:, rows]).any(axis=0))
             for at in changed.tolist():
