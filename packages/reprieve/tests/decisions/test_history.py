@@ -29,7 +29,7 @@ def record(number: int, minute: int, *units: dict[str, Any], namespace: str = "a
             "pods": len(units),
             "highestPriority": 1,
             "lostGpuHours": 1.23456,
-            "lostCpuHours": 0.5,
+            "lostCpuHours": 0.12345,
             "pdbViolations": 2,
         },
         "comparison": {
@@ -69,7 +69,7 @@ def test_preemption_lists_its_victims_and_what_it_cost() -> None:
         "domain": "n1",
         "pods": 1,
         "lostGpuHours": 1.235,
-        "lostCpuHours": 0.5,
+        "lostCpuHours": 0.123,
         "pdbViolations": 2,
         "state": "Done",
     }

@@ -102,9 +102,9 @@ IN_BLOCKS = [
 PAIRS = {SLICE: "rack=2"}
 
 
-def _unlike(*cpus: int, first: str = "") -> list[Any]:
-    """Return a gang in slices of two that ask for so many CPUs; the first member may run already."""
-    crew = group("crew", min_count=len(cpus), annotations=PAIRS)
+def _unlike(*cpus: int, first: str = "", asks: dict[str, str] = PAIRS) -> list[Any]:
+    """Return a gang, in slices of two, of members that ask for so many CPUs; the first may run already."""
+    crew = group("crew", min_count=len(cpus), annotations=asks)
     where = [first, *[""] * (len(cpus) - 1)]
     pods = [pod(f"m{i}", cpu=cpu, group="crew", labels={INDEX: str(i)}, node=where[i]) for i, cpu in enumerate(cpus)]
     return [crew, *pods]
@@ -114,7 +114,7 @@ def _unlike(*cpus: int, first: str = "") -> list[Any]:
     ("nodes", "crew", "places"),
     [
         # As few racks as possible, the fullest that fit (4.4).
-        (_nodes("a", "b", "c", cpu=(2, 4, 5)), _crew(4, PAIRS), ["n1"] * 4),
+        (_nodes("a", "b", "c", cpu=(6, 4, 2)), _crew(4, PAIRS), ["n1"] * 4),
         # A preferred level that is wider than the slices counts, one that is narrower does not (4.4).
         (IN_BLOCKS, _crew(4, {**PAIRS, PREFERRED_TOPOLOGY: "block"}), ["n1", "n1", "n2", "n2"]),
         (
@@ -142,6 +142,44 @@ def _unlike(*cpus: int, first: str = "") -> list[Any]:
 def test_where_slices_go(nodes: list[Any], crew: list[Any], places: list[str]) -> None:
     """The paragraphs are beside the cases."""
     assert _where(World(*nodes, *crew).settle(), len(places)) == places
+
+
+@pytest.mark.parametrize(
+    ("nodes", "cpus", "first", "places"),
+    [
+        # One rack that holds all is better than two, whatever is left there.
+        (_nodes("a", "b", "b", cpu=(5, 4, 2)), (3, 1, 2), "", ["n1", "n1", "n2"]),
+        # Of two that hold all the fullest.
+        (_nodes("a", "b", "c", cpu=(8, 4, 3)), (1, 2), "", ["n2", "n2"]),
+        # In two racks as few neighbours as possible are apart.
+        (_nodes("a", "b", cpu=(3, 3)), (2, 1, 2, 1), "", ["n0", "n0", "n1", "n1"]),
+        (_nodes("a", "b", "a", cpu=(2, 3, 2)), (2, 1, 2, 2), "", ["n1", "n1", "n0", "n2"]),
+        # Members that run keep their rack in use, and their neighbours come beside them (3.4).
+        (_nodes("a", "b", cpu=(8, 8)), (1, 2, 1), "n1", ["n1"] * 3),
+        (_nodes("a", "b", cpu=(4, 3)), (1, 2, 2, 2), "n1", ["n1", "n1", "n0", "n0"]),
+        # Not all racks together hold them in any way: they wait.
+        (_nodes("a", "b", cpu=(3, 3)), (2, 2, 2), "", [""] * 3),
+    ],
+)
+def test_where_members_that_differ_go(nodes: list[Any], cpus: tuple[int, ...], first: str, places: list[str]) -> None:
+    """topology.md 2.1, 2.6: sets of domains are tried, those with the fewest first."""
+    world = World(*nodes, *_unlike(*cpus, first=first, asks=RACKS)).settle()
+    assert _where(world, len(places)) == places
+
+
+@pytest.mark.parametrize(
+    ("nodes", "racks"),
+    [
+        (_nodes("a", "b", "b", cpu=(60, 50, 50)), ["b"] * 66),
+        (_nodes("a", "b", cpu=(50, 50)), ["a"] * 33 + ["b"] * 33),
+        (_nodes("a", "b", "c", cpu=(9, 50, 50)), ["b"] * 33 + ["c"] * 33),
+    ],
+)
+def test_large_gang_of_members_that_differ_fills_one_rack_after_the_other(nodes: list[Any], racks: list[str]) -> None:
+    """topology.md 3.5: in the order of the ranks."""
+    world = World(*nodes, *_unlike(*(1, 2) * 33, asks=RACKS)).settle()
+    rack_of = {node.metadata.name: node.metadata.labels[RACK] for node in nodes}
+    assert [rack_of[name] for name in _where(world, 66)] == racks
 
 
 @pytest.mark.parametrize("off", ["preferences", "gate"])
@@ -214,6 +252,16 @@ def test_groups_of_a_tree_share_domains() -> None:
     aide = [group("aide", min_count=1, parent="tree"), pod("aide-0", cpu=2, group="aide")]
     world = World(*_nodes("a", "b", "b", cpu=(3, 4, 2)), root, *_crew(2, parent="tree"), *aide).settle()
     assert "n0" not in {*_where(world, 2), world.where["aide-0"]}
+
+
+@pytest.mark.parametrize(("above", "name"), [(RACKS, "n1"), ({}, "n0")])
+def test_domain_in_which_another_group_of_the_tree_runs_is_in_use(above: dict[str, str], name: str) -> None:
+    """topology.md 2.4: if the annotation stands on the composite, and not if the group has its own."""
+    root = composite("tree", min_groups=1)
+    root = replace(root, metadata=replace(root.metadata, annotations=above))
+    aide = [group("aide", min_count=1, parent="tree"), pod("aide-0", cpu=1, group="aide", node="n1")]
+    world = World(*_nodes("a", "b", cpu=(2, 4)), root, *aide, *_crew(2, None if above else RACKS, parent="tree"))
+    assert _where(world.settle(), 2) == [name] * 2
 
 
 def test_no_group_of_a_tree_waits_for_the_preference_of_another() -> None:
