@@ -62,6 +62,7 @@ def served(
     plans: PagePlans | None = None,
     shown: Callable[[PageDocument], PageDocument] = lambda document: document,
     engine: Engine | None = None,
+    now: float | None = None,
 ) -> Iterator[ServedWorld]:
     """Serve a world in which everything is decided. `shown`: what a reader gets of the document.
 
@@ -70,10 +71,12 @@ def served(
     world, store = World(*items), MemoryStore()
     if engine is not None:
         world.engine = engine  # type: ignore[assignment]
+    if now is not None:
+        world.virtual.now = now
     keeper = RecordKeeper(store)
     keeper.attach(world.engine)
     loop = asyncio.new_event_loop()
-    past = PageHistory(store, loop.time)
+    past = PageHistory(store, loop.time, keeper.latest)
     keeper.preempted = past.take
 
     async def read() -> PageDocument:

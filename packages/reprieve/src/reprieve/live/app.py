@@ -288,7 +288,7 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
         assembled.counted_by(runtime)
         sink.writes = assembled.writes
         if settings.serving is not None:
-            past = PageHistory(store, assembled.clock)
+            past = PageHistory(store, assembled.clock, keeper.latest)
             keeper.preempted = past.take
             page = PageRoutes(
                 page_snapshots(assembled.engine, assembled.loop, assembled.clock, keeper, store),

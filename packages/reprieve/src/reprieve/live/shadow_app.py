@@ -218,7 +218,7 @@ def _server(
 ) -> Server:
     health = Health()
     assembled.checks(health)
-    past = PageHistory(store, assembled.clock)
+    past = PageHistory(store, assembled.clock, keeper.latest)
     keeper.preempted = past.take
     snapshots = page_snapshots(
         *(assembled.engine, assembled.loop, assembled.clock, keeper, store),

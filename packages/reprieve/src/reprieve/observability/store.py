@@ -25,7 +25,7 @@ Lost = Callable[[int], None]
 
 MOST_FOUND: Final = 20
 MOST_EVICTIONS: Final = 1_000
-_MOST_PICTURES: Final = 256
+_MOST_PICTURES: Final = 4_096
 NAME_BYTES: Final = 120
 """What finding a record by one more name costs, about."""
 
@@ -60,6 +60,10 @@ class HistoryStore(RecordStore, Protocol):
     async def evictions(self, since: float, until: float = math.inf) -> list[DecisionRecord]:
         """Records of preemptions in that time (seconds since 1970), newest first; no more than `MOST_EVICTIONS`."""
 
+    @property
+    def pictures_lost(self) -> int:
+        """How many pictures could not be kept."""
+
     def put_picture(self, time: float, body: bytes) -> None:
         """Keep a picture of the cluster at a time (seconds since 1970). Thread-safe."""
 
@@ -87,7 +91,8 @@ class MemoryStore:
         self._last: OrderedDict[int, _Kept] = OrderedDict()
         self._last_of: dict[Name, int] = {}
         self._by_name: dict[Name, dict[int, None]] = {}
-        self._pictures: deque[tuple[float, bytes]] = deque(maxlen=_MOST_PICTURES)
+        self._pictures: deque[tuple[float, bytes]] = deque()
+        self._picture_bytes = 0
         self._lock = threading.Lock()
         self._id = 0
         self.bytes = 0
@@ -132,12 +137,18 @@ class MemoryStore:
         ids = sorted(self._by_name.get((kind, namespace, name), ()), reverse=True)[:MOST_FOUND]
         return [decode((self._last.get(item) or self._superseded[item]).body) for item in ids]
 
+    @property
+    def pictures_lost(self) -> int:
+        """Return 0: they are kept until there is no room."""
+        return 0
+
     def put_picture(self, time: float, body: bytes) -> None:
         """See `HistoryStore`."""
         with self._lock:
             self._pictures.append((time, body))
-            while sum(len(body) for _, body in self._pictures) > self._bounds.bytes // 2:
-                self._pictures.popleft()
+            self._picture_bytes += len(body)
+            while len(self._pictures) > _MOST_PICTURES or self._picture_bytes > self._bounds.bytes // 2:
+                self._picture_bytes -= len(self._pictures.popleft()[1])
 
     async def picture(self, at: float) -> tuple[float, bytes] | None:
         """See `HistoryStore`."""

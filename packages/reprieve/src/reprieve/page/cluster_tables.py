@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -44,27 +44,42 @@ Workload = tuple[str, str, str, int]
 """Kind, namespace, name, priority."""
 
 
-def tables_of(engine: Engine) -> ClusterTables:
-    """Return the tables; the engine must be at rest. Pods beyond `MOST_PODS` are left out, and counted."""
+def tables_of(
+    engine: Engine, *, changed: Collection[int] | None = None, labels: Sequence[str] | None = None
+) -> ClusterTables:
+    """Return the tables; the engine must be at rest. Pods beyond `MOST_PODS` are left out, and counted.
+
+    `changed`: these rows of nodes alone, with the pods on them and those that run on no node. `labels`: the labels of
+    nodes to give, instead of the most useful ones.
+    """
     cluster = engine.cluster
     nodes = cluster.nodes
     nodes.fit_columns()
-    rows = sorted(np.flatnonzero(nodes.alive[: len(nodes)]).tolist(), key=nodes.names.__getitem__)
+    alive = np.flatnonzero(nodes.alive[: len(nodes)]).tolist()
+    rows = sorted(alive if changed is None else set(alive) & set(changed), key=nodes.names.__getitem__)
     block = block_resource(engine)
     of_nodes = dict(enumerate(nodes.has(block).tolist())) if block else {}
     of_pods: dict[str, int] | None = None
     if not block:
-        block, of_nodes, of_pods = claimed_devices(engine, rows)
-    pods = sorted(cluster.pods.values(), key=_by_workload)
+        block, of_nodes, of_pods = claimed_devices(engine, alive)
+    every = cluster.pods.values()
+    pods = sorted(every if changed is None else _on(engine, rows, set(alive)), key=_by_workload)
     place = {row: at for at, row in enumerate(rows)}
     workloads, pod_table = _pods(engine, pods[:MOST_PODS], place, block, of_pods)
     return ClusterTables(
         block=block,
-        nodes=_nodes(engine, rows, of_nodes),
+        nodes=_nodes(engine, rows, of_nodes, labels),
         workloads=workloads,
         pods=pod_table,
-        pods_total=len(pods),
+        pods_total=len(every),
     )
+
+
+def _on(engine: Engine, rows: Sequence[int], alive: Collection[int]) -> list[PodRecord]:
+    """Return the pods on these nodes, and those on none that is `alive`."""
+    cluster = engine.cluster
+    pending = (pod for pod in cluster.pods.values() if pod.row not in alive)
+    return [*pending, *(pod for row in rows for pod in cluster.nodes.pods[row].values())]
 
 
 def block_resource(engine: Engine) -> str:
@@ -107,7 +122,7 @@ def claimed_devices(engine: Engine, rows: Sequence[int]) -> tuple[str, dict[int,
     return driver, dict(fitting.get(driver, {})), dict(held)
 
 
-def _nodes(engine: Engine, rows: Sequence[int], blocks: Mapping[int, int]) -> NodeTable:
+def _nodes(engine: Engine, rows: Sequence[int], blocks: Mapping[int, int], labels: Sequence[str] | None) -> NodeTable:
     nodes = engine.cluster.nodes
     reserved = {int(row) for held in engine.reservations.held.values() for row in held.rows}
     leaving = {pod.row for uid in engine.cluster.departures if (pod := engine.cluster.pods.get(uid)) and pod.row >= 0}
@@ -130,7 +145,7 @@ def _nodes(engine: Engine, rows: Sequence[int], blocks: Mapping[int, int]) -> No
         flags=tuple(flags),
         taints=tuple(sets[int(nodes.taint_set[row])] for row in rows),
         taint_sets=tuple(taint_sets),
-        labels=_labels(nodes.labels, rows),
+        labels=_labels(nodes.labels, rows) if labels is None else _labels_named(nodes.labels, rows, labels),
     )
 
 
@@ -151,11 +166,23 @@ def _labels(labels: Sequence[Mapping[str, str]], rows: Sequence[int]) -> dict[st
         values = sorted({labels[row][key] for row in rows if key in labels[row]})
         if len(values) > MOST_VALUES or (len(values) == keys[key] and len(values) > 1):
             continue
-        number = {value: at for at, value in enumerate(values)}
-        result[key] = LabelColumn(
-            values=tuple(values), of=tuple(number.get(labels[row].get(key, ""), -1) for row in rows)
-        )
+        result[key] = _label(labels, rows, key, values)
     return result
+
+
+def _labels_named(
+    labels: Sequence[Mapping[str, str]], rows: Sequence[int], keys: Sequence[str]
+) -> dict[str, LabelColumn]:
+    """Return these labels of nodes, whatever their values are."""
+    return {
+        key: _label(labels, rows, key, sorted({labels[row][key] for row in rows if key in labels[row]})) for key in keys
+    }
+
+
+def _label(labels: Sequence[Mapping[str, str]], rows: Sequence[int], key: str, values: Sequence[str]) -> LabelColumn:
+    number = {value: at for at, value in enumerate(values)}
+    of = tuple(number[labels[row][key]] if key in labels[row] else -1 for row in rows)
+    return LabelColumn(values=tuple(values), of=of)
 
 
 def _usefulness(key: str) -> tuple[int, str]:

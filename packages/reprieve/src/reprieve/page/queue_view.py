@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from heapq import nsmallest
 from typing import Final
 
 from kube_rules.durations import readable_time
@@ -32,16 +33,17 @@ Helps = Callable[[str, str, str], tuple[Help, ...]]
 """(kind, namespace, name) -> what would help it, each tried."""
 
 
-def pending_items(engine: Engine, latest: LatestRecord, helps: Helps | None = None) -> tuple[QueueItem, ...]:
-    """Return what waits in the order in which it will be tried, what is gated last; at most `MOST_ITEMS`.
+def pending_items(
+    engine: Engine, latest: LatestRecord, helps: Helps | None = None, *, most: int | None = None
+) -> tuple[QueueItem, ...]:
+    """Return what waits in the order in which it will be tried, what is gated last; at most `most` (`MOST_ITEMS`).
 
     Without `helps` the hints of the last record are given, which were not tried.
     """
     queue = engine.queue
-    entities = sorted(queue.entities(), key=lambda entity: (_is_gated(entity), queue.order(entity)))
-    return tuple(
-        _item(engine, entity, at, latest(entity.ref), helps) for at, entity in enumerate(entities[:MOST_ITEMS], 1)
-    )
+    most = MOST_ITEMS if most is None else most
+    first = nsmallest(most, queue.entities(), key=lambda entity: (_is_gated(entity), queue.order(entity)))
+    return tuple(_item(engine, entity, at, latest(entity.ref), helps) for at, entity in enumerate(first, 1))
 
 
 def _item(engine: Engine, entity: Entity, at: int, record: DecisionRecord | None, helps: Helps | None) -> QueueItem:

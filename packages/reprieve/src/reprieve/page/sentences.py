@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from reprieve.decisions.phrases import count
 from reprieve.decisions.queue_items import GATED, QueueItem
@@ -50,6 +51,10 @@ def _cluster(tables: ClusterTables) -> str:
 
 def _queue(document: PageDocument) -> str:
     items = document.queue
+    if document.past:
+        then = f"At {document.time}: "
+        waited = f"{then}{_number(document.queue_total)} waited{_reasons(items, document.queue_total)}"
+        return waited if items else f"{then}nothing waited."
     if not items:
         return "Nothing waits."
     waiting = [item for item in items if item.why != GATED]
@@ -59,9 +64,15 @@ def _queue(document: PageDocument) -> str:
     helped = next((item for item in waiting if item.help), None)
     if helped is not None:
         return f"{text}. {_of(helped)} would run after this: {helped.help[0].sentence}"
+    return f"{text}{_reasons(items, document.queue_total)}"
+
+
+def _reasons(items: Sequence[QueueItem], total: int) -> str:
+    """Return the most frequent reasons; of a list that is cut, those of its items."""
     reasons = Counter(item.why for item in items if item.why)
     why = ", ".join(f"{number:,} {word}" for word, number in reasons.most_common(3))
-    return f"{text}: {why}." if why else f"{text}."
+    among = f" of the first {len(items):,}" if len(items) < total else ""
+    return f": {why}{among}." if why else "."
 
 
 def _wait(number: int) -> str:

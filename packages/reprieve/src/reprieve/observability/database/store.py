@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _BATCH: Final = 200
 _QUEUE: Final = 20_000
-_MOST_PICTURES: Final = 4
+_MOST_PICTURES: Final = 64
 """That wait to be written: they are large, and the next one is as good."""
 _EPOCH: Final = 1_577_836_800.0
 """2020-01-01, from which ids count milliseconds: 53 bits then last until 2037."""
@@ -80,6 +80,7 @@ class DatabaseStore:
         self._done = 0
         self.dropped = 0
         """Records that could not be kept."""
+        self.pictures_lost = 0
         self._instance = random.SystemRandom().getrandbits(6)
         self._id = 0
         self._revision = 0
@@ -135,6 +136,7 @@ class DatabaseStore:
     def put_picture(self, time: float, body: bytes) -> None:
         """Keep a picture of the cluster; it is lost where the database is away or too slow for it."""
         with self._changed:
+            self.pictures_lost += len(self._pictures) == _MOST_PICTURES
             self._pictures.append((time, body))
             self._changed.notify_all()
 
@@ -208,6 +210,7 @@ class DatabaseStore:
                 self._retain()
         except (RecordsAwayError, RecordsError) as error:
             self._is_away(error)
+            self.pictures_lost += len(self._pictures)
             self._pictures.clear()
             return self._keep(batch)
         if self._away:
@@ -218,7 +221,11 @@ class DatabaseStore:
 
     def _write_picture(self, at: float, body: bytes) -> None:
         cluster = self.database.cluster
-        self._in_database(lambda connection: queries.write_picture(connection, cluster, at, body))
+        try:
+            self._in_database(lambda connection: queries.write_picture(connection, cluster, at, body))
+        except (RecordsAwayError, RecordsError):
+            self.pictures_lost += 1
+            raise
 
     def _keep(self, batch: list[StoredRecord]) -> bool:
         """Spool a batch; where the disk does not take it, it waits in memory."""
