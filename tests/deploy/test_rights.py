@@ -428,6 +428,19 @@ def lets_clients_with_the_right_read_its_metrics(plane: Live, port: int) -> None
         assert ask(port, path, token(plane, "default", "prometheus")) == 200
 
 
+def answers_what_if(plane: Live, port: int) -> None:
+    """page.md 8.1: a plan with manifests reads the cluster with the scheduler's own rights."""
+    asked: Json = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "asked"}, "spec": ours("asked")["spec"]}
+    body = json.dumps({"manifests": json.dumps(asked), "changes": ["--add-nodes 1 --like n3"]}).encode()
+    headers = {"Authorization": f"Bearer {plane.server.keys.admin_token}", "Content-Type": "application/json"}
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    request = urllib.request.Request(f"https://127.0.0.1:{port}/ui/api/v1/whatif", body, headers)
+    with urllib.request.urlopen(request, context=context, timeout=DEADLINE) as answer:
+        planned = json.loads(answer.read())["plan"]
+    assert [found["name"] for found in planned["pods"] if found["nodeName"]] == ["asked"]
+
+
 PLACED = {COSCHEDULING: "Scheduled", VOLCANO: "Running"}
 """What PodGroups of other schedulers say of being placed."""
 COSCHEDULING_CRD: Json = {
@@ -484,6 +497,7 @@ def with_the_workload_api(records: Records, directory: Path) -> None:
             allocates_devices(plane)
             makes_claims_for_extended_resources(plane)
             lets_clients_with_the_right_read_its_metrics(plane, port)
+            answers_what_if(plane, port)
             drop_in = {"metadata": {"name": "older"}, "spec": {"minMember": 2}}
             schedules_gangs(
                 plane, COSCHEDULING, drop_in, {"labels": {"scheduling.x-k8s.io/pod-group": "older"}, "cpu": "10m"}

@@ -133,6 +133,25 @@ def test_plan_of_a_live_cluster(server: Live, run: Run) -> None:
     assert versions(server) == before
 
 
+ADDED_POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: added}
+spec: {containers: [{name: c, resources: {requests: {cpu: 100m}}}]}
+"""
+
+
+def test_manifests_are_added_to_the_cluster_of_kubectl(
+    server: Live, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """page.md 8.7: `--live` without `--kubeconfig`, as in a pod with a service account, and with a context."""
+    (tmp_path / "added.yaml").write_text(ADDED_POD)
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(server, tmp_path / "config")))
+    for more in ((), ("--context", "reading")):
+        plan = document(run("plan", "-f", tmp_path / "added.yaml", "--live", *more, "-o", "json"))
+        assert {pod["name"] for pod in plan["pods"]} == {"train-0", "train-1", "huge", "added"}
+
+
 DELAYED = """
 apiVersion: v1
 kind: Pod
@@ -320,7 +339,7 @@ def test_unreachable_or_refusing_server_is_exit_3(
     ("args", "message"),
     [
         (("plan", "--kubeconfig", "nowhere"), "error: nowhere: No such file or directory"),
-        (("plan", "--context", "x", "-f", "y"), "error: --context requires --kubeconfig when -f is given"),
+        (("plan", "--context", "x", "-f", "y"), "error: --context requires --kubeconfig or --live when -f is given"),
         (("plan",), "error: nothing to plan"),
         (("snapshot", "-o", "x.txt"), "error: -o x.txt: the name must end in .yaml, .yml, .json"),
         (("snapshot", "--kubeconfig", "nowhere", "-o", "x.yaml"), "error: nowhere: No such file or directory"),

@@ -340,8 +340,11 @@ def test_question_is_planned_in_a_process_of_its_own() -> None:
     """page.md 8.1: with the options of the scheduler, and the manifests on standard input."""
     program = "import sys, json; print(json.dumps([*sys.argv[1:], sys.stdin.read()]).join('{}'))"
     found = answer(program, PlanQuestion(manifests="kind: Pod", changes=("--drain n1",)))
-    assert found == b'{["plan", "--kubeconfig=k", "-f", "-", "--drain=n1", "-o", "page", "kind: Pod"]}\n'
+    assert found == b'{["plan", "--kubeconfig=k", "-f", "-", "--live", "--drain=n1", "-o", "page", "kind: Pod"]}\n'
     assert b'"-f"' not in answer(program)
+    files = PagePlans(("-f", "cluster.yaml"), command=(sys.executable, "-c", program))
+    asked = msgspec.json.encode(PlanQuestion(manifests="kind: Pod"))
+    assert b'["plan", "-f", "cluster.yaml", "-f", "-", "-o", "page", "kind: Pod"]' in asyncio.run(files.answer(asked))
 
 
 @pytest.mark.parametrize(

@@ -170,9 +170,10 @@ def page_for(
     from reprieve.cli.plan_page import planned_page
     from reprieve.page.html import as_file
 
-    prepared = _prepared(source, options)
+    warnings: list[str] = []
+    prepared = _prepared(source, options, warnings)
     with working("planning"):
-        answer, made = planned_page(prepared, options, suggest=suggest)
+        answer, made = planned_page(prepared, options, suggest=suggest, warnings=warnings)
         if output is PlanFormat.PAGE:
             return answer, document(made, Format.JSON)
         return answer, as_file(made)
@@ -187,11 +188,13 @@ def answer_for(source: "InputSource", options: "PlanOptions", records: "WaitingR
         return answered(prepared, options, records)
 
 
-def _prepared(source: "InputSource", options: "PlanOptions") -> "PreparedInput":
+def _prepared(source: "InputSource", options: "PlanOptions", warnings: "list[str] | None" = None) -> "PreparedInput":
+    """Read the input; its warnings are added to `warnings`."""
     from dataclasses import replace
 
     from kube_rules.group_sources import OWNERS
     from reprieve.scheduling.preemptor_reservations import waits_for_completions
 
     jobs = waits_for_completions(options.profiles)
-    return gather(replace(source, owners=OWNERS in options.sources, jobs=jobs), options.now)
+    source = replace(source, owners=OWNERS in options.sources, jobs=jobs)
+    return gather(source, options.now, warnings.extend if warnings is not None else lambda lines: None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace as with_fields
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from reprieve.scheduling.decision import Decision
     from reprieve.scheduling.engine import Engine
     from reprieve.simulation.report import Answer
+
+MOST_WARNINGS: Final = 200
 
 
 class _KeptRecords:
@@ -73,8 +75,10 @@ class PlanRecording(EngineKeeper):
         return [record for record in reversed(self._store.kept.values()) if record.preemption is not None]
 
 
-def planned_page(prepared: PreparedInput, options: PlanOptions, *, suggest: bool) -> tuple[Answer, PageDocument]:
-    """Plan the input; return the answer and the page of it. Raises InputError."""
+def planned_page(
+    prepared: PreparedInput, options: PlanOptions, *, suggest: bool, warnings: Sequence[str] = ()
+) -> tuple[Answer, PageDocument]:
+    """Plan the input; return the answer and the page of it. `warnings`: of the input. Raises InputError."""
     waiting = WaitingRecords() if suggest else None
     recording = PlanRecording(waiting)
     answer = answered(prepared, replace(options, observer=recording, on_loaded=recording.loaded), waiting)
@@ -95,7 +99,13 @@ def planned_page(prepared: PreparedInput, options: PlanOptions, *, suggest: bool
     )
     verdict = next(section for section in sections if section.title and not section.columns)
     sentence = " ".join((verdict.title, *verdict.notes[:-1]))
-    return answer, with_fields(document, sentences={**document.sentences, "cluster": sentence, "plan": sentence})
+    noted = tuple(dict.fromkeys((*warnings, *answer.account.warnings)))
+    return answer, with_fields(
+        document,
+        sentences={**document.sentences, "cluster": sentence, "plan": sentence},
+        warnings=noted[:MOST_WARNINGS],
+        warnings_total=len(noted),
+    )
 
 
 def _helps(answer: Answer) -> dict[tuple[str, str, str], tuple[Help, ...]]:

@@ -93,6 +93,7 @@ _CLUSTER: Final = (
         meaning="Read a live cluster. Default without -f: the cluster that kubectl uses ($KUBECONFIG, ~/.kube).",
     ),
     _once("--context", metavar="NAME", meaning="Kubeconfig context. Default: the current context."),
+    _flag("--live", "With -f: add the manifests to a live cluster. Default without --kubeconfig: that of kubectl."),
 )
 _CHANGES: Final = {
     "cordon": (_NODES, "Mark nodes as unschedulable."),
@@ -149,8 +150,8 @@ def source_of(context: typer.Context) -> "InputSource":
 
     values = context.meta[_VALUES]
     files, lenient, unknown = values["filename"] or (), values["lenient"], not values["ignore_unknown"]
-    if files and values["kubeconfig"] is None and values["context"] is not None:
-        refuse("--context requires --kubeconfig when -f is given")
+    if files and values["kubeconfig"] is None and values["context"] is not None and not values["live"]:
+        refuse("--context requires --kubeconfig or --live when -f is given")
     if values["strict"] and (lenient or not unknown):
         refuse(f"--strict and {'--lenient' if unknown else '--ignore-unknown'} cannot be combined")
     strict = "--strict" if values["strict"] else ""
@@ -160,6 +161,7 @@ def source_of(context: typer.Context) -> "InputSource":
         run=read_runs(values["run"]),
         files=files,
         kubeconfig=values["kubeconfig"],
+        added=values["live"],
         context=values["context"],
         max_bytes=read_size("--max-input-bytes", values["max_input_bytes"]),
         changes=read_changes(context.meta[ORDER], values, like_alone=context.info_name == "capacity"),
@@ -220,12 +222,21 @@ def answering_for_all(source: "InputSource", asked: "Sequence[tuple[str, bool]]"
     return replace(source, strictness=replace(source.strictness, answer_for_all=option))
 
 
-def gather(source: "InputSource", now: float | None = None) -> "PreparedInput":
-    """Read what a question is about, with a line of progress. `now`: the time that is asked about, if it was given."""
+def gather(
+    source: "InputSource", now: float | None = None, noted: "Callable[[Sequence[str]], object]" = lambda lines: None
+) -> "PreparedInput":
+    """Read what a question is about, with a line of progress. `now`: the time that is asked about, if it was given.
+
+    `noted`: called with the warnings, which are also written to stderr.
+    """
     from reprieve.python import inputs
 
+    def warned(lines: "Sequence[str]") -> None:
+        noted(lines)
+        warn(lines)
+
     with working("reading the cluster"):
-        return inputs.gather(source, warn, now)
+        return inputs.gather(source, warned, now)
 
 
 # -- showing ---------------------------------------------------------------------------------------

@@ -77,9 +77,8 @@ class PagePlans:
             self._waiting -= 1
 
     async def _plan(self, question: PlanQuestion, options: Sequence[str]) -> bytes:
-        files = ("-f", "-") if question.manifests.strip() else ()
-        if files and not any(argument.startswith("--kubeconfig") for argument in self._arguments):
-            raise QuestionError("manifests need a scheduler that was started with --kubeconfig; changes do not")
+        reads_files = "-f" in self._arguments
+        files = ("-f", "-", *(() if reads_files else ("--live",))) if question.manifests.strip() else ()
         process = await asyncio.create_subprocess_exec(
             *(*self._command, "plan", *self._arguments, *files, *options, "-o", "page"),
             stdin=asyncio.subprocess.PIPE,

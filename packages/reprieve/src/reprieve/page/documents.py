@@ -108,6 +108,7 @@ class PageDocument(Document, frozen=True, kw_only=True):
     `before`: of a plan, the cluster before it; `plan`: the document of `plan -o json`, `text`: its text; `replay`,
     `shadow`: the view of a replay, of a shadow report.
     `records`: preemptions and the last record of what waits, newest first. `sentences`: what matters now, by view.
+    `warnings`: what a plan has not read or not understood of its input, the first of `warnings_total`.
     `complete`: the reader may see all namespaces. `past`: the cluster is as it was at `time`.
     """
 
@@ -126,5 +127,7 @@ class PageDocument(Document, frozen=True, kw_only=True):
     replay: Any = None
     shadow: Any = None
     sentences: dict[str, str] = msgspec.field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    warnings_total: int = 0
     complete: bool = True
     past: bool = False

@@ -77,6 +77,8 @@ class InputSource(InputSettings):
     files: Sequence[str] = ()
     kubeconfig: str | None = None
     context: str | None = None
+    added: bool = False
+    """The files are added to a live cluster also without `kubeconfig`."""
     max_bytes: int = MAX_INPUT_BYTES
     changes: Sequence[InputChange] = ()
     """Made before the workloads are expanded."""
@@ -90,7 +92,7 @@ class InputSource(InputSettings):
     @property
     def live(self) -> bool:
         """Return whether a cluster is read; without `kubeconfig` the one that kubectl would use."""
-        return self.kubeconfig is not None or not self.files
+        return self.kubeconfig is not None or self.added or not self.files
 
 
 @dataclass(frozen=True, slots=True)
