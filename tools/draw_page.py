@@ -17,65 +17,67 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), *(str(ROOT / "packages" / name) for name in ("kube-rules", "kube-standin", "reprieve"))]
 
-from playwright.sync_api import Browser, Page  # noqa: E402
+from playwright.sync_api import Browser, FloatRect, Page  # noqa: E402
 
 from reprieve.cli.plan_page import planned_page  # noqa: E402
 from reprieve.decisions.shadow import decode_report  # noqa: E402
 from reprieve.live.page_plans import PagePlans  # noqa: E402
 from reprieve.page.html import as_file  # noqa: E402
 from reprieve.page.shadow_view import shadow_page  # noqa: E402
+from reprieve.python.answers import answered  # noqa: E402
 from reprieve.python.inputs import InputSource, gather  # noqa: E402
+from reprieve.scheduling.engine import Engine  # noqa: E402
 from reprieve.simulation import demo  # noqa: E402
 from reprieve.simulation.plan import PlanOptions  # noqa: E402
 from tests.page.browser import Scheme, chromium, opened  # noqa: E402
 from tests.page.serving import served  # noqa: E402
-from tests.page.test_served_in_a_browser import items  # noqa: E402
 
 DEMO: Final = Path(demo.__file__).parent
 FILES: Final = ("cluster.yaml", "train.yaml", "giant.yaml")
 
 
 class Picture(NamedTuple):
-    """A view, and what is done before it is drawn. `at`: what it begins with, if not the top of the page."""
+    """A view, and what is clicked before it is drawn: from one element to the top of another, so that none is cut."""
 
     name: str
     view: str
     clicks: tuple[str, ...] = ()
     scheme: Scheme = "light"
-    size: tuple[int, int] = (1280, 800)
-    at: str = ""
+    width: int = 1280
+    first: str = "body"
+    until: str = ".words"
 
 
 PICTURES: Final = (
     Picture("page-cluster", "cluster", ("[data-key=before]",)),
     Picture("page-cluster-dark", "cluster", ("[data-key=after]",), "dark"),
-    Picture("page-queue", "queue", ("ol.cards a",), size=(1280, 560)),
-    Picture("page-decisions", "decisions", size=(1280, 720)),
+    Picture("page-queue", "queue", ("ol.cards a",)),
+    Picture("page-decisions", "decisions"),
 )
-WHAT_IF: Final = Picture("page-whatif", "whatif", size=(1280, 900))
-SHADOW: Final = Picture("page-shadow", "shadow", size=(1280, 900))
+WHAT_IF: Final = Picture("page-whatif", "whatif", width=1440)
+SHADOW: Final = Picture("page-shadow", "shadow")
 REPLAY: Final = (
-    Picture("page-replay", "replay", size=(1280, 1000)),
+    Picture("page-replay", "replay", until="h2:text('Nodes over')"),
     Picture(
         *("page-replay-nodes", "replay", ("[aria-label='Zoom in on the time']",)),
-        size=(1280, 900),
-        at="h2:text('Nodes over')",
+        first="h2:text('Nodes over')",
+        until="h2:text('Waiting by')",
     ),
 )
+HEIGHT: Final = 800
 POLICIES: Final = ROOT / "examples" / "policies"
 
 
 def main() -> int:
     """Write the pictures."""
-    prepared = gather(InputSource(files=tuple(str(DEMO / name) for name in FILES)), print)
+    prepared = gather(InputSource(files=tuple(str(DEMO / name) for name in FILES)), lambda lines: None)
     _, document = planned_page(prepared, PlanOptions(), suggest=True)
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         file = Path(folder) / "page.html"
         file.write_text(as_file(document), encoding="utf-8")
         for picture in PICTURES:
-            width, height = picture.size
             address = f"{file.as_uri()}#/{picture.view}"
-            with opened(browser, address, width=width, height=height, scheme=picture.scheme) as page:
+            with opened(browser, address, width=picture.width, height=HEIGHT, scheme=picture.scheme) as page:
                 draw(page, picture)
         draw_file(browser, Path(folder), shadow_file(), (SHADOW,))
         draw_file(browser, Path(folder), replay_file(), REPLAY)
@@ -102,32 +104,39 @@ def draw_file(browser: Browser, folder: Path, text: str, pictures: Sequence[Pict
     file = folder / f"{pictures[0].name}.html"
     file.write_text(text, encoding="utf-8")
     for picture in pictures:
-        width, height = picture.size
-        with opened(browser, file.as_uri(), width=width, height=height, scheme=picture.scheme) as page:
+        with opened(browser, file.as_uri(), width=picture.width, height=HEIGHT, scheme=picture.scheme) as page:
             draw(page, picture)
 
 
 def draw_what_if(browser: Browser) -> None:
-    """Draw the answer to a question, asked of a served page."""
-    cluster = DEMO / FILES[0]
-    with served(*items(), plans=PagePlans(("-f", str(cluster)))) as world:
-        width, height = WHAT_IF.size
-        with opened(browser, f"{world.url}#/whatif", width=width, height=height, own=world.url[:-3]) as page:
-            page.fill("#what-if-changes", "--drain gpu-01")
-            page.click("[data-key=plan]")
-            page.locator(".view .map").wait_for()
-            draw(page, WHAT_IF)
+    """Draw the answer to a question, asked of a served page: the demo's gang comes to its full cluster."""
+    cluster, loaded = str(DEMO / FILES[0]), list[tuple[Engine, float]]()
+    prepared = gather(InputSource(files=(cluster,)), lambda lines: None)
+    options = PlanOptions(on_loaded=lambda engine, now: loaded.append((engine, now)))
+    answered(prepared, options, None)
+    [(engine, now)] = loaded
+    with (
+        served(engine=engine, now=now, plans=PagePlans(("-f", cluster))) as world,
+        opened(browser, f"{world.url}#/whatif", width=WHAT_IF.width, height=HEIGHT, own=world.url[:-3]) as page,
+    ):
+        page.fill("#what-if-manifests", (DEMO / FILES[1]).read_text())
+        page.click("[data-key=plan]")
+        page.locator("pre.answer").wait_for()
+        page.click("[data-key=before]")
+        draw(page, WHAT_IF)
 
 
 def draw(page: Page, picture: Picture) -> None:
     """Click what has to be clicked, and write the screenshot."""
     for click in picture.clicks:
         page.locator(click).first.click()
-    if picture.at:
-        page.locator(picture.at).evaluate("element => element.scrollIntoView()")
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    top, bottom = (page.locator(place).first.bounding_box() for place in (picture.first, picture.until))
+    assert top is not None
+    assert bottom is not None
     target = ROOT / "docs" / f"{picture.name}.png"
-    page.screenshot(path=target)
+    clip = FloatRect(x=0, y=top["y"], width=picture.width, height=bottom["y"] - top["y"])
+    page.screenshot(path=target, full_page=True, clip=clip)
     print(f"{target.relative_to(ROOT)}: {target.stat().st_size / 1000:.0f} kB")
 
 

@@ -100,7 +100,7 @@ def test_sentence_states_which_policy_is_best_and_what_it_costs() -> None:
     slow = other(found, "slow", 7200.0, units=2, lost=0.0)
     assert conclusion([slow.report, fast.report]) == (
         "Jobs wait least with fast: 1.0 min on average, against 2.0 h with slow. It evicts 1,200 workloads "
-        "(against 2) and loses 3 GPU-hours (against 0)."
+        "(against 2) and loses 3.2 GPU-hours (against 0)."
     )
     assert conclusion([slow.report]) == (
         "Jobs wait 2.0 h on average; 2 workloads are evicted, and 0 GPU-hours are lost."

@@ -50,6 +50,15 @@ def conclusion(report: ShadowReport) -> str:
     return f"{total}, {_compared(report)}, {period}: {', '.join(found)}."
 
 
+def evictions_compared(report: ShadowReport) -> str:
+    """Return what the evictions of both schedulers cost, in one sentence."""
+    acting, shadow = report.acting, report.shadow
+    return (
+        f"The acting scheduler evicts {count(acting.evicted_pods, 'pod')} and loses {acting.lost_gpu_hours:g} "
+        f"GPU-hours, the shadow {count(shadow.evicted_pods, 'pod')} and {shadow.lost_gpu_hours:g}."
+    )
+
+
 def _compared(report: ShadowReport) -> str:
     return "1 pod or gang compared" if report.compared == 1 else f"{report.compared} pods and gangs compared"
 

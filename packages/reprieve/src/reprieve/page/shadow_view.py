@@ -15,6 +15,7 @@ from reprieve.decisions.shadow_summary import (
     cells_of,
     conclusion,
     details_of,
+    evictions_compared,
     figures,
     remarks,
 )
@@ -42,13 +43,17 @@ class ShadowView(Document, frozen=True, kw_only=True):
 
 def shadow_page(report: ShadowReport) -> PageDocument:
     """Return the page of a report alone."""
-    return PageDocument(shadow=shadow_view(report), sentences={"shadow": conclusion(report)})
+    return PageDocument(shadow=shadow_view(report), sentences={"shadow": _sentence(report)})
 
 
 def with_shadow(document: PageDocument, report: ShadowReport) -> PageDocument:
     """Return the page of a cluster with a report."""
-    sentences = {**document.sentences, "shadow": conclusion(report)}
+    sentences = {**document.sentences, "shadow": _sentence(report)}
     return replace(document, shadow=shadow_view(report), sentences=sentences)
+
+
+def _sentence(report: ShadowReport) -> str:
+    return f"{evictions_compared(report)} {conclusion(report)}"
 
 
 def shadow_view(report: ShadowReport) -> ShadowView:

@@ -166,7 +166,8 @@ def conclusion(reports: Sequence[PolicyReport]) -> str:
 
 
 def _hours(report: PolicyReport) -> str:
-    return f"{report.total.lost_gpu_hours:,.0f}"
+    hours = report.total.lost_gpu_hours
+    return f"{hours:,.1f}" if 0 < hours < 100 else f"{hours:,.0f}"
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 // The page: views by the address, the sentence of each, and where the document comes from.
-import { h, put, time } from "./dom.js";
+import { commandText, h, put, time, withOptions } from "./dom.js";
 import { FileSource, LiveSource } from "./source.js";
 import { glossary } from "./terms.js";
 import { ClusterView } from "./view_cluster.js";
@@ -7,7 +7,7 @@ import { DecisionsView } from "./view_decisions.js";
 import { QueueView } from "./view_queue.js";
 import { ReplayView } from "./view_replay.js";
 import { ShadowView } from "./view_shadow.js";
-import { WhatIfView } from "./view_whatif.js";
+import { WhatIfView, inputNotes } from "./view_whatif.js";
 
 const NAMES = { cluster: "Cluster", queue: "Queue", decisions: "Decisions", whatif: "What if", plan: "Plan", replay: "Replay", shadow: "Shadow" };
 const WORDS = {
@@ -16,7 +16,7 @@ const WORDS = {
   decisions: ["unit", "gang", "evicted", "spared", "priority", "nominated", "lost GPU-hours", "budget violations"],
   whatif: ["workload", "gang", "evicted", "cordoned", "draining"],
   plan: ["workload", "gang", "evicted", "spared", "smallest change"],
-  replay: ["waiting", "completion", "slowdown", "GPUs allocated", "goodput", "lost GPU-hours", "fragmentation", "makespan", "evicted", "unit"],
+  replay: ["waiting", "completion", "slowdown", "p50", "p90", "p99", "GPUs allocated", "goodput", "useful GPU-hours", "lost GPU-hours", "restart GPU-hours", "reserved idle", "gangs with their minimum", "evicted", "unit", "evicted runs", "evictions of an evicted job", "most evictions of a job", "moves", "runs lost to nodes", "fragmentation, waiting", "fragmentation, workload", "makespan", "decisions", "stay"],
   shadow: ["acting scheduler", "shadow", "gang", "priority", "evicted", "lost GPU-hours"],
 };
 
@@ -29,7 +29,7 @@ class PlanView {
   }
 
   show(whole) {
-    put(this.element, h("pre", { class: "answer", tabindex: "0" }, whole.text));
+    put(this.element, inputNotes(whole), commandText(whole.text));
   }
 }
 
@@ -84,7 +84,7 @@ class Page {
 
   views() {
     const { document: whole } = this;
-    if (whole.past) return ["cluster", "decisions"];
+    if (whole.past) return ["cluster", "queue", "decisions"];
     if (whole.replay) return ["replay"];
     if (whole.shadow) return whole.cluster ? ["shadow", "cluster", "queue", "decisions"] : ["shadow"];
     if (whole.plan) return ["cluster", "plan", "queue", "decisions"];
@@ -96,7 +96,7 @@ class Page {
     return (this.made[name] ??= {
       cluster: () => new ClusterView({ actions: (node) => this.nodeActions(node) }),
       plan: () => new PlanView(),
-      queue: () => new QueueView({ onTry: (flags) => this.tryFlags(flags), live: this.views().includes("whatif") }),
+      queue: () => new QueueView({ onTry: (flags) => this.tryFlags(flags), suffix: () => this.suffix(), answers: () => this.views().includes("whatif") }),
       decisions: () => new DecisionsView({ onShow: (record) => this.showOnMap(record), suffix: () => this.suffix(), live: this.source.live }),
       whatif: () => new WhatIfView({ ask: (question) => this.source.whatIf(question) }),
       replay: () => new ReplayView(),
@@ -148,7 +148,7 @@ class Page {
     const name = names.includes(wanted) ? wanted : names[0];
     put(this.nav, names.map((one) => h("a", { href: `#/${one}${this.suffix()}`, "data-key": `nav-${one}`, "aria-current": one === name ? "page" : null }, this.label(one))));
     const sentence = whole.sentences[name] ?? "";
-    if (this.sentence.textContent !== sentence) this.sentence.textContent = sentence;
+    if (this.sentence.textContent !== sentence) put(this.sentence, withOptions(sentence));
     document.title = `${NAMES[name]} · reprieve`;
     const view = this.view(name);
     if (this.current !== name) {
@@ -173,7 +173,7 @@ class Page {
   showState() {
     this.notice = h("span", { role: "status" });
     const { source, document: whole } = this;
-    put(this.state, this.notice, whole.past && h("a", { href: `#/${this.current}`, "data-key": "now" }, "Back to now"), whole.time && h("span", { class: "quiet" }, time(whole.time)),
+    put(this.state, this.notice, whole.past && h("a", { href: `#/${this.current}`, "data-key": "now" }, "Back to now"), whole.time && h("span", { class: "quiet" }, `as of ${time(whole.time)}`),
       !whole.complete && h("span", { class: "quiet" }, " · some namespaces are hidden"),
       source.live && !whole.past && h("button", { type: "button", "data-key": "pause", "aria-pressed": String(source.paused), onclick: () => this.pause() }, source.paused ? "Resume" : "Pause"));
   }

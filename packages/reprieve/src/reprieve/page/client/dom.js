@@ -79,3 +79,13 @@ export function cutList(items, most, render, noun) {
   show(false);
   return list;
 }
+
+// Text in which options such as --add-nodes are not broken at their hyphens.
+export function withOptions(text) {
+  return text.split(/(--[a-z][a-z-]*)/).map((part, at) => (at % 2 ? h("span", { class: "option" }, part) : part));
+}
+
+// Text of a command: lines that are too long go on with an indent.
+export function commandText(text) {
+  return h("pre", { class: "answer", tabindex: "0" }, text.split("\n").map((line) => h("span", { class: "line" }, `${line}\n`)));
+}

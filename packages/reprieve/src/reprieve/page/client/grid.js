@@ -1,5 +1,7 @@
-// Nodes on a canvas, in groups. The scene is drawn once for a scale, larger than the view; panning moves the drawn
-// image, and a second canvas above it has what is pointed at.
+// Nodes on a canvas, in groups. It is drawn larger than the view. Panning and zooming move and scale what is drawn, as
+// the browser composes the page, and nothing is drawn anew until they end; a second canvas above it, which moves with
+// it, has what is pointed at.
+import { count } from "./dom.js";
 import { NODE, POD } from "./model.js";
 import { drawPattern, look, theme } from "./palette.js";
 
@@ -11,6 +13,7 @@ const PAD = 8;
 const TITLE = 20;
 const WIDTH = 4 * (BLOCK + GAP);
 const MARGIN = 0.5;
+const SETTLED = 150; // milliseconds without a move, after which the scene is drawn as it is shown
 
 // Places of nodes in world units: {groups: [{title, x, y, width, height, nodes, columns}], width, height, ...}.
 export function layout(cluster, key, aspect) {
@@ -28,7 +31,7 @@ export function layout(cluster, key, aspect) {
   const values = [...members.keys()].sort((a, b) => (a === "") - (b === "") || a.localeCompare(b, "en", { numeric: true }));
   const groups = values.map((value) => {
     const nodes = members.get(value);
-    const columns = columnsFor(nodes.length, Math.sqrt(nodes.length * cell.height / cell.width * 1.6));
+    const columns = columnsFor(nodes.length, Math.sqrt(nodes.length * cell.height / cell.width * (values.length === 1 ? aspect : 1.6)));
     const deep = Math.ceil(nodes.length / columns);
     return { value, nodes, columns, width: columns * cell.width + PAD * 2, height: deep * cell.height + TITLE + PAD, x: 0, y: 0 };
   });
@@ -63,12 +66,19 @@ function columnsFor(size, wanted) {
 }
 
 export class Grid {
-  constructor(canvas, overlay, { onPoint, onPick }) {
-    this.canvas = canvas;
+  // `overlay`: what takes the pointer, above the scene, which is added before it.
+  constructor(overlay, { onPoint, onPick }) {
     this.overlay = overlay;
     this.onPoint = onPoint;
     this.onPick = onPick;
     this.scene = document.createElement("canvas");
+    this.lights = document.createElement("canvas");
+    this.moving = document.createElement("div");
+    this.moving.className = "moving";
+    this.moving.setAttribute("aria-hidden", "true");
+    this.moving.append(this.scene, this.lights);
+    overlay.before(this.moving);
+    this.width = this.height = 0;
     this.colour = "priority";
     this.key = "";
     this.lit = null;
@@ -76,7 +86,7 @@ export class Grid {
     this.pointers = new Map();
     this.frame = 0;
     this.listen();
-    new ResizeObserver(() => this.resize()).observe(canvas.parentElement);
+    new ResizeObserver(() => this.resize()).observe(overlay.parentElement);
   }
 
   show(cluster, key, colour) {
@@ -91,15 +101,14 @@ export class Grid {
   }
 
   arrange() {
-    const { clientWidth, clientHeight } = this.canvas.parentElement;
-    this.layout = layout(this.cluster, this.key, Math.max(0.3, clientWidth / Math.max(1, clientHeight)));
+    this.layout = layout(this.cluster, this.key, Math.max(0.3, this.width / Math.max(1, this.height)));
     this.fit();
   }
 
   fit() {
-    const { clientWidth: width, clientHeight: height } = this.canvas.parentElement;
+    const { width, height } = this;
     if (!this.layout || !width) return;
-    this.scale = Math.min(3, (width - 16) / this.layout.width, (height - 16) / this.layout.height);
+    this.scale = Math.min(3 * Math.max(1, width / 1200), (width - 16) / this.layout.width, (height - 16) / this.layout.height);
     this.x = (width - this.layout.width * this.scale) / 2;
     this.y = Math.max(8, (height - this.layout.height * this.scale) / 2);
     this.drawn = null;
@@ -107,19 +116,22 @@ export class Grid {
   }
 
   resize() {
-    const { clientWidth, clientHeight } = this.canvas.parentElement;
-    const ratio = window.devicePixelRatio || 1;
-    for (const canvas of [this.canvas, this.overlay]) {
-      canvas.width = Math.round(clientWidth * ratio);
-      canvas.height = Math.round(clientHeight * ratio);
+    const { clientWidth, clientHeight } = this.overlay.parentElement;
+    this.ratio = window.devicePixelRatio || 1;
+    this.width = clientWidth;
+    this.height = clientHeight;
+    for (const canvas of [this.scene, this.lights]) {
+      canvas.style.width = `${clientWidth * (1 + 2 * MARGIN)}px`;
+      canvas.style.height = `${clientHeight * (1 + 2 * MARGIN)}px`;
+      canvas.width = Math.round(clientWidth * (1 + 2 * MARGIN) * this.ratio);
+      canvas.height = Math.round(clientHeight * (1 + 2 * MARGIN) * this.ratio);
     }
-    this.ratio = ratio;
     if (!this.cluster) return;
     this.arrange();
     this.paint(); // a new size empties the canvas: never show that
   }
 
-  zoom(factor, x = this.canvas.clientWidth / 2, y = this.canvas.clientHeight / 2) {
+  zoom(factor, x = this.width / 2, y = this.height / 2) {
     const scale = Math.min(8, Math.max(0.02, this.scale * factor));
     this.x = x - (x - this.x) * scale / this.scale;
     this.y = y - (y - this.y) * scale / this.scale;
@@ -141,38 +153,50 @@ export class Grid {
     });
   }
 
-  // Moves the drawn scene, and draws it anew where it does not reach or has another scale.
+  // Moves what is drawn, and draws it anew where it does not reach, and when all has settled.
   paint() {
-    if (!this.layout || !this.canvas.width) return;
-    const width = this.canvas.width, height = this.canvas.height, ratio = this.ratio;
-    const drawn = this.drawn;
-    const left = drawn && drawn.scale === this.scale ? (this.x - drawn.x) * ratio - width * MARGIN : 1;
-    const top = drawn && drawn.scale === this.scale ? (this.y - drawn.y) * ratio - height * MARGIN : 1;
-    const reaches = left <= 0 && top <= 0 && left + this.scene.width >= width && top + this.scene.height >= height;
-    if (!reaches) this.render();
-    const dx = Math.round((this.x - this.drawn.x) * ratio - width * MARGIN);
-    const dy = Math.round((this.y - this.drawn.y) * ratio - height * MARGIN);
-    const context = this.canvas.getContext("2d");
-    context.drawImage(this.scene, dx, dy);
-    this.paintOverlay();
+    if (!this.layout || !this.width) return;
+    clearTimeout(this.settling);
+    if (!this.place()) {
+      this.render();
+      this.place();
+    } else if (this.drawn.x !== this.x || this.drawn.y !== this.y || this.drawn.scale !== this.scale) {
+      this.settling = setTimeout(() => { this.drawn = null; this.draw(); }, SETTLED);
+    }
+    if (this.relit) this.paintLights();
+  }
+
+  // Puts the scene where it belongs now; whether it reaches over the whole view, and is sharp enough.
+  place() {
+    const { drawn, width, height, ratio } = this;
+    if (!drawn) return false;
+    const factor = this.scale / drawn.scale;
+    const left = this.x - (drawn.x + width * MARGIN) * factor, top = this.y - (drawn.y + height * MARGIN) * factor;
+    const right = left + width * (1 + 2 * MARGIN) * factor, bottom = top + height * (1 + 2 * MARGIN) * factor;
+    if (left > 0 || top > 0 || right < width || bottom < height || factor > 2) return false;
+    const whole = (value) => Math.round(value * ratio) / ratio;
+    this.moving.style.transform = `translate(${whole(left)}px, ${whole(top)}px)${factor === 1 ? "" : ` scale(${factor})`}`;
+    return true;
+  }
+
+  // Leads from the coordinates of a scaled world to those of a canvas; what of the world it shows.
+  open(canvas, options) {
+    const { width, height, ratio, scale } = this, context = canvas.getContext("2d", options);
+    context.setTransform(ratio, 0, 0, ratio, (this.x + width * MARGIN) * ratio, (this.y + height * MARGIN) * ratio);
+    const left = (-this.x - width * MARGIN) / scale, top = (-this.y - height * MARGIN) / scale;
+    const right = left + width * (1 + 2 * MARGIN) / scale, bottom = top + height * (1 + 2 * MARGIN) / scale;
+    return { context, view: { left, top, right, bottom } };
   }
 
   render() {
-    const ratio = this.ratio;
-    this.scene.width = Math.round(this.canvas.width * (1 + 2 * MARGIN));
-    this.scene.height = Math.round(this.canvas.height * (1 + 2 * MARGIN));
     this.drawn = { x: this.x, y: this.y, scale: this.scale };
-    const context = this.scene.getContext("2d", { alpha: false });
+    this.relit = true;
+    const { context, view } = this.open(this.scene, { alpha: false });
+    context.save();
+    context.setTransform(1, 0, 0, 1, 0, 0);
     context.fillStyle = this.theme.paper;
     context.fillRect(0, 0, this.scene.width, this.scene.height);
-    context.scale(ratio, ratio);
-    context.translate(this.x + this.canvas.width / ratio * MARGIN, this.y + this.canvas.height / ratio * MARGIN);
-    const s = this.scale;
-    const view = {
-      left: (-this.x - this.canvas.width / ratio * MARGIN) / s, top: (-this.y - this.canvas.height / ratio * MARGIN) / s,
-    };
-    view.right = view.left + this.scene.width / ratio / s;
-    view.bottom = view.top + this.scene.height / ratio / s;
+    context.restore();
     for (const group of this.layout.groups) {
       if (group.x > view.right || group.x + group.width < view.left || group.y > view.bottom || group.y + group.height < view.top) continue;
       this.renderGroup(context, group, view);
@@ -188,7 +212,7 @@ export class Grid {
       context.fillStyle = this.theme.ink;
       context.font = `600 ${Math.min(13, Math.max(9, 12 * s))}px system-ui,sans-serif`;
       context.textBaseline = "middle";
-      context.fillText(clipped(context, this.title(group), (group.width - PAD) * s), (group.x + PAD) * s, (group.y + TITLE / 2) * s);
+      context.fillText(fitting(context, this.titles(group), (group.width - PAD) * s), (group.x + PAD) * s, (group.y + TITLE / 2) * s);
     }
     for (const node of group.nodes) {
       const x = this.layout.places[2 * node], y = this.layout.places[2 * node + 1];
@@ -197,12 +221,14 @@ export class Grid {
     }
   }
 
-  title(group) {
+  // What a group is called, the longest first.
+  titles(group) {
     const { cluster } = this;
     const name = group.value || (this.key ? "no value" : "all nodes");
     const total = group.nodes.reduce((sum, node) => sum + cluster.nodes.blocks[node], 0);
     const used = group.nodes.reduce((sum, node) => sum + cluster.blocksUsed[node], 0);
-    return total ? `${name}  ${used}/${total}` : `${name}  ${group.nodes.length}`;
+    if (!total) return [`${name}: ${count(group.nodes.length, "node")}`, `${name}: ${group.nodes.length}`];
+    return [`${name}: ${used} of ${total} ${cluster.unit} in use`, `${name}: ${used}/${total}`];
   }
 
   renderNode(context, node, x, y) {
@@ -284,44 +310,48 @@ export class Grid {
   light(lit) {
     if (lit === this.lit) return;
     this.lit = lit;
+    this.relit = true;
     this.draw();
   }
 
   select(node, into = true) {
     this.selected = node;
+    this.relit = true;
     if (node >= 0 && into && this.layout) {
       const x = this.layout.places[2 * node] * this.scale + this.x, y = this.layout.places[2 * node + 1] * this.scale + this.y;
-      const { clientWidth, clientHeight } = this.canvas;
-      if (x < 0 || x > clientWidth - 60 * this.scale) this.x += clientWidth / 2 - x;
-      if (y < 0 || y > clientHeight - 40 * this.scale) this.y += clientHeight / 2 - y;
+      const { width, height } = this;
+      if (x < 0 || x > width - 60 * this.scale) this.x += width / 2 - x;
+      if (y < 0 || y > height - 40 * this.scale) this.y += height / 2 - y;
     }
     this.draw();
   }
 
-  // `lit`: {pods: (pod) => boolean, nodes: (node) => boolean}; all else is dimmed.
-  paintOverlay() {
-    const context = this.overlay.getContext("2d");
-    const s = this.scale, ratio = this.ratio;
+  // `lit`: {pods: (pod) => boolean, nodes: (node) => boolean}; all else is dimmed. Drawn where the scene is drawn.
+  paintLights() {
+    this.relit = false;
+    const now = { x: this.x, y: this.y, scale: this.scale };
+    Object.assign(this, this.drawn);
+    this.lights.hidden = !this.lit && this.selected < 0;
+    if (this.lights.hidden) return void Object.assign(this, now);
+    const { context } = this.open(this.lights);
+    context.save();
     context.setTransform(1, 0, 0, 1, 0, 0);
-    context.clearRect(0, 0, this.overlay.width, this.overlay.height);
-    if (!this.lit && this.selected < 0) return;
-    context.setTransform(ratio, 0, 0, ratio, this.x * ratio, this.y * ratio);
+    context.clearRect(0, 0, this.lights.width, this.lights.height);
     if (this.lit) {
-      context.save();
-      context.setTransform(1, 0, 0, 1, 0, 0);
       context.globalAlpha = 0.72;
       context.fillStyle = this.theme.paper;
-      context.fillRect(0, 0, this.overlay.width, this.overlay.height);
-      context.restore();
-      this.paintLit(context);
+      context.fillRect(0, 0, this.lights.width, this.lights.height);
     }
+    context.restore();
+    if (this.lit) this.paintLit(context);
     if (this.selected >= 0 && this.selected < this.cluster.nodes.names.length) {
-      const { cell, places } = this.layout;
+      const { cell, places } = this.layout, s = this.scale;
       context.strokeStyle = this.theme.mark;
       context.lineWidth = 3;
       const x = places[2 * this.selected] - 4, y = places[2 * this.selected + 1] - 1;
       context.strokeRect(x * s, y * s, (cell.width - 1) * s, (cell.height - 1) * s);
     }
+    Object.assign(this, now);
   }
 
   paintLit(context) {
@@ -347,7 +377,7 @@ export class Grid {
 
   // The node at a place of the view, and the pod there; -1 for none.
   at(clientX, clientY) {
-    const box = this.canvas.getBoundingClientRect();
+    const box = this.overlay.getBoundingClientRect();
     const x = (clientX - box.left - this.x) / this.scale, y = (clientY - box.top - this.y) / this.scale;
     const { cell } = this.layout;
     for (const group of this.layout.groups) {
@@ -422,6 +452,11 @@ export class Grid {
     }
     this.pointers.set(event.pointerId, [event.clientX, event.clientY]);
   }
+}
+
+// The first text that fits, or else what fits of the last; pointing at it states it whole.
+function fitting(context, texts, width) {
+  return texts.find((text) => context.measureText(text).width <= width) ?? clipped(context, texts.at(-1), width);
 }
 
 function clipped(context, text, width) {
@@ -516,7 +551,7 @@ export function podSwatch(flags) {
   const context = canvas.getContext("2d"), colours = theme();
   context.scale(ratio, ratio);
   context.globalAlpha = flags & POD.leaving ? 0.45 : 1;
-  context.fillStyle = look(0).fill;
+  context.fillStyle = colours.swatch; // of no priority
   context.fillRect(0, 0, 16, 16);
   context.globalAlpha = 1;
   if (flags & (POD.leaving | POD.victim)) cross(context, 0, 0, 16, 16, colours.ink);

@@ -61,6 +61,6 @@ export function theme() {
   const value = (name) => style.getPropertyValue(name).trim();
   return {
     ink: value("--ink"), quiet: value("--quiet"), paper: value("--paper"), line: value("--line"),
-    free: value("--free"), mark: value("--mark"), edge: value("--edge"),
+    free: value("--free"), mark: value("--mark"), edge: value("--edge"), swatch: value("--swatch"),
   };
 }

@@ -14,8 +14,7 @@ export class ClusterMap {
   constructor({ label = "Map of the nodes", actions = () => [] } = {}) {
     this.actions = actions;
     this.settings = { key: null, colour: "priority", find: "" };
-    this.canvas = h("canvas", { "aria-hidden": "true" });
-    this.overlay = h("canvas", {
+    this.overlay = h("div", {
       class: "overlay", tabindex: "0", role: "application", "aria-roledescription": "map", "aria-label": `${label}. Arrow keys choose a node, plus and minus zoom, 0 shows all.`,
       onkeydown: (event) => this.key(event),
     });
@@ -28,12 +27,12 @@ export class ClusterMap {
       this.tools,
       h("div", { class: "map-and-detail" },
         h("div", { class: "map-column" },
-          h("div", { class: "map" }, this.canvas, this.overlay),
-          h("p", { class: "quiet" }, "Drag to pan; Ctrl and the wheel, or + and −, zoom. Point at a pod to light its workload everywhere. The order of a node's blocks is not that of its devices."),
+          h("div", { class: "map" }, this.overlay),
+          h("p", { class: "quiet" }, "Drag to pan; Ctrl and the wheel, or + and −, zoom. Point at a pod to light its workload everywhere."),
           this.status),
         h("div", { class: "side" }, this.detail, this.legend)),
       h("details", { ontoggle: (event) => { this.tableOpen = event.target.open; this.showTable(); } }, h("summary", {}, "Nodes as a table"), this.table));
-    this.grid = new Grid(this.canvas, this.overlay, {
+    this.grid = new Grid(this.overlay, {
       onPoint: (found) => this.point(found),
       onPick: (found) => (found.node >= 0 ? this.choose(found.node, found.pod) : this.choose(-1)),
     });
@@ -110,6 +109,7 @@ export class ClusterMap {
       this.pointed = workload;
       this.relight(workload >= 0 ? workload : this.workload ?? -1);
     }
+    if (found?.group && found.node < 0) this.say(this.grid.titles(found.group)[0]);
     if (!found || found.node < 0) return;
     const { cluster } = this;
     const what = found.pod >= 0 ? `${cluster.podName(found.pod)} of ${cluster.workloadName(workload)}, ${cluster.className(cluster.workloads.priorities[workload])}` : "free";
@@ -146,7 +146,7 @@ export class ClusterMap {
   showDetail() {
     const { cluster, chosen: node } = this;
     if (node < 0 || node === undefined) {
-      put(this.detail, h("h2", {}, "Chosen"), h("p", { class: "quiet" }, "Choose a node to see its pods, taints and labels."));
+      put(this.detail, h("h2", {}, "No node is chosen"), h("p", { class: "quiet" }, "Click a node, or choose one with the arrow keys, to see its pods, taints and labels."));
       return;
     }
     const { nodes } = cluster;
@@ -192,9 +192,11 @@ export class ClusterMap {
     put(this.legend, h("h2", {}, "Legend"),
       h("ul", { class: "plain" },
         this.settings.colour === "workload" && h("li", {}, "A colour and a pattern for each workload; of many they come again."),
+        this.settings.colour === "priority" && h("li", { class: "quiet" }, "A colour and a pattern for each priority, the highest first:"),
         rows.map(entry),
         h("li", {}, podSwatchFree(), " free"),
-        cluster.block ? h("li", { class: "quiet" }, `A block is 1 of ${cluster.block}; the line below is the CPU requested.`) : h("li", { class: "quiet" }, "A bar is the CPU of a node, by what pods request."),
+        cluster.block ? h("li", { class: "quiet" }, `A block is 1 of ${cluster.block}. The line below the blocks is the share of the node's CPU that pods request. The order of blocks is not that of the devices.`) : h("li", { class: "quiet" }, "A bar is the CPU of a node; a part of it is what a pod requests."),
+        h("li", { class: "quiet" }, "Marks of pods and nodes, in every colour:"),
         pods.map(entry), seen.map(entry)));
   }
 
@@ -241,7 +243,7 @@ export class ClusterView {
 
   show(document_) {
     this.document = document_;
-    put(this.choice, document_.before && h("fieldset", {}, h("legend", {}, "Cluster"),
+    put(this.choice, document_.before && h("fieldset", {}, h("legend", {}, "The cluster"),
       [["before", "before the plan; a cross marks what it evicts"], ["after", "after the plan; a ring marks what it places"]].map(([side, text]) => h("label", {},
         h("input", { type: "radio", name: "side", value: side, checked: side === this.side, "data-key": side, onchange: () => { this.side = side; this.showMap(); } }), ` ${text}`))));
     this.showMap();

@@ -1,5 +1,5 @@
 // Preemptions: what came, what was evicted, what was spared and by which constraint.
-import { count, cutList, duration, h, number, put, time } from "./dom.js";
+import { count, cutList, duration, h, number, put, svg, time } from "./dom.js";
 import { look, swatch } from "./palette.js";
 import { term } from "./terms.js";
 
@@ -21,9 +21,13 @@ export class DecisionsView {
     this.made = whole.records.filter((record) => record.preemption);
     const priorities = [...new Set([...(whole.before ?? whole.cluster).workloads.priorities, ...whole.cluster.workloads.priorities])].sort((a, b) => b - a);
     this.colour = (priority) => Math.max(0, priorities.indexOf(priority));
+    const drawn = new Set(this.made.flatMap((record) => [...record.preemption.evicted, ...record.preemption.reprieved].map((unit) => unit.priority)));
+    const key = h("ul", { class: "key", "aria-label": "Colours" }, priorities.filter((priority) => drawn.has(priority)).map((priority) => h("li", {}, swatch(this.colour(priority)), ` priority ${priority}`)),
+      h("li", { class: "quiet" }, "A block is a ", term("unit"), ", wider the more pods it has."));
     const current = this.made.find((record) => `#/decisions/${record.id}` === chosen) ?? this.made[0];
     put(this.list, this.made.length === 0 ? h("p", {}, "No preemptions.") : [
       whole.recordsTotal > whole.records.length && h("p", { class: "quiet" }, `${number(whole.records.length)} of ${count(whole.recordsTotal, "record")} are here; `, h("code", {}, "reprieve history"), " has the rest."),
+      this.moments(current), key,
       h("ol", { class: "cards timeline" }, this.made.map((record) => this.card(record, record === current)))]);
     this.showDetail(current);
   }
@@ -35,24 +39,47 @@ export class DecisionsView {
       h("label", { for: "until" }, "Decisions until (UTC) ", field), h("button", { type: "submit" }, "Go")));
   }
 
+  // When they were made, on an axis: a bar each, as high as pods were evicted.
+  moments(current) {
+    if (this.made.length < 2) return null;
+    const wide = 600, high = 56, times = this.made.map((record) => new Date(record.time).getTime());
+    const first = Math.min(...times), last = Math.max(...times, first + 1000), most = Math.max(1, ...this.made.map((record) => record.preemption.cost.pods));
+    const x = (at) => 6 + (wide - 12) * (at - first) / (last - first);
+    return [h("p", { class: "quiet" }, `${count(this.made.length, "preemption")} over ${duration((last - first) / 1000)}. A bar is a preemption, as high as it evicts pods, up to ${number(most)}.`),
+      svg("svg", { class: "moments", viewBox: `0 0 ${wide} ${high}`, role: "group", "aria-label": "Preemptions over time" },
+        svg("line", { x1: 0, x2: wide, y1: 38.5, y2: 38.5 }),
+        svg("text", { x: 0, y: high - 4 }, time(new Date(first).toISOString())), svg("text", { x: wide, y: high - 4, "text-anchor": "end" }, time(new Date(last).toISOString())),
+        this.made.map((record, at) => {
+          const tall = 6 + 30 * record.preemption.cost.pods / most;
+          return svg("a", { href: `#/decisions/${record.id}${this.suffix()}`, tabindex: "-1", "aria-label": `${named(record.entity)}, ${time(record.time)}`, "aria-current": record === current ? "true" : null },
+            svg("rect", { x: x(times[at]) - 3, y: 38 - tall, width: 6, height: tall }));
+        }))];
+  }
+
   card(record, current) {
     const { preemption, entity } = record;
     return h("li", { class: current ? "card current" : "card" },
       h("h2", {}, h("a", { href: `#/decisions/${record.id}${this.suffix()}`, "data-key": `decision-${record.id}`, "aria-current": current ? "true" : null }, named(entity))),
       h("p", { class: "quiet" }, `${time(record.time)} · priority ${entity.priority ?? 0}${this.document.plan ? "" : ` · ${preemption.state}`}`),
       h("p", {}, term("evicted"), " ", this.blocks(preemption.evicted)),
-      preemption.reprievedTotal > 0 && h("p", {}, term("spared"), " ", this.blocks(preemption.reprieved), preemption.reprievedTotal > preemption.reprieved.length && h("span", { class: "quiet" }, ` of ${number(preemption.reprievedTotal)}`)));
+      preemption.reprievedTotal > 0 && h("p", {}, term("spared"), " ", this.blocks(preemption.reprieved, preemption.reprievedTotal)),
+      h("p", { class: "quiet" }, term("lost GPU-hours"), `: ${number(Math.round(10 * (preemption.cost.lostGpuHours ?? 0)) / 10)}${this.document.plan ? "" : ` · decided in ${duration(record.timings.attemptSeconds)}`}`));
   }
 
-  // A unit as a block as wide as it has pods.
-  blocks(units) {
+  // A unit as a block as wide as it has pods. `total`: how many there are, where the record has fewer.
+  blocks(units, total = units.length) {
     return h("span", { class: "units" }, units.slice(0, MOST_UNITS).map((unit) => {
       const block = h("span", { class: `unit pattern-${look(this.colour(unit.priority)).pattern}`, title: `${unitName(unit)}: ${count(unit.pods, "pod")}, priority ${unit.priority}` });
       block.style.backgroundColor = look(this.colour(unit.priority)).fill;
       block.style.width = `${8 + Math.min(72, 6 * unit.pods)}px`;
       return block;
-    }), units.length > MOST_UNITS && h("span", { class: "quiet" }, ` ${MOST_UNITS} of ${units.length} shown`),
-    h("span", { class: "quiet" }, ` ${count(units.length, "unit")}, ${count(units.reduce((sum, unit) => sum + unit.pods, 0), "pod")}`));
+    }), h("span", { class: "quiet" }, ` ${count(total, "unit")}${this.rest(units, total)}`));
+  }
+
+  // How many pods the units have, and how many of them are drawn.
+  rest(units, total) {
+    const pods = total === units.length ? `, ${count(units.reduce((sum, unit) => sum + unit.pods, 0), "pod")}` : "";
+    return `${pods}${total > MOST_UNITS ? `; the first ${MOST_UNITS} are drawn` : ""}`;
   }
 
   showDetail(record) {
@@ -68,10 +95,10 @@ export class DecisionsView {
       preemption.state === "Failed" && h("p", {}, h("b", {}, "It failed: "), preemption.error),
       h("h3", {}, term("evicted", "Evicted")), this.units(preemption.evicted, (unit) => unit.why ? why(unit.why) : unit.chosenBy ? `chosen by plugin ${unit.chosenBy}` : ""),
       h("h3", {}, term("spared", "Spared"), preemption.reprievedTotal > preemption.reprieved.length && `: ${number(preemption.reprieved.length)} of ${number(preemption.reprievedTotal)} listed`),
-      preemption.reprieved.length ? this.units(preemption.reprieved, (unit) => unit.violatesPdb ? "first, because a PodDisruptionBudget protects it" : "everything still fits with it running") : h("p", { class: "quiet" }, "Nothing of a lower priority was left."),
+      preemption.reprieved.length ? this.units(preemption.reprieved, (unit) => unit.violatesPdb ? "spared first, because a PodDisruptionBudget protects it" : "everything still fits with it running") : h("p", { class: "quiet" }, "Nothing of a lower priority was left."),
       h("h3", {}, "Cost"),
       h("dl", { class: "facts" },
-        h("dt", {}, "units, pods"), h("dd", {}, `${number(cost.units)}, ${number(cost.pods)}`),
+        h("dt", {}, "evicted"), h("dd", {}, `${count(cost.units, "unit")}, ${count(cost.pods, "pod")}`),
         h("dt", {}, term("budget violations")), h("dd", {}, number(cost.pdbViolations ?? 0)),
         h("dt", {}, term("lost GPU-hours")), h("dd", {}, number(Math.round(10 * (cost.lostGpuHours ?? 0)) / 10)),
         comparison.candidates > 1 && [h("dt", {}, "places compared"), h("dd", {}, `${comparison.candidates}${comparison.decidedBy ? `, decided by ${comparison.decidedBy}` : ""}`)]),
@@ -84,11 +111,19 @@ export class DecisionsView {
       h("details", {}, h("summary", {}, "Receipt as JSON"), h("pre", { tabindex: "0" }, JSON.stringify(record, null, 2))));
   }
 
+  // Lone pods of which the same is to be said are one row.
   units(units, reason) {
-    return cutList(units, MOST_UNITS, (unit) => h("div", { class: "unit-row" },
+    const rows = new Map();
+    for (const unit of units) {
+      const alike = unit.kind === "Pod" && unit.unit ? JSON.stringify([unit.unit.split("/")[0], unit.nodes, unit.priority, reason(unit)]) : unit;
+      if (!rows.has(alike)) rows.set(alike, []);
+      rows.get(alike).push(unit);
+    }
+    const merged = [...rows.values()].map((alike) => ({ ...alike[0], pods: alike.reduce((sum, unit) => sum + unit.pods, 0), unit: [alike[0].unit, ...alike.slice(1).map((unit) => unit.unit.split("/")[1])].join(", ") }));
+    return cutList(merged, MOST_UNITS, (unit) => h("div", { class: "unit-row" },
       swatch(this.colour(unit.priority)), h("div", {}, h("b", {}, unitName(unit)),
         h("span", { class: "quiet" }, ` ${unit.pods ? `${count(unit.pods, "pod")}${unit.nodes.length ? ` on ${unit.nodes.join(", ")}${unit.nodesTotal > unit.nodes.length ? ` and ${unit.nodesTotal - unit.nodes.length} more` : ""}` : ""} · ` : ""}priority ${unit.priority}`),
-        reason(unit) && h("p", {}, reason(unit)))), "unit");
+        reason(unit) && h("p", {}, reason(unit)))), "row");
   }
 }
 

@@ -6,7 +6,7 @@ import { TERMS, term } from "./terms.js";
 
 const DAY = 86400;
 const STRIP_ROW = 26;
-const NAME_COLUMN = 110;
+const NAME_COLUMN = 10; // of a text's height
 const MOST_ZOOM = 1000;
 const MOST_STAYS = 20;
 const HOW = { done: [0, "ran to its end"], unfinished: [4, "unfinished at the end"], preempted: [5, "preempted"], lost: [1, "lost with its node, or with its gang"] };
@@ -23,7 +23,7 @@ export class ReplayView {
     put(this.element,
       h("p", { class: "quiet" }, `${count(view.jobs, "job")} on ${count(view.clusterNodes, "node")}, ${duration(view.ended)} of simulated time.${view.policies.length > 1 ? ` Differences are against ${view.policies[0].name}; the best of a row is bold and marked with a star.` : ""}`),
       table(view.tables[0]),
-      h("h2", {}, "Over time"), h("ul", { class: "keys" }, view.policies.map((policy, at) => lineKey(at, policy.name))),
+      h("h2", {}, "Over time"), h("ul", { class: "keys", "aria-label": "Policies" }, view.policies.map((policy, at) => lineKey(at, policy.name))),
       h("div", { class: "curves" }, this.curves(view)),
       h("h2", {}, "Nodes over time"), this.strips(view),
       view.tables.slice(1).map((one) => table(one)));
@@ -31,14 +31,15 @@ export class ReplayView {
 
   curves(view) {
     const { policies } = view;
-    const over = (pick) => policies.map((policy, index) => ({ name: policy.name, index, points: pick(policy.curves).map((value, at) => [at * policy.curves.width / DAY, value]) }));
+    const [unit, x] = view.ended < 4 * DAY ? [3600, "hours of simulated time"] : [DAY, "days of simulated time"];
+    const over = (pick) => policies.map((policy, index) => ({ name: policy.name, index, points: pick(policy.curves).map((value, at) => [at * policy.curves.width / unit, value]) }));
     const first = policies[0].curves;
-    const capacity = { name: "capacity", quiet: true, points: first.capacity.map((value, at) => [at * first.width / DAY, value]) };
+    const capacity = { name: "capacity", quiet: true, points: first.capacity.map((value, at) => [at * first.width / unit, value]) };
     return [
-      chart({ title: "GPUs allocated", text: "What jobs hold; the thin dashed line is the capacity.", series: [capacity, ...over((curves) => curves.allocated)], x: "days", y: "GPUs", steps: true }),
-      chart({ title: "Jobs that wait", text: "Jobs that have come and do not run.", series: over((curves) => curves.waiting), x: "days", y: "jobs", steps: true }),
-      chart({ title: "Fragmentation", text: `${TERMS.fragmentation} No line: none are free.`, series: policies.map((policy, index) => ({ name: policy.name, index, points: policy.curves.fragmentation.map(([when, share]) => [when / DAY, share === null ? null : 100 * share]) })), x: "days", y: "% of the free GPUs" }),
-      chart({ title: "Work lost", text: "GPU-hours lost so far: thrown away, or held without running.", series: over((curves) => curves.lost), x: "days", y: "GPU-hours", steps: true }),
+      chart({ title: "GPUs allocated", text: "What jobs hold; the thin dashed line is the capacity.", series: [capacity, ...over((curves) => curves.allocated)], x, y: "GPUs", steps: true }),
+      chart({ title: "Jobs that wait", text: "Jobs that have come and do not run.", series: over((curves) => curves.waiting), x, y: "jobs", steps: true }),
+      chart({ title: "Fragmentation", text: `${TERMS.fragmentation} No line: none are free.`, series: policies.map((policy, index) => ({ name: policy.name, index, points: policy.curves.fragmentation.map(([when, share]) => [when / unit, share === null ? null : 100 * share]) })), x, y: "% of the free GPUs" }),
+      chart({ title: "Work lost", text: "GPU-hours lost so far: thrown away, or held without running.", series: over((curves) => curves.lost), x, y: "GPU-hours", steps: true }),
       chart({ title: "Waiting", text: "Share of the jobs that had started after so many hours.", series: policies.map((policy, index) => ({ name: policy.name, index, points: policy.curves.waits.map(([hours, share]) => [hours, 100 * share]) })), x: "hours, logarithmic", y: "% of the jobs", logarithmic: true }),
     ];
   }
@@ -46,7 +47,7 @@ export class ReplayView {
   strips(view) {
     const shown = view.policies.filter((policy) => policy.strips);
     if (!shown.length) return h("p", { class: "quiet" }, "No pod came to a node.");
-    const [begin, end] = view.window.map((seconds) => (seconds / DAY).toFixed(2));
+    const [begin, end] = view.window.map((seconds) => moment(seconds));
     // What is shown of the time: the same of every policy.
     const shownTime = { range: [...view.window], paints: [], paint() { this.paints.forEach((paint) => paint()); } };
     const zoom = (factor, at = 0.5) => zoomed(shownTime, view.window, factor, at);
@@ -56,7 +57,7 @@ export class ReplayView {
         h("button", { type: "button", "aria-label": "Zoom out of the time", onclick: () => zoom(2) }, "−"),
         h("button", { type: "button", onclick: () => zoom(Infinity) }, "Show all"),
         h("span", { class: "quiet" }, "All policies show the same time. Ctrl and the wheel zoom, dragging moves; on a chosen chart +, −, 0 and the arrow keys.")),
-      h("p", { class: "quiet" }, `${number(view.nodes.length)} of ${count(view.nodesTotal, "node")} shown, those with most preemptions, from day ${begin} to day ${end}: the same for every policy. A bar is a pod, as high as it has GPUs. `, h("code", {}, "replay -o trace"), " writes all of it for Perfetto."),
+      h("p", { class: "quiet" }, `${number(view.nodes.length)} of ${count(view.nodesTotal, "node")} shown, those with most preemptions, from ${begin} to ${end}: the same for every policy. A bar is a `, term("stay"), `, as high as the pod has GPUs. `, h("code", {}, "replay -o trace"), " writes all of it for Perfetto."),
       h("ul", { class: "keys" }, Object.values(HOW).map(([index, text]) => h("li", {}, swatch(index), ` ${text}`)), h("li", {}, "an arrow leads from where a preemptor came to run to each of its victims")),
       shown.map((policy) => this.strip(view, policy, shownTime, zoom))];
   }
@@ -93,10 +94,10 @@ export class ReplayView {
       if (!acts[event.key]) return;
       event.preventDefault();
       acts[event.key]();
-      status.textContent = `From day ${(shownTime.range[0] / DAY).toFixed(3)} to day ${(shownTime.range[1] / DAY).toFixed(3)}.`;
+      status.textContent = `From ${moment(shownTime.range[0])} to ${moment(shownTime.range[1])}.`;
     });
     return h("section", { "aria-label": `Nodes over time: ${policy.name}` }, h("h3", {}, policy.name),
-      h("p", { class: "quiet" }, `${number(strips.names.length)} of ${count(strips.staysTotal, "stay")} and ${number(strips.preemptions.length)} of ${count(strips.preemptionsTotal, "preemption")} are in this part.`), box, status,
+      h("p", { class: "quiet" }, `${number(strips.names.length)} of ${count(strips.staysTotal, "stay")} and ${number(strips.preemptions.length)} of ${count(strips.preemptionsTotal, "preemption")} are shown.`), box, status,
       h("details", {}, h("summary", {}, "Stays as a list"), cutList([...strips.names.keys()], MOST_STAYS, (stay) => h("p", {}, stayText(view, strips, stay)), "stay")));
   }
 }
@@ -115,7 +116,7 @@ function defined(label) {
 }
 
 function stayText(view, strips, stay) {
-  return `${strips.names[stay]} on ${view.nodes[strips.nodes[stay]]}: ${HOW[strips.hows[stay]][1]}, ${duration(strips.ends[stay] - strips.begins[stay])} from day ${(strips.begins[stay] / DAY).toFixed(2)}`;
+  return `${strips.names[stay]} on ${view.nodes[strips.nodes[stay]]}: ${HOW[strips.hows[stay]][1]}, ${duration(strips.ends[stay] - strips.begins[stay])} from ${moment(strips.begins[stay])} on`;
 }
 
 // Zooms around a share of the range; never beyond the window.
@@ -135,9 +136,21 @@ function moved(shownTime, window_, seconds) {
 }
 
 function frame(canvas, [begin, end]) {
-  const names = canvas.clientWidth < 600 ? 64 : NAME_COLUMN;
+  const names = canvas.clientWidth < 600 ? 64 : NAME_COLUMN * textHeight();
   const width = canvas.clientWidth - names - 8;
   return { names, x: (seconds) => names + width * (Math.min(end, Math.max(begin, seconds)) - begin) / (end - begin), seconds: (x) => begin + (x - names) / width * (end - begin) };
+}
+
+// "day 2, 14:05": a time of the simulation, which begins at day 0.
+function moment(seconds, exact = false) {
+  const at = Math.round(seconds), two = (value) => String(value).padStart(2, "0");
+  const clock = `${two(Math.floor(at % DAY / 3600))}:${two(Math.floor(at % 3600 / 60))}`;
+  return `day ${Math.floor(at / DAY)}, ${clock}${exact ? `:${two(at % 60)}` : ""}`;
+}
+
+// In pixels: as the page's text grows, on large screens.
+function textHeight() {
+  return 0.75 * parseFloat(getComputedStyle(document.documentElement).fontSize);
 }
 
 function place(strips, stay) {
@@ -155,7 +168,7 @@ function drawStrips(canvas, width, view, strips, range) {
   context.scale(ratio, ratio);
   const { names, x } = frame(canvas, range);
   const [begin, end] = range;
-  context.font = "11px system-ui,sans-serif";
+  context.font = `${textHeight()}px system-ui,sans-serif`;
   context.textBaseline = "middle";
   view.nodes.forEach((name, row) => {
     context.fillStyle = row % 2 ? colours.paper : colours.free;
@@ -184,11 +197,11 @@ function drawStrips(canvas, width, view, strips, range) {
       arrow(context, from ? from[0] : x(when), from ? from[1][0] + from[1][1] / 2 : top + high / 2, x(strips.ends[victim]), top + high / 2);
     }
   }
-  const most = width < 600 ? 1 : 4;
+  const most = width < 600 ? 1 : width < 900 ? 2 : 4;
   for (let at = 0; at <= most; at++) {
     const seconds = begin + (end - begin) * at / most;
     context.textAlign = at === most ? "right" : at ? "center" : "left";
-    context.fillText(`day ${(seconds / DAY).toFixed(end - begin < 0.1 * DAY ? 4 : 2)}`, x(seconds), height - 10);
+    context.fillText(moment(seconds, end - begin < 0.1 * DAY), x(seconds), height - 10);
   }
   context.textAlign = "left";
 }

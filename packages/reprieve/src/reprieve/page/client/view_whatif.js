@@ -1,5 +1,5 @@
 // A change that is tried: manifests, a waiting workload, nodes that close or are added. The cluster is not touched.
-import { h, put } from "./dom.js";
+import { commandText, count, cutList, h, number, put, withOptions } from "./dom.js";
 import { ClusterView } from "./view_cluster.js";
 
 const MOST_HELPED = 20;
@@ -10,28 +10,50 @@ export class WhatIfView {
     this.flags = h("textarea", { id: "what-if-changes", rows: "3", spellcheck: "false", "data-key": "changes", placeholder: "--drain gpu-1\n--add-nodes 2 --like gpu-1" });
     this.manifests = h("textarea", { id: "what-if-manifests", rows: "8", spellcheck: "false", "data-key": "manifests", ondragover: (event) => event.preventDefault(), ondrop: (event) => this.dropped(event) });
     this.button = h("button", { type: "submit", "data-key": "plan" }, "Plan");
-    this.message = h("p", { role: "status", class: "status" });
+    this.message = h("p", { role: "status", class: "status conclusion" });
     this.answer = h("div", {});
     this.node = h("select", { id: "what-if-node", "data-key": "node" });
-    const add = (verb) => h("button", { type: "button", "data-key": verb, onclick: () => this.node.value && this.add(`--${verb} ${this.node.value}`) }, verb);
+    const add = (verb, text) => h("button", { type: "button", "data-key": verb, onclick: () => this.node.value && this.add(`--${verb} ${this.node.value}`) }, text);
+    this.map = new ClusterView({ actions: (node) => this.nodeActions(node) });
     this.form = h("form", { onsubmit: (event) => { event.preventDefault(); this.plan(); } },
       h("div", { class: "fields" },
         h("div", {}, h("label", { for: "what-if-manifests" }, "Manifests to add: paste YAML or JSON, or drop a file"), this.manifests),
-        h("div", {}, h("label", { for: "what-if-changes" }, "Changes, as options of ", h("code", {}, "reprieve plan"), ", one a line"), this.flags,
-          h("p", { class: "buttons" }, h("label", { for: "what-if-node" }, "Node "), this.node, add("drain"), add("cordon"), add("remove-node"),
+        h("div", {}, h("label", { for: "what-if-changes" }, "Changes, as options of ", h("code", {}, "reprieve plan"), ", one a line; or click a node in the map"), this.flags,
+          h("p", { class: "buttons" }, h("label", { for: "what-if-node" }, "Node "), this.node, add("drain", "drain"), add("cordon", "cordon"), add("remove-node", "remove"),
             h("button", { type: "button", "data-key": "add", onclick: () => this.node.value && this.add(`--add-nodes 1 --like ${this.node.value}`) }, "add one like it")))),
-      h("p", { class: "buttons" }, this.button, h("button", { type: "button", "data-key": "clear", onclick: () => { this.flags.value = this.manifests.value = ""; } }, "Clear"),
+      h("p", { class: "buttons" }, this.button, h("button", { type: "button", "data-key": "clear", onclick: () => this.clear() }, "Clear"),
         h("span", { class: "quiet" }, " Nothing in the cluster is changed. What waits already is planned too.")));
-    this.element = h("div", {}, ask ? this.form : null, this.message, this.answer);
+    this.beside = h("div", { class: "beside" }, this.answer, this.map.element);
+    this.element = h("div", {}, ask ? this.form : null, this.message, this.beside);
   }
 
+  // The map shows the cluster as it is, until there is an answer.
   show(whole) {
+    this.document = whole;
     const chosen = this.node.value;
     const names = whole.cluster.nodes.names;
     if (names.join() !== this.names) {
       this.names = names.join();
       put(this.node, names.map((name) => h("option", { value: name, selected: name === chosen }, name)));
     }
+    if (!this.planned) this.map.show(whole);
+  }
+
+  nodeActions(node) {
+    const name = (this.planned ?? this.document).cluster.nodes.names[node];
+    return [["--drain", "Drain it"], ["--cordon", "Cordon it"], ["--remove-node", "Remove it"], ["--add-nodes 1 --like", "Add one like it"]].map(([option, text]) => h("button", { type: "button", "data-key": `node-${option}`, onclick: () => this.add(`${option} ${name}`) }, text));
+  }
+
+  clear() {
+    this.flags.value = this.manifests.value = this.message.textContent = "";
+    this.clearAnswer();
+  }
+
+  clearAnswer() {
+    this.planned = null;
+    put(this.answer);
+    this.beside.classList.remove("answered");
+    this.map.show(this.document);
   }
 
   // Changes that the plan has tried for what still waits: moves of running pods, nodes, priorities and others.
@@ -39,8 +61,8 @@ export class WhatIfView {
     const helped = planned.queue.filter((item) => item.help.some((help) => help.flags.length));
     if (!helped.length) return null;
     return [h("h2", {}, "What would help"), h("ul", {}, helped.slice(0, MOST_HELPED).map((item) => item.help.filter((help) => help.flags.length).map((help) => h("li", {},
-      `${item.namespace}/${item.name}: ${help.sentence} `, h("button", { type: "button", onclick: () => this.plan([...this.flags.value.split("\n").filter(Boolean), ...help.flags]) }, "Try it"))))),
-    helped.length > MOST_HELPED && h("p", { class: "quiet" }, `${MOST_HELPED} of ${helped.length} workloads shown; the text below has all.`)];
+      `${item.namespace}/${item.name}: `, withOptions(help.sentence), " ", h("button", { type: "button", onclick: () => this.plan([...this.flags.value.split("\n").filter(Boolean), ...help.flags]) }, "Try it"))))),
+    helped.length > MOST_HELPED && h("p", { class: "quiet" }, `${MOST_HELPED} of ${count(helped.length, "workload")} shown; the text of the plan has all.`)];
   }
 
   add(line) {
@@ -61,14 +83,24 @@ export class WhatIfView {
     try {
       const planned = await this.ask({ manifests: this.manifests.value, changes: this.flags.value.split("\n").map((line) => line.trim()).filter(Boolean) });
       this.message.textContent = planned.sentences.plan;
-      const map = new ClusterView({ actions: () => [] });
-      put(this.answer, this.suggestions(planned), h("h2", {}, "After the change"), h("pre", { class: "answer", tabindex: "0" }, planned.text), map.element);
-      map.show(planned);
+      this.planned = planned;
+      this.beside.classList.add("answered");
+      put(this.answer, this.suggestions(planned), h("h2", {}, "The plan"), inputNotes(planned), commandText(planned.text));
+      this.map.show(planned);
     } catch (error) {
-      put(this.answer);
+      this.clearAnswer();
       this.message.textContent = error.message;
     } finally {
       this.button.disabled = false;
     }
   }
+}
+
+// What a plan has not read, or not understood.
+export function inputNotes(whole) {
+  const { warnings, warningsTotal } = whole;
+  if (!warningsTotal) return null;
+  return h("div", { class: "notes" }, h("h3", {}, `${count(warningsTotal, "part")} of the input ${warningsTotal === 1 ? "is" : "are"} not read, or not understood`),
+    warnings.length < warningsTotal && h("p", { class: "quiet" }, `${number(warnings.length)} of ${number(warningsTotal)} are here.`),
+    cutList(warnings, 5, (line) => h("p", {}, line), "part"));
 }
