@@ -34,7 +34,7 @@ _KINDS: dict[str, str] = {
     "io.k8s.api.apps.v1": "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet",
     "io.k8s.api.batch.v1": "CronJob Job",
     "io.k8s.api.certificates.v1": "CertificateSigningRequest",
-    "io.k8s.api.networking.v1": "Ingress IngressClass NetworkPolicy",
+    "io.k8s.api.networking.v1": "IPAddress Ingress IngressClass NetworkPolicy ServiceCIDR",
     "io.k8s.api.policy.v1": "Eviction PodDisruptionBudget",
     "io.k8s.api.scheduling.v1": "PriorityClass",
     "io.k8s.api.scheduling.v1beta1": "PodGroup Workload",
@@ -48,7 +48,8 @@ _KINDS: dict[str, str] = {
     "io.k8s.api.flowcontrol.v1": "FlowSchema PriorityLevelConfiguration",
     "io.k8s.api.node.v1": "RuntimeClass",
     "io.k8s.api.rbac.v1": "ClusterRole ClusterRoleBinding Role RoleBinding",
-    "io.k8s.api.autoscaling.v1": "Scale",
+    "io.k8s.api.autoscaling.v1": "HorizontalPodAutoscaler Scale",
+    "io.k8s.api.autoscaling.v2": "HorizontalPodAutoscaler",
     "io.k8s.api.authorization.v1": """LocalSubjectAccessReview SelfSubjectAccessReview SelfSubjectRulesReview
         SubjectAccessReview""",
     "io.k8s.api.authentication.v1": "SelfSubjectReview TokenRequest TokenReview",

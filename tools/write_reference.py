@@ -218,6 +218,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
     ),
     "Annotations: simulated kubelets": (
         Key(KUBELET, "RUN_SECONDS", "Pod", "users", "seconds", "until the pod is deleted"),
+        Key("kube_standin.pod_usage", "USAGE_PERCENT", "Pod", "users", "percent, 0 to 100000", "`100`"),
         Key(KUBELET, "EXIT_CODE", "Pod", "users", "an exit code", "`0`"),
         Key(KUBELET, "INIT_EXIT_CODE", "Pod", "users", "an exit code", "`0`"),
         Key(KUBELET, "MISSING_CONFIG", "Pod, Namespace", "users", "`ignore`", "the pod waits for them"),

@@ -2,8 +2,8 @@
 
 Most kinds have one version, for which both functions return their argument; older versions of others have the same
 fields. The two groups of Event share the core form; PodGroup and Workload are stored as v1beta1, CompositePodGroup as
-v1alpha3 (``kube_rules.versions`` knows how their versions differ); versions of a custom resource have a module of their
-own (``custom_versions``). Objects here carry ``apiVersion`` and ``kind``.
+v1alpha3 (``kube_rules.versions`` knows how their versions differ), HorizontalPodAutoscaler as v2; versions of a custom
+resource have a module of their own (``custom_versions``). Objects here carry ``apiVersion`` and ``kind``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+from kube_rules import autoscalers
 from kube_rules.json import Json
 from kube_rules.versions import (
     EVENT_FIELDS_FROM_CORE,
@@ -104,6 +105,8 @@ def to_storage(kind: ServedKind, obj: Json) -> Json:
         return _event_to_core(obj)
     if kind.custom:
         return _custom(kind, obj, kind.storage_version)
+    if kind.group == autoscalers.GROUP:
+        return autoscalers.to_v2(obj)
     if kind.group != SCHEDULING_GROUP:
         return {**obj, "apiVersion": kind.storage_version}
     return to_internal({**obj, "apiVersion": kind.api_version, "kind": kind.kind})
@@ -115,7 +118,11 @@ def to_stored(kind: ServedKind, obj: Json, state: Stored) -> Json:
     Raises ``kube_rules.errors.FieldError`` as ``to_storage`` does.
     """
     stored_form = to_storage(kind, obj)
-    if kind.group != SCHEDULING_GROUP or not differs(kind):
+    if not differs(kind):
+        return stored_form
+    if kind.group == autoscalers.GROUP:
+        return autoscalers.with_status_of(stored_form, state.decode())
+    if kind.group != SCHEDULING_GROUP:
         return stored_form
     return with_unexpressed(stored_form, as_object(kind.kind, kind.storage_version, state), kind.api_version)
 
@@ -132,6 +139,8 @@ def from_storage(kind: ServedKind, obj: Json) -> Json:
         return obj
     if kind.resource == "events.events.k8s.io":
         return _event_from_core(obj)
+    if kind.group == autoscalers.GROUP:
+        return autoscalers.to_v1(obj)
     if kind.group != SCHEDULING_GROUP:
         return {**obj, "apiVersion": kind.api_version}
     return from_internal(obj, kind.api_version)

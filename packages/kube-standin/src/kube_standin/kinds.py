@@ -206,6 +206,11 @@ def _composite(version: str) -> ServedKind:
     return _row(_SCHEDULING, version, "CompositePodGroup", sub="status", status_metadata="reset", stored_as=stored)
 
 
+def _autoscaler(version: str) -> ServedKind:
+    more: dict[str, Any] = {"categories": _ALL, "sub": "status", "status_metadata": "reset"}
+    return _row("autoscaling", version, "HorizontalPodAutoscaler", "hpa", stored_as="autoscaling/v2", **more)
+
+
 def _with_older(rows: Iterable[ServedKind]) -> Iterator[ServedKind]:
     """Yield the rows, and after those of a version its older versions, which have the same fields (api.md 2.8)."""
     for (group, version), of_version in groupby(rows, lambda row: (row.group, row.version)):
@@ -264,6 +269,8 @@ _ROWS: tuple[ServedKind, ...] = (
     _apps("Deployment", "deploy", sub="scale status"),
     _apps("ReplicaSet", "rs", sub="scale status", fields="status.replicas"),
     _apps("StatefulSet", "sts", sub="scale status"),
+    _autoscaler("v2"),
+    _autoscaler("v1"),
     _batch("CronJob", "cj"),
     _batch("Job", orphans=True, fields="status.successful=status.succeeded"),
     _cluster(_SCHEDULING, "v1", "PriorityClass", "pc", generation=True),
@@ -285,6 +292,8 @@ _ROWS: tuple[ServedKind, ...] = (
     _networking("Ingress", "ing", sub="status", status_metadata="reset"),
     _networking("IngressClass", namespaced=False),
     _networking("NetworkPolicy", "netpol"),
+    _cluster("networking.k8s.io", "v1", "IPAddress", "ip"),
+    _cluster("networking.k8s.io", "v1", "ServiceCIDR", sub="status", status_metadata="reset"),
     _row("coordination.k8s.io", "v1", "Lease", unconditional_update=False, create_on_update=True),
     _row("discovery.k8s.io", "v1", "EndpointSlice", generation=True),
     _row(

@@ -46,6 +46,7 @@ _TABLE: Final[Iterable[tuple[str, str, ServedSpan]]] = (
     (f"{_ADMISSION}/v1beta1", "MutatingAdmissionPolicy MutatingAdmissionPolicyBinding", ServedSpan(34, 35)),
     ("storage.k8s.io/v1", "VolumeAttributesClass", ServedSpan(34)),
     ("storage.k8s.io/v1beta1", "VolumeAttributesClass", ServedSpan(31, 33)),
+    ("networking.k8s.io/v1", "IPAddress ServiceCIDR", ServedSpan(33)),
     (f"{_FLOW}/v1beta3", "FlowSchema PriorityLevelConfiguration", ServedSpan(29, 31)),
 )
 """Where not all releases serve a version. Beta versions that are off by default end with the first stable one."""

@@ -9,7 +9,6 @@ from kube_rules.cel import schema_rules
 from kube_rules.validation import admission_policies
 from kube_rules.yamltext import MAX_ALIAS_NODES
 from kube_standin import evaluation, faults, simulated_time
-from kube_standin.kinds import BUILTIN
 from kube_standin.patching import jsonpatch
 from kube_standin.policies import invocations
 from kube_standin.schema import strict_json, structural
@@ -128,17 +127,8 @@ LIMITS: Final = (
         "400",
     ),
 )
-_SERVED = {kind.group for kind in BUILTIN if kind.stored}
-_GROUPS = {
-    "autoscaling": " (HorizontalPodAutoscaler)",
-    "flowcontrol.apiserver.k8s.io": "",
-}
-"""Groups of a cluster of which a row says that they are not there, as long as none of their kinds is stored."""
 NOT_SERVED: Final = (
-    UnservedApi(
-        ", ".join(f"`{group}`{what}" for group, what in _GROUPS.items() if group not in _SERVED),
-        "404: the group is not in discovery",
-    ),
+    UnservedApi("`custom.metrics.k8s.io`, `external.metrics.k8s.io`", "404: the groups are not in discovery"),
     UnservedApi("`pods/exec`, `pods/attach`, `pods/portforward`", "501: no process runs in a pod"),
     UnservedApi("`pods/proxy`", "404"),
     UnservedApi("`componentstatuses`", "404"),
@@ -146,6 +136,7 @@ NOT_SERVED: Final = (
     UnservedApi("service IPs, DNS and network, node proxies", "none"),
     UnservedApi(
         "`networking.k8s.io`",
-        "Ingresses (with the default class), their classes and NetworkPolicies are stored; nothing acts on them",
+        "Ingresses (with the default class), their classes, NetworkPolicies, ServiceCIDRs and IPAddresses are stored; "
+        "nothing acts on them",
     ),
 )

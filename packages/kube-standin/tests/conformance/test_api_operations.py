@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kube_standin.features import EVERY_RELEASE
 from kube_standin.kinds import BUILTIN, ServedKind, subresource
 from tests.server.inprocess import Plane, running
 from tests.server.manifests_of_kinds import manifest
@@ -41,13 +42,14 @@ STATUSES: dict[str, Json] = {
     },
     "Namespace": {"phase": "Active", "conditions": [_CONDITION]},
     "Pod": {"phase": "Pending", "conditions": [_CONDITION]},
+    "autoscaling/v1/HorizontalPodAutoscaler": {"currentReplicas": 1, "desiredReplicas": 2},
     "ResourceClaim": {"allocation": {"devices": {"config": [{"source": "FromClass", "requests": ["r"]}]}}},
 }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[Plane]:
-    with running() as made:
+    with running(features=EVERY_RELEASE) as made:
         yield made
 
 
@@ -134,7 +136,7 @@ async def _lifecycle(plane: Plane, kind: ServedKind) -> None:
 
 
 async def _status(plane: Plane, kind: ServedKind, path: str) -> None:
-    status = STATUSES.get(kind.kind, {"conditions": [_DATED]})
+    status = STATUSES.get(f"{kind.api_version}/{kind.kind}") or STATUSES.get(kind.kind, {"conditions": [_DATED]})
     if not status:
         return
     patched = await plane.asked(f"PATCH {path}/status", {"status": status}, content_type=MERGE)

@@ -37,6 +37,9 @@ apps/v1/DaemonSet: {{spec: {{{_SELECTED}}}}}
 apps/v1/Deployment: {{spec: {{{_SELECTED}}}}}
 apps/v1/ReplicaSet: {{spec: {{{_SELECTED}}}}}
 apps/v1/StatefulSet: {{spec: {{serviceName: s, {_SELECTED}}}}}
+autoscaling/v2/HorizontalPodAutoscaler: &scaled
+  {{spec: {{maxReplicas: 3, scaleTargetRef: {{apiVersion: apps/v1, kind: Deployment, name: d}}}}}}
+autoscaling/v1/HorizontalPodAutoscaler: *scaled
 batch/v1/CronJob: {{spec: {{schedule: "@daily", jobTemplate: {{spec: {{template: {_ONCE}}}}}}}}}
 batch/v1/Job: {{spec: {{template: {_ONCE}}}}}
 scheduling.k8s.io/v1/PriorityClass: {{value: 7}}
@@ -59,6 +62,8 @@ certificates.k8s.io/v1/CertificateSigningRequest:
 networking.k8s.io/v1/Ingress: {{spec: {{defaultBackend: {{service: {{name: s, port: {{number: 80}}}}}}}}}}
 networking.k8s.io/v1/IngressClass: {{spec: {{controller: example.com/c}}}}
 networking.k8s.io/v1/NetworkPolicy: {{}}
+networking.k8s.io/v1/IPAddress: {{spec: {{parentRef: {{resource: services, namespace: default, name: s}}}}}}
+networking.k8s.io/v1/ServiceCIDR: {{spec: {{cidrs: [10.1.0.0/16]}}}}
 discovery.k8s.io/v1/EndpointSlice: {{addressType: IPv4, endpoints: []}}
 events.k8s.io/v1/Event:
   eventTime: "2026-01-01T00:00:00.000000Z"
@@ -146,6 +151,8 @@ def manifest(api_version: str, kind: str, name: str) -> Json:
     if kind == "CustomResourceDefinition":
         return definition(f"{name}.example.com")
     fields = FIELDS.get(f"{api_version}/{kind}", {})
+    if kind == "IPAddress":  # its name is what it is about
+        name = f"10.0.{sum(name.encode()) % 256}.{len(name)}"
     if kind == "APIService":  # its name is its group version
         group = f"{name}.example.com"
         name, fields = f"v1.{group}", {"spec": {**fields["spec"], "group": group}}

@@ -30,6 +30,7 @@ def test_core_group_and_the_others() -> None:
 
 
 OLDER = {
+    "autoscaling": "v2",
     "scheduling.k8s.io": "v1beta1 v1alpha3 v1alpha2",
     "resource.k8s.io": "v1beta2",
     "admissionregistration.k8s.io": "v1beta1",

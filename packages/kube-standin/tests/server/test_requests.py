@@ -174,8 +174,8 @@ def test_custom_resources_are_served_at_once_and_go_with_their_definition(plane:
 @pytest.mark.parametrize(
     "path",
     [
-        "/apis/autoscaling/v2/horizontalpodautoscalers",
-        "/apis/networking.k8s.io/v1/servicecidrs",
+        "/apis/custom.metrics.k8s.io/v1beta2",
+        "/apis/external.metrics.k8s.io/v1beta1",
         "/apis/certificates.k8s.io/v1beta1/clustertrustbundles",
         "/api/v1/namespaces/default/pods/a/proxy",
         "/api/v1/componentstatuses",

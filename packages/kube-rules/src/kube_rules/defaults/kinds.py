@@ -6,6 +6,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
+from kube_rules import autoscalers
 from kube_rules.admission.limit_ranges import complete_item
 from kube_rules.controllers.jobs import job_labels
 from kube_rules.defaults import pods
@@ -214,6 +215,19 @@ def _policy_types(obj: Json) -> None:
         spec["policyTypes"] = ["Ingress", *(["Egress"] if spec.get("egress") else [])]
 
 
+def _autoscaler(obj: Json) -> None:
+    """Metrics, and the rules of a behavior; those of v1 are filled in when it is converted."""
+    spec = obj["spec"]
+    if obj.get("apiVersion") == autoscalers.V1:
+        return
+    if not spec.get("metrics"):
+        spec["metrics"] = autoscalers.default_metrics()
+    behavior = spec.get("behavior")
+    if behavior is not None:
+        behavior["scaleUp"] = autoscalers.up_rules(behavior.get("scaleUp"))
+        behavior["scaleDown"] = autoscalers.down_rules(behavior.get("scaleDown"))
+
+
 DEFAULTS: Mapping[tuple[str, str], Fill] = {
     ("", "Pod"): pods.pod,
     ("", "PodTemplate"): lambda obj: pods.pod_template(obj.setdefault("template", {})),
@@ -288,6 +302,7 @@ DEFAULTS: Mapping[tuple[str, str], Fill] = {
     ),
     ("resource.k8s.io", "DeviceClass"): _SPEC,
     ("coordination.k8s.io", "Lease"): _SPEC,
+    ("autoscaling", "HorizontalPodAutoscaler"): all_of(fill("spec", minReplicas=1), _autoscaler),
     ("networking.k8s.io", "Ingress"): _SPEC,
     ("networking.k8s.io", "IngressClass"): all_of(_SPEC, fill("spec.parameters?", scope="Cluster")),
     ("networking.k8s.io", "NetworkPolicy"): all_of(
@@ -360,8 +375,10 @@ FIRST_STATUS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("flowcontrol.apiserver.k8s.io", "FlowSchema"): {},
     ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): {},
     ("apiregistration.k8s.io", "APIService"): {},
+    ("autoscaling", "HorizontalPodAutoscaler"): {"currentMetrics": None, "desiredReplicas": 0},
     ("certificates.k8s.io", "CertificateSigningRequest"): {},
     ("networking.k8s.io", "Ingress"): {"loadBalancer": {}},
+    ("networking.k8s.io", "ServiceCIDR"): {},
     ("resource.k8s.io", "DeviceTaintRule"): {},
     ("resource.k8s.io", "ResourceClaim"): {},
     ("scheduling.k8s.io", "PodGroup"): {},

@@ -18,6 +18,7 @@ from kube_rules.kinds import KindName
 from kube_rules.validation import (
     admission_policies,
     api_services,
+    autoscalers,
     certificates,
     conditions,
     config,
@@ -39,6 +40,7 @@ from kube_rules.validation import (
     rbac,
     runtime_classes,
     scheduling,
+    service_addresses,
     storage,
     webhooks,
     workloads,
@@ -146,6 +148,15 @@ RULES: dict[tuple[str, str], Rules] = {
         (fixed("", "spec"),),
         (certificates.status,),
         further={"approval": certificates.approval},
+    ),
+    ("autoscaling", "HorizontalPodAutoscaler"): Rules(autoscalers.autoscaler, (ANEW,), (autoscalers.status,)),
+    ("networking.k8s.io", "IPAddress"): Rules(
+        service_addresses.ip_address, (ANEW, service_addresses.same_parent), name=service_addresses.canonical_address
+    ),
+    ("networking.k8s.io", "ServiceCIDR"): Rules(
+        service_addresses.service_cidr,
+        (ANEW, service_addresses.same_networks),
+        (of_new(below("status", conditions.conditions)),),
     ),
     ("networking.k8s.io", "Ingress"): Rules(ingresses.ingress, (ANEW,)),
     ("networking.k8s.io", "IngressClass"): Rules(ingresses.ingress_class, (ANEW, fixed("spec", "controller"))),

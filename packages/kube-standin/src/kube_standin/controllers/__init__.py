@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 
 from kube_standin.controllers.accounts import RootCertificates, ServiceAccounts
 from kube_standin.controllers.aggregation import ClusterRoleAggregation
+from kube_standin.controllers.autoscalers import HorizontalPodAutoscalers
 from kube_standin.controllers.certificates import CertificateApprover, CertificateCleaner, CertificateSigner
 from kube_standin.controllers.claims import ResourceClaims
 from kube_standin.controllers.cronjobs import CronJobs
@@ -73,6 +74,7 @@ CONTROLLERS: Mapping[str, type[Controller]] = {
         StorageProtection,
         PolicyTypes,
         ClusterRoleAggregation,
+        HorizontalPodAutoscalers,
         CertificateApprover,
         CertificateSigner,
         CertificateCleaner,

@@ -1,4 +1,4 @@
-"""What nodes and pods use (metrics.k8s.io): simulated containers use what they request.
+"""What nodes and pods use (metrics.k8s.io), as simulated containers do (`pod_usage`).
 
 `kubectl top` reads this. The objects are computed for each request and never stored.
 """
@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from kube_rules.admission.amounts import Amounts, added, of_container, printed
+from kube_rules.admission.amounts import Amounts, added, printed
 from kube_rules.json import Json
 from kube_standin import errors
 from kube_standin.clock import stamp
 from kube_standin.kinds import ServedKind
+from kube_standin.pod_usage import used_by
 from kube_standin.registry import ObjectRegistry
 from kube_standin.selectors import select
 from kube_standin.server.lists import selected
@@ -92,9 +93,4 @@ def _running(state: Stored) -> tuple[str, list[tuple[str, Amounts]]]:
     if b'"Running"' not in state.raw:
         return "", []
     pod = state.decode()
-    spec, status = pod.get("spec") or {}, pod.get("status") or {}
-    if status.get("phase") != "Running":
-        return "", []
-    sidecars = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
-    containers = [*(spec.get("containers") or ()), *sidecars]
-    return spec.get("nodeName", ""), [(one["name"], of_container(one, "requests")) for one in containers]
+    return (pod.get("spec") or {}).get("nodeName", ""), used_by(pod)

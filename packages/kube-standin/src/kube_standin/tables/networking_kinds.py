@@ -1,4 +1,4 @@
-"""Columns of Ingresses, IngressClasses, NetworkPolicies and CertificateSigningRequests."""
+"""Columns of the kinds of networking and certificates, and of HorizontalPodAutoscalers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kube_standin.tables import ages
-from kube_standin.tables.columns import AGE, NAME, NONE, Column, of, path, selector, text
+from kube_standin.tables.columns import AGE, NAME, NONE, UNKNOWN, UNSET, Column, integer, of, path, selector, text
 
 _MOST_HOSTS: Final = 3
+_MOST_TARGETS: Final = 2
 _CSR: Final = "certificates.v1.CertificateSigningRequestSpec#"
 
 
@@ -31,6 +32,13 @@ def _parameters(given: Any) -> str:
     return f"{given.get('kind', '')}{group}/{given.get('name', '')}"
 
 
+def _parent(reference: Any) -> str:
+    """Return `RESOURCE.GROUP/NAMESPACE/NAME`, of what there is."""
+    given = reference or {}
+    resource = ".".join(part for part in (given.get("resource"), given.get("group")) if part)
+    return "/".join(part for part in (resource, given.get("namespace"), given.get("name")) if part) or NONE
+
+
 def _ports(spec: Any) -> str:
     return "80, 443" if (spec or {}).get("tls") else "80"
 
@@ -47,6 +55,36 @@ def _decision(status: Any) -> str:
     return word + failed + (",Issued" if (status or {}).get("certificate") else "")
 
 
+def _targets(obj: Any) -> str:
+    """Return the present value and the target of each metric of an autoscaler."""
+    current = {_source(one): one for one in (obj.get("status") or {}).get("currentMetrics") or ()}
+    found = []
+    for metric in (obj.get("spec") or {}).get("metrics") or ():
+        kind, name = _source(metric)
+        target = (metric.get(kind) or {}).get("target") or {}
+        state = ((current.get((kind, name)) or {}).get(kind) or {}).get("current") or {}
+        words = "averageUtilization" if "averageUtilization" in target else "averageValue"
+        words = words if words in target else "value"
+        sign = "%" if words == "averageUtilization" else ""
+        shown = f"{state[words]}{sign}" if words in state else UNKNOWN
+        prefix = f"{name}: " if name else ""
+        found.append(f"{prefix}{shown}/{target.get(words, UNKNOWN)}{sign}")
+    more = f" + {len(found) - _MOST_TARGETS} more..." if len(found) > _MOST_TARGETS else ""
+    return ", ".join(found[:_MOST_TARGETS]) + more if found else NONE
+
+
+def _source(metric: Any) -> tuple[str, str]:
+    kind = metric.get("type", "")
+    field = kind[:1].lower() + kind[1:]
+    return field, (metric.get(field) or {}).get("name", "")
+
+
+def _scaled(reference: Any) -> str:
+    given = reference or {}
+    return f"{given.get('kind', '')}/{given.get('name', '')}"
+
+
+_HPA: Final = "autoscaling.v2.HorizontalPodAutoscaler"
 COLUMNS: Final[Mapping[tuple[str, str], tuple[Column, ...]]] = {
     ("networking.k8s.io", "Ingress"): (
         NAME,
@@ -65,6 +103,25 @@ COLUMNS: Final[Mapping[tuple[str, str], tuple[Column, ...]]] = {
     ("networking.k8s.io", "NetworkPolicy"): (
         NAME,
         Column("Pod-Selector", "networking.v1.NetworkPolicySpec#podSelector", of(selector, "spec.podSelector")),
+        AGE,
+    ),
+    ("autoscaling", "HorizontalPodAutoscaler"): (
+        NAME,
+        Column("Reference", f"{_HPA}Spec#scaleTargetRef", of(_scaled, "spec.scaleTargetRef")),
+        Column("Targets", f"{_HPA}Spec#metrics", of(_targets)),
+        Column("MinPods", f"{_HPA}Spec#minReplicas", text("spec.minReplicas", UNSET)),
+        integer("MaxPods", f"{_HPA}Spec#maxReplicas", "spec.maxReplicas"),
+        integer("Replicas", f"{_HPA}Status#currentReplicas", "status.currentReplicas"),
+        AGE,
+    ),
+    ("networking.k8s.io", "IPAddress"): (
+        NAME,
+        Column("ParentRef", "networking.v1.IPAddressSpec#parentRef", of(_parent, "spec.parentRef")),
+        AGE,
+    ),
+    ("networking.k8s.io", "ServiceCIDR"): (
+        NAME,
+        Column("CIDRs", "networking.v1.ServiceCIDRSpec#cidrs", of(lambda given: ",".join(given or ()), "spec.cidrs")),
         AGE,
     ),
     ("certificates.k8s.io", "CertificateSigningRequest"): (

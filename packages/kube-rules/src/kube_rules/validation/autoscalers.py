@@ -1,0 +1,142 @@
+"""Rules of HorizontalPodAutoscalers (kube-apiserver 1.37, pkg/apis/autoscaling/validation), in the form of v2."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kube_rules import field_errors as fe
+from kube_rules.autoscalers import V1, to_v2
+from kube_rules.json import Json
+from kube_rules.quantity import QuantityError, parse
+from kube_rules.validation import names
+from kube_rules.validation import rows as r
+
+_SOURCES: Final = {
+    "ContainerResource": "containerResource",
+    "External": "external",
+    "Object": "object",
+    "Pods": "pods",
+    "Resource": "resource",
+}
+_OF_RESOURCES: Final = ("resource", "containerResource")
+_LONGEST_WINDOW, _LONGEST_PERIOD = 3600, 1800
+
+
+def _reference(reference: Json, path: str) -> r.Found:
+    for name in ("kind", "name"):
+        yield from fe.wanted(f"{path}.{name}", reference.get(name, ""), names.path_segment)
+
+
+def _is_positive(text: object) -> bool:
+    try:
+        return parse(text).nano > 0  # type: ignore[arg-type]
+    except QuantityError:
+        return False
+
+
+def _target(target: Json, path: str) -> r.Found:
+    if not target.get("type"):
+        yield fe.required(f"{path}.type", "must specify a metric target type")
+    else:
+        yield from fe.one_of(f"{path}.type", target["type"], ("Utilization", "Value", "AverageValue"))
+    for name in ("value", "averageValue"):
+        if name in target and not _is_positive(target[name]):
+            yield fe.invalid(f"{path}.{name}", target[name], "must be positive")
+    utilization = target.get("averageUtilization")
+    if utilization is not None and utilization < 1:
+        yield fe.invalid(f"{path}.averageUtilization", utilization, "must be greater than 0")
+
+
+def _source(source: str, given: Json, path: str) -> r.Found:
+    target = given.get("target") or {}
+    if source in _OF_RESOURCES:
+        for name in ("name", "container") if source == "containerResource" else ("name",):
+            if not given.get(name):
+                yield fe.required(f"{path}.{name}", "must specify a resource name" if name == "name" else "")
+        yield from _target(target, f"{path}.target")
+        if ("averageUtilization" in target) == ("averageValue" in target):
+            text = "must set either a target raw value or a target utilization"
+            yield (
+                fe.required(f"{path}.target.averageUtilization", text)
+                if ("averageValue" not in target)
+                else fe.forbidden(f"{path}.target.averageValue", "may not set both a target raw value and utilization")
+            )
+        return
+    if source == "object":
+        yield from _reference(given.get("describedObject") or {}, f"{path}.describedObject")
+    metric = given.get("metric") or {}
+    yield from fe.wanted(f"{path}.metric.name", metric.get("name", ""), names.path_segment)
+    yield from _target(target, f"{path}.target")
+    wanted = ("averageValue",) if source == "pods" else ("value", "averageValue")
+    if not any(name in target for name in wanted):
+        yield fe.required(f"{path}.target.averageValue", "must set a target value")
+
+
+def _metric(metric: Json, path: str) -> r.Found:
+    kind = metric.get("type", "")
+    if not kind:
+        yield fe.required(f"{path}.type", "must specify a metric source type")
+    else:
+        yield from fe.one_of(f"{path}.type", kind, tuple(_SOURCES))
+    for source in _SOURCES.values():
+        if source in metric and source != _SOURCES.get(kind):
+            yield fe.forbidden(f"{path}.{source}", "must populate the given metric source only")
+    source = _SOURCES.get(kind, "")
+    if source and source not in metric:
+        yield fe.required(f"{path}.{source}", "must populate information for the given metric source")
+    elif source:
+        yield from _source(source, metric[source], f"{path}.{source}")
+
+
+def _policy(policy: Json, path: str) -> r.Found:
+    yield from fe.one_of(f"{path}.type", policy.get("type", ""), ("Pods", "Percent"))
+    for name in ("value", "periodSeconds"):
+        if policy.get(name, 0) <= 0:
+            yield fe.invalid(f"{path}.{name}", policy.get(name, 0), r.POSITIVE)
+    if policy.get("periodSeconds", 0) > _LONGEST_PERIOD:
+        text = f"must be less than or equal to {_LONGEST_PERIOD}"
+        yield fe.invalid(f"{path}.periodSeconds", policy["periodSeconds"], text)
+
+
+def _rules(rules: Json, path: str) -> r.Found:
+    window = rules.get("stabilizationWindowSeconds")
+    if window is not None and not 0 <= window <= _LONGEST_WINDOW:
+        text = r.NOT_NEGATIVE if window < 0 else f"must be less than or equal to {_LONGEST_WINDOW}"
+        yield fe.invalid(f"{path}.stabilizationWindowSeconds", window, text)
+    if "selectPolicy" in rules:
+        yield from fe.one_of(f"{path}.selectPolicy", rules["selectPolicy"], ("Disabled", "Max", "Min"))
+    if not rules.get("policies"):
+        yield fe.required(f"{path}.policies", "must specify at least one Policy")
+    yield from r.listed("policies", _policy)(rules, path)
+    tolerance = rules.get("tolerance")
+    if tolerance is not None and parse(tolerance).nano < 0:
+        yield fe.invalid(f"{path}.tolerance", tolerance, r.NOT_NEGATIVE)
+
+
+def _bounds(spec: Json, path: str) -> r.Found:
+    least, most = spec.get("minReplicas"), spec.get("maxReplicas", 0)
+    if least is not None and least < 1:
+        yield fe.invalid(f"{path}.minReplicas", least, "must be greater than or equal to 1")
+    if most < 1:
+        yield fe.invalid(f"{path}.maxReplicas", most, "must be greater than 0")
+    if least is not None and most < least:
+        yield fe.invalid(f"{path}.maxReplicas", most, "must be greater than or equal to `minReplicas`")
+
+
+_check: r.Check = r.below(
+    "spec",
+    _bounds,
+    r.below("scaleTargetRef", _reference),
+    r.listed("metrics", _metric),
+    r.given("behavior", r.given("scaleUp", _rules), r.given("scaleDown", _rules)),
+)
+
+
+def autoscaler(obj: Json, path: str) -> r.Found:
+    """Return what is wrong with what is scaled, between which bounds, by which metrics and how fast."""
+    return _check(to_v2(obj) if obj.get("apiVersion") == V1 else obj, path)
+
+
+def status(new: Json, old: Json) -> r.Found:
+    """Return what is wrong with a status: no numbers below zero."""
+    return r.at_least(0, "currentReplicas", "desiredReplicas")(new.get("status") or {}, "status")

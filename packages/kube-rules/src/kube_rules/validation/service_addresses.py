@@ -1,0 +1,84 @@
+"""Rules of ServiceCIDRs and IPAddresses (kube-apiserver 1.37, pkg/apis/networking/validation)."""
+
+from __future__ import annotations
+
+import ipaddress
+from ipaddress import IPv4Network, IPv6Network
+from typing import Final
+
+from kube_rules import field_errors as fe
+from kube_rules.json import Json
+from kube_rules.validation import names
+from kube_rules.validation import rows as r
+
+_MOST: Final = 2
+_CHANGED: Final = "field is immutable, except that a network of the other family may be added"
+
+
+def canonical_address(name: str) -> names.Messages:
+    """Return what is wrong with the name of an IPAddress: it is one, in its shortest form."""
+    try:
+        found = ipaddress.ip_address(name)
+    except ValueError:
+        return ("must be a valid IP address",)
+    return () if str(found) == name else (f'must be in canonical form ("{found}")',)
+
+
+def _parent(spec: Json, path: str) -> r.Found:
+    place = f"{path}.parentRef"
+    parent = spec.get("parentRef")
+    if not parent:
+        return (fe.required(place),)
+    found = [fe.required(f"{place}.{name}") for name in ("resource", "name") if not parent.get(name)]
+    for name in ("resource", "name", "namespace"):
+        if parent.get(name):
+            found += fe.malformed(f"{place}.{name}", parent[name], names.path_segment)
+    if parent.get("group"):
+        found += fe.malformed(f"{place}.group", parent["group"], names.subdomain)
+    return found
+
+
+ip_address: r.Check = r.below("spec", _parent)
+"""What an address belongs to."""
+
+
+def _network(text: str) -> IPv4Network | IPv6Network | None:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError:
+        return None
+
+
+def _networks(spec: Json, path: str) -> r.Found:
+    place, given = f"{path}.cidrs", spec.get("cidrs") or ()
+    if not given:
+        yield fe.required(place, "at least one CIDR required")
+    elif len(given) > _MOST:
+        yield fe.invalid(place, given, "may only hold up to 2 values")
+    parsed = [_network(text) for text in given]
+    for index, (text, network) in enumerate(zip(given, parsed, strict=True)):
+        if network is None or str(network) != text:
+            yield fe.invalid(
+                f"{place}[{index}]", text, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+            )
+    versions = [network.version for network in parsed if network is not None]
+    if len(given) == _MOST and len(versions) == _MOST and versions[0] == versions[1]:
+        yield fe.invalid(
+            place, given, "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"
+        )
+
+
+service_cidr: r.Check = r.below("spec", _networks)
+"""One network, or one of each family."""
+
+
+def same_parent(new: Json, old: Json) -> r.Found:
+    """An address stays with its parent."""
+    return r.fixed("spec", "parentRef")(new, old)
+
+
+def same_networks(new: Json, old: Json) -> r.Found:
+    """The networks stay; one of the other family may be added."""
+    before, after = ((one.get("spec") or {}).get("cidrs") or [] for one in (old, new))
+    grown = len(before) == 1 and len(after) == _MOST and after[0] == before[0]
+    return () if before == after or grown else (fe.invalid("spec.cidrs", after, _CHANGED),)

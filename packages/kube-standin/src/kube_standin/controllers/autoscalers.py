@@ -1,0 +1,254 @@
+"""HorizontalPodAutoscalers: every 15 s the replicas that the metrics ask for, within bounds (interfaces.md 7.11).
+
+Metrics are those of `metrics.k8s.io` here, cpu and memory; custom and external metrics have no source.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from kube_rules.admission.amounts import Amount, of_container
+from kube_rules.controllers import replica_targets
+from kube_rules.controllers.replica_targets import MetricError, PodLoad, ScalingHistory, ScalingVerdict, Wanted
+from kube_rules.json import Json
+from kube_rules.quantity import parse
+from kube_standin.clock import parse_stamp
+from kube_standin.controllers.reconciler import Controller
+from kube_standin.controllers.views import Key, Seen
+from kube_standin.errors import StatusError
+from kube_standin.kinds import ServedKind
+from kube_standin.pod_usage import containers_of, used_by
+from kube_standin.registry import WriteOptions
+from kube_standin.scale import scale_of, write_scale_now
+from kube_standin.selectors import select
+
+_SOURCE: Final = "horizontal-pod-autoscaler"
+_PERIOD: Final = 15.0
+_MEASURED: Final = {"Resource": "resource", "ContainerResource": "containerResource"}
+
+
+class _Proposal(NamedTuple):
+    """What the metrics ask for, why, and their values for the status; `error`: the reason and text of a failure."""
+
+    replicas: int
+    metric: str
+    states: list[Json]
+    error: tuple[str, str] | None
+
+
+class HorizontalPodAutoscalers(Controller):
+    """Keys are those of autoscalers. What they wanted before is forgotten by a restart, as upstream."""
+
+    name = "horizontal-pod-autoscaling"
+
+    def connect(self) -> None:
+        """Look at an autoscaler when it comes or changes, and every 15 s."""
+        self._row = self.context.kind("autoscaling/v2", "HorizontalPodAutoscaler")
+        self._pods = self.context.kind("v1", "Pod")
+        self._histories: dict[str, ScalingHistory] = {}
+        self._due: dict[Key, datetime] = {}
+        self.context.sources.of(self._row.storage_key, Seen).add_handler(self._changed)
+
+    def _changed(self, old: Seen | None, new: Seen | None) -> None:
+        if new is None and old is not None:
+            self._histories.pop(old.metadata.uid, None)
+            self._due.pop(old.metadata.key, None)
+        elif old is None and new is not None:
+            self.queue(new.metadata.key)
+
+    def reconcile(self, key: Key) -> None:
+        """Scale the target of one autoscaler, and write its status."""
+        autoscaler = self.context.find(self._row, key)
+        if autoscaler is None:
+            return
+        now = self.context.now()
+        due = self._due.get(key)
+        if due is None or due <= now:
+            self.queue_after(key, _PERIOD)
+            self._due[key] = now
+        conditions = _Conditions(autoscaler, self.context.stamp())
+        status: Json = {**(autoscaler.get("status") or {}), "currentMetrics": None}
+        self._scale(key, autoscaler, status, conditions, now)
+        status["conditions"] = conditions.listed
+        self.context.set_status(self._row, key, status)
+
+    def _scale(self, key: Key, autoscaler: Json, status: Json, conditions: _Conditions, now: datetime) -> None:
+        reference = autoscaler["spec"]["scaleTargetRef"]
+        try:
+            kind, target = self._target(key[0], reference)
+        except MetricError as error:
+            conditions.set("AbleToScale", False, "FailedGetScale", f"the HPA controller was unable to get the target's "
+                           f"current scale: {error}")  # fmt: skip
+            self.context.event(autoscaler, "FailedGetScale", str(error), "Warning", _SOURCE)
+            return
+        conditions.set(
+            "AbleToScale", True, "SucceededGetScale", "the HPA controller was able to get the target's current scale"
+        )
+        scale = scale_of(kind, target)
+        current = scale["spec"]["replicas"]
+        wanted, why = self._wanted(autoscaler, scale, status, conditions, now)
+        status["currentReplicas"], status["desiredReplicas"] = scale["status"]["replicas"], wanted
+        if wanted == current:
+            return
+        changed = {**scale, "spec": {"replicas": wanted}}
+        try:
+            write_scale_now(self.context.registry, kind, key[0], reference["name"], changed, WriteOptions())
+        except StatusError as error:
+            text = f"the HPA controller was unable to update the target scale: {error}"
+            conditions.set("AbleToScale", False, "FailedUpdateScale", text)
+            status["desiredReplicas"] = current
+            return
+        self._history(autoscaler).scaled(now, current, wanted)
+        text = f"the HPA controller was able to update the target scale to {wanted}"
+        conditions.set("AbleToScale", True, "SucceededRescale", text)
+        status["lastScaleTime"] = self.context.stamp()
+        self.context.event(autoscaler, "SuccessfulRescale", f"New size: {wanted}; reason: {why}", source=_SOURCE)
+
+    def _target(self, namespace: str, reference: Json) -> tuple[ServedKind, Json]:
+        kind = self.context.registry.kinds.of(reference.get("apiVersion", "v1"), reference["kind"])
+        if kind is None or "scale" not in kind.subresources:
+            raise MetricError(f'no matches for kind "{reference["kind"]}" in group "{reference.get("apiVersion", "")}"')
+        found = self.context.find(kind, (namespace, reference["name"]))
+        if found is None:
+            raise MetricError(f'{kind.resource} "{reference["name"]}" not found')
+        return kind, found
+
+    def _history(self, autoscaler: Json) -> ScalingHistory:
+        return self._histories.setdefault(autoscaler["metadata"]["uid"], ScalingHistory())
+
+    def _wanted(
+        self, autoscaler: Json, scale: Json, status: Json, conditions: _Conditions, now: datetime
+    ) -> tuple[int, str]:
+        """Return the replicas that the target is to have, and why."""
+        spec, current = autoscaler["spec"], scale["spec"]["replicas"]
+        if current == 0:
+            text = "scaling is disabled since the replica count of the target is zero"
+            conditions.set("ScalingActive", False, "ScalingDisabled", text)
+            return 0, ""
+        if current > spec["maxReplicas"]:
+            return spec["maxReplicas"], "Current number of replicas above Spec.MaxReplicas"
+        if current < spec.get("minReplicas", 1):
+            return spec.get("minReplicas", 1), "Current number of replicas below Spec.MinReplicas"
+        proposal = self._proposal(autoscaler, scale, now)
+        status["currentMetrics"] = proposal.states or None
+        if proposal.error is not None:
+            reason, text = proposal.error
+            conditions.set("ScalingActive", False, reason, f"the HPA was unable to compute the replica count: {text}")
+            self.context.event(autoscaler, reason, text, "Warning", _SOURCE)
+            return current, ""
+        text = f"the HPA was able to successfully calculate a replica count from {proposal.metric}"
+        conditions.set("ScalingActive", True, "ValidMetricFound", text)
+        history = self._history(autoscaler)
+        history.forget(now)
+        stable, bounded = replica_targets.held_back(spec, current, proposal.replicas, history, now)
+        conditions.judged(stable, bounded)
+        above = f"{proposal.metric} above target"
+        return bounded.replicas, above if bounded.replicas > current else "All metrics below target"
+
+    def _proposal(self, autoscaler: Json, scale: Json, now: datetime) -> _Proposal:
+        """Return the most that a metric asks for; if one has no value, nothing is scaled down."""
+        spec, current = autoscaler["spec"], scale["spec"]["replicas"]
+        best, metric, states, error = -1, "", [], None
+        for one in spec.get("metrics") or ():
+            try:
+                wanted, words, state = self._asked(autoscaler, one, scale, now)
+            except MetricError as failure:
+                error = error or (f"FailedGet{one['type']}Metric", f"{_words(one)}: {failure}")
+                continue
+            states.append(state)
+            if wanted.replicas > best:
+                best, metric = wanted.replicas, words
+        if best < 0 or (error is not None and best < current):
+            return _Proposal(current, metric, states, error or ("FailedComputeMetricsReplicas", "no metrics"))
+        return _Proposal(best, metric, states, None)
+
+    def _asked(self, autoscaler: Json, metric: Json, scale: Json, now: datetime) -> tuple[Wanted, str, Json]:
+        source = _MEASURED.get(metric["type"])
+        if source is None:
+            raise MetricError("no custom or external metrics API is served")
+        given = metric[source]
+        selector = scale["status"].get("selector", "")
+        if not selector:
+            raise MetricError("the HPA target's scale is missing a selector")
+        resource, container = given["name"], given.get("container")
+        loads = self._loads(autoscaler["metadata"]["namespace"], selector, resource, container)
+        if not loads:
+            raise MetricError("no pods returned by selector while calculating replica count")
+        target, tolerance = given["target"], replica_targets.tolerances(autoscaler["spec"])
+        how: dict[str, Any] = {"cpu": resource == "cpu", "now": now}
+        replicas = scale["status"]["replicas"]
+        if "averageUtilization" in target:
+            asked = target["averageUtilization"]
+            wanted = replica_targets.by_utilization(replicas, loads, asked, tolerance, **how)
+            words = f"{resource} resource utilization (percentage of request)"
+        else:
+            wanted = replica_targets.by_average(replicas, loads, parse(target["averageValue"]).nano, tolerance, **how)
+            words = f"{resource} resource"
+        value: Json = {"averageValue": Amount(wanted.average).text}
+        if wanted.utilization is not None:
+            value["averageUtilization"] = wanted.utilization
+        named = {"name": resource, **({"container": container} if container else {})}
+        return wanted, words, {"type": metric["type"], source: {**named, "current": value}}
+
+    def _loads(self, namespace: str, selector: str, resource: str, container: str | None) -> list[PodLoad]:
+        match = select(self._pods, selector, "").match
+        states = self.context.registry.store.heads(self._pods.storage_key, namespace)
+        return [_load(state.decode(), resource, container) for state in states if match is None or match(state)]
+
+
+def _words(metric: Json) -> str:
+    source = _MEASURED.get(metric["type"], "")
+    if source:
+        return f"failed to get {metric[source]['name']} utilization"
+    given = metric.get(metric["type"].lower()) or {}
+    return f"unable to get metric {(given.get('metric') or {}).get('name', '')}"
+
+
+def _load(pod: Json, resource: str, container: str | None) -> PodLoad:
+    """Return what a pod, or one of its containers, requests and uses of a resource."""
+    status = pod.get("status") or {}
+    parts = [one for one in containers_of(pod) if container in (None, one["name"])]
+    requests = [of_container(one, "requests").get(resource) for one in parts]
+    used = dict(used_by(pod))
+    usages = [used.get(one["name"], {}).get(resource) for one in parts]
+    ready = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), None)
+    since = (ready or {}).get("lastTransitionTime")
+    return PodLoad(
+        pod["metadata"]["name"],
+        status.get("phase", "Pending"),
+        "deletionTimestamp" in pod["metadata"],
+        None if ready is None else ready.get("status") == "True",
+        parse_stamp(since) if since else None,
+        parse_stamp(status["startTime"]) if status.get("startTime") else None,
+        None if not parts or any(one is None for one in requests) else sum(one.nano for one in requests if one),
+        None if not used or any(one is None for one in usages) else sum(one.nano for one in usages if one),
+    )
+
+
+class _Conditions:
+    """The conditions of a status; a time is that of the last change."""
+
+    def __init__(self, autoscaler: Json, stamp: str) -> None:
+        found = (autoscaler.get("status") or {}).get("conditions") or ()
+        self._by_type: dict[str, Json] = {one["type"]: one for one in found}
+        self._stamp = stamp
+
+    @property
+    def listed(self) -> list[Json]:
+        """Return them as they stand in the status."""
+        return list(self._by_type.values())
+
+    def set(self, kind: str, holds: bool, reason: str, message: str) -> None:
+        """Set a condition."""
+        status = "True" if holds else "False"
+        before = self._by_type.get(kind, {})
+        since = before["lastTransitionTime"] if before.get("status") == status else self._stamp
+        parts = {"type": kind, "status": status, "lastTransitionTime": since, "reason": reason, "message": message}
+        self._by_type[kind] = parts
+
+    def judged(self, stable: ScalingVerdict, bounded: ScalingVerdict) -> None:
+        """Set what held the replicas back."""
+        self.set("AbleToScale", True, stable.reason, stable.message)
+        limited = bounded.reason != "DesiredWithinRange"
+        self.set("ScalingLimited", limited, bounded.reason, bounded.message)
