@@ -355,6 +355,23 @@ def test_spreads_over_more_domains_than_are_compared_are_not_reckoned_again_unti
     assert not bound.out_of_reach(entity), "two in a and one in b"
 
 
+def test_pods_that_run_are_counted_again_when_a_spread_can_be_reckoned_with_again() -> None:
+    """scheduling.md 1.7: the pod in b allows two in a, before and after nothing was claimed for a while."""
+    world = World(*(node(f"n{zone}", cpu=cpu, labels={"zone": zone}) for zone, cpu in (("a", 4), ("b", 1))))
+    world.add(pod("on-b", cpu=1, node="nb", priority=9, labels={"app": "x"}))
+    world.add(*(_spread(item, _over("zone")) for item in gang("crew", 2, cpu=1, labels={"app": "x"})))
+    bound = RoomBound(world.engine.cluster, world.engine.running)
+    entity = world.entity("crew")
+    bound.refresh()
+    assert not bound.out_of_reach(entity)
+    with mock.patch.object(spread_capacity, "_MOST_DOMAINS", 1):
+        world.add(node("na", cpu=5, labels={"zone": "a", "new": ""}))
+        bound.refresh()
+    world.add(node("na", cpu=4, labels={"zone": "a"}))
+    bound.refresh()
+    assert not bound.out_of_reach(entity)
+
+
 # -- kept up to date ---------------------------------------------------------------------------------------------------
 
 
