@@ -66,9 +66,7 @@ def cluster() -> list[Manifest]:
     for gang in range(10):  # 16 whole nodes each, the first 160
         name = f"train-{gang}"
         policy = {"schedulingPolicy": {"gang": {"minCount": 16}}, "disruptionMode": {"all": {}}, "priority": 100 + gang}
-        items.append(
-            {"apiVersion": "scheduling.k8s.io/v1", "kind": "PodGroup", "metadata": meta(name), "spec": policy}
-        )
+        items.append({"apiVersion": "scheduling.k8s.io/v1", "kind": "PodGroup", "metadata": meta(name), "spec": policy})
         for index in range(16):
             worker = meta(f"{name}-{index}-{index:05d}", owner=("batch/v1", "Job", name))
             items.append(pod(worker, nodes[gang * 16 + index], 100 + gang, GPUS, cpu="32", group=name))

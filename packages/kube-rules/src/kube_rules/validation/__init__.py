@@ -41,6 +41,7 @@ from kube_rules.validation import (
     runtime_classes,
     scheduling,
     service_addresses,
+    slices,
     storage,
     webhooks,
     workloads,
@@ -174,7 +175,7 @@ RULES: dict[tuple[str, str], Rules] = {
     ("resource.k8s.io", "ResourceClaim"): Rules(storage.resource_claim, _SPEC_FIXED, (devices.claim_status,)),
     ("resource.k8s.io", "ResourceClaimTemplate"): Rules(storage.resource_claim_template, _SPEC_FIXED),
     ("resource.k8s.io", "ResourceSlice"): Rules(
-        storage.resource_slice, (ANEW, fixed("spec", "driver", "nodeName"), fixed("spec.pool", "name"))
+        slices.resource_slice, (ANEW, fixed("spec", "driver", "nodeName"), fixed("spec.pool", "name"))
     ),
     _DEFINITION: Rules(
         definitions.definition,

@@ -65,11 +65,15 @@ _LONGEST_DRIVER = 63
 _LONGEST_POOL = 253
 
 
-def _driver(selector: Json, path: str) -> r.Found:
-    name = selector["driver"]
+def driver_name(name: str, place: str) -> r.Found:
+    """The name of a driver, or the domain of an attribute (validateDriverName)."""
     if len(name) > _LONGEST_DRIVER:
-        yield fe.too_long(f"{path}.driver", _LONGEST_DRIVER)
-    yield from fe.wanted(f"{path}.driver", name, names.subdomain)
+        yield fe.too_long(place, _LONGEST_DRIVER)
+    yield from fe.wanted(place, name, names.subdomain)
+
+
+def _driver(selector: Json, path: str) -> r.Found:
+    return driver_name(selector["driver"], f"{path}.driver")
 
 
 def _pool(selector: Json, path: str) -> r.Found:
@@ -88,6 +92,8 @@ def _effect(taint: Json, path: str) -> r.Found:
     return () if effect in _EFFECTS else fe.one_of(f"{path}.effect", effect, _EFFECTS)
 
 
+TAINT = (r.formed("key", names.qualified, "always"), r.formed("value", names.label_value), _effect)
+"""Checks of a taint of devices (validateDeviceTaint)."""
 taint_rule = r.below(
     "spec",
     r.given(
@@ -96,7 +102,7 @@ taint_rule = r.below(
         r.IfThere("pool", _pool),
         r.formed("device", names.dns_label, "set"),
     ),
-    r.below("taint", r.formed("key", names.qualified, "always"), r.formed("value", names.label_value), _effect),
+    r.below("taint", *TAINT),
 )
 """The devices selected, and a taint with the key of a label (ValidateDeviceTaintRule)."""
 taint_rule_status = r.below("status", r.IfThere("conditions", lambda status, path: _conditions(status, path)))

@@ -192,30 +192,3 @@ resource_claim = r.below(
 """Requests for devices, each with a name and a class."""
 resource_claim_template = r.below("spec", resource_claim)
 """The claim inside a template."""
-_PLACES = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
-
-
-def _where(spec: Json, path: str) -> r.Found:
-    """For which nodes a slice is stands there in one way."""
-    given = [name for name in _PLACES if spec.get(name)]
-    listed = ", ".join(f"`{name}`" for name in _PLACES)
-    if not given:
-        yield fe.required(path, f"exactly one of {listed} is required")
-    elif len(given) > 1:
-        shown = ", ".join(f"`{name}`" for name in given)
-        yield fe.invalid(path, f"{{{shown}}}", f"exactly one of {listed} is required, but multiple fields are set")
-
-
-resource_slice = r.below(
-    "spec",
-    r.wanted("driver", names.subdomain),
-    r.below(
-        "pool",
-        r.required("name"),
-        r.at_least(1, "resourceSliceCount", detail=r.POSITIVE, missing=0),
-        r.at_least(0, "generation", detail="must be greater than or equal to zero"),
-    ),
-    _where,
-    r.listed("devices", r.wanted("name", names.dns_label), r.Unique("name", empty=False, place="")),
-)
-"""Driver, pool and devices of a slice."""

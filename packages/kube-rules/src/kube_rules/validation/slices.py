@@ -1,0 +1,203 @@
+"""Rules of ResourceSlices: where their devices are, and what each device has (devices.md 5, 6).
+
+Upstream: pkg/apis/resource/validation (validateResourceSliceSpec, validateDevice, validateDeviceAttribute).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from kube_rules import field_errors as fe
+from kube_rules.json import Json
+from kube_rules.validation import devices, names
+from kube_rules.validation import rows as r
+
+_MOST_DEVICES, _MOST_ADVANCED = 128, 64
+"""Devices of a slice, and of one whose devices have taints, counters or lists of values."""
+_MOST_ENTRIES, _MOST_VALUES = 32, 48
+"""Attributes and capacities of a device together, and the values of its attributes."""
+_LONGEST_NAME, _LONGEST_VALUE = 32, 64
+_MOST_TAINTS, _MOST_SETS, _MOST_CONSUMED, _MOST_COUNTERS = 16, 8, 2, 32
+_LISTS: Final = ("bools", "ints", "strings", "versions")
+_FORMS: Final = ("bool", "int", "string", "version", *_LISTS)
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_PRE: Final = r"(?:0|[1-9]\d*|\d*[A-Za-z-][0-9A-Za-z-]*)"
+_SEMVER: Final = re.compile(
+    rf"(?:(?:0|[1-9]\d*)\.){{2}}(?:0|[1-9]\d*)(?:-{_PRE}(?:\.{_PRE})*)?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?",
+    re.ASCII,
+)
+_NO_IDENTIFIER: Final = (
+    "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters "
+    "or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is '[A-Za-z_][A-Za-z0-9_]*')"
+)
+_ONE_VALUE: Final = "exactly one value must be specified"
+
+
+def _places(holder: Json, path: str, names_of: tuple[str, ...], where: str) -> r.Found:
+    """For which nodes something is stands there in one way."""
+    for name in ("allNodes", "perDeviceNodeSelection"):
+        if holder.get(name) is False and name in names_of:
+            yield fe.invalid(f"{path}.{name}", False, "must be either unset or set to true")
+    given = [name for name in names_of if holder.get(name)]
+    if not given:
+        yield fe.required(path, f"exactly one of {where}")
+    elif len(given) > 1:
+        shown = ", ".join(f"`{name}`" for name in given)
+        several = where if "when" in where else f"{where}, but multiple fields are set"
+        yield fe.invalid(path, f"{{{shown}}}", f"exactly one of {several}")
+
+
+_OF_DEVICE: Final = ("nodeName", "nodeSelector", "allNodes")
+_OF_SLICE: Final = (*_OF_DEVICE, "perDeviceNodeSelection")
+_SLICE_TEXT: Final = ", ".join(f"`{name}`" for name in _OF_SLICE) + " is required"
+_DEVICE_TEXT: Final = (
+    "`nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the "
+    "ResourceSlice spec"
+)
+
+
+def _version(path: str, value: str) -> r.Found:
+    if not _SEMVER.fullmatch(value):
+        yield fe.invalid(path, value, "must be a string compatible with semver.org spec 2.0.0")
+    yield from _short(path, value)
+
+
+def _short(path: str, value: str) -> r.Found:
+    if len(value.encode("utf-8", "replace")) > _LONGEST_VALUE:
+        yield fe.too_long(path, _LONGEST_VALUE)
+
+
+_TEXTS: Final = {"string": _short, "version": _version, "strings": _short, "versions": _version}
+
+
+def _attribute(attribute: Json, path: str) -> r.Found:
+    """One value, or one list of them that has some."""
+    given = [form for form in _FORMS if attribute.get(form) is not None]
+    for form in given:
+        value, check = attribute[form], _TEXTS.get(form)
+        if form in _LISTS:
+            if not value:
+                yield fe.invalid(f"{path}.{form}", value, "must not be empty if specified")
+            for index, item in enumerate(value if check is not None else ()):
+                yield from check(f"{path}.{form}[{index}]", item) if check is not None else ()
+        elif check is not None:
+            yield from check(f"{path}.{form}", value)
+    if len(given) != 1:
+        yield fe.invalid(path, attribute if given else "", _ONE_VALUE)
+
+
+def _qualified(name: str, path: str) -> r.Found:
+    """The name of an attribute or capacity: an identifier, by itself or in a domain."""
+    parts = name.split("/")
+    if len(parts) > 2:
+        yield fe.invalid(path, name, "must not contain more than one slash")
+        return
+    if len(parts) == 2:
+        if not parts[0]:
+            yield fe.invalid(path, "", "the domain must not be empty")
+        else:
+            yield from devices.driver_name(parts[0], path)
+        if not parts[1]:
+            yield fe.invalid(path, "", "the name must not be empty")
+            return
+    if len(parts[-1]) > _LONGEST_NAME:
+        yield fe.too_long(path, _LONGEST_NAME)
+    if not _IDENTIFIER.fullmatch(parts[-1]):
+        yield fe.invalid(path, parts[-1], _NO_IDENTIFIER)
+
+
+def _number_of_values(attributes: Json) -> int:
+    return sum(sum(len(one.get(form) or ()) for form in _LISTS) or 1 for one in attributes.values())
+
+
+def _has(device: Json, path: str) -> r.Found:
+    """What a device has by name; its values are counted first."""
+    attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
+    if (entries := len(attributes) + len(capacity)) > _MOST_ENTRIES:
+        detail = f"the total number of attributes and capacities must not exceed {_MOST_ENTRIES}"
+        yield fe.invalid(path, entries, detail)
+    if (values := _number_of_values(attributes)) > _MOST_VALUES:
+        yield fe.invalid(path, values, f"the total number of attribute values must not exceed {_MOST_VALUES}")
+    for name, attribute in attributes.items():
+        yield from _qualified(name, f"{path}.attributes")
+        yield from _attribute(attribute, f"{path}.attributes[{name}]")
+    for name, amount in capacity.items():
+        yield from _qualified(name, f"{path}.capacity")
+        if amount.get("requestPolicy") is not None and not device.get("allowMultipleAllocations"):
+            detail = "allowMultipleAllocations must be true"
+            yield fe.forbidden(f"{path}.capacity[{name}].requestPolicy", detail)
+
+
+def _counters(holder: Json, path: str) -> r.Found:
+    counters = holder.get("counters") or {}
+    if not counters:
+        yield fe.required(f"{path}.counters")
+    elif len(counters) > _MOST_COUNTERS:
+        yield fe.too_many(f"{path}.counters", len(counters), _MOST_COUNTERS)
+    else:
+        for name in counters:
+            yield from fe.malformed(f"{path}.counters", name, names.dns_label)
+
+
+_DEVICE: Final = (
+    r.wanted("name", names.dns_label),
+    _has,
+    r.listed("taints", *devices.TAINT, most=_MOST_TAINTS),
+    r.listed(
+        "consumesCounters",
+        r.wanted("counterSet", names.dns_label),
+        _counters,
+        r.Unique("counterSet", place=""),
+        most=_MOST_CONSUMED,
+    ),
+)
+
+
+def _advanced(device: Json) -> bool:
+    lists = any(one.get(form) is not None for one in (device.get("attributes") or {}).values() for form in _LISTS)
+    return lists or bool(device.get("taints") or device.get("consumesCounters"))
+
+
+def _devices(spec: Json, path: str) -> r.Found:
+    """Devices with names of their own; fewer of those that are more work to decide about."""
+    found: list[Any] = spec.get("devices") or []
+    if found and spec.get("sharedCounters"):
+        yield fe.invalid(path, "", "only one of `sharedCounters` or `devices` is allowed")
+    most = _MOST_ADVANCED if any(map(_advanced, found)) else _MOST_DEVICES
+    apart = bool(spec.get("perDeviceNodeSelection"))
+
+    def where(device: Json, place: str) -> r.Found:
+        if apart:
+            yield from _places(device, place, _OF_DEVICE, _DEVICE_TEXT)
+        elif any(device.get(name) is not None for name in _OF_DEVICE):
+            detail = (
+                "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true "
+                "in the ResourceSlice spec"
+            )
+            yield fe.invalid(place, None, detail)
+
+    checks = r.listed("devices", *_DEVICE, where, r.Unique("name", empty=False, place=""), most=most)
+    yield from checks(spec, path)
+
+
+resource_slice = r.below(
+    "spec",
+    lambda spec, path: devices.driver_name(spec.get("driver", ""), f"{path}.driver"),
+    r.below(
+        "pool",
+        r.required("name"),
+        r.at_least(1, "resourceSliceCount", detail=r.POSITIVE, missing=0),
+        r.at_least(0, "generation", detail="must be greater than or equal to zero"),
+    ),
+    lambda spec, path: _places(spec, path, _OF_SLICE, _SLICE_TEXT),
+    _devices,
+    r.listed(
+        "sharedCounters",
+        r.wanted("name", names.dns_label),
+        _counters,
+        r.Unique("name", empty=False, place=""),
+        most=_MOST_SETS,
+    ),
+)
+"""Driver, pool, devices and counters of a slice (ValidateResourceSlice)."""

@@ -1,0 +1,176 @@
+"""Rules of ResourceSlices (devices.md 5.4): upstream's cases of attributes, limits and places, in our own words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kube_rules.validation import validate_create
+from kube_rules.validation.manifests import errors_of_manifest
+from tests.recorded.shapes import shape
+
+Json = dict[str, Any]
+ONE = "exactly one value must be specified"
+FIRST = "spec.devices[0]"
+MODEL = f"{FIRST}.attributes[model]"
+EMPTY = "must not be empty if specified"
+SEMVER = "must be a string compatible with semver.org spec 2.0.0"
+
+
+def resource_slice(*devices: Json, **spec: Any) -> Json:
+    where = {} if spec.get("perDeviceNodeSelection") else {"nodeName": "n"}
+    pool = {"name": "p", "resourceSliceCount": 1}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": "s"},
+        "spec": {"driver": "d.example.com", "pool": pool, **where, "devices": list(devices), **spec},
+    }
+
+
+def refusals(obj: Json) -> list[tuple[str, str]]:
+    """What an API server refuses; `plan` refuses the same (the one function of both)."""
+    found = [
+        (one.path, one.message.rpartition(": ")[2])
+        for one in validate_create(shape("resource.k8s.io/v1", "ResourceSlice"), obj)
+    ]
+    planned = errors_of_manifest("resource.k8s.io/v1", "ResourceSlice", obj, namespaced=False)
+    assert bool(planned.missing or planned.wrong) is bool(found)
+    return found
+
+
+def device(name: str = "gpu-0", **fields: Any) -> Json:
+    return {"name": name, **fields}
+
+
+def with_model(**value: Any) -> Json:
+    return resource_slice(device(attributes={"model": value}))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"ints": [1, 2]},
+        {"bools": [False]},
+        {"strings": ["a" * 64, ""]},
+        {"versions": ["1.2.3", "1.0.0-alpha.1+build.5"]},
+        {"int": 0},
+        {"bool": False},
+        {"string": ""},
+        {"version": "0.0.1"},
+    ],
+)
+def test_attribute_with_one_value_or_one_list_is_taken(value: Json) -> None:
+    """devices.md 5.4."""
+    assert refusals(with_model(**value)) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ({}, [(MODEL, ONE)]),
+        ({"int": 1, "ints": [1]}, [(MODEL, ONE)]),
+        ({"strings": ["a"], "versions": ["1.0.0"]}, [(MODEL, ONE)]),
+        *[
+            ({form: []}, [(f"{MODEL}.{form}", "must not be empty if specified")])
+            for form in ("ints", "bools", "strings")
+        ],
+        ({"versions": ["1.0.0", "v1", "01.0.0"]}, [(f"{MODEL}.versions[1]", SEMVER), (f"{MODEL}.versions[2]", SEMVER)]),
+        ({"version": "1.2"}, [(f"{MODEL}.version", SEMVER)]),
+        ({"strings": ["a", "b" * 65]}, [(f"{MODEL}.strings[1]", "may not be more than 64 bytes")]),
+        ({"string": "é" * 33}, [(f"{MODEL}.string", "may not be more than 64 bytes")]),
+    ],
+)
+def test_attribute_with_none_or_several_is_refused(value: Json, found: list[tuple[str, str]]) -> None:
+    """devices.md 5.4."""
+    assert refusals(with_model(**value)) == found
+
+
+def numbered(number: int, **value: Any) -> Json:
+    return {f"a{index}": value for index in range(number)}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "detail"),
+    [
+        (numbered(32, int=1), ""),
+        (numbered(33, int=1), "the total number of attributes and capacities must not exceed 32"),
+        ({**numbered(16, ints=[1, 2]), **numbered(0)}, ""),
+        ({"a": {"ints": list(range(48))}}, ""),
+        ({"a": {"ints": list(range(48))}, "b": {"int": 1}}, "the total number of attribute values must not exceed 48"),
+    ],
+)
+def test_values_of_a_device_are_limited(attributes: Json, detail: str) -> None:
+    """devices.md 5.4: list items count one by one."""
+    assert refusals(resource_slice(device(attributes=attributes))) == ([(FIRST, detail)] if detail else [])
+
+
+@pytest.mark.parametrize(
+    "advanced",
+    [
+        {"attributes": {"a": {"strings": ["x"]}}},
+        {"taints": [{"key": "k", "effect": "NoSchedule"}]},
+        {"consumesCounters": [{"counterSet": "c", "counters": {"memory": {"value": "1Gi"}}}]},
+    ],
+)
+def test_slice_with_advanced_devices_has_fewer(advanced: Json) -> None:
+    """devices.md 5.4: at most 64 instead of 128."""
+    plain = [device(f"d{index}") for index in range(129)]
+    assert refusals(resource_slice(*plain[:128])) == []
+    assert refusals(resource_slice(*plain)) == [("spec.devices", "must have at most 128 items")]
+    assert refusals(resource_slice(*plain[:63], device(**advanced))) == []
+    assert refusals(resource_slice(*plain[:64], device(**advanced))) == [("spec.devices", "must have at most 64 items")]
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("model", 0), ("d.example.com/model", 0), ("a-b", 1), ("", 1), ("/x", 1), ("d.example.com/", 1), ("a/b/c", 1),
+     ("m" * 33, 1), ("D_/x", 1)],
+)  # fmt: skip
+def test_names_of_attributes_are_identifiers_in_a_domain(name: str, number: int) -> None:
+    """devices.md 5.4; the same for capacities."""
+    for part, value in (("attributes", {"int": 1}), ("capacity", {"value": "1"})):
+        found = refusals(resource_slice(device(**{part: {name: value}})))
+        assert len(found) == number
+        assert {place for place, _ in found} <= {f"{FIRST}.{part}"}
+
+
+def test_devices_say_where_they_are_if_the_slice_does_not() -> None:
+    """devices.md 5.4."""
+    apart = {"perDeviceNodeSelection": True}
+    assert refusals(resource_slice(device(nodeName="n"), device("b", allNodes=True), **apart)) == []
+    assert [place for place, _ in refusals(resource_slice(device(), **apart))] == [FIRST]
+    both = device(nodeName="n", allNodes=True)
+    assert [place for place, _ in refusals(resource_slice(both, **apart))] == [FIRST]
+    assert [place for place, _ in refusals(resource_slice(device(nodeName="n")))] == [FIRST]
+
+
+@pytest.mark.parametrize(
+    ("fields", "places"),
+    [
+        ({"taints": [{"key": "k", "effect": "X"}]}, [".taints[0].effect"]),
+        ({"taints": [{"key": "k", "effect": "None"}] * 17}, [".taints"]),
+        ({"consumesCounters": [{"counterSet": "c"}]}, [".consumesCounters[0].counters"]),
+        ({"consumesCounters": [{"counterSet": "c", "counters": {"A": {"value": "1"}}}]},
+         [".consumesCounters[0].counters"]),
+        ({"consumesCounters": [{"counterSet": "c", "counters": {"a": {"value": "1"}}}] * 2}, [".consumesCounters[1]"]),
+        ({"consumesCounters": [{"counterSet": "c", "counters": {"a": {"value": "1"}}}] * 3}, [".consumesCounters"]),
+        ({"capacity": {"memory": {"value": "1", "requestPolicy": {"default": "1"}}}},
+         [".capacity[memory].requestPolicy"]),
+        ({"allowMultipleAllocations": True, "capacity": {"memory": {"value": "1", "requestPolicy": {"default": "1"}}}},
+         []),
+    ],
+)  # fmt: skip
+def test_taints_counters_and_capacities_of_a_device(fields: Json, places: list[str]) -> None:
+    """devices.md 5.4."""
+    assert [place for place, _ in refusals(resource_slice(device(**fields)))] == [f"{FIRST}{one}" for one in places]
+
+
+def test_counters_stand_in_a_slice_of_their_own() -> None:
+    """devices.md 5.4."""
+    shared = [{"name": "c", "counters": {"memory": {"value": "1Gi"}}}]
+    assert refusals(resource_slice(sharedCounters=shared)) == []
+    assert [place for place, _ in refusals(resource_slice(device(), sharedCounters=shared))] == ["spec"]
+    many = [{"name": f"c{index}", "counters": {"memory": {"value": "1"}}} for index in range(9)]
+    assert [place for place, _ in refusals(resource_slice(sharedCounters=many))] == ["spec.sharedCounters"]
