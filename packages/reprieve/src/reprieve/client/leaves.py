@@ -89,6 +89,11 @@ def keep(value: Any, names: Names) -> Any:
     return [keep(item, names) for item in value] if isinstance(value, Sequence) else value
 
 
+def kept(fields: str) -> dict[str, Leaf]:
+    """Return the shape of fields, a list of words, with values that no user chose."""
+    return dict.fromkeys(fields.split(), keep)
+
+
 def driver(value: str, names: Names) -> str:
     """Name a driver."""
     return names.driver(value)

@@ -84,12 +84,11 @@ _AFFINITY: Final = {
     "podAntiAffinity": _BETWEEN_PODS,
 }
 _CLAIM_SPEC: Final = {
-    "accessModes": leaves.keep,
+    **leaves.kept("accessModes volumeMode"),
     "resources": {"requests": leaves.amounts, "limits": leaves.amounts},
     "selector": _SELECTOR,
     "storageClassName": leaves.named(CLASS),
     "volumeName": leaves.named(VOLUME),
-    "volumeMode": leaves.keep,
 }
 _CLAIMS: Final = leaves.each(
     {
@@ -137,10 +136,8 @@ _TEMPLATE: Final = {
     "name": leaves.named("template"),
     "schedulingPolicy": _POLICY,
     "schedulingConstraints": {"topology": leaves.each({"key": leaves.label_key})},
-    "disruptionMode": leaves.keep,
+    **leaves.kept("disruptionMode priority preemptionPolicy"),
     "priorityClassName": leaves.priority_class,
-    "priority": leaves.keep,
-    "preemptionPolicy": leaves.keep,
     "resourceClaims": _CLAIMS,
 }
 _COMPOSITE: Final = {
@@ -172,9 +169,11 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
             "nodeSelector": leaves.labels,
             "affinity": _AFFINITY,
             "tolerations": leaves.tainting("operator", "effect", "tolerationSeconds"),
-            "priority": leaves.keep,
+            **leaves.kept(
+                "priority preemptionPolicy hostNetwork hostUsers terminationGracePeriodSeconds activeDeadlineSeconds "
+                "restartPolicy"
+            ),
             "priorityClassName": leaves.priority_class,
-            "preemptionPolicy": leaves.keep,
             "schedulerName": leaves.scheduler,
             "schedulingGates": leaves.each({"name": leaves.label_key}),
             "schedulingGroup": {"podGroupName": leaves.named(GROUP)},
@@ -184,27 +183,18 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
                     "topologyKey": leaves.label_key,
                     "whenUnsatisfiable": leaves.Demanded("DoNotSchedule", leaves.keep),
                     "labelSelector": _SELECTOR,
-                    "minDomains": leaves.keep,
-                    "nodeAffinityPolicy": leaves.keep,
-                    "nodeTaintsPolicy": leaves.keep,
+                    **leaves.kept("minDomains nodeAffinityPolicy nodeTaintsPolicy"),
                     "matchLabelKeys": leaves.each(leaves.label_key),
                 }
             ),
             "volumes": _VOLUMES,
             "resourceClaims": _CLAIMS,
-            "hostNetwork": leaves.keep,
-            "hostUsers": leaves.keep,
             "ephemeralContainers": leaves.each({"volumeMounts": leaves.each({"bindMountOptions": leaves.keep})}),
-            "terminationGracePeriodSeconds": leaves.keep,
-            "activeDeadlineSeconds": leaves.keep,
-            "restartPolicy": leaves.keep,
         },
         "status": {
-            "phase": leaves.keep,
+            **leaves.kept("phase startTime qosClass"),
             "conditions": _POD_CONDITIONS,
-            "startTime": leaves.keep,
             "nominatedNodeName": leaves.named(NODE),
-            "qosClass": leaves.keep,
             "containerStatuses": _STATUSES,
             "initContainerStatuses": _STATUSES,
             "resources": _RESOURCES,
@@ -248,18 +238,16 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
         },
         FOREIGN: {
             "apiVersion": lambda value, _names: value if value in FOREIGN_VERSIONS else FOREIGN_VERSIONS[0],
-            "minMember": leaves.keep,
+            **leaves.kept("minMember phase"),
             "minTaskMember": lambda value, names: {names.name(TASK, task): least for task, least in value.items()},
             "subGroupPolicy": leaves.each(
                 {
                     "name": leaves.named(TASK),
                     "labelSelector": _SELECTOR,
                     "matchLabelKeys": leaves.each(leaves.label_key),
-                    "subGroupSize": leaves.keep,
-                    "minSubGroups": leaves.keep,
+                    **leaves.kept("subGroupSize minSubGroups"),
                 }
             ),
-            "phase": leaves.keep,
         },
     },
     o.CompositePodGroup: {
@@ -276,19 +264,13 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
     o.PodDisruptionBudget: {
         "spec": {
             "selector": _SELECTOR,
-            "minAvailable": leaves.keep,
-            "maxUnavailable": leaves.keep,
-            "unhealthyPodEvictionPolicy": leaves.keep,
+            **leaves.kept("minAvailable maxUnavailable unhealthyPodEvictionPolicy"),
         },
         "status": {
-            "disruptionsAllowed": leaves.keep,
+            **leaves.kept("disruptionsAllowed currentHealthy desiredHealthy expectedPods observedGeneration"),
             "disruptedPods": lambda value, names: {
                 names.name(POD, pod): leaves.keep(when, names) for pod, when in value.items()
             },
-            "currentHealthy": leaves.keep,
-            "desiredHealthy": leaves.keep,
-            "expectedPods": leaves.keep,
-            "observedGeneration": leaves.keep,
         },
     },
     o.ResourceQuota: {
@@ -317,8 +299,7 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
     o.StatefulSet: {"spec": _SELECTING},
     o.PersistentVolume: {
         "spec": {
-            "capacity": leaves.keep,
-            "accessModes": leaves.keep,
+            **leaves.kept("capacity accessModes volumeMode persistentVolumeReclaimPolicy"),
             "claimRef": {
                 "kind": leaves.keep,
                 "namespace": leaves.named(NAMESPACE),
@@ -327,22 +308,19 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
             },
             "nodeAffinity": {"required": _NODE_SELECTOR},
             "storageClassName": leaves.named(CLASS),
-            "volumeMode": leaves.keep,
             "csi": {"driver": leaves.driver, "volumeHandle": leaves.named(DISK)},
             "awsElasticBlockStore": {"volumeID": leaves.named(DISK)},
             "gcePersistentDisk": {"pdName": leaves.named(DISK)},
             "azureDisk": {"diskName": leaves.named(DISK)},
             "cinder": {"volumeID": leaves.named(DISK)},
             "portworxVolume": {"volumeID": leaves.named(DISK)},
-            "persistentVolumeReclaimPolicy": leaves.keep,
         },
         "status": {"phase": leaves.keep},
     },
     o.PersistentVolumeClaim: {"spec": _CLAIM_SPEC, "status": {"phase": leaves.keep, "capacity": leaves.keep}},
     o.StorageClass: {
         "provisioner": leaves.driver,
-        "volumeBindingMode": leaves.keep,
-        "reclaimPolicy": leaves.keep,
+        **leaves.kept("volumeBindingMode reclaimPolicy"),
         "allowedTopologies": leaves.each(
             {
                 "matchLabelExpressions": lambda value, names: [
@@ -375,8 +353,7 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
     o.CSIStorageCapacity: {
         "storageClassName": leaves.named(CLASS),
         "nodeTopology": _SELECTOR,
-        "capacity": leaves.keep,
-        "maximumVolumeSize": leaves.keep,
+        **leaves.kept("capacity maximumVolumeSize"),
     },
     o.ResourceClaim: {
         "spec": {"devices": leaves.devices},
@@ -387,14 +364,9 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
     },
     o.ResourceSlice: {
         "spec": {
-            "driver": leaves.keep,
-            "pool": leaves.keep,
+            **leaves.kept("driver pool allNodes perDeviceNodeSelection sharedCounters devices"),
             "nodeName": leaves.named(NODE),
             "nodeSelector": _NODE_SELECTOR,
-            "allNodes": leaves.keep,
-            "perDeviceNodeSelection": leaves.keep,
-            "sharedCounters": leaves.keep,
-            "devices": leaves.keep,
         }
     },
     o.DeviceClass: {"spec": {"selectors": leaves.keep, "extendedResourceName": leaves.keep}},
@@ -423,9 +395,9 @@ _ANNOTATIONS: Final[Mapping[str, Leaf]] = {
     BIND_COMPLETED: leaves.keep,
     BOUND_BY_CONTROLLER: leaves.keep,
     "storageclass.kubernetes.io/is-default-class": leaves.keep,
+    "resource.kubernetes.io/extended-resource-claim": leaves.keep,
     "storage.alpha.kubernetes.io/migrated-plugins": leaves.drivers,
     "resource.kubernetes.io/pod-claim-name": leaves.named(DEVICE_CLAIM),
-    "resource.kubernetes.io/extended-resource-claim": leaves.keep,
     PROVISIONING_STATE: leaves.request_state,
 }
 """The annotations that a scheduler, or the volume controllers beside it, read."""
@@ -437,9 +409,7 @@ def _annotations(value: Mapping[str, str], names: Names) -> Json:
 
 METADATA: Final = {
     "annotations": _annotations,
-    "creationTimestamp": leaves.keep,
-    "deletionTimestamp": leaves.keep,
-    "deletionGracePeriodSeconds": leaves.keep,
+    **leaves.kept("creationTimestamp deletionTimestamp deletionGracePeriodSeconds"),
     "labels": leaves.labels,
     "ownerReferences": leaves.owners,
 }
