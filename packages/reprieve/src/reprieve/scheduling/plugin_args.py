@@ -360,8 +360,7 @@ def inter_pod_affinity(_gates: FeatureGates, args: Args) -> Plugin:
 def pod_topology_spread(_gates: FeatureGates, args: Args) -> Plugin:
     """PodTopologySpreadArgs."""
     found = msgspec.convert(args, _SpreadArgs)
-    if found.defaulting_type not in ("System", "List"):
-        raise ConfigurationError("defaultingType", f"{found.defaulting_type!r}: expected System or List")
+    _one_of("defaultingType", found.defaulting_type, ("System", "List"))
     if found.defaulting_type == "System":
         if found.default_constraints:
             raise ConfigurationError("defaultConstraints", "when .defaultingType is System, must be empty")
@@ -385,9 +384,7 @@ def _default(found: _DefaultConstraint, where: str) -> objects.TopologySpreadCon
     if not found.topology_key:
         raise ConfigurationError(f"{where}.topologyKey", "can not be empty")
     _label_name(f"{where}.topologyKey", found.topology_key)
-    if found.when_unsatisfiable not in (DO_NOT_SCHEDULE, SCHEDULE_ANYWAY):
-        known = f"expected {DO_NOT_SCHEDULE} or {SCHEDULE_ANYWAY}"
-        raise ConfigurationError(f"{where}.whenUnsatisfiable", f"{found.when_unsatisfiable!r}: {known}")
+    _one_of(f"{where}.whenUnsatisfiable", found.when_unsatisfiable, (DO_NOT_SCHEDULE, SCHEDULE_ANYWAY))
     if found.label_selector is not None:
         message = "constraint must not define a selector, as they deduced for each pod"
         raise ConfigurationError(f"{where}.labelSelector", message)
@@ -427,6 +424,20 @@ def _seconds(text: str, path: str) -> float:
         raise ConfigurationError(path, str(error)) from None
 
 
+def _lasting(path: str, given: str | int) -> float:
+    """Return a time in seconds that may be zero."""
+    seconds = float(given) if isinstance(given, int) else _seconds(given, path)
+    if not 0 <= seconds <= LONGEST:
+        raise ConfigurationError(path, f"{given}: must be zero or positive, and at most ten years")
+    return seconds
+
+
+def _within(path: str, value: float, least: int, most: int) -> None:
+    if not least <= value <= most:
+        shown = f"{value:g}" if isinstance(value, float) else value
+        raise ConfigurationError(path, f"{shown}: not in valid range [{least}, {most}]")
+
+
 # -- preemption -----------------------------------------------------------------------------------------------------
 
 
@@ -434,36 +445,27 @@ def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
     """DefaultPreemptionArgs."""
     found = msgspec.convert(args, _PreemptionArgs)
     percentage, absolute = found.min_candidate_nodes_percentage, found.min_candidate_nodes_absolute
-    if not 0 <= percentage <= 100:
-        raise ConfigurationError("minCandidateNodesPercentage", f"{percentage}: not in valid range [0, 100]")
+    _within("minCandidateNodesPercentage", percentage, 0, 100)
     if absolute < 0:
         raise ConfigurationError("minCandidateNodesAbsolute", f"{absolute}: not in valid range [0, inf)")
     if percentage == absolute == 0:
         text = "cannot be zero at the same time as minCandidateNodesAbsolute"
         raise ConfigurationError("minCandidateNodesPercentage", text)
-    if not 0 <= found.cascade_depth <= DEEPEST:
-        raise ConfigurationError("cascadeDepth", f"{found.cascade_depth}: not in valid range [0, {DEEPEST}]")
+    _within("cascadeDepth", found.cascade_depth, 0, DEEPEST)
     _one_of("victimSearch", found.victim_search, (REPRIEVE, PRIORITY_FLOOR))
     _one_of("placement", found.placement, (COMPATIBLE, MINIMIZE_VICTIMS, SCORED))
-    wait = _seconds(found.wait_for_completions, "waitForCompletions")
-    checkpoint = _seconds(found.wait_for_checkpoint, "waitForCheckpoint")
-    for where, seconds, given in (
-        ("holdSeconds", found.hold_seconds, found.hold_seconds),
-        ("waitForCompletions", wait, found.wait_for_completions),
-        ("waitForCheckpoint", checkpoint, found.wait_for_checkpoint),
-    ):
-        if not 0 <= seconds <= LONGEST:
-            raise ConfigurationError(where, f"{given}: must be zero or positive, and at most ten years")
+    hold = _lasting("holdSeconds", found.hold_seconds)
+    wait = _lasting("waitForCompletions", found.wait_for_completions)
+    checkpoint = _lasting("waitForCheckpoint", found.wait_for_checkpoint)
     _one_of("moving", found.moving, (SUGGEST, MOVE))
-    if not 1 <= found.moves_per_hour <= _MOST_EVICTIONS:
-        raise ConfigurationError("movesPerHour", f"{found.moves_per_hour}: not in valid range [1, {_MOST_EVICTIONS}]")
+    _within("movesPerHour", found.moves_per_hour, 1, _MOST_EVICTIONS)
     limits = _eviction_limits(found.eviction_limits)
     saves_work = checkpoint or any(limit.count == EVICTIONS for limit in limits)
     options = PreemptionOptions(
         group_policy=gates.pod_group_preemption_policy,
         victim_search=found.victim_search,
         placement=found.placement,
-        hold_seconds=float(found.hold_seconds),
+        hold_seconds=hold,
         successor=found.successor,
         wait_for_completions=wait,
         together=found.together,
@@ -485,8 +487,7 @@ def _eviction_limits(given: Sequence[_EvictionLimit]) -> tuple[EvictionLimit, ..
         where = f"evictionLimits[{index}]"
         _one_of(f"{where}.per", limit.per, SCOPES)
         _one_of(f"{where}.count", limit.count, (EVICTIONS, REPEATS))
-        if not 1 <= limit.most <= _MOST_EVICTIONS:
-            raise ConfigurationError(f"{where}.most", f"{limit.most}: not in valid range [1, {_MOST_EVICTIONS}]")
+        _within(f"{where}.most", limit.most, 1, _MOST_EVICTIONS)
         seconds = _seconds(limit.within, f"{where}.within")
         if not 1 <= seconds <= _LONGEST_WINDOW:
             raise ConfigurationError(f"{where}.within", f"{limit.within}: must be at least 1s, and at most 744h")
@@ -501,17 +502,15 @@ def gang_scheduling(_gates: FeatureGates, args: Args) -> Plugin:
     """GangSchedulingArgs; kube-scheduler's plugin has none."""
     found = msgspec.convert(args, _GangArgs)
     _one_of("treeSearch", found.tree_search, (GREEDY, RETRY))
-    for where, seconds in (("repairSeconds", found.repair_seconds), ("degradedSeconds", found.degraded_seconds)):
-        if not 0 <= seconds <= LONGEST:
-            raise ConfigurationError(where, f"{seconds}: must be zero or positive, and at most ten years")
-    repair = RepairOptions(found.repair_first, float(found.repair_seconds), float(found.degraded_seconds))
+    kept, degraded = (
+        _lasting("repairSeconds", found.repair_seconds),
+        _lasting("degradedSeconds", found.degraded_seconds),
+    )
+    repair = RepairOptions(found.repair_first, kept, degraded)
     _one_of("provisioningRequests", found.provisioning_requests, (NEVER, ANNOTATED, ALWAYS))
-    if not 0 <= found.provisioning_after <= LONGEST:
-        text = f"{found.provisioning_after}: must be zero or positive, and at most ten years"
-        raise ConfigurationError("provisioningAfter", text)
+    after = _lasting("provisioningAfter", found.provisioning_after)
     if not found.provisioning_class_name:
         raise ConfigurationError("provisioningClassName", "must not be empty")
-    after = float(found.provisioning_after)
     provisioning = ProvisioningOptions(found.provisioning_requests, after, found.provisioning_class_name)
     return GangScheduling(found.tree_search, repair, provisioning)
 
@@ -524,24 +523,15 @@ def topology_placement(_gates: FeatureGates, args: Args) -> Plugin:
 def reservations(_gates: FeatureGates, args: Args) -> Plugin:
     """ReservationsArgs; kube-scheduler has no such plugin."""
     found = msgspec.convert(args, _ReservationsArgs)
-    after, longest = _seconds(found.reserve_after, "reserveAfter"), _seconds(found.max_reserved, "maxReserved")
-    if not 0 <= after <= LONGEST:
-        raise ConfigurationError("reserveAfter", f"{found.reserve_after}: must be zero or positive, at most ten years")
+    after, longest = _lasting("reserveAfter", found.reserve_after), _seconds(found.max_reserved, "maxReserved")
     if not 0 < longest <= LONGEST:
         raise ConfigurationError("maxReserved", f"{found.max_reserved}: must be positive, and at most ten years")
-    for where, value, least, most in (
-        ("maxReservations", found.max_reservations, 1, 64),
-        ("minPods", found.min_pods, 1, 1 << 20),
-        ("backfillMargin", found.backfill_margin, 0, 1000),
-        ("maxIdleShare", found.max_idle_share, 0, 1),
-    ):
-        if not least <= value <= most:
-            raise ConfigurationError(where, f"{value:g}: not in valid range [{least}, {most}]")
+    _within("maxReservations", found.max_reservations, 1, 64)
+    _within("minPods", found.min_pods, 1, 1 << 20)
+    _within("backfillMargin", found.backfill_margin, 0, 1000)
+    _within("maxIdleShare", found.max_idle_share, 0, 1)
     _one_of("backfillOverrun", found.backfill_overrun, (WAIT, EVICT))
-    ageing = _seconds(found.queueing.ageing, "queueing.ageing")
-    if not 0 <= ageing <= LONGEST:
-        text = f"{found.queueing.ageing}: must be zero or positive, at most ten years"
-        raise ConfigurationError("queueing.ageing", text)
+    ageing = _lasting("queueing.ageing", found.queueing.ageing)
     return ReservationsPlugin(
         ReservationOptions(
             reserve_after=after,
