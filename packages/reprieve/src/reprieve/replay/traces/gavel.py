@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from kube_rules.work_annotations import LONGEST
 from reprieve.replay.job_list import JobListError, JobShapes, ReplayJob, csv_rows
-from reprieve.replay.traces.importer import Importer, ImportOptions, Values, duration, text, whole
+from reprieve.replay.traces import importer
+from reprieve.replay.traces.importer import Importer, ImportOptions, Values
 
 _SHORT: Final = ("type", "command", "steps_flag", "steps", "arrival", "scale_factor")
 _LONG: Final = (
@@ -34,10 +35,6 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str] | JobListError]]:
         yield line, [values.get(name, "") for name in _WANTED]
 
 
-def _duration(content: str) -> int | None:
-    return duration(content) if content else None
-
-
 def _job(line: int, row: Values, options: ImportOptions, shapes: JobShapes) -> ReplayJob | str:
     scale = row["scale_factor"]
     if scale == 0:
@@ -58,7 +55,13 @@ def _job(line: int, row: Values, options: ImportOptions, shapes: JobShapes) -> R
 IMPORTER: Final = Importer(
     name="gavel",
     text="Gavel's traces, tab separated; --durations: steps a second by job type, where there is no duration",
-    columns={"type": text, "steps": whole, "arrival": duration, "scale_factor": whole, "duration": _duration},
+    columns={
+        "type": importer.text,
+        "steps": importer.whole,
+        "arrival": importer.duration,
+        "scale_factor": importer.whole,
+        "duration": importer.optional_duration,
+    },
     job_of=_job,
     dated=False,
     rules=(

@@ -92,6 +92,11 @@ def duration(content: str) -> int:
     return seconds(content)
 
 
+def optional_duration(content: str) -> int | None:
+    """Milliseconds, or None for an empty field."""
+    return duration(content) if content else None
+
+
 def optional_time(content: str) -> int | None:
     """Return a time, or None for an empty field, `None` and `null`."""
     return None if content in ("", "None", "null", "nan", "NaT") else when(content)

@@ -4,22 +4,18 @@ from typing import Final
 
 from reprieve.replay.job_list import JobShapes, ReplayJob
 from reprieve.replay.traces import importer
-from reprieve.replay.traces.importer import Importer, ImportOptions, Machine, Values, model, text, whole
+from reprieve.replay.traces.importer import Importer, ImportOptions, Machine, Values
 from reprieve.replay.traces.openb_cluster import BEST_EFFORT, CLASS_OF_QOS, LATENCY_SENSITIVE, PRIORITY
 
 
 def _models(content: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(model(part) for part in content.split("|") if part))
+    return tuple(dict.fromkeys(importer.model(part) for part in content.split("|") if part))
 
 
 def _qos(content: str) -> str:
     if content and content not in CLASS_OF_QOS:
         raise ValueError(f"expected one of {', '.join(CLASS_OF_QOS)}")
     return CLASS_OF_QOS.get(content, LATENCY_SENSITIVE)
-
-
-def _time(content: str) -> int | None:
-    return importer.duration(content) if content else None
 
 
 def _job(line: int, row: Values, options: ImportOptions, shapes: JobShapes) -> ReplayJob | str:
@@ -51,15 +47,15 @@ IMPORTER: Final = Importer(
     name="openb",
     text="tasks of Alibaba's GPU cluster of 2023; --nodes: its list of nodes",
     columns={
-        "name": text,
-        "cpu_milli": whole,
-        "memory_mib": whole,
-        "num_gpu": whole,
-        "gpu_milli": whole,
+        "name": importer.text,
+        "cpu_milli": importer.whole,
+        "memory_mib": importer.whole,
+        "num_gpu": importer.whole,
+        "gpu_milli": importer.whole,
         "gpu_spec": _models,
         "qos": _qos,
-        "creation_time": _time,
-        "deletion_time": _time,
+        "creation_time": importer.optional_duration,
+        "deletion_time": importer.optional_duration,
     },
     optional=frozenset({"gpu_spec", "qos", "creation_time", "deletion_time"}),
     job_of=_job,
@@ -69,6 +65,12 @@ IMPORTER: Final = Importer(
         f"qos BE is the class {BEST_EFFORT}, any other {LATENCY_SENSITIVE}, which is higher",
         "a task below 1000 gpu_milli takes part of one GPU; GPUs of the nodes are counted in thousandths",
     ),
-    machine_columns={"sn": text, "cpu_milli": whole, "memory_mib": whole, "gpu": whole, "model": model},
+    machine_columns={
+        "sn": importer.text,
+        "cpu_milli": importer.whole,
+        "memory_mib": importer.whole,
+        "gpu": importer.whole,
+        "model": importer.model,
+    },
     machine_of=_machine,
 )

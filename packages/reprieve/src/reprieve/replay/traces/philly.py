@@ -3,31 +3,27 @@
 from typing import Final
 
 from reprieve.replay.job_list import JobShapes, ReplayJob
-from reprieve.replay.traces.importer import (
-    Importer,
-    ImportOptions,
-    Values,
-    duration,
-    tenant,
-    text,
-    when,
-    whole,
-    workers_for,
-)
+from reprieve.replay.traces import importer
+from reprieve.replay.traces.importer import Importer, ImportOptions, Values
 
 
 def _job(line: int, row: Values, options: ImportOptions, shapes: JobShapes) -> ReplayJob | str:
     if row["duration"] == 0:
         return "ran no time at all"
-    workers, gpus = workers_for(row["num_gpus"])
-    shape = shapes.of(workers=workers, gpu=gpus * 1000, tenant=tenant(row["cluster"]))
+    workers, gpus = importer.workers_for(row["num_gpus"])
+    shape = shapes.of(workers=workers, gpu=gpus * 1000, tenant=importer.tenant(row["cluster"]))
     return ReplayJob(f"philly-{line}", row["timestamp"], row["duration"], shape)
 
 
 IMPORTER: Final = Importer(
     name="philly",
     text="Microsoft's Philly trace of 2017 as one CSV; --only: its clusters, such as 6214e9",
-    columns={"timestamp": when, "duration": duration, "num_gpus": whole, "cluster": text},
+    columns={
+        "timestamp": importer.when,
+        "duration": importer.duration,
+        "num_gpus": importer.whole,
+        "cluster": importer.text,
+    },
     job_of=_job,
     dated=True,
     rules=(

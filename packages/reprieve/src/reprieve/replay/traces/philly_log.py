@@ -7,17 +7,8 @@ from typing import Final
 import msgspec
 
 from reprieve.replay.job_list import MAX_BYTES, JobListError, JobShapes, ReplayJob
-from reprieve.replay.traces.importer import (
-    Importer,
-    ImportOptions,
-    Values,
-    started,
-    tenant,
-    text,
-    when,
-    whole,
-    workers_for,
-)
+from reprieve.replay.traces import importer
+from reprieve.replay.traces.importer import Importer, ImportOptions, Values
 
 
 class _Host(msgspec.Struct):
@@ -76,16 +67,16 @@ def _work(content: str) -> int | None:
     if not content:
         return None
     times = [attempt.partition(" to ") for attempt in content.split(", ")]
-    return sum(when(end) - when(begin) for begin, _, end in times)
+    return sum(importer.when(end) - importer.when(begin) for begin, _, end in times)
 
 
 def _job(line: int, row: Values, options: ImportOptions, shapes: JobShapes) -> ReplayJob | str:
-    work = started(None, None, row["attempts"])
+    work = importer.started(None, None, row["attempts"])
     if isinstance(work, str):
         return work
     if not row["gpus"]:
         return "was never placed"
-    workers, gpus = workers_for(row["gpus"], row["hosts"])
+    workers, gpus = importer.workers_for(row["gpus"], row["hosts"])
     return ReplayJob(
         row["jobid"], row["submitted_time"], work, shapes.of(workers=workers, gpu=gpus * 1000, tenant=row["vc"])
     )
@@ -95,12 +86,12 @@ IMPORTER: Final = Importer(
     name="philly-log",
     text="Microsoft's Philly trace of 2017 as its JSON job log",
     columns={
-        "jobid": text,
-        "vc": tenant,
-        "submitted_time": when,
+        "jobid": importer.text,
+        "vc": importer.tenant,
+        "submitted_time": importer.when,
         "attempts": _work,
-        "hosts": whole,
-        "gpus": whole,
+        "hosts": importer.whole,
+        "gpus": importer.whole,
     },
     job_of=_job,
     dated=True,

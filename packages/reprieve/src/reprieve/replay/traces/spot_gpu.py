@@ -3,18 +3,8 @@
 from typing import Final
 
 from reprieve.replay.job_list import JobShapes, ReplayJob
-from reprieve.replay.traces.importer import (
-    Importer,
-    ImportOptions,
-    Machine,
-    Values,
-    amount,
-    duration,
-    model,
-    tenant,
-    text,
-    whole,
-)
+from reprieve.replay.traces import importer
+from reprieve.replay.traces.importer import Importer, ImportOptions, Machine, Values
 
 _CLASSES: Final = {"HP": ("high-priority", 1000), "Spot": ("spot", 100)}
 
@@ -51,14 +41,14 @@ IMPORTER: Final = Importer(
     name="spot-gpu",
     text="Alibaba's GPU cluster with spot instances of 2026; --nodes: its list of nodes",
     columns={
-        "job_name": text,
-        "organization": tenant,
-        "gpu_model": model,
-        "cpu_request": amount,
-        "gpu_request": amount,
-        "worker_num": whole,
-        "submit_time": duration,
-        "duration": duration,
+        "job_name": importer.text,
+        "organization": importer.tenant,
+        "gpu_model": importer.model,
+        "cpu_request": importer.amount,
+        "gpu_request": importer.amount,
+        "worker_num": importer.whole,
+        "submit_time": importer.duration,
+        "duration": importer.duration,
         "job_type": _type,
     },
     job_of=_job,
@@ -67,7 +57,12 @@ IMPORTER: Final = Importer(
         "cpu_request and gpu_request are those of each of worker_num workers; no memory is asked for",
         "HP is the class high-priority, Spot the class spot, which is lower; the organization is the tenant",
     ),
-    machine_columns={"node_name": text, "gpu_model": model, "gpu_capacity_num": whole, "cpu_num": amount},
+    machine_columns={
+        "node_name": importer.text,
+        "gpu_model": importer.model,
+        "gpu_capacity_num": importer.whole,
+        "cpu_num": importer.amount,
+    },
     machine_of=_machine,
     clusters="gpu_model",
 )
