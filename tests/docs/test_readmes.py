@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,12 @@ EXAMPLES = [
 
 def test_each_package_has_an_example() -> None:
     assert len({str(example.id).partition(":")[0] for example in EXAMPLES}) == 3
+
+
+def test_readme_of_the_scheduler_leads_nowhere_that_an_index_does_not_have() -> None:
+    """A package index shows it alone: links to other files of the repository, and pictures, would be dead there."""
+    text = (ROOT / "packages" / "reprieve" / "README.md").read_text()
+    assert not re.findall(r"\]\((?!https://)[^)]*\)", text)
 
 
 @pytest.mark.parametrize("block", EXAMPLES)
