@@ -8,10 +8,12 @@ Needs Chromium and the packages of the tests. Frames are those of the browser's 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -20,12 +22,14 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), *(str(ROOT / "packages" / name) for name in ("kube-rules", "kube-standin", "reprieve"))]
 
+import msgspec  # noqa: E402
 from playwright.sync_api import Browser, Page  # noqa: E402
 
 from reprieve.live import page_snapshots  # noqa: E402
 from reprieve.page.builder import document_of  # noqa: E402
 from reprieve.page.documents import PageDocument  # noqa: E402
 from reprieve.page.html import as_file  # noqa: E402
+from reprieve.page.pictures import PictureTaker  # noqa: E402
 from reprieve.scheduling.engine import Engine  # noqa: E402
 from tests.building import START, Item, gang, node, pod  # noqa: E402
 from tests.page.browser import chromium  # noqa: E402
@@ -68,6 +72,7 @@ def main() -> int:
     nodes, pods = (int(text) for text in (*sys.argv[1:], "5000", "50000")[:2])
     engine = engine_of(nodes, pods)
     document = server_cost(engine)
+    pictures_cost(engine)
     watchers_cost(nodes, pods)
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         file = Path(folder) / "page.html"
@@ -88,6 +93,19 @@ def server_cost(engine: Engine) -> PageDocument:
     print(f"snapshot: {took:.2f} s of processor time ({read:.2f} s of it with the engine at rest)")
     print(f"snapshot: {len(encoded.body) / 1e6:.2f} MB gzipped; one in {pause:.1f} s: {took / pause:.1%} of a core")
     return document
+
+
+def pictures_cost(engine: Engine) -> None:
+    """Print what pictures of the cluster at decisions cost: of everything, and of a gang of 32 that has come."""
+    taker = PictureTaker(engine, lambda _: None)
+    for name, take in (("everything", taker.whole), ("what has changed", lambda: taker.changed(0.0))):
+        for at in range(32):
+            engine.set(pod(f"{name.split()[0]}-{at}", cpu="1", node=f"node-{97 * at:05}"), START)
+        began = time.process_time()
+        picture = take()
+        took = time.process_time() - began
+        size = len(zlib.compress(msgspec.json.encode(picture), 1))
+        print(f"picture of {name}: {1000 * took:.1f} ms of processor time, {size / 1000:.0f} kB")
 
 
 WATCHER: Final = """
@@ -144,6 +162,10 @@ def client_cost(browser: Browser, url: str, trace: Path) -> None:
     browser.start_tracing(page=page, path=trace, categories=CATEGORIES)
     page.evaluate(PAN, DRAGS)
     browser.stop_tracing()
+    before = processor_seconds(browser)
+    page.evaluate(PAN, 5 * DRAGS)
+    took = processor_seconds(browser) - before
+    print(f"panning: {1000 * took / (5 * DRAGS):.1f} ms of processor time a frame, of all processes of the browser")
     page.mouse.up()
     memory(browser, page)
     frames_of(json.loads(trace.read_text())["traceEvents"])
@@ -174,15 +196,29 @@ PAN: Final = """(steps) => new Promise((done) => {
 """Drag the map, a step in each frame."""
 
 
+def processes_of(browser: Browser) -> list[dict[str, Any]]:
+    """Return the processes of the browser."""
+    found: list[dict[str, Any]] = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
+    return found
+
+
+def processor_seconds(browser: Browser) -> float:
+    """Return the processor time that the browser has taken so far."""
+    ticks = 0
+    for process in processes_of(browser):
+        fields = Path(f"/proc/{process['id']}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def memory(browser: Browser, page: Page) -> None:
     """Print what the tab has for itself."""
     session = page.context.new_cdp_session(page)
     session.send("HeapProfiler.collectGarbage")
     session.send("Performance.enable")
     metrics = {item["name"]: item["value"] for item in session.send("Performance.getMetrics")["metrics"]}
-    processes = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
     sizes = []
-    for process in processes:
+    for process in processes_of(browser):
         if process["type"] == "renderer":
             text = Path(f"/proc/{process['id']}/status").read_text()
             sizes += [int(line.split()[1]) / 1000 for line in text.splitlines() if line.startswith("RssAnon:")]

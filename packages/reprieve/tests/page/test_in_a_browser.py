@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -79,6 +80,7 @@ def test_every_view_fits_and_has_no_violations(browser: Browser, url: str, width
             page.goto(f"{url}#/{view}")
             page.locator(f'nav a[aria-current][href="#/{view}"]').wait_for()
             assert overflow(page) <= 0, view
+            assert "undefined" not in page.locator("body").inner_text()
             if width in (360, 1440):
                 assert violations(page) == [], view
             assert sentence(page)
@@ -109,6 +111,60 @@ def test_shadow_report_is_a_view(browser: Browser, tmp_path: Path, width: int, s
         assert "shadow evicts default/sweep: 8.2 GPU-hours lost" in section.inner_text()
         assert overflow(page) <= 0
         assert violations(page) == []
+
+
+def test_what_the_scheduler_does_over_time_is_shown(browser: Browser, tmp_path: Path) -> None:
+    """page.md 5.7: a reservation with its start and its backfill, a limit that was reached, a degraded gang."""
+    document = planned(EXAMPLES / "gpus" / "cluster.yaml", EXAMPLES / "gpus" / "train.yaml")
+    given: Any = msgspec.to_builtins(document)
+    tables = given["cluster"]
+    running = next(at for at, node in enumerate(tables["pods"]["nodes"]) if node >= 0)
+    node, workload = tables["pods"]["nodes"][running], tables["pods"]["workloads"][running]
+    tables["pods"]["flags"] = [8 if at == running else 0 for at in range(len(tables["pods"]["flags"]))]
+    tables["workloads"]["degraded"] = [
+        "1 of 2" if at == workload else "" for at in range(len(tables["workloads"]["names"]))
+    ]
+    item = {"position": 1, "kind": "PodGroup", "namespace": "default", "name": "train", "priority": 5, "pods": 2}
+    given["queue"] = [{**item, "since": None, "why": "Backoff"}]
+    given["queueTotal"] = 1
+    record = given["records"][0]
+    limit = {"reason": "EvictionLimit", "message": "default/a was evicted twice today", "until": "2026-01-05T13:00:00Z"}
+    given["records"] = [{**{key: record[key] for key in record if key != "preemption"}, "waits": limit}]
+    given["reservations"] = [
+        {
+            "holder": {"kind": "PodGroup", "namespace": "default", "name": "train", "priority": 5},
+            "nodes": [tables["nodes"]["names"][node]],
+            "expectedStart": "2026-01-05T14:00:00Z",
+            "waitsFor": ["default/long"],
+            "message": "",
+            "backfill": "pods that end before",
+        }
+    ]
+    file = tmp_path / "time.html"
+    file.write_text(as_file(msgspec.convert(given, PageDocument)), encoding="utf-8")
+    with opened(browser, f"{file.as_uri()}#/queue/PodGroup/default/train") as page:
+        expect(page.locator(".detail")).to_contain_text("A limit of evictions was reached: default/a was evicted twice")
+        reserved = page.locator(".card", has=page.locator("h3", has_text="default/train"))
+        expect(reserved).to_contain_text("Expected start 2026-01-05 14:00:00 UTC.")
+        expect(reserved).to_contain_text(f"pods that end before. Now: {tables['pods']['names'][running]}.")
+        page.click("nav >> text=Cluster")
+        page.locator("summary", has_text="Nodes as a table").click()
+        page.locator("table button").nth(node).click()
+        expect(page.locator(".detail").first).to_contain_text("degraded: 1 of 2")
+        expect(page.locator(".detail").first).to_contain_text("backfill")
+
+
+def test_decisions_over_time_have_an_axis(browser: Browser, tmp_path: Path) -> None:
+    """page.md 3.3: a bar for each, which leads to it; the colours are explained."""
+    given: Any = msgspec.to_builtins(planned(EXAMPLES / "gpus" / "cluster.yaml", EXAMPLES / "gpus" / "train.yaml"))
+    first = next(record for record in given["records"] if record.get("preemption"))
+    given["records"] = [{**first, "id": 901, "time": "2026-01-05T13:00:00.000000Z"}, first]
+    file = tmp_path / "decisions.html"
+    file.write_text(as_file(msgspec.convert(given, PageDocument)), encoding="utf-8")
+    with opened(browser, f"{file.as_uri()}#/decisions") as page:
+        expect(page.locator(".moments a")).to_have_count(2)
+        expect(page.locator(".key")).to_contain_text("priority 10")
+        expect(page.locator(".moments a[aria-current]")).to_have_attribute("href", "#/decisions/901")
 
 
 def test_file_loads_nothing_and_allows_nothing(browser: Browser, url: str, tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def test_served_views_fit_and_have_no_violations(browser: Browser, live: ServedW
             page.goto(f"{live.url}#/{view}")
             page.locator(f'nav a[aria-current][href="#/{view}"]').wait_for()
             assert overflow(page) <= 0, view
+            assert "undefined" not in page.locator("body").inner_text()
             assert violations(page) == [], view
 
 
@@ -95,7 +96,11 @@ def test_cluster_is_shown_as_it_was_at_a_decision(browser: Browser, live: Served
         assert violations(page) == []
         page.reload()
         expect(page.locator("#sentence")).to_contain_text("At 20")
-        page.click("text=Decisions")
+        page.click("nav >> text=Queue")
+        expect(page.locator("#sentence")).to_contain_text("1 Preempting")
+        page.click("text=default/train")
+        expect(page.locator(".detail").first).to_contain_text("starts when they are gone")
+        page.click("nav >> text=Decisions")
         expect(page.locator("#sentence")).to_contain_text("Until 20")
         page.click("[data-key=now]")
         expect(page.locator("#sentence")).not_to_contain_text("Until 20")
@@ -111,7 +116,10 @@ def test_cluster_is_shown_as_it_was_at_a_decision(browser: Browser, live: Served
 def test_question_shows_the_cluster_after_the_change(browser: Browser, live: ServedWorld) -> None:
     """page.md 8.1: by clicking a node; a refusal is shown as it is."""
     with opened(browser, live.url + "#/whatif", own=own(live)) as page:
-        page.fill("#what-if-changes", "--cordon gpu-3")
+        page.locator("summary", has_text="Nodes as a table").click()
+        page.locator("table button", has_text="gpu-3").click()
+        page.click("text=Cordon it")
+        expect(page.locator("#what-if-changes")).to_have_value("--cordon gpu-3")
         page.click("[data-key=plan]")
         expect(page.locator("pre.answer")).to_contain_text("gpu-3", timeout=60_000)
         expect(page.locator(".view .map")).to_have_count(1)

@@ -3,7 +3,7 @@
 // it, has what is pointed at.
 import { count } from "./dom.js";
 import { NODE, POD } from "./model.js";
-import { drawPattern, look, theme } from "./palette.js";
+import { drawPattern, look, textHeight, theme } from "./palette.js";
 
 const BLOCK = 12;
 const GAP = 2;
@@ -118,6 +118,7 @@ export class Grid {
   resize() {
     const { clientWidth, clientHeight } = this.overlay.parentElement;
     this.ratio = window.devicePixelRatio || 1;
+    this.text = Math.max(13, textHeight()); // pixels at most, as the page's text grows on large screens
     this.width = clientWidth;
     this.height = clientHeight;
     for (const canvas of [this.scene, this.lights]) {
@@ -210,7 +211,7 @@ export class Grid {
     context.strokeRect(group.x * s, group.y * s, group.width * s, group.height * s);
     if (group.width * s > 34 && TITLE * s > 7) {
       context.fillStyle = this.theme.ink;
-      context.font = `600 ${Math.min(13, Math.max(9, 12 * s))}px system-ui,sans-serif`;
+      context.font = `600 ${Math.min(this.text, Math.max(9, 12 * s))}px system-ui,sans-serif`;
       context.textBaseline = "middle";
       context.fillText(fitting(context, this.titles(group), (group.width - PAD) * s), (group.x + PAD) * s, (group.y + TITLE / 2) * s);
     }
@@ -238,7 +239,7 @@ export class Grid {
     const height = this.layout.cell.rows * (BLOCK + GAP) * s;
     if (s > 0.75) {
       context.fillStyle = colours.ink;
-      context.font = `${Math.min(12, 9 * s)}px system-ui,sans-serif`;
+      context.font = `${Math.min(this.text - 1, 9 * s)}px system-ui,sans-serif`;
       context.textBaseline = "alphabetic";
       context.fillText(clipped(context, cluster.nodes.names[node], (WIDTH + PAD / 2) * s), x, top - 2.5 * s);
     }
@@ -255,7 +256,8 @@ export class Grid {
       context.fillStyle = colours.quiet;
       context.fillRect(x, top + height, (WIDTH - GAP) * s * share, 2 * s);
     }
-    if (flags) drawFlags(context, flags, x - 2 * s, top - 2 * s, (WIDTH + 2) * s, height + 2 * s, colours);
+    const edge = Math.min(2 * s, 3);
+    if (flags) drawFlags(context, flags, x - edge, top - edge, (WIDTH - GAP) * s + 2 * edge, height - GAP * s + 2 * edge, colours);
   }
 
   renderPod(context, pod, x, y, width, height) {

@@ -64,3 +64,8 @@ export function theme() {
     free: value("--free"), mark: value("--mark"), edge: value("--edge"), swatch: value("--swatch"),
   };
 }
+
+// In pixels: of what is drawn, as the page's text grows on large screens.
+export function textHeight() {
+  return 0.75 * parseFloat(getComputedStyle(document.documentElement).fontSize);
+}

@@ -60,7 +60,7 @@ export class DecisionsView {
     const { preemption, entity } = record;
     return h("li", { class: current ? "card current" : "card" },
       h("h2", {}, h("a", { href: `#/decisions/${record.id}${this.suffix()}`, "data-key": `decision-${record.id}`, "aria-current": current ? "true" : null }, named(entity))),
-      h("p", { class: "quiet" }, `${time(record.time)} · priority ${entity.priority ?? 0}${this.document.plan ? "" : ` · ${preemption.state}`}`),
+      h("p", { class: "quiet" }, `${time(record.time)} · priority ${entity.priority ?? 0}${this.document.plan ? "" : ` · ${stateOf(preemption)}`}`),
       h("p", {}, term("evicted"), " ", this.blocks(preemption.evicted)),
       preemption.reprievedTotal > 0 && h("p", {}, term("spared"), " ", this.blocks(preemption.reprieved, preemption.reprievedTotal)),
       h("p", { class: "quiet" }, term("lost GPU-hours"), `: ${number(Math.round(10 * (preemption.cost.lostGpuHours ?? 0)) / 10)}${this.document.plan ? "" : ` · decided in ${duration(record.timings.attemptSeconds)}`}`));
@@ -92,8 +92,8 @@ export class DecisionsView {
     const receipt = receiptText(record);
     put(this.detail, h("h2", {}, `For ${named(record.entity)}`),
       h("p", { class: "quiet" }, h("a", { href: `#/decisions/${record.id}${this.suffix()}` }, "Link to this decision"), ` · ${time(record.time)}${this.document.plan ? "" : ` · decided in ${duration(record.timings.attemptSeconds)}`}`),
-      preemption.state === "Failed" && h("p", {}, h("b", {}, "It failed: "), preemption.error),
-      h("h3", {}, term("evicted", "Evicted")), this.units(preemption.evicted, (unit) => unit.why ? why(unit.why) : unit.chosenBy ? `chosen by plugin ${unit.chosenBy}` : ""),
+      !this.document.plan && h("p", {}, h("b", {}, stateOf(preemption)), preemption.error ? `: ${preemption.error}` : ""),
+      h("h3", {}, term("evicted", "Evicted")), this.units(preemption.evicted, (unit) => unit.why ? why(unit.why) : unit.movesTo?.length ? `moves to ${unit.movesTo.join(", ")}` : unit.chosenBy ? `chosen by plugin ${unit.chosenBy}` : ""),
       h("h3", {}, term("spared", "Spared"), preemption.reprievedTotal > preemption.reprieved.length && `: ${number(preemption.reprieved.length)} of ${number(preemption.reprievedTotal)} listed`),
       preemption.reprieved.length ? this.units(preemption.reprieved, (unit) => unit.violatesPdb ? "spared first, because a PodDisruptionBudget protects it" : "everything still fits with it running") : h("p", { class: "quiet" }, "Nothing of a lower priority was left."),
       h("h3", {}, "Cost"),
@@ -104,7 +104,7 @@ export class DecisionsView {
         comparison.candidates > 1 && [h("dt", {}, "places compared"), h("dd", {}, `${comparison.candidates}${comparison.decidedBy ? `, decided by ${comparison.decidedBy}` : ""}`)]),
       preemption.costNotes?.map((text) => h("p", {}, text)),
       preemption.cascade?.length > 0 && h("p", {}, `When they come back they would evict in turn: ${preemption.cascade.flatMap((turn) => turn.evicted).join(", ")}.`),
-      preemption.nominations.length > 0 && [h("h3", {}, term("nominated", "Capacity for it")), cutList(preemption.nominations, 8, (one) => h("p", {}, `${one.pod} on ${one.node}`), "pod")],
+      preemption.nominations.length > 0 && [h("h3", {}, term("nominated", "Capacity for it"), preemption.nominationsTotal > preemption.nominations.length && `: ${number(preemption.nominations.length)} of ${number(preemption.nominationsTotal)} listed`), cutList(preemption.nominations, 8, (one) => h("p", {}, `${one.pod} on ${one.node}`), "pod")],
       h("p", { class: "buttons" }, this.onShow && h("button", { type: "button", onclick: () => this.onShow(record) }, "Show on the map"),
         this.live && h("a", { href: `#/cluster@${record.time}`, "data-key": "as-it-was" }, "The cluster as it was")),
       h("details", {}, h("summary", {}, "Receipt as text"), h("pre", { tabindex: "0" }, receipt)),
@@ -129,6 +129,13 @@ export class DecisionsView {
 
 function named(entity) {
   return entity.name ? `${entity.namespace}/${entity.name}` : `hidden ${entity.kind}, priority ${entity.priority ?? 0}`;
+}
+
+const STATES = { UnderWay: "victims are leaving", Done: "done: every victim was deleted", Failed: "it failed" };
+
+// Records leave out what is as usual.
+function stateOf(preemption) {
+  return STATES[preemption.state ?? "UnderWay"] ?? preemption.state;
 }
 
 function unitName(unit) {

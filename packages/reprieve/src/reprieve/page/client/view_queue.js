@@ -102,6 +102,7 @@ export function recordFacts(record) {
     members && h("p", {}, `${members.placed} of ${count(members.tried, "pod")} fit; the minimum is ${members.minCount ?? 0}.`),
     reasons?.length > 0 && [h("h3", {}, "Why nodes do not fit"), h("ul", {}, reasons.map((reason) => h("li", {}, `${count(reason.nodes, "node")}: ${reason.reason}`)))],
     lack?.closest && h("p", {}, `Closest: ${lack.closest.names.join(", ")}${lack.closest.nodes > lack.closest.names.length ? ` and ${lack.closest.nodes - lack.closest.names.length} more` : ""} lack ${Object.entries(lack.closest.missing).map(([name, amount]) => `${amount} ${name}`).join(", ")}.`),
+    lack?.tooBig?.map((asked) => h("p", {}, `One pod asks for ${asked.asked} ${asked.resource}${asked.orMore ? " or more" : ""}; the largest node has ${asked.largest}.`)),
     waits && h("p", {}, h("b", {}, waits.reason === "EvictionLimit" ? "A limit of evictions was reached: " : "Deferred: "), waits.message, waits.until && ` Until ${time(waits.until)}.`),
     inVain && [h("h3", {}, "Preemption would not help"), h("p", {}, `${FAILED[inVain.reason] ?? inVain.reason} It could evict ${count(inVain.potentialVictims ?? 0, "workload")}${inVain.considered?.length ? ":" : "."}`),
       inVain.considered?.length > 0 && cutList(inVain.considered, 10, (unit) => h("p", {}, `${unit.unit || `hidden ${unit.kind}`}, priority ${unit.priority}`), "potential victim")],

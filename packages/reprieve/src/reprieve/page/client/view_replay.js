@@ -1,7 +1,7 @@
 // A replay: policies side by side, curves on one axis, strips of the same nodes over the same time.
 import { chart, lineKey } from "./charts.js";
 import { count, cutList, duration, h, number, put } from "./dom.js";
-import { drawPattern, look, swatch, theme } from "./palette.js";
+import { drawPattern, look, swatch, textHeight, theme } from "./palette.js";
 import { TERMS, term } from "./terms.js";
 
 const DAY = 86400;
@@ -146,11 +146,6 @@ function moment(seconds, exact = false) {
   const at = Math.round(seconds), two = (value) => String(value).padStart(2, "0");
   const clock = `${two(Math.floor(at % DAY / 3600))}:${two(Math.floor(at % 3600 / 60))}`;
   return `day ${Math.floor(at / DAY)}, ${clock}${exact ? `:${two(at % 60)}` : ""}`;
-}
-
-// In pixels: as the page's text grows, on large screens.
-function textHeight() {
-  return 0.75 * parseFloat(getComputedStyle(document.documentElement).fontSize);
 }
 
 function place(strips, stay) {
