@@ -130,7 +130,9 @@ def draw(page: Page, picture: Picture) -> None:
     """Click what has to be clicked, and write the screenshot."""
     for click in picture.clicks:
         page.locator(click).first.click()
-    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    page.evaluate(
+        "() => new Promise((done) => { scrollTo(0, 0); requestAnimationFrame(() => requestAnimationFrame(done)); })"
+    )
     top, bottom = (page.locator(place).first.bounding_box() for place in (picture.first, picture.until))
     assert top is not None
     assert bottom is not None
