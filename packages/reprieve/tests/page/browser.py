@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Literal
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, Literal
 
 from axe_playwright_python.base import AXE_SCRIPT
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 
 from tests.outside import CHROMIUM
 
@@ -16,6 +19,8 @@ ARGUMENTS = [
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
 expect.set_options(timeout=30_000)
+SCREENSHOTS: Final = Path(__file__).parents[4] / "build" / "screenshots"
+"""Of pages on which a test failed."""
 Scheme = Literal["light", "dark"]
 
 
@@ -46,6 +51,12 @@ def opened(
         page.locator("nav a[aria-current]").wait_for()
         yield page
         assert not complaints
+    except BaseException:
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        name = os.environ.get("PYTEST_CURRENT_TEST", "page").partition(" ")[0].rpartition("::")[2]
+        with suppress(Error):
+            page.screenshot(path=SCREENSHOTS / f"{re.sub('[^a-z0-9_]+', '-', name)}.png", full_page=True)
+        raise
     finally:
         context.close()
 

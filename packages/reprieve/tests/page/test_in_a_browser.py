@@ -216,6 +216,8 @@ def test_search_states_what_matches(browser: Browser, url: str) -> None:
         for text, found in (
             ("notebook", "4 pods and 0 nodes match."),
             ("app=web", "1 pod and 0 nodes match."),
+            ("app=web,app!=db", "1 pod and 0 nodes match."),
+            ("app=web, app!=web", "0 pods and 0 nodes match."),
             ("priority>=1000", "2 pods and 0 nodes match."),
             ("closed", "0 pods and 1 node match."),
         ):

@@ -152,6 +152,38 @@ def test_suggestion_can_be_tried(browser: Browser, tmp_path: Path) -> None:
         expect(page.locator(".view > div > .status")).to_have_text("The pod is placed. No pods are evicted.")
 
 
+RACKS = """
+apiVersion: v1
+kind: List
+items:
+- &node
+  apiVersion: v1
+  kind: Node
+  metadata: {name: n1, labels: {rack: r1, pool: a}}
+  status: {allocatable: {cpu: 4, memory: 8Gi, pods: 9}}
+- {<<: *node, metadata: {name: n2, labels: {rack: r1, pool: a}}}
+- {<<: *node, metadata: {name: n3, labels: {rack: r2, pool: a}}}
+"""
+
+
+def test_rack_can_be_drained_as_a_whole(browser: Browser, tmp_path: Path) -> None:
+    """page.md 5.7: what if I drain a rack? In three clicks, of the label by which the map groups."""
+    file = tmp_path / "in.yaml"
+    file.write_text(RACKS)
+    nodes = [node(name, labels={"rack": rack}) for name, rack in (("n1", "r1"), ("n2", "r1"), ("n3", "r2"))]
+    with (
+        served(*nodes, plans=PagePlans(("-f", str(file)))) as world,
+        opened(browser, world.url, own=own(world)) as page,
+    ):
+        for click in (
+            "summary >> text=Nodes as a table",
+            "table button >> text=n1",
+            "text=What if rack=r1 is drained?",
+        ):
+            page.locator(click).first.click()
+        expect(page.locator("pre.answer")).to_contain_text("--drain rack=r1", timeout=60_000)
+
+
 def test_refused_question_says_why(browser: Browser, live: ServedWorld) -> None:
     """page.md 8.2."""
     context = browser.new_context()

@@ -94,7 +94,7 @@ class Page {
   view(name) {
     this.made ??= {};
     return (this.made[name] ??= {
-      cluster: () => new ClusterView({ actions: (node) => this.nodeActions(node) }),
+      cluster: () => new ClusterView({ actions: (node, group) => this.nodeActions(node, group) }),
       plan: () => new PlanView(),
       queue: () => new QueueView({ onTry: (flags) => this.tryFlags(flags), suffix: () => this.suffix(), answers: () => this.views().includes("whatif") }),
       decisions: () => new DecisionsView({ onShow: (record) => this.showOnMap(record), suffix: () => this.suffix(), live: this.source.live }),
@@ -104,11 +104,11 @@ class Page {
     }[name]());
   }
 
-  nodeActions(node) {
+  nodeActions(node, group) {
     if (this.document.past) return [];
     const name = this.document.cluster.nodes.names[node];
     if (!this.views().includes("whatif")) return h("span", { class: "quiet" }, "Without it: ", h("code", {}, `reprieve plan --drain ${name}`));
-    return h("button", { type: "button", "data-key": "what-if-drain", onclick: () => this.tryFlags([`--drain ${name}`]) }, "What if it is drained?");
+    return [["what-if-drain", name, "What if it is drained?"], ["what-if-drain-group", group, `What if ${group} is drained?`]].map(([key, nodes, text]) => nodes && h("button", { type: "button", "data-key": key, onclick: () => this.tryFlags([`--drain ${nodes}`]) }, text));
   }
 
   tryFlags(flags) {

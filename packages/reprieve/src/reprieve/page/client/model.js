@@ -100,23 +100,24 @@ export class Cluster {
   }
 }
 
-// "name", "key=value", "priority>=100": pods and nodes that match, or null where the text is empty.
+// "name", "key=value,other!=value", "priority>=100": pods and nodes that match, or null where the text is empty.
 export function search(cluster, text) {
   const query = text.trim();
   if (!query) return null;
   const pods = new Uint8Array(cluster.podNames.length);
   const nodes = new Uint8Array(cluster.nodes.names.length);
   const byPriority = /^priority\s*(>=|<=|=|>|<)\s*(-?\d+)$/i.exec(query);
-  const bySelector = /^([^=!<>\s]+)\s*=\s*(\S*)$/.exec(query);
+  const bySelector = requirements(query);
   if (byPriority) {
     const wanted = Number(byPriority[2]);
     const holds = { ">=": (p) => p >= wanted, "<=": (p) => p <= wanted, "=": (p) => p === wanted, ">": (p) => p > wanted, "<": (p) => p < wanted }[byPriority[1]];
     markPods(cluster, pods, (pod) => holds(cluster.workloads.priorities[cluster.pod_workloads[pod]]));
   } else if (bySelector) {
-    const [, key, value] = bySelector;
-    markPods(cluster, pods, (pod) => cluster.labelSets[cluster.pod_labels[pod]]?.[key] === value);
-    const column = cluster.nodes.labels[key];
-    if (column) for (let node = 0; node < nodes.length; node++) nodes[node] = column.values[column.of[node]] === value ? 1 : 0;
+    const holds = (label) => bySelector.every(([key, equal, value]) => (label(key) === value) === equal);
+    markPods(cluster, pods, (pod) => cluster.pod_labels[pod] >= 0 && holds((key) => cluster.labelSets[cluster.pod_labels[pod]][key]));
+    const known = bySelector.every(([key]) => cluster.nodes.labels[key]); // those by which nodes can be grouped
+    const labelOf = (node, key) => cluster.nodes.labels[key].values[cluster.nodes.labels[key].of[node]];
+    if (known) for (let node = 0; node < nodes.length; node++) nodes[node] = holds((key) => labelOf(node, key)) ? 1 : 0;
   } else {
     const part = query.toLowerCase();
     markPods(cluster, pods, (pod) => cluster.podNames[pod].toLowerCase().includes(part)
@@ -124,6 +125,12 @@ export function search(cluster, text) {
     for (let node = 0; node < nodes.length; node++) nodes[node] = cluster.nodes.names[node].toLowerCase().includes(part) ? 1 : 0;
   }
   return { pods, nodes };
+}
+
+// Of a label selector: [key, whether it is to be equal, value]; null where the text is none.
+function requirements(query) {
+  const parts = query.split(",").map((part) => /^\s*([^=!<>\s]+)\s*(!=|==?)\s*(\S*)\s*$/.exec(part));
+  return parts.every(Boolean) ? parts.map(([, key, operator, value]) => [key, operator !== "!=", value]) : null;
 }
 
 function markPods(cluster, pods, matches) {

@@ -10,7 +10,7 @@ const POD_FLAG_NAMES = [["terminating", POD.leaving], ["evicted", POD.victim], [
 const MOST_ROWS = 100;
 
 export class ClusterMap {
-  // `actions(node)`: buttons for a chosen node. `label`: what the map shows.
+  // `actions(node, group)`: buttons for a chosen node, and for its group, `key=value` or empty. `label`: what the map shows.
   constructor({ label = "Map of the nodes", actions = () => [] } = {}) {
     this.actions = actions;
     this.settings = { key: null, colour: "priority", find: "" };
@@ -161,8 +161,13 @@ export class ClusterMap {
         h("dt", {}, "CPU"), h("dd", {}, `${number(cluster.cpuUsed[node] / 1000)} of ${number(nodes.cpu[node] / 1000)} requested`),
         nodes.taintSets[nodes.taints[node]]?.length > 0 && [h("dt", {}, "taints"), h("dd", {}, nodes.taintSets[nodes.taints[node]].join(", "))],
         labels.map(([key, column]) => [h("dt", {}, key), h("dd", {}, column.values[column.of[node]])])),
-      h("p", { class: "buttons" }, this.actions(node)),
+      h("p", { class: "buttons" }, this.actions(node, this.groupOf(node))),
       this.podList(pods));
+  }
+
+  groupOf(node) {
+    const { key } = this.settings, column = this.cluster.nodes.labels[key];
+    return column && column.of[node] >= 0 ? `${key}=${column.values[column.of[node]]}` : "";
   }
 
   podList(pods) {
