@@ -55,6 +55,8 @@ def test_unlike_pods_leave_nothing_behind() -> None:
         record = record_of(made, state.signatures, created=0.0)
         state.add_pod(record, made.spec.node_name)
         uids.append(record.uid)
+    assert _sizes(state)["label_classes"] == _sizes(state)["affinity_terms"] == 0, "of a namespace that is asleep"
+    assert len(state.pod_affinity.anti_affinity_terms(record)) == 1
     del record
     assert _sizes(state) == {
         "signatures": 40,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from random import Random
 from typing import Any
 
@@ -436,3 +437,79 @@ def test_term_that_no_pod_states_any_more_matches_no_new_pod() -> None:
     assert [found.spec.topology_key for found in state.pod_affinity.anti_affinity_terms(web)] == [ZONE]
     state.remove_pod(stays)
     assert state.pod_affinity.anti_affinity_terms(web) == []
+
+
+def _drawn(draw: random.Random, number: int) -> objects.Pod:
+    """Return a pod of one of three namespaces, every second one with terms, some of them about other namespaces."""
+    more: dict[str, Any] = draw.choice(
+        ({}, {}, {"namespaces": ("b",)}, {"namespace_selector": objects.LabelSelector()})
+    )
+    stated = affinity(anti_required=(term(**more),), preferred=((draw.randint(1, 9), term(ZONE)),))
+    labels = {"app": draw.choice(("web", "db"))}
+    namespace, selects = draw.choice("abc"), draw.random() < 0.5
+    return pod(f"p{number}", namespace=namespace, labels=labels, affinity=stated if selects else None)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_namespaces_that_are_asleep_answer_as_those_that_were_always_awake(seed: int) -> None:
+    """Two states with the same steps, one asked about everything from the start, one only now and then."""
+    draw = random.Random(seed)
+    asked, asleep = ClusterState(), ClusterState()
+    matchers = tuple((Matcher(frozenset(name), NOTHING, selecting({"app": "web"})),) for name in "abc")
+    for state in (asked, asleep):
+        for name in "xy":
+            state.set_node(node(name, labels={ZONE: name}))
+    for number in range(60):
+        made, step, where = _drawn(draw, number), draw.randrange(5), draw.choice(("x", "y", None))
+        chosen = draw.choice(sorted(asked.pods)) if asked.pods else ""
+        questions = draw.randrange(8) == 0
+        answers = []
+        for state in (asked, asleep):
+            known = state.pods.get(chosen)
+            if step < 3 or known is None:
+                state.add_pod(record_of(made, state.signatures, created=0.0), where)
+            elif step == 3:
+                state.remove_pod(known)
+            elif not known.terminating:
+                state.set_terminating(known)
+            if state is asked or questions:
+                answers.append(_answers(state, matchers))
+        asleep.check()
+        assert answers[0] == answers[-1]
+
+
+def _answers(state: ClusterState, matchers: tuple[tuple[Matcher, ...], ...]) -> list[object]:
+    index = state.pod_affinity
+    result: list[object] = []
+    with state.trial():
+        for record in list(state.pods.values())[::2]:
+            if record.row >= 0:
+                state.displace(record)
+        result += [index.counts(each).tolist() for each in matchers]
+    for record in state.pods.values():
+        result.append(sorted((str(each.spec), dict(each.rows)) for each in index.anti_affinity_terms(record)))
+        result.append(sorted((str(each.spec), dict(each.rows)) for each in index.scoring_terms(record)))
+    return [*result, *(index.counts(each).tolist() for each in matchers)]
+
+
+def test_only_namespaces_that_are_asked_about_are_kept() -> None:
+    """A question wakes a namespace, a term about others the one of its pod, a selector of namespaces all of them."""
+    state = ClusterState()
+    state.set_node(node("x"))
+    apart = affinity(anti_required=(term(),))
+    for number, name in enumerate("aabbcc"):
+        state.add_pod(_record(state, f"p{number}", {"n": str(number)}, namespace=name, affinity=apart), "x")
+    index = state.pod_affinity
+    assert (index.sizes()["label_classes"], index.sizes()["affinity_terms"]) == (0, 0)
+    index.counts((Matcher(frozenset("a"), NOTHING, selecting({})),))
+    assert (index.sizes()["label_classes"], index.sizes()["affinity_terms"]) == (2, 1)
+    reaching = affinity(anti_required=(term(namespaces=("a",)),))
+    state.add_pod(_record(state, "q", {"n": "q"}, namespace="b", affinity=reaching), "x")
+    assert (index.sizes()["label_classes"], index.sizes()["affinity_terms"]) == (5, 2), (
+        "the term is that of the namespace itself"
+    )
+    index.counts((Matcher(frozenset(), selecting({}), selecting({})),))
+    assert (index.sizes()["label_classes"], index.sizes()["affinity_terms"]) == (7, 3)
+    state.add_pod(_record(state, "r", {"n": "r"}, namespace="late"), "x")
+    state.check()
+    assert index.counts((Matcher(frozenset(), selecting({}), selecting({})),)).tolist() == [8]

@@ -13,7 +13,7 @@ NameCheck = Callable[[str], tuple[str, ...]]
 _ANNOTATION_BYTES = 256 * 1024
 _STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 _IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
-_NOT_OWNERS = frozenset({("v1", "Event")})
+NOT_OWNERS = frozenset({("v1", "Event")})
 
 
 def create(obj: Json, *, namespaced: bool, name_check: NameCheck, any_finalizer: bool = False) -> Found:
@@ -86,7 +86,7 @@ def _owner_references(references: list[Json]) -> Found:
             if not reference.get(key):
                 detail = "version must not be empty" if key == "apiVersion" else "must not be empty"
                 yield fe.invalid(f"{path}.{key}", "", detail)
-        if (reference.get("apiVersion"), reference.get("kind")) in _NOT_OWNERS:
+        if (reference.get("apiVersion"), reference.get("kind")) in NOT_OWNERS:
             owner = f"{reference['apiVersion']}, Kind={reference['kind']}"
             yield fe.invalid(path, reference, f"/{owner} is disallowed from being an owner")
         if reference.get("controller"):

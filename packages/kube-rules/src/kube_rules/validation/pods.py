@@ -43,7 +43,7 @@ def spec(pod: Json, path: str, claims: Collection[str] = ()) -> r.Found:
     yield from check_volumes(pod, path)
     volumes = {*claims, *(volume.get("name", "") for volume in pod.get("volumes", ()))}
     yield from containers.containers(pod, path, volumes)
-    yield from _FIELDS(pod, path)
+    yield from fields(pod, path)
 
 
 def _pod_level(needs: Json, path: str) -> r.Found:
@@ -126,7 +126,7 @@ def _group(group: Json, path: str) -> r.Found:
 POD_LEVEL = r.all_of(r.given("resources", resources.requirements, _pod_level), r.IfThere("resources", _whole))
 """What a pod asks for as a whole, in its spec."""
 
-_FIELDS = r.all_of(
+fields = r.all_of(
     POD_LEVEL,
     r.listed("resourceClaims", r.wanted("name", names.dns_label), r.Unique("name"), _claim_source),
     r.choice("restartPolicy", RESTART_POLICIES),

@@ -22,6 +22,7 @@ from kube_rules.json import Json
 from kube_rules.meta import KubernetesObject
 from kube_rules.selectors import parse_integer
 from kube_rules.validation import errors_of_metadata, errors_of_new, pods
+from kube_rules.validation.plain_pods import is_plain
 from kube_rules.validation.resources import NO_LIMIT
 from kube_rules.validation.rows import NOT_NEGATIVE
 from kube_rules.validation.scheduling import ALL_OF_BASIC
@@ -61,6 +62,8 @@ def validate(typed: KubernetesObject, *, stored_groups: bool = False) -> None:
     `stored_groups`: accept `all` with the `basic` policy, which API servers of 1.36 did. A group that one has admitted
     is stored, and stored objects are not validated again.
     """
+    if isinstance(typed, o.Pod) and is_plain(typed):
+        return
     for error in _errors(typed):
         if is_needed(error) and not (stored_groups and error.message.endswith(ALL_OF_BASIC)):
             raise error

@@ -7,15 +7,17 @@ Terms of this module:
   ask for.  They are added up when first asked for and then follow every placement.
 - An *existing term* is an inter-pod term that some known pod has, with the rows on which such pods run: what others'
   terms say about a pod that comes.
+- A namespace is *asleep* until the first question about pods in it, or until a pod in it states a term that means pods
+  of other namespaces too. Nothing is kept of its pods, which say nothing about pods of other namespaces.
 
-While no pod states a term and no caller asks for match counts, nothing is kept and a placement costs one comparison.
+While no pod states a term and no caller asks for match counts, a placement costs one comparison.
 
 What is not needed any more is dropped: a label class with its last pod, a term with the last pod that states it, of
 match counts those that were not asked for the longest once there are more than `MOST_MATCH_COUNTS`.
 
 Invariants: `matched.counts[row]` and `existing.rows[row]` equal a recount of the placed pods, inside trials too (undo
 takes the same steps backwards); `existing.known` counts known pods, placed or not, so it does not change in a trial;
-`label_class.rows` is right while the index is active.
+`label_class.rows` is right in namespaces that are awake while the index is active. All this holds of those alone.
 """
 
 from collections import Counter
@@ -54,6 +56,12 @@ class PodAffinityIndex:
         self._namespace_labels = namespace_labels
         self.active = False
         """Whether placements have to be reported at all."""
+        self._awake: set[str] = set()
+        """Namespaces with label classes and terms of their pods."""
+        self._all_awake = False
+        """Whether every namespace is, one that is not known yet included."""
+        self._sleepers: dict[str, dict[PodRecord, None]] | None = None
+        """Pods of the others by namespace, listed when the first one wakes."""
         self._label_classes: dict[object, LabelClass] = {}
         self._class_index: LabelIndex[LabelClass] = LabelIndex()
         self._match_counts: dict[Matchers, MatchCounts] = {}
@@ -74,6 +82,9 @@ class PodAffinityIndex:
     def label_class(self, pod: PodRecord) -> LabelClass:
         """Return the label class of a pod."""
         found = pod.label_class
+        if found is None:
+            self._wake((pod.namespace,))
+            found = pod.label_class
         return found if found is not None else self._intern(pod)
 
     def terms(self, pod: PodRecord) -> AffinityTerms:
@@ -109,7 +120,9 @@ class PodAffinityIndex:
             matched: dict[str, Counter[LabelClass]] = {}
             for spec in self.terms(pod).of(kind):
                 matcher, times = spec.matcher, matched.setdefault(spec.topology_key, Counter())
-                for label_class in self._class_index.may_match(matcher.selector, _namespaces(matcher)):
+                namespaces = _namespaces(matcher)
+                self._wake(namespaces)
+                for label_class in self._class_index.may_match(matcher.selector, namespaces):
                     if self._accepts((matcher,), label_class):
                         times[label_class] += spec.weight or 1
             known = self._matched_classes[key] = (self._classes_version, matched)
@@ -127,19 +140,19 @@ class PodAffinityIndex:
 
     def accepted(self, matchers: Matchers, pod: PodRecord) -> bool:
         """Return whether every matcher accepts the pod."""
-        return self._accepts(matchers, self.label_class(pod))
+        return self._accepts(matchers, pod)
 
     def anti_affinity_terms(self, pod: PodRecord) -> list[ExistingTerm]:
         """Required anti-affinity terms that known pods state and that match this pod."""
-        return list(each(self.label_class(pod).anti_affinity_terms)) if self._existing else []
+        return list(each(self.label_class(pod).anti_affinity_terms)) if self._some_exist(pod) else []
 
     def has_anti_affinity_terms(self, pod: PodRecord) -> bool:
         """Return whether there are any; the same before, in and after a trial."""
-        return bool(self._existing) and self.label_class(pod).anti_affinity_terms is not None
+        return self._some_exist(pod) and self.label_class(pod).anti_affinity_terms is not None
 
     def scoring_terms(self, pod: PodRecord) -> list[ExistingTerm]:
         """Return all other terms that placed pods state and that match this pod."""
-        if not self._existing:
+        if not self._some_exist(pod):
             return []
         return [term for term in each(self.label_class(pod).scoring_terms) if term.anywhere]
 
@@ -175,6 +188,8 @@ class PodAffinityIndex:
 
     def moved(self, pod: PodRecord, row: int, by: int) -> None:
         """A pod came to a row (1) or left it (-1)."""
+        if not self._all_awake and pod.namespace not in self._awake:
+            return
         label_class = pod.label_class
         if label_class is None:
             label_class = self._intern(pod)
@@ -187,14 +202,25 @@ class PodAffinityIndex:
 
     def join(self, pod: PodRecord) -> None:
         """A pod without a row became known, or what selectors and terms see of it has changed."""
-        if pod.signature.selects:
-            if not self.active:
-                self._activate()
-            for spec in self.terms(pod).specs:
-                self._existing_term(spec).known += 1
+        if pod.signature.selects and not self.active:
+            self._activate()
+        if self._is_awake(pod.namespace):
+            self._learn(pod)
+            return
+        if self._sleepers is not None:
+            self._sleepers.setdefault(pod.namespace, {})[pod] = None
+        if pod.signature.constraints.reaches:
+            self._wake((pod.namespace,))
 
     def leave(self, pod: PodRecord) -> None:
         """A pod without a row is forgotten, or is about to change; `join` it again then."""
+        if not self._is_awake(pod.namespace):
+            if self._sleepers is not None:
+                sleepers = self._sleepers[pod.namespace]
+                del sleepers[pod]
+                if not sleepers:
+                    del self._sleepers[pod.namespace]
+            return
         if pod.signature.selects:
             for spec in self.terms(pod).specs:
                 existing = self._existing[spec]
@@ -218,7 +244,13 @@ class PodAffinityIndex:
 
     def check(self) -> None:
         """Recount everything; raises AssertionError on a difference (tests turn this on after every step)."""
-        pods = self._pods.values()
+        asleep = [pod for pod in self._pods.values() if not self._is_awake(pod.namespace)]
+        if self._sleepers is not None:
+            listed = {pod.uid for sleepers in self._sleepers.values() for pod in sleepers}
+            assert listed == {pod.uid for pod in asleep}, "pods of namespaces that are asleep are not listed"
+        assert not any(pod.label_class for pod in asleep), "a pod of a namespace that is asleep has a label class"
+        assert not any(pod.signature.constraints.reaches for pod in asleep), "a term means pods of other namespaces"
+        pods = [pod for pod in self._pods.values() if self._is_awake(pod.namespace)]
         classes = dict.fromkeys(self._label_classes.values(), 0)
         for pod in pods:
             if pod.label_class is not None:
@@ -264,11 +296,46 @@ class PodAffinityIndex:
         for label_class in self._label_classes.values():
             label_class.nowhere()
         for pod in self._pods.values():
-            if pod.row >= 0:
+            if pod.row >= 0 and self._is_awake(pod.namespace):
                 self.label_class(pod).move(pod.row, 1)
+
+    def _is_awake(self, namespace: str) -> bool:
+        return self._all_awake or namespace in self._awake
+
+    def _wake(self, namespaces: Sequence[str] | None) -> None:
+        """From now on everything is kept of the pods of these namespaces; None: of all."""
+        if self._all_awake:
+            return
+        names = [name for name in namespaces or () if name not in self._awake]
+        if namespaces is not None and not names:
+            return
+        if self._sleepers is None:
+            self._sleepers = {}
+            for pod in self._pods.values():
+                self._sleepers.setdefault(pod.namespace, {})[pod] = None
+        if namespaces is None:
+            names, self._all_awake = list(self._sleepers), True
+        self._awake.update(names)
+        for name in names:
+            for pod in self._sleepers.pop(name, ()):
+                self._learn(pod)
+                if self.active and pod.row >= 0:
+                    self.moved(pod, pod.row, 1)
+
+    def _learn(self, pod: PodRecord) -> None:
+        """Count a pod among those that state its terms."""
+        if pod.signature.selects:
+            for spec in self.terms(pod).specs:
+                self._existing_term(spec).known += 1
+
+    def _some_exist(self, pod: PodRecord) -> bool:
+        """Return whether there are terms at all that may mean the pod."""
+        self._wake((pod.namespace,))
+        return bool(self._existing)
 
     def _start_over(self) -> None:
         self.active = False
+        self._awake, self._all_awake, self._sleepers = set(), False, None
         self._classes_version += 1
         self._label_classes, self._class_index = {}, LabelIndex()
         self._match_counts, self._counting_index = {}, SelectorIndex()
@@ -277,11 +344,10 @@ class PodAffinityIndex:
         for pod in pods:
             pod.label_class = None
         for pod in pods:
-            self.join(pod)
-        for pod in pods:
-            if pod.row >= 0:
-                for spec in self.terms(pod).specs:
-                    self._existing[spec].move(pod.row, 1)
+            if pod.signature.selects and not self.active:
+                self._activate()
+            if pod.signature.constraints.reaches:
+                self._wake((pod.namespace,))
 
     def _intern(self, pod: PodRecord) -> LabelClass:
         key = _key(pod.namespace, pod.labels, terminating=pod.terminating)
@@ -351,7 +417,7 @@ class PodAffinityIndex:
             label_class.anti_affinity_terms = left(label_class.anti_affinity_terms, existing)
             label_class.scoring_terms = left(label_class.scoring_terms, existing)
 
-    def _accepts(self, matchers: Matchers, pods: LabelClass) -> bool:
+    def _accepts(self, matchers: Matchers, pods: LabelClass | PodRecord) -> bool:
         labels = self._namespace_labels(pods.namespace)
         return bool(matchers) and all(
             matcher.accepts(pods.namespace, labels, pods.labels, terminating=pods.terminating) for matcher in matchers
@@ -365,8 +431,10 @@ class PodAffinityIndex:
         matched = MatchCounts(matchers, rows)
         if matchers:
             first = matchers[0]
-            self._counting_index.add(matched, first.selector, _namespaces(first))
-            for label_class in self._class_index.may_match(first.selector, _namespaces(first)):
+            namespaces = _namespaces(first)
+            self._wake(namespaces)
+            self._counting_index.add(matched, first.selector, namespaces)
+            for label_class in self._class_index.may_match(first.selector, namespaces):
                 if self._accepts(matchers, label_class):
                     label_class.counted_by = joined(label_class.counted_by, matched)
                     matched.label_classes = joined(matched.label_classes, label_class)

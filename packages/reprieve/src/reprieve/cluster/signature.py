@@ -15,6 +15,7 @@ more is forgotten at once.
 import hashlib
 import itertools
 import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import msgspec
@@ -61,6 +62,8 @@ class PodConstraints:
     spread: tuple[objects.TopologySpreadConstraint, ...]
     selects: bool
     """It has inter-pod affinity or anti-affinity terms: other pods matter to it, and it to others."""
+    reaches: bool = False
+    """Some of these terms mean pods of other namespaces too, or may."""
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
@@ -180,7 +183,10 @@ class SignatureTable:
             tolerations=tuple(spec.tolerations or ()),
             ports=ports,
             spread=tuple(spec.topology_spread_constraints or ()),
-            selects=_selects(spec.affinity),
+            selects=any(True for _ in _inter_pod_terms(spec.affinity)),
+            reaches=any(
+                term.namespaces or term.namespace_selector is not None for term in _inter_pod_terms(spec.affinity)
+            ),
         )
 
     def _make(
@@ -216,15 +222,14 @@ class SignatureTable:
         )
 
 
-def _selects(affinity: objects.Affinity | None) -> bool:
-    return affinity is not None and any(
-        kind is not None
-        and (
-            kind.required_during_scheduling_ignored_during_execution
-            or kind.preferred_during_scheduling_ignored_during_execution
-        )
-        for kind in (affinity.pod_affinity, affinity.pod_anti_affinity)
-    )
+def _inter_pod_terms(affinity: objects.Affinity | None) -> Iterator[objects.PodAffinityTerm]:
+    """Yield the terms about other pods."""
+    kinds = () if affinity is None else (affinity.pod_affinity, affinity.pod_anti_affinity)
+    for kind in kinds:
+        if kind is not None:
+            yield from kind.required_during_scheduling_ignored_during_execution
+            for weighted in kind.preferred_during_scheduling_ignored_during_execution:
+                yield weighted.pod_affinity_term
 
 
 def _images(spec: objects.PodSpec) -> tuple[str, ...]:

@@ -1,0 +1,168 @@
+"""Pods of which a look at a few fields says that they break no rule.
+
+`validation.typed` asks here first: nearly all pods of a cluster are such pods, and to check them rule by rule takes
+most of the time in which a file is read. What is not plain is checked by the rules; a pod may be valid and not plain.
+
+Invariant: a plain pod breaks no rule of `validation.typed` (a property test compares the two).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import attrgetter
+from typing import Any, Final
+
+import msgspec
+
+from kube_rules import objects as o
+from kube_rules.caching import remembered
+from kube_rules.meta import ObjectMeta
+from kube_rules.quantity import NANO
+from kube_rules.validation import metadata, names, pods, resources, selectors
+
+_CONTAINER_RESOURCES: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
+
+
+def _all_but(kind: type[msgspec.Struct], checked: frozenset[str]) -> tuple[attrgetter[Any], Any]:
+    """Return what reads all other fields of a struct, and what it returns where each has its default."""
+    others = [name for name in kind.__struct_fields__ if name not in checked]
+    read = attrgetter(*others)
+    return read, read(kind())
+
+
+_META, _NO_META = _all_but(
+    ObjectMeta,
+    frozenset({"name", "namespace", "uid", "resource_version", "generation", "creation_timestamp", "labels"})
+    | {"deletion_timestamp", "deletion_grace_period_seconds", "annotations", "owner_references"},
+)
+_SPEC, _NO_SPEC = _all_but(
+    o.PodSpec,
+    frozenset({"containers", "init_containers", "ephemeral_containers", "volumes", "node_name", "node_selector"})
+    | {"affinity", "tolerations", "topology_spread_constraints", "priority", "priority_class_name", "scheduler_name"}
+    | {"scheduling_group", "termination_grace_period_seconds", "restart_policy", "preemption_policy"},
+)
+_CONTAINER, _NO_CONTAINER = _all_but(o.Container, frozenset({"name", "image", "resources", "volume_mounts"}))
+
+
+def is_plain(pod: o.Pod) -> bool:
+    """Return whether it is certain, without a look at the rules, that the pod breaks none."""
+    return _plain_meta(pod.metadata) and _plain_spec(pod.spec)
+
+
+def _plain_meta(meta: ObjectMeta) -> bool:
+    if _META(meta) != _NO_META or not meta.name or names.subdomain(meta.name) or meta.generation < 0:
+        return False
+    if not meta.namespace or names.dns_label(meta.namespace) or not _are_labels(meta.labels):
+        return False
+    references = meta.owner_references
+    if meta.annotations and not _are_short(meta.annotations):
+        return False
+    return len(references) < 2 and all(
+        each.api_version and each.kind and each.name and (each.api_version, each.kind) not in metadata.NOT_OWNERS
+        for each in references
+    )
+
+
+def _are_labels(labels: Mapping[str, str]) -> bool:
+    return not any(names.qualified(key) or names.label_value(value) for key, value in labels.items())
+
+
+_MOST_CHARACTERS: Final = 60_000
+"""Of all annotations together: no more than 240 kB in UTF-8."""
+
+
+def _are_short(annotations: Mapping[str, str]) -> bool:
+    size = sum(map(len, annotations)) + sum(map(len, annotations.values()))
+    return size <= _MOST_CHARACTERS and not any(names.qualified(key.lower()) for key in annotations)
+
+
+def _plain_spec(spec: o.PodSpec) -> bool:
+    if _SPEC(spec) != _NO_SPEC or not spec.containers or spec.termination_grace_period_seconds < 0:
+        return False
+    taken: set[str] = set()
+    for container in (*spec.containers, *spec.init_containers):
+        if container.name in taken or not _plain_container(container):
+            return False
+        taken.add(container.name)
+    group = spec.scheduling_group
+    return (
+        not (spec.node_name and names.subdomain(spec.node_name))
+        and spec.restart_policy in pods.RESTART_POLICIES
+        and (spec.preemption_policy is None or spec.preemption_policy in pods.PREEMPTION)
+        and not (spec.priority_class_name and names.subdomain(spec.priority_class_name))
+        and (group is None or (group.pod_group_name is not None and not names.subdomain(group.pod_group_name)))
+        and (not spec.node_selector or _are_labels(spec.node_selector))
+        and (spec.affinity is None or _plain_affinity(spec.affinity))
+        and (not spec.tolerations or _keeps("tolerations", spec.tolerations))
+        and (
+            not spec.topology_spread_constraints
+            or _keeps("topologySpreadConstraints", spec.topology_spread_constraints)
+        )
+    )
+
+
+def _plain_container(container: o.Container) -> bool:
+    if _CONTAINER(container) != _NO_CONTAINER or not container.name or names.dns_label(container.name):
+        return False
+    needs = container.resources
+    if needs.claims:
+        return False
+    requests, limits = needs.requests, needs.limits
+    return all(_is_amount(name, amount) for name, amount in limits.items()) and all(
+        limits[name] == amount if name in limits else _is_amount(name, amount) for name, amount in requests.items()
+    )
+
+
+def _is_amount(name: str, amount: object) -> bool:
+    if type(amount) is not str:
+        return False
+    nano = resources.nano(amount)
+    return nano > 0 and (name in _CONTAINER_RESOURCES or (nano % NANO == 0 and resources.is_extended(name)))
+
+
+def _plain_affinity(affinity: o.Affinity) -> bool:
+    """Terms are looked at one by one: pods that differ in one or in a weight have the others in common."""
+    of_nodes = affinity.node_affinity
+    if of_nodes is not None:
+        required = of_nodes.required_during_scheduling_ignored_during_execution
+        if of_nodes.preferred_during_scheduling_ignored_during_execution:
+            return _keeps("affinity", affinity)
+        if required is not None and not _keeps_node_selector(_encode(required)):
+            return False
+    for kind in (affinity.pod_affinity, affinity.pod_anti_affinity):
+        if kind is not None:
+            for term in kind.required_during_scheduling_ignored_during_execution:
+                if not _keeps_pod_term(_encode(term)):
+                    return False
+            for weighted in kind.preferred_during_scheduling_ignored_during_execution:
+                if not 1 <= weighted.weight <= 100 or not _keeps_pod_term(_encode(weighted.pod_affinity_term)):
+                    return False
+    return True
+
+
+def _keeps(name: str, part: object) -> bool:
+    """Return whether a field of a spec breaks no rule."""
+    return _keep_rules(_encode({name: part}))
+
+
+def _encode(part: object) -> bytes:
+    """Return a part of a spec as JSON; empty, which breaks a rule, for texts that JSON has not."""
+    try:
+        return msgspec.json.encode(part)
+    except (UnicodeEncodeError, OverflowError):
+        return b"null"
+
+
+@remembered(4096, 4096)
+def _keep_rules(part: bytes) -> bool:
+    return part != b"null" and not any(True for _ in pods.fields(msgspec.json.decode(part), "spec"))
+
+
+@remembered(4096, 4096)
+def _keeps_pod_term(term: bytes) -> bool:
+    return term != b"null" and not any(True for _ in selectors.pod_term(msgspec.json.decode(term), ""))
+
+
+@remembered(4096, 4096)
+def _keeps_node_selector(selector: bytes) -> bool:
+    return selector != b"null" and not any(True for _ in selectors.node_selector(msgspec.json.decode(selector), ""))
