@@ -111,6 +111,18 @@ def test_quota_holds_jobs_back() -> None:
     assert why(run) == (NeverStarted(1, "held", "a ResourceQuota of namespace default holds it back"),)
 
 
+def test_job_larger_than_its_quota_is_counted_and_the_next_one_runs() -> None:
+    """replay.md 3.8, 4.10"""
+    quota = {"kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}}
+    jobs = [job("large", 0, 5, workers=2, gpu=1), job("small", 1, 5, gpu=1), job("large2", 2, 5, workers=3)]
+    run = Replay(jobs, [(one, 0.0) for one in gpu_nodes(1)], quotas=JobQuotas([quota]))
+    run.run(10_000)
+    run.close(10_000)
+    reason = "it exceeds a ResourceQuota of namespace default by itself: pods=1"
+    assert why(run) == (NeverStarted(2, "large", reason),)
+    assert [account.first_start for account in run.accounts] == [None, 1000, None]
+
+
 def test_no_reasons_where_all_started_and_a_bounded_number_elsewhere() -> None:
     """replay.md 4.10"""
     assert why(replay([job("a", 0, 10)], gpu_nodes(1))) == ()

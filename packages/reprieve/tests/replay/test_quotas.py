@@ -119,3 +119,24 @@ def test_what_says_nothing_about_jobs_is_named_and_not_applied() -> None:
         "ResourceQuota default/q: count/jobs.batch",
     ]
     assert admitted(quotas, job("a", 0, 1), job("b", 0, 1)) == "yn"
+
+
+@pytest.mark.parametrize(
+    ("hard", "too_large", "limits"),
+    [
+        ({"requests.cpu": "1500m"}, {"cpu": 1501}, "cpu=1500m"),
+        ({"memory": "2Gi"}, {"memory": 2 * GIB + 1}, "memory=2Gi"),
+        ({"requests.nvidia.com/gpu": "2", "pods": 9}, {"gpu": 1, "workers": 3}, "gpu=2"),
+        ({"pods": "1", "cpu": "1"}, {"cpu": 501, "workers": 2}, "cpu=1, pods=1"),
+    ],
+)
+def test_job_that_exceeds_a_quota_by_itself_holds_no_other_back(
+    hard: dict[str, Any], too_large: dict[str, Any], limits: str
+) -> None:
+    """replay.md 3.8: it is refused, with the limits that it exceeds."""
+    quotas = JobQuotas([quota(hard)], gpu="nvidia.com/gpu")
+    refused, small = job("a", 0, 1, **{"gpu": 0, **too_large}), job("b", 0, 1, gpu=0)
+    assert admitted(quotas, refused, small) == "ny"
+    assert quotas.refusal(refused) == f"it exceeds a ResourceQuota of namespace default by itself: {limits}"
+    assert quotas.refusal(small) == ""
+    assert list(quotas.ended(small, 1)) == []

@@ -144,12 +144,13 @@ def test_no_two_pods_of_unlike_families_are_alike(family: str) -> None:
 
 
 def test_identical_pods_differ_in_affinity_too() -> None:
-    """Each pod has a signature, constraints, labels and a term of its own, which a question about one brings out."""
+    """Each pod has a signature, constraints, labels and a term of its own, which questions about them bring out."""
     machines = TINY["take-in"].build().nodes
     engine = scenario_run.synced(TINY["take-in"].build())
     for order, pod in enumerate(arrivals.running_elsewhere(machines, 80)):
         engine.set(pod, 0.0, created=float(order))
-    engine.cluster.pod_affinity.label_class(next(iter(engine.cluster.pods.values())))
+    for record in engine.cluster.pods.values():
+        engine.cluster.pod_affinity.label_class(record)
     sizes = engine.sizes()
     assert {sizes[kind] for kind in ("signatures", "pod_constraints", "label_classes", "affinity_terms")} == {80}
 

@@ -1,11 +1,11 @@
-"""ResourceQuotas of the cluster file: jobs that would exceed them wait outside (replay.md 3.8)."""
+"""ResourceQuotas of the cluster file: jobs that would exceed them wait outside or are refused (replay.md 3.8)."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kube_rules.quantity import QuantityError, milli_value, parse, value
+from kube_rules.quantity import BINARY_SI, NANO, QuantityError, format_quantity, milli_value, parse, value
 from reprieve.replay.job_list import ReplayJob
 
 
@@ -56,17 +56,29 @@ class JobQuotas:
         self._number = 0
 
     def admits(self, job: ReplayJob) -> bool:
-        """Return whether the next job of the list may come in; one that may not waits until `ended` names it."""
+        """Return whether the next job of the list may come in.
+
+        One that may not waits until `ended` names it, and is refused for good where `refusal` has a reason.
+        """
         index = self._number
         self._number += 1
         space = self._spaces.get(job.shape.tenant)
         if space is None:
             return True
+        if _exceeded(space, job):
+            return False
         if not space.queue and _fits(space, job):
             _take(space, job, 1)
             return True
         space.queue.append((job, index))
         return False
+
+    def refusal(self, job: ReplayJob) -> str:
+        """Return why a job never comes in, whatever else runs; empty if it may."""
+        space = self._spaces.get(job.shape.tenant)
+        exceeded = _exceeded(space, job) if space is not None else {}
+        limits = ", ".join(f"{name}={_written(name, limit)}" for name, limit in exceeded.items())
+        return f"it exceeds a ResourceQuota of namespace {job.shape.tenant} by itself: {limits}" if limits else ""
 
     def ended(self, job: ReplayJob, index: int) -> Sequence[int]:
         """A job has ended: the places in the list of those that may come in now."""
@@ -86,6 +98,19 @@ def _requests(job: ReplayJob) -> dict[str, int]:
     shape = job.shape
     each = {"cpu": shape.cpu, "memory": shape.memory, "gpu": shape.gpu, "pods": 1}
     return {name: amount * shape.workers for name, amount in each.items()}
+
+
+def _exceeded(space: _NamespaceUse, job: ReplayJob) -> dict[str, int]:
+    """Return the limits that the job alone is above."""
+    requested = _requests(job)
+    return {name: limit for name, limit in sorted(space.hard.items()) if requested[name] > limit}
+
+
+def _written(name: str, limit: int) -> str:
+    """Return a limit as a quota has it."""
+    if name == "memory":
+        return format_quantity(limit * NANO, BINARY_SI)
+    return str(limit) if name == "pods" else format_quantity(limit * NANO // 1000)
 
 
 def _fits(space: _NamespaceUse, job: ReplayJob) -> bool:

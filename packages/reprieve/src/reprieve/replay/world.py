@@ -308,7 +308,7 @@ class Replay:
     def last_attempt(self, account: ReplayAccount) -> tuple[str, bool]:
         """Return why a job that waits has not started, as the last attempt says; and whether a quota holds it back."""
         if not account.round:
-            return "", True
+            return (refused := self._quotas.refusal(account.job)), not refused
         rejected = (self._world.rejections.get(uid) for uid in account.pods)
         messages = [item.message for item in rejected if item is not None and item.message]
         condition = self._world.conditions.get(f"group/{account.group}")
