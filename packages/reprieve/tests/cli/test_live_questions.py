@@ -11,10 +11,15 @@ from typing import Any
 
 import pytest
 
-from reprieve.cli import queue
+from reprieve.cli import queue, queue_records
 from reprieve.client.cluster_reader import Reading
+from reprieve.client.connection import Connection
 from reprieve.inputs.loader import read
+from reprieve.observability.database.location import RecordsDatabase
+from reprieve.observability.database.store import DatabaseStore
+from reprieve.observability.recorder import RecordKeeper
 from reprieve.python.inputs import Warn
+from reprieve.simulation.plan import PlanOptions, plan
 from tests.cli.conftest import Run
 from tests.cli.test_questions import CLUSTER, pod
 
@@ -301,3 +306,69 @@ def test_without_manifests_the_cluster_of_kubectl_is_asked(
     (tmp_path / ".kube" / "config").write_text("")
     assert run(*arguments).code == 0
     assert [one["kubeconfig"] for one in live] == [None, None]
+
+
+@pytest.fixture
+def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of a database in which the pod `waiting` was tried, as the scheduler of the cluster saw it."""
+    monkeypatch.setattr(
+        "reprieve.cli.queue_records.connect", lambda *_: Connection(server="https://here", source="test")
+    )
+    address = f"sqlite:///{tmp_path}/records.db"
+    store = DatabaseStore(RecordsDatabase(address, spool=tmp_path / "spool"))
+    plan(read([("here", CLUSTER), ("more", WAITING)]), PlanOptions(observer=RecordKeeper(store)))
+    store.close()
+    return address
+
+
+def test_records_show_the_last_attempt(run: Run, live: list[dict[str, Any]], records: str) -> None:
+    """whatif.md 6.6: the newest record of the workload, as text and as JSON."""
+    [item] = json.loads(run(*ASKED, "--records", records, "-o", "json").out)["items"]
+    made = item["lastAttempt"]
+    assert (item["name"], made["result"]) == ("waiting", "Unschedulable")
+    assert made["attempt"] >= 1
+    assert made["time"] > "2026-05-04T03:02:01"
+    assert "Insufficient cpu" in made["message"]
+    shown = run(*ASKED, "--records", records).out
+    assert f"attempt {made['attempt']} at {made['time']}: Unschedulable, 0/" in shown
+    assert json.loads(run(*ASKED, "-o", "json").out)["items"][0]["lastAttempt"] is None
+
+
+def test_records_of_an_earlier_workload_of_the_name_are_not_shown(
+    run: Run, live: list[dict[str, Any]], records: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """whatif.md 6.6: the pod of now was created after them."""
+    later = WAITING.replace("2026-05-04", "2027-05-04")
+    reading = [one.object for text in (CLUSTER, later) for one in read([("here", text)]).all()]
+    monkeypatch.setattr("reprieve.python.inputs.read_live", lambda *_, **__: (Reading(objects=reading), "https://here"))
+    [item] = json.loads(run(*ASKED, "--records", records, "-o", "json").out)["items"]
+    assert (item["name"], item["lastAttempt"]) == ("waiting", None)
+
+
+def test_only_so_many_workloads_are_looked_up(
+    run: Run, live: list[dict[str, Any]], records: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """whatif.md 6.6: the others are named by their number."""
+    monkeypatch.setattr(queue_records, "MOST_ASKED", 0)
+    ended = run(*ASKED, "--records", records, "-o", "json")
+    assert json.loads(ended.out)["items"][0]["lastAttempt"] is None
+    assert "records of the first 0 workloads were read" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("queue", "-f", "more.yaml", "--records", "x.db"), 2, "--records needs a live cluster: --kubeconfig FILE"),
+        ((*ASKED, "--records", "mysql://me:pw@h/x"), 2, "mysql://h/x: expected http://HOST:PORT"),
+        ((*ASKED, "--records", "nowhere.db"), 2, "nowhere.db: not a file of decision records"),
+        ((*ASKED, "--records", "postgresql://me:pw@127.0.0.1:1/x"), 3, "me:***@127.0.0.1:1/x"),
+    ],
+)
+def test_records_that_cannot_be_read_are_one_error(
+    run: Run, live: list[dict[str, Any]], records: str, arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    """As `history` and `explain` end."""
+    ended = run(*arguments)
+    assert (ended.code, ended.out) == (code, "")
+    assert message in ended.err
+    assert "pw" not in ended.err

@@ -193,9 +193,16 @@ async def evictions(
     Raises ClientError where a server refuses or cannot be reached, ConfigError for bad `records` and where there are
     none.
     """
+    return await read_records(connection, [PreemptionsSince(since, namespace)], records)
+
+
+async def read_records(
+    connection: Connection, names: Sequence[Asked | PreemptionsSince], records: str | None
+) -> tuple[list[DecisionRecord], str]:
+    """Return the records that answer questions, newest first, and where they are from. Raises as `evictions`."""
     evidence = Evidence(Asked("", "", ""))
     async with ApiClient(connection, limits=_SHOWN) as client:
-        if not await _find_records(client, connection, [PreemptionsSince(since, namespace)], records, evidence):
+        if not await _find_records(client, connection, names, records, evidence):
             if evidence.refusal is not None:
                 raise evidence.refusal
             why = evidence.warnings[0] if evidence.warnings else "no scheduler that keeps decision records was found"

@@ -10,10 +10,19 @@ import typer
 from reprieve.cli.documents import Format, document
 from reprieve.cli.outcome import note, refuse, show
 from reprieve.cli.progress import working
-from reprieve.cli.source import NamespaceOption, SuggestOption, gather, show_with_changes, source_of, warn_of
+from reprieve.cli.source import (
+    NamespaceOption,
+    RecordsOption,
+    SuggestOption,
+    gather,
+    show_with_changes,
+    source_of,
+    warn_of,
+)
 
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section
+    from reprieve.decisions.queue_items import LastAttempt
     from reprieve.python.inputs import InputSource, PreparedInput
     from reprieve.questions.queue_order import Queue
     from reprieve.simulation.plan import PlanOptions
@@ -35,12 +44,13 @@ def command(
         bool, typer.Option("-A", "--all-namespaces", help="Show all namespaces (the default).")
     ] = False,
     suggest: SuggestOption = True,
+    records: RecordsOption = None,
 ) -> None:
     """List pending workloads in the order of the queue.
 
     Shows how long each is pending, the reason in one word, and what it would evict. Reasons: Ready (it fits now),
     Preempting, Priority (a higher one helps), Resources (not enough capacity is free), Constraints (nodes with enough
-    capacity are excluded), Backoff, Gated.
+    capacity are excluded), Backoff, Gated. With --records also what the scheduler's last attempt came to.
     """
     source = source_of(context)
     if watch and not source.live:
@@ -49,14 +59,16 @@ def command(
         refuse("-w: standard input can be read only once: a file for -f")
     if namespace is not None and everywhere:
         refuse("-n and -A cannot be combined")
-    show_queue = functools.partial(_show_queue, source, output, namespace, suggest=suggest)
+    show_queue = functools.partial(_show_queue, source, output, namespace, records, suggest=suggest)
     show_queue(first=True)
     while watch:
         time.sleep(PAUSE)
         show_queue(first=False)
 
 
-def _show_queue(source: "InputSource", output: Format, namespace: str | None, *, suggest: bool, first: bool) -> None:
+def _show_queue(
+    source: "InputSource", output: Format, namespace: str | None, records: str | None, *, suggest: bool, first: bool
+) -> None:
     """Show the queue once; warnings of the input come with the first."""
     from dataclasses import replace
 
@@ -73,6 +85,10 @@ def _show_queue(source: "InputSource", output: Format, namespace: str | None, *,
         queue = _with_suggestions(prepared, options) if trying else queue_of(prepared.manifests, options)
     if namespace is not None:
         queue = with_fields(queue, items=tuple(item for item in queue.items if item.namespace == namespace))
+    if records is not None:
+        from reprieve.cli.queue_records import with_attempts
+
+        queue = with_attempts(queue, source, records)
     if first:
         warn_of(prepared)
         if suggest and large and any(item.why in _HOPING for item in queue.items):
@@ -101,6 +117,10 @@ def _with_suggestions(prepared: "PreparedInput", options: "PlanOptions") -> "Que
     return queue_of(prepared.manifests, options, lambda answer: helped(answer, trials, records.hints))
 
 
+def _attempt_line(made: "LastAttempt") -> str:
+    return f"attempt {made.attempt} at {made.time}: {made.result}{f', {made.message}' if made.message else ''}"
+
+
 def queue_section(queue: "Queue") -> "Section":
     """Return the queue as a table."""
     from reprieve.cli.render import help_lines
@@ -123,6 +143,7 @@ def queue_section(queue: "Queue") -> "Section":
                 *([f"resize in place on {item.node_name}"] if item.node_name is not None else []),
                 *([item.reserved] if item.reserved else []),
                 *([item.requested] if item.requested else []),
+                *([_attempt_line(item.last_attempt)] if item.last_attempt is not None else []),
                 *help_lines(item.help, item.tried),
             ),
             tone=Tone.GOOD if item.why == "Ready" else Tone.WAITING,

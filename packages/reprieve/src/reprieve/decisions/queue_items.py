@@ -15,6 +15,18 @@ GATED: Final = "Gated"
 ACTIVE: Final = "Active"
 
 
+class LastAttempt(Document, frozen=True, kw_only=True):
+    """What the scheduler's records say of the last attempt to place a pod or group (whatif.md 6.6).
+
+    `time`: RFC 3339; `attempt`: its number; `result`: Unschedulable, Preempting or Error.
+    """
+
+    time: str
+    attempt: int
+    result: str
+    message: str
+
+
 class QueueItem(Document, frozen=True, kw_only=True):
     """A pending pod or group. `evicts`: the units it would evict, `namespace/name`.
 
@@ -46,6 +58,8 @@ class QueueItem(Document, frozen=True, kw_only=True):
     """The capacity that is reserved for it, and when it is expected to start (reservations.md 6.4)."""
     requested: str = ""
     """The state of the nodes that were requested for it from the cluster-autoscaler (provisioning.md 5.4)."""
+    last_attempt: LastAttempt | None = None
+    """From the scheduler's records; None where they were not read, or have none of it."""
 
 
 def reserved_sentence(engine: Engine, key: str) -> str:

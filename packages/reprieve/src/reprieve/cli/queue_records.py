@@ -1,0 +1,57 @@
+"""What `reprieve queue --records` adds: the last attempt of each pending workload, from the scheduler's records."""
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from reprieve.cli.evidence import Asked, read_records
+from reprieve.cli.outcome import CommandError, Exit, note, refuse
+from reprieve.cli.progress import working
+from reprieve.client.errors import ClientError, ConfigError
+from reprieve.client.kubeconfig import connect
+from reprieve.decisions.queue_items import LastAttempt, QueueItem
+from reprieve.decisions.records import DecisionRecord
+
+if TYPE_CHECKING:
+    from reprieve.python.inputs import InputSource
+    from reprieve.questions.queue_order import Queue
+
+MOST_ASKED: Final = 200
+"""Workloads of which records are read: each is a question to the scheduler or its database."""
+
+
+def with_attempts(queue: "Queue", source: "InputSource", records: str) -> "Queue":
+    """Return the queue with the last attempts of its first workloads (whatif.md 6.6).
+
+    Ends the command with exit code 2 for a place that has no records, and with 3 for one that cannot be reached.
+    """
+    if not source.live:
+        refuse("--records needs a live cluster: --kubeconfig FILE")
+    asked = queue.items[:MOST_ASKED]
+    names = [Asked(item.kind, item.namespace, item.name) for item in asked]
+    try:
+        connection = connect(source.kubeconfig, source.context)
+        with working("reading the records"):
+            found = asyncio.run(read_records(connection, names, records))[0] if names else []
+    except ConfigError as error:
+        refuse(str(error))
+    except ClientError as error:
+        raise CommandError(f"{error} (set another location with --records URL|FILE)", Exit.UNREACHABLE) from None
+    if len(queue.items) > MOST_ASKED:
+        note(f"records of the first {MOST_ASKED} workloads were read")
+    latest: dict[Asked, DecisionRecord] = {}
+    for record in found:
+        entity = record.entity
+        latest.setdefault(Asked(entity.kind, entity.namespace, entity.name), record)
+    items = tuple(_with_attempt(item, latest) for item in queue.items)
+    return replace(queue, items=items)
+
+
+def _with_attempt(item: QueueItem, latest: dict[Asked, DecisionRecord]) -> QueueItem:
+    """Return the item with its last attempt; records from before it was created are those of another one."""
+    record = latest.get(Asked(item.kind, item.namespace, item.name))
+    if record is None or (item.since is not None and record.time < item.since):
+        return item
+    made = LastAttempt(time=record.time, attempt=record.attempt, result=record.result, message=record.message)
+    return replace(item, last_attempt=made)
