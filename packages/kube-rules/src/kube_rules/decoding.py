@@ -21,6 +21,7 @@ from kube_rules.errors import FieldError, InputError, Origin, excerpt
 from kube_rules.foreign_groups import FOREIGN
 from kube_rules.group_owners import OWNER_KINDS
 from kube_rules.meta import KubernetesObject
+from kube_rules.shared_parts import share
 from kube_rules.typed_defaults import apply_defaults
 from kube_rules.validation.typed import validate
 from kube_rules.versions import INTERNAL_VERSION, VERSIONS_WITHOUT_POLICY, is_converted_kind, to_internal
@@ -142,6 +143,8 @@ def from_json(kind: type[ObjectT], text: bytes | memoryview | msgspec.Raw, head:
             pass  # nulls, or an error to be worded below
         else:
             if not _may_lack_sources(result):
+                if isinstance(result, o.Pod):
+                    share(result)
                 return result
     manifest = plain_json(text, origin)
     return from_data(kind, {**manifest, "kind": head.kind, "apiVersion": head.api_version}, origin)
