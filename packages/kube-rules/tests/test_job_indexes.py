@@ -58,11 +58,18 @@ def test_indexes_are_a_set(first: set[int], second: set[int], added: list[int]) 
         assert list(indexes.missing(completions)) == [one for one in range(completions) if one not in plain]
 
 
-def test_two_or_more_in_a_row_are_written_as_a_range() -> None:
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.sets(INDEXES), st.sets(INDEXES))
+def test_common_indexes_are_those_of_both_sets(first: set[int], second: set[int]) -> None:
+    sets = [JobIndexes(31, ",".join(map(str, one))) for one in (first, second)]
+    assert sets[0].common(sets[1]) == sets[1].common(sets[0]) == len(first & second)
+
+
+def test_three_or_more_in_a_row_are_written_as_a_range() -> None:
     indexes = JobIndexes(20)
     for index in (5, 0, 2, 1, 8, 7):
         indexes.add(index)
-    assert str(indexes) == "0-2,5,7-8"
+    assert str(indexes) == "0-2,5,7,8"
 
 
 def test_intervals_cost_what_their_text_does() -> None:

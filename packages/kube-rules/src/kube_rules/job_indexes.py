@@ -46,9 +46,9 @@ class JobIndexes:
         return sum(self._lasts) - sum(self._firsts) + len(self._firsts)
 
     def __str__(self) -> str:
-        """Return the list as a status has it: two or more in a row are a range."""
+        """Return the list as a status has it: three or more in a row are a range."""
         intervals = zip(self._firsts, self._lasts, strict=True)
-        return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in intervals)
+        return ",".join(_written(first, last) for first, last in intervals)
 
     def add(self, index: int) -> None:
         """Take in an index; one that is there changes nothing."""
@@ -68,6 +68,18 @@ class JobIndexes:
             self._firsts.insert(at, index)
             self._lasts.insert(at, index)
 
+    def common(self, other: JobIndexes) -> int:
+        """Return how many indexes are in both sets."""
+        count = at = 0
+        for first, last in zip(self._firsts, self._lasts, strict=True):
+            while at < len(other._firsts) and other._lasts[at] < first:
+                at += 1
+            beside = at
+            while beside < len(other._firsts) and other._firsts[beside] <= last:
+                count += min(last, other._lasts[beside]) - max(first, other._firsts[beside]) + 1
+                beside += 1
+        return count
+
     def missing(self, completions: int) -> Iterator[int]:
         """Yield the indexes below `completions` that are not in the set, lowest first."""
         begin = 0
@@ -75,6 +87,12 @@ class JobIndexes:
             yield from range(begin, min(first, completions))
             begin = last + 1
         yield from range(begin, completions)
+
+
+def _written(first: int, last: int) -> str:
+    if first == last:
+        return str(first)
+    return f"{first},{last}" if last == first + 1 else f"{first}-{last}"
 
 
 def _interval(part: str) -> Iterator[tuple[int, int]]:

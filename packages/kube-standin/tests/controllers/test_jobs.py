@@ -91,7 +91,7 @@ def test_indexed(world: World) -> None:
     env = world.pods()[0]["spec"]["containers"][0]["env"][0]
     assert env["name"] == "JOB_COMPLETION_INDEX"
     run(world, 6)
-    assert status(world)["completedIndexes"] == "0-1"
+    assert status(world)["completedIndexes"] == "0,1"
     run(world, 6)
     assert status(world)["completedIndexes"] == "0-3"
     assert "Complete" in conditions(world)
@@ -109,7 +109,7 @@ def test_annotation_that_is_no_index_counts_for_nothing(world: World, index: str
     assert "completedIndexes" not in status(world)
     for _ in range(2):
         run(world, 6)
-    assert status(world)["completedIndexes"] == "0-1"
+    assert status(world)["completedIndexes"] == "0,1"
     assert "Complete" in conditions(world)
 
 

@@ -41,6 +41,25 @@ def free_indexes(done: JobIndexes, completions: int, taken: Collection[int | Non
     return (index for index in done.missing(completions) if index not in taken)
 
 
+def success_rule(policy: Mapping[str, Any], completions: int, done: JobIndexes) -> int | None:
+    """Return the position of the first rule of a successPolicy that is met, None if there is none.
+
+    Without an index that succeeded none is met, nor is a rule that names no index below `completions`.
+    """
+    if not len(done):
+        return None
+    for position, rule in enumerate(policy.get("rules") or ()):
+        text, count = rule.get("succeededIndexes"), rule.get("succeededCount")
+        wanted = None if text is None else JobIndexes(completions, text)
+        if wanted is not None and not len(wanted):
+            continue
+        succeeded = len(done) if wanted is None else done.common(wanted)
+        least = count if count is not None else 0 if wanted is None else len(wanted)
+        if succeeded >= least:
+            return position
+    return None
+
+
 def job_pod(name: str, index: int | None) -> PodParts:
     """Return what distinguishes a pod of a Job; `index` is None where the Job has no indexes."""
     if index is None:

@@ -57,11 +57,21 @@ def _service(obj: Json) -> None:
         spec.setdefault("externalTrafficPolicy", "Cluster")
     if spec["type"] == "LoadBalancer":
         spec.setdefault("allocateLoadBalancerNodePorts", True)
+        _address_modes(obj)
     if spec["type"] != "ExternalName":
         _INTERNAL(spec)
 
 
 _CLIENT_SECONDS = fill("sessionAffinityConfig.clientIP", timeoutSeconds=10800)
+
+
+def _address_modes(obj: Json) -> None:
+    """How the addresses of a load balancer are meant."""
+    for address in ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ():
+        if address.get("ip"):
+            address.setdefault("ipMode", "VIP")
+
+
 _INTERNAL = fill(internalTrafficPolicy="Cluster", ipFamilies=["IPv4"], ipFamilyPolicy="SingleStack")
 
 

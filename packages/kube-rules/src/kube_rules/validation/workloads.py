@@ -213,6 +213,8 @@ def _completion(spec: Json, path: str) -> r.Found:
     if "backoffLimitPerIndex" in spec and mode != "Indexed":
         shown = spec["backoffLimitPerIndex"]
         yield fe.invalid(f"{path}.backoffLimitPerIndex", shown, "requires indexed completion mode")
+    if "maxFailedIndexes" in spec and "backoffLimitPerIndex" not in spec:
+        yield fe.required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified")
 
 
 def _restarts(spec: Json, path: str) -> r.Found:

@@ -13,7 +13,7 @@ from kube_rules.json import Json
 from kube_standin.clock import later, parse_stamp
 from kube_standin.conditions import state_of
 
-Action = Literal["Count", "Ignore", "FailJob"]
+Action = Literal["Count", "Ignore", "FailIndex", "FailJob"]
 
 FIRST_WAIT = 10.0
 LONGEST_WAIT = 600.0
@@ -59,7 +59,7 @@ def judge(job: Json, pod: Json) -> FailureVerdict:
         if matched:
             if action == "FailJob":
                 return FailureVerdict("FailJob", f"{matched} matching {action} rule at index {position}")
-            return FailureVerdict("Ignore" if action == "Ignore" else "Count")
+            return FailureVerdict(action if action in ("Ignore", "FailIndex") else "Count")
     return FailureVerdict("Count")
 
 

@@ -1,19 +1,23 @@
 """Jobs: pods run to completion, in parallel, with retries; finished ones are counted exactly once.
 
-Rules: upstream's job controller: parallelism, completions (also Indexed), backoffLimit, suspend,
-activeDeadlineSeconds, podFailurePolicy, podReplacementPolicy, ttlSecondsAfterFinished, managedBy. Pods carry the
-finalizer ``batch.kubernetes.io/job-tracking``. Invariant: a finished pod is added to the status and loses the
-finalizer in the same transaction of the store, so no pod is counted twice or forgotten, whatever dies when; that
-is why ``uncountedTerminatedPods`` stays empty here. Gangs: see ``jobgroups``.
+Rules: upstream's job controller: parallelism, completions (also Indexed), backoffLimit, backoffLimitPerIndex,
+maxFailedIndexes, successPolicy, suspend, activeDeadlineSeconds, podFailurePolicy, podReplacementPolicy,
+ttlSecondsAfterFinished, managedBy. Pods carry the finalizer ``batch.kubernetes.io/job-tracking``. Invariant: a finished
+pod is added to the status and loses the finalizer in the same transaction of the store, so no pod is counted twice or
+forgotten, whatever dies when; that is why ``uncountedTerminatedPods`` stays empty here. How often an index failed is an
+annotation of its pods, as upstream; failures of pods that are gone are forgotten by a restart. Gangs: see
+``jobgroups``.
 """
 
 from __future__ import annotations
 
 import copy
 import itertools
+from collections.abc import Mapping
 from datetime import datetime
 
-from kube_rules.controllers.jobs import INDEX, JOB_NAME, free_indexes, is_managed, job_pod, pods_wanted
+from kube_rules.controllers.jobs import INDEX, JOB_NAME, free_indexes, is_managed, job_pod, pods_wanted, success_rule
+from kube_rules.job_failures import FAILURES
 from kube_rules.job_indexes import JobIndexes
 from kube_rules.json import Json
 from kube_rules.selectors import parse_integer
@@ -44,6 +48,8 @@ class _Sync:
         self.parallelism: int = self.spec.get("parallelism", 1)
         self.indexed = self.spec.get("completionMode") == "Indexed"
         self.done = JobIndexes(self.completions or 0, self.status.get("completedIndexes", ""))
+        self.per_index: int | None = self.spec.get("backoffLimitPerIndex") if self.indexed else None
+        self.failed_indexes = JobIndexes(self.completions or 0, self.status.get("failedIndexes") or "")
         self.failure: tuple[str, str] | None = None
         """(reason, message) why the Job fails."""
         self.last_failure: datetime | None = None
@@ -64,6 +70,32 @@ class _Sync:
         return found
 
     @property
+    def settled(self) -> JobIndexes:
+        """Return the indexes of which no more pods are made."""
+        return JobIndexes(self.completions or 0, str(self.done), str(self.failed_indexes))
+
+    def failure_of_indexes(self) -> tuple[str, str] | None:
+        """Return why the Job fails by its failed indexes: too many, or none is left to run."""
+        if self.per_index is None or not len(self.failed_indexes):
+            return None
+        most = self.spec.get("maxFailedIndexes")
+        if most is not None and len(self.failed_indexes) > most:
+            return "MaxFailedIndexesExceeded", "Job has exceeded the specified maximal number of failed indexes"
+        left = (self.completions or 0) - len(self.settled)
+        return None if left > 0 else ("FailedIndexes", "Job has failed indexes")
+
+    def success(self) -> tuple[str, str] | None:
+        """Return why the Job is complete: enough pods succeeded, or a rule of its policy is met."""
+        met = condition_of(self.status, "SuccessCriteriaMet")
+        if met is not None and met.get("status") == "True":
+            return met.get("reason", ""), met.get("message", "")
+        policy = self.spec.get("successPolicy")
+        rule = None if policy is None or not self.indexed else success_rule(policy, self.completions or 0, self.done)
+        if rule is not None:
+            return "SuccessPolicy", f"Matched rules at index {rule}"
+        return ("CompletionsReached", "Reached expected number of succeeded pods") if self.is_complete else None
+
+    @property
     def is_complete(self) -> bool:
         """Return whether enough pods succeeded."""
         if self.completions is None:
@@ -82,13 +114,13 @@ class Jobs(PodOwner):
         job = self.read(key)
         self._free_strays(key, job)
         if job is None or not is_managed(job["spec"]):
-            self._failed_at.pop(key, None)
+            self._forget(key)
             return
         sync = _Sync(job, self.context.now())
         pods = self.claimed(job)
         counted = self._count(key, sync, pods)
         if sync.over:
-            self._failed_at.pop(key, None)
+            self._forget(key)
             self._expire(key, sync)
         elif not counted:
             self.queue(key)
@@ -102,6 +134,10 @@ class Jobs(PodOwner):
                 raise
         pods = self.pods.by("owner", job["metadata"]["uid"])
         self._report(key, sync, pods)
+
+    def _forget(self, key: Key) -> None:
+        self._failed_at.pop(key, None)
+        self._index_failures.pop(key, None)
 
     # -- counting
 
@@ -118,6 +154,8 @@ class Jobs(PodOwner):
     def connect(self) -> None:
         """Also keep pods by the name of their Job, to find those that outlived it."""
         self._failed_at: dict[Key, datetime] = {}  # forgotten by a restart, which only shortens a wait
+        self._index_failures: dict[Key, dict[int, tuple[int, datetime]]] = {}
+        """By Job and index: how often it failed, and when the last time; read from the pods after a restart."""
         self.context.sources.pods.index("job", _job_name)
         super().connect()
 
@@ -173,13 +211,15 @@ class Jobs(PodOwner):
                         sync.done.add(index)
                 else:
                     sync.add("succeeded", 1)
-            elif not is_true(sync.status, "Suspended") and not self._spared(sync, pod):
+            elif not is_true(sync.status, "Suspended") and not self._spared(key, sync, pod):
                 sync.add("failed", 1)
                 when = finished_at(pod, sync.now)
                 sync.last_failure = when if sync.last_failure is None else max(sync.last_failure, when)
         if sync.indexed:
             sync.status["completedIndexes"] = str(sync.done)
             sync.status["succeeded"] = len(sync.done)
+        if sync.per_index is not None:
+            sync.status["failedIndexes"] = str(sync.failed_indexes)
         if ended:
             self._report(key, sync, [pod for pod in pods if pod not in ended])
             for seen in ended[:WRITES_AT_ONCE]:
@@ -192,11 +232,19 @@ class Jobs(PodOwner):
         state = self.context.registry.store.head("pods", *pod.key)
         return state is not None and not state.decode()["metadata"].get("deletionGracePeriodSeconds")
 
-    def _spared(self, sync: _Sync, pod: Json) -> bool:
-        """Return whether a failure is not to be counted; notes it if the policy fails the Job."""
+    def _spared(self, key: Key, sync: _Sync, pod: Json) -> bool:
+        """Return whether a failure is not to be counted; notes it if the policy fails the Job, or the index fails."""
         verdict: FailureVerdict = judge(sync.job, pod)
         if verdict.action == "FailJob":
             sync.failure = ("PodFailurePolicy", verdict.why)
+        index = _index(pod)
+        if sync.per_index is not None and index is not None and 0 <= index < (sync.completions or 0):
+            failures = _failures(pod)
+            if verdict.action != "Ignore":
+                failures += 1
+                self._index_failures.setdefault(key, {})[index] = (failures, finished_at(pod, sync.now))
+            if (verdict.action == "FailIndex" or failures > sync.per_index) and index not in sync.done:
+                sync.failed_indexes.add(index)
         return verdict.action == "Ignore"
 
     # -- moving on
@@ -212,10 +260,15 @@ class Jobs(PodOwner):
             sync.failure = ("BackoffLimitExceeded", "Job has reached the specified backoff limit")
         if sync.failure is None and self._late(key, sync):
             sync.failure = ("DeadlineExceeded", "Job was active longer than specified deadline")
+        if sync.failure is None:
+            sync.failure = sync.failure_of_indexes()
+        if is_true(sync.status, "SuccessCriteriaMet"):
+            sync.failure = None
+        success = sync.success()
         if sync.failure is not None:
             self._fail(sync, pods)
-        elif sync.is_complete:
-            self._complete(sync, pods)
+        elif success is not None:
+            self._complete(sync, pods, *success)
         elif spec.get("suspend"):
             self._suspend(sync, pods)
         else:
@@ -246,8 +299,7 @@ class Jobs(PodOwner):
             self._condition(sync, "Failed", "True", reason, message)
             self.context.event(sync.job, reason, message, "Warning", self.source)
 
-    def _complete(self, sync: _Sync, pods: list[PodSeen]) -> None:
-        reason, message = "CompletionsReached", "Reached expected number of succeeded pods"
+    def _complete(self, sync: _Sync, pods: list[PodSeen], reason: str, message: str) -> None:
         self._condition(sync, "SuccessCriteriaMet", "True", reason, message)
         if sync.completions is None and any(pod.active for pod in pods):
             return  # a work queue ends when its workers do
@@ -288,18 +340,52 @@ class Jobs(PodOwner):
         except StatusError as error:
             self.record_refusal(sync.job, error)
             raise
-        wanted = pods_wanted(sync.parallelism, sync.completions, sync.succeeded, len(held))
+        over = len(sync.settled) if sync.per_index is not None else sync.succeeded
+        wanted = pods_wanted(sync.parallelism, sync.completions, over, len(held))
         if wanted < len(held):
             for pod in self.first_to_go(held)[: len(held) - wanted]:
                 self._drop(sync, pod)
             self.context.sources.sync()
             return
         missing = wanted - len(held)
-        if not missing or not self._may_try(key, sync):
+        if sync.per_index is not None:
+            self._read_failures(key, sync, pods)
+            waiting = self._indexes_in_wait(key, sync)
+            missing = min(missing, (sync.completions or 0) - len(sync.settled) - len(taken | waiting))
+            taken |= waiting
+        if missing <= 0 or (sync.per_index is None and not self._may_try(key, sync)):
             return
+        failures = self._index_failures.get(key, {})
         indexes = iter(self._free_indexes(sync, taken, min(missing, CREATES_AT_ONCE)))
-        self.create_pods(sync.job, missing, lambda: self._pod(sync, group, next(indexes, None)))
+        self.create_pods(sync.job, missing, lambda: self._pod(sync, group, next(indexes, None), failures))
         self.context.sources.sync()
+
+    def _read_failures(self, key: Key, sync: _Sync, pods: list[PodSeen]) -> None:
+        """Learn after a restart how often each index failed, from the failed pods that are there."""
+        if key in self._index_failures:
+            return
+        known = self._index_failures[key] = {}
+        for seen in pods:
+            index = self._index_of(seen)
+            state = self.context.registry.store.head("pods", *seen.key) if seen.phase == "Failed" else None
+            if index is None or state is None:
+                continue
+            pod = state.decode()
+            failures = _failures(pod) + (judge(sync.job, pod).action != "Ignore")
+            if failures > known.get(index, (0, sync.now))[0]:
+                known[index] = (failures, finished_at(pod, sync.now))
+
+    def _indexes_in_wait(self, key: Key, sync: _Sync) -> set[int]:
+        """Return the indexes that wait after a failure; comes back when the first wait is over."""
+        left = {
+            index: (next_try(last, failures) - sync.now).total_seconds()
+            for index, (failures, last) in self._index_failures[key].items()
+            if failures and index not in sync.settled
+        }
+        waiting = {index for index, seconds in left.items() if seconds > 0}
+        if waiting:
+            self.queue_after(key, min(left[index] for index in waiting))
+        return waiting
 
     def _may_try(self, key: Key, sync: _Sync) -> bool:
         """Return whether the wait after a failure is over."""
@@ -325,7 +411,7 @@ class Jobs(PodOwner):
         surplus = []
         for pod in sorted(active, key=lambda one: (one.metadata.creation_timestamp or "", one.key)):
             index = self._index_of(pod)
-            if index is None or index in sync.done or index >= (sync.completions or 0) or index in seen:
+            if index is None or index in sync.settled or index >= (sync.completions or 0) or index in seen:
                 surplus.append(pod)
             else:
                 seen.add(index)
@@ -335,14 +421,17 @@ class Jobs(PodOwner):
     def _free_indexes(sync: _Sync, taken: set[int], count: int) -> list[int]:
         if not sync.indexed:
             return []
-        return list(itertools.islice(free_indexes(sync.done, sync.completions or 0, taken), count))
+        return list(itertools.islice(free_indexes(sync.settled, sync.completions or 0, taken), count))
 
-    def _pod(self, sync: _Sync, group: str, index: int | None) -> Json:
+    def _pod(self, sync: _Sync, group: str, index: int | None, failures: Mapping[int, tuple[int, datetime]]) -> Json:
         pod = pod_of(sync.job, sync.spec["template"], job_pod(sync.job["metadata"]["name"], index))
         metadata, spec = pod["metadata"], pod["spec"]
         metadata["finalizers"] = [*(metadata.get("finalizers") or ()), TRACKING]
         if group:
             spec["schedulingGroup"] = {"podGroupName": group}
+        if index is not None and sync.per_index is not None:
+            count = failures.get(index, (0, sync.now))[0]
+            metadata["annotations"] = {**(metadata.get("annotations") or {}), FAILURES: str(count)}
         if index is not None:
             source = {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX}']"}}
             for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
@@ -392,6 +481,11 @@ class Jobs(PodOwner):
 
 def _index(pod: Json) -> int | None:
     return parse_integer(annotations_of(pod).get(INDEX, ""))
+
+
+def _failures(pod: Json) -> int:
+    """Return how often the index of a pod had failed when the pod was made."""
+    return max(0, parse_integer(annotations_of(pod).get(FAILURES, "")) or 0)
 
 
 def _job_name(pod: PodSeen) -> tuple[Key, ...]:

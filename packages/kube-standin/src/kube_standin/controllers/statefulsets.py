@@ -75,9 +75,13 @@ class StatefulSets(PodOwner):
             elif ordered and (pod.terminating or not self._usable(owner, pod)):
                 return
         surplus = sorted((number for number in pods if number not in wanted), reverse=True)
+        unready = min((number for number, pod in pods.items() if not pod.ready), default=-1)
         for number in surplus:
-            if not pods[number].terminating:
-                self.end_pod(owner, pods[number])
+            pod = pods[number]
+            if ordered and not pod.terminating and number != unready and not self._usable(owner, pod):
+                return  # only the first unready one may be ended before it is well
+            if not pod.terminating:
+                self.end_pod(owner, pod)
             if ordered:
                 return
         if not surplus and not made:
