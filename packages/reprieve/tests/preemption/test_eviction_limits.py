@@ -212,3 +212,39 @@ def test_restarted_scheduler_counts_on(tmp_path: Path) -> None:
     store.close()
     counts = EvictedUnit("other", "default", "job default/train", "", None)
     assert history.used(0, counts, START + 60) == [START + 10]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "priority", "restarted", "first"),
+    [
+        (600, 0, False, "other"),
+        (600, 0, True, "other"),
+        (600, 1, False, "again"),
+        (HOUR, 0, False, "again"),
+        (HOUR, 0, True, "again"),
+    ],
+)
+def test_what_a_limit_would_protect_starts_last_in_its_priority(
+    seconds: float, priority: int, restarted: bool, first: str
+) -> None:
+    """cost.md 9.9: it comes back before `other`, and has its turn when the limit allows an eviction again."""
+    limits = _limited(EvictionLimit(OWNER, 1, HOUR))
+    world = World(node("n", cpu=4), _owned(pod("victim", cpu=4, node="n", start=0.0), "loop"), profiles=limits)
+    world.add((pod("urgent", cpu=4, priority=100), world.now)).drain()
+    assert world.evicted == ["victim"]
+    _later(world, 60)
+    world.add((_owned(pod("again", cpu=4, priority=priority), "loop"), world.now))
+    world.add((pod("other", cpu=4), world.now + 1)).drain()
+    if restarted:
+        history = world.engine.cluster.evictions
+        now = world.now
+        world = World(node("n", cpu=4), pod("urgent", cpu=4, priority=100, node="n", start=0.0), profiles=limits)
+        world.virtual.now = now
+        world.add((_owned(pod("again", cpu=4, priority=priority), "loop"), now))
+        world.add((pod("other", cpu=4), now + 1)).drain()
+        world.engine.cluster.evictions = history
+        world.engine.resume(now)
+    _later(world, seconds - 60)
+    world.gone("urgent")
+    _later(world, 60)
+    assert [name for name in ("again", "other") if name in world.where] == [first]

@@ -10,6 +10,7 @@ from typing import Final
 
 from kube_rules.durations import readable_duration, readable_time
 from reprieve.cluster.evictions import EVICTIONS, OWNER, PRIORITY_CLASS, EvictedUnit, EvictionLimit
+from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.preemption.outcome import Deferral, WaitsFor
 from reprieve.preemption.units import ABOVE_ALL, PreemptionUnit, units_below
@@ -66,6 +67,14 @@ def beyond_limits(cluster: ClusterState, unit: PreemptionUnit) -> tuple[float, s
         if found is None or until > found[0]:
             found = until, _told(limit, counts)
     return found
+
+
+def protected_from_its_start(cluster: ClusterState, pod: PodRecord) -> float | None:
+    """Return until when (seconds since the epoch) limits would protect a pending pod if it ran; None: not at all."""
+    if not cluster.evictions.bind(cluster.now):
+        return None
+    beyond = beyond_limits(cluster, PreemptionUnit(pod.key, (pod,), (pod.row,), pod.priority, False, None))
+    return beyond[0] if beyond is not None else None
 
 
 def _told(limit: EvictionLimit, unit: EvictedUnit) -> str:

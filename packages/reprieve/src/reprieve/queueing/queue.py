@@ -416,7 +416,7 @@ class SchedulingQueue:
 
     def tick(self, now: float) -> None:
         """Let time pass: backoffs end, and those that waited too long are tried again."""
-        for ref in self._order.pop_old(now):
+        for ref in self._order.pop_changed(now):
             self._sort_again(ref)
         self._cause = BACKOFF_COMPLETE
         while (entity := self._backoff.pop_due(now)) is not None:
@@ -595,10 +595,17 @@ class SchedulingQueue:
         self._order.put_first(ref, first)
         self._sort_again(ref)
 
+    def put_last(self, ref: str, until: float) -> None:
+        """Let an entity, pending or to come, go after all others of its priority until then (cost.md 9.9)."""
+        self._order.put_last(ref, until)
+        self._sort_again(ref)
+
     def _sort_again(self, ref: str) -> None:
         entity = self._entities.get(ref)
         if entity is not None and entity.state is QueueState.ACTIVE:
             self._active.push(entity)
+        elif entity is not None and entity.state is QueueState.UNSCHEDULABLE and not entity.resizing:
+            self._sharing.add(entity, self.order(entity))
 
     def _regate(self, entity: Entity, now: float) -> None:
         gate = self._gates.of_entity(entity)

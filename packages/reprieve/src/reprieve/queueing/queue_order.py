@@ -2,6 +2,9 @@
 
 Ageing (reservations.md 8): an entity that has failed to be placed for `ageing` seconds goes before all that have not,
 whatever their priority.  It evicts no more than before by that.
+
+An entity that eviction limits would protect once it runs goes after all others of its priority as long as they do
+(cost.md 9.9).
 """
 
 import heapq
@@ -10,7 +13,7 @@ from collections.abc import Callable, Iterator
 from reprieve.queueing.entity import Entity
 
 _EARLIER = float(1 << 40)
-"""Seconds by which those that go first arrived earlier."""
+"""Seconds by which those that go first arrived earlier, and those that go last later."""
 _CRITICAL = 2_000_000_000
 """No ageing goes before this priority, that of system-cluster-critical."""
 _FEWEST_KEPT = 256
@@ -28,10 +31,15 @@ class QueueOrder:
         self._due: list[tuple[float, str]] = []
         """The same as a heap, of those that are not old yet."""
         self._old: set[str] = set()
+        self._last: dict[str, float] = {}
+        """Until when an entity goes after all others of its priority, by ref."""
+        self._turns: list[tuple[float, str]] = []
+        """The same as a heap."""
 
     def of(self, entity: Entity) -> tuple[float, ...]:
         """Return what entities are sorted by, the least first."""
         timestamp = entity.timestamp - _EARLIER if entity.ref in self._first else entity.timestamp
+        timestamp = timestamp + _EARLIER if entity.ref in self._last else timestamp
         key = self._sort_key(entity.priority, timestamp, entity.ref)
         if not self._ageing:
             return key
@@ -47,6 +55,12 @@ class QueueOrder:
         """Let an entity, pending or to come, go before all others of its priority, or in its turn again."""
         (self._first.add if first else self._first.discard)(ref)
 
+    def put_last(self, ref: str, until: float) -> None:
+        """Let an entity, pending or to come, go after all others of its priority until then."""
+        if until > self._last.get(ref, 0.0):
+            self._last[ref] = until
+            heapq.heappush(self._turns, (until, ref))
+
     def failed(self, entity: Entity, now: float) -> None:
         """An attempt failed, maybe before a restart: the age counts from the first one (reservations.md 1.2)."""
         if not self._ageing or entity.ref in self._waits:
@@ -58,8 +72,13 @@ class QueueOrder:
         if len(self._due) > 2 * len(self._waits) + _FEWEST_KEPT:
             self._due = sorted((when, ref) for ref, when in self._waits.items() if ref not in self._old)
 
-    def pop_old(self, now: float) -> Iterator[str]:
-        """Yield the refs of entities that are old from now on."""
+    def pop_changed(self, now: float) -> Iterator[str]:
+        """Yield the refs of entities that are old from now on, or go last no longer."""
+        while self._turns and self._turns[0][0] <= now:
+            until, ref = heapq.heappop(self._turns)
+            if self._last.get(ref) == until:
+                del self._last[ref]
+                yield ref
         while self._due and self._due[0][0] <= now:
             when, ref = heapq.heappop(self._due)
             if self._waits.get(ref) == when:
@@ -68,5 +87,6 @@ class QueueOrder:
 
     def forget(self, ref: str) -> None:
         """An entity waits no longer."""
+        self._last.pop(ref, None)
         if self._waits.pop(ref, None) is not None:
             self._old.discard(ref)

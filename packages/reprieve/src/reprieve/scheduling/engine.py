@@ -26,7 +26,7 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.plugin import Assigned
 from reprieve.framework.status import Code, PluginError
-from reprieve.preemption.eviction_limits import count_leaving, evicted_unit
+from reprieve.preemption.eviction_limits import count_leaving, evicted_unit, protected_from_its_start
 from reprieve.preemption.joint_preemption import JointPart
 from reprieve.preemption.outcome import Deferral, Preemption
 from reprieve.queueing.entity import Entity
@@ -183,6 +183,10 @@ class Engine:
         self.moves.resume(now)
         self._backfill.resume()
         count_leaving(self.cluster, now)
+        for entity in self.queue.entities():
+            for pod in entity.ready.values():
+                if (until := protected_from_its_start(self.cluster, pod)) is not None:
+                    self.queue.put_last(entity.ref, until)
         return self.finished()
 
     def give_up_gated(self, now: float, *, after: float) -> Effects:

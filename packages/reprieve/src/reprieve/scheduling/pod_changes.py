@@ -12,6 +12,7 @@ from kube_rules.work_annotations import work_terms_of
 from reprieve.cluster.pods import PodRecord, annotations_of, claims_of, gone_by, moved_of, record_of, was_preempted
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind
+from reprieve.preemption.eviction_limits import protected_from_its_start
 from reprieve.queueing.queue import SchedulingQueue
 from reprieve.scheduling.assumed_pods import AssumedPods
 from reprieve.scheduling.gang_repair import GangRepair
@@ -136,6 +137,10 @@ class PodChanges:
         if nominated and not record.terminating:
             self._nominations.known(record, nominated, now)
         if self._scheduled_here(record) and not record.terminating:
+            self._cluster.now = max(self._cluster.now, now)
+            until = protected_from_its_start(self._cluster, record)
+            if until is not None:
+                self._queue.put_last(self._cluster.entity_ref(record), until)
             self._queue.add_pod(record, now)
         if record.group is not None:
             self._queue.on_event(ClusterEvent(EventKind.POD_ADDED, pod=record, group=record.group), now)
