@@ -4,7 +4,7 @@
     python tools/restart_chaos.py --seeds 20 --seconds 900
 
 An API server, kubelets and controllers are played with real objects; the scheduler is the engine. Pods and gangs of
-several priorities come, end, overstay and fail, nodes are drained. Every write may be the last of a scheduler: then a
+several priorities come, end, overstay and are deleted. Every write may be the last of a scheduler: then a
 new engine reads the objects, as after kill -9. It has no records: only evictions are counted again, as with
 records (cost.md 9.4). Checked after every write:
 

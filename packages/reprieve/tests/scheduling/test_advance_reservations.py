@@ -681,6 +681,19 @@ def test_no_reservation_waits_for_old_pods_beside_idle_nodes() -> None:
     assert "run for as long again" in world.released()[-1].message
 
 
+def test_long_pending_gang_gets_a_reservation_beside_an_old_pod() -> None:
+    """reservations.md 5.3: after ten `maxReserved`, and no more is idle than 5.2 allows."""
+    items = [node("n0"), node("n1"), runs("r0", "n0", start=-999 * HOUR), pair()]
+    world = after(world_of(items, max_reserved=HOUR).drain(), HOUR)
+    for hour, reserved in ((9, False), (11, True)):
+        after(world.add(pod("brief", cpu=4)), hour * HOUR)
+        assert (world.where["brief"], bool(held(world))) == ("n1", False)
+        after(world.gone("brief"), hour * HOUR + 2 * MINUTE)
+        assert bool(held(world)) is reserved
+    after(world, 12.5 * HOUR)
+    assert not held(world)
+
+
 @settings(max_examples=8, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 40), st.integers(1, 90)), min_size=8, max_size=30), st.sampled_from([0.05, 0.2])

@@ -219,7 +219,9 @@ class AdvanceReservations:
         if not stale or now < held.reviewed + (_PAUSE_IF_LOST if held.lost else _PAUSE):
             return
         held.reviewed, held.freed = now, self._queue.freed
-        if held.expected is None and self.idle.is_too_long(now, held.rows, held.amounts, held.waits_for):
+        if held.expected is None and self.idle.is_too_long(
+            now, held.rows, held.amounts, held.waits_for, entity.timestamp
+        ):
             self._end(held, entity, now, _TOO_LONG)
             return
         start = self._start_of(entity, now, left)
@@ -294,7 +296,7 @@ class AdvanceReservations:
     def _is_worth_it(self, entity: Entity, start: ExpectedStart, now: float) -> bool:
         """Return whether an entity is to hold what it waits for; what fits now waits for nothing."""
         if start.when is None:
-            return not self.idle.is_too_long(now, *self._amounts_of(start), start.awaited)
+            return not self.idle.is_too_long(now, *self._amounts_of(start), start.awaited, entity.timestamp)
         return bool(start.awaited or self._behind(entity))
 
     def _amounts_of(self, start: ExpectedStart) -> tuple[Amounts, Amounts]:

@@ -70,13 +70,18 @@ class IdleAmounts:
         share = max((float(idle[column] / there[column]) for column in counted if there[column]), default=0.0)
         return {names[column]: int(idle[column]) for column in asked if column != PODS}, share
 
-    def is_too_long(self, now: float, rows: Amounts, amounts: Amounts, awaited: Iterable[PodRecord]) -> bool:
+    def is_too_long(
+        self, now: float, rows: Amounts, amounts: Amounts, awaited: Iterable[PodRecord], since: float
+    ) -> bool:
         """Return whether more would be idle than may be, for a reservation that waits for pods without a known end.
 
-        Such a pod is expected to run for as long again as it has run.
+        Such a pod is expected to run for as long again as it has run.  For a holder that has waited since so long ago
+        that the bound has begun anew meanwhile, it does not matter.
         """
         starts = [pod.start for pod in awaited if pod.start is not None]
-        return bool(starts) and self.share_of(rows, amounts) * (now - min(starts)) > self._left
+        if not starts or now - since >= self._span:
+            return False
+        return self.share_of(rows, amounts) * (now - min(starts)) > self._left
 
     def share_of(self, rows: Amounts, amounts: Amounts) -> float:
         """Return what is idle for one reservation, as a share of the cluster."""
