@@ -65,8 +65,6 @@ def with_remains(cluster: ClusterState, preemption: Preemption) -> Preemption:
 
     spared = [verdict.unit for verdict in preemption.verdicts if not verdict.evicted and verdict.unit.in_group]
     remains = tuple(unit for unit in spared if is_remains(unit))
-    if not remains and not left_over:
-        return preemption
     names = {unit.pods[0].uid for unit in remains}
     return replace(
         preemption,
