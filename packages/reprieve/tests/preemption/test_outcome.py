@@ -16,7 +16,7 @@ from reprieve.preemption.outcome import (
     Verdict,
     scarcest_first,
 )
-from tests.building import World, gang, node, pod
+from tests.building import World, gang, group, node, pod
 from tests.preemption.by_name import units_of
 
 
@@ -77,3 +77,26 @@ def test_victims_were_searched_for_unless_it_was_out_of_the_question(why: NoRoom
     world = _outside()
     unhelpful = UnhelpfulPreemption(world.engine.cluster.groups["default/w"], why)
     assert unhelpful.attempted is (why not in (NoRoom.POLICY_NEVER, NoRoom.UNDER_WAY))
+
+
+@pytest.mark.parametrize(
+    ("least", "spared", "remains", "left_over"),
+    [
+        (1, ["default/g-0"], [], []),
+        (2, [], ["default/g-0"], ["g-0"]),
+        (3, [], ["default/g-0"], []),
+    ],
+    ids=["has enough", "breaks", "was broken before"],
+)
+def test_what_is_left_of_a_broken_gang_is_not_spared(
+    least: int, spared: list[str], remains: list[str], left_over: list[str]
+) -> None:
+    """preemption.md 5: its pods keep running, and their work is lost with that of the victim."""
+    crew = [pod(f"g-{turn}", cpu=2, node="n1", group="g", start=turn) for turn in range(2)]
+    world = World(node("n1", cpu=4), group("g", min_count=least), *crew, pod("high", cpu=2, priority=9))
+    made = world.step().preemption
+    assert made is not None
+    assert [verdict.unit.name for verdict in made.victims] == ["default/g-1"]
+    assert [verdict.unit.name for verdict in made.verdicts if not verdict.evicted] == spared
+    assert [unit.name for unit in made.remains] == remains
+    assert [left.name for left in made.left_over] == left_over

@@ -561,3 +561,10 @@ def test_extender_without_a_timeout_in_the_file_has_the_default() -> None:
 def test_explicit_null_means_absent(text: str) -> None:
     """As Go reads it, at any depth."""
     assert read(text) in (read("profiles: []"), read("profiles: [{}]"))
+
+
+def test_args_are_of_one_plugin_each() -> None:
+    """scheduling.md 6: `*` is no plugin, so that its args would count nowhere."""
+    with pytest.raises(ConfigurationError, match="unknown plugin") as caught:
+        profiles("profiles: [{pluginConfig: [{name: '*'}]}]")
+    assert caught.value.path == "profiles[0].pluginConfig[0].name"

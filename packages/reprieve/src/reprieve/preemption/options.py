@@ -32,10 +32,11 @@ class PreemptionOptions:
     together: bool = True
     """Preemptors of one priority that pend at the same time are planned together (cost.md 8)."""
     wait_for_checkpoint: float = 0.0
+    """For how long the next checkpoint of the victims is waited for (cost.md 6.6)."""
     moves: bool = False
     """Movable units are moved for pending pods, not only suggested to be (moving.md 4)."""
     moves_per_hour: int = 60
-    """For how long the next checkpoint of the victims is waited for (cost.md 6.6)."""
+    """How many units are moved within an hour at most (moving.md 4)."""
     eviction_limits: Sequence[EvictionLimit] = DEFAULT_LIMITS
     """How often anything may be evicted (cost.md 9); those of the first profile count."""
     plain: bool = False

@@ -98,8 +98,6 @@ class Registry:
     """Default weights of in-tree scores."""
     also_called: Mapping[str, str] = field(default_factory=dict)
     """What configurations written for kube-scheduler call some of them -> our name."""
-    later: frozenset[str] = frozenset()
-    """Upstream's plugins that are not here: they may be disabled or given args."""
     third_party: Mapping[str, Factory] = field(default_factory=dict)
     """Enabled only if a configuration says so, or `named`."""
     named: tuple[str, ...] = ()
@@ -112,11 +110,9 @@ class Registry:
     """Extended resources that only extenders look at."""
 
     def check(self, name: str, where: str, *, wildcard: bool = False) -> None:
-        """Raise ConfigurationError unless the plugin is known; with `wildcard` also `*` and those not here yet."""
-        if name in self.in_tree or name in self.third_party or (wildcard and (name == "*" or name in self.later)):
+        """Raise ConfigurationError unless the plugin is known; with `wildcard` also `*`."""
+        if name in self.in_tree or name in self.third_party or (wildcard and name == "*"):
             return
-        if name in self.later:
-            raise ConfigurationError(where, f"plugin {name!r} is not supported yet")
         known = ", ".join(sorted({*self.in_tree, *self.third_party}))
         raise ConfigurationError(where, f"unknown plugin {name!r}; known: {known}")
 
@@ -234,7 +230,7 @@ def _check_set(plugins: Plugins, point: str, chosen: PluginSet, registry: Regist
     again = {ref.name for ref in chosen.enabled}
     for entry in chosen.disabled:
         alone = entry.name not in wider and "*" not in wider and entry.name not in again
-        if alone and entry.name not in registry.later:
+        if alone:
             raise ConfigurationError(where, f"{entry.name!r} can only be disabled together with {other}")
 
 
@@ -280,7 +276,7 @@ def _args(configuration: ProfileConfiguration, registry: Registry, path: str) ->
     result: dict[str, tuple[Args, str]] = {}
     for index, config in enumerate(configuration.plugin_config):
         where = f"{path}.pluginConfig[{index}]"
-        registry.check(config.name, f"{where}.name", wildcard=True)
+        registry.check(config.name, f"{where}.name")
         result[config.name] = (config.args, f"{where}.args")
     return result
 

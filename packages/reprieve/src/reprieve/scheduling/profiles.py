@@ -93,13 +93,10 @@ REGISTRY: dict[str, Factory] = {
 }
 """In-tree plugins by name, in the order they run."""
 
-LATER: frozenset[str] = frozenset()
-"""Upstream's plugins that are not here yet: they may be disabled or given args, and pods that need them are refused."""
-
 _ALSO_CALLED = {"TopologyPlacementGenerator": "TopologyPlacement"}
 """Names by which configuration files written for kube-scheduler call plugins of ours."""
 
-IN_TREE_NAMES = frozenset({*REGISTRY, *LATER, *_ALSO_CALLED})
+IN_TREE_NAMES = frozenset({*REGISTRY, *_ALSO_CALLED})
 """Names third-party plugins cannot have."""
 
 DEFAULT_WEIGHTS = {
@@ -160,7 +157,6 @@ def profiles_of(
         in_tree=REGISTRY,
         weights=DEFAULT_WEIGHTS,
         also_called=_ALSO_CALLED,
-        later=LATER,
         third_party=third_party.factories,
         named=third_party.named,
         watch=third_party.watch or CallPolicy(),
