@@ -20,6 +20,7 @@ from kube_rules import objects as o
 from kube_rules.errors import FieldError, InputError, Origin, excerpt
 from kube_rules.foreign_groups import FOREIGN
 from kube_rules.group_owners import OWNER_KINDS
+from kube_rules.json import text as text_of
 from kube_rules.meta import KubernetesObject
 from kube_rules.shared_parts import share
 from kube_rules.typed_defaults import apply_defaults
@@ -99,7 +100,7 @@ def decode_object(
     `InputError` for a manifest of an unknown kind, of the wrong shape, or that breaks a rule.
     """
     where = origin or Origin()
-    kind, version = _text(manifest.get("kind")), _text(manifest.get("apiVersion"))
+    kind, version = text_of(manifest.get("kind")), text_of(manifest.get("apiVersion"))
     try:
         found = kind_of(kind, version)
         if found is None:
@@ -229,11 +230,11 @@ def name_of(found: KubernetesObject) -> str:
 
 def subject_of(manifest: Mapping[str, Any]) -> str:
     """`Pod "default/web"` for plain data that may be of any shape; empty without a kind."""
-    kind, meta = _text(manifest.get("kind")), manifest.get("metadata")
+    kind, meta = text_of(manifest.get("kind")), manifest.get("metadata")
     if not kind or not isinstance(meta, Mapping):
         return excerpt(kind)
-    name = _text(meta.get("name")) or _text(meta.get("generateName"))
-    namespace = _text(meta.get("namespace"))
+    name = text_of(meta.get("name")) or text_of(meta.get("generateName"))
+    namespace = text_of(meta.get("namespace"))
     return f'{excerpt(kind)} "{excerpt(namespace) + "/" if namespace else ""}{excerpt(name, 253)}"'
 
 
@@ -247,10 +248,6 @@ class TypeMeta(msgspec.Struct, frozen=True, rename="camel"):
     api_version: str = ""
     kind: str = ""
     items: msgspec.Raw = NO_ITEMS
-
-
-def _text(found: object) -> str:
-    return found if isinstance(found, str) else ""
 
 
 def _group(api_version: str) -> str:

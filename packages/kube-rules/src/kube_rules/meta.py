@@ -215,6 +215,17 @@ class KubernetesObject(Struct, frozen=True, kw_only=True):
         return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
     @property
+    def full_key(self) -> str:
+        """`namespace/name` of a namespaced kind, in `default` where the object names no namespace."""
+        return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
+
+    @property
+    def created(self) -> float:
+        """Return when it was created, in seconds since the epoch; 0 where that is unknown."""
+        stamp = self.metadata.creation_timestamp
+        return stamp.timestamp() if stamp is not None else 0.0
+
+    @property
     def ref(self) -> ObjectRef:
         """Return what names the object."""
         return ObjectRef(self.KIND, self.key, self.metadata.uid)

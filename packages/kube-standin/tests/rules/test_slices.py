@@ -131,7 +131,8 @@ def test_slice_with_advanced_devices_has_fewer(advanced: Json) -> None:
 def test_names_of_attributes_are_identifiers_in_a_domain(name: str, number: int) -> None:
     """devices.md 5.4; the same for capacities."""
     for part, value in (("attributes", {"int": 1}), ("capacity", {"value": "1"})):
-        found = refusals(resource_slice(device(**{part: {name: value}})))
+        fields: Json = {part: {name: value}}
+        found = refusals(resource_slice(device(**fields)))
         assert len(found) == number
         assert {place for place, _ in found} <= {f"{FIRST}.{part}"}
 

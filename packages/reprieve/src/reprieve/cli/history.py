@@ -110,7 +110,7 @@ def _records(
 def history_sections(history: "PreemptionHistory", since: str) -> "list[Section]":
     """Return the history as a table, newest first."""
     from reprieve.cli.sections import Row, Section, Tone
-    from reprieve.decisions.phrases import count, seconds_text
+    from reprieve.decisions.phrases import count, seconds_text, to_the_second
 
     if not history.items:
         return [Section(f"No pods were evicted since {since}.", tone=Tone.GOOD)]
@@ -123,14 +123,9 @@ def history_sections(history: "PreemptionHistory", since: str) -> "list[Section]
             why = f": {victim.why}" if victim.why else ""
             below.append(f"{victim.unit} (priority {victim.priority}, {count(victim.pods, 'pod')}){ran}{budget}{why}")
         lost = f"{item.lost_gpu_hours:g} GPU-hours" if item.lost_gpu_hours else f"{item.lost_cpu_hours:g} CPU-hours"
-        cells = (_to_the_second(item.time), f"{item.kind.lower()} {item.namespace}/{item.name}", str(item.priority))
+        cells = (to_the_second(item.time), f"{item.kind.lower()} {item.namespace}/{item.name}", str(item.priority))
         rows.append(Row((*cells, count(item.pods, "pod"), lost, item.state), below=tuple(below)))
     pods = sum(item.pods for item in history.items)
     title = f"{count(len(rows), 'preemption')} since {since}: {count(pods, 'pod')} evicted"
     columns = ("when", "by", "priority", "evicted", "work lost", "state")
     return [Section(title, columns, tuple(rows), tone=Tone.PLAIN)]
-
-
-def _to_the_second(time: str) -> str:
-    """Return a time (RFC 3339, UTC) without its fraction."""
-    return f"{time.partition('.')[0].removesuffix('Z')}Z"

@@ -301,7 +301,7 @@ class ClusterState(Placements):
     def set_group(self, group: objects.PodGroup, *, created: float = 0.0, trees: bool = True) -> GroupState:
         """Learn of a PodGroup object or its change; without `trees` it stands alone, whatever parent it names."""
         self._outside_trials()
-        state = self.group(f"{group.metadata.namespace or 'default'}/{group.metadata.name}")
+        state = self.group(group.full_key)
         self._set_group(state, spec_of(group, trees=trees), group.metadata, created)
         return state
 
@@ -310,7 +310,7 @@ class ClusterState(Placements):
     ) -> CompositeState:
         """Learn of a CompositePodGroup object or its change; of one that a `foreign` PodGroup stands for."""
         self._outside_trials()
-        key = f"{group.metadata.namespace or 'default'}/{group.metadata.name}"
+        key = group.full_key
         state = self.trees.composites.get(key) or CompositeState(key)
         self._set_group(state, replace(composite_spec_of(group), foreign=foreign), group.metadata, created)
         return state

@@ -35,3 +35,8 @@ def seconds_text(seconds: float) -> str:
             parts.append((left // size, name))
             left %= size
     return " ".join(f"{number} {name}" for number, name in parts[:2] if number)
+
+
+def to_the_second(time: str) -> str:
+    """Return a time (RFC 3339, UTC) without its fraction."""
+    return f"{time.partition('.')[0].removesuffix('Z')}Z"

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from reprieve.decisions.phrases import count, seconds_text
+from reprieve.decisions.phrases import count, seconds_text, to_the_second
 from reprieve.decisions.shadow import (
     FEWER_EVICTED,
     HALF_PLACED,
@@ -31,7 +31,7 @@ ACTING, SHADOW = "acting scheduler", "shadow"
 
 def conclusion(report: ShadowReport) -> str:
     """Return what matters, in one sentence."""
-    period = f"{_to_the_second(report.since)} to {_to_the_second(report.until)}"
+    period = f"{to_the_second(report.since)} to {to_the_second(report.until)}"
     if not any(report.counts.values()):
         if not report.compared:
             return f"Nothing could be compared yet, {period}."
@@ -116,7 +116,7 @@ COLUMNS: Final = ("since", "pod or gang", "priority", "for")
 def cells_of(difference: ShadowDifference) -> tuple[str, str, str, str]:
     """Return a difference as cells of `COLUMNS`."""
     lasts = seconds_text(difference.seconds) + (" so far" if difference.until is None else "")
-    return (_to_the_second(difference.since), difference.entity, str(difference.priority), lasts)
+    return (to_the_second(difference.since), difference.entity, str(difference.priority), lasts)
 
 
 def details_of(difference: ShadowDifference) -> list[str]:
@@ -130,8 +130,3 @@ def details_of(difference: ShadowDifference) -> list[str]:
     if difference.held_gpu_hours:
         lines.append(f"{difference.held_gpu_hours:g} GPU-hours held meanwhile")
     return lines
-
-
-def _to_the_second(time: str) -> str:
-    """Return a time (RFC 3339, UTC) without its fraction."""
-    return f"{time.partition('.')[0].removesuffix('Z')}Z"

@@ -70,7 +70,7 @@ def _check_election(election: LeaderElection) -> None:
         ("retryPeriod", election.retry_period),
     ):
         path = f"leaderElection.{name}"
-        times[name] = _duration(path, text)
+        times[name] = checked_duration(path, text)
         if times[name] <= 0:
             raise ConfigurationError(path, "must be greater than zero")
     if times["leaseDuration"] <= times["renewDeadline"]:
@@ -79,7 +79,8 @@ def _check_election(election: LeaderElection) -> None:
         raise ConfigurationError("leaderElection.resourceLock", f'{election.resource_lock!r}: must be "leases"')
 
 
-def _duration(path: str, text: str) -> float:
+def checked_duration(path: str, text: str) -> float:
+    """Return the seconds of a duration. Raises ConfigurationError."""
     try:
         return duration(text)
     except ValueError as error:
@@ -123,7 +124,7 @@ def _check_extenders(extenders: tuple[Extender, ...]) -> None:
             raise ConfigurationError(f"{path}.weight", "must have a positive weight applied to it")
         if extender.weight > 2**31 - 1:
             raise ConfigurationError(f"{path}.weight", f"{extender.weight}: not more than {2**31 - 1}")
-        if _duration(f"{path}.httpTimeout", extender.http_timeout) < 0:
+        if checked_duration(f"{path}.httpTimeout", extender.http_timeout) < 0:
             raise ConfigurationError(f"{path}.httpTimeout", "must not be negative")
         for number, resource in enumerate(extender.managed_resources):
             where = f"{path}.managedResources[{number}].name"

@@ -117,4 +117,9 @@ def about_own_claim(_cluster: ClusterState, pod: PodRecord, event: ClusterEvent)
     return any(claim.key == key for claim in pod.volumes.claims)
 
 
+def own_claim_came(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+    """The hint of a plugin that waits for a PersistentVolumeClaim of the pod to exist."""
+    return event.before is None and about_own_claim(cluster, pod, event)
+
+
 Hints = Mapping[EventKind, Hint]

@@ -126,7 +126,7 @@ class Composites:
     def _bring(self, composite: CompositePodGroup, now: float) -> None:
         resolved = self._victims.resolved(composite)
         self._inspect(resolved)
-        self._effects(self._engine.set(resolved, now, created=_created(composite)))
+        self._effects(self._engine.set(resolved, now, created=composite.created))
 
     def _highest(self, key: str) -> int | None:
         """Return the highest priority of the groups in a composite; None if none has one."""
@@ -137,8 +137,3 @@ class Composites:
         for child in composite.children if composite is not None else ():
             if child.spec is not None and child.spec.has_priority:
                 yield child.spec.priority
-
-
-def _created(item: CompositePodGroup) -> float:
-    stamp = item.metadata.creation_timestamp
-    return stamp.timestamp() if stamp is not None else 0.0

@@ -438,7 +438,7 @@ class ClusterFeed:
         where: dict[int, Resource] = {}
         for source in self._sources.values():
             for _, item in sorted(source.informer.objects.items()):
-                found.append((item, _created(item)))
+                found.append((item, item.created))
                 where[id(item)] = source.resource
         # What groups count as is looked up among the classes.
         for item, _ in sorted(in_order(found), key=lambda entry: not isinstance(entry[0], o.PriorityClass)):
@@ -512,7 +512,7 @@ class ClusterFeed:
         if pod.metadata.uid in self._engine.cluster.pods:
             return None
         self._arrived_pods = (self._arrived_pods + 1) % _ARRIVALS
-        return _created(pod) + self._arrived_pods / (_ARRIVALS + 1)
+        return pod.created + self._arrived_pods / (_ARRIVALS + 1)
 
     def _take_group(self, change: Change[o.PodGroup], resource: Resource, now: float) -> None:
         """Of two groups of one name that of the stronger API group counts, whichever came first."""
@@ -549,7 +549,7 @@ class ClusterFeed:
     def _bring(self, group: o.PodGroup, now: float) -> None:
         resolved = self._victims.resolved(group)
         self._remarks.inspect(resolved)
-        self._effects(self._engine.set(resolved, now, created=_created(group)))
+        self._effects(self._engine.set(resolved, now, created=group.created))
 
     def _set_group_again(self, key: str, now: float) -> None:
         """What a group says means something else now."""
@@ -592,8 +592,3 @@ class ClusterFeed:
     def _refuse(self, group: o.PodGroup | o.CompositePodGroup, why: str) -> None:
         self._trouble(WATCH, f"{group.KIND} {group.key}: {why}")
         self._refused(group, why)
-
-
-def _created(item: KubernetesObject) -> float:
-    stamp = item.metadata.creation_timestamp
-    return stamp.timestamp() if stamp is not None else 0.0

@@ -513,7 +513,7 @@ def _claim_helps(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> 
         return True
     if not isinstance(after, ResourceClaim) or missing(cluster, pod):
         return False
-    if f"{after.metadata.namespace or 'default'}/{after.metadata.name}" not in pod.claim_keys:
+    if after.full_key not in pod.claim_keys:
         return False
     return not isinstance(before, ResourceClaim) or before.status != after.status
 

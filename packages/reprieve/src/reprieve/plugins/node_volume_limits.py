@@ -14,7 +14,7 @@ from reprieve.cluster.attachments import ALL_MIGRATED, IN_TREE, attached_by, by_
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.cluster.volumes import VolumeObjects, not_found
-from reprieve.framework.events import ClusterEvent, EventKind, Hints, about_own_claim
+from reprieve.framework.events import ClusterEvent, EventKind, Hints, own_claim_came
 from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Mask, Rows, Scope, row_count
 from reprieve.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code, Status
 
@@ -76,7 +76,7 @@ class NodeVolumeLimits(FilterPlugin):
             EventKind.POD_GONE: _freed_volumes,
             EventKind.CSI_NODE_CHANGED: _allows_more,
             EventKind.CSI_DRIVER_CHANGED: _asks_for_less,
-            EventKind.CLAIM_CHANGED: _claim_came,
+            EventKind.CLAIM_CHANGED: own_claim_came,
             EventKind.VOLUME_ATTACHMENT_CHANGED: _detached,
         }
 
@@ -87,10 +87,6 @@ def missing_claim(store: VolumeObjects, pod: PodRecord) -> tuple[str, str] | Non
         if used.key not in store.claims:
             return used.key, used.name
     return None
-
-
-def _claim_came(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
-    return event.before is None and about_own_claim(cluster, pod, event)
 
 
 def _freed_volumes(_cluster: ClusterState, _pod: PodRecord, event: ClusterEvent) -> bool:

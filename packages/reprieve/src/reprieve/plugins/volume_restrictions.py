@@ -15,7 +15,7 @@ from reprieve.cluster.pod_volumes import InlineDisk
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.cluster.volumes import ONCE_POD, not_found
-from reprieve.framework.events import ClusterEvent, EventKind, Hints, about_own_claim, always
+from reprieve.framework.events import ClusterEvent, EventKind, Hints, always, own_claim_came
 from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Mask, Rows, Scope, row_count, row_numbers
 from reprieve.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code, Status
 
@@ -109,7 +109,7 @@ class VolumeRestrictions(FilterPlugin):
         return {
             EventKind.POD_GONE: _gave_something_back,
             EventKind.NODE_ADDED: always,
-            EventKind.CLAIM_CHANGED: _claim_came,
+            EventKind.CLAIM_CHANGED: own_claim_came,
         }
 
 
@@ -126,7 +126,3 @@ def _gave_something_back(_cluster: ClusterState, pod: PodRecord, event: ClusterE
         return False
     keys = {claim.key for claim in gone.volumes.claims}
     return any(claim.key in keys for claim in pod.volumes.claims) or _conflict(list(pod.volumes.disks), gone)
-
-
-def _claim_came(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
-    return event.before is None and about_own_claim(cluster, pod, event)

@@ -395,7 +395,7 @@ def _use_of_budgets(step: _Step, there: Manifests, after: Manifests) -> list[Bud
     stopping, overruled = _budgets(step.displaced), _budgets(step.evicted)
     before = allowances(budgets, list(pods.values()))
     left = allowances([one.object for one in after.of(PodDisruptionBudget)], [one.object for one in after.pods])
-    names = [f"{budget.namespace or 'default'}/{budget.name}" for budget in budgets]
+    names = [budget.full_key for budget in budgets]
     used = [
         BudgetUse(
             budget=name,

@@ -115,13 +115,7 @@ class Rounds:
             preemptor=made.preemptor,
             why=victim.why,
             successor=successor,
-            budgets=tuple(
-                sorted(
-                    f"{budget.namespace or 'default'}/{budget.name}"
-                    for budget in budgets
-                    if covers(budget)(loaded.object)
-                )
-            )
+            budgets=tuple(sorted(budget.full_key for budget in budgets if covers(budget)(loaded.object)))
             if victim.violates_pdb
             else (),
         )

@@ -15,7 +15,8 @@ from kube_rules.labels import qualified_name_errors
 from kube_rules.selectors import SelectorError, compile_node_selector, compile_node_term
 from kube_rules.work_annotations import LONGEST
 from reprieve.cluster.evictions import DEFAULT_LIMITS, EVICTIONS, REPEATS, SCOPES, EvictionLimit
-from reprieve.framework.configuration import ConfigurationError, Int32, Int64, duration
+from reprieve.framework.configuration import ConfigurationError, Int32, Int64
+from reprieve.framework.configuration_rules import checked_duration
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import Plugin
 from reprieve.framework.resource_strategies import (
@@ -409,24 +410,17 @@ class _DynamicResourcesArgs(_Args, frozen=True, kw_only=True):
 def dynamic_resources(gates: FeatureGates, args: Args) -> Plugin:
     """DynamicResourcesArgs. `filterTimeout` is checked and not used: the search is bounded by steps, not by time."""
     given = msgspec.convert(args, _DynamicResourcesArgs)
-    if _seconds(given.filter_timeout, "filterTimeout") < 0:
+    if checked_duration("filterTimeout", given.filter_timeout) < 0:
         raise ConfigurationError("filterTimeout", "must be zero or positive")
-    seconds = _seconds(given.binding_timeout, "bindingTimeout")
+    seconds = checked_duration("bindingTimeout", given.binding_timeout)
     if seconds < 1:
         raise ConfigurationError("bindingTimeout", "must be at least 1 second")
     return DynamicResources(binding_timeout=seconds, group_claims=gates.dra_workload_resource_claims)
 
 
-def _seconds(text: str, path: str) -> float:
-    try:
-        return duration(text)
-    except ValueError as error:
-        raise ConfigurationError(path, str(error)) from None
-
-
 def _lasting(path: str, given: str | int) -> float:
     """Return a time in seconds that may be zero."""
-    seconds = float(given) if isinstance(given, int) else _seconds(given, path)
+    seconds = float(given) if isinstance(given, int) else checked_duration(path, given)
     if not 0 <= seconds <= LONGEST:
         raise ConfigurationError(path, f"{given}: must be zero or positive, and at most ten years")
     return seconds
@@ -488,7 +482,7 @@ def _eviction_limits(given: Sequence[_EvictionLimit]) -> tuple[EvictionLimit, ..
         _one_of(f"{where}.per", limit.per, SCOPES)
         _one_of(f"{where}.count", limit.count, (EVICTIONS, REPEATS))
         _within(f"{where}.most", limit.most, 1, _MOST_EVICTIONS)
-        seconds = _seconds(limit.within, f"{where}.within")
+        seconds = checked_duration(f"{where}.within", limit.within)
         if not 1 <= seconds <= _LONGEST_WINDOW:
             raise ConfigurationError(f"{where}.within", f"{limit.within}: must be at least 1s, and at most 744h")
         result.append(EvictionLimit(limit.per, limit.most, seconds, limit.count))
@@ -523,7 +517,7 @@ def topology_placement(_gates: FeatureGates, args: Args) -> Plugin:
 def reservations(_gates: FeatureGates, args: Args) -> Plugin:
     """ReservationsArgs; kube-scheduler has no such plugin."""
     found = msgspec.convert(args, _ReservationsArgs)
-    after, longest = _lasting("reserveAfter", found.reserve_after), _seconds(found.max_reserved, "maxReserved")
+    after, longest = _lasting("reserveAfter", found.reserve_after), checked_duration("maxReserved", found.max_reserved)
     if not 0 < longest <= LONGEST:
         raise ConfigurationError("maxReserved", f"{found.max_reserved}: must be positive, and at most ten years")
     _within("maxReservations", found.max_reservations, 1, 64)

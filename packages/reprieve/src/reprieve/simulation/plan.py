@@ -207,9 +207,9 @@ def _play(scenario: ScenarioScript, world: VirtualCluster, pending: dict[str, Po
         for turn, item in enumerate(step.create):
             refuse_unsupported(item, scenario.origin, world.engine.gates)
             refuse_unsized(item, scenario.origin, world.engine.sources)
-            if isinstance(item, objects.Pod) and world.runs(_key(item)):
+            if isinstance(item, objects.Pod) and world.runs(item.full_key):
                 path = f"{step.places[turn]}.metadata.name"
-                raise InputError(scenario.origin, f"Pod {_key(item)} already exists at that time", path=path)
+                raise InputError(scenario.origin, f"Pod {item.full_key} already exists at that time", path=path)
             record = world.add(item, world.now + turn * 1e-6)
             if record is not None and record.row < 0:
                 pending[record.uid] = record
@@ -280,7 +280,3 @@ def _answer(
         terminating=tuple(world.leaving),
     )
     return Answer(document, account)
-
-
-def _key(item: objects.KubernetesObject) -> str:
-    return f"{item.metadata.namespace or 'default'}/{item.metadata.name}"

@@ -203,7 +203,7 @@ class VirtualCluster:
         elif self.admission.take(item, now) is None:
             return None
         elif isinstance(item, objects.PodDisruptionBudget) and item.status is None:
-            self._budgets[_key(item)] = item
+            self._budgets[item.full_key] = item
             self._budgets_stale = True
         elif isinstance(item, VOLUME_KINDS):
             self._storage.set(item, now)
@@ -213,7 +213,7 @@ class VirtualCluster:
             self._claims.set_template(item, now)
         elif self.engine.reads(item.KIND):
             if isinstance(item, objects.CompositePodGroup):
-                self._doomed_groups.discard(f"composite/{_key(item)}")
+                self._doomed_groups.discard(f"composite/{item.full_key}")
             self.keep_effects(self.engine.set(item, now, created=created))
             if isinstance(item, objects.PodGroup):
                 self._claims.set_group(item, now)
@@ -224,13 +224,13 @@ class VirtualCluster:
         return self._admit(admitted, created) if admitted is not None else None
 
     def _uid_of(self, item: objects.Pod) -> str:
-        uid = item.metadata.uid or _key(item)
+        uid = item.metadata.uid or item.full_key
         return f"{uid}#{len(self.records)}" if uid in self.records else uid
 
     def _admit(self, item: objects.Pod, created: float) -> PodRecord | None:
         """Create a pod that admission has let in."""
         engine, now = self.engine, self.now
-        if (item.metadata.uid or _key(item)) in self.records:
+        if (item.metadata.uid or item.full_key) in self.records:
             item = replace(item, metadata=replace(item.metadata, uid=self._uid_of(item)))
         if item.spec.resource_claims and item.status.phase in ("Succeeded", "Failed"):
             self._claims.ended(item, now)
@@ -239,7 +239,7 @@ class VirtualCluster:
         if item.spec.volumes and item.status.phase not in ("Succeeded", "Failed"):
             self._storage.prepare(item, now)
         self.keep_effects(engine.set(item, now, created=created))
-        record = engine.cluster.pods.get(item.metadata.uid or _key(item))
+        record = engine.cluster.pods.get(item.metadata.uid or item.full_key)
         if record is not None:
             self.records[record.uid] = record
             self.resizes.begin(record, item)
@@ -593,7 +593,3 @@ class VirtualCluster:
     def leaving(self) -> list[str]:
         """`namespace/name` of pods on their way out, sorted."""
         return sorted(self.records[uid].key for uid in self._leaving if uid in self.records)
-
-
-def _key(item: objects.KubernetesObject) -> str:
-    return f"{item.metadata.namespace or 'default'}/{item.metadata.name}"

@@ -40,18 +40,18 @@ class Claims:
 
     def set_claim(self, claim: objects.ResourceClaim, now: float) -> None:
         """A claim appeared or changed."""
-        self._claims[_key(claim)] = claim
+        self._claims[claim.full_key] = claim
         self._effects(self._engine.set(claim, now))
 
     def set_template(self, template: objects.ResourceClaimTemplate, now: float) -> None:
         """A template appeared: pods may wait for it."""
-        self._templates[_key(template)] = template
+        self._templates[template.full_key] = template
         self._retry(now)
 
     def set_group(self, group: objects.PodGroup, now: float) -> None:
         """A PodGroup that the engine has already: pods may wait for it, or for its claims."""
         if self._engine.gates.generic_workload:
-            self._groups[_key(group)] = group
+            self._groups[group.full_key] = group
             self._retry(now)
 
     def group_gone(self, key: str, uid: str, now: float) -> None:
@@ -120,7 +120,7 @@ class Claims:
         if stated.get(name) is not None:
             return stated[name]
         namespace = group.metadata.namespace or "default"
-        uid = self._engine.cluster.groups[_key(group)].uid
+        uid = self._engine.cluster.groups[group.full_key].uid
         for claim in self._claims.values():
             meta = claim.metadata
             owned = any(owner.controller and owner.uid == uid for owner in meta.owner_references)
@@ -224,8 +224,4 @@ def pod_owner(name: str, uid: str) -> Json:
 
 
 def _uid(pod: objects.Pod) -> str:
-    return pod.metadata.uid or _key(pod)
-
-
-def _key(item: objects.KubernetesObject) -> str:
-    return f"{item.metadata.namespace or 'default'}/{item.metadata.name}"
+    return pod.metadata.uid or pod.full_key

@@ -40,7 +40,7 @@ def allowed_now(
             if unready and may_evict_unready(policy, status.desired_healthy, status.current_healthy):
                 continue
             if left[number] <= 0 or len(matching) > 1:
-                against.append(f"{budget.namespace or 'default'}/{budget.name}")
+                against.append(budget.full_key)
             left[number] -= is_healthy(pod)
         return tuple(against)
 
