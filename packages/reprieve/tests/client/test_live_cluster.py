@@ -341,6 +341,7 @@ def test_unreachable_or_refusing_server_is_exit_3(
         (("plan", "--kubeconfig", "nowhere"), "error: nowhere: No such file or directory"),
         (("plan", "--context", "x", "-f", "y"), "error: --context requires --kubeconfig or --live when -f is given"),
         (("plan",), "error: nothing to plan"),
+        (("plan", "-f", "y", "--live"), "error: --live: no cluster is configured"),
         (("snapshot", "-o", "x.txt"), "error: -o x.txt: the name must end in .yaml, .yml, .json"),
         (("snapshot", "--kubeconfig", "nowhere", "-o", "x.yaml"), "error: nowhere: No such file or directory"),
     ],

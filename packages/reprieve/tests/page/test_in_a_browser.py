@@ -154,6 +154,20 @@ def test_what_the_scheduler_does_over_time_is_shown(browser: Browser, tmp_path: 
         expect(page.locator(".detail").first).to_contain_text("backfill")
 
 
+def test_what_is_not_read_is_listed_with_the_plan(browser: Browser, tmp_path: Path) -> None:
+    """page.md 8.6: the first of it, with the number of all."""
+    prepared = gather(InputSource(files=(str(EXAMPLES / "gpus" / "cluster.yaml"),)), lambda _: None)
+    lines = [f"quotas are not read: {at}" for at in range(250)]
+    _, document = planned_page(prepared, PlanOptions(), suggest=False, warnings=lines)
+    (tmp_path / "noted.html").write_text(as_file(document), encoding="utf-8")
+    with opened(browser, f"{(tmp_path / 'noted.html').as_uri()}#/plan") as page:
+        notes = page.locator(".notes")
+        expect(notes).to_contain_text("250 parts of the input are not read, or not understood")
+        expect(notes).to_contain_text("200 of 250 are here.")
+        notes.locator("button").click()
+        expect(notes).to_contain_text("quotas are not read: 199")
+
+
 def test_decisions_over_time_have_an_axis(browser: Browser, tmp_path: Path) -> None:
     """page.md 3.3: a bar for each, which leads to it; the colours are explained."""
     given: Any = msgspec.to_builtins(planned(EXAMPLES / "gpus" / "cluster.yaml", EXAMPLES / "gpus" / "train.yaml"))

@@ -45,6 +45,9 @@ NOTHING: Final = (
 )
 
 
+NO_CLUSTER: Final = "--live: no cluster is configured: --kubeconfig FILE, KUBECONFIG"
+
+
 @dataclass(frozen=True, slots=True)
 class Strictness:
     """What to do about the parts of an input that are not understood."""
@@ -350,7 +353,7 @@ def _live(source: InputSource, warn: Warn, now: float | None) -> tuple[Manifests
     from reprieve.client.kubeconfig import is_configured
 
     if source.kubeconfig is None and source.context is None and not is_configured():
-        raise InputError(Origin(""), NOTHING)
+        raise InputError(Origin(""), NO_CLUSTER if source.files else NOTHING)
     scaled = [makers_named(change.value.rpartition("=")[0]) for change in source.changes if change.flag == "scale"]
     reading, server = read_live(
         source.kubeconfig,
