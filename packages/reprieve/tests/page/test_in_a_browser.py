@@ -154,6 +154,23 @@ def test_what_the_scheduler_does_over_time_is_shown(browser: Browser, tmp_path: 
         expect(page.locator(".detail").first).to_contain_text("backfill")
 
 
+def test_cluster_before_a_plan_is_not_that_of_a_trial(tmp_path: Path) -> None:
+    """page.md 6.2: changes that would help are tried on other clusters; the time is that of the last decision."""
+    (tmp_path / "more.yaml").write_text(MORE)
+    document = planned(EXAMPLES / "gpus" / "cluster.yaml", EXAMPLES / "gpus" / "train.yaml", tmp_path / "more.yaml")
+    assert document.queue[0].help  # there were trials
+    assert document.before is not None
+    assert document.before.nodes.names == ("closed", "gpu-1", "gpu-2", "gpu-3")
+    running = {
+        name for name, node in zip(document.before.pods.names, document.before.pods.nodes, strict=True) if node >= 0
+    }
+    assert running == {
+        *(f"{name}-{at}" for name in ("nightly", "sweep") for at in (0, 1)),
+        *(f"notebook-{at}" for at in range(4)),
+    }
+    assert document.time >= max(record.time for record in document.records)[:19]
+
+
 def test_what_is_not_read_is_listed_with_the_plan(browser: Browser, tmp_path: Path) -> None:
     """page.md 8.6: the first of it, with the number of all."""
     prepared = gather(InputSource(files=(str(EXAMPLES / "gpus" / "cluster.yaml"),)), lambda _: None)

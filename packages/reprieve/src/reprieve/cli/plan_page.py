@@ -62,8 +62,9 @@ class PlanRecording(EngineKeeper):
         self.before: ClusterTables | None = None
 
     def loaded(self, engine: Engine, now: float) -> None:
-        """Keep the cluster as it was before anything was decided."""
-        self.before, self.now = tables_of(engine), now
+        """Keep the cluster as it was before anything was decided; trials of changes load others afterwards."""
+        if self.before is None:
+            self.before, self.now = tables_of(engine), now
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
         """See `PlanObserver`."""
