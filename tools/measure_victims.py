@@ -5,7 +5,8 @@
     python tools/measure_victims.py --seeds 0 --openb DIR            # nodes and pods of the trace, as CSV in DIR
     python tools/measure_victims.py --seeds 0 --openb DIR --exact 60 # each row solved for up to 60 s a criterion
     python tools/measure_victims.py --seeds 0 --times                # seconds of a decision in large clusters
-    python tools/measure_victims.py --seeds 0 --rules 100            # gangs with a rule beside amounts
+    python tools/measure_victims.py --seeds 0 --rules 100            # gangs with a rule beside amounts, or with several
+    python tools/measure_victims.py --seeds 0 --rules 100 --nodes 12 18 --only spread   # the same in larger clusters
     python tools/measure_victims.py --seeds 0 --criteria 100         # lists of criteria that are not the default
     python tools/measure_victims.py --seeds 0 --together 100         # several preemptors at once
 
@@ -148,7 +149,7 @@ def random_clusters(seeds: range, nodes: tuple[int, int]) -> None:
 # -- gangs with rules --------------------------------------------------------------------------------------------------
 
 
-def gangs_with_rules(seeds: range, only: str, misses: bool) -> None:
+def gangs_with_rules(seeds: range, only: str, misses: bool, nodes: tuple[int, int] | None) -> None:
     """Print a row for each rule; clusters without a proven optimum are left out."""
     row = "{:<32} {:>9} {:>8} {:>13} {:>6} {:>16} {:>14} {:>8}"
     titles = ("optimal", "pods/optimum", "worst", "higher priority", "dearer than C.", "ms each")
@@ -158,7 +159,7 @@ def gangs_with_rules(seeds: range, only: str, misses: bool) -> None:
             continue
         tally, proven = Tally(), 0
         for seed in seeds:
-            made = family(seed)
+            made = family(seed) if nodes is None else family(seed, nodes=nodes)
             usual, _ = _one_decision(made, MODES["Compatible"])
             if usual is None or not usual.victims:
                 continue
@@ -488,7 +489,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=200, help="how many random clusters (default: 200)")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--nodes", type=int, help="nodes of each cluster (default: 4 to 20)")
+    parser.add_argument("--nodes", type=int, nargs="+", metavar="N", help="nodes of each cluster, or least and most")
     parser.add_argument("--openb", type=Path, metavar="DIR", help="where the CSV files of the openb trace are")
     parser.add_argument("--exact", type=float, metavar="SECONDS", help="solve the openb rows too, so long a criterion")
     parser.add_argument("--times", action="store_true", help="seconds of a decision in large clusters")
@@ -503,11 +504,11 @@ def main() -> None:
     )
     asked = parser.parse_args()
     collect_seldom()  # as `reprieve scheduler` does
+    nodes = (asked.nodes[0], asked.nodes[-1]) if asked.nodes else None
     if asked.seeds > 0:
-        nodes = (asked.nodes, asked.nodes) if asked.nodes else (4, 20)
-        random_clusters(range(asked.first, asked.first + asked.seeds), nodes)
+        random_clusters(range(asked.first, asked.first + asked.seeds), nodes or (4, 20))
     if asked.rules:
-        gangs_with_rules(range(asked.first, asked.first + asked.rules), asked.only, asked.misses)
+        gangs_with_rules(range(asked.first, asked.first + asked.rules), asked.only, asked.misses, nodes)
     if asked.criteria:
         own_criteria(range(asked.first, asked.first + asked.criteria), asked.only, asked.misses)
     if asked.together:

@@ -184,7 +184,7 @@ class _Program:
         problem = self.problem
         for kind, wants in enumerate(problem.kinds):
             all_of_it = {self.first_place + i: 1.0 for i, (_, k) in enumerate(self.places) if k == kind}
-            self.rows.append((all_of_it, wants.count, np.inf))
+            self.rows.append((all_of_it, wants.count, wants.count))  # one more could balance a spread
         users: dict[int, list[int]] = {}
         for turn, unit in enumerate(self.units):
             for node in unit.takes:

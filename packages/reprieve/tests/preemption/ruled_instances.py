@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
@@ -26,6 +26,8 @@ from tests.preemption.instances import PREEMPTOR, Instance, instance
 
 HOST, RACK, BLOCK, ZONE = "kubernetes.io/hostname", "rack", "block", "topology.kubernetes.io/zone"
 NODES = (4, 10)
+"""How many nodes a cluster has, at least and at most, unless a measurement says otherwise."""
+Size = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,13 @@ class Ruled:
     problem: Problem
     keeps_budgets: bool = False
     """No budget may be broken: clusters in which one must be have no answer."""
+
+
+class Family(Protocol):
+    """The cluster of a seed."""
+
+    def __call__(self, seed: int, *, nodes: Size = ...) -> Ruled:
+        """`nodes`: how many it has, at least and at most."""
 
 
 def _domain(key: str, number: int) -> str:
@@ -74,8 +83,12 @@ def _nothing(_unit: str, _node: int) -> dict[str, Any]:
     return {}
 
 
+def _apart_term(key: str, label: dict[str, str]) -> objects.PodAffinityTerm:
+    return objects.PodAffinityTerm(topology_key=key, label_selector=objects.LabelSelector(match_labels=label))
+
+
 def _apart(key: str, label: dict[str, str]) -> dict[str, Any]:
-    term = objects.PodAffinityTerm(topology_key=key, label_selector=objects.LabelSelector(match_labels=label))
+    term = _apart_term(key, label)
     anti = objects.PodAntiAffinity(required_during_scheduling_ignored_during_execution=(term,))
     return {"affinity": objects.Affinity(pod_anti_affinity=anti)}
 
@@ -101,9 +114,9 @@ def _spread_rule(made: Instance) -> tuple[dict[str, Any], list[Row]]:
     return {"labels": {"app": "crew"}, "topology_spread_constraints": (constraint,)}, rows
 
 
-def spread(seed: int) -> Ruled:
+def spread(seed: int, *, nodes: Size = NODES) -> Ruled:
     """Members are spread over zones, with a skew of one."""
-    made = instance(seed, nodes=NODES)
+    made = instance(seed, nodes=nodes)
     fields, rows = _spread_rule(made)
     return _built(made, fields, _nothing, rows)
 
@@ -121,11 +134,11 @@ def _noisy_rule(made: Instance, chance: random.Random, key: str) -> tuple[set[st
     return noisy, rows
 
 
-def _others(key: str, *, spread_too: bool = False, claiming: bool = False) -> Callable[[int], Ruled]:
+def _others(key: str, *, spread_too: bool = False, claiming: bool = False) -> Family:
     """Members keep apart from some running pods; with `spread_too` in zones, with `claiming` with GPUs as devices."""
 
-    def made_of(seed: int) -> Ruled:
-        made = instance(seed, nodes=NODES)
+    def made_of(seed: int, *, nodes: Size = NODES) -> Ruled:
+        made = instance(seed, nodes=nodes)
         noisy, rows = _noisy_rule(made, random.Random(seed + 1), key)
         fields = _apart(key, {"role": "noisy"})
         if spread_too:
@@ -141,18 +154,16 @@ def _others(key: str, *, spread_too: bool = False, claiming: bool = False) -> Ca
     return made_of
 
 
-def itself(seed: int) -> Ruled:
+def itself(seed: int, *, nodes: Size = NODES) -> Ruled:
     """No two members are on one node."""
-    made = instance(seed, nodes=NODES)
+    made = instance(seed, nodes=nodes)
     made.members = made.members[: max(1, len(made.machines) * 2 // 3)]
     rows = [(((1.0, ("on", number)),), 0.0, 1.0) for number in range(len(made.machines))]
     return _built(made, {"labels": {"app": "crew"}, **_apart(HOST, {"app": "crew"})}, _nothing, rows)
 
 
-def ports(seed: int) -> Ruled:
-    """Members and some running pods use one host port."""
-    made, chance = instance(seed, nodes=NODES), random.Random(seed + 1)
-    made.members = made.members[: max(1, len(made.machines) * 2 // 3)]
+def _ports_rule(made: Instance, chance: random.Random) -> tuple[dict[int, str], list[Row]]:
+    """By node: the unit with a pod there that uses the members' host port; and the same as rows."""
     user: dict[int, str] = {}
     for unit in made.units:
         places = [at for at, _ in unit.pods]
@@ -160,6 +171,14 @@ def ports(seed: int) -> Ruled:
             user |= dict.fromkeys(places, unit.name)
     rows: list[Row] = [(((1.0, ("on", number)),), 0.0, 1.0) for number in range(len(made.machines))]
     rows += [(((1.0, ("on", at)), (-1.0, ("unit", f"default/{name}"))), -math.inf, 0.0) for at, name in user.items()]
+    return user, rows
+
+
+def ports(seed: int, *, nodes: Size = NODES) -> Ruled:
+    """Members and some running pods use one host port."""
+    made, chance = instance(seed, nodes=nodes), random.Random(seed + 1)
+    made.members = made.members[: max(1, len(made.machines) * 2 // 3)]
+    user, rows = _ports_rule(made, chance)
 
     def running(unit: str, at: int) -> dict[str, Any]:
         return {"ports": [8080]} if user.get(at) == unit else {}
@@ -167,9 +186,9 @@ def ports(seed: int) -> Ruled:
     return _built(made, {"ports": [8080]}, running, rows)
 
 
-def tree(seed: int, *, apart: bool = False) -> Ruled:
+def tree(seed: int, *, apart: bool = False, nodes: Size = (6, 12)) -> Ruled:
     """Two or three gangs, each within a rack, all within one block; `apart`: members keep apart from some pods, too."""
-    made, chance = instance(seed, nodes=(6, 12)), random.Random(seed + 1)
+    made, chance = instance(seed, nodes=nodes), random.Random(seed + 1)
     noisy, noisy_rows = _noisy_rule(made, random.Random(seed + 2), HOST) if apart else (set[str](), [])
     fields = _apart(HOST, {"role": "noisy"}) if apart else {}
 
@@ -217,9 +236,9 @@ def tree(seed: int, *, apart: bool = False) -> Ruled:
     return Ruled(items, with_fields(made.problem(), kinds=kinds, rows=tuple(rows)))
 
 
-def deep_tree(seed: int) -> Ruled:
+def deep_tree(seed: int, *, nodes: Size = (8, 12)) -> Ruled:
     """Two groups, each within a block, of one or two gangs of unlike size, each within a rack."""
-    made, chance = instance(seed, nodes=(8, 12)), random.Random(seed + 1)
+    made, chance = instance(seed, nodes=nodes), random.Random(seed + 1)
     worker = made.members[-1]
     sizes = [[chance.randint(1, 3) for _ in range(chance.randint(1, 2))] for _ in range(2)]
     made.members = [worker]
@@ -253,9 +272,9 @@ def deep_tree(seed: int) -> Ruled:
     return Ruled(items, with_fields(made.problem(), kinds=tuple(kinds), rows=tuple(rows)))
 
 
-def devices(seed: int) -> Ruled:
+def devices(seed: int, *, nodes: Size = NODES) -> Ruled:
     """GPUs are devices that members and running pods claim."""
-    made = instance(seed, nodes=NODES)
+    made = instance(seed, nodes=nodes)
     return Ruled(_claiming(made.items()), made.problem())
 
 
@@ -290,19 +309,24 @@ def _claiming(before: Sequence[Item]) -> list[Item]:
     return items
 
 
-def volumes(seed: int, *, key: str = "") -> Ruled:
+def volumes(seed: int, *, key: str = "", nodes: Size = NODES) -> Ruled:
     """Every member has a volume that is bound already, in reach of one zone; with a `key`, members keep apart, too."""
-    made, chance = instance(seed, nodes=NODES), random.Random(seed + 1)
+    made, chance = instance(seed, nodes=nodes), random.Random(seed + 1)
     noisy, rows = _noisy_rule(made, chance, key) if key else (set[str](), [])
 
     def running(unit: str, _node: int) -> dict[str, Any]:
         return {"labels": {"role": "noisy"}} if unit in noisy else {}
 
     fields = _apart(key, {"role": "noisy"}) if key else {}
+    return _mounting(_built(made, fields, running, rows), made, chance)
+
+
+def _mounting(before: Ruled, made: Instance, chance: random.Random, *, in_turn: bool = False) -> Ruled:
+    """The cluster with a bound volume for each member, in reach of one zone: a random one, or each `in_turn`."""
     zones = sorted({_domain(ZONE, number) for number in range(len(made.machines))})
-    zone_of = [chance.choice(zones) for _ in made.members]
+    zone_of = [zones[turn % len(zones)] if in_turn else chance.choice(zones) for turn in range(len(made.members))]
     items: list[Item] = [storage.storage_class()]
-    for item in _built(made, fields, running, ()).items:
+    for item in before.items:
         if isinstance(item, objects.Pod) and _of_crew(item):
             name = item.metadata.name
             zone = zone_of[int(name.removeprefix("crew-"))]
@@ -317,12 +341,57 @@ def volumes(seed: int, *, key: str = "") -> Ruled:
         Kind(amounts, count, frozenset(n for n in range(len(made.machines)) if _domain(ZONE, n) == zone))
         for (amounts, zone), count in wanted.items()
     )
-    return Ruled(items, with_fields(made.problem(), kinds=kinds, rows=tuple(rows)))
+    return with_fields(before, items=items, problem=with_fields(before.problem, kinds=kinds))
 
 
-def respectful(seed: int) -> Ruled:
+def mixed(seed: int, *, rules: frozenset[str], nodes: Size = NODES) -> Ruled:
+    """Several rules at once: `spread`, `host` and `rack` (apart from some pods), `itself`, `ports`, `devices`,
+    `volumes`.
+    """
+    made, chance = instance(seed, nodes=nodes), random.Random(seed + 1)
+    if rules & {"itself", "ports"}:
+        made.members = made.members[: max(1, len(made.machines) * 2 // 3)]
+    fields: dict[str, Any] = {"labels": {"app": "crew"}}
+    rows: list[Row] = []
+    terms: list[objects.PodAffinityTerm] = []
+    noisy: dict[str, set[str]] = {}
+    user: dict[int, str] = {}
+    for key in [key for key in (HOST, RACK) if {HOST: "host", RACK: "rack"}[key] in rules]:
+        noisy[key], more = _noisy_rule(made, chance, key)
+        rows += more
+        terms.append(_apart_term(key, {_role(key): "noisy"}))
+    if "itself" in rules:
+        rows += [(((1.0, ("on", number)),), 0.0, 1.0) for number in range(len(made.machines))]
+        terms.append(_apart_term(HOST, {"app": "crew"}))
+    if "ports" in rules:
+        user, more = _ports_rule(made, chance)
+        rows += more
+        fields["ports"] = [8080]
+    if "spread" in rules:
+        spread_fields, more = _spread_rule(made)
+        rows += more
+        fields |= spread_fields
+    if terms:
+        anti = objects.PodAntiAffinity(required_during_scheduling_ignored_during_execution=tuple(terms))
+        fields["affinity"] = objects.Affinity(pod_anti_affinity=anti)
+
+    def running(unit: str, at: int) -> dict[str, Any]:
+        found: dict[str, Any] = {"labels": {_role(key): "noisy" for key, units in noisy.items() if unit in units}}
+        return {**found, "ports": [8080]} if user.get(at) == unit else found
+
+    built = _built(made, fields, running, rows)
+    if "devices" in rules:
+        built = with_fields(built, items=_claiming(built.items))
+    return _mounting(built, made, chance, in_turn="spread" in rules) if "volumes" in rules else built
+
+
+def _role(key: str) -> str:
+    return "role-" + key.rpartition("/")[2]
+
+
+def respectful(seed: int, *, nodes: Size = NODES) -> Ruled:
     """A pod in no group, of a class that respects budgets; clusters where it has to break one are left out."""
-    made = instance(seed, nodes=NODES)
+    made = instance(seed, nodes=nodes)
     made.members = made.members[-1:]
     items: list[Item] = [priority_class("respectful", PREEMPTOR, annotated(pdb_policy="Respect"))]
     for item in made.items():
@@ -338,7 +407,7 @@ def _of_crew(item: Any) -> bool:
     return bool(item.metadata.name.startswith("crew"))
 
 
-FAMILIES: dict[str, Callable[[int], Ruled]] = {
+FAMILIES: dict[str, Family] = {
     "gang with topology spread": spread,
     "anti-affinity to others, host": _others(HOST),
     "anti-affinity to others, rack": _others(RACK),
@@ -355,3 +424,22 @@ FAMILIES: dict[str, Callable[[int], Ruled]] = {
     "DRA gang, apart from others, rack": _others(RACK, claiming=True),
     "bound volumes, apart from others": partial(volumes, key=RACK),
 }
+MIXED: dict[str, Family] = {
+    names: partial(mixed, rules=frozenset(names.split(", ")))
+    for names in (
+        "spread, ports",
+        "spread, itself",
+        "spread, host, rack",
+        "spread, devices",
+        "spread, volumes",
+        "ports, rack",
+        "ports, devices",
+        "itself, rack",
+        "itself, volumes",
+        "host, rack",
+        "volumes, ports",
+        "volumes, devices",
+    )
+}
+"""Several rules at once, by their names (`mixed`)."""
+FAMILIES |= MIXED

@@ -116,7 +116,7 @@ def _spread_otherwise(
         spread = spread_of(view.request.running, pods)
     if spread is None:
         return candidate
-    shares = SpreadShares(numbers, work.searched, spread)
+    shares = SpreadShares(numbers, work.searched, spread, candidate.assignment.placed)
     found = shares.cheapest()
     work.searched = shares.left
     return candidate if found is None else _tried(view, candidate, inside, found)[0]

@@ -5,9 +5,11 @@ follows from the constraint and from the pods that it counts with all potential 
 `reprieve.preemption.pinned_choices`.  What is found is a proposal: the filters have to agree.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from random import Random
 
 import numpy as np
 
@@ -16,11 +18,18 @@ from reprieve.framework.plugin import CycleState
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.spread_domains import SpreadCounter, SpreadDomains
 from reprieve.preemption.pinned_choices import FEW_CHOICES, Part, Picks, PinnedChoices, PinnedEviction
+from reprieve.preemption.victim_search.search import cheapest_eviction
 
-_MOST_DOMAINS = 12
+MOST_DOMAINS = 12
 """Constraints over more domains are left to the filters alone."""
+_FEW_SHARES = 64
+"""So few ways to divide the members are compared by what each domain costs by itself; of more some are exchanged."""
+_STARTS, _IMPROVED = 3, 5
+"""So many ways are exchanged from, and so many evictions are improved at last."""
 Counts = tuple[int, ...]
-"""Members by domain."""
+"""Members by domain, or by kind."""
+Share = tuple[Counts, ...]
+"""By domain: its members of each kind."""
 
 
 def spread_of(running: RunningProfile, pods: Sequence[PodRecord]) -> SpreadDomains | None:
@@ -33,12 +42,17 @@ def spread_of(running: RunningProfile, pods: Sequence[PodRecord]) -> SpreadDomai
 
 @dataclass(slots=True)
 class SpreadShares(PinnedChoices):
-    """A choice is the index of one of `_shares`, which have of each domain how many pods of each kind it gets."""
+    """A choice is the index of one of `_shares`, which have of each domain how many pods of each kind it gets.
+
+    `places`: (pod, row) that keep the constraint with all potential victims gone.
+    """
 
     spread: SpreadDomains
+    places: Sequence[tuple[PodRecord, int]]
     _nodes: list[frozenset[int]] = field(init=False, default_factory=list)
     _held: list[int] = field(init=False, default_factory=list)
-    _shares: list[tuple[Counts, ...]] = field(init=False, default_factory=list)
+    _shares: list[Share] = field(init=False, default_factory=list)
+    _index: dict[Share, int] = field(init=False, default_factory=dict)
 
     def cheapest(self) -> PinnedEviction | None:
         """Return the cheapest eviction that is found, its places in an order that keeps the constraint.
@@ -47,7 +61,7 @@ class SpreadShares(PinnedChoices):
         """
         domain_of = np.where(self.spread.eligible, self.spread.domain_of, 0)
         there = np.flatnonzero(self.spread.there).tolist()
-        if not 1 < len(there) <= _MOST_DOMAINS:
+        if not 1 < len(there) <= MOST_DOMAINS:
             return None
         self._held = [int(self.spread.counts[domain]) for domain in there]
         self._nodes = [
@@ -56,11 +70,90 @@ class SpreadShares(PinnedChoices):
         ]
         counts = [len(kind.pods) for kind in self.numbers.kinds]
         shares = (share for totals in self._totals(sum(counts)) for share in _divided(counts, totals))
-        self._shares = list(islice(shares, FEW_CHOICES))
-        found = self.eviction_of(self.least_of((turn,) for turn in range(len(self._shares))))
-        if found is None:
+        few = list(islice(shares, _FEW_SHARES + 1))
+        if len(few) <= _FEW_SHARES:
+            self.least_of([self._number(share) for share in few])
+        else:
+            self._by_exchange(few[0])
+        best = [picks for _, picks in sorted((found[0].price, picks) for picks, found in self._found.items() if found)]
+        improved = [found for picks in best[:_IMPROVED] if (found := self.eviction_of(picks)) is not None]
+        if not improved:
             return None
+        found = min(improved, key=lambda eviction: eviction.price)
         return PinnedEviction(found.price, found.units, tuple(self._in_order(found.places)))
+
+    def _number(self, share: Share) -> Picks:
+        """Return the choice that stands for the share."""
+        turn = self._index.setdefault(share, len(self._shares))
+        if turn == len(self._shares):
+            self._shares.append(share)
+        return (turn,)
+
+    # -- where shares are many -------------------------------------------------------------------------------------
+
+    def _by_exchange(self, first: Share) -> None:
+        """Search some shares to begin with, then those that differ in one or two pods, as long as one is cheaper."""
+        starts = [self._share_of(self.places), first]
+        free = cheapest_eviction(self.numbers, steps=0, all_of_few=False)
+        if free is not None and free.places is not None:
+            starts[:0] = self._allowed_near(self._share_of(free.assigned(self.numbers)))
+        tried = [(found[0].price, picks) for share in starts if (found := self.search(picks := self._number(share)))]
+        tried.sort()
+        for price, picks in tried[:_STARTS]:
+            best, better = (price, self._shares[picks[0]]), True
+            while better and self.left > 0:
+                better = False
+                for share in self._near(best[1]):
+                    if self.left <= 0:
+                        break
+                    found = self.search(self._number(share))
+                    if found is not None and found[0].price < best[0]:
+                        best, better = (found[0].price, share), True
+                        break
+
+    def _share_of(self, places: Iterable[tuple[PodRecord, int]]) -> Share:
+        node_of = {row: node for node, row in enumerate(self.numbers.rows)}
+        kind_of = {pod.uid: turn for turn, kind in enumerate(self.numbers.kinds) for pod in kind.pods}
+        found = Counter((node_of[row], kind_of[pod.uid]) for pod, row in places)
+        return tuple(
+            tuple(sum(found[node, kind] for node in nodes) for kind in range(len(self.numbers.kinds)))
+            for nodes in self._nodes
+        )
+
+    def _allowed_near(self, share: Share) -> list[Share]:
+        """Return shares that keep the constraint, made by moving as few pods as will do, the smallest first."""
+        have = tuple(map(sum, share))
+        every = islice(self._totals(sum(have)), FEW_CHOICES)
+        near = sorted(every, key=lambda totals: sum(abs(a - b) for a, b in zip(totals, have, strict=True)))
+        result = []
+        for totals in near[:_STARTS]:
+            counts, moved = [list(domain) for domain in share], list[int]()
+            for domain, total in zip(counts, totals, strict=True):
+                for kind in reversed(range(len(domain))):  # the kinds that are hardest to place come first
+                    more = max(0, min(domain[kind], sum(domain) - total))
+                    domain[kind] -= more
+                    moved += [kind] * more
+            for domain, total in zip(counts, totals, strict=True):
+                while sum(domain) < total:
+                    domain[moved.pop()] += 1
+            result.append(tuple(map(tuple, counts)))
+        return result
+
+    def _near(self, share: Share) -> list[Share]:
+        """Return shares with one pod elsewhere, or with two pods exchanged, in a fixed order without a pattern."""
+        allowed, found = set(islice(self._totals(sum(map(sum, share))), FEW_CHOICES)), []
+        kinds, domains = range(len(share[0])), range(len(share))
+        for one, other in ((one, other) for one in domains for other in domains if one != other):
+            for kind in kinds:
+                if not share[one][kind]:
+                    continue
+                moved = _moved(share, one, other, kind)
+                if tuple(map(sum, moved)) in allowed:
+                    found.append(moved)
+                if one < other:
+                    found += [_moved(moved, other, one, back) for back in kinds if back != kind and share[other][back]]
+        Random(0).shuffle(found)
+        return found
 
     def where(self, picks: Picks) -> list[tuple[Part, frozenset[int]]]:
         waiting = [iter(kind.pods) for kind in self.numbers.kinds]
@@ -108,7 +201,7 @@ def _sums(low: Sequence[int], high: Sequence[int], total: int) -> Iterator[Count
             yield (first, *rest)
 
 
-def _divided(counts: Sequence[int], totals: Sequence[int]) -> Iterator[tuple[Counts, ...]]:
+def _divided(counts: Sequence[int], totals: Sequence[int]) -> Iterator[Share]:
     """Yield all ways to divide so many pods of each kind among domains that get so many in all: by domain and kind."""
     if not counts:
         if not any(totals):
@@ -118,3 +211,12 @@ def _divided(counts: Sequence[int], totals: Sequence[int]) -> Iterator[tuple[Cou
         left = [total - count for total, count in zip(totals, first, strict=True)]
         for rest in _divided(counts[1:], left):
             yield tuple((count, *more) for count, more in zip(first, rest, strict=True))
+
+
+def _moved(share: Share, source: int, target: int, kind: int) -> Share:
+    """Return the share with one pod of a kind in another domain."""
+    change = {source: -1, target: 1}
+    return tuple(
+        tuple(count + change.get(domain, 0) * (turn == kind) for turn, count in enumerate(counts))
+        for domain, counts in enumerate(share)
+    )
