@@ -14,7 +14,7 @@ from kube_rules.validation import devices, names
 from kube_rules.validation import rows as r
 
 _MOST_DEVICES, _MOST_ADVANCED = 128, 64
-"""Devices of a slice, and of one whose devices have taints, counters or lists of values."""
+"""Devices of a slice, and of one with devices that have taints, counters or lists of values."""
 _MOST_ENTRIES, _MOST_VALUES = 32, 48
 """Attributes and capacities of a device together, and the values of its attributes."""
 _LONGEST_NAME, _LONGEST_VALUE = 32, 64
