@@ -39,15 +39,23 @@ def test_gang_with_too_few_ready_pods_waits_for_its_gated_ones() -> None:
     assert sorted(world.settle().where) == ["a", "b"]
 
 
-def test_gang_above_its_minimum_goes_without_its_gated_pod() -> None:
-    """The minimum is what must be placed together; the gated member follows later."""
-    world = World(
-        node("n"), group("crew", min_count=1), pod("a", group="crew"), pod("b", group="crew", gates=["g"])
-    ).settle()
-    assert world.where == {"a": "n"}
-    assert world.place("b") is QueueState.GATED
+@pytest.mark.parametrize("least", [1, None], ids=["gang", "basic"])
+def test_one_gated_pod_holds_its_group_whatever_the_policy(least: int | None) -> None:
+    """scheduling.md 1: as kube-scheduler, which gates the entity as a whole; without the gate all are tried."""
+    members = (pod("a", group="crew"), pod("b", group="crew", gates=["g"]))
+    world = World(node("n"), group("crew", min_count=least), *members).settle()
+    assert world.where == {}
+    assert world.place("crew") is QueueState.GATED
     world.change_pod("b", without_gates)
     assert sorted(world.settle().where) == ["a", "b"]
+
+
+def test_group_goes_on_once_its_gated_pod_is_deleted() -> None:
+    """scheduling.md 1."""
+    members = (pod("a", group="crew"), pod("b", group="crew", gates=["g"]))
+    world = World(node("n"), group("crew", min_count=1), *members).settle()
+    assert world.where == {}
+    assert world.gone("b").settle().where == {"a": "n"}
 
 
 def test_reasons_of_waiting_gangs() -> None:
@@ -199,21 +207,23 @@ def test_pod_with_a_deleted_claim_waits_for_it(drained: bool) -> None:
     assert world.add(device_claim(), slice_of("n", devices(1))).settle().where == {"p": "n"}
 
 
-def test_member_that_is_held_back_again_holds_its_gang_only_where_it_is_needed() -> None:
-    """scheduling.md 1: the gang waits behind the gate of a member without which it has too few."""
-    for least, place in ((1, QueueState.ACTIVE), (2, QueueState.GATED)):
-        world = World(node("n"), *gang("crew", 2, min_count=least, cpu=1)).change_pod("crew-1", _gated)
-        assert world.place("crew") is place
+def test_member_that_is_held_back_again_holds_its_gang() -> None:
+    """scheduling.md 1: the gang waits behind the gate of a member, whether it has enough others or not."""
+    for least in (1, 2):
+        world = World(node("n"), *gang("crew", 2, min_count=least, cpu=1))
+        assert world.place("crew") is QueueState.ACTIVE
+        assert world.change_pod("crew-1", _gated).place("crew") is QueueState.GATED
 
 
-@pytest.mark.parametrize(("running", "place"), [(0, QueueState.GATED), (1, QueueState.ACTIVE)])
-def test_tree_goes_without_a_gated_pod_where_the_others_are_enough(running: int, place: QueueState) -> None:
-    """composite.md 2.4: a leaf's pods that run count for it, and those that are ready; a gated pod does not."""
+@pytest.mark.parametrize("running", [0, 1])
+def test_gated_pod_holds_its_tree(running: int) -> None:
+    """composite.md 2.4: the tree is one entity, whether the other pods of the leaf are enough or not."""
     world = World(node("n"), composite("root", min_groups=2), *gang("a", 1, cpu=1, parent="root"))
     there = [pod(f"b-r{turn}", group="b", cpu=1, node="n") for turn in range(running)]
     world.add(group("b", min_count=2, parent="root"), *there, pod("b-0", group="b", cpu=1))
     world.add(pod("b-1", group="b", cpu=1, gates=["g"]))
-    assert world.place("root") is place
+    assert world.place("root") is QueueState.GATED
+    assert world.gone("b-1").place("root") is (QueueState.ACTIVE if running else QueueState.GATED)
 
 
 class Unsure(PreEnqueuePlugin):

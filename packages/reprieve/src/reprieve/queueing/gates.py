@@ -1,9 +1,7 @@
 """What may be tried at all: PreEnqueue plugins of pods and groups, gangs with too few ready pods (scheduling.md 1)."""
 
-from collections import Counter
 from collections.abc import Mapping
 
-from reprieve.cluster.groups import GroupState, is_ready
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.profile import Profile
@@ -34,15 +32,7 @@ class PreEnqueueGates:
             status = plugin.pre_enqueue(self._cluster, first)
             if not status.ok:
                 return status
-        if entity.held and group is not None:
-            if isinstance(group, GroupState):
-                enough = group.scheduled + len(entity.ready) >= group.min_count
-            else:
-                ready = Counter(pod.group for pod in entity.ready.values())
-                enough = is_ready(group, lambda leaf: leaf.scheduled + ready[leaf.key])
-            if not enough:
-                return next(iter(entity.held.values()))
-        return SUCCESS
+        return next(iter(entity.held.values()), SUCCESS)
 
     def of_pod(self, pod: PodRecord) -> Status:
         """Return whether a pod is gated by itself: the first rejection of a PreEnqueue plugin, or SUCCESS."""

@@ -212,10 +212,8 @@ class SchedulingQueue:
             kind = self._sharing.tried_for(entity)
             self._drop(entity)
             self._sharing.wake(kind, now)
-        elif entity.state in (QueueState.ACTIVE, QueueState.BACKOFF, QueueState.UNSCHEDULABLE):
-            gate = self._gates.of_entity(entity)
-            if not gate.ok:
-                self._to_gated(entity, gate, now)
+        elif entity.state is not QueueState.IN_CYCLE:
+            self._recheck_gate(entity, now)
 
     def move_group(self, group: GroupState, before: str, now: float) -> None:
         """The pods of a group that waited in one entity (`before`, its ref) wait in another now (composite.md 2.2)."""
