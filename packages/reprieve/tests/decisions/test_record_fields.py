@@ -40,7 +40,7 @@ def test_records_leave_out_what_is_empty() -> None:
     ("part", "new", "old"), [(PreemptionRecord, "costNotes", "told"), (FailedPreemption, "considered", "lookedAt")]
 )
 def test_both_names_of_a_renamed_field_are_written_and_read(part: type[msgspec.Struct], new: str, old: str) -> None:
-    """history.md 4: records of earlier versions are read, and earlier versions read these."""
+    """observability.md 4.5: records of earlier versions are read, and earlier versions read these."""
     unit = {"unit": "a/u", "kind": "Pod", "outcome": "LookedAt", "priority": 1, "pods": 1, "podNames": [], "nodes": []}
     values = ["a note"] if new == "costNotes" else [unit]
     base = {

@@ -80,3 +80,9 @@ def test_search_ends_after_its_steps() -> None:
     assert search.steps == 0
     assert search.cost == _breaks(answer, members, bins, [(0, 0), (0, 1), (1, 2)])
     assert FewestBreaks(members, bins, [(0, 0), (0, 1), (1, 2)], steps=5).run() is None
+
+
+def test_one_domain_has_no_breaks() -> None:
+    """topology.md 3.2"""
+    search = FewestBreaks([Member((1,), frozenset({0}))] * 2, [Bin(0, (2,))], [(0,)], steps=STEPS)
+    assert (search.run(), search.cost) == ([0, 0], (0,))
