@@ -87,13 +87,14 @@ _LOWER = "PreemptLowerPriority"
         (_LOWER, (False, True), True, f"as the pod group's preemption policy, got Never and {_LOWER}"),
         (_LOWER, (True,), True, f"as the pod group's preemption policy, got Never and {_LOWER}"),
         (_LOWER, (True, True), False, _NEVER),
-        (_LOWER, (False, True), False, _NEVER),
-        (None, (True, False), False, _NEVER),
+        (_LOWER, (False, True), False, f"the same preemption policy, got Never and {_LOWER}"),
+        (None, (True, False), False, f"the same preemption policy, got {_LOWER} and Never"),
+        (None, (True, True), False, _NEVER),
         ("Never", (False, False), False, ""),
     ],
 )
 def test_22_policy_that_counts(own: str | None, members: tuple[bool, ...], gate: bool, says: str) -> None:
-    """preemption.md 2.2: with the gate the group's, a member that differs is an error; without it, one Never counts.
+    """preemption.md 2.2: with the gate the group's, a member that differs is an error; without it the members agree.
 
     `members`: whether each has preemptionPolicy Never.
     """
@@ -111,7 +112,7 @@ def test_22_policy_that_counts(own: str | None, members: tuple[bool, ...], gate:
 
 
 def test_22_a_member_that_runs_counts_too() -> None:
-    """preemption.md 2.2: "one member with Never makes the whole group Never"."""
+    """preemption.md 2.2, 8.4: without the gate all members must agree, running ones too."""
     world = World(
         *_nodes(2), group("crew", min_count=2, priority=5), gates=FeatureGates(pod_group_preemption_policy=False)
     )
@@ -120,7 +121,8 @@ def test_22_a_member_that_runs_counts_too() -> None:
     decision = world.step()
     assert decision.preemption is None
     assert decision.condition is not None
-    assert _NEVER in decision.condition.message
+    assert decision.condition.reason == "SchedulerError"
+    assert decision.condition.message.endswith("same preemption policy, got Never and PreemptLowerPriority")
 
 
 def test_23_no_second_preemption_while_victims_leave() -> None:

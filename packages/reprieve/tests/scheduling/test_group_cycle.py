@@ -458,14 +458,14 @@ def test_group_that_makes_room_elsewhere_gives_back_what_it_does_not_need() -> N
 def test_members_have_the_policy_of_their_group_or_agree(
     own: str | None, never: tuple[bool, bool], text: str | None, gate: bool
 ) -> None:
-    """preemption.md 8.3: with the gate PodGroupPreemptionPolicy; without it they may differ."""
+    """preemption.md 8.4: without the gate PodGroupPreemptionPolicy the policy of the group does not count."""
     from reprieve.scheduling.divergence import divergence
 
     world = World(node("n"), group("crew", min_count=2, policy=own))
     world.add(*(pod(f"p{turn}", group="crew", never=each) for turn, each in enumerate(never)))
     members = [world.record(f"p{turn}") for turn in range(2)]
     found = divergence(world.engine.cluster.groups["default/crew"], members, group_policy=gate)
-    if text is None or not gate:
-        assert found is None
-    else:
-        assert found == f"all pods in a single pod group should have the same preemption {text}"
+    if not gate:
+        first, second = ("Never" if each else "PreemptLowerPriority" for each in never)
+        text = f"policy, got {second} and {first}" if first != second else None
+    assert found == (None if text is None else f"all pods in a single pod group should have the same preemption {text}")

@@ -288,6 +288,17 @@ def test_with_the_gate_off_leaves_are_flat() -> None:
 # -- everything wants the same -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("never", "agree"), [((True, False), False), ((True, True), True)])
+def test_without_the_gate_the_members_of_a_tree_agree(never: tuple[bool, bool], agree: bool) -> None:
+    """composite.md 3.1, preemption.md 8.4: the policies of its groups do not count, those of the pods do."""
+    groups = [composite("root", policy="PreemptLowerPriority"), group("a", parent="root", policy="Never")]
+    pods = [pod(name, group="a", never=one) for name, one in zip("pq", never, strict=True)]
+    world = World(node("n"), *groups, *pods, gates=FeatureGates(pod_group_preemption_policy=False)).settle()
+    text = "all pods in a pod group hierarchy should have the same preemption policy, got"
+    wrong = {f'{text} PreemptLowerPriority ("q") and Never ("p")'}
+    assert {one.message for one in world.virtual.rejections.values()} == (set() if agree else wrong)
+
+
 @pytest.mark.parametrize(
     ("items", "message"),
     [

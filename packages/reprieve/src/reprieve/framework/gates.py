@@ -21,7 +21,7 @@ class FeatureGates:
     topology_aware_workload_scheduling: bool = True
     """Topology constraints of groups are enforced. Off: they are ignored."""
     pod_group_preemption_policy: bool = True
-    """The PodGroup's own `preemptionPolicy` counts. Off: a member with `Never` makes the group `Never`."""
+    """The PodGroup's own `preemptionPolicy` counts. Off: that of its members counts, which must agree."""
     composite_pod_group: bool = True
     """Trees of groups (composite.md). Off: CompositePodGroups are ignored, a PodGroup with a parent is flat."""
     dra_workload_resource_claims: bool = True

@@ -13,7 +13,7 @@ from reprieve.preemption.units import effective_priority
 def group_never_preempts(group: Group, *, group_policy: bool) -> bool:
     """Of a group (preemption.md 2.2): its own policy if the field is there (and the gate `group_policy` on).
 
-    Else any member's Never, pending or scheduled, makes the whole group Never.
+    Else that of its members, pending or scheduled, which agree (preemption.md 8.4).
     """
     own = group.spec.preemption_policy if group.spec is not None and group_policy else None
     if own is not None:

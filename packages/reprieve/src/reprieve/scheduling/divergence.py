@@ -31,8 +31,8 @@ def divergence(group: GroupState, pods: Sequence[PodRecord], *, group_policy: bo
     that name no class are of the group's priority (workloads.md 2.6).
 
     With `group_policy` (the gate PodGroupPreemptionPolicy) members must have the group's own preemptionPolicy; a group
-    that has none, as in versions without the field, follows its members, which must agree.  Without the gate they may
-    differ, and one Never makes the group Never (preemption.md 2.2).
+    that has none, as in versions without the field, follows its members, which must agree.  Without the gate every
+    group does (preemption.md 2.2).
     """
     spec = group.spec
     first = pods[0]
@@ -51,9 +51,7 @@ def divergence(group: GroupState, pods: Sequence[PodRecord], *, group_policy: bo
                     "all pods in a single pod group should match the priority of the pod group, "
                     f"got: {pod.priority} and {spec.priority}"
                 )
-    if not group_policy:
-        return None
-    own = spec.preemption_policy if spec is not None else None
+    own = spec.preemption_policy if spec is not None and group_policy else None
     wanted = own or _policy(first)
     for pod in members:
         if _policy(pod) != wanted:
@@ -71,8 +69,7 @@ def _tree_divergence(root: CompositeState, pods: Sequence[PodRecord], *, group_p
     assert spec is not None
     members = _members(root, pods)
     groups = [(group, group.spec) for group in root.below() if group.spec is not None]
-    policies = _policies(root, members)
-    first, (policy, holder) = members[0], next(policies)
+    first, (policy, holder) = members[0], next(_policies(root, members, group_policy))
     for group, own in groups:
         if own.priority != spec.priority:
             return _groups("priority", f'{own.priority} ("{group.name}") and {spec.priority} ("{root.name}")')
@@ -88,8 +85,11 @@ def _tree_divergence(root: CompositeState, pods: Sequence[PodRecord], *, group_p
             )
         if compared and pod.priority != spec.priority and (pod.names_class or spec.foreign is None):
             return _pods("priority", f'{pod.priority} ("{pod.name}") and {spec.priority} ("{root.name}")')
-        if group_policy and _policy(pod) != policy:
-            return _pods("preemption policy", f'{_policy(pod)} ("{pod.name}") and {policy} ("{holder}")')
+        if _policy(pod) != policy:
+            got = f'{_policy(pod)} ("{pod.name}") and {policy} ("{holder}")'
+            if not group_policy:
+                return f"all pods in a pod group hierarchy should have the same preemption policy, got {got}"
+            return _pods("preemption policy", got)
     return None
 
 
@@ -101,9 +101,9 @@ def _pods(what: str, got: str) -> str:
     return f"all pods in a pod group hierarchy should have the same {what} as the root pod group's {what}, got {got}"
 
 
-def _policies(root: CompositeState, members: Sequence[PodRecord]) -> Iterator[tuple[str, str]]:
+def _policies(root: CompositeState, members: Sequence[PodRecord], group_policy: bool) -> Iterator[tuple[str, str]]:
     """Preemption policies and what has them, the decisive one first: the root's, another group's, a pod's."""
-    for group in root.below():
+    for group in root.below() if group_policy else ():
         if group.spec is not None and group.spec.preemption_policy is not None:
             yield group.spec.preemption_policy, group.name
     for pod in members:
