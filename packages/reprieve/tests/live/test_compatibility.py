@@ -187,3 +187,17 @@ def test_upgrade_and_rollback_under_load_lose_no_gang_and_no_reservation() -> No
             assert {one["type"]: one["status"] for one in said}["PodGroupScheduled"] == "True"
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("minor", "version"),
+    [(32, None), (33, "resource.k8s.io/v1beta2"), (34, "resource.k8s.io/v1"), (38, "resource.k8s.io/v1")],
+)
+def test_device_claims_are_read_in_the_version_of_each_release(minor: int, version: str | None) -> None:
+    """docs/compatibility.md, the column of device claims: 1.32 and before have none that are read."""
+
+    async def run() -> None:
+        async with cluster(features=Features(minor=minor)) as world, world.scheduling() as found:
+            assert found.served.version_of("ResourceClaim") == version
+
+    asyncio.run(run())
