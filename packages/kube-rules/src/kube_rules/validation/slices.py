@@ -1,4 +1,4 @@
-"""Rules of ResourceSlices: where their devices are, and what each device has (devices.md 5, 6).
+"""Rules of ResourceSlices: where their devices are, and what each device has (devices.md 5.4).
 
 Upstream: pkg/apis/resource/validation (validateResourceSliceSpec, validateDevice, validateDeviceAttribute).
 """
