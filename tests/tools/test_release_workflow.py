@@ -96,3 +96,14 @@ def test_plugin_launcher_says_what_it_lacks(tmp_path: Path) -> None:
         (tmp_path / "bin" / name).symlink_to(f"/usr/bin/{name}")
     ended = subprocess.run([launcher], env={"PATH": str(tmp_path / "bin")}, capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (2, "error: kubectl reprieve needs python3.11 on the PATH\n")
+
+
+def test_nothing_is_published_of_what_did_not_pass() -> None:
+    """Every job waits for the one that runs CI, itself or by those it needs, and a pipe fails with its first command."""
+    path = ROOT / ".github" / "workflows" / "release.yaml"
+    release = jobs(path)
+    assert ".ci/run" in [step.get("run") for step in release["wheels"]["steps"]]
+    for name in release:
+        while name != "wheels":
+            name = release[name]["needs"]
+    assert yaml.safe_load(path.read_text())["defaults"] == {"run": {"shell": "bash"}}

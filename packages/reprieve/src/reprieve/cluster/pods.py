@@ -140,7 +140,7 @@ class PodRecord:
         self.namespace = namespace
         self.name = name
         self.key = f"{namespace}/{name}"
-        self.uid = uid
+        self.uid = uid if uid != self.key else self.key  # one text where there is no UID
         self.signature = signature
         self.priority = priority
         self.group = group

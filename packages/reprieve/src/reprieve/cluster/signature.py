@@ -178,7 +178,7 @@ class SignatureTable:
         return PodConstraints(
             id=next(self._ids),
             nodes=nodes,
-            node_selector=dict(spec.node_selector or {}),
+            node_selector=spec.node_selector or objects.EMPTY_MAP,
             affinity=spec.affinity,
             tolerations=tuple(spec.tolerations or ()),
             ports=ports,
