@@ -99,7 +99,7 @@ def test_plugin_launcher_says_what_it_lacks(tmp_path: Path) -> None:
 
 
 def test_nothing_is_published_of_what_did_not_pass() -> None:
-    """Every job waits for the one that runs CI, itself or by those it needs, and a pipe fails with its first command."""
+    """Every job waits for the one that runs CI, and a pipe fails with its first command."""
     path = ROOT / ".github" / "workflows" / "release.yaml"
     release = jobs(path)
     assert ".ci/run" in [step.get("run") for step in release["wheels"]["steps"]]
