@@ -132,6 +132,8 @@ NOT_SERVED: Final = (
     UnservedApi("`pods/exec`, `pods/attach`, `pods/portforward`", "501: no process runs in a pod"),
     UnservedApi("`pods/proxy`", "404"),
     UnservedApi("`componentstatuses`", "404"),
+    UnservedApi("`/.well-known/openid-configuration`, `/openid/v1/jwks`", "404: tokens have no public key"),
+    UnservedApi("Endpoints and EndpointSlices of Services", "stored as clients write them; no controller makes them"),
     UnservedApi("other API servers (aggregation)", "APIServices are stored; one with a Service is not available"),
     UnservedApi("service IPs, DNS and network, node proxies", "none"),
     UnservedApi(
