@@ -6,11 +6,11 @@ and as many copies of the same two tolerations. What is equal is replaced by the
 
 from __future__ import annotations
 
-from sys import intern
 from typing import Any, Final
 
 from msgspec.structs import force_setattr
 
+from kube_rules.caching import remembered
 from kube_rules.meta import EMPTY_MAP, OwnerReference
 from kube_rules.objects import Container, Pod, Toleration
 
@@ -50,9 +50,15 @@ def _is_short(item: OwnerReference | Toleration) -> bool:
     return len(item.api_version) + len(item.kind) + len(item.name) + len(item.uid) <= _LONGEST
 
 
+@remembered(65_536, _LONGEST)
+def _first(text: str) -> str:
+    """Return the equal text that came first, as long as it is kept."""
+    return text
+
+
 def _text(holder: Any, name: str, text: str) -> None:
-    if text and type(text) is str:
-        force_setattr(holder, name, intern(text))
+    if text:
+        force_setattr(holder, name, _first(text))
 
 
 def _tuple(holder: Any, name: str, items: tuple[Any, ...]) -> None:
