@@ -264,6 +264,7 @@ def test_pointing_at_a_pod_lights_its_workload(browser: Browser, url: str) -> No
         page.locator("summary", has_text="Nodes as a table").click()
         page.locator("table button", has_text="gpu-1").click()
         page.locator(".detail button", has_text="default/sweep").click()
+        expect(page.locator(".moving canvas").last).to_be_visible()  # it is drawn with the next frame
         assert page.screenshot(clip=MAP) != before
 
 
