@@ -348,3 +348,19 @@ def test_configuration_is_warned_of_once_for_each_policy(run: Run, desk: Path, p
     warnings = [line for line in ended.err.splitlines() if line.startswith("warning: ")]
     assert len(warnings) == len(policies) // 2
     assert all(line.startswith("warning: c.yaml: ") and "extenders are not called" in line for line in warnings)
+
+
+@pytest.mark.parametrize(("movable", "moves"), [("true", 1), ("false", 0), ("", 0)])
+def test_job_that_may_move_does(run: Run, desk: Path, movable: str, moves: int) -> None:
+    """replay.md 1.1, moving.md 4.1: `small` is in the way of a whole node, and fits beside `tune`."""
+    rows = f"a,0,100,8,\ntune,1,9000,7,\nfill,2,400,1,\nsmall,3,9000,1,{movable}\ntrain,500,1000,8,\n"
+    (desk / "moving.csv").write_text("job,submit,duration,gpu,movable\n" + rows)
+    first = (desk / "nodes.yaml").read_text()
+    (desk / "two.yaml").write_text(f"{first}---\n{first.replace('node-1', 'node-2')}")
+    profile = {"pluginConfig": [{"name": "DefaultPreemption", "args": {"moving": "Move"}}]}
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    (desk / "move.yaml").write_text(json.dumps({**kind, "profiles": [profile]}))
+    done = run("replay", "moving.csv", "--cluster=two.yaml", "--policy=move.yaml", "-o", "json")
+    assert done.code == 0, done.err
+    [replayed] = json.loads(done.out)["policies"]
+    assert replayed["evictions"]["moves"] == moves, replayed["evictions"]

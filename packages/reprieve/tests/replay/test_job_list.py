@@ -80,6 +80,9 @@ VALUES: list[tuple[str, str, str, Any]] = [
     ("disruption", "single", "whole", False),
     ("checkpoint", "0.001", "checkpoint", 1),
     ("checkpoint", "600", "checkpoint", 600_000),
+    ("movable", "true", "movable", True),
+    ("movable", "false", "movable", False),
+    ("movable", "", "movable", None),
     ("tenant", "a" * 63, "tenant", "a" * 63),
     ("topology_key", "example.com/rack", "topology_key", "example.com/rack"),
     ("preferred_topology", "rack; x.io/row", "preferred_topology", "rack,x.io/row"),
@@ -128,6 +131,7 @@ REFUSED: list[tuple[str, str, str]] = [
     ("priority", "1000000001", "expected a whole number from -2147483648 to 1000000000"),
     ("disruption", "some", "expected all or single"),
     ("checkpoint", "0", "expected more than 0 seconds"),
+    ("movable", "yes", "expected true or false"),
     ("tenant", "a" * 64, "expected a name that can be that of a namespace"),
     ("tenant", "a.b", "expected a name that can be that of a namespace"),
     ("topology_key", "/rack", "expected the key of a label"),
@@ -373,6 +377,7 @@ JOBS = [
             priority=0,
             whole=False,
             checkpoint=600_000,
+            movable=True,
             tenant="t",
             topology_key="k",
             preferred_topology="rack,block",
@@ -395,8 +400,8 @@ def test_list_is_written_without_what_empty_fields_stand_for() -> None:
     assert written(JOBS[:1]) == ["job,submit,duration,workers", "a,1.5,,2"]
     assert written(JOBS) == [
         ",".join(job_list.COLUMNS),
-        "a,1.5,,2,,,,,,,,,,,,,,,,",
-        "b,2,60.25,4,2,1.5,3Mi,0.5,A|B,high,0,single,600,t,k,rack;block,rack=2,x=y;z=,*;x.io/k=v:NoExecute;k=,90.5",
+        "a,1.5,,2,,,,,,,,,,,,,,,,,",
+        "b,2,60.25,4,2,1.5,3Mi,0.5,A|B,high,0,single,600,true,t,k,rack;block,rack=2,x=y;z=,*;x.io/k=v:NoExecute;k=,90.5",
     ]
     assert written(JOBS[:1], dated=True)[1] == "a,1970-01-01T00:00:01.500000Z,,2"
 

@@ -67,6 +67,7 @@ class Shape:
     """Preempted as a whole, not pod by pod."""
     checkpoint: int | None = None
     """Milliseconds of work between checkpoints."""
+    movable: bool | None = None
     tenant: str = "default"
     topology_key: str = ""
     preferred_topology: str = ""
@@ -267,6 +268,7 @@ COLUMNS: Final[Mapping[str, tuple[str, Callable[[str], Any] | None]]] = {
     "priority": ("priority", _whole(-(2**31), MAX_PRIORITY)),
     "disruption": ("whole", _one_of(all=True, single=False)),
     "checkpoint": ("checkpoint", _interval),
+    "movable": ("movable", _one_of(true=True, false=False)),
     "tenant": ("tenant", _tenant),
     "topology_key": ("topology_key", _matching(_LABEL_KEY, "the key of a label")),
     "preferred_topology": ("preferred_topology", lambda text: ",".join(read_levels(text.replace(";", ",")))),
@@ -563,6 +565,7 @@ def written(job: ReplayJob, *, dated: bool) -> dict[str, str]:
         "priority": "" if shape.priority is None else str(shape.priority),
         "disruption": "" if shape.whole else "single",
         "checkpoint": "" if shape.checkpoint is None else _decimals(shape.checkpoint),
+        "movable": "" if shape.movable is None else str(shape.movable).lower(),
         "tenant": "" if shape.tenant == "default" else shape.tenant,
         "topology_key": shape.topology_key,
         "preferred_topology": shape.preferred_topology.replace(",", ";"),

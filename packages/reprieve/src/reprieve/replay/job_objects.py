@@ -8,7 +8,7 @@ from kube_rules import objects
 from kube_rules.controllers.jobs import INDEX
 from kube_rules.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectMeta, OwnerReference
 from kube_rules.topology_terms import PREFERRED_TOPOLOGY, SLICE
-from kube_rules.work_annotations import CHECKPOINT_INTERVAL, EXPECTED_RUNTIME, RESTART_COST
+from kube_rules.work_annotations import CHECKPOINT_INTERVAL, EXPECTED_RUNTIME, MOVABLE, RESTART_COST
 from reprieve.replay.job_list import ReplayJob, Shape, Tolerated
 
 GPU: Final = "nvidia.com/gpu"
@@ -193,6 +193,8 @@ class Makers:
             checkpoint = self.terms.checkpoint_of(shape)
             if checkpoint is not None:
                 result[CHECKPOINT_INTERVAL] = f"{checkpoint}ms"
+            if shape.movable is not None:
+                result[MOVABLE] = str(shape.movable).lower()
             if self.terms.restart:
                 result[RESTART_COST] = f"{self.terms.restart}ms"
         return result
