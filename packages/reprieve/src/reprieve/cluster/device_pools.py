@@ -260,6 +260,10 @@ class SliceIndex:
                 self._of_node.setdefault(device_slice.reach.node, []).append(device_slice)
             else:
                 self._anywhere.append(device_slice)
+        self._home: dict[PoolId, str | None] = {}
+        for pool, those in self._of_pool.items():
+            names = {item.reach.node for item in those}
+            self._home[pool] = names.pop() if len(names) == 1 and "" not in names else None
 
     @property
     def local(self) -> bool:
@@ -268,9 +272,7 @@ class SliceIndex:
 
     def home(self, pool: PoolId) -> str | None:
         """Return the only node that can reach a pool, None if there may be several."""
-        there = self._of_pool.get(pool, [])
-        names = {item.reach.node for item in there}
-        return names.pop() if len(names) == 1 and "" not in names else None
+        return self._home.get(pool)
 
     def pools(self, name: str, labels: Mapping[str, str]) -> tuple[Pool, ...]:
         """The pools of one node in the order they are tried."""

@@ -264,20 +264,25 @@ class DeviceBook:
         claim.held = held
         claim.allocation = claim.in_view()
         for allocation in (was,) if claim.allocation is was else (was, claim.allocation):
+            if allocation is None:
+                continue
             homes = self._homes(allocation)
             self._elsewhere += EVERYWHERE in homes
             self._log.entries += [row for row in homes if row != EVERYWHERE]
-            if allocation is not None and claim.allocation is not was:
+            if claim.allocation is not was:
                 self.in_use.count(allocation, -1 if allocation is was else 1)
                 self._touched.entries += homes
         self._undo.record(self._change, claim, before)
 
-    def _homes(self, allocation: Allocation | None) -> list[int]:
+    def _homes(self, allocation: Allocation) -> list[int]:
         """Return the row that each device of an allocation belongs to, if there is one; EVERYWHERE if several."""
-        index, rows = self.index, self._nodes.row_of
-        homes = (index.home(grant.device[:2]) for grant in allocation.grants) if allocation is not None else ()
-        there = (EVERYWHERE if home is None else rows.get(home) for home in homes)
-        return [row for row in there if row is not None]
+        index, rows, found = self.index, self._nodes.row_of, []
+        for grant in allocation.grants:
+            home = index.home(grant.device[:2])
+            row = EVERYWHERE if home is None else rows.get(home)
+            if row is not None:
+                found.append(row)
+        return found
 
     def _free(self, allocation: Allocation) -> bool:
         """Return whether no claim took the whole devices of an allocation since it was given up."""
