@@ -31,6 +31,7 @@ _GROUPS: Mapping[str, int] = {
     "events.k8s.io": 17750,
     "authentication.k8s.io": 17700,
     "authorization.k8s.io": 17600,
+    "autoscaling": 17500,
     "batch": 17400,
     "certificates.k8s.io": 17300,
     "networking.k8s.io": 17200,
@@ -50,6 +51,7 @@ _GROUPS: Mapping[str, int] = {
 """Priorities of built-in groups; `apiregistration.k8s.io` has no APIService, as in any cluster."""
 _VERSIONS: Mapping[tuple[str, str], int] = {
     ("", "v1"): 1,
+    ("autoscaling", "v2"): 30,
     ("flowcontrol.apiserver.k8s.io", "v1"): 21,
     (METRICS_GROUP, "v1beta1"): 100,
 }
