@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from random import Random
 
 import numpy as np
 
@@ -152,8 +151,7 @@ class SpreadShares(PinnedChoices):
                     found.append(moved)
                 if one < other:
                     found += [_moved(moved, other, one, back) for back in kinds if back != kind and share[other][back]]
-        Random(0).shuffle(found)
-        return found
+        return [found[place] for place in np.random.default_rng(1).permutation(len(found))]
 
     def where(self, picks: Picks) -> list[tuple[Part, frozenset[int]]]:
         waiting = [iter(kind.pods) for kind in self.numbers.kinds]
