@@ -12,7 +12,7 @@ from msgspec.structs import force_setattr
 
 from kube_rules.caching import remembered
 from kube_rules.meta import EMPTY_MAP, OwnerReference
-from kube_rules.objects import Container, Pod, Toleration
+from kube_rules.objects import DEFAULT_SCHEDULER, Container, Pod, Toleration
 
 _MOST: Final = 16_384
 _MOST_ITEMS: Final = 8
@@ -26,7 +26,8 @@ def share(pod: Pod) -> None:
     meta, spec = pod.metadata, pod.spec
     _text(meta, "namespace", meta.namespace)
     _text(spec, "node_name", spec.node_name)
-    _text(spec, "scheduler_name", spec.scheduler_name)
+    if spec.scheduler_name != DEFAULT_SCHEDULER:  # one that is given is written into snapshots, the default is not
+        _text(spec, "scheduler_name", spec.scheduler_name)
     if not meta.annotations:
         force_setattr(meta, "annotations", EMPTY_MAP)
     if not spec.node_selector:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kube_rules.meta import ObjectRef
 from kube_rules.work_annotations import NO_CLASS_TERMS, WorkTerms
 from reprieve.queueing.entity import QueueState
-from tests.building import World, annotated, gang, group, node, pod, priority_class
+from tests.building import START, World, annotated, gang, group, node, pod, priority_class
 
 
 def test_pod_then_the_group_then_its_class() -> None:
@@ -49,6 +49,6 @@ def test_checkpoint_wakes_no_pods_and_a_runtime_does() -> None:
 def test_picture_has_the_time_of_the_step() -> None:
     """cost.md 2.5: deciding reads no clock."""
     world = World(node("n1"), gang("g", 2, cpu=1))
-    assert world.engine.cluster.now == 0.0
-    world.engine.step(1234.5)
-    assert world.engine.cluster.now == 1234.5
+    assert world.engine.cluster.now == START
+    world.engine.step(START + 1234.5)
+    assert world.engine.cluster.now == START + 1234.5
