@@ -25,10 +25,11 @@ def test_each_package_has_an_example() -> None:
     assert len({str(example.id).partition(":")[0] for example in EXAMPLES}) == 3
 
 
-def test_readme_of_the_scheduler_leads_nowhere_that_an_index_does_not_have() -> None:
+@pytest.mark.parametrize("package", ["kube-rules", "kube-standin", "reprieve"])
+def test_readme_of_a_package_leads_nowhere_that_an_index_does_not_have(package: str) -> None:
     """A package index shows it alone: links to other files of the repository, and pictures, would be dead there."""
-    text = (ROOT / "packages" / "reprieve" / "README.md").read_text()
-    assert not re.findall(r"\]\((?!https://)[^)]*\)", text)
+    text = (ROOT / "packages" / package / "README.md").read_text()
+    assert not re.findall(r"\]\((?!https://|#)[^)]*\)", text)
 
 
 @pytest.mark.parametrize("block", EXAMPLES)
