@@ -68,7 +68,7 @@ def test_evictions_of_before_count_for_limits(cluster: Up) -> None:
     path, api = cluster.workplace("limits"), cluster.api
     there = {"space": "limits"}
     for name in ("low-0", "low-1", "low-2"):
-        api.create(path, pod(name, cpu="4", selector=there, stop=0.5))
+        api.create(path, pod(name, cpu="4", selector=there, stop=5))  # longer than a start takes
     eventually(lambda: api.runs("low-0", "low-1", "low-2", namespace="limits"), "the nodes full")
     with api.history(path) as pods:
         api.create(path, pod("first", cpu="4", priority="high", selector=there))
