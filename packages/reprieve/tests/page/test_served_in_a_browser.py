@@ -152,6 +152,28 @@ def test_suggestion_can_be_tried(browser: Browser, tmp_path: Path) -> None:
         expect(page.locator(".view > div > .status")).to_have_text("The pod is placed. No pods are evicted.")
 
 
+def test_waiting_gang_can_be_picked(browser: Browser) -> None:
+    """page.md 8.5: the answer begins with what becomes of it: where it runs, and what is evicted for it."""
+    files = [str(EXAMPLES / "gpus" / name) for name in ("cluster.yaml", "train.yaml")]
+    plans = PagePlans(tuple(word for file in files for word in ("-f", file)))
+    waiting = [*gang("train", 2, gpu=8, priority=1000), pod("other", gpu=8)]
+    with (
+        served(node("gpu-1", gpu=4), *waiting, plans=plans) as world,
+        opened(browser, world.url + "#/whatif", own=own(world)) as page,
+    ):
+        expect(page.locator("#what-if-waiting option")).to_have_count(3)
+        page.select_option("#what-if-waiting", label="default/train, PodGroup")
+        page.click("[data-key=plan]")
+        answer = page.get_by_role("region", name="The workload that was picked")
+        expect(answer).to_contain_text("2 of 2 pods run after the plan, on", timeout=60_000)
+        expect(answer).to_contain_text("gpu-1 gpu-2")
+        expect(answer).to_contain_text("default/nightly, priority 10, 2 pods")
+        page.select_option("#what-if-waiting", label="default/other, Pod")
+        page.click("[data-key=plan]")
+        expect(answer).to_contain_text("The plan has no pods of it.", timeout=60_000)
+        assert violations(page) == []
+
+
 RACKS = """
 apiVersion: v1
 kind: List

@@ -3,6 +3,7 @@ import { commandText, count, cutList, h, number, put, withOptions } from "./dom.
 import { ClusterView } from "./view_cluster.js";
 
 const MOST_HELPED = 20;
+const MOST_WAITING = 200;
 
 export class WhatIfView {
   constructor({ ask }) {
@@ -13,6 +14,7 @@ export class WhatIfView {
     this.message = h("p", { role: "status", class: "status conclusion" });
     this.answer = h("div", {});
     this.node = h("select", { id: "what-if-node", "data-key": "node" });
+    this.waiting = h("select", { id: "what-if-waiting", "data-key": "waiting" });
     const add = (verb, text) => h("button", { type: "button", "data-key": verb, onclick: () => this.node.value && this.add(`--${verb} ${this.node.value}`) }, text);
     this.map = new ClusterView({ actions: (node) => this.nodeActions(node) });
     this.form = h("form", { onsubmit: (event) => { event.preventDefault(); this.plan(); } },
@@ -21,7 +23,7 @@ export class WhatIfView {
         h("div", {}, h("label", { for: "what-if-changes" }, "Changes, as options of ", h("code", {}, "reprieve plan"), ", one a line; or click a node in the map"), this.flags,
           h("p", { class: "buttons" }, h("label", { for: "what-if-node" }, "Node "), this.node, add("drain", "drain"), add("cordon", "cordon"), add("remove-node", "remove"),
             h("button", { type: "button", "data-key": "add", onclick: () => this.node.value && this.add(`--add-nodes 1 --like ${this.node.value}`) }, "add one like it")))),
-      h("p", { class: "buttons" }, this.button, h("button", { type: "button", "data-key": "clear", onclick: () => this.clear() }, "Clear"),
+      h("p", { class: "buttons" }, h("label", { for: "what-if-waiting" }, "What becomes of "), this.waiting, " ", this.button, h("button", { type: "button", "data-key": "clear", onclick: () => this.clear() }, "Clear"),
         h("span", { class: "quiet" }, " Nothing in the cluster is changed. What waits already is planned too.")));
     this.beside = h("div", { class: "beside" }, this.answer, this.map.element);
     this.element = h("div", {}, ask ? this.form : null, this.message, this.beside);
@@ -36,7 +38,19 @@ export class WhatIfView {
       this.names = names.join();
       put(this.node, names.map((name) => h("option", { value: name, selected: name === chosen }, name)));
     }
+    this.showWaiting(whole.queue.filter((item) => item.name).slice(0, MOST_WAITING), whole.queueTotal);
     if (!this.planned) this.map.show(whole);
+  }
+
+  // The workloads that can be picked; the one that was picked stays chosen as long as it waits.
+  showWaiting(items, total) {
+    const values = items.map(keyOf);
+    const known = `${values.join()} ${total}`;
+    if (known === this.known) return;
+    this.known = known;
+    const chosen = this.waiting.value;
+    put(this.waiting, h("option", { value: "" }, items.length < total ? `all that waits (${number(items.length)} of ${number(total)} are listed)` : "all that waits"),
+      items.map((item, at) => h("option", { value: values[at], selected: values[at] === chosen }, `${item.namespace}/${item.name}, ${item.kind}`)));
   }
 
   nodeActions(node) {
@@ -56,9 +70,32 @@ export class WhatIfView {
     this.map.show(this.document);
   }
 
+  // What the plan means for the workload that was picked.
+  picked(planned) {
+    if (!this.waiting.value) return null;
+    const [kind, namespace, name] = JSON.parse(this.waiting.value);
+    const { workloads, pods, nodes } = planned.cluster;
+    const places = [];
+    pods.names.forEach((pod, at) => {
+      const owner = pods.workloads[at];
+      const own = kind === "Pod" ? pod === name : workloads.kinds[owner] === kind && workloads.names[owner] === name;
+      if (own && workloads.namespaces[owner] === namespace) places.push(pods.nodes[at]);
+    });
+    const placed = places.filter((node) => node >= 0);
+    const names = [...new Set(placed)].map((node) => nodes.names[node]);
+    const waits = planned.queue.find((item) => keyOf(item) === this.waiting.value);
+    const units = planned.records.filter((record) => keyOf(record.entity) === this.waiting.value).flatMap((record) => record.preemption?.evicted ?? []);
+    return h("section", { class: "picked", "aria-label": "The workload that was picked" }, h("h2", {}, `${namespace}/${name}`),
+      h("p", {}, places.length ? `${number(placed.length)} of ${count(places.length, "pod")} ${places.length === 1 ? "runs" : "run"} after the plan${names.length ? ", on:" : "."}` : "The plan has no pods of it."),
+      names.length > 0 && cutList(names, 8, (node) => h("span", {}, `${node} `), "node"),
+      waits && h("p", {}, `It still waits${waits.why ? `: ${waits.why}` : ""}. ${waits.message ?? ""}`),
+      units.length > 0 && [h("p", {}, "Evicted for it:"), cutList(units, 8, (unit) => h("p", {}, `${unit.unit || `hidden ${unit.kind}`}, priority ${number(unit.priority)}, ${count(unit.pods, "pod")}`), "workload")]);
+  }
+
   // Changes that the plan has tried for what still waits: moves of running pods, nodes, priorities and others.
   suggestions(planned) {
     const helped = planned.queue.filter((item) => item.help.some((help) => help.flags.length));
+    helped.sort((one, other) => (keyOf(other) === this.waiting.value) - (keyOf(one) === this.waiting.value));
     if (!helped.length) return null;
     return [h("h2", {}, "What would help"), h("ul", {}, helped.slice(0, MOST_HELPED).map((item) => item.help.filter((help) => help.flags.length).map((help) => h("li", {},
       `${item.namespace}/${item.name}: `, withOptions(help.sentence), " ", h("button", { type: "button", onclick: () => this.plan([...this.flags.value.split("\n").filter(Boolean), ...help.flags]) }, "Try it"))))),
@@ -85,7 +122,7 @@ export class WhatIfView {
       this.message.textContent = planned.sentences.plan;
       this.planned = planned;
       this.beside.classList.add("answered");
-      put(this.answer, this.suggestions(planned), h("h2", {}, "The plan"), inputNotes(planned), commandText(planned.text));
+      put(this.answer, this.picked(planned), this.suggestions(planned), h("h2", {}, "The plan"), inputNotes(planned), commandText(planned.text));
       this.map.show(planned);
     } catch (error) {
       this.clearAnswer();
@@ -94,6 +131,10 @@ export class WhatIfView {
       this.button.disabled = false;
     }
   }
+}
+
+function keyOf({ kind, namespace, name }) {
+  return JSON.stringify([kind, namespace, name]);
 }
 
 // What a plan has not read, or not understood.
