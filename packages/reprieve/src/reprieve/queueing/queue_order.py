@@ -60,6 +60,8 @@ class QueueOrder:
         if until > self._last.get(ref, 0.0):
             self._last[ref] = until
             heapq.heappush(self._turns, (until, ref))
+            if len(self._turns) > 2 * len(self._last) + _FEWEST_KEPT:
+                self._turns = sorted((when, other) for other, when in self._last.items())
 
     def failed(self, entity: Entity, now: float) -> None:
         """An attempt failed, maybe before a restart: the age counts from the first one (reservations.md 1.2)."""
