@@ -42,6 +42,19 @@ class PodLoad(NamedTuple):
     usage: int | None
 
 
+class LoadSample(NamedTuple):
+    """The pods of a target at a moment: how many its scale states, and the tolerances for scaling down and up.
+
+    `cpu`: the resource is cpu, of which pods that start use more than later.
+    """
+
+    replicas: int
+    pods: Sequence[PodLoad]
+    tolerance: tuple[Fraction, Fraction]
+    cpu: bool
+    now: datetime
+
+
 class Wanted(NamedTuple):
     """What a metric asks for: so many replicas, since the pods have this utilization (percent) and average."""
 
@@ -96,15 +109,7 @@ def _is_starting(pod: PodLoad, now: datetime) -> bool:
     return not pod.ready and pod.ready_since is not None and pod.started + _FIRST_READY > pod.ready_since
 
 
-def by_utilization(
-    current: int,
-    pods: Sequence[PodLoad],
-    target: int,
-    tolerance: tuple[Fraction, Fraction],
-    *,
-    cpu: bool,
-    now: datetime,
-) -> Wanted:
+def by_utilization(sample: LoadSample, target: int) -> Wanted:
     """Return what a target in percent of the requests asks for. Raises MetricError."""
 
     def ratio(group: Mapping[str, int]) -> Fraction:
@@ -113,8 +118,8 @@ def by_utilization(
             raise MetricError("the pods request nothing")
         return Fraction(sum(group.values()) * 100 // requested, target)
 
-    requests = {pod.name: pod.request for pod in pods if pod.request is not None}
-    lacking = next((pod.name for pod in pods if pod.request is None and not pod.deleted), None)
+    requests = {pod.name: pod.request for pod in sample.pods if pod.request is not None}
+    lacking = next((pod.name for pod in sample.pods if pod.request is None and not pod.deleted), None)
     if lacking is not None:
         raise MetricError(f"missing request for the resource in a container of Pod {lacking}")
     fallback = max(100, target)
@@ -122,45 +127,31 @@ def by_utilization(
     def absent(pod: PodLoad) -> int:
         return requests[pod.name] * fallback // 100
 
-    found, usage = _by_ratio(current, pods, ratio, absent, tolerance, cpu=cpu, now=now)
+    found, usage = _by_ratio(sample, ratio, absent)
     requested = sum(requests[name] for name in usage)
     return Wanted(found, sum(usage.values()) * 100 // requested, sum(usage.values()) // len(usage))
 
 
-def by_average(
-    current: int,
-    pods: Sequence[PodLoad],
-    target: int,
-    tolerance: tuple[Fraction, Fraction],
-    *,
-    cpu: bool,
-    now: datetime,
-) -> Wanted:
+def by_average(sample: LoadSample, target: int) -> Wanted:
     """Return what a target for the average of a pod, in units of 10^-9, asks for. Raises MetricError."""
 
     def ratio(group: Mapping[str, int]) -> Fraction:
         return Fraction(sum(group.values()), len(group) * target)
 
-    found, usage = _by_ratio(current, pods, ratio, lambda _: target, tolerance, cpu=cpu, now=now)
+    found, usage = _by_ratio(sample, ratio, lambda _: target)
     return Wanted(found, None, sum(usage.values()) // len(usage))
 
 
 def _by_ratio(
-    current: int,
-    pods: Sequence[PodLoad],
-    ratio_of: Callable[[Mapping[str, int]], Fraction],
-    absent: Callable[[PodLoad], int],
-    tolerance: tuple[Fraction, Fraction],
-    *,
-    cpu: bool,
-    now: datetime,
+    sample: LoadSample, ratio_of: Callable[[Mapping[str, int]], Fraction], absent: Callable[[PodLoad], int]
 ) -> tuple[int, dict[str, int]]:
     """Return the replicas for the ratio of usage and target, and the usage by pod.
 
     Pods without a measurement count so that less is changed: as using nothing when scaling up, as much as `absent`
     states when scaling down; pods that start count as using nothing when scaling up.
     """
-    ready, measured, unready, missing = _groups(pods, cpu, now)
+    current, tolerance = sample.replicas, sample.tolerance
+    ready, measured, unready, missing = _groups(sample.pods, sample.cpu, sample.now)
     usage = {pod.name: pod.usage or 0 for pod in measured}
     if not usage:
         raise MetricError("did not receive metrics for targeted pods (pods might be unready)")

@@ -6,7 +6,7 @@ Metrics are those of `metrics.k8s.io` here, cpu and memory; custom and external 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kube_rules.admission.amounts import Amount, of_container
 from kube_rules.controllers import replica_targets
@@ -176,14 +176,12 @@ class HorizontalPodAutoscalers(Controller):
         if not loads:
             raise MetricError("no pods returned by selector while calculating replica count")
         target, tolerance = given["target"], replica_targets.tolerances(autoscaler["spec"])
-        how: dict[str, Any] = {"cpu": resource == "cpu", "now": now}
-        replicas = scale["status"]["replicas"]
+        sample = replica_targets.LoadSample(scale["status"]["replicas"], loads, tolerance, resource == "cpu", now)
         if "averageUtilization" in target:
-            asked = target["averageUtilization"]
-            wanted = replica_targets.by_utilization(replicas, loads, asked, tolerance, **how)
+            wanted = replica_targets.by_utilization(sample, target["averageUtilization"])
             words = f"{resource} resource utilization (percentage of request)"
         else:
-            wanted = replica_targets.by_average(replicas, loads, parse(target["averageValue"]).nano, tolerance, **how)
+            wanted = replica_targets.by_average(sample, parse(target["averageValue"]).nano)
             words = f"{resource} resource"
         value: Json = {"averageValue": Amount(wanted.average).text}
         if wanted.utilization is not None:
