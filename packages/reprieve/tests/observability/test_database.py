@@ -242,7 +242,7 @@ def test_pictures_are_found_by_time_and_go_by_age_and_size(address: str, opened:
     for at in (NOW - 15 * DAY, NOW - 20, NOW - 10, NOW):
         store.put_picture(at, f"at {at - NOW:.0f}".encode())
         store.put_picture(at, b"another of the same time")
-        eventually(lambda at=at: asyncio.run(store.picture(at)) is not None, "it is written")  # type: ignore[misc]
+        eventually(lambda at=at: (asyncio.run(store.picture(at)) or [0])[0] == at, "written")  # type: ignore[misc]
     assert asyncio.run(store.picture(NOW - 5)) == (NOW - 10, b"at -10")
     assert asyncio.run(store.picture(NOW - 16 * DAY)) is None
     assert asyncio.run(other.picture(NOW)) is None
