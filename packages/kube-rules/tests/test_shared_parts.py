@@ -14,10 +14,10 @@ from kube_rules.meta import EMPTY_MAP
 TOLERATIONS = [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}]
 
 
-def _pod(name: str, **spec: Any) -> tuple[o.Pod, o.Pod]:
+def _pod(name: str, labels: dict[str, str] | None = None, **spec: Any) -> tuple[o.Pod, o.Pod]:
     """Return a pod as it is read, and as the decoder alone makes it."""
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}
-    meta = {"name": name, "namespace": "shop", "annotations": {}, "ownerReferences": [owner]}
+    meta = {"name": name, "namespace": "shop", "annotations": {}, "ownerReferences": [owner], "labels": labels or {}}
     container = {"name": "main", "resources": {"limits": {}, "requests": {"cpu": "1"}}}
     filled = {"nodeName": "n1", "schedulerName": "other", "nodeSelector": {}, "containers": [container], **spec}
     text = msgspec.json.encode({"metadata": meta, "spec": filled})
@@ -40,6 +40,68 @@ def test_equal_parts_are_one() -> None:
         assert one is other
     for empty in (first.metadata.annotations, first.spec.node_selector, first.spec.containers[0].resources.limits):
         assert empty is EMPTY_MAP
+
+
+def _required(pod: o.Pod) -> o.NodeSelectorRequirement:
+    affinity = pod.spec.affinity
+    assert affinity is not None
+    assert affinity.node_affinity is not None
+    required = affinity.node_affinity.required_during_scheduling_ignored_during_execution
+    assert required is not None
+    return required.node_selector_terms[0].match_expressions[0]
+
+
+def _apart(pod: o.Pod) -> tuple[o.PodAffinityTerm, o.PodAffinityTerm]:
+    affinity = pod.spec.affinity
+    assert affinity is not None
+    assert affinity.pod_anti_affinity is not None
+    rules = affinity.pod_anti_affinity
+    preferred = rules.preferred_during_scheduling_ignored_during_execution
+    return rules.required_during_scheduling_ignored_during_execution[0], preferred[0].pod_affinity_term
+
+
+def _unlike(weight: int, term: dict[str, Any]) -> dict[str, Any]:
+    zone = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a", "b"]}
+    return {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}
+        },
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [term],
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": weight, "podAffinityTerm": term}],
+        },
+    }
+
+
+def test_pods_that_differ_share_terms_and_texts() -> None:
+    """Weights, names and amounts differ; terms, names of zones, values of labels, images and amounts that occur again
+    are one.
+    """
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
+    read = []
+    for weight, name in enumerate(("a", "b"), 1):
+        labels = {"app": "some-app", "name": name}
+        resources = {"requests": {"cpu": "250m", "memory": f"{weight}Gi"}}
+        containers = [{"name": "main", "image": "web:1", "resources": resources}]
+        pod, plain = _pod(name, labels=labels, affinity=_unlike(weight, term), containers=containers)
+        assert pod == plain
+        read.append(pod)
+    first, second = read
+    assert first.metadata.labels["app"] is second.metadata.labels["app"]
+    assert first.metadata.labels["name"] is first.metadata.name
+    assert first.spec.containers[0].image is second.spec.containers[0].image
+    assert first.spec.containers[0].resources.requests["cpu"] is second.spec.containers[0].resources.requests["cpu"]
+    for one, other in zip(_required(first).values, _required(second).values, strict=True):
+        assert one is other
+    assert {id(term) for pod in read for term in _apart(pod)} == {id(_apart(first)[0])}
+
+
+def test_long_terms_are_not_kept() -> None:
+    """A long term stays in memory no longer than its pod."""
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "w" * 300}}}
+    (first, plain), (second, _) = (_pod(name, affinity=_unlike(1, term)) for name in ("a", "b"))
+    assert first == plain
+    assert _apart(first)[0] is not _apart(second)[0]
 
 
 def test_what_is_long_is_not_kept() -> None:

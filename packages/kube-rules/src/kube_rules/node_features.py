@@ -14,10 +14,11 @@ from kube_rules import objects
 
 
 def _restarts_all(spec: objects.PodSpec) -> bool:
-    containers = (*spec.containers, *spec.init_containers)
-    return any(
-        rule.action == "RestartAllContainers" for container in containers for rule in container.restart_policy_rules
-    )
+    for container in (*spec.containers, *spec.init_containers):
+        for rule in container.restart_policy_rules:
+            if rule.action == "RestartAllContainers":
+                return True
+    return False
 
 
 def _own_users_on_host_network(spec: objects.PodSpec) -> bool:
@@ -25,9 +26,9 @@ def _own_users_on_host_network(spec: objects.PodSpec) -> bool:
 
 
 def _bind_mount_options(spec: objects.PodSpec) -> bool:
-    mounts = [mount for item in (*spec.containers, *spec.init_containers) for mount in item.volume_mounts]
-    mounts += [mount for item in spec.ephemeral_containers for mount in item.volume_mounts]
-    return any(mount.bind_mount_options for mount in mounts)
+    mounts = [item.volume_mounts for item in (*spec.containers, *spec.init_containers) if item.volume_mounts]
+    mounts += [item.volume_mounts for item in spec.ephemeral_containers]
+    return any(mount.bind_mount_options for each in mounts for mount in each)
 
 
 NEEDS: Final[Mapping[str, Callable[[objects.PodSpec], bool]]] = {

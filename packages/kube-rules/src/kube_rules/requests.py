@@ -119,6 +119,9 @@ def pod_nonzero_requests(pod: Pod) -> tuple[int, int]:
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
     """Host ports the pod occupies while it runs, in the order of restartable init containers, containers."""
+    spec = pod.spec
+    if len(spec.containers) == 1 and not spec.containers[0].ports and not spec.init_containers:
+        return ()
     return tuple(
         (port.protocol or "TCP", port.host_ip or "0.0.0.0", port.host_port)
         for container in _long_running(pod)
@@ -149,6 +152,8 @@ def _plain_requests(pod: Pod) -> Mapping[str, QuantityText] | None:
 
 def _reports_resources(pod: Pod) -> bool:
     status = pod.status
+    if not status.container_statuses and not status.init_container_statuses:
+        return False
     return any(s.resources is not None or s.allocated_resources for s in status.container_statuses) or any(
         s.resources is not None or s.allocated_resources for s in status.init_container_statuses
     )

@@ -8,23 +8,29 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import force_setattr
 
 from kube_rules.caching import remembered
-from kube_rules.meta import EMPTY_MAP, OwnerReference
-from kube_rules.objects import DEFAULT_SCHEDULER, Container, Pod, Toleration
+from kube_rules.meta import EMPTY_MAP, NodeSelectorRequirement, OwnerReference
+from kube_rules.objects import DEFAULT_SCHEDULER, Affinity, Container, Pod, PodAffinityTerm, Toleration
 
 _MOST: Final = 16_384
 _MOST_ITEMS: Final = 8
 _LONGEST: Final = 256
 """Lists of more items, or of items with longer texts, are left as they are: what is kept has a bound."""
 _parts: dict[Any, Any] = {}
+_terms: dict[bytes, PodAffinityTerm] = {}
+"""By their JSON: the maps in them cannot be looked up."""
+_encode: Final = msgspec.json.Encoder().encode
 
 
 def share(pod: Pod) -> None:
     """Replace parts of a new pod, which no other code has seen yet, by equal ones; its value stays the same."""
     meta, spec = pod.metadata, pod.spec
     _text(meta, "namespace", meta.namespace)
+    for key, value in meta.labels.items():
+        meta.labels[key] = meta.name if value == meta.name else _first(value)
     _text(spec, "node_name", spec.node_name)
     if spec.scheduler_name != DEFAULT_SCHEDULER:  # one that is given is written into snapshots, the default is not
         _text(spec, "scheduler_name", spec.scheduler_name)
@@ -36,11 +42,57 @@ def share(pod: Pod) -> None:
     _tuple(spec, "tolerations", spec.tolerations)
     for container in spec.containers:
         _share_container(container)
+    if spec.affinity is not None:
+        _share_terms(spec.affinity)
+
+
+def _share_terms(affinity: Affinity) -> None:
+    """Pods that differ in a weight, or in one term of several, have the others in common."""
+    of_nodes = affinity.node_affinity
+    required = of_nodes.required_during_scheduling_ignored_during_execution if of_nodes is not None else None
+    if required is not None:
+        for selector in required.node_selector_terms:
+            force_setattr(selector, "match_expressions", tuple(map(_requirement, selector.match_expressions)))
+    for kind in (affinity.pod_affinity, affinity.pod_anti_affinity):
+        if kind is not None:
+            terms = kind.required_during_scheduling_ignored_during_execution
+            if terms:
+                force_setattr(kind, "required_during_scheduling_ignored_during_execution", tuple(map(_term, terms)))
+            for weighted in kind.preferred_during_scheduling_ignored_during_execution:
+                force_setattr(weighted, "pod_affinity_term", _term(weighted.pod_affinity_term))
+
+
+def _requirement(found: NodeSelectorRequirement) -> NodeSelectorRequirement:
+    if len(found.values) > _MOST_ITEMS:
+        return found
+    return NodeSelectorRequirement(
+        key=_first(found.key), operator=_first(found.operator), values=tuple(map(_first, found.values))
+    )
+
+
+def _term(found: PodAffinityTerm) -> PodAffinityTerm:
+    """Return the equal term that came first."""
+    try:
+        text = _encode(found)
+    except UnicodeEncodeError:  # a lone surrogate, which no text of JSON has
+        return found
+    known = _terms.get(text)
+    if known is None:
+        if len(text) > _LONGEST:
+            return found
+        if len(_terms) >= _MOST:
+            _terms.clear()
+        known = _terms[text] = found
+    return known
 
 
 def _share_container(container: Container) -> None:
     _text(container, "name", container.name)
+    _text(container, "image", container.image)
     needs = container.resources
+    for name, amount in needs.requests.items():
+        if type(amount) is str:
+            needs.requests[name] = _first(amount)
     if not needs.limits and needs.limits is not EMPTY_MAP:
         force_setattr(needs, "limits", EMPTY_MAP)
 

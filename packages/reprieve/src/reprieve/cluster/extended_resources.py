@@ -52,7 +52,7 @@ def asks_of(spec: objects.PodSpec) -> tuple[ContainerAsk, ...]:
     first = len(spec.init_containers)
     for index, container in enumerate((*spec.init_containers, *spec.containers)):
         requests = container.resources.requests
-        if not requests:
+        if "/" not in "".join(requests):
             continue
         amounts = tuple(
             (name, amount, place)

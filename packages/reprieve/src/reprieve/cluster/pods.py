@@ -253,6 +253,8 @@ def record_of(
 
 def _unschedulable_since(pod: objects.Pod) -> float | None:
     """Return the transition time of PodScheduled=False, reason Unschedulable (reservations.md 1.2)."""
+    if not pod.status.conditions:
+        return None
     since = (
         c.last_transition_time
         for c in pod.status.conditions or ()
@@ -295,6 +297,8 @@ def annotations_of(meta: ObjectMeta) -> Mapping[str, str]:
 
 def controller_of(meta: ObjectMeta) -> Owner | None:
     """Return the owner reference that is marked as the controller's."""
+    if not meta.owner_references:
+        return None
     return next(((o.api_version, o.kind, o.name) for o in meta.owner_references if o.controller), None)
 
 
@@ -319,7 +323,7 @@ def claims_of(pod: objects.Pod) -> tuple[PodClaim, ...]:
 
 def was_preempted(pod: objects.Pod) -> bool:
     """Return whether the pod carries DisruptionTarget=True, reason PreemptionByScheduler (preemption.md 2.3)."""
-    return any(
+    return bool(pod.status.conditions) and any(
         c.type == "DisruptionTarget" and c.status == "True" and c.reason == PREEMPTION_BY_SCHEDULER
         for c in pod.status.conditions or ()
     )

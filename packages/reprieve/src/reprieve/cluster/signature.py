@@ -100,6 +100,7 @@ class PodSpecSignature:
         return {names[column]: amount for column, amount in self.requests if column != PODS}
 
 
+_MOST_PAIRS = 16_384
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -118,6 +119,7 @@ class SignatureTable:
         self._node_constraints: weakref.WeakValueDictionary[bytes, NodeConstraints] = weakref.WeakValueDictionary()
         self._ids = itertools.count()
         self._fitted = resources.capacity
+        self._pairs: dict[tuple[int, int], tuple[int, int]] = {}
 
     def __len__(self) -> int:
         return len(self._signatures)
@@ -155,6 +157,12 @@ class SignatureTable:
                 constraints = self._constraints[constraining] = self._make_constraints(spec, ports, features)
             result = self._signatures[key] = self._make(constraints, amounts, nonzero, images, extended)
         return result
+
+    def _pair(self, pair: tuple[int, int]) -> tuple[int, int]:
+        """Return the equal pair that came first: many pods ask for the same amount of one resource."""
+        if len(self._pairs) >= _MOST_PAIRS:
+            self._pairs.clear()
+        return self._pairs.setdefault(pair, pair)
 
     def fit(self, capacity: int) -> None:
         """Pad every delta to `int64[capacity]` if the columns have grown."""
@@ -203,7 +211,7 @@ class SignatureTable:
         for column, amount in by_column.items():
             delta[column] = amount
         delta[SCORING_CPU], delta[SCORING_MEMORY] = min(nonzero[0], LIMIT), min(nonzero[1], LIMIT)
-        requests = tuple(pair for pair in sorted(by_column.items()) if pair[0] >= FIRST_RESOURCE)
+        requests = tuple(self._pair(pair) for pair in sorted(by_column.items()) if pair[0] >= FIRST_RESOURCE)
         return PodSpecSignature(
             id=next(self._ids),
             constraints=constraints,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from kube_rules.admission import PriorityAdmission
 from kube_rules.decoding import (
@@ -34,7 +34,7 @@ from kube_rules.decoding import (
 from kube_rules.documents import MAX_NESTED_LISTS, Document, DocumentReader, depth, json_error, refuse_nameless
 from kube_rules.errors import FieldError, InputError, Origin, excerpt
 from kube_rules.manifests import Loaded, Manifests, PodMaker, Scenario, UnknownObject
-from kube_rules.meta import KubernetesObject, ObjectMeta
+from kube_rules.meta import EMPTY_META, KubernetesObject, ObjectMeta
 from kube_rules.objects import CompositePodGroup, Pod, PodGroup, PriorityClass, Workload
 from kube_rules.references import check_groups, check_nodes, refuse_duplicates
 from kube_rules.unknown_fields import MOST_FINDINGS, Manifest, MisnamedField, Schemas, UnknownField, located
@@ -289,8 +289,11 @@ class _Collector(DocumentReader):
             changes["name"] = f"{meta.generate_name}{order:05d}"
         if found.NAMESPACED and not meta.namespace:
             changes["namespace"] = "default"
-        if changes:
+        if meta is EMPTY_META:
             found = replace(found, metadata=replace(meta, **changes))
+        else:  # nothing else has seen the new object yet
+            for name, value in changes.items():
+                force_setattr(meta, name, value)
         found = finish(found, origin, stored_groups=True)
         created, dated = created_seconds(found.metadata, order), meta.creation_timestamp is not None
         self.manifests.objects.setdefault(type(found), []).append(Loaded(found, origin, order, created, dated=dated))

@@ -16,12 +16,12 @@ def in_order(items: Iterable[tuple[objects.KubernetesObject, float]]) -> list[tu
     then by the resource version, then as given.  Pending pods created at one time are set microseconds apart, as the
     API has seconds only.  The decisions do not depend on the order but for the first-come order of pending pods.
     """
-    result = []
+    result = sorted(items, key=lambda entry: (_turn(entry[0]), entry[1], entry[0].metadata.revision))
     latest = float("-inf")
-    for item, created in sorted(items, key=lambda entry: (_turn(entry[0]), entry[1], entry[0].metadata.revision)):
+    for place, (item, created) in enumerate(result):
         if _turn(item) == _PENDING:
-            created = latest = max(created, latest + _APART)
-        result.append((item, created))
+            latest = max(created, latest + _APART)
+            result[place] = (item, latest)
     return result
 
 

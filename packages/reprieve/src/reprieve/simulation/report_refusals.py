@@ -10,7 +10,7 @@ from kube_rules.group_sources import DEFAULT_SOURCES, GroupSources
 from kube_rules.manifests import Manifests, PodMaker
 from kube_rules.workloads import group_of
 from reprieve.scheduling.arrival_order import in_order
-from reprieve.simulation.controllers.admission import Admission, Owner, exists
+from reprieve.simulation.controllers.admission import REFUSING, Admission, Owner, exists
 from reprieve.simulation.report import Plan, PodOutcome, RefusedWorkload
 from reprieve.simulation.workloads.owners import Owners
 
@@ -54,9 +54,7 @@ def refusals_of(manifests: Manifests, now: float, sources: GroupSources = DEFAUL
     The document has nothing but refused pods and the controllers that want them.
     """
     everything = [loaded.object for loaded in manifests.all()]
-    if not any(
-        isinstance(item, objects.ResourceQuota | objects.LimitRange | objects.RuntimeClass) for item in everything
-    ):
+    if not any(isinstance(item, REFUSING) for item in everything):
         return Plan()
     admission = Admission()
     admission.begin([*everything, *(loaded.object for loaded in manifests.counted)], manifests.expanded, now)

@@ -20,7 +20,7 @@ Rules of this world, where the API leaves room:
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -171,17 +171,19 @@ class VirtualCluster:
         self,
         items: Iterable[tuple[objects.KubernetesObject, float]],
         manifests: Manifests | None = None,
-        later: Iterable[objects.KubernetesObject] = (),
+        later: Sequence[objects.KubernetesObject] | None = None,
     ) -> None:
         """Create the objects of an input, each with its time of creation in seconds since the epoch.
 
         Those that exist already are counted by quotas before new ones are admitted. `manifests`: what the input has
-        beside them, controllers and objects that quotas alone count. `later`: what steps of scenarios will create.
+        beside them, controllers and objects that quotas alone count. `later`: what steps of scenarios will create, if
+        that is all that ever will be.
         """
         items = list(items)
-        self._resolved = groups_with_default_priority([*(item for item, _ in items), *later])
+        self._resolved = groups_with_default_priority([*(item for item, _ in items), *(later or ())])
         makers, counted = ((), ()) if manifests is None else (manifests.expanded, manifests.counted)
-        self.admission.begin([*(item for item, _ in items), *(loaded.object for loaded in counted)], makers, self.now)
+        there = [*(item for item, _ in items), *(loaded.object for loaded in counted)]
+        self.admission.begin(there, makers, self.now, later)
         for item, created in in_order(items):
             if not isinstance(item, objects.ResourceQuota | objects.LimitRange):
                 self.add(item, created)

@@ -40,6 +40,8 @@ Owner = tuple[str, str, str, str]
 
 _CONTAINERS: Final = tuple[objects.Container, ...]
 _TOLERATIONS: Final = tuple[objects.Toleration, ...]
+REFUSING: Final = (objects.ResourceQuota, objects.LimitRange, objects.RuntimeClass)
+"""By these alone objects are refused or changed."""
 _NOT_COUNTED: Final = ("services.", "configmaps", "secrets", "resourcequotas", "replicationcontrollers")
 """What a quota counts of kinds of which an input need not have all objects: its status says what is used."""
 
@@ -127,6 +129,8 @@ class Admission:
         """Messages of other objects that were refused."""
         self.pods_of: Counter[Owner] = Counter()
         """How many pods each controller has."""
+        self._counts = True
+        """There may be something by which an object is refused."""
         self._spec: tuple[objects.PodSpec, Json] | None = None
         self._classed: tuple[objects.PodSpec, objects.PodSpec] | None = None
         self._filled: tuple[objects.PodSpec, str, objects.PodSpec] | None = None
@@ -139,12 +143,23 @@ class Admission:
             for pods in space.waiting.values():
                 yield from pods
 
-    def begin(self, items: Iterable[KubernetesObject], makers: Iterable[PodMaker], now: float) -> None:
+    def begin(
+        self,
+        items: Iterable[KubernetesObject],
+        makers: Iterable[PodMaker],
+        now: float,
+        later: Iterable[KubernetesObject] | None = None,
+    ) -> None:
         """Learn what exists before anything new is created: quotas and limit ranges, objects they count, controllers.
 
-        `makers` are the objects that make pods, new ones and existing ones, owners before what they own.
+        `makers` are the objects that make pods, new ones and existing ones, owners before what they own. `later` are
+        all objects that will be created beside the items, where that is known: without any by which something could
+        be refused, nothing is counted.
         """
         items = list(items)
+        self._counts = later is None or any(isinstance(item, REFUSING) for item in (*items, *later))
+        if not self._counts:
+            return
         for item in items:
             if isinstance(item, objects.RuntimeClass):
                 self.set_class(item)
@@ -237,7 +252,7 @@ class Admission:
 
         `name`: by what it is released, if not by its UID or, without one, its name.
         """
-        if not item.NAMESPACED:
+        if not item.NAMESPACED or not self._counts:
             return item
         if exists(item):
             self.count(item, now, name)
