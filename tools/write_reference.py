@@ -163,7 +163,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key(WORK, "PREEMPTION_DELAY", _WORK_KINDS, "users", _DURATION, "`0s`"),
         Key(WORK, "EXPECTED_END", _WORK_KINDS, "users", _TIME, "none"),
         Key(WORK, "EXPECTED_RUNTIME", _WORK_KINDS, "users", _DURATION, "none"),
-        Key(WORK, "BELOW_MINIMUM", _WORK_KINDS, _WORKERS, "`Whole`", "the remaining pods keep running"),
+        Key(WORK, "BELOW_MINIMUM", _WORK_KINDS, _WORKERS, "`Whole`, `Protect`", "the remaining pods keep running"),
         Key(WORK, "MOVABLE", _WORK_KINDS, "users", "`true`, `false`", "`false`"),
         Key(WORK, "RECOVERY_POLICY", "PodGroup, CompositePodGroup", "users", "`Keep`, `Restart`", "`Keep`"),
         Key(WORK, "BACKFILLED_UNTIL", "Pod", "the scheduler", _TIME, "not backfilled"),
@@ -188,6 +188,8 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key(WORK, "MAX_MINIMUM_RUNTIME", "PriorityClass", _ADMIN, _DURATION, "`1h`"),
         Key(WORK, "MAX_RESTART_COST", "PriorityClass", _ADMIN, _DURATION, "`1h`"),
         Key(WORK, "ALLOW_BELOW_MINIMUM", "PriorityClass", _ADMIN, "`true`, `false`", "`true`"),
+        Key(WORK, "MAX_PROTECTED_PRIORITY", "PriorityClass", _ADMIN, "an integer of 32 bits",
+            "the priority of the group"),
         Key(WORK, "GRANT_NAMESPACES", "PriorityClass", _ADMIN, "namespaces, separated by commas", "all namespaces"),
     ),
     "Annotations: gangs of controllers": (

@@ -31,7 +31,8 @@ def _said(**values: str) -> dict[str, str]:
         (_said(checkpoint_interval="1h30m"), WorkTerms(checkpoint_interval=5400.0)),
         (_said(minimum_runtime="0"), WorkTerms(minimum_runtime=0.0)),
         (_said(preemption_delay="5m", restart_cost="90s"), WorkTerms(preemption_delay=300.0, restart_cost=90.0)),
-        (_said(below_minimum="Whole"), WorkTerms(below_minimum_whole=True)),
+        (_said(below_minimum="Whole"), WorkTerms(below_minimum="Whole")),
+        (_said(below_minimum="Protect"), WorkTerms(below_minimum="Protect")),
         # What cannot be read counts as not there, and hides nothing else.
         (_said(minimum_runtime="soon", restart_cost="1m"), WorkTerms(restart_cost=60.0)),
     ],
@@ -55,7 +56,7 @@ def test_work_annotations_are_read(annotations: dict[str, str], terms: WorkTerms
         (_said(minimum_runtime="10"), 'Invalid value: "10": expected a duration such as 90s or 1h30m'),
         (_said(minimum_runtime="9" * 30 + "h"), "at most ten years"),
         (_said(restart_cost="1" * 5000), "at most ten years"),
-        (_said(below_minimum="whole"), 'below-minimum]: Invalid value: "whole": expected Whole'),
+        (_said(below_minimum="whole"), 'below-minimum]: Invalid value: "whole": expected Whole or Protect'),
         (_said(minimun_runtime="5m"), 'not known, did you mean "scheduling.reprieve.dev/minimum-runtime"?'),
         (_said(pdb_policy="Respect"), "pdb-policy]: counts on a PriorityClass only"),
     ],
@@ -172,7 +173,8 @@ def test_pod_says_for_how_long_it_may_run(seconds: int | None, deadline: float |
         (NO_WORK_TERMS, False),
         (WorkTerms(minimum_runtime=1.0), True),
         (WorkTerms(minimum_runtime=0.0), False),
-        (WorkTerms(below_minimum_whole=True), True),
+        (WorkTerms(below_minimum="Whole"), True),
+        (WorkTerms(below_minimum="Protect"), True),
         (WorkTerms(restart_cost=1.0, preemption_delay=1.0, expected_end=1.0), False),
     ],
 )
@@ -185,7 +187,7 @@ def test_annotations_that_let_others_be_evicted_at_another_time() -> None:
     for terms in (
         WorkTerms(minimum_runtime=1.0),
         WorkTerms(preemption_delay=1.0),
-        WorkTerms(below_minimum_whole=True),
+        WorkTerms(below_minimum="Whole"),
         WorkTerms(expected_end=1.0),
         WorkTerms(active_deadline=1.0),
     ):

@@ -42,18 +42,18 @@ _NUMBER: Final = re.compile(r"-?[0-9]{1,10}")
 
 def bounded(terms: WorkTerms, grant: Grant) -> WorkTerms:
     """Return the terms as far as they are granted."""
-    runtime, restart, whole = terms.minimum_runtime, terms.restart_cost, terms.below_minimum_whole
+    runtime, restart, minimum = terms.minimum_runtime, terms.restart_cost, terms.below_minimum
     if (
         (runtime is None or runtime <= grant.minimum_runtime)
         and (restart is None or restart <= grant.restart_cost)
-        and (not whole or grant.below_minimum)
+        and (minimum is None or grant.below_minimum)
     ):
         return terms
     return replace(
         terms,
         minimum_runtime=None if runtime is None else min(runtime, grant.minimum_runtime),
         restart_cost=None if restart is None else min(restart, grant.restart_cost),
-        below_minimum_whole=whole if grant.below_minimum else None,
+        below_minimum=minimum if grant.below_minimum else None,
     )
 
 
@@ -92,7 +92,7 @@ def excesses(annotations: Mapping[str, str], priority: int | None, class_name: s
         if asked is not None and asked > most:
             counts = readable_duration(math.floor(most))
             yield Excess(name, f"exceeds the granted {counts}; {granter} can grant more by {by}", counts)
-    if terms.below_minimum_whole and not grant.below_minimum:
+    if terms.below_minimum is not None and not grant.below_minimum:
         yield Excess(BELOW_MINIMUM, f"is not granted; {granter} has {ALLOW_BELOW_MINIMUM}: false", "none")
     value = preemption_priority(annotations)
     if priority is None or value is None or PREEMPTION_PRIORITY_CLASS not in annotations:

@@ -37,7 +37,7 @@ EXPECTED_RUNTIME: Final = f"{DOMAIN}expected-runtime"
 RESTART_COST: Final = f"{DOMAIN}restart-cost"
 """How long the work needs after a restart until it makes progress again."""
 BELOW_MINIMUM: Final = f"{DOMAIN}below-minimum"
-"""`Whole`: a gang that would fall below its minCount is evicted as a whole."""
+"""Of a gang that would fall below its minCount: with `Whole` it is evicted as one, with `Protect` not by peers."""
 MOVABLE: Final = f"{DOMAIN}movable"
 """Whether the work may be moved: evicted for a pending pod where it can run elsewhere at once."""
 PDB_POLICY: Final = f"{DOMAIN}pdb-policy"
@@ -57,10 +57,12 @@ MAX_RESTART_COST: Final = f"{DOMAIN}max-restart-cost"
 """The longest `restart-cost` of pods of the class."""
 ALLOW_BELOW_MINIMUM: Final = f"{DOMAIN}allow-below-minimum"
 """Whether `below-minimum` of gangs of the class counts."""
+MAX_PROTECTED_PRIORITY: Final = f"{DOMAIN}max-protected-priority"
+"""Up to which priority of a preemptor `below-minimum: Protect` protects gangs of the class."""
 GRANT_NAMESPACES: Final = f"{DOMAIN}grant-namespaces"
 """The namespaces in which the grants of the class apply."""
 
-WHOLE: Final = "Whole"
+WHOLE, PROTECT = "Whole", "Protect"
 BEST_EFFORT, RESPECT = "BestEffort", "Respect"
 KEEP, RESTART = "Keep", "Restart"
 LONGEST: Final = 10 * 366 * 24 * 3600.0
@@ -82,19 +84,20 @@ class WorkTerms:
     expected_runtime: float | None = None
     active_deadline: float | None = None
     """Of a pod, for so long it may run: its `activeDeadlineSeconds`."""
-    below_minimum_whole: bool | None = None
+    below_minimum: str | None = None
+    """`WHOLE` or `PROTECT`."""
     movable: bool | None = None
 
     @property
     def decisive(self) -> tuple[object, ...]:
         """Return what lets others be evicted than before, or at another time, and not only at another cost."""
         ends = self.expected_end, self.expected_runtime, self.active_deadline
-        return (self.minimum_runtime, self.preemption_delay, self.below_minimum_whole, *ends)
+        return (self.minimum_runtime, self.preemption_delay, self.below_minimum, *ends)
 
     @property
     def decides(self) -> bool:
         """Return whether it restricts which pods may be evicted, and not only at what cost."""
-        return bool(self.minimum_runtime) or bool(self.below_minimum_whole)
+        return bool(self.minimum_runtime) or self.below_minimum is not None
 
     def over(self, other: "WorkTerms") -> "WorkTerms":
         """These, and for what they leave open those of the other."""
@@ -122,6 +125,8 @@ class Grant:
     minimum_runtime: float = 3600.0
     restart_cost: float = 3600.0
     below_minimum: bool = True
+    protected_priority: int | None = None
+    """None: the gang's own priority."""
 
 
 DEFAULT_GRANT: Final = Grant()
@@ -218,7 +223,7 @@ _WORK: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     RESTART_COST: ("restart_cost", _duration),
     EXPECTED_END: ("expected_end", moment),
     EXPECTED_RUNTIME: ("expected_runtime", _interval),
-    BELOW_MINIMUM: ("below_minimum_whole", _one_of(WHOLE)),
+    BELOW_MINIMUM: ("below_minimum", _one_of(WHOLE, PROTECT)),
     MOVABLE: ("movable", _one_of("true", "false")),
 }
 _CLASS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
@@ -230,6 +235,7 @@ _GRANT: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     MAX_MINIMUM_RUNTIME: ("minimum_runtime", _duration),
     MAX_RESTART_COST: ("restart_cost", _duration),
     ALLOW_BELOW_MINIMUM: ("below_minimum", _one_of("true", "false")),
+    MAX_PROTECTED_PRIORITY: ("protected_priority", _number),
     GRANT_NAMESPACES: ("namespaces", _namespaces),
 }
 _PLACES: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
@@ -293,7 +299,7 @@ def _with_defaults(grant: Grant, work: WorkTerms) -> Grant:
         grant,
         minimum_runtime=max(grant.minimum_runtime, work.minimum_runtime or 0.0),
         restart_cost=max(grant.restart_cost, work.restart_cost or 0.0),
-        below_minimum=grant.below_minimum or bool(work.below_minimum_whole),
+        below_minimum=grant.below_minimum or work.below_minimum is not None,
     )
 
 
@@ -343,8 +349,6 @@ def _read(
 def _terms(found: dict[str, Any]) -> WorkTerms:
     if not found:
         return NO_WORK_TERMS
-    if "below_minimum_whole" in found:
-        found["below_minimum_whole"] = True
     if "movable" in found:
         found["movable"] = found["movable"] == "true"
     return WorkTerms(**found)

@@ -35,6 +35,8 @@ HOUR = 3600.0
         ({"max_preemption_priority": "99999999999"}, DEFAULT_GRANT, DEFAULT_GRANT),
         ({"max_preemption_priority": "٣"}, DEFAULT_GRANT, DEFAULT_GRANT),
         ({"allow_below_minimum": "false"}, Grant(below_minimum=False), DEFAULT_GRANT),
+        ({"max_protected_priority": "7"}, Grant(protected_priority=7), DEFAULT_GRANT),
+        ({"max_protected_priority": "all"}, DEFAULT_GRANT, DEFAULT_GRANT),
         ({"minimum_runtime": "9h"}, Grant(minimum_runtime=9 * HOUR), Grant(minimum_runtime=9 * HOUR)),
         ({"minimum_runtime": "9h", "max_minimum_runtime": "2h"}, Grant(minimum_runtime=9 * HOUR),
          Grant(minimum_runtime=9 * HOUR)),
@@ -54,7 +56,7 @@ def test_class_grants(said: dict[str, str], grant: Grant, elsewhere: Grant) -> N
 def test_wrong_grant_is_reported() -> None:
     """cost.md 2.2: by its field; and on anything but a class none of them counts."""
     names = ("max-preemption-priority", "max-minimum-runtime", "max-restart-cost", "allow-below-minimum",
-             "grant-namespaces")  # fmt: skip
+             "max-protected-priority", "grant-namespaces")  # fmt: skip
     wrong = {f"scheduling.reprieve.dev/{name}": "?" for name in names}
     assert len(annotation_problems(priority_class("c", 1, wrong))) == len(names)
     problems = annotation_problems(pod("p", annotations={next(iter(wrong)): "7"}))
@@ -66,18 +68,25 @@ def test_wrong_grant_is_reported() -> None:
 _SECONDS = st.none() | st.floats(0, 4e8)
 
 
-@given(_SECONDS, _SECONDS, st.none() | st.just(True), st.floats(0, 4e8), st.floats(0, 4e8), st.booleans())
+@given(
+    _SECONDS,
+    _SECONDS,
+    st.none() | st.sampled_from(["Whole", "Protect"]),
+    st.floats(0, 4e8),
+    st.floats(0, 4e8),
+    st.booleans(),
+)
 def test_nothing_counts_beyond_the_grant(
-    runtime: float | None, restart: float | None, whole: bool | None, longest: float, dearest: float, allowed: bool
+    runtime: float | None, restart: float | None, whole: str | None, longest: float, dearest: float, allowed: bool
 ) -> None:
     """cost.md 7.4: what is within it is as it was, and nothing is made up."""
-    terms = WorkTerms(minimum_runtime=runtime, restart_cost=restart, below_minimum_whole=whole, expected_end=7.0)
+    terms = WorkTerms(minimum_runtime=runtime, restart_cost=restart, below_minimum=whole, expected_end=7.0)
     grant = Grant(minimum_runtime=longest, restart_cost=dearest, below_minimum=allowed)
     found = bounded(terms, grant)
     assert (found.minimum_runtime is None) == (runtime is None)
     assert runtime is None or found.minimum_runtime == min(runtime, longest)
     assert restart is None or found.restart_cost == min(restart, dearest)
-    assert found.below_minimum_whole == (whole if allowed else None)
+    assert found.below_minimum == (whole if allowed else None)
     assert found.expected_end == 7.0
     assert bounded(found, grant) is found
 

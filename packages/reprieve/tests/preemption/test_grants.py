@@ -88,8 +88,8 @@ def test_remainder_goes_as_one_only_where_that_is_allowed() -> None:
         pod("strict", node="n", annotations=whole, priority_class="strict"),
     )
     cluster = world.engine.cluster
-    said = [cluster.terms_of(world.record(name)).below_minimum_whole for name in ("free", "strict")]
-    assert said == [True, None]
+    said = [cluster.terms_of(world.record(name)).below_minimum for name in ("free", "strict")]
+    assert said == ["Whole", None]
 
 
 def named(made: PodGroup | CompositePodGroup, class_name: str) -> Any:

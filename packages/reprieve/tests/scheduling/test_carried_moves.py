@@ -141,6 +141,15 @@ def test_gang_moves_as_one() -> None:
     assert counts(world) == (0, 1, 0)
 
 
+@pytest.mark.parametrize(("priority", "moves"), [(0, 0), (1, 1)])
+def test_protected_gang_does_not_move_for_its_peers(priority: int, moves: int) -> None:
+    """cost.md 2.9, moving.md 4.2"""
+    says = {**MOVABLE, **annotated(below_minimum="Protect")}
+    pair = [owned(item, "pair") for item in gang("pair", 1, cpu=1, node="n1", annotations=says)]
+    world = world_of(node("n1"), node("n2", cpu=1), *pair, pod("train", cpu=4, priority=priority)).drain()
+    assert counts(world)[0] == moves
+
+
 def test_controller_of_the_group_recreates_its_pods() -> None:
     """moving.md 4.1: they need none of their own."""
     made, *pods = gang("pair", 1, cpu=1, annotations=MOVABLE)

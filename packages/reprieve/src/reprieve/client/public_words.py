@@ -94,7 +94,7 @@ _WORDS_IN_LINES: Final = """
     Available Bound Released Lost Active Terminating NotTerminating NotBestEffort CrossNamespacePodAffinity
     PriorityClass PersistentVolumeClaim Container Pod
     Inqueue Completed PreScheduling Scheduling Scheduled Finished
-    Whole Respect exec noexec suid nosuid dev nodev ro rw
+    Whole Protect Respect exec noexec suid nosuid dev nodev ro rw
     Unschedulable SchedulingGated SchedulerError PreemptionByScheduler DeletionByTaintManager EvictionByEvictionAPI
     DeletionByPodGC TerminationByKubelet DeletionByDeviceTaintManager Deferred Infeasible PodCompleted
     KubeletReady KubeletNotReady NodeStatusUnknown KubeletHasSufficientMemory KubeletHasNoDiskPressure

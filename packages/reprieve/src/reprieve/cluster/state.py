@@ -34,6 +34,7 @@ from reprieve.cluster.pod_affinity_index import NAMESPACE_NAME
 from reprieve.cluster.pods import PodClaim, PodRecord, controller_of
 from reprieve.cluster.signature import PodSpecSignature
 from reprieve.cluster.trees import GroupTrees
+from reprieve.cluster.work_rules import WorkRules
 
 _SETTLED_AFTER: Final = 30.0
 """Seconds after which the status of a budget knows of a pod that is gone, whether or not it was written since."""
@@ -60,8 +61,7 @@ class ClusterState(Placements):
         self.doomed: set[str] = set()
         """UIDs of victims of decided preemptions, until they are gone or it failed."""
         self.evictions = EvictionHistory()
-        self._ruling: set[str] = set()
-        """Pods, groups and classes with an annotation about work that decides which pods may be evicted."""
+        self.work_rules = WorkRules()
         self._unsettled: dict[str, deque[float]] = {}
         """By budget: when pods that it counts were gone of which its status may not know yet."""
         self.now = 0.0
@@ -109,7 +109,7 @@ class ClusterState(Placements):
         self._fit()
         self.pods[pod.uid] = pod
         if pod.terms.decides:
-            self._note_rules(f"pod/{pod.uid}", True)
+            self.work_rules.note(f"pod/{pod.uid}", pod.terms)
         if pod.terminating:
             self._departs(pod, due)
         self.pod_affinity.join(pod)
@@ -130,7 +130,7 @@ class ClusterState(Placements):
         self._outside_trials()
         if self.pods.pop(pod.uid, None) is None:
             return
-        self._note_rules(f"pod/{pod.uid}", False)
+        self.work_rules.note(f"pod/{pod.uid}")
         self.doomed.discard(pod.uid)
         if pod.row >= 0 and any(terms.respects_budgets for terms in self.classes.values()):
             for key in self.budgets_counting(pod):
@@ -316,7 +316,7 @@ class ClusterState(Placements):
         return state
 
     def _set_group(self, state: Group, spec: GroupSpec, meta: objects.ObjectMeta, created: float) -> None:
-        self._note_rules(state.ref, spec.terms.decides)
+        self.work_rules.note(state.ref, spec.terms)
         moved = state.created != created
         state.uid = meta.uid or state.key
         state.created = created
@@ -352,7 +352,7 @@ class ClusterState(Placements):
 
     def _remove_group(self, state: Group) -> None:
         state.spec = None
-        self._note_rules(state.ref, False)
+        self.work_rules.note(state.ref)
         self.groups_version += 1
         self._stands_elsewhere(state)
 
@@ -373,7 +373,7 @@ class ClusterState(Placements):
         if self.classes.get(name, NO_CLASS_TERMS) == terms:
             return False
         self.classes.pop(name, None)
-        self._note_rules(f"class/{name}", terms.work.decides or terms.respects_budgets)
+        self.work_rules.note(f"class/{name}", terms.work, respects_budgets=terms.respects_budgets)
         if terms is not NO_CLASS_TERMS:
             self.classes[name] = terms
         self.terms_version += 1
@@ -387,13 +387,7 @@ class ClusterState(Placements):
     @property
     def rules_of_work(self) -> bool:
         """Return whether annotations or limits decide which pods may be evicted, and not only at what cost."""
-        return bool(self._ruling) or self.evictions.bind(self.now)
-
-    def _note_rules(self, key: str, rules: bool) -> None:
-        if rules:
-            self._ruling.add(key)
-        else:
-            self._ruling.discard(key)
+        return bool(self.work_rules) or self.evictions.bind(self.now)
 
     def unsettled_disruptions(self, key: str) -> int:
         """Return how many pods that a budget counts are gone since its status was written (cost.md 2.8)."""
@@ -403,7 +397,7 @@ class ClusterState(Placements):
         """What a pod says of its own work has changed."""
         self._outside_trials()
         pod.terms = terms
-        self._note_rules(f"pod/{pod.uid}", terms.decides)
+        self.work_rules.note(f"pod/{pod.uid}", terms)
         self.terms_version += 1
 
     def terms_of(self, pod: PodRecord) -> WorkTerms:

@@ -321,8 +321,9 @@ class PreemptionRecord(RecordPart, frozen=True):
 class FailedPreemption(RecordPart, frozen=True):
     """Why nothing is evicted for a pod group that needed capacity: the potential victims, and why they do not help.
 
-    `reason`: `NoLowerPriority` (nothing that runs has a lower priority, the lowest is `lowest_priority`), `DoesNotFit`
-    and `NothingGained` (with all potential victims evicted, too few of its pods or no more than before would fit),
+    `reason`: `NoLowerPriority` (nothing that runs has a lower priority, the lowest is `lowest_priority`),
+    `Protected` (all that runs with a lower priority is protected by annotations or limits), `DoesNotFit` and
+    `NothingGained` (with all potential victims evicted, too few of its pods or no more than before would fit),
     `PreemptionPolicyNever`, `UnderWay` (earlier victims are still terminating), `Error` (a plugin failed).
     """
 

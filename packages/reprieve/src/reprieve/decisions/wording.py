@@ -18,6 +18,7 @@ _NOT_TRIED: Final = {
     NoRoom.POLICY_NEVER.value: "preemptionPolicy Never: it does not preempt other pods.",
     NoRoom.UNDER_WAY.value: "Its earlier victims are still terminating.",
     NoRoom.BUDGETS.value: "Every eviction that would help violates a PodDisruptionBudget, and its class respects them.",
+    NoRoom.PROTECTED.value: "Everything that runs with a lower priority is protected from eviction now.",
     NoRoom.ERROR.value: "A plugin failed during the search for victims.",
 }
 

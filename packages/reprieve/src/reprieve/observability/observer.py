@@ -51,7 +51,11 @@ _GROUP_RESULTS: Final = {
     Result.WAITING: WAITING_ON_PREEMPTION,
     Result.ERROR: ERROR,
 }
-_STATUS_OF: Final = {NoRoom.NO_LOWER_PRIORITY: "UnschedulableAndUnresolvable", NoRoom.ERROR: "Error"}
+_STATUS_OF: Final = {
+    NoRoom.NO_LOWER_PRIORITY: "UnschedulableAndUnresolvable",
+    NoRoom.PROTECTED: "UnschedulableAndUnresolvable",
+    NoRoom.ERROR: "Error",
+}
 _ASSUMED_LIMIT: Final = 200_000
 _MOST_NODES: Final = 6
 """Nodes that an event names."""

@@ -17,7 +17,7 @@ from reprieve.preemption.protected_units import (
     EvictionTerms,
     ceilings_for,
     potential_victims,
-    until_victims_may_go,
+    protection,
 )
 from reprieve.preemption.reprieved_units import verdicts_of
 from reprieve.preemption.units import PreemptionUnit, effective_priority, scheduled_pods
@@ -50,7 +50,10 @@ def preempt_for_group(
     units = potential_victims(cluster, spec.priority, scheduled_pods(cluster), request.terms)
     if not units:
         lowest = min((effective_priority(cluster, pod) for pod in scheduled_pods(cluster)), default=None)
-        unhelpful = UnhelpfulPreemption(group, NoRoom.NO_LOWER_PRIORITY, lowest=lowest)
+        protected = lowest is not None and lowest < spec.priority
+        unhelpful = UnhelpfulPreemption(
+            group, NoRoom.PROTECTED if protected else NoRoom.NO_LOWER_PRIORITY, lowest=lowest
+        )
         return _no_preemption(request, Status(Code.UNRESOLVABLE, NO_VICTIMS_GROUP, plugin), unhelpful)
     # 3. In which placements does it fit, and which units must be evicted there?
     found = candidates_within_terms(request, units)
@@ -83,11 +86,11 @@ def preempt_for_group(
 
 
 def _no_preemption(request: GroupRequest, status: Status, why: UnhelpfulPreemption | None) -> PostFilterResult:
-    """No pods are evicted; units that are protected for a time may be later."""
+    """No pods are evicted; units that are protected now may be later."""
     cluster = request.running.cluster
-    waits = until_victims_may_go(cluster, request.priority, scheduled_pods(cluster), request.terms)
-    if waits is not None:
-        status = replace(status, reason=f"{status.reason}: {waits.message}")
+    kept, waits = protection(cluster, request.priority, scheduled_pods(cluster), request.terms)
+    if kept:
+        status = replace(status, reason=f"{status.reason}: {kept}")
     return PostFilterResult(status, clear_nomination=True, in_vain=why, put_off=waits)
 
 

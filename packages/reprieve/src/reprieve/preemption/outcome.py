@@ -174,6 +174,8 @@ class NoRoom(Enum):
     """Its victims of before are still leaving."""
     NO_LOWER_PRIORITY = "NoLowerPriority"
     """No running pod has a lower priority."""
+    PROTECTED = "Protected"
+    """All running pods of a lower priority are protected by annotations about work or by limits."""
     DOES_NOT_FIT = "DoesNotFit"
     """It would not fit with every potential victim gone."""
     BUDGETS = "Budgets"

@@ -47,7 +47,7 @@ from reprieve.preemption.protected_units import (
     EvictionTerms,
     ceilings_for,
     potential_victims,
-    until_victims_may_go,
+    protection,
 )
 from reprieve.preemption.reprieved_units import judge, judge_by_numbers
 from reprieve.preemption.unit_matrices import ABOVE_ALL
@@ -106,9 +106,9 @@ class PodPreemption:
             text = f"preemption: {self._refusal(diagnosis, curable, answers)}"
             terms = cluster.class_terms_of(pod)
             there = (other for row in curable.tolist() for other in cluster.nodes.pods[row].values())
-            waits = until_victims_may_go(cluster, pod.priority, there, terms)
-            if waits is not None:
-                text = f"{text} {waits.message}."
+            kept, waits = protection(cluster, pod.priority, there, terms)
+            if kept:
+                text = f"{text} {kept}."
             status = Status(Code.UNSCHEDULABLE, text, self._plugin)
             return PostFilterResult(status, clear_nomination=True, put_off=waits)
         judges = judges_of(self._profile, state)
@@ -172,8 +172,8 @@ class PodPreemption:
         reasons = (NO_VICTIMS_POD,) if isinstance(found, Candidate) else found
         text = f"preemption: {fit_error(1, dict.fromkeys(reasons, 1))}"
         terms = cluster.class_terms_of(pod)
-        waits = until_victims_may_go(cluster, pod.priority, cluster.nodes.pods[row].values(), terms)
-        status = Status(Code.UNSCHEDULABLE, text if waits is None else f"{text} {waits.message}.", self._plugin)
+        kept, waits = protection(cluster, pod.priority, cluster.nodes.pods[row].values(), terms)
+        status = Status(Code.UNSCHEDULABLE, f"{text} {kept}." if kept else text, self._plugin)
         return PostFilterResult(status, put_off=waits)
 
     def _spares(self, pod: PodRecord, verdicts: Sequence[Verdict]) -> bool:

@@ -1,8 +1,8 @@
 """Units spared because of annotations about work, and evictions that keep to budgets and limits (cost.md 2, 9).
 
 Rules: a unit within its minimum runtime is no potential victim; a gang that an eviction would leave below its minimum
-is evicted whole if it is annotated so; a preemptor with a class that respects budgets violates none, counted over all
-pods that would be evicted and over those that terminate already.
+is evicted whole, or keeps its minimum, if it is annotated so; a preemptor with a class that respects budgets violates
+none, counted over all pods that would be evicted and over those that terminate already.
 """
 
 from collections import Counter
@@ -10,13 +10,14 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from kube_rules.durations import readable_time
-from kube_rules.work_annotations import ClassTerms
+from kube_rules.work_annotations import WHOLE, ClassTerms
 from reprieve.cluster.budgets import BudgetIndex, exceeding
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.preemption.eviction_limits import RemainingEvictions, beyond_limits, limited, until_limits_allow
 from reprieve.preemption.minimum_runtime import runtime_is_over
 from reprieve.preemption.outcome import Deferral, WaitsFor
+from reprieve.preemption.protected_minimums import ProtectedMinimums, told_of_protected
 from reprieve.preemption.units import PreemptionUnit, units_below
 
 BUDGET_RESPECTED = "a PodDisruptionBudget would be violated"
@@ -39,19 +40,35 @@ def potential_victims(
         units = [unit for unit in units if _runtime_is_over(cluster, unit) <= cluster.now]
     if limited(cluster, priority):
         units = [unit for unit in units if beyond_limits(cluster, unit) is None]
+    if cluster.work_rules.protects_minimums:
+        minimums = ProtectedMinimums(cluster, priority)
+        units = [unit for unit in units if minimums.breaks(unit) is None]
     return units
 
 
-def until_victims_may_go(
+def protection(
     cluster: ClusterState, priority: int, pods: Iterable[PodRecord], terms: ClassTerms
+) -> tuple[str, Deferral | None]:
+    """Return what keeps units from an unsuccessful preemptor, in words, and what of it ends by itself.
+
+    Empty and None where no unit is protected.
+    """
+    if not cluster.rules_of_work:
+        return "", None
+    there = list(pods)
+    waits = _until_victims_may_go(cluster, priority, there, terms)
+    minimums = cluster.work_rules.protects_minimums
+    kept = told_of_protected(cluster, priority, units_below(cluster, priority, there)) if minimums else ""
+    return "; ".join(text for text in (kept, waits.message if waits is not None else "") if text), waits
+
+
+def _until_victims_may_go(
+    cluster: ClusterState, priority: int, there: Sequence[PodRecord], terms: ClassTerms
 ) -> Deferral | None:
     """Return what an unsuccessful preemptor waits for: the end of a minimum runtime or of an eviction limit.
 
     None where no unit is protected by either.
     """
-    if not cluster.rules_of_work:
-        return None
-    there = list(pods)
     waits = [until_runtimes_are_over(cluster, priority, there, terms)]
     if limited(cluster, priority):
         waits.append(until_limits_allow(cluster, units_below(cluster, priority, there)))
@@ -93,7 +110,7 @@ def left_below_minimum(cluster: ClusterState, victims: Iterable[PreemptionUnit])
         for pod in unit.pods:
             if pod.group is not None and not pod.terminating:
                 gone[pod.group] += 1
-                if cluster.terms_of(pod).below_minimum_whole:
+                if cluster.terms_of(pod).below_minimum == WHOLE:
                     going_whole.add(pod.group)
     result = set()
     for key in going_whole:
@@ -138,14 +155,16 @@ class RespectedBudgets:
         return result
 
 
-Ceilings = Sequence[RespectedBudgets | RemainingEvictions]
+Ceilings = Sequence[RespectedBudgets | RemainingEvictions | ProtectedMinimums]
 """What bounds the units that are evicted together."""
 
 
 def ceilings_for(cluster: ClusterState, priority: int, terms: ClassTerms) -> Ceilings:
     """Return what bounds the evictions of a preemptor of that priority and class, in the present view."""
     budgets = [RespectedBudgets(cluster)] if terms.respects_budgets else []
-    return [*budgets, *([RemainingEvictions(cluster)] if limited(cluster, priority) else [])]
+    limits = [RemainingEvictions(cluster)] if limited(cluster, priority) else []
+    minimums = [ProtectedMinimums(cluster, priority)] if cluster.work_rules.protects_minimums else []
+    return [*budgets, *limits, *minimums]
 
 
 class EvictionTerms:
@@ -170,7 +189,7 @@ class EvictionTerms:
         self.refusal = BUDGET_RESPECTED
 
     def violated_by(self, victims: Sequence[PreemptionUnit]) -> bool:
-        """Return whether evicting all of them violates a budget that counts, or exceeds a limit."""
+        """Return whether evicting all of them violates a budget that counts, a limit or a minimum."""
         for ceiling in self._ceilings:
             if ceiling.violated_by(victims):
                 self.refusal = ceiling.refusal

@@ -21,7 +21,8 @@ from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.eviction_limits import beyond_limits
 from reprieve.preemption.minimum_runtime import runtime_is_over
 from reprieve.preemption.outcome import MOVE, Preemption, Reason, Verdict
-from reprieve.preemption.protected_units import RespectedBudgets
+from reprieve.preemption.protected_minimums import ProtectedMinimums
+from reprieve.preemption.protected_units import Ceilings, RespectedBudgets
 from reprieve.preemption.units import PreemptionUnit
 from reprieve.queueing.entity import Entity
 from reprieve.queueing.queue import SchedulingQueue
@@ -101,9 +102,12 @@ class CarriedMoves:
         if len(self._looked_at) > 2 * len(self._queue) + _FEWEST_KEPT:
             self._looked_at = {ref: when for ref, when in self._looked_at.items() if self._queue.get(ref) is not None}
         self._looked_at[entity.ref] = now, self._queue.freed
-        budgets = RespectedBudgets(self._cluster)
-        plan, _ = find_moves(self._running, entity, lambda unit: self._may_move(unit, entity, budgets))
-        if plan is None or len(plan.moves) > left or budgets.violated_by([move.unit for move in plan.moves]):
+        ceilings: Ceilings = [RespectedBudgets(self._cluster), ProtectedMinimums(self._cluster, entity.priority)]
+        plan, _ = find_moves(self._running, entity, lambda unit: self._may_move(unit, entity, ceilings))
+        if plan is None or len(plan.moves) > left:
+            return decision
+        units = [move.unit for move in plan.moves]
+        if any(ceiling.violated_by(units) for ceiling in ceilings):
             return decision
         return self._decision(entity, decision, plan)
 
@@ -113,7 +117,7 @@ class CarriedMoves:
             self._times.popleft()
         return self._most - len(self._times)
 
-    def _may_move(self, unit: PreemptionUnit, entity: Entity, budgets: RespectedBudgets) -> bool:
+    def _may_move(self, unit: PreemptionUnit, entity: Entity, ceilings: Ceilings) -> bool:
         """Return whether a unit is annotated as movable, is made anew by a controller, and nothing forbids it now."""
         cluster = self._cluster
         if unit.priority > entity.priority or any(moving.name == unit.name for moving in self.under_way):
@@ -122,7 +126,7 @@ class CarriedMoves:
             return False
         if runtime_is_over(cluster, unit.pods, unit.start) > cluster.now or beyond_limits(cluster, unit) is not None:
             return False
-        return not budgets.violated_by([unit])
+        return not any(ceiling.violated_by([unit]) for ceiling in ceilings)
 
     def _decision(self, entity: Entity, decision: Decision, plan: MovePlan) -> Decision:
         names, first = self._cluster.nodes.names, plan.places[0]

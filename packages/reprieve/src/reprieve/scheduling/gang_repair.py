@@ -20,6 +20,7 @@ from reprieve.scheduling.gang_health import GangHealth
 from reprieve.scheduling.gang_restarts import GangRestarts
 from reprieve.scheduling.lost_places import LostPlaces
 from reprieve.scheduling.nominations import Nominations
+from reprieve.scheduling.protected_gangs import ProtectedGangs
 
 _FEWEST_KEPT = 256
 _OFF = RepairOptions(first=False, seconds=0.0, degraded_seconds=0.0)
@@ -48,6 +49,7 @@ class GangRepair:
         self.health = GangHealth(cluster, queue)
         self.places = LostPlaces(cluster, queue, nominations, self.health, effects, self._seconds_for)
         self.restarts = GangRestarts(cluster, queue, self.health, self._degraded_seconds)
+        self._protected = ProtectedGangs(cluster, queue)
 
     def _of(self, pod: PodRecord) -> RepairOptions:
         return self._options.get(pod.scheduler_name, self._common)
@@ -62,6 +64,8 @@ class GangRepair:
     def review(self, now: float) -> None:
         """Take note of all that happened to gangs, and of the time."""
         changed = list(self._queue.changed_groups)
+        if changed:
+            self._protected.review(changed, now)
         self._effects.satisfaction += self.health.review(self._common.first)
         self.places.review(changed, now)
         self._effects.evictions += self.restarts.review(now)

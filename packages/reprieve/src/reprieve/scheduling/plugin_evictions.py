@@ -179,7 +179,7 @@ def _units(cluster: ClusterState, preemptor: Preemptor, victims: Sequence[str]) 
     if kept:
         raise _RefusedError(
             f"names victim {_listed(kept)}, which may not be evicted now (its group's priority, its "
-            "minimum-runtime, an eviction limit, or an eviction that is overdue)"
+            "minimum-runtime, below-minimum: Protect, an eviction limit, or an eviction that is overdue)"
         )
     for unit in units:
         rest = {pod.key for pod in unit.pods if pod.key not in wanted and not pod.terminating}

@@ -1,0 +1,113 @@
+"""Gangs to which their peers leave the minimum: `below-minimum: Protect` (cost.md 2.9).
+
+Terms: the *surplus* of a gang is how many of its pods may go until it has its minCount, those that are leaving or are
+to leave counted as gone.  A gang that has not its minCount has nothing that is protected.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from kube_rules.work_annotations import NO_CLASS_TERMS, PROTECT
+from reprieve.cluster.groups import GroupState
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.preemption.eviction_limits import SYSTEM_CRITICAL
+from reprieve.preemption.units import PreemptionUnit
+
+MINIMUM_KEPT = "a gang would fall below its protected minimum"
+"""Why a node is no candidate."""
+
+
+def protected_priority(cluster: ClusterState, pod: PodRecord) -> int | None:
+    """Return up to which priority of a preemptor a pod's gang keeps its minimum; None: it need not.
+
+    The priority of the gang as a victim, or a higher one that the classes of the pod and of its group both grant.
+    """
+    group = cluster.groups.get(pod.group) if pod.group is not None else None
+    if group is None or group.spec is None or cluster.terms_of(pod).below_minimum != PROTECT:
+        return None
+    own = pod.priority if group.victim_priority is None else group.victim_priority
+    names = {pod.class_name, group.spec.class_name} if group.spec.class_name else {pod.class_name}
+    grants = [cluster.classes.get(name, NO_CLASS_TERMS).grant_in(pod.namespace) for name in names]
+    return max(own, min(own if grant.protected_priority is None else grant.protected_priority for grant in grants))
+
+
+def surplus_of(cluster: ClusterState, group: GroupState) -> int | None:
+    """Return how many pods a gang may lose and have its minCount; None: it is no gang, or has not its minCount."""
+    going = sum(1 for pod in group.members.values() if pod.uid in cluster.doomed and pod.row >= 0 and _stays(pod))
+    surplus = group.scheduled - going - group.min_count
+    return surplus if group.is_gang and surplus >= 0 else None
+
+
+def _stays(pod: PodRecord) -> bool:
+    return not pod.terminating
+
+
+class ProtectedMinimums:
+    """How many pods of each gang a preemptor of that priority may take, in the present view."""
+
+    refusal = MINIMUM_KEPT
+
+    def __init__(self, cluster: ClusterState, priority: int) -> None:
+        self._cluster, self._priority = cluster, priority
+        self._on = cluster.work_rules.protects_minimums and priority < SYSTEM_CRITICAL
+        self._surplus: dict[str, int | None] = {}
+
+    def violated_by(self, victims: Sequence[PreemptionUnit]) -> bool:
+        """Return whether evicting all of them takes a protected gang below its minimum."""
+        return len(self._within(victims)) < len(victims)
+
+    def affordable(self, units: Sequence[PreemptionUnit]) -> list[PreemptionUnit]:
+        """Units that may all go together, the least important first as long as all protected gangs keep theirs."""
+        return self._within(sorted(units, key=lambda unit: unit.importance, reverse=True))
+
+    def breaks(self, unit: PreemptionUnit) -> str | None:
+        """Return the first gang, as `namespace/name`, that a unit may not be evicted from now."""
+        return min((key for key, count in self._taken(unit).items() if count > self._left(key)), default=None)
+
+    def _within(self, units: Iterable[PreemptionUnit]) -> list[PreemptionUnit]:
+        """Return the units without those that take a gang below its minimum beside the ones before them."""
+        if not self._on:
+            return list(units)
+        gone: Counter[str] = Counter()
+        result = []
+        for unit in units:
+            taken = self._taken(unit)
+            if all(gone[key] + count <= self._left(key) for key, count in taken.items()):
+                gone.update(taken)
+                result.append(unit)
+        return result
+
+    def _left(self, key: str) -> int:
+        surplus = self._surplus[key]
+        assert surplus is not None
+        return surplus
+
+    def _taken(self, unit: PreemptionUnit) -> Counter[str]:
+        """Return how many pods that a unit's eviction takes from each protected gang, by `namespace/name`."""
+        cluster, result = self._cluster, Counter[str]()
+        for pod in unit.pods if self._on else ():
+            if pod.group is None or pod.terminating or pod.uid in cluster.doomed:
+                continue
+            level = protected_priority(cluster, pod)
+            if level is None or self._priority > level:
+                continue
+            if pod.group not in self._surplus:
+                self._surplus[pod.group] = surplus_of(cluster, cluster.groups[pod.group])
+            if self._surplus[pod.group] is not None:
+                result[pod.group] += 1
+        return result
+
+
+def told_of_protected(cluster: ClusterState, priority: int, units: Iterable[PreemptionUnit]) -> str:
+    """Return which of the units may not be evicted for the minimum of their gang, in words; empty: none."""
+    if not cluster.work_rules.protects_minimums:
+        return ""
+    minimums = ProtectedMinimums(cluster, priority)
+    kept = [(unit.name, key) for unit in units if (key := minimums.breaks(unit)) is not None]
+    if not kept:
+        return ""
+    name, key = min(kept)
+    number = "1 workload is" if len(kept) == 1 else f"{len(kept)} workloads are"
+    of = f" of gang {key}" if name != key else ""
+    return f"{number} protected by below-minimum: Protect, {name}{of}"
