@@ -174,6 +174,9 @@ WORKING: dict[str, tuple[dict[str, str], float, float, float, float | None, list
     "just saved": ({"a": "1h"}, 3601.0, 7200.0, 0.0, None, []),
     "no interval": ({"a": ""}, 3000.0, 900.0, 0.0, None, []),
     "the next of two, each saves": ({"a": "1h", "b": "50m"}, 2900.0, 900.0, 0.0, 701.0, ["b", "a"]),
+    "the later of two, as it saves more than both lose until then": (
+        {"a": "1h", "b": "950s"}, 3000.0, 900.0, 0.0, 801.0, ["a", "b"],
+    ),
     "one that states nothing loses meanwhile": ({"a": "1h", "b": ""}, 3000.0, 900.0, 0.0, 601.0, ["a"]),
     "two that state nothing lose more than is saved": (
         {"a": "1h", "b": "", "c": "", "d": "", "e": "", "f": "", "g": ""}, 3000.0, 900.0, 0.0, None, [],

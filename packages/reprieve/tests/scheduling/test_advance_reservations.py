@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -55,6 +57,34 @@ def ends(item: objects.Pod, runtime: str) -> objects.Pod:
     return replace(item, metadata=replace(item.metadata, annotations=annotated(expected_runtime=runtime)))
 
 
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """When a start was searched for from now on."""
+    searches: list[float] = []
+
+    def counted(running: RunningProfile, entity: Entity, now: float, *more: Any) -> Any:
+        searches.append(now)
+        return expected_starts.expected_start(running, entity, now, *more)
+
+    monkeypatch.setattr(advance_reservations, "expected_start", counted)
+    return searches
+
+
+def waiting_since(
+    since: datetime, items: list[objects.KubernetesObject], *nominated: str
+) -> list[objects.KubernetesObject]:
+    """Pods of which the first attempt failed then, and the nodes that the API has for them."""
+    failed = objects.PodCondition(
+        type="PodScheduled", status="False", reason="Unschedulable", last_transition_time=since
+    )
+    nodes = iter(nominated)
+    return [
+        replace(item, status=replace(item.status, conditions=(failed,), nominated_node_name=next(nodes, "")))
+        if isinstance(item, objects.Pod)
+        else item
+        for item in items
+    ]
+
+
 def pair(name: str = "train", **more: Any) -> list[objects.KubernetesObject]:
     return gang(name, 2, cpu=4, **more)
 
@@ -89,6 +119,13 @@ def test_what_holds_no_reservation(items: list[Any], options: dict[str, Any]) ->
     assert not held(world)
 
 
+def test_profile_without_the_plugin_never_reserves() -> None:
+    """reservations.md 1.5"""
+    profile = profile_with(drop=[ReservationsPlugin.name])
+    world = after(World(full(), pair(), profiles={profile.name: profile}).drain(), HOUR)
+    assert not held(world)
+
+
 def test_lone_pods_hold_one_where_they_may() -> None:
     """reservations.md 1.3"""
     world = after(world_of(full(), [pod("alone", cpu=4)], min_pods=1).drain(), HOUR)
@@ -97,15 +134,7 @@ def test_lone_pods_hold_one_where_they_may() -> None:
 
 def test_wait_before_a_restart_counts() -> None:
     """reservations.md 1.2"""
-    since = datetime.fromtimestamp(START - HOUR, UTC)
-    condition = objects.PodCondition(
-        type="PodScheduled", status="False", reason="Unschedulable", last_transition_time=since
-    )
-    waiting = [
-        replace(item, status=replace(item.status, conditions=(condition,))) if isinstance(item, objects.Pod) else item
-        for item in pair()
-    ]
-    world = world_of(full(), waiting).drain()
+    world = world_of(full(), waiting_since(EARLY, pair())).drain()
     after(world, 1)
     assert held(world)
 
@@ -115,6 +144,20 @@ def test_no_more_than_allowed_hold_one_and_the_first_in_the_queue_do() -> None:
     gangs = [item for name in ("a", "b", "c") for item in gang(name, 2, cpu=2)]
     world = after(world_of(full(4), gangs, max_reservations=2).drain(), HOUR)
     assert sorted(held(world)) == ["a", "b"]
+
+
+def test_gangs_that_fit_nowhere_keep_no_other_from_a_reservation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """reservations.md 1.4: eight are looked at, and the next ones a minute later."""
+    searches = searched(monkeypatch)
+    hopeless = [item for number in range(16) for item in gang(f"large-{number}", 2, cpu=5)]
+    world = after(world_of(full(), hopeless, pair()).drain(), DUE + 3 * MINUTE)
+    assert sorted(held(world)) == ["train"]
+    rounds = list(Counter(searches).items())[:3]
+    assert [count for _, count in rounds] == [8, 8, 1]
+    assert [now - rounds[0][0] for now, _ in rounds] == [0, MINUTE, 2 * MINUTE]
+    world.add(node("n2", cpu=5), node("n3", cpu=5), runs("r2", "n2", cpu=5), runs("r3", "n3", cpu=5))
+    after(world, HOUR)  # all get another turn
+    assert sorted(held(world)) == ["large-0", "train"]
 
 
 def test_no_amount_is_reserved_twice() -> None:
@@ -285,10 +328,12 @@ def test_reservation_moves_for_a_much_earlier_start_only() -> None:
     after(world, DUE + 5 * MINUTE)
     assert set(world.nominated.values()) == {"n0", "n3"}
     assert held(world)["train"].expected == START + HOUR
-    world.change_pod("r0", lambda item: ends(item, "59m30s"))
-    world.engine.queue.freed += 1
-    after(world, DUE + 9 * MINUTE)
-    assert held(world)["train"].expected == START + HOUR
+    for turn, (runtime, expected) in enumerate([("59m30s", 60), ("57m", 60), ("50m", 50)]):
+        # Half a minute is too little, three minutes are less than a tenth of the wait, ten are more.
+        world.change_pod("r0", partial(ends, runtime=runtime))
+        world.engine.queue.freed += 1
+        after(world, DUE + (9 + 2 * turn) * MINUTE)
+        assert held(world)["train"].expected == START + expected * MINUTE
 
 
 def test_reservations_without_an_expected_start_make_way_for_those_before_them() -> None:
@@ -327,6 +372,8 @@ def test_expected_starts_are_kept_though_others_are_before_them_in_the_queue() -
 def test_reservation_ends_after_its_time_and_says_so() -> None:
     """reservations.md 3.4"""
     world = after(world_of(full(), pair(), max_reserved=HOUR, max_idle_share=1.0).drain(), DUE + 5)
+    after(world, held(world)["train"].made + HOUR - 1 - START)
+    world.engine.tick(world.now)
     assert held(world)
     after(world, DUE + HOUR + 10)
     assert not world.nominated
@@ -337,6 +384,54 @@ def test_reservation_ends_after_its_time_and_says_so() -> None:
     world.gone("r0")
     after(world, 6 * HOUR)
     assert held(world)
+
+
+def test_holder_waits_from_the_beginning_after_its_reservation_has_ended() -> None:
+    """reservations.md 3.4: also where something changes at once."""
+    world = after(world_of(full(), pair(), max_reserved=HOUR, max_idle_share=1.0).drain(), DUE + 5)
+    ended = held(world)["train"].made + HOUR - START
+    after(world, ended + 5)
+    world.gone("r0")
+    after(world, ended + DUE - 1)
+    assert not held(world)
+    after(world, ended + DUE + 2 * MINUTE)
+    assert held(world)
+
+
+def test_reservation_ends_when_the_holder_fits_nowhere_any_more() -> None:
+    """reservations.md 3.4"""
+    world = after(world_of(full(), pair()).drain(), DUE + 5)
+    world.virtual.lose_node("n0")
+    after(world, DUE + 3 * MINUTE)
+    assert not held(world)
+    assert not world.nominated
+    assert world.released()[-1].message == "it does not fit there any more"
+
+
+def test_expected_start_is_kept_until_it_has_passed() -> None:
+    """reservations.md 3.2: a pod that ends in this second has not overrun."""
+    world = after(world_of(full(expected_runtime="1h"), pair()).drain(), HOUR)
+    world.engine.tick(START + HOUR)
+    assert held(world)["train"].expected == START + HOUR
+    after(world, HOUR + MINUTE + 5)
+    assert held(world)["train"].expected is None
+
+
+def test_gang_that_has_waited_long_enough_is_looked_at_though_nothing_else_happens() -> None:
+    """reservations.md 1.1, 1.4"""
+    world = after(world_of(full(), gang("large", 2, cpu=5)).drain(), 7 * MINUTE)
+    after(world.add(pair()).drain(), 7 * MINUTE + DUE + 5)
+    assert held(world)
+
+
+def test_holder_for_which_another_makes_way_is_tried_at_once() -> None:
+    """reservations.md 3.7: its last attempt failed, as the capacity was reserved for its successor then."""
+    world = after(world_of(full(4), pair("first"), pair("second")).drain(), DUE + 2 * MINUTE)
+    after(world.gone("r2"), DUE + 2.5 * MINUTE)
+    after(world.gone("r3"), DUE + 2.75 * MINUTE)
+    assert "first-0" in world.pending
+    after(world, DUE + 3.5 * MINUTE)
+    assert {world.where.get(f"first-{i}") for i in range(2)} == {"n2", "n3"}
 
 
 def test_reservation_of_a_deleted_gang_is_released() -> None:
@@ -394,13 +489,7 @@ def test_member_that_comes_later_is_reserved_for() -> None:
 def test_stream_of_a_higher_priority_is_no_stream_of_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     """reservations.md 3.2: what it takes is made up for once in ten seconds."""
     world = after(world_of(full(8), gang("train", 4, cpu=4)).drain(), DUE + 15)
-    searches: list[float] = []
-
-    def counted(running: RunningProfile, entity: Entity, now: float, longest: float, behind: Any) -> Any:
-        searches.append(now)
-        return expected_starts.expected_start(running, entity, now, longest, behind)
-
-    monkeypatch.setattr(advance_reservations, "expected_start", counted)
+    searches = searched(monkeypatch)
     for turn in range(4):
         world.gone(f"r{turn}").add(pod(f"urgent-{turn}", cpu=4, priority=100)).drain()
     assert len(world.where.keys() & {f"urgent-{turn}" for turn in range(4)}) == 4
@@ -413,28 +502,30 @@ def test_lost_node_makes_it_be_worked_out_anew() -> None:
     """reservations.md 3.2"""
     world = after(world_of(full(3), pair()).drain(), DUE + 5)
     world.virtual.lose_node("n0")
-    after(world, DUE + 3 * MINUTE)
+    after(world, DUE + 20)
     assert set(world.nominated.values()) == {"n1", "n2"}
 
 
 def test_nominations_of_the_time_before_a_restart_are_kept() -> None:
     """reservations.md 1.2, 3.6"""
-    since = datetime.fromtimestamp(START - HOUR, UTC)
-    condition = objects.PodCondition(
-        type="PodScheduled", status="False", reason="Unschedulable", last_transition_time=since
-    )
-    nodes = iter(("n0", "n1"))
-    waiting = [
-        replace(item, status=replace(item.status, conditions=(condition,), nominated_node_name=next(nodes)))
-        if isinstance(item, objects.Pod)
-        else item
-        for item in pair()
-    ]
-    world = world_of(full(), waiting).drain()
+    world = world_of(full(), waiting_since(EARLY, pair(), "n0", "n1")).drain()
     assert world.nominated == {"train-0": "n0", "train-1": "n1"}
     assert held(world)
+    assert not any(decision.cleared for decision in world.engine.decisions)  # not given up for a moment
     after(world, HOUR)  # longer than what is held for a preemptor
     assert world.nominated == {"train-0": "n0", "train-1": "n1"}
+
+
+@pytest.mark.parametrize(
+    "there",
+    [[node("n0", cpu=3), node("n1", cpu=3)], [node("n0"), node("n1"), pod("r0", cpu=4, node="n0", start=-49 * HOUR)]],
+    ids=["fits nowhere any more", "more would be idle than may be"],
+)
+def test_nominations_of_what_does_not_qualify_any_more_are_given_up_after_a_restart(there: list[Any]) -> None:
+    """reservations.md 3.6, 5.3"""
+    world = world_of(there, waiting_since(EARLY, pair(), "n0", "n1")).drain()
+    assert not world.nominated
+    assert not held(world)
 
 
 # -- backfill (4) ------------------------------------------------------------------------------------------------------
@@ -496,6 +587,65 @@ def test_backfill_wakes_what_waits_when_capacity_is_freed() -> None:
     world.gone("r0")
     after(world, 21 * MINUTE)
     assert world.where["small"] == "n0"
+
+
+def test_holder_takes_nothing_that_is_reserved_for_an_earlier_start() -> None:
+    """reservations.md 3.5, 7.4: the first of two waits for n1; the other one would keep it from n0 then."""
+    items = [node("n0", cpu=8), node("n1"), runs("r0", "n0", expected_runtime="3h")]
+    items += [runs("r1", "n1", expected_runtime="2h")]
+    world = after(world_of(items, pair("first"), min_pods=1).drain(), DUE + 5)
+    world.add(pod("second", cpu=4))
+    after(world, 3 * DUE)
+    assert {name: one.expected for name, one in held(world).items()} == {
+        "first": START + 2 * HOUR,
+        "second": START + 3 * HOUR,
+    }
+    after(world, HOUR)
+    assert world.pending == ["first-0", "first-1", "second"]
+    after(world.gone("r1"), 2 * HOUR)
+    assert world.pending == ["second"]
+
+
+@pytest.mark.parametrize("first", [[pod("first", cpu=4)], gang("first", 1, cpu=4)], ids=["pod", "gang"])
+def test_holder_takes_its_own_place_from_a_later_start_but_no_other(first: list[Any]) -> None:
+    """reservations.md 3.5: what the later one holds on n0 is freed by a pod that ends later; n1 is not the holder's."""
+    items = [node("n0", cpu=8), node("n1", cpu=7), node("n2"), runs("r0", "n0", expected_runtime="1h")]
+    items += [runs("r1", "n0", expected_runtime="3h"), *(runs(f"s{i}", f"n{i}", expected_runtime="3h") for i in (1, 2))]
+    world = after(world_of(items, first, gang("second", 3, cpu=4), min_pods=1).drain(), DUE + 5)
+    name = first[-1].metadata.name
+    assert world.nominated[name] == "n0"
+    assert {held(world)["second"].expected} == {START + 3 * HOUR}
+    after(world.gone("s1"), 3 * DUE)
+    assert name in world.pending
+    after(world.gone("r1"), 3 * DUE + 45)
+    assert world.where.get(name) == "n0"
+    assert world.pending == ["second-0", "second-1", "second-2"]
+
+
+def test_backfill_wakes_what_does_not_fit_only_after_a_change() -> None:
+    """reservations.md 4.4: it is tried when capacity was freed, not all the time."""
+    elsewhere = pod("elsewhere", cpu=2, selector={"disk": "none"}, annotations=annotated(expected_runtime="1h"))
+    world = backfill_world().add(elsewhere)
+    after(world, 21 * MINUTE)
+    tried = len(world.engine.decisions)
+    after(world, 23 * MINUTE)
+    assert len(world.engine.decisions) == tried
+
+
+def test_backfill_wakes_what_waits_when_a_reservation_moves() -> None:
+    """reservations.md 4.4: the pod in the way states a later end, and nothing else happens."""
+    items = [node("n0"), node("n1"), runs("r0", "n0", expected_runtime="20m"), runs("r1", "n1", expected_runtime="1h")]
+    world = after(world_of(items, pair()).drain(), 20 * MINUTE)
+    brief = pod("brief", cpu=2, annotations=annotated(expected_runtime="1h"))
+    lasting = pod("lasting", cpu=2, annotations=annotated(expected_runtime="9h"))
+    world.gone("r0").add(brief, lasting).drain()
+    world.change_pod("r1", lambda item: ends(item, "4h"))
+    after(world, HOUR + 30)
+    assert {"brief", "lasting"} <= set(world.pending)
+    after(world, HOUR + 90)
+    assert held(world)["train"].expected == START + 4 * HOUR
+    assert world.where["brief"] == "n0"
+    assert "lasting" in world.pending
 
 
 def test_nothing_is_backfilled_without_an_expected_start_and_the_rest_goes_on() -> None:

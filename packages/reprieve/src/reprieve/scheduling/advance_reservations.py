@@ -40,7 +40,8 @@ _PAUSE_IF_LOST = 10.0
 _GAIN = 0.1
 """The share of the wait that a move gains at least."""
 _TRIED = 8
-"""So many that wait for a reservation are looked at in one round, in the order of the queue."""
+"""So many that wait for a reservation are looked at in one round, in the order of the queue, and the next ones in the
+round after it: those that can hold none are not in the way of the others."""
 _FEWEST_KEPT = 256
 _TOO_LONG = "more would be idle than may be if the pods in the way run for as long again as they have"
 
@@ -82,6 +83,8 @@ class AdvanceReservations:
         """How much of this there may be before entities that are gone are forgotten."""
         self._waiting: dict[str, None] = {}
         """Those that have waited long enough."""
+        self._passed: dict[str, None] = {}
+        """Those of them that can hold none, until all the others have been looked at."""
         self._looked_at = -math.inf, 0
         """When those were looked at last, and how much had been freed by then."""
         self._look = False
@@ -229,8 +232,6 @@ class AdvanceReservations:
             self._end(held, entity, now, "it does not fit there any more")
         elif held.lost or late or other_members or self._is_earlier(start, held, now):
             self._reserve(entity, start, held.made, now)
-            if late:
-                self._queue.wake(entity.ref, now)
 
     def _start_of(self, entity: Entity, now: float, longest: float) -> ExpectedStart | None:
         running = self._running.of(next(iter(entity.ready.values())))
@@ -284,14 +285,24 @@ class AdvanceReservations:
         ready = (
             entity
             for entity in known
-            if entity.state is QueueState.UNSCHEDULABLE and entity.ready and self._unused.get(entity.ref) != freed
+            if entity.state is QueueState.UNSCHEDULABLE
+            and entity.ready
+            and self._unused.get(entity.ref) != freed
+            and entity.ref not in self._passed
         )
-        for entity in heapq.nsmallest(_TRIED, ready, key=self._queue.order):
+        turns = heapq.nsmallest(_TRIED + 1, ready, key=self._queue.order)
+        for entity in turns[:_TRIED]:
             if len(self.held) >= self._common.max_reservations:
                 break
             start = self._start_of(entity, now, self._options_of(entity).max_reserved)
             if start is not None and self._is_worth_it(entity, start, now):
                 self._reserve(entity, start, now, now)
+            else:
+                self._passed[entity.ref] = None
+        if len(turns) > _TRIED:
+            self._look = True
+        else:
+            self._passed.clear()
 
     def _is_worth_it(self, entity: Entity, start: ExpectedStart, now: float) -> bool:
         """Return whether an entity is to hold what it waits for; what fits now waits for nothing."""
@@ -362,7 +373,7 @@ class AdvanceReservations:
         """The entity holds nothing and waits for nothing here."""
         if self.held.pop(ref, None) is not None:
             self.changed = True
-        for kept in (self._due, self._waiting, self._unused):
+        for kept in (self._due, self._waiting, self._unused, self._passed):
             kept.pop(ref, None)
 
     def _bound_idle(self, now: float) -> None:

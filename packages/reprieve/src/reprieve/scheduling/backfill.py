@@ -118,8 +118,7 @@ class Backfill:
         if not reservations.held or (self._freed == self._queue.freed and not reservations.changed):
             return
         self._freed, reservations.changed = self._queue.freed, False
-        latest = max((held.expected for held in reservations.held.values() if held.expected is not None), default=None)
-        if latest is None:
+        if all(held.expected is None for held in reservations.held.values()):
             return
         rows = np.unique(np.concatenate([held.rows for held in reservations.held.values()]))
         nodes = self._cluster.nodes
