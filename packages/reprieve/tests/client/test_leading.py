@@ -9,7 +9,7 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -263,6 +263,52 @@ def test_lease_of_another_holder_is_not_taken_before_its_time() -> None:
             assert candidate.leads
             assert lease.transitions == [("new", 5)]
             await candidate.stop()
+
+    asyncio.run(run())
+
+
+def test_time_without_renewal_counts_from_before_one_stands_for_election() -> None:
+    """scheduling.md 6.6: one that reads the cluster looks on; it takes the lease as soon as it has read it."""
+
+    async def run() -> None:
+        async with candidates("a") as (lease, clock, (leader,)):
+            await until(lambda: leader.leads)
+            other = Election(leader.election._client, LeaseOptions("kube-system", "scheduler", "b"))
+            reading = asyncio.create_task(other.watch())
+            await until(lambda: other.leader == "a")
+            leader.election._options = replace(leader.election._options, release=False)
+            await leader.stop()
+            await tick(clock, 16.0)
+            assert lease.transitions == [("a", 0)], "it looks, and takes nothing"
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+            standing = asyncio.create_task(other.run())
+            await until(lambda: other.fence.open)
+            assert lease.transitions == [("a", 0), ("b", 1)]
+            standing.cancel()
+            await asyncio.gather(standing, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_looking_goes_on_when_the_server_is_away() -> None:
+    """What a server or network does is reported by the one that stands for election."""
+
+    async def run() -> None:
+        async with candidates("a") as (lease, clock, (leader,)):
+            await until(lambda: leader.leads)
+            other = Election(leader.election._client, LeaseOptions("kube-system", "scheduler", "b"))
+            lease.away = {"a"}  # they share a client
+            reading = asyncio.create_task(other.watch())
+            await tick(clock, 2.0)
+            assert not reading.done()
+            assert other.leader == ""
+            lease.away = set()
+            async with asyncio.timeout(DEADLINE):
+                while other.leader != "a":
+                    await tick(clock, 0.5)
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
 
     asyncio.run(run())
 

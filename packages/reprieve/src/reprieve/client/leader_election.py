@@ -139,6 +139,17 @@ class Election:
         """Return when this candidate leads."""
         await self._leading.wait()
 
+    async def watch(self) -> None:
+        """Look at the lease without taking it, until cancelled: for how long it was not renewed then counts for `run`.
+
+        For one that cannot lead yet. Whatever a server or network does is left to `run`.
+        """
+        options = self._options
+        while True:
+            with contextlib.suppress(ClientError):
+                await self._read()
+            await self._client.clock.sleep(options.retry * _LOOKS)
+
     async def run(self) -> None:
         """Wait for leadership, lead, and return when it is lost; when cancelled, give it back.
 
@@ -203,15 +214,13 @@ class Election:
         now = clock.now()
         self._free_at = None
         try:
-            lease = (await self._client.get(path, deadline=options.renew_deadline)).read(_Lease)
+            lease, spec = await self._read()
         except ApiError as error:
             if error.code != 404:
                 raise
             body = self._body({"name": options.name, "namespace": options.namespace}, now, now, 0)
             return await self._write("POST", LEASES.path(options.namespace), body, 0)
-        spec = lease.spec or _Spec()
         holder = spec.holder_identity or ""
-        self._observe(holder, spec.renew_time, str(lease.metadata.get("resourceVersion", "")))
         term = spec.lease_transitions or 0
         if holder == options.identity:
             return await self._write("PUT", path, self._body(lease.metadata, spec.acquire_time or now, now, term), term)
@@ -220,6 +229,14 @@ class Election:
             self._free_at = self._seen_at + duration
             return None
         return await self._write("PUT", path, self._body(lease.metadata, now, now, term + 1), term + 1)
+
+    async def _read(self) -> tuple[_Lease, _Spec]:
+        """Return the lease, and note whether it has changed."""
+        path = LEASES.path(self._options.namespace, self._options.name)
+        lease = (await self._client.get(path, deadline=self._options.renew_deadline)).read(_Lease)
+        spec = lease.spec or _Spec()
+        self._observe(spec.holder_identity or "", spec.renew_time, str(lease.metadata.get("resourceVersion", "")))
+        return lease, spec
 
     async def _write(self, method: str, path: str, body: dict[str, Any], term: int) -> int:
         """Write the lease as read. 409 if another was quicker; the next attempt sees which."""

@@ -186,8 +186,14 @@ class Scheduler:
     async def _elect(self, election: Election) -> None:
         """Stand for election once the cluster is known, as kube-scheduler does: reading a large one takes longer than a
         lease may go without renewal. Raises as `Election.run` does.
+
+        The lease is looked at from the start: if the leader goes meanwhile, its time runs while the cluster is read.
         """
-        await self.feed.wait_fed()
+        watching = asyncio.create_task(election.watch(), name="lease")
+        try:
+            await self.feed.wait_fed()
+        finally:
+            await self._end(watching)
         await election.run()
 
     async def _end(self, task: asyncio.Task[Any]) -> None:
