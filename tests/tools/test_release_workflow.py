@@ -47,7 +47,33 @@ def test_jobs_write_only_what_they_state(path: Path) -> None:
     for name, job in jobs(path).items():
         assert job["timeout-minutes"] <= 90, name
         for step in job["steps"]:
-            assert not re.search(r"\$\{\{ *(github\.(event|head_ref|ref_name)|inputs)", step.get("run", "")), name
+            assert not re.search(r"\$\{\{ *(github\.|inputs|steps)", step.get("run", "")), name
+            if "actions/checkout@" in step.get("uses", ""):
+                assert step["with"]["persist-credentials"] is False, "no later step needs the token in .git/config"
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_expressions_name_what_there_is(path: Path) -> None:
+    """Earlier steps by their id, variables of the workflow or of an earlier step, keys of the matrix, jobs."""
+    document = yaml.safe_load(path.read_text())
+    for job in jobs(path).values():
+        rows = job.get("strategy", {}).get("matrix", {}).get("include", [{}])
+        known = {f"matrix.{key}" for row in rows for key in row} | {f"env.{name}" for name in document.get("env", {})}
+        assert all(row.keys() == rows[0].keys() for row in rows)
+        assert {job.get("needs")} <= {None, *document["jobs"]}
+        for step in job["steps"]:
+            for kind, name in re.findall(r"\b(steps|matrix|env)\.(\w+)", " ".join(expressions(step))):
+                assert f"{kind}.{name}" in known, step
+            known |= {f"env.{name}" for name in re.findall(r'echo "(\w+)=[^\n]*GITHUB_ENV', step.get("run", ""))}
+            known |= {f"steps.{step['id']}"} if "id" in step else set()
+
+
+def expressions(part: Any) -> list[str]:
+    """All expressions in a part of a workflow."""
+    if isinstance(part, str):
+        return re.findall(r"\$\{\{(.*?)\}\}", part)
+    items = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    return [found for item in items for found in expressions(item)]
 
 
 def test_release_signs_and_attests_what_it_publishes() -> None:
