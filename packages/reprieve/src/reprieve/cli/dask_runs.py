@@ -36,6 +36,7 @@ _TURN: Final = 0.2
 """Seconds between two looks at whether to stop."""
 _WORKERS_HOLD: Final = 2.0
 """Seconds for which the number of workers is taken to hold."""
+_COMES_BACK: Final = "1 hour"
 _LOST_WORKERS: Final = 3
 """If workers end so often while they run one, it is not tried again."""
 
@@ -154,6 +155,8 @@ def dask_runs(place: str) -> Iterator[DaskRuns]:
     # Of a cluster of this machine; without profiles of all that ran, which grow for an hour.
     dask.config.set({"distributed.scheduler.allowed-failures": _LOST_WORKERS})
     dask.config.set({"distributed.worker.profile.enabled": False})
+    # A worker of this machine that ended comes back, however busy the machine is: by itself it is given up after 15 s.
+    dask.config.set({"distributed.deploy.lost-worker-timeout": _COMES_BACK})
     _hush()
     cluster = None
     try:
