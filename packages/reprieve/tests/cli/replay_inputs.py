@@ -1,6 +1,8 @@
 """What tests of `reprieve replay` and `reprieve import` are run on: a job list, four nodes, a policy."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,3 +34,20 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     node += "status: {{allocatable: {{nvidia.com/gpu: 8, pods: 9}}}}\n"
     (tmp_path / "four.yaml").write_text("".join(map(node.format, range(1, 5))))
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def scheduler() -> Iterator[Any]:
+    """A scheduler of Dask with a worker, both in this process."""
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=1,
+        threads_per_worker=1,
+        processes=False,
+        host="127.0.0.1",
+        protocol="tcp://",
+        dashboard_address="127.0.0.1:0",
+        silence_logs=False,
+    ) as cluster:
+        yield cluster

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +21,9 @@ from reprieve.cli.outcome import CommandError, Exit
 from tests.cli.conftest import Run
 from tests.cli.replay_inputs import FOUR
 from tests.cli.replay_inputs import desk as desk
+from tests.cli.replay_inputs import scheduler as scheduler
 
 TWO = ("--policy", "default", "--policy", "none=none.yaml")
-
-
-@pytest.fixture(scope="module")
-def scheduler() -> Iterator[Any]:
-    """A scheduler with a worker, both in this process."""
-    from distributed import LocalCluster
-
-    with LocalCluster(
-        n_workers=1,
-        threads_per_worker=1,
-        processes=False,
-        host="127.0.0.1",
-        protocol="tcp://",
-        dashboard_address="127.0.0.1:0",
-        silence_logs=False,
-    ) as cluster:
-        yield cluster
 
 
 @pytest.mark.parametrize("form", ["text", "json", "csv", "html", "trace"])

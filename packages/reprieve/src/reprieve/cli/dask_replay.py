@@ -85,7 +85,7 @@ def _named(outcome: "PolicyOutcome", run: ReplayRun) -> Any:
     return msgspec.structs.replace(outcome.report, name=run.name)
 
 
-def packed(given: GivenReplay) -> bytes:
+def packed(given: object) -> bytes:
     """Return inputs as bytes, small enough to be kept by a scheduler that gives them to new workers."""
     import pickle
     import zlib
@@ -93,13 +93,12 @@ def packed(given: GivenReplay) -> bytes:
     return zlib.compress(pickle.dumps(given, protocol=5), _PACKED)
 
 
-def unpacked(data: bytes) -> GivenReplay:
+def unpacked(data: bytes) -> Any:
     """Return the inputs, on a worker."""
     import pickle
     import zlib
 
-    given: GivenReplay = pickle.loads(zlib.decompress(data))
-    return given
+    return pickle.loads(zlib.decompress(data))
 
 
 def run_remotely(given: GivenReplay, remote: RemoteRun) -> "PolicyOutcome":
@@ -113,11 +112,11 @@ def run_remotely(given: GivenReplay, remote: RemoteRun) -> "PolicyOutcome":
     stop = Stop()
     policy = ReplayPolicies(task)(remote.document)
     given = with_seed(given, task.seed)
-    return trimmed(outcome_of(given, remote.run.name, policy, stop, paced(_stop_if_cancelled(stop))), task)
+    return trimmed(outcome_of(given, remote.run.name, policy, stop, paced(stop_if_cancelled(stop))), task)
 
 
-def _stop_if_cancelled(stop: "Stop") -> Callable[[int, int], None]:
-    """Stop a run that was cancelled: Dask cannot end a thread."""
+def stop_if_cancelled(stop: "Stop") -> Callable[[int, int], None]:
+    """Return what stops a run that was cancelled, as it goes on: Dask cannot end a thread."""
     from distributed import get_worker
 
     worker = get_worker()

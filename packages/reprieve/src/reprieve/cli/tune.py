@@ -100,6 +100,13 @@ def command(
     feature_gates: Annotated[
         str, typer.Option(metavar="A=true,B=false", help="Feature gates, named as in kube-scheduler.")
     ] = "",
+    dask: Annotated[
+        str,
+        typer.Option(
+            metavar="tcp://HOST:PORT|local:N",
+            help="Replay blocks on the workers of a Dask scheduler, or on N of this machine. Default: in this process.",
+        ),
+    ] = "",
     plugin: PluginOption = None,
     plugin_timeout: PluginTimeoutOption = DEFAULT_PLUGIN_TIMEOUT,
 ) -> None:  # long: one parameter for each option, as typer wants them
@@ -137,6 +144,7 @@ def command(
             plugins=tuple(plugin or ()),
             plugin_timeout=plugin_timeout,
             timeline=False,
+            dask=dask,
         ),
         objective=objective,
         search=search,

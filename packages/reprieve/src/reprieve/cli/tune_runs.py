@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from reprieve.cli.bars import bar
 from reprieve.cli.interrupts import Interrupt, interrupts
@@ -19,18 +19,17 @@ from reprieve.cli.replay_setup import (
     read_replay,
     setting_of,
 )
+from reprieve.cli.tune_measures import SearchInterruptedError, measures_here
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 
-    from reprieve.replay.policy_run import PolicyOutcome
-    from reprieve.replay.tuning.blocks import SplitTrace, TraceBlock
+    from reprieve.replay.tuning.blocks import SplitTrace
     from reprieve.replay.tuning.objectives import Objective
     from reprieve.replay.tuning.report import TuningReport
     from reprieve.replay.tuning.search_space import TunedParameter
     from reprieve.replay.tuning.study import TuningStudy
     from reprieve.replay.tuning.tuner import Tuner
-    from reprieve.replay.world import Policy
 
 EXPECTED = "expected sqlite:///FILE or postgresql://HOST/DATABASE"
 NEEDED = "tune needs the extra `tune`: pip install 'reprieve[tune]'"
@@ -53,10 +52,6 @@ class TuneTask:
     choose: str
 
 
-class SearchInterruptedError(Exception):
-    """Ctrl-C or SIGTERM ended a simulation."""
-
-
 def tuned_report(task: TuneTask) -> "tuple[TuningReport, tuple[Objective, Objective]]":
     """Search, and judge what was found. Whatever is wrong with the input ends the command with exit code 2."""
     with interrupts(terminate=True) as interrupt:
@@ -69,9 +64,33 @@ def tuned_report(task: TuneTask) -> "tuple[TuningReport, tuple[Objective, Object
             if before:
                 note(f"study {task.study}: {before} of {task.trials} trials are done already")
             try:
-                return _report(task, given, tuner, study), tuner.objectives
+                with _on_workers(task, given, tuner, interrupt) as spread:
+                    try:
+                        return _report(task, given, spread, study), tuner.objectives
+                    except CommandError as error:  # the scheduler is away, or a worker cannot do it
+                        if not task.replay.dask:
+                            raise
+                        raise CommandError(f"{error}; {_kept(task, len(study.done()))}", error.code) from error
             except SearchInterruptedError:
-                _end(task, len(study.done()), interrupt)
+                kept = _kept(task, len(study.done()))
+                raise CommandError(f"interrupted: {kept}", interrupt.code) from None
+
+
+@contextmanager
+def _on_workers(task: TuneTask, given: GivenReplay, tuner: "Tuner", interrupt: Interrupt) -> "Iterator[Tuner]":
+    """Yield the tuner that measures where it is wanted: with `--dask` on workers."""
+    if not task.replay.dask:
+        yield tuner
+        return
+    from dataclasses import replace
+
+    from reprieve.cli.dask_runs import dask_runs
+    from reprieve.cli.tune_measures import measures_on_dask
+
+    interrupt.then(lambda: None)
+    with dask_runs(task.replay.dask) as workers:
+        measure = measures_on_dask(given, tuner.split, task.replay, task.objective, workers, interrupt)
+        yield replace(tuner, measure=measure)
 
 
 def _report(task: TuneTask, given: GivenReplay, tuner: "Tuner", study: "TuningStudy") -> "TuningReport":
@@ -85,11 +104,10 @@ def _report(task: TuneTask, given: GivenReplay, tuner: "Tuner", study: "TuningSt
             refuse(f"--choose: {error}")
 
 
-def _end(task: TuneTask, done: int, interrupt: Interrupt) -> NoReturn:
-    kept = f"{done} of {task.trials} trials are kept in the study {task.study}: the same command goes on with it"
-    raise CommandError(
-        f"interrupted: {kept if task.storage else '--storage would keep what was tried'}", interrupt.code
-    )
+def _kept(task: TuneTask, done: int) -> str:
+    if not task.storage:
+        return "--storage would keep what was tried"
+    return f"{done} of {task.trials} trials are kept in the study {task.study}: the same command goes on with it"
 
 
 # -- inputs ------------------------------------------------------------------------------------------------------------
@@ -119,31 +137,19 @@ def _given(task: TuneTask) -> GivenReplay:
 
 def _tuner(task: TuneTask, given: GivenReplay, interrupt: Interrupt) -> "Tuner":
     from reprieve.python.configuration import read_configuration_document
-    from reprieve.replay.policy_run import Stop, simulate
     from reprieve.replay.tuning.tuner import Tuner
 
     config = task.replay.policies[0][1]
-    policies = ReplayPolicies(task.replay)
-
-    def run(policy: "Policy", block: "TraceBlock") -> "PolicyOutcome":
-        stop = Stop()
-        interrupt.then(stop.now)
-        outcome = simulate(
-            "", block.chosen, given.cluster, policy, given.settings, start=given.start, quotas=given.quotas(), stop=stop
-        )
-        if stop.wanted:
-            raise SearchInterruptedError
-        return outcome
-
+    policies, objectives = ReplayPolicies(task.replay), _objectives(task.objective)
     tuner = Tuner(
-        objectives=_objectives(task.objective),
+        objectives=objectives,
         parameters=_parameters(task.search),
         split=_split(task, given),
         base=None if config is None else read_configuration_document(config),
         gpu=_gpu(given),
         seed=task.seed,
         policy_of=policies,
-        simulate=run,
+        measure=measures_here(given, objectives, policies, interrupt),
     )
     _check_counted(task, tuner)
     try:

@@ -1,10 +1,9 @@
 """Configurations are proposed, measured on the training blocks, and the best are judged on the others (tune.md)."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from reprieve.replay.policy_run import PolicyOutcome
 from reprieve.replay.tuning.blocks import SplitTrace, TraceBlock
 from reprieve.replay.tuning.objectives import Objective, value_of
 from reprieve.replay.tuning.report import (
@@ -33,9 +32,22 @@ class ChoiceError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class WantedMeasure:
+    """A configuration, None for the default one, that is to be replayed on blocks; `compatible`: as kube-scheduler."""
+
+    document: Mapping[str, Any] | None
+    blocks: Sequence[TraceBlock]
+    compatible: bool = False
+
+
+Measure = Callable[[Sequence[WantedMeasure]], list[list[Pair]]]
+"""Returns for each configuration the values of each of its blocks."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tuner:
     """What is tuned, and how. The two functions do the work: `policy_of(document, compatible)` makes a policy of a
-    configuration, `simulate(policy, block)` runs it.
+    configuration, `measure` replays configurations on blocks.
     """
 
     objectives: tuple[Objective, Objective]
@@ -45,7 +57,7 @@ class Tuner:
     gpu: str
     seed: int
     policy_of: Callable[[Mapping[str, Any] | None, bool], Policy]
-    simulate: Callable[[Policy, TraceBlock], PolicyOutcome]
+    measure: Measure
 
     def check(self) -> None:
         """Raise ValueError for a value of the search that makes no configuration."""
@@ -70,7 +82,7 @@ class Tuner:
                 pairs: Sequence[Pair] = (
                     _pairs(known)
                     if known is not None
-                    else self._measured(self.policy_of(self.document(trial.params), False), self.split.training)
+                    else self.measure([WantedMeasure(self.document(trial.params), self.split.training)])[0]
                 )
             except BaseException:
                 study.give_up(trial)
@@ -81,8 +93,12 @@ class Tuner:
     def judge(self, study: "TuningStudy", wanted: str, setting: Mapping[str, Any]) -> TuningReport:
         """Return the report. `wanted`: the trial to choose; empty: the best balanced. Raises ChoiceError."""
         front = {str(trial.number): trial for trial in study.front()}
-        policies = {TODAY: self.policy_of(self.base, False), KUBE_SCHEDULER: self.policy_of(self.base, True)}
-        training = {name: self._measured(policy, self.split.training) for name, policy in policies.items()}
+        judged = {
+            TODAY: WantedMeasure(self.base, self.split.held_out),
+            KUBE_SCHEDULER: WantedMeasure(self.base, self.split.held_out, compatible=True),
+        }
+        learnt = self.measure([replace(item, blocks=self.split.training) for item in judged.values()])
+        training: dict[str, Sequence[Pair]] = dict(zip(judged, learnt, strict=True))
         chosen = wanted or choice({n: trial.values for n, trial in front.items()}, _values(training[TODAY])) or TODAY
         if chosen not in {*front, TODAY}:
             raise ChoiceError(f"{chosen!r} is not on the front: expected {TODAY}, or a trial of {', '.join(front)}")
@@ -91,13 +107,11 @@ class Tuner:
         for name in _shown(front, chosen):
             values[name] = dict(front[name].params)
             documents[name] = self.document(values[name])
-            policies[name] = self.policy_of(documents[name], False)
+            judged[name] = WantedMeasure(documents[name], self.split.held_out)
             training[name] = _pairs(front[name])
         items = [
-            MeasuredConfiguration(
-                name, training[name], self._measured(policy, self.split.held_out), values.get(name, {})
-            )
-            for name, policy in policies.items()
+            MeasuredConfiguration(name, training[name], pairs, values.get(name, {}))
+            for name, pairs in zip(judged, self.measure([*judged.values()]), strict=True)
         ]
         return TuningReport(
             setting={
@@ -114,11 +128,6 @@ class Tuner:
             chosen=chosen,
             configuration=documents[chosen],
         )
-
-    def _measured(self, policy: Policy, blocks: Iterable[TraceBlock]) -> list[Pair]:
-        first, second = self.objectives
-        outcomes = (self.simulate(policy, block) for block in blocks)
-        return [(first.measure(outcome), second.measure(outcome)) for outcome in outcomes]
 
 
 def _shown(front: Sequence[str] | Mapping[str, object], chosen: str) -> list[str]:

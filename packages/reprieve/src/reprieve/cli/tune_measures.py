@@ -1,0 +1,153 @@
+"""How `tune` measures configurations on blocks of the trace: here, one after the other, or on Dask (tune.md 8).
+
+Workers get the inputs as data and split the trace as the command does; of a block comes back what the objectives need.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from reprieve.cli.dask_replay import packed, stop_if_cancelled, unpacked
+from reprieve.cli.dask_runs import DaskRuns, Failure
+from reprieve.cli.interrupts import Interrupt
+from reprieve.cli.outcome import CommandError
+from reprieve.cli.replay_outcomes import Progress, paced
+from reprieve.cli.replay_setup import GivenReplay, ReplayPolicies, Task
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+    from reprieve.replay.policy_run import Stop
+    from reprieve.replay.tuning.blocks import SplitTrace, TraceBlock
+    from reprieve.replay.tuning.objectives import Objective
+    from reprieve.replay.tuning.report import Pair
+    from reprieve.replay.tuning.tuner import Measure, WantedMeasure
+    from reprieve.replay.world import Policy
+
+
+class SearchInterruptedError(Exception):
+    """Ctrl-C or SIGTERM ended a simulation."""
+
+
+def measured(
+    given: GivenReplay,
+    policy: "Policy",
+    block: "TraceBlock",
+    objectives: "tuple[Objective, Objective]",
+    stop: "Stop",
+    progress: Progress = lambda done, now: None,
+) -> "Pair":
+    """Replay a block and return its values. Raises SearchInterruptedError."""
+    from reprieve.replay.policy_run import simulate
+
+    outcome = simulate(
+        "",
+        block.chosen,
+        given.cluster,
+        policy,
+        given.settings,
+        start=given.start,
+        quotas=given.quotas(),
+        stop=stop,
+        progress=progress,
+    )
+    if stop.wanted:
+        raise SearchInterruptedError
+    first, second = objectives
+    return first.measure(outcome), second.measure(outcome)
+
+
+def measures_here(
+    given: GivenReplay,
+    objectives: "tuple[Objective, Objective]",
+    policy_of: "Callable[[Mapping[str, Any] | None, bool], Policy]",
+    interrupt: Interrupt,
+) -> "Measure":
+    """Return the function that measures in this process."""
+    from reprieve.replay.policy_run import Stop
+
+    def of(policy: "Policy", block: "TraceBlock") -> "Pair":
+        stop = Stop()
+        interrupt.then(stop.now)
+        return measured(given, policy, block, objectives, stop)
+
+    def measure(wanted: "Sequence[WantedMeasure]") -> "list[list[Pair]]":
+        result = []
+        for item in wanted:
+            policy = policy_of(item.document, item.compatible)
+            result.append([of(policy, block) for block in item.blocks])
+        return result
+
+    return measure
+
+
+# -- on Dask -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteMeasure:
+    """A configuration and a block, as a worker gets them: the blocks themselves are part of the inputs."""
+
+    task: Task
+    objective: str
+    document: Mapping[str, Any] | None
+    compatible: bool
+    begin: int
+    """Of the block, in milliseconds since the first job of the trace."""
+    version: str
+
+
+Inputs = tuple[GivenReplay, "SplitTrace"]
+
+
+def measures_on_dask(
+    given: GivenReplay, split: "SplitTrace", task: Task, objective: str, workers: DaskRuns, interrupt: Interrupt
+) -> "Measure":
+    """Return the function that measures on workers, all blocks of all configurations that are wanted at a time.
+
+    It raises SearchInterruptedError, and CommandError where a block could not be measured.
+    """
+    content = packed((given, split))
+    sent: list[Future] = []
+
+    def send(remote: RemoteMeasure, client: "Client") -> "Future":
+        if not sent:
+            sent.append(client.submit(unpacked, content, pure=False))
+        return client.submit(measure_remotely, sent[0], remote, pure=False)
+
+    def measure(wanted: "Sequence[WantedMeasure]") -> "list[list[Pair]]":
+        ours = version("reprieve")
+        remote = [
+            RemoteMeasure(task, objective, item.document, item.compatible, block.begin, ours)
+            for item in wanted
+            for block in item.blocks
+        ]
+        found: dict[int, Pair] = {}
+        for number, result in workers.results([partial(send, item) for item in remote], interrupt):
+            if isinstance(result, Failure):
+                raise CommandError(f"--dask {task.dask}: a block was not measured: {result.reason}")
+            found[number] = result
+        if len(found) < len(remote):
+            raise SearchInterruptedError
+        pairs = iter(found[number] for number in range(len(remote)))
+        return [[next(pairs) for _ in item.blocks] for item in wanted]
+
+    return measure
+
+
+def measure_remotely(inputs: Inputs, remote: RemoteMeasure) -> "Pair":
+    """Measure it, on a worker. Raises CommandError for another version than the command's."""
+    from reprieve.replay.policy_run import Stop
+    from reprieve.replay.tuning.objectives import read_objectives
+
+    here = version("reprieve")
+    if here != remote.version:
+        raise CommandError(f"a worker has reprieve {here}, the command {remote.version}: expected the same")
+    given, split = inputs
+    block = next(item for item in (*split.training, *split.held_out) if item.begin == remote.begin)
+    stop = Stop()
+    policy = ReplayPolicies(remote.task)(remote.document, remote.compatible)
+    look = paced(stop_if_cancelled(stop))
+    return measured(given, policy, block, read_objectives(remote.objective), stop, look)
