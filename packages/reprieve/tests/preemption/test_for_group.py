@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from kube_rules import objects
 from kube_rules.meta import ObjectRef
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import PodGroupAttempt, PodGroupPostFilterPlugin, PostFilterResult
@@ -446,6 +448,33 @@ def test_fault_a_decision_does_not_grow_with_the_square_of_the_group() -> None:
         assert len(_preempts(world).victims) == size
         passes[size] = world.engine.running["default-scheduler"].evaluator.passes
     assert passes[80] <= passes[20] + 2
+
+
+def test_unit_stays_where_members_placed_before_make_that_right() -> None:
+    """preemption.md 4.3: the second member sees the first, so that one more pod of its zone keeps the spread."""
+    constraint = objects.TopologySpreadConstraint(
+        max_skew=1,
+        topology_key="zone",
+        when_unsatisfiable="DoNotSchedule",
+        label_selector=objects.LabelSelector(match_labels={"app": "x"}),
+    )
+    crew = [
+        replace(item, spec=replace(item.spec, topology_spread_constraints=(constraint,)))
+        if isinstance(item, objects.Pod)
+        else item
+        for item in gang("crew", 2, cpu=2, priority=5, labels={"app": "x"})
+    ]
+    world = World(
+        node("na", cpu=8, labels={"zone": "a"}),
+        node("nb", cpu=3, labels={"zone": "b"}),
+        pod("a", cpu=8, node="na"),
+        pod("b", cpu=2, node="nb"),
+        pod("kept", cpu=1, node="nb", labels={"app": "x"}),
+        placement="Compatible",
+    )
+    found = _preempts(world.add(*crew))
+    assert [world.engine.cluster.nodes.names[row] for _, row in found.nominations] == ["na", "nb"]
+    assert _victims(found) == ["a", "b"]
 
 
 def test_fault_the_order_does_not_depend_on_hashes() -> None:

@@ -115,6 +115,15 @@ def test_domain_with_the_fewest_units_is_taken(more: list[Any]) -> None:
     assert set(plan) == {"a-1", "a-2"}
 
 
+def test_pending_gang_gets_capacity_in_one_domain() -> None:
+    """moving.md 2.1: a node of each rack would be free with one move."""
+    racks = [node(f"{rack}{i}", labels={"rack": rack}) for rack in "ab" for i in (1, 2)]
+    running = [on("a-1", "a1"), on("a-2", "a2"), *(on(f"b-{i}", "b2") for i in range(3))]
+    plan, limited = found(racks, node("spare", cpu=3), running, gang("train", 2, cpu=4, topology="rack"))
+    assert plan is not None
+    assert (set(plan), limited) == ({"a-1", "a-2"}, False)
+
+
 def test_moving_gang_stays_in_one_domain() -> None:
     """moving.md 2.3"""
     nodes = [node("n1", labels={"rack": "n"}), node("x1", cpu=1, labels={"rack": "x"})]
