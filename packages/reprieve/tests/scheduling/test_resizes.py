@@ -92,6 +92,15 @@ def test_nothing_is_nominated_and_no_condition_is_decided() -> None:
     assert (world.nominated, world.virtual.rejections) == ({}, {})
 
 
+def test_pending_resize_to_another_amount_is_tried_again() -> None:
+    """resizes.md 1.6, 2.2: it fits now, and leaves the queue."""
+    world = World(node("n1", cpu=4), growing(), pod("peer", cpu="1500m", node="n1", priority=10)).drain()
+    assert entity_state(world) is QueueState.UNSCHEDULABLE
+    world.change_pod("web", lambda _: growing(want="2500m"))
+    world.virtual.until(START + 20)
+    assert entity_state(world) is None
+
+
 @pytest.mark.parametrize(("where", "woken"), [("n1", True), ("n2", False)], ids=["on its node", "on another node"])
 def test_only_its_own_node_wakes_it(where: str, woken: bool) -> None:
     """resizes.md 1.5."""

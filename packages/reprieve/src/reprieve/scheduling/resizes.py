@@ -53,13 +53,11 @@ class PendingResizes:
             if pod.resizing and pod is not grown and self._queue.find(pod) is None:
                 self._queue.add_pod(pod, now)
 
-    def end(self, pod: PodRecord, now: float) -> bool:
-        """The resize is done, taken back, or the pod leaves. Return whether it was deferred before."""
-        if not pod.resizing:
-            return False
-        self._queue.remove_pod(pod, now)
-        pod.resizing = False
-        return True
+    def end(self, pod: PodRecord, now: float) -> None:
+        """The resize is done, taken back, or the pod leaves."""
+        if pod.resizing:
+            self._queue.remove_pod(pod, now)
+            pod.resizing = False
 
 
 def decide_resize(running: RunningProfile, ref: str, pod: PodRecord, *, under_way: bool) -> Decision:
