@@ -308,8 +308,4 @@ def _type_error(message: str, manifest: Any) -> FieldError:
             path += f"[{key}]"
             found = found.get(key)
     value = "" if isinstance(found, Mapping | list) else f"{excerpt(msgspec.json.encode(found).decode(), 128)}: "
-    return FieldError(path, f"Invalid value: {value}{_lower(reason)}")
-
-
-def _lower(reason: str) -> str:
-    return reason[:1].lower() + reason[1:]
+    return FieldError(path, f"Invalid value: {value}{reason[:1].lower()}{reason[1:]}")

@@ -21,10 +21,6 @@ def _restarts_all(spec: objects.PodSpec) -> bool:
     return False
 
 
-def _own_users_on_host_network(spec: objects.PodSpec) -> bool:
-    return spec.host_network and spec.host_users is False
-
-
 def _bind_mount_options(spec: objects.PodSpec) -> bool:
     mounts = [item.volume_mounts for item in (*spec.containers, *spec.init_containers) if item.volume_mounts]
     mounts += [item.volume_mounts for item in spec.ephemeral_containers]
@@ -33,7 +29,7 @@ def _bind_mount_options(spec: objects.PodSpec) -> bool:
 
 NEEDS: Final[Mapping[str, Callable[[objects.PodSpec], bool]]] = {
     "RestartAllContainersOnContainerExits": _restarts_all,
-    "UserNamespacesHostNetworkSupport": _own_users_on_host_network,
+    "UserNamespacesHostNetworkSupport": lambda spec: spec.host_network and spec.host_users is False,
     "VolumeBindMountOptions": _bind_mount_options,
 }
 """Feature -> whether a pod with this spec can run only where it is declared (devices.md 2.2)."""

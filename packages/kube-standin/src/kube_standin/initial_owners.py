@@ -6,7 +6,7 @@ Terms: a *light* owner is one of a snapshot, which has no pod template (`repriev
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -202,10 +202,6 @@ def _owner_key(item: LoadedItem) -> tuple[str, str, str, str] | None:
     return version.rpartition("/")[0], kind, item.namespace, name
 
 
-def _pods(items: Iterable[LoadedItem]) -> Iterable[LoadedItem]:
-    return (item for item in items if item.kind.resource == "pods")
-
-
 def missing_replica_sets(items: Sequence[LoadedItem], there: Lookup) -> list[LoadedItem]:
     """Return the ReplicaSets that pods of the input name, and that are a Deployment's of it by their name: with its
     template.
@@ -214,7 +210,7 @@ def missing_replica_sets(items: Sequence[LoadedItem], there: Lookup) -> list[Loa
     """
     deployments = {item.object_id: item for item in items if item.kind.resource == "deployments.apps"}
     made: dict[tuple[str, str, str, str], LoadedItem] = {}
-    for pod in _pods(items) if deployments else ():
+    for pod in (item for item in items if item.kind.resource == "pods") if deployments else ():
         key = _owner_key(pod)
         if key is None or key[:2] != ("apps", "ReplicaSet") or key in made or there.has(*key):
             continue

@@ -475,7 +475,3 @@ class KindTable:
             return kind
         found = self.of(kind.storage_version, kind.kind)
         return found or _BUILTIN_ROWS.get((kind.storage_version, kind.kind), kind)
-
-    def storage_row(self, api_version: str, kind: str) -> ServedKind | None:
-        """Return the built-in row of a storage version; None if the kind is not served in any version."""
-        return self.readable(api_version, kind)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.cli import bars, dask_replay, dask_runs
+from reprieve.cli import dask_replay, dask_runs, progress
 from reprieve.cli.interrupts import Interrupt
 from reprieve.cli.outcome import CommandError, Exit
 from tests.cli.conftest import Run
@@ -224,7 +224,7 @@ def test_bar_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     for stream in (Terminal(), io.StringIO()):
         monkeypatch.setattr(sys, "stderr", stream)
-        with bars.bar(20, "runs") as advance:
+        with progress.bar(20, "runs") as advance:
             advance(3)
         assert ("3/20" in stream.getvalue()) == stream.isatty()
         assert bool(stream.getvalue()) == stream.isatty()

@@ -47,12 +47,9 @@ class _Estimate:
     form: Declared
 
 
-def estimated_cost(
-    node: Node, variables: Mapping[str, Declared], functions: Mapping[str, Function] | None = None
-) -> int:
+def estimated_cost(node: Node, variables: Mapping[str, Declared]) -> int:
     """Return the highest possible cost of an expression with variables of these forms."""
-    known = {**LIBRARY, **functions} if functions else LIBRARY
-    found = _Estimator(known, {name: [_of(form)] for name, form in variables.items()}).of(node)
+    found = _Estimator({name: [_of(form)] for name, form in variables.items()}).of(node)
     return int(min(found.cost, MOST))
 
 
@@ -61,8 +58,7 @@ def _of(form: Declared, cost: float = 1) -> _Estimate:
 
 
 class _Estimator:
-    def __init__(self, functions: Mapping[str, Function], scope: dict[str, list[_Estimate]]) -> None:
-        self._functions = functions
+    def __init__(self, scope: dict[str, list[_Estimate]]) -> None:
         self._scope = scope
 
     def of(self, node: Node) -> _Estimate:
@@ -190,7 +186,7 @@ class _Estimator:
                 return _sum(args, spent)
             case "_-_" | "_*_" | "_/_" | "_%_" | "!_" | "-_":
                 return _Estimate(spent + 1, 1, args[0].form)
-        function = self._functions.get(node.function)
+        function = LIBRARY.get(node.function)
         if function is None:
             return _of(UNKNOWN, spent + 1)
         return _called(node.function, function, args, spent)

@@ -194,7 +194,7 @@ class _Compiler:
     def _list(self, items: tuple[Node, ...]) -> tuple[Run, int]:
         lines = [self.line(item) for item in items]
         runs = [run for run, _ in lines]
-        if any(_is_optional(item) for item in items):
+        if any(isinstance(item, Call) and item.function == ENTRY for item in items):
             return _list_with_optionals(items, runs), LIST_COST + sum(cost for _, cost in lines)
         return (lambda env, meter: [run(env, meter) for run in runs]), LIST_COST + sum(cost for _, cost in lines)
 
@@ -483,10 +483,6 @@ def _pairs(found: Any) -> Iterable[tuple[Any, Any]]:
 # -- optionals --------------------------------------------------------------------------------------------------------
 
 _LEFT_OUT = object()
-
-
-def _is_optional(node: Node) -> bool:
-    return isinstance(node, Call) and node.function == ENTRY
 
 
 def _entry(inner: Run) -> Run:

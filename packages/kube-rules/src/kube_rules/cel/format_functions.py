@@ -257,10 +257,6 @@ def _uri(text: str) -> Messages:
     return ()
 
 
-def _uuid(text: str) -> Messages:
-    return () if _UUID.fullmatch(text) else ("does not match the UUID format",)
-
-
 def _byte(text: str) -> Messages:
     try:
         base64.b64decode(text.encode("ascii"), validate=True)
@@ -302,7 +298,7 @@ FORMATS: Mapping[str, NamedFormat] = {
         ("dns1035LabelPrefix", _prefix(_label_1035), 30),
         ("labelValue", label_value_errors, 40),
         ("uri", _uri, _MAX_PATTERN),
-        ("uuid", _uuid, 64),
+        ("uuid", lambda text: () if _UUID.fullmatch(text) else ("does not match the UUID format",), 64),
         ("byte", _byte, 100),
         ("date", _date, _MAX_PATTERN),
         ("datetime", _datetime, _MAX_PATTERN),

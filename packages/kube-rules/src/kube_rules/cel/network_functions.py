@@ -280,10 +280,6 @@ def _link_local_multicast(address: _Address) -> bool:
 _V4_LINK_LOCAL_MULTICAST = ipaddress.IPv4Network("224.0.0.0/24")
 
 
-def _masked(given: Cidr) -> Cidr:
-    return Cidr(str(given.network))
-
-
 _CONTAINS_IP = 4
 
 
@@ -319,7 +315,7 @@ NETWORK: Mapping[str, Function] = {
     "isCIDR": Function(_reads(Cidr), "bool", _parsed),
     "containsIP": Function(_contains_ip, "bool", _compared(_CONTAINS_IP)),
     "containsCIDR": Function(_contains_cidr, "bool", _compared(_CONTAINS_IP + 3)),
-    "masked": _typed(_asked(Cidr, _masked), "net.CIDR"),
+    "masked": _typed(_asked(Cidr, lambda given: Cidr(str(given.network))), "net.CIDR"),
     "prefixLength": _typed(_asked(Cidr, lambda one: one.bits), "int"),
     "url": Function(_made(Url), "kubernetes.URL", lambda n: traversed(n[0]), lambda n: n[0]),
     "isURL": Function(_reads(Url), "bool"),

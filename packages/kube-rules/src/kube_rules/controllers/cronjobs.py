@@ -118,7 +118,7 @@ def _start(actions: CronJobActions, cron_job: Json, jobs: Sequence[Json], now: d
         message = f'unparseable schedule: "{spec["schedule"]}" : {error}'
         actions.events.append(("Warning", "UnparseableSchedule", message))
         return
-    earliest = _time(status.get("lastScheduleTime") or metadata["creationTimestamp"])
+    earliest = datetime.fromisoformat(status.get("lastScheduleTime") or metadata["creationTimestamp"]).astimezone(UTC)
     deadline = spec.get("startingDeadlineSeconds")
     if deadline is not None:
         earliest = max(earliest, now - timedelta(seconds=min(deadline, _LONGEST_DEADLINE)))
@@ -163,7 +163,3 @@ def _latest(schedule: Schedule, zone: tzinfo, earliest: datetime, now: datetime)
         else:
             high = middle
     return latest, count
-
-
-def _time(text: str) -> datetime:
-    return datetime.fromisoformat(text).astimezone(UTC)

@@ -273,10 +273,6 @@ def _int_or_string(_: SchemaNode) -> Clean:
     return clean
 
 
-def _any(_: SchemaNode) -> Clean:
-    return lambda value: value
-
-
 _SCALARS: dict[SchemaType, Callable[[SchemaNode], Clean]] = {
     SchemaType.STRING: _of_types(str),
     SchemaType.INTEGER: _integer,
@@ -287,7 +283,7 @@ _SCALARS: dict[SchemaType, Callable[[SchemaNode], Clean]] = {
     SchemaType.MICRO_TIME: _text(scalars.micro_time),
     SchemaType.QUANTITY: _quantity,
     SchemaType.INT_OR_STRING: _int_or_string,
-    SchemaType.ANY: _any,
+    SchemaType.ANY: lambda _: lambda value: value,
     SchemaType.ANY_OBJECT: _of_types(dict),
 }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from kube_rules import field_errors as fe
-from kube_rules.json import Json
 from kube_rules.validation import names
 from kube_rules.validation import rows as r
 
@@ -19,17 +18,13 @@ _REASON_MESSAGE = (
 )
 
 
-def _since(condition: Json, path: str) -> r.Found:
-    return () if "lastTransitionTime" in condition else (fe.required(f"{path}.lastTransitionTime"),)
-
-
 conditions = r.listed(
     "conditions",
     r.Unique("type"),
     r.formed("type", names.qualified, "always"),
     r.enum("status", _STATES),
     r.at_least(0, "observedGeneration", detail="must be greater than or equal to zero"),
-    _since,
+    lambda condition, path: () if "lastTransitionTime" in condition else (fe.required(f"{path}.lastTransitionTime"),),
     r.wanted("reason", lambda text: () if _REASON.fullmatch(text) else (_REASON_MESSAGE,)),
     r.at_most(1024, "reason"),
     r.at_most(32 * 1024, "message"),

@@ -72,10 +72,6 @@ def driver_name(name: str, place: str) -> r.Found:
     yield from fe.wanted(place, name, names.subdomain)
 
 
-def _driver(selector: Json, path: str) -> r.Found:
-    return driver_name(selector["driver"], f"{path}.driver")
-
-
 def _pool(selector: Json, path: str) -> r.Found:
     name = selector["pool"]
     if not name:
@@ -98,7 +94,7 @@ taint_rule = r.below(
     "spec",
     r.given(
         "deviceSelector",
-        r.IfThere("driver", _driver),
+        r.IfThere("driver", lambda selector, path: driver_name(selector["driver"], f"{path}.driver")),
         r.IfThere("pool", _pool),
         r.formed("device", names.dns_label, "set"),
     ),

@@ -101,12 +101,8 @@ def same_claim(new: Json, old: Json) -> r.Found:
         yield fe.forbidden("spec.resources.requests.storage", "field can not be less than status.capacity")
 
 
-def _provisioner(text: str) -> tuple[str, ...]:
-    return names.qualified(text.lower())
-
-
 storage_class = r.all_of(
-    r.wanted("provisioner", _provisioner),
+    r.wanted("provisioner", lambda text: names.qualified(text.lower())),
     r.enum("reclaimPolicy", ("Delete", "Retain")),
     r.enum("volumeBindingMode", ("Immediate", "WaitForFirstConsumer")),
 )

@@ -190,13 +190,13 @@ class ResourceClaims(Controller):
 
     def _group_of(self, namespace: str, name: str) -> tuple[Json | None, bool]:
         """Return the PodGroup, if there is one, and whether groups are served at all."""
-        row = self.context.registry.kinds.storage_row(_GROUP_VERSION, "PodGroup")
+        row = self.context.registry.kinds.readable(_GROUP_VERSION, "PodGroup")
         if row is None or not name:
             return None, row is not None
         return self.context.find(row, (namespace, name)), True
 
     def _group(self, key: Key) -> None:
-        row = self.context.registry.kinds.storage_row(_GROUP_VERSION, "PodGroup")
+        row = self.context.registry.kinds.readable(_GROUP_VERSION, "PodGroup")
         group = None if row is None else self.context.find(row, key)
         if row is None or group is None or group["metadata"].get("deletionTimestamp"):
             return

@@ -49,7 +49,7 @@ class PodGroups(Controller):
     def reconcile(self, key: Key) -> None:
         """Let the group go if it may."""
         group = self._groups.items.get(key)
-        row = self.context.registry.kinds.storage_row("scheduling.k8s.io/v1beta1", "PodGroup")
+        row = self.context.registry.kinds.readable("scheduling.k8s.io/v1beta1", "PodGroup")
         if row is None:
             return  # the feature is off: groups wait for it to come back
         if group is None or not _going(group, PROTECTION) or self._pods.keys_by(_UNFINISHED, key):
@@ -111,7 +111,7 @@ class CompositePodGroups(Controller):
     def reconcile(self, key: Key) -> None:
         """Let the composite go if it may."""
         composite = self._composites.items.get(key)
-        row = self.context.registry.kinds.storage_row("scheduling.k8s.io/v1alpha3", "CompositePodGroup")
+        row = self.context.registry.kinds.readable("scheduling.k8s.io/v1alpha3", "CompositePodGroup")
         if row is None:
             return  # the feature is off: composites wait for it to come back
         if composite is None or not _going(composite, COMPOSITE_PROTECTION):

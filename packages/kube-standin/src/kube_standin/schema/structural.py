@@ -252,23 +252,16 @@ class _Validation:
     def of(self, schema: Json, value: Any, correlated: CorrelatedValue | None = None) -> list[FieldError]:
         """Return the errors in a value; `correlated` is the value with what it was before."""
         with suppress(_EnoughError):
-            self._ratchet(schema, value, "", self._errors, correlated, root=True)
+            self._ratchet(schema, value, "", self._errors, correlated)
         return self._errors
 
     def _ratchet(
-        self,
-        schema: Json,
-        value: Any,
-        path: str,
-        errors: list[FieldError],
-        correlated: CorrelatedValue | None,
-        *,
-        root: bool = False,
+        self, schema: Json, value: Any, path: str, errors: list[FieldError], correlated: CorrelatedValue | None
     ) -> None:
         """Validate, and forget the errors of an unchanged value."""
         before = len(errors)
         try:
-            self._validate(schema, value, path, errors, correlated, root=root)
+            self._validate(schema, value, path, errors, correlated)
         except _EnoughError:
             if correlated is None or not correlated.unchanged():
                 raise
@@ -276,14 +269,7 @@ class _Validation:
             del errors[before:]
 
     def _validate(
-        self,
-        schema: Json,
-        value: Any,
-        path: str,
-        errors: list[FieldError],
-        correlated: CorrelatedValue | None = None,
-        *,
-        root: bool = False,
+        self, schema: Json, value: Any, path: str, errors: list[FieldError], correlated: CorrelatedValue | None = None
     ) -> None:
         self._budget.spend(1)
         if len(errors) >= MOST_ERRORS:
@@ -307,7 +293,7 @@ class _Validation:
         if isinstance(value, str):
             self._validate_string(schema, value, path, errors)
         elif isinstance(value, dict):
-            self._validate_object(schema, value, path, errors, correlated, root=root)
+            self._validate_object(schema, value, path, errors, correlated)
         elif isinstance(value, list):
             self._validate_array(schema, value, path, errors, correlated)
         elif not isinstance(value, bool):
@@ -357,14 +343,7 @@ class _Validation:
             errors.append(field_errors.invalid(path, value, f"{path} in body should match '{text}'"))
 
     def _validate_object(
-        self,
-        schema: Json,
-        value: Json,
-        path: str,
-        errors: list[FieldError],
-        correlated: CorrelatedValue | None,
-        *,
-        root: bool,
+        self, schema: Json, value: Json, path: str, errors: list[FieldError], correlated: CorrelatedValue | None
     ) -> None:
         properties = schema.get("properties", {})
         others = schema.get("additionalProperties")
@@ -380,16 +359,11 @@ class _Validation:
         for key, inner in value.items():
             field = properties.get(key, others)
             if isinstance(field, dict):
-                below = correlated and not (root and key in TYPE_META) and correlated.key(key)
+                below = correlated and (path or key not in TYPE_META) and correlated.key(key)
                 self._ratchet(field, inner, dot + key, errors, below or None)
 
     def _validate_array(
-        self,
-        schema: Json,
-        value: list[Any],
-        path: str,
-        errors: list[FieldError],
-        correlated: CorrelatedValue | None,
+        self, schema: Json, value: list[Any], path: str, errors: list[FieldError], correlated: CorrelatedValue | None
     ) -> None:
         items = schema.get("items")
         if isinstance(items, dict):

@@ -184,13 +184,13 @@ async def _compressed(given: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     yield packer.flush()
 
 
-def error_reply(error: StatusError, answer: AnswerForm = PLAIN) -> Reply:
+def error_reply(error: StatusError) -> Reply:
     """Return a refusal: always a plain Status, whatever form was asked for."""
     headers = dict(error.headers)
     retry = (error.details or {}).get("retryAfterSeconds")
     if retry is not None:
         headers.setdefault("Retry-After", str(retry))
-    return Reply(error.code, _dump(error.to_json(), answer.yaml), answer.content_type, headers, error.warnings)
+    return Reply(error.code, encode(error.to_json()), PLAIN.content_type, headers, error.warnings)
 
 
 def _dump(value: Json, in_yaml: bool, pretty: bool = False) -> bytes:

@@ -58,7 +58,7 @@ class ConversionWebhook:
 
         Raises NotYetDoneError in a write that can wait; elsewhere None means that it has not been converted.
         """
-        key = _key(obj, api_version)
+        key = hashlib.sha256(_encode([api_version, obj])).digest()
         found = self._kept.get(key)
         if found is None:
             if not can_wait():
@@ -146,10 +146,6 @@ class ConversionWebhook:
 
 class _BadResponseError(Exception):
     """A response that is refused; the text states why."""
-
-
-def _key(obj: Json, api_version: str) -> bytes:
-    return hashlib.sha256(_encode([api_version, obj])).digest()
 
 
 def _accepted(before: Json, after: Any, api_version: str) -> Json:

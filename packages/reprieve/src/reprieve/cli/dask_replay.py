@@ -6,10 +6,10 @@ from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
-from reprieve.cli.bars import bar
 from reprieve.cli.dask_runs import Failure, dask_runs
 from reprieve.cli.interrupts import Interrupt
 from reprieve.cli.outcome import CommandError
+from reprieve.cli.progress import bar
 from reprieve.cli.replay_outcomes import RunsEnded, Take, outcome_of, paced, trimmed
 from reprieve.cli.replay_setup import GivenReplay, ReplayInputs, ReplayPolicies, ReplayRun, with_seed
 

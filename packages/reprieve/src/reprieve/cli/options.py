@@ -116,13 +116,11 @@ def read_profiles(
     plugins: Sequence[str] = (),
     plugin_timeout: str = DEFAULT_PLUGIN_TIMEOUT,
     *,
-    call_extenders: bool = True,
     compatible: bool = False,
 ) -> "tuple[tuple[Profile, ...], ExtenderCalls | None]":
     """Return the profiles of a configuration (read from `file`) with plugins, and the caller of its extenders.
 
-    Without `call_extenders` extenders are left out.  `compatible`: as for
-    `read_options`.
+    `compatible`: as for `read_options`.
     """
     from reprieve.framework.configuration import ConfigurationError
     from reprieve.python.configuration import profiles_for
@@ -130,7 +128,7 @@ def read_profiles(
 
     limit = read_seconds("--plugin-timeout", plugin_timeout)
     try:
-        return profiles_for(configuration, gates, plugins, limit, call_extenders=call_extenders, compatible=compatible)
+        return profiles_for(configuration, gates, plugins, limit, call_extenders=True, compatible=compatible)
     except PluginLoadError as error:
         refuse(f"--plugin {error}")
     except ConfigurationError as error:

@@ -1,4 +1,4 @@
-"""A line on a terminal's stderr that shows what is being done, once that takes longer than a second.
+"""A line on a terminal's stderr that shows what is being done, once that takes longer than a second; or a bar.
 
 Invariants: stdout is never written to; where stderr is no terminal nothing is written at all; when the work ends, or
 something else is written, the line is gone. The cursor waits in its first column, so that what another process
@@ -9,11 +9,14 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Final
 
 from reprieve.cli import outcome
+
+Advance = Callable[[int], None]
+"""Shows that so many are done."""
 
 AFTER: Final = 1.0
 """Seconds of work without a word."""
@@ -36,6 +39,21 @@ def working(what: str, *, after: float = AFTER) -> Iterator[None]:
     finally:
         outcome.apart = nullcontext
         line.end()
+
+
+@contextmanager
+def bar(total: int, what: str) -> Iterator[Advance]:
+    """Show how many of `total` runs are done while the block runs; where stderr is no terminal nothing is written."""
+    if not _is_terminal():
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda done: progress.update(task, completed=done)
 
 
 class _Line(threading.Thread):

@@ -22,7 +22,7 @@ def replay_sections(reports: Sequence[PolicyReport]) -> list[Section]:
         sections.append(why)
     for title, pick, waited in (
         ("Mean waiting, by GPUs of a job", _by_gpus, _mean),
-        ("Longest waiting, by GPUs of a job", _by_gpus, _longest),
+        ("Longest waiting, by GPUs of a job", _by_gpus, lambda waiting: waiting.max),
         ("Mean waiting, by priority class", lambda report: report.by_priority_class, _mean),
         ("Mean waiting, by tenant", lambda report: report.by_tenant, _mean),
     ):
@@ -68,10 +68,6 @@ def _by_gpus(report: PolicyReport) -> Sequence[JobGroup]:
 
 def _mean(waiting: Distribution) -> float | None:
     return waiting.mean
-
-
-def _longest(waiting: Distribution) -> float | None:
-    return waiting.max
 
 
 def _by(

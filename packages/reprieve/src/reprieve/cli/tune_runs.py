@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from reprieve.cli.bars import bar
 from reprieve.cli.interrupts import Interrupt, interrupts
 from reprieve.cli.outcome import CommandError, note, refuse
+from reprieve.cli.progress import bar
 from reprieve.cli.replay_setup import (
     GivenReplay,
     ReplayPolicies,

@@ -306,41 +306,38 @@ class Fault:
 
 def composite_spec_of(group: objects.CompositePodGroup) -> GroupSpec:
     """Return what scheduling reads of a CompositePodGroup (v1alpha3)."""
-    spec = group.spec
-    gang = spec.scheduling_policy.gang
-    topology = spec.scheduling_constraints.topology
-    named = preemption_priority(group.metadata.annotations)
-    return GroupSpec(
-        min_count=gang.min_group_count if gang is not None else None,
-        disrupt_all=spec.disruption_mode is not None and spec.disruption_mode.all is not None,
-        priority=spec.priority or 0,
-        preemption_policy=spec.preemption_policy or None,
-        topology_key=topology[0].key if topology else None,
-        has_priority=spec.priority is not None,
-        class_name=spec.priority_class_name or "",
-        victim_priority=max(spec.priority or 0, named) if named is not None else spec.priority or 0,
-        names_victim_class=named is not None,
-        parent=_parent(group.metadata.namespace, spec.parent_composite_pod_group_name),
-        workload=spec.workload_ref.workload_name if spec.workload_ref is not None else "",
-        topology=topology_terms(group.metadata.annotations),
-        restarts=restarts_when_degraded(group.metadata.annotations),
-        terms=work_terms(group.metadata.annotations),
-    )
-
-
-def _parent(namespace: str, name: str) -> str | None:
-    return f"{namespace or 'default'}/{name}" if name else None
+    gang = group.spec.scheduling_policy.gang
+    least = gang.min_group_count if gang is not None else None
+    return _spec(group, least, group.spec.scheduling_constraints.topology)
 
 
 def spec_of(group: objects.PodGroup, *, trees: bool = True) -> GroupSpec:
     """Return what scheduling reads of a PodGroup in its internal form (v1beta1); without `trees` it has no parent."""
-    spec = group.spec
-    gang = spec.scheduling_policy.gang
-    constraints = spec.scheduling_constraints
-    topology = constraints.topology if constraints is not None else None
-    named = preemption_priority(group.metadata.annotations)
+    gang, constraints = group.spec.scheduling_policy.gang, group.spec.scheduling_constraints
+    least = gang.min_count if gang is not None else None
+    claims = frozenset(
+        (resource_claim.name, resource_claim.resource_claim_name, resource_claim.resource_claim_template_name)
+        for resource_claim in group.spec.resource_claims
+    )
+    foreign = group.foreign.api_version if group.foreign is not None else None
+    topology = constraints.topology if constraints is not None else ()
+    return _spec(group, least, topology, claims=claims, foreign=foreign, trees=trees)
+
+
+def _spec(
+    group: objects.PodGroup | objects.CompositePodGroup,
+    min_count: int | None,
+    topology: Sequence[objects.TopologyConstraint],
+    *,
+    claims: frozenset[tuple[str, str | None, str | None]] = frozenset(),
+    foreign: str | None = None,
+    trees: bool = True,
+) -> GroupSpec:
+    spec, metadata = group.spec, group.metadata
+    named = preemption_priority(metadata.annotations)
+    parent = spec.parent_composite_pod_group_name if trees else ""
     return GroupSpec(
-        min_count=gang.min_count if gang is not None else None,
+        min_count=min_count,
         disrupt_all=spec.disruption_mode is not None and spec.disruption_mode.all is not None,
         priority=spec.priority or 0,
         preemption_policy=spec.preemption_policy or None,
@@ -349,14 +346,11 @@ def spec_of(group: objects.PodGroup, *, trees: bool = True) -> GroupSpec:
         class_name=spec.priority_class_name or "",
         victim_priority=max(spec.priority or 0, named) if named is not None else spec.priority or 0,
         names_victim_class=named is not None,
-        claims=frozenset(
-            (resource_claim.name, resource_claim.resource_claim_name, resource_claim.resource_claim_template_name)
-            for resource_claim in spec.resource_claims
-        ),
-        parent=_parent(group.metadata.namespace, spec.parent_composite_pod_group_name) if trees else None,
+        claims=claims,
+        parent=f"{metadata.namespace or 'default'}/{parent}" if parent else None,
         workload=spec.workload_ref.workload_name if spec.workload_ref is not None else "",
-        foreign=group.foreign.api_version if group.foreign is not None else None,
-        topology=topology_terms(group.metadata.annotations),
-        restarts=restarts_when_degraded(group.metadata.annotations),
-        terms=work_terms(group.metadata.annotations),
+        foreign=foreign,
+        topology=topology_terms(metadata.annotations),
+        restarts=restarts_when_degraded(metadata.annotations),
+        terms=work_terms(metadata.annotations),
     )

@@ -49,10 +49,6 @@ class Strategy:
         return rounded
 
 
-def _least_allocated(used: Amounts, have: Amounts) -> Amounts:
-    return _percent(np.maximum(have - used, 0), have)
-
-
 def _most_allocated(used: Amounts, have: Amounts) -> Amounts:
     """More than there is counts as all of it: pods without requests count something in scoring."""
     return _percent(np.minimum(used, have), have)
@@ -71,7 +67,7 @@ def _percent(part: Amounts, whole: Amounts) -> Amounts:
     return exact
 
 
-LEAST_ALLOCATED = Strategy(_least_allocated)
+LEAST_ALLOCATED = Strategy(lambda used, have: _percent(np.maximum(have - used, 0), have))
 MOST_ALLOCATED = Strategy(_most_allocated)
 
 

@@ -88,13 +88,10 @@ def _body(item: KubernetesObject | None, what: str) -> Mapping[str, Any]:
 class HttpTransport:
     """One extender over HTTP. Calls may come from any thread, one at a time is made. Raises ConfigurationError."""
 
-    def __init__(
-        self, settings: Extender, bodies: Bodies, *, where: str = "", clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, settings: Extender, bodies: Bodies, *, where: str = "") -> None:
         self._connection: http.client.HTTPConnection | None = None
         self._settings = settings
         self._bodies = bodies
-        self._clock = clock
         self._target = _target(settings, where)
         self._tls = _tls(settings, where) if self._target.scheme == "https" else None
         self._lock = threading.Lock()
@@ -114,7 +111,7 @@ class HttpTransport:
     def post(self, url: str, body: Mapping[str, Any], seconds: float) -> Any:
         """POST to a full address of this extender. Raises ExtenderError, UnsentError if nothing has left."""
         data = msgspec.json.encode(body)
-        ends = self._clock() + seconds
+        ends = time.monotonic() + seconds
         if not self._lock.acquire(timeout=seconds):
             raise UnsentError(f"busy for {seconds:g} s")
         try:
@@ -169,12 +166,12 @@ class HttpTransport:
         host, port = target.hostname or "", target.port or (443 if self._tls is not None else 80)
         connection = http.client.HTTPConnection(host, port)
         try:
-            sock = socket.create_connection((host, port), timeout=max(ends - self._clock(), 0.001))
+            sock = socket.create_connection((host, port), timeout=max(ends - time.monotonic(), 0.001))
             try:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 if self._tls is not None:
                     name = self._settings.tls_config.server_name if self._settings.tls_config else ""
-                    sock.settimeout(max(ends - self._clock(), 0.001))
+                    sock.settimeout(max(ends - time.monotonic(), 0.001))
                     sock = self._tls.context().wrap_socket(sock, server_hostname=name or host)
             except BaseException:
                 sock.close()
@@ -187,7 +184,7 @@ class HttpTransport:
         return connection
 
     def _limit(self, connection: http.client.HTTPConnection, ends: float) -> None:
-        left = ends - self._clock()
+        left = ends - time.monotonic()
         if left <= 0:
             raise TimeoutError
         assert connection.sock is not None
@@ -199,7 +196,7 @@ class HttpTransport:
         while True:
             if connection.sock is not None:
                 self._limit(connection, ends)
-            elif self._clock() >= ends:
+            elif time.monotonic() >= ends:
                 raise TimeoutError
             chunk = answer.read1(_CHUNK)
             if not chunk:

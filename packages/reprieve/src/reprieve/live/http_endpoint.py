@@ -470,7 +470,7 @@ def tls_context(options: ServingOptions) -> ssl.SSLContext:
     return context
 
 
-def self_signed(names: Sequence[str], *, days: int = 365) -> tuple[bytes, bytes]:
+def self_signed(names: Sequence[str]) -> tuple[bytes, bytes]:
     """A certificate for these host names and addresses, and its key, as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     now = datetime.now(UTC)
@@ -483,7 +483,7 @@ def self_signed(names: Sequence[str], *, days: int = 365) -> tuple[bytes, bytes]
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=days))
+        .not_valid_after(now + timedelta(days=365))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
     )

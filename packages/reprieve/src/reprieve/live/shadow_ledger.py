@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kube_rules.durations import micro_time
-from reprieve.cluster.groups import Group, is_ready
+from reprieve.cluster.groups import is_ready
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.decisions.shadow import (
@@ -391,7 +391,7 @@ class ShadowLedger:
     def _difference(self, entity: _Entity, kind: str, since: float, now: float, *, ended: bool) -> ShadowDifference:
         if not ended:
             entity.hold(now)
-        group = self._group(entity)
+        group = self._cluster.trees.find(entity.key) if entity.kind != "Pod" else None
         return ShadowDifference(
             kind=kind,
             entity_kind=entity.kind,
@@ -444,9 +444,6 @@ class ShadowLedger:
             had_pods=any(member.bound and member is not pod for member in members),
         )
         return entity
-
-    def _group(self, entity: _Entity) -> Group | None:
-        return self._cluster.trees.find(entity.key) if entity.kind != "Pod" else None
 
     def _is_whole(self, pod: PodRecord) -> bool:
         """Return whether the entity of a bound pod has its minimum by the API, assumptions apart."""

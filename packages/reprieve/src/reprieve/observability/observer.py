@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from kube_rules.meta import KubernetesObject
 from kube_rules.objects import CompositePodGroup, PodGroup
+from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 from reprieve.decisions.costs import counts_work, lost_text
 from reprieve.observability.events import (
@@ -274,18 +275,8 @@ class Observer:
 
     def preemption_failed(self, preemption: Preemption, pods: Iterable[PodRecord], message: str, *, now: float) -> None:
         """The preemptor's nominations were taken back: an event on each of its `pods`, and on its group."""
-        if preemption.group is not None and preemption.group.spec is not None and preemption.group.spec.foreign != "":
-            name = preemption.nominations[0][0].scheduler_name if preemption.nominations else ""
-            self._events.record(
-                group_reference(preemption.group, self._group_version(preemption.group.kind)),
-                None,
-                kind=WARNING,
-                reason="FailedScheduling",
-                action="Preempting",
-                note=message,
-                now=now,
-                controller=self._profile(name),
-            )
+        first = preemption.nominations[0][0] if preemption.nominations else None
+        self._group_event(preemption.group, None, first, WARNING, "FailedScheduling", "Preempting", message, now)
         for pod in pods:
             self._event(pod, None, WARNING, "FailedScheduling", "Preempting", message, now)
 
@@ -293,36 +284,16 @@ class Observer:
         """Report the preemptor, by name, on each group that was evicted as a whole."""
         by = self._preemptor(preemption)
         first = preemption.nominations[0][0] if preemption.nominations else None
+        note = f"Preempted by {by.kind.lower()} {by.namespace}/{by.name}"
         for verdict in preemption.victims:
             for group in verdict.unit.groups:
-                if group.spec is not None and group.spec.foreign != "":
-                    self._events.record(
-                        group_reference(group, self._group_version(group.kind)),
-                        by,
-                        kind=NORMAL,
-                        reason="Preempted",
-                        action="Preempting",
-                        note=f"Preempted by {by.kind.lower()} {by.namespace}/{by.name}",
-                        now=now,
-                        controller=self._profile(first.scheduler_name) if first is not None else self._controller,
-                    )
+                self._group_event(group, by, first, NORMAL, "Preempted", "Preempting", note, now)
 
     def capacity_reserved(self, reservation: AdvanceReservation, *, now: float) -> None:
         """A reservation was made or moved (reservations.md 6): an event on the group, or on the pod."""
         note = f"Capacity reserved on {reservation.on_nodes()}: {reservation.when()}"
-        group, first = reservation.group, reservation.pods[0][0]
-        if group is not None and group.spec is not None and group.spec.foreign != "":
-            self._events.record(
-                group_reference(group, self._group_version(group.kind)),
-                None,
-                kind=NORMAL,
-                reason="CapacityReserved",
-                action="Scheduling",
-                note=note,
-                now=now,
-                controller=self._profile(first.scheduler_name),
-            )
-        else:
+        first = reservation.pods[0][0]
+        if not self._group_event(reservation.group, None, first, NORMAL, "CapacityReserved", "Scheduling", note, now):
             self._event(first, None, NORMAL, "CapacityReserved", "Scheduling", note, now)
         self.log.info("Reserved capacity", v=DECISIONS, by=reservation.ref, nodes=len(reservation.nodes), reason=note)
         if self._records is not None:
@@ -350,17 +321,7 @@ class Observer:
 
     def _about_gang(self, key: str, pod: PodRecord, kind: str, reason: str, note: str, now: float) -> None:
         group = self._engine.cluster.groups.get(key) if self._engine is not None else None
-        if group is not None and group.spec is not None and group.spec.foreign != "":
-            self._events.record(
-                group_reference(group, self._group_version(group.kind)),
-                None,
-                kind=kind,
-                reason=reason,
-                action="Scheduling",
-                note=note,
-                now=now,
-                controller=self._profile(pod.scheduler_name),
-            )
+        self._group_event(group, None, pod, kind, reason, "Scheduling", note, now)
         self.log.info(note, v=DECISIONS, podgroup=key)
 
     def room_released(self, room: ReleasedReservation, *, now: float) -> None:
@@ -369,21 +330,9 @@ class Observer:
             note = f"Capacity reserved on {node} is released: {room.message}"
             self._event(pod, None, NORMAL, "RoomReleased", "Preempting", note, now)
         nodes = room.nodes
-        if room.group is not None and room.group.spec is not None and room.group.spec.foreign != "":
-            more = f" and {len(nodes) - _MOST_NODES} more" if len(nodes) > _MOST_NODES else ""
-            note = f"Capacity reserved on {', '.join(nodes[:_MOST_NODES])}{more} is released: {room.message}"
-            about = group_reference(room.group, self._group_version(room.group.kind))
-            name = room.pods[0][0].scheduler_name
-            self._events.record(
-                about,
-                None,
-                kind=NORMAL,
-                reason="RoomReleased",
-                action="Preempting",
-                note=note,
-                now=now,
-                controller=self._profile(name),
-            )
+        more = f" and {len(nodes) - _MOST_NODES} more" if len(nodes) > _MOST_NODES else ""
+        note = f"Capacity reserved on {', '.join(nodes[:_MOST_NODES])}{more} is released: {room.message}"
+        self._group_event(room.group, None, room.pods[0][0], NORMAL, "RoomReleased", "Preempting", note, now)
         self.log.info(
             "Released reserved capacity",
             v=DECISIONS,
@@ -569,16 +518,31 @@ class Observer:
     ) -> None:
         # The profile that acts is the reporter, under the schedulerName of the pod that it acts for (`acting_for`).
         name = self._profile((acting_for or pod).scheduler_name)
+        about = pod_reference(pod)
         self._events.record(
-            pod_reference(pod),
-            related,
-            kind=kind,
-            reason=reason,
-            action=action,
-            note=note,
-            now=now,
-            controller=name,
+            about, related, kind=kind, reason=reason, action=action, note=note, now=now, controller=name
         )
+
+    def _group_event(
+        self,
+        group: Group | None,
+        related: Reference | None,
+        pod: PodRecord | None,
+        kind: str,
+        reason: str,
+        action: str,
+        note: str,
+        now: float,
+    ) -> bool:
+        """Report on a group that has an object; return whether it has. The profile of `pod` reports."""
+        if group is None or group.spec is None or group.spec.foreign == "":
+            return False
+        about = group_reference(group, self._group_version(group.kind))
+        name = self._profile(pod.scheduler_name) if pod is not None else self._controller
+        self._events.record(
+            about, related, kind=kind, reason=reason, action=action, note=note, now=now, controller=name
+        )
+        return True
 
     def _profile(self, name: str) -> str:
         """Under which name a profile reports: the one pods ask for it by, where it is there."""

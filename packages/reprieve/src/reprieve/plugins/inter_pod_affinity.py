@@ -252,7 +252,7 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
     def events(self) -> Hints:
         """Pods that match the terms come, change or go; nodes with the topology labels; namespaces."""
         return {
-            EventKind.POD_PLACED: _wanted_came,
+            EventKind.POD_PLACED: lambda cluster, pod, event: event.pod is None or _wants(cluster, pod, event.pod),
             EventKind.POD_GONE: _unwanted_left,
             EventKind.POD_CHANGED: _may_matter,
             EventKind.POD_RELABELED: _may_matter,
@@ -410,10 +410,6 @@ def _wants(cluster: ClusterState, pod: PodRecord, other: PodRecord) -> bool:
 
 def _excludes(cluster: ClusterState, terms: Iterable[TermSpec], other: PodRecord) -> bool:
     return any(cluster.pod_affinity.accepted((spec.matcher,), other) for spec in terms)
-
-
-def _wanted_came(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
-    return event.pod is None or _wants(cluster, pod, event.pod)
 
 
 def _unwanted_left(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:

@@ -73,7 +73,7 @@ class NodeVolumeLimits(FilterPlugin):
     def events(self) -> Hints:
         """Pods with volumes leave, volumes are detached, a CSINode comes or allows more, the claim comes."""
         return {
-            EventKind.POD_GONE: _freed_volumes,
+            EventKind.POD_GONE: lambda _cluster, _pod, event: event.pod is None or event.pod.volumes is not None,
             EventKind.CSI_NODE_CHANGED: _allows_more,
             EventKind.CSI_DRIVER_CHANGED: _asks_for_less,
             EventKind.CLAIM_CHANGED: own_claim_came,
@@ -87,10 +87,6 @@ def missing_claim(store: VolumeObjects, pod: PodRecord) -> tuple[str, str] | Non
         if used.key not in store.claims:
             return used.key, used.name
     return None
-
-
-def _freed_volumes(_cluster: ClusterState, _pod: PodRecord, event: ClusterEvent) -> bool:
-    return event.pod is None or event.pod.volumes is not None
 
 
 def _detached(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:

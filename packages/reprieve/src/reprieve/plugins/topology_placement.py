@@ -108,7 +108,7 @@ def _domain_of_members(cluster: ClusterState, group: Group, key: str) -> str | N
     """
     nodes = cluster.nodes
     result: dict[str, PodRecord] = {}
-    for pod in sorted(group.running(), key=_key):
+    for pod in sorted(group.running(), key=lambda pod: pod.key):
         if pod.terminating:
             continue
         domain = nodes.labels[pod.row].get(key) if nodes.alive[pod.row] else None
@@ -126,10 +126,6 @@ def _undetermined(why: str) -> PlacementError:
 
 def _name(placement: Placement) -> str:
     return placement.name
-
-
-def _key(pod: PodRecord) -> str:
-    return pod.key
 
 
 def _in_a_domain(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:

@@ -494,7 +494,7 @@ class Finder:
                 allocatable[name] = text_of(whole - (less and node.name == names[-1] and turn == 0), name)
             return replace(node, status=replace(node.status, allocatable=allocatable))
 
-        return self._edited(objects.Node, roomier)
+        return edited(self._trials.manifests, objects.Node, roomier)
 
     def _lacking_as_little(self, hint: Help) -> list[str]:
         """Return the nodes of the hint and others with the same capacity in use, as many as it says, with that much in
@@ -557,9 +557,6 @@ class Finder:
             return edited(made, objects.PodGroup, allowed) if edit is preempting and group is not None else made
 
         return changed_pods
-
-    def _edited(self, kind: type[_T], edit: Callable[[_T], _T]) -> Manifests:
-        return edited(self._trials.manifests, kind, edit)
 
 
 # -- parts -----------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ def fitting_nodes(jobs: Sequence[ReplayJob]) -> list[Document]:
 
 def _alike(jobs: Sequence[ReplayJob], model: str, first: int, shared: bool, keys: Sequence[str]) -> list[Document]:
     shapes = {job.shape for job in jobs}
-    gpus = max(_gpus(shape) for shape in shapes)
+    gpus = max(-(-shape.gpu // 1000) for shape in shapes)
     gpus = max(gpus, LEAST_GPUS) if gpus else 0
     cpu = max(gpus * CORES_A_GPU or CPU_NODE_CORES, max(shape.cpu for shape in shapes))
     memory = max(gpus * BYTES_A_GPU or CPU_NODE_BYTES, max(shape.memory for shape in shapes))
@@ -58,10 +58,6 @@ def _alike(jobs: Sequence[ReplayJob], model: str, first: int, shared: bool, keys
             labels[GPU_MODEL] = model
         result.append(node_document(f"node-{first + number:04d}", amounts, labels))
     return result
-
-
-def _gpus(shape: Shape) -> int:
-    return -(-shape.gpu // 1000)
 
 
 def _nodes_for(shape: Shape, gpus: int, cpu: int, memory: int) -> int:

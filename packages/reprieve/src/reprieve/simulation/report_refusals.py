@@ -48,7 +48,7 @@ def refusal_sentences(document: Plan) -> list[str]:
     return [*sentences, *(f"pod {pod.namespace}/{pod.name}: {pod.message}" for pod in alone)]
 
 
-def refusals_of(manifests: Manifests, now: float, sources: GroupSources = DEFAULT_SOURCES) -> Plan:
+def refusals_of(manifests: Manifests, now: float) -> Plan:
     """Return what admission refuses of an expanded input at its start, `now` in seconds since the epoch.
 
     The document has nothing but refused pods and the controllers that want them.
@@ -61,7 +61,7 @@ def refusals_of(manifests: Manifests, now: float, sources: GroupSources = DEFAUL
     for item, _ in in_order((loaded.object, loaded.created) for loaded in manifests.all()):
         if not isinstance(item, objects.ResourceQuota | objects.LimitRange) and not exists(item):
             admission.take(item, now)
-    pods = tuple(refused_pods(admission, sources))
+    pods = tuple(refused_pods(admission, DEFAULT_SOURCES))
     return Plan(pods=pods, refused=refused_workloads(admission, manifests.expanded))
 
 

@@ -8,10 +8,6 @@ from reprieve.replay.traces.importer import Importer, ImportOptions, Machine, Va
 from reprieve.replay.traces.openb_cluster import BEST_EFFORT, CLASS_OF_QOS, LATENCY_SENSITIVE, PRIORITY
 
 
-def _models(content: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(importer.model(part) for part in content.split("|") if part))
-
-
 def _qos(content: str) -> str:
     if content and content not in CLASS_OF_QOS:
         raise ValueError(f"expected one of {', '.join(CLASS_OF_QOS)}")
@@ -39,10 +35,6 @@ def _job(line: int, row: Values, options: ImportOptions, shapes: JobShapes) -> R
     return ReplayJob(row["name"], begun or 0, work, shape)
 
 
-def _machine(row: Values) -> Machine:
-    return Machine(row["sn"], row["cpu_milli"], row["memory_mib"] << 20, row["gpu"], row["model"])
-
-
 IMPORTER: Final = Importer(
     name="openb",
     text="tasks of Alibaba's GPU cluster of 2023; --nodes: its list of nodes",
@@ -52,7 +44,7 @@ IMPORTER: Final = Importer(
         "memory_mib": importer.whole,
         "num_gpu": importer.whole,
         "gpu_milli": importer.whole,
-        "gpu_spec": _models,
+        "gpu_spec": lambda content: tuple(dict.fromkeys(importer.model(part) for part in content.split("|") if part)),
         "qos": _qos,
         "creation_time": importer.optional_duration,
         "deletion_time": importer.optional_duration,
@@ -72,5 +64,5 @@ IMPORTER: Final = Importer(
         "gpu": importer.whole,
         "model": importer.model,
     },
-    machine_of=_machine,
+    machine_of=lambda row: Machine(row["sn"], row["cpu_milli"], row["memory_mib"] << 20, row["gpu"], row["model"]),
 )

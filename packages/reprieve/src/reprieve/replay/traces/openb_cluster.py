@@ -108,18 +108,10 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _whole_or_empty(text: str) -> int | None:
-    return None if not text else _whole(text)
-
-
 def _model(text: str) -> str:
     if text and _LABEL_VALUE.fullmatch(text) is None:
         raise ValueError("expected a value that can be a label, or nothing")
     return text
-
-
-def _models(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(_model(part) for part in text.split("|") if part))
 
 
 def _qos(text: str) -> str:
@@ -135,10 +127,10 @@ TASK_COLUMNS: Final = {
     "memory_mib": _whole,
     "num_gpu": _whole,
     "gpu_milli": _whole,
-    "gpu_spec": _models,
+    "gpu_spec": lambda text: tuple(dict.fromkeys(_model(part) for part in text.split("|") if part)),
     "qos": _qos,
     "creation_time": _whole,
-    "scheduled_time": _whole_or_empty,
+    "scheduled_time": lambda text: None if not text else _whole(text),
 }
 
 

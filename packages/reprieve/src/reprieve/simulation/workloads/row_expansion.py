@@ -22,241 +22,222 @@ def by_row(maker: Maker, workload: PodWorkload, row: WorkloadKind) -> None:
     of_kubernetes = group_of(text(workload.manifest.get("apiVersion"))) in ("", "apps", "extensions")
     if of_kubernetes and "template" not in workload.spec:
         return  # a light object of a snapshot, there for its selector
-    problems = len(maker.problems)
+    problems, expansion = len(maker.problems), _RowExpansion(maker, workload, row)
     for pods in row.sets:
         if all(value_at(workload.manifest, path) in values for path, values in pods.when.items()):
-            _set(maker, workload, row, pods)
+            expansion.make_set(pods)
         if len(maker.problems) > problems:
             return
 
 
-def _set(maker: Maker, workload: PodWorkload, row: WorkloadKind, pods: PodSet) -> None:
-    entries = list(_entries(workload, pods))
-    if not entries and not pods.optional:
-        maker.problem(
-            workload,
-            f"there is no pod template: nothing at {workload.place(pods.each)}{_meant(maker, workload, pods.each)}",
-        )
-        return
-    for path, part, entry in entries:
-        _entry(maker, workload, row, pods, path, part, entry)
-        if maker.problems and maker.problems[-1].subject == workload.subject:
+class _RowExpansion:
+    """One workload, and the row of the table that describes its kind."""
+
+    def __init__(self, maker: Maker, workload: PodWorkload, row: WorkloadKind) -> None:
+        self._maker, self._workload, self._row = maker, workload, row
+
+    def make_set(self, pods: PodSet) -> None:
+        entries = list(self._entries(pods))
+        if not entries and not pods.optional:
+            self._maker.problem(
+                self._workload,
+                f"there is no pod template: nothing at {self._workload.place(pods.each)}{self._meant(pods.each)}",
+            )
             return
+        for path, part, entry in entries:
+            self._entry(pods, path, part, entry)
+            if self._maker.problems and self._maker.problems[-1].subject == self._workload.subject:
+                return
 
-
-def _entry(
-    maker: Maker, workload: PodWorkload, row: WorkloadKind, pods: PodSet, path: str, part: str, entry: Any
-) -> None:
-    if pods.suspended and value_at(entry, pods.suspended) is True:
-        maker.idle(workload, ".".join(filter(None, (path, pods.suspended))))
-        return
-    at, template = "", None
-    for at in (pods.template,) if isinstance(pods.template, str) else pods.template:
-        template = value_at(entry, at)
-        if template is not None:
-            break
-    where = ".".join(filter(None, (path, at)))
-    if template is None and pods.otherwise:
-        template = pods.otherwise
-    if template is None:
-        _misnamed(maker, workload, row, path, entry, at)
-        maker.problem(workload, f"there is no template at {workload.place(where)}")
-        return
-    replicas = _number(maker, workload, row, path, entry, pods.replicas, pods.default)
-    for bound, choose in ((pods.least, max), (pods.most, min)):
-        limit = value_at(entry, bound) if bound else None
-        if limit is not None:
-            replicas = choose(replicas, maker.count(workload, f"{path}.{bound}", limit, 0))
-    size = _number(maker, workload, row, path, entry, pods.size, 1)
-    members = max(0, size - pods.less)
-    start = maker.count(workload, f"{path}.{pods.start}", value_at(entry, pods.start), 0) if pods.start else 0
-    values: dict[str, object] = {
-        "name": workload.name,
-        "namespace": workload.namespace,
-        "part": part,
-        "replicas": replicas,
-        "size": size if pods.less or pods.size != 1 else _size_of(maker, workload, row, entry),
-    }
-    if pods.makes == "v1 Pod":
-        _pods_of_row(maker, workload, row, pods, where, template, values, replicas, members, start)
-    else:
-        for index in range(start, start + replicas):
-            _made_object(maker, workload, row, pods, where, template, {**values, "index": index, "replica": index})
-
-
-def _pods_of_row(
-    maker: Maker,
-    workload: PodWorkload,
-    row: WorkloadKind,
-    pods: PodSet,
-    where: str,
-    template: Any,
-    values: dict[str, object],
-    replicas: int,
-    members: int,
-    start: int,
-) -> None:
-    checked = maker.template(workload, where, template)
-    if checked is None:
-        return
-    checked, inherited = _with_defaults(workload, pods, checked)
-    part = str(values["part"])
-    fixed = {**pods.labels, **pods.labels_of.get(part, {})}
-    generated = pods.name.endswith("-")
-    there = 0
-    if generated:
-        same = {key: filled(value, values) for key, value in fixed.items() if not varies(value)}
-        direct = [pod for pod in maker.there(workload) if is_active(pod)]
-        there = sum(all(pod.metadata.labels.get(key) == value for key, value in same.items()) for pod in direct)
-        if there == 0 and len(row.sets) == 1 and not pods.each.endswith("*"):
-            there = len(direct)
-    index = 0
-    for replica in range(start, start + replicas):
-        batch: Batch | None = None
-        for member in range(pods.less, pods.less + members):
-            values |= {"index": start + index, "replica": replica, "member": member}
-            index += 1
-            if index <= there:
-                continue
-            name = filled(pods.name, values)
-            if not generated and maker.is_taken(workload, name):
-                continue
-            if batch is None or row.gang == "replica" or pods.owner:
-                piece = part or ("worker" if pods.less else "leader"), str(replica)
-                group = maker.gangs.of(workload, row, _gang_part(row, part, replica), piece)
-                owner = _owner_named(filled(pods.owner, values)) if pods.owner else None
-                batch = _batch_of(maker, batch, workload, checked, where, group, owner)
-                batch.inherited = inherited
-            labels = {key: filled(value, values) for key, value in fixed.items()}
-            annotations = {key: filled(value, values) for key, value in pods.annotations.items()}
-            batch.add(PodParts(name, labels, annotations, filled(pods.hostname, values)))
-
-
-def _with_defaults(
-    workload: PodWorkload, pods: PodSet, template: Mapping[str, Any]
-) -> tuple[Mapping[str, Any], Mapping[str, str]]:
-    """The template with what its pods have of the object, and the path in the object of each such field."""
-    spec = mapping(template.get("spec"))
-    found = {name: value_at(workload.manifest, path) for name, path in pods.pod_defaults.items() if not spec.get(name)}
-    given = {name: value for name, value in found.items() if value}
-    if not given:
-        return template, {}
-    return {**template, "spec": {**spec, **given}}, {f"spec.{name}": pods.pod_defaults[name] for name in given}
-
-
-def _batch_of(
-    maker: Maker,
-    last: Batch | None,
-    workload: PodWorkload,
-    template: Mapping[str, Any],
-    where: str,
-    group: str,
-    owner: Mapping[str, Any] | None,
-) -> Batch:
-    """Return the last batch, if the next pod belongs to it, else a new one."""
-    if last is not None and last.group == group and (owner is None or reference_to(owner) == last.owner):
-        return last
-    return maker.pods(workload, template, where, group=group, owner=owner)
-
-
-def _gang_part(row: WorkloadKind, part: str, replica: object) -> str:
-    return str(replica) if row.gang == "replica" else part if row.gang == "part" else ""
-
-
-def _made_object(
-    maker: Maker,
-    workload: PodWorkload,
-    row: WorkloadKind,
-    pods: PodSet,
-    where: str,
-    template: Any,
-    values: dict[str, object],
-) -> None:
-    """An object between: a Job of a JobSet."""
-    if not isinstance(template, Mapping):
-        raise workload.error(where, "must be an object")
-    version, kind = pods.makes.split()
-    labels = {key: filled(value, values) for key, value in pods.labels.items()}
-    annotations = {key: filled(value, values) for key, value in pods.annotations.items()}
-    above = workload.meta if pods.inherits else {}
-    meta, spec, inner = mapping(template.get("metadata")), mapping(template.get("spec")), ""
-    if pods.template_of == "spec":
-        meta, spec, inner = {}, template, "spec"
-    elif pods.template_of == "pod":
-        meta, spec, inner = {}, {"template": template}, "spec.template"
-    spec = {**pods.spec, **spec}
-    pod = spec.get("template")
-    if pods.on_pods and isinstance(pod, Mapping):
-        pod_meta = mapping(pod.get("metadata"))
-        pod_meta = {
-            **pod_meta,
-            "labels": {**mapping(pod_meta.get("labels")), **labels},
-            "annotations": {**mapping(pod_meta.get("annotations")), **annotations},
+    def _entry(self, pods: PodSet, path: str, part: str, entry: Any) -> None:
+        if pods.suspended and value_at(entry, pods.suspended) is True:
+            self._maker.idle(self._workload, ".".join(filter(None, (path, pods.suspended))))
+            return
+        at, template = "", None
+        for at in (pods.template,) if isinstance(pods.template, str) else pods.template:
+            template = value_at(entry, at)
+            if template is not None:
+                break
+        where = ".".join(filter(None, (path, at)))
+        if template is None and pods.otherwise:
+            template = pods.otherwise
+        if template is None:
+            self._misnamed(path, entry, at)
+            self._maker.problem(self._workload, f"there is no template at {self._workload.place(where)}")
+            return
+        replicas = self._number(path, entry, pods.replicas, pods.default)
+        for bound, choose in ((pods.least, max), (pods.most, min)):
+            limit = value_at(entry, bound) if bound else None
+            if limit is not None:
+                replicas = choose(replicas, self._maker.count(self._workload, f"{path}.{bound}", limit, 0))
+        size = self._number(path, entry, pods.size, 1)
+        members = max(0, size - pods.less)
+        start = (
+            self._maker.count(self._workload, f"{path}.{pods.start}", value_at(entry, pods.start), 0)
+            if pods.start
+            else 0
+        )
+        values: dict[str, object] = {
+            "name": self._workload.name,
+            "namespace": self._workload.namespace,
+            "part": part,
+            "replicas": replicas,
+            "size": size if pods.less or pods.size != 1 else self._size_of(entry),
         }
-        spec = {**spec, "template": {**pod, "metadata": pod_meta}}
-    name = text(value_at(workload.manifest, pods.named_in)) if pods.named_in else ""
-    made = {
-        "apiVersion": version,
-        "kind": kind,
-        "metadata": {
-            "name": name or _completed(filled(pods.name, values)),
-            "labels": {**mapping(above.get("labels")), **mapping(meta.get("labels")), **labels},
-            "annotations": {**mapping(above.get("annotations")), **mapping(meta.get("annotations")), **annotations},
-        },
-        "spec": spec,
-    }
-    part, replica = str(values["part"]), str(values["replica"])
-    group = maker.gangs.of(workload, row, _gang_part(row, part, replica), (part, replica))
-    maker.child(workload, made, where, inner=inner, group=group)
+        if pods.makes == "v1 Pod":
+            self._pods(pods, where, template, values, range(start, start + replicas), members)
+        else:
+            for index in range(start, start + replicas):
+                self._made_object(pods, where, template, {**values, "index": index, "replica": index})
 
+    def _pods(
+        self, pods: PodSet, where: str, template: Any, values: dict[str, object], replicas: range, members: int
+    ) -> None:
+        checked = self._maker.template(self._workload, where, template)
+        if checked is None:
+            return
+        checked, inherited = self._with_defaults(pods, checked)
+        part = str(values["part"])
+        fixed = {**pods.labels, **pods.labels_of.get(part, {})}
+        generated = pods.name.endswith("-")
+        there = 0
+        if generated:
+            same = {key: filled(value, values) for key, value in fixed.items() if not varies(value)}
+            direct = [pod for pod in self._maker.there(self._workload) if is_active(pod)]
+            there = sum(all(pod.metadata.labels.get(key) == value for key, value in same.items()) for pod in direct)
+            if there == 0 and len(self._row.sets) == 1 and not pods.each.endswith("*"):
+                there = len(direct)
+        index = 0
+        for replica in replicas:
+            batch: Batch | None = None
+            for member in range(pods.less, pods.less + members):
+                values |= {"index": replicas.start + index, "replica": replica, "member": member}
+                index += 1
+                if index <= there:
+                    continue
+                name = filled(pods.name, values)
+                if not generated and self._maker.is_taken(self._workload, name):
+                    continue
+                if batch is None or self._row.gang == "replica" or pods.owner:
+                    piece = part or ("worker" if pods.less else "leader"), str(replica)
+                    group = self._maker.gangs.of(self._workload, self._row, self._gang_part(part, replica), piece)
+                    owner = _owner_named(filled(pods.owner, values)) if pods.owner else None
+                    batch = self._batch_of(batch, checked, where, group, owner)
+                    batch.inherited = inherited
+                labels = {key: filled(value, values) for key, value in fixed.items()}
+                annotations = {key: filled(value, values) for key, value in pods.annotations.items()}
+                batch.add(PodParts(name, labels, annotations, filled(pods.hostname, values)))
 
-def _entries(workload: PodWorkload, pods: PodSet) -> Iterator[tuple[str, str, Any]]:
-    """(path, part, entry) of every entry of a set. Raises InputError for an entry that is none."""
-    path = pods.each.removesuffix("*").removesuffix(".")
-    found = value_at(workload.manifest, path)
-    if found is not None and pods.each.endswith("*") and not isinstance(found, list | Mapping):
-        raise workload.error(path, "must be a list or a map")
-    for at, part, entry in entries_of(workload.manifest, pods):
-        if not isinstance(entry, Mapping):
-            raise workload.error(at, "must be an object")
-        yield at, part, entry
+    def _with_defaults(self, pods: PodSet, template: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+        """The template with what its pods have of the object, and the path in the object of each such field."""
+        spec = mapping(template.get("spec"))
+        found = {
+            name: value_at(self._workload.manifest, path)
+            for name, path in pods.pod_defaults.items()
+            if not spec.get(name)
+        }
+        given = {name: value for name, value in found.items() if value}
+        if not given:
+            return template, {}
+        return {**template, "spec": {**spec, **given}}, {f"spec.{name}": pods.pod_defaults[name] for name in given}
 
+    def _batch_of(
+        self, last: Batch | None, template: Mapping[str, Any], where: str, group: str, owner: Mapping[str, Any] | None
+    ) -> Batch:
+        """Return the last batch, if the next pod belongs to it, else a new one."""
+        if last is not None and last.group == group and (owner is None or reference_to(owner) == last.owner):
+            return last
+        return self._maker.pods(self._workload, template, where, group=group, owner=owner)
 
-def _number(
-    maker: Maker, workload: PodWorkload, row: WorkloadKind, path: str, entry: Any, where: int | str, default: int
-) -> int:
-    if isinstance(where, int):
-        return where
-    value = value_at(entry, where)
-    if value is None:
-        _misnamed(maker, workload, row, path, entry, where)
-    return maker.count(workload, ".".join(filter(None, (path, where))), value, default)
+    def _gang_part(self, part: str, replica: object) -> str:
+        return str(replica) if self._row.gang == "replica" else part if self._row.gang == "part" else ""
 
+    def _made_object(self, pods: PodSet, where: str, template: Any, values: dict[str, object]) -> None:
+        """An object between: a Job of a JobSet."""
+        if not isinstance(template, Mapping):
+            raise self._workload.error(where, "must be an object")
+        version, kind = pods.makes.split()
+        labels = {key: filled(value, values) for key, value in pods.labels.items()}
+        annotations = {key: filled(value, values) for key, value in pods.annotations.items()}
+        above = self._workload.meta if pods.inherits else {}
+        meta, spec, inner = mapping(template.get("metadata")), mapping(template.get("spec")), ""
+        if pods.template_of == "spec":
+            meta, spec, inner = {}, template, "spec"
+        elif pods.template_of == "pod":
+            meta, spec, inner = {}, {"template": template}, "spec.template"
+        spec = {**pods.spec, **spec}
+        pod = spec.get("template")
+        if pods.on_pods and isinstance(pod, Mapping):
+            pod_meta = mapping(pod.get("metadata"))
+            pod_meta = {
+                **pod_meta,
+                "labels": {**mapping(pod_meta.get("labels")), **labels},
+                "annotations": {**mapping(pod_meta.get("annotations")), **annotations},
+            }
+            spec = {**spec, "template": {**pod, "metadata": pod_meta}}
+        name = text(value_at(self._workload.manifest, pods.named_in)) if pods.named_in else ""
+        made = {
+            "apiVersion": version,
+            "kind": kind,
+            "metadata": {
+                "name": name or _completed(filled(pods.name, values)),
+                "labels": {**mapping(above.get("labels")), **mapping(meta.get("labels")), **labels},
+                "annotations": {**mapping(above.get("annotations")), **mapping(meta.get("annotations")), **annotations},
+            },
+            "spec": spec,
+        }
+        part, replica = str(values["part"]), str(values["replica"])
+        group = self._maker.gangs.of(self._workload, self._row, self._gang_part(part, replica), (part, replica))
+        self._maker.child(self._workload, made, where, inner=inner, group=group)
 
-def _size_of(maker: Maker, workload: PodWorkload, row: WorkloadKind, entry: Any) -> int:
-    """Return how many pods a replica has in all, for a set that makes one of them."""
-    other = next((pods.size for pods in row.sets if isinstance(pods.size, str)), "")
-    return maker.count(workload, other, value_at(entry, other), 1) if other else 1
+    def _entries(self, pods: PodSet) -> Iterator[tuple[str, str, Any]]:
+        """(path, part, entry) of every entry of a set. Raises InputError for an entry that is none."""
+        path = pods.each.removesuffix("*").removesuffix(".")
+        found = value_at(self._workload.manifest, path)
+        if found is not None and pods.each.endswith("*") and not isinstance(found, list | Mapping):
+            raise self._workload.error(path, "must be a list or a map")
+        for at, part, entry in entries_of(self._workload.manifest, pods):
+            if not isinstance(entry, Mapping):
+                raise self._workload.error(at, "must be an object")
+            yield at, part, entry
 
+    def _number(self, path: str, entry: Any, where: int | str, default: int) -> int:
+        if isinstance(where, int):
+            return where
+        value = value_at(entry, where)
+        if value is None:
+            self._misnamed(path, entry, where)
+        return self._maker.count(self._workload, ".".join(filter(None, (path, where))), value, default)
 
-def _misnamed(maker: Maker, workload: PodWorkload, row: WorkloadKind, path: str, entry: Any, missing: str) -> None:
-    """Note a field that was probably meant by one that is not there."""
-    known = {step for pods in row.sets for item in _paths_of(pods) for step in item.split(".")}
-    *above, last = missing.split(".")
-    entry = value_at(entry, ".".join(above))
-    for name in mapping(entry):
-        if isinstance(name, str) and name not in known and nearest(name, [last]) == last:
-            steps = steps_of(workload.place(".".join(filter(None, (path, *above)))))
-            maker.unknown_fields.append(UnknownField(workload.origin, workload.subject, (*steps, name), last))
+    def _size_of(self, entry: Any) -> int:
+        """Return how many pods a replica has in all, for a set that makes one of them."""
+        other = next((pods.size for pods in self._row.sets if isinstance(pods.size, str)), "")
+        return self._maker.count(self._workload, other, value_at(entry, other), 1) if other else 1
 
+    def _misnamed(self, path: str, entry: Any, missing: str) -> None:
+        """Note a field that was probably meant by one that is not there."""
+        known = {step for pods in self._row.sets for item in _paths_of(pods) for step in item.split(".")}
+        *above, last = missing.split(".")
+        entry = value_at(entry, ".".join(above))
+        for name in mapping(entry):
+            if isinstance(name, str) and name not in known and nearest(name, [last]) == last:
+                steps = steps_of(self._workload.place(".".join(filter(None, (path, *above)))))
+                self._maker.unknown_fields.append(
+                    UnknownField(self._workload.origin, self._workload.subject, (*steps, name), last)
+                )
 
-def _meant(maker: Maker, workload: PodWorkload, path: str) -> str:
-    """`, did you mean ...` for a path of which the last step is misspelt."""
-    *above, last = path.removesuffix(".*").split(".")
-    meant = next(
-        (name for name in mapping(value_at(workload.manifest, ".".join(above))) if nearest(str(name), [last])), ""
-    )
-    return f' (is "{meant}" meant to be "{last}"?)' if meant else ""
+    def _meant(self, path: str) -> str:
+        """`, did you mean ...` for a path of which the last step is misspelt."""
+        *above, last = path.removesuffix(".*").split(".")
+        meant = next(
+            (
+                name
+                for name in mapping(value_at(self._workload.manifest, ".".join(above)))
+                if nearest(str(name), [last])
+            ),
+            "",
+        )
+        return f' (is "{meant}" meant to be "{last}"?)' if meant else ""
 
 
 def _owner_named(reference: str) -> Mapping[str, Any]:
