@@ -97,6 +97,7 @@ def test_pictures_of_the_cluster_are_found_by_time(store: HistoryStore) -> None:
     """history.md 6.1."""
     for at in (10.0, 20.0):
         store.put_picture(at, str(at).encode())
+    eventually(lambda: asyncio.run(store.picture(20.0)) == (20.0, b"20.0"), "both are written")
     assert asyncio.run(store.picture(9.0)) is None
     assert asyncio.run(store.picture(19.0)) == (10.0, b"10.0")
     assert asyncio.run(store.picture(20.0)) == (20.0, b"20.0")
