@@ -208,3 +208,9 @@ def test_priority_class_states_its_value(value: str) -> None:
     for document in (text, f"# YAML\n{text}"):
         assert refused(document).endswith('PriorityClass "high": value: Required value')
     assert read(CLASS.replace("7", "0")).of(PriorityClass)[0].object.value == 0
+
+
+def test_creation_that_a_manifest_does_not_state_is_not_taken_for_stated() -> None:
+    """interfaces.md 1.11: the time that stands for it orders objects; `queue` shows none."""
+    stated = (POD % ("b", "")).replace("{name: b}", "{name: b, creationTimestamp: '2026-05-04T03:02:01Z'}")
+    assert [loaded.dated for loaded in read(POD % ("a", ""), stated).pods] == [False, True]

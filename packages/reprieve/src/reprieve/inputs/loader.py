@@ -280,6 +280,7 @@ class _Collector(DocumentReader):
         order = self._order
         self._order += 1
         meta = found.metadata
+        dated = meta.creation_timestamp is not None
         changes: dict[str, Any] = {}
         if meta.creation_timestamp is None:
             changes["creation_timestamp"] = FIRST_CREATION + timedelta(seconds=order)
@@ -295,7 +296,7 @@ class _Collector(DocumentReader):
             for name, value in changes.items():
                 force_setattr(meta, name, value)
         found = finish(found, origin, stored_groups=True)
-        created, dated = created_seconds(found.metadata, order), meta.creation_timestamp is not None
+        created = created_seconds(found.metadata, order)
         self.manifests.objects.setdefault(type(found), []).append(Loaded(found, origin, order, created, dated=dated))
 
     # --- JSON -----------------------------------------------------------------------------------------------
