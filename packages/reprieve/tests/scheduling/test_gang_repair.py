@@ -209,6 +209,16 @@ def test_members_that_have_succeeded_count(size: int, done: int, counted: str, d
     assert said(world) == (False, "BelowMinCount", f"1 of {size} members scheduled, {counted} succeeded")
 
 
+@pytest.mark.parametrize("group", ["train", "other"])
+def test_member_that_is_first_seen_when_it_has_succeeded_counts(group: str) -> None:
+    """repair.md 1.3: its pod ended while no scheduler ran."""
+    world = world_of([node("n0", cpu=4), node("n1", cpu=4)], gang("train", 2, cpu=4)).drain()
+    done = pod("train-2", cpu=4, node="n0", group=group)
+    world.engine.set(replace(done, status=replace(done.status, phase="Succeeded")), world.now)
+    world.gone("train-0").drain()
+    assert health(world).satisfied is (group == "train")
+
+
 def test_pod_that_is_deleted_has_not_succeeded() -> None:
     """Its containers may end well (repair.md 1.3)."""
     world = world_of([node("n0", cpu=4), node("n1", cpu=4)], gang("train", 2, cpu=4)).drain()
