@@ -9,6 +9,7 @@ from itertools import islice
 import pytest
 
 from reprieve.preemption.victim_search.search import (
+    Change,
     VictimSearch,
     _drawn,
     _some,
@@ -59,18 +60,19 @@ def test_unit_that_must_stay_is_not_tried() -> None:
 
 
 def test_changes_that_did_not_help_are_not_made_again() -> None:
-    """As long as the same are gone and may go."""
+    """As long as the same may go; where others are gone they may help again."""
     made = problem([(2,), (2,)], [unit("a", {0: (2,)}, priority=1), unit("b", {1: (2,)}, priority=2)], [kind((2,), 1)])
     search = VictimSearch(numbers(made), 1_000)
     assert search._build()
     price = search.state.price()
     change = ((1,), (1,), ())
-    assert search._try(change, price) is None
+    failed: set[tuple[int, Change]] = set()
+    assert search._try(change, price, failed) is None
     assert (search.repeats, search.state.gone, search.state.barred) == (0, {1}, set())
-    assert search._try(change, price) is None
+    assert search._try(change, price, failed) is None
     assert search.repeats == 1
     search.state.bar(0)
-    assert search._try(change, price) is None
+    assert search._try(change, price, failed) is None
     assert search.repeats == 1, "another may not go now"
 
 
@@ -79,7 +81,7 @@ def test_exchange_that_helps_is_kept() -> None:
     search = VictimSearch(numbers(made), 1_000)
     search.state.evict(0)
     search.state.places.settle()
-    price = search._try(((0,), (0,), ()), search.state.price())
+    price = search._try(((0,), (0,), ()), search.state.price(), set())
     assert price == search.state.price() == search.state.price_of([1])
     assert (search.state.gone, search.state.barred) == ({1}, set())
 

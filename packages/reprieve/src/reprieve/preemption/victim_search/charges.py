@@ -119,6 +119,17 @@ class GangLosses:
         self.breaks = [sum([self.slack[gang] < count for gang, count in pairs]) for pairs in self.lost]
         self.weight = BROKEN_GANG if numbers.pricing is None else numbers.pricing.gang_weight
         self._units_of = _by_count(self.lost, len(self.slack))
+        several = [sum(map(len, sizes.values())) > 1 for sizes in self._units_of]
+        self._shared = {
+            unit: pairs
+            for unit, lost in enumerate(self.lost)
+            if (pairs := tuple([pair for pair in lost if several[pair[0]]]))
+        }
+        """By unit, what it takes from gangs of which several units hold pods, if anything."""
+        self._alone = [
+            sum([self._allowed[gang] < count for gang, count in pairs if not several[gang]]) for pairs in self.lost
+        ]
+        """By unit: how many gangs break with it of which no other unit holds a pod."""
 
     def lose(self, unit: int, sign: int) -> list[tuple[int, int]]:
         """Take the unit's pods from its gangs (`sign` 1) or give them back (-1).
@@ -139,12 +150,17 @@ class GangLosses:
 
     def broken(self, units: Sequence[int]) -> int:
         """Count the gangs that break if these units and no others are evicted."""
-        return sum([slack < 0 for slack in self._slack_after(units, self._allowed).values()])
+        alone = sum(map(self._alone.__getitem__, units))
+        if not self._shared:
+            return alone
+        return alone + sum([slack < 0 for slack in self._slack_after(units, self._allowed).values()])
 
     def breaking(self, units: Sequence[int]) -> int:
         """Count the gangs that these units break together, beside the evicted ones; not those that one alone breaks."""
-        slack = self.slack
-        alone = sum([0 <= slack[gang] < count for unit in units for gang, count in self.lost[unit]])
+        if self._shared.keys().isdisjoint(units):
+            return 0
+        slack, shared = self.slack, self._shared
+        alone = sum([0 <= slack[gang] < count for unit in units for gang, count in shared.get(unit, ())])
         together = self._slack_after(units, slack)
         return sum([after < 0 <= slack[gang] for gang, after in together.items()]) - alone
 
@@ -163,9 +179,10 @@ class GangLosses:
         return [max([most[gang] for gang, _ in pairs], default=1) for pairs in self.lost]
 
     def _slack_after(self, units: Sequence[int], before: Sequence[int]) -> dict[int, int]:
+        """By gang of several units."""
         slack: dict[int, int] = {}
         for unit in units:
-            for gang, count in self.lost[unit]:
+            for gang, count in self._shared.get(unit, ()):
                 slack[gang] = slack.get(gang, before[gang]) - count
         return slack
 

@@ -3,6 +3,7 @@
 Every change can be taken back (`mark`, `rollback`), so the search tries things in place and copies nothing.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -84,6 +85,10 @@ class Eviction:
         self._log: list[int] = []
         """Units that were evicted or came back; bitwise inverted: that were barred or allowed again."""
         self._priced = 0
+        self._pods = [len(unit.pods) for unit in numbers.units]
+        priorities = [-unit.priority for unit in numbers.units]
+        self._less_important = [bisect_right(priorities, priority) for priority in priorities]
+        """By unit: the first of lower priority."""
 
     @property
     def counted(self) -> int:
@@ -179,14 +184,11 @@ class Eviction:
             cost = pricing.price(order, broken, self.gangs.broken(order))
             self._priced += 1 + len(order) // 8
             return (violations if pricing.budgets_first else 0), (highest if pricing.by_limit else 0), cost
-        weight, start = self.weights.weight, self.weights.start
-        earliest = start[order[0]]
-        for turn in order:
-            if units[turn].priority != highest:
-                break
-            earliest = min(earliest, start[turn])
-        total = sum([weight[turn] for turn in order])
-        pods = sum([len(units[turn].pods) for turn in order])
+        # Hundreds of evictions of hundreds of units each are priced: no step of the interpreter for each unit.
+        as_high = order[: bisect_left(order, self._less_important[order[0]])]
+        earliest = min(map(self.weights.start.__getitem__, as_high))
+        total = sum(map(self.weights.weight.__getitem__, order))
+        pods = sum(map(self._pods.__getitem__, order))
         gangs = () if self.numbers.gangs is None else (self.gangs.broken(order),)
         return violations, highest, (*gangs, total, pods, -earliest)
 
@@ -208,8 +210,7 @@ class Eviction:
                 alone = sum([self.budgets.over[unit] > 0 for unit in units])
                 if alone < len(units):
                     weight += (self.budgets.violating(units) - alone) * BROKEN_BUDGET
-            if self.gangs.slack:
-                weight += self.gangs.breaking(units) * self.gangs.weight
+            weight += self.gangs.breaking(units) * self.gangs.weight
         return weight
 
     def least_heavy(self) -> list[float]:

@@ -362,9 +362,9 @@ class VictimSearch:
         if since is not None and not state.places.room():
             among = {unit for node in state.touched(since) for unit in on[node] if unit in state.gone}
         returnable: list[int] = []
-        necessary = [unit for unit in state.gone if unit not in among]
-        breaking = [unit for unit in among if state.gangs.lost[unit]]
-        for part in (breaking, [unit for unit in among if not state.gangs.lost[unit]]):
+        necessary = list(state.gone.difference(among))
+        lost = state.gangs.lost
+        for part in ([unit for unit in among if lost[unit]], [unit for unit in among if not lost[unit]]):
             self.checks += len(part)
             for unit in part:
                 (returnable if state.places.may_return(unit) else necessary).append(unit)
@@ -402,21 +402,21 @@ class VictimSearch:
         better = True
         while better and self.taken < until and not self.close:
             better = False
+            without_success = self.without_success.setdefault(frozenset(self.state.gone), set())
             for change in self._changes(depth):
                 if self.taken >= until:
                     break
-                found = self._try(change, price)
+                found = self._try(change, price, without_success)
                 if found is not None:
                     price, better = found, True
                     helped = self._note() or helped
                     break
         return helped
 
-    def _try(self, change: Change, price: Price) -> Price | None:
-        """Make a change and what follows from it; what it costs then, if less than that."""
+    def _try(self, change: Change, price: Price, without_success: set[tuple[int, Change]]) -> Price | None:
+        """Make a change and what follows from it; what it costs then, if less than that; else remember it."""
         state = self.state
         barred, back, go = change
-        without_success = self.without_success.setdefault(frozenset(state.gone), set())
         tried = (len(state.barred), change)
         if tried in without_success:
             self.repeats += 1

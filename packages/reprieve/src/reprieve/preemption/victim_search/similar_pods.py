@@ -59,11 +59,15 @@ class LikePods:
 
     def may_return(self, unit: int) -> bool:
         """Return whether all pods still fit with the unit back."""
-        lost, room, spare = 0, self._total - self._count, self.spare[0]
+        lost, room, spare, wanted = 0, self._total - self._count, self.spare[0], self._wanted
         for node, amounts in self._takes[unit]:
             if spare[node]:
-                beside = [have - amount for have, amount in zip(self.left[node], amounts, strict=True)]
-                lost += spare[node] - self._places(node, beside)
+                have, places = self.left[node], 1 << 40
+                for resource, want in wanted:
+                    fits = (have[resource] - amounts[resource]) // want
+                    if fits < places:
+                        places = fits
+                lost += spare[node] - max(places, 0)
                 if lost > room:
                     return False
         return True
