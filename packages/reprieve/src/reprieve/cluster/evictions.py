@@ -85,6 +85,8 @@ class _Window:
 
     def at_limit(self, now: float) -> bool:
         """Return whether any name has none left."""
+        if not self._full:
+            return False
         self._full = {name for name in self._full if len(self.used(name, now)) >= self.limit.most}
         return bool(self._full)
 
@@ -99,6 +101,8 @@ class EvictionHistory:
 
     def __init__(self, limits: Iterable[EvictionLimit] = ()) -> None:
         self._windows = [_Window(limit) for limit in limits]
+        self._every = any(window.limit.count == EVICTIONS for window in self._windows)
+        """Whether a limit counts every unit."""
 
     @property
     def limits(self) -> tuple[EvictionLimit, ...]:
@@ -117,7 +121,7 @@ class EvictionHistory:
 
     def bind(self, now: float) -> bool:
         """Return whether the limits may forbid an eviction: some count every unit, or some name has none left."""
-        return any(window.limit.count == EVICTIONS or window.at_limit(now) for window in self._windows)
+        return self._every or any([window.at_limit(now) for window in self._windows])  # asked of each pod that comes
 
     def used(self, limit: int, unit: EvictedUnit, now: float) -> list[float]:
         """When the evictions were that count with this one, for a limit by its index; the first one first."""

@@ -16,6 +16,8 @@ from reprieve.cluster.volumes import key_of
 class EventKind(Enum):
     """What kind of thing happened."""
 
+    __hash__ = object.__hash__  # a member is the only one of its kind; Enum asks its name, several times a pod
+
     NODE_ADDED = auto()
     NODE_CHANGED = auto()
     """Labels, taints, allocatable or unschedulable."""

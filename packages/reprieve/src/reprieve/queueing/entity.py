@@ -14,6 +14,8 @@ from reprieve.framework.status import SUCCESS, Status
 class QueueState(Enum):
     """Where an entity is; every pending entity is in exactly one place (scheduling.md 7)."""
 
+    __hash__ = object.__hash__  # a member is the only one of its kind; Enum asks its name, several times a pod
+
     ACTIVE = "active"
     BACKOFF = "backoff"
     UNSCHEDULABLE = "unschedulable"

@@ -59,6 +59,8 @@ class LostPlaces:
 
         `changed`: pod groups that had an event since the last review.
         """
+        if not self._losses and not self.kept:
+            return
         losses, self._losses = self._losses, deque()
         made = [place for loss in losses if (place := self._keep(*loss, now)) is not None]
         if not self.kept:

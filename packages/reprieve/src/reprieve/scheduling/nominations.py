@@ -205,12 +205,14 @@ class Nominations:
         """Members of one entity are about to get these rows: what was held for them elsewhere is free."""
         places = tuple(places)
         left = _unused(((pod, pod.nominated) for pod, _ in places if pod.nominated >= 0), places)
-        self.release(left, Released.PLACED_ELSEWHERE, f"there was room on {self._where(places)}", now)
+        if left:
+            self.release(left, Released.PLACED_ELSEWHERE, f"there was room on {self._where(places)}", now)
 
     def moved(self, before: Places, places: Places, now: float) -> None:
         """Members of one entity are about to be nominated to these rows instead of those before."""
         left = _unused(before, places)
-        self.release(left, Released.MOVED, f"capacity is freed on {self._where(places)} instead", now)
+        if left:
+            self.release(left, Released.MOVED, f"capacity is freed on {self._where(places)} instead", now)
 
     def _where(self, places: Places) -> str:
         return named(list(dict.fromkeys(self._cluster.nodes.names[row] for _, row in places)))
