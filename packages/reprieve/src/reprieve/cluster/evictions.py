@@ -121,7 +121,7 @@ class EvictionHistory:
 
     def bind(self, now: float) -> bool:
         """Return whether the limits may forbid an eviction: some count every unit, or some name has none left."""
-        return self._every or any([window.at_limit(now) for window in self._windows])  # asked of each pod that comes
+        return self._every or any(window.at_limit(now) for window in self._windows)
 
     def used(self, limit: int, unit: EvictedUnit, now: float) -> list[float]:
         """When the evictions were that count with this one, for a limit by its index; the first one first."""

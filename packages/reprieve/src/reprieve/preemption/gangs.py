@@ -65,10 +65,12 @@ def with_remains(cluster: ClusterState, preemption: Preemption) -> Preemption:
 
     spared = [verdict.unit for verdict in preemption.verdicts if not verdict.evicted and verdict.unit.in_group]
     remains = tuple(unit for unit in spared if is_remains(unit))
-    names = {unit.pods[0].uid for unit in remains}
+    verdicts, names = preemption.verdicts, {unit.pods[0].uid for unit in remains}
+    if names:  # of tens of thousands of verdicts all are kept otherwise
+        verdicts = tuple(verdict for verdict in verdicts if verdict.unit.pods[0].uid not in names)
     return replace(
         preemption,
-        verdicts=tuple(verdict for verdict in preemption.verdicts if verdict.unit.pods[0].uid not in names),
+        verdicts=verdicts,
         remains=remains,
         left_over=tuple(sorted(left_over, key=lambda pod: (pod.namespace, pod.name))),
     )

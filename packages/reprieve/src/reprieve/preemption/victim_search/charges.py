@@ -115,6 +115,7 @@ class GangLosses:
         self._counts = gangs is not None
         self._allowed: Sequence[int] = gangs.slack if gangs is not None else ()
         self.slack = list(self._allowed)
+        self._on = numbers.on
         self.lost = gangs.lost if gangs is not None and gangs.slack else ((),) * len(numbers.units)
         self.breaks = [sum([self.slack[gang] < count for gang, count in pairs]) for pairs in self.lost]
         self.weight = BROKEN_GANG if numbers.pricing is None else numbers.pricing.gang_weight
@@ -169,10 +170,11 @@ class GangLosses:
         by_gang = [tuple(sorted([unit for units in sizes.values() for unit in units])) for sizes in self._units_of]
         return [units for units in by_gang if len(units) > 1]
 
-    def shared(self, on: Sequence[Sequence[int]]) -> list[int]:
+    @cached_property
+    def shared(self) -> list[int]:
         """By unit: the most units of its gang on any one node, which break it once together."""
         most = [1] * len(self.slack)
-        for units in on:
+        for units in self._on:
             counts = Counter([gang for unit in units for gang, _ in self.lost[unit]])
             for gang, count in counts.items():
                 most[gang] = max(most[gang], count)

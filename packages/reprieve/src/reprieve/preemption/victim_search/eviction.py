@@ -221,7 +221,7 @@ class Eviction:
         broken = [count * gangs.weight for count in gangs.breaks]
         return [
             heavy - weight + weight / units
-            for heavy, weight, units in zip(self.heavy, broken, gangs.shared(self.numbers.on), strict=True)
+            for heavy, weight, units in zip(self.heavy, broken, gangs.shared, strict=True)
         ]
 
     # -- inside ----------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ class UnlikePods:
     def __init__(self, numbers: Numbers, left: list[list[int]], changed: set[int]) -> None:
         self._numbers, self._changed = numbers, changed
         self._wanted = [kind.wanted for kind in numbers.kinds]
+        self._usable = [kind.usable for kind in numbers.kinds]
         self.left = left
         self.missing = [len(kind.pods) for kind in numbers.kinds]
         self.put: list[list[int] | None] = [None] * len(left)
@@ -65,11 +66,12 @@ class UnlikePods:
 
     def repack(self) -> bool:
         """Place all pods anew, in another order, where `settle` leaves some missing; returns whether all fit."""
-        there = [node for node, put in enumerate(self.put) if put is not None and any(put)]
-        packed = self._packing.packed(lambda: sorted({*there, *(node for nodes in self.open for node in nodes)}))
+        packed = self._packing.packed(
+            lambda: sorted({*self._with_pods(), *(node for nodes in self.open for node in nodes)})
+        )
         if packed is None:
             return False
-        for node in there:
+        for node in self._with_pods():
             self.take_off(node)
         for place in packed:
             self.place(*place)
@@ -173,6 +175,10 @@ class UnlikePods:
                 self._push_out(node)
             self._recount(node)
 
+    def _with_pods(self) -> list[int]:
+        """Return the nodes on which pods are placed."""
+        return [node for node, put in enumerate(self.put) if put is not None and any(put)]
+
     def _tightest(self, kind: int) -> int:
         """Return the node with room where least is left, -1: none."""
         nodes = self.open[kind]
@@ -222,7 +228,7 @@ class UnlikePods:
         self._changed.add(node)
         for kind, wanted in enumerate(self._wanted):
             room = 0
-            if self._numbers.kinds[kind].usable[node]:
+            if self._usable[kind][node]:
                 room = 1 << 40
                 for resource, want in wanted:
                     fits = have[resource] // want
@@ -263,6 +269,7 @@ class _Packing:
             for resource in range(len(kinds[0].wants))
             for size in sorted({kind.wants[resource] for kind in kinds} - {0})
         ]
+        self._sizes = [(floor.resource, floor.size) for floor in self._floors]
         self._holds = [sum(max(0, have[floor.resource]) // floor.size for have in empty) for floor in self._floors]
         top = [max(1, *column) for column in zip(*(kind.wants for kind in kinds), strict=True)]
         self._shares = [1.0 / most for most in top]
@@ -281,24 +288,28 @@ class _Packing:
     def shift(self, unit: int, sign: int) -> None:
         """Free what the unit holds (`sign` 1), or hold it again (-1)."""
         self._gone ^= {unit}
+        holds, floors = self._holds, self._sizes
         for node, amounts in self._numbers.takes[unit]:
             have = self._empty[node]
-            for turn, floor in enumerate(self._floors):
-                amount = amounts[floor.resource]
+            for turn, (resource, size) in enumerate(floors):
+                amount = amounts[resource]
                 if amount:
-                    now = have[floor.resource]
-                    self._holds[turn] += max(0, now + sign * amount) // floor.size - max(0, now) // floor.size
+                    now = have[resource]
+                    after = now + sign * amount
+                    holds[turn] += (after // size if after > 0 else 0) - (now // size if now > 0 else 0)
             for resource, amount in enumerate(amounts):
                 have[resource] += sign * amount
 
     def holds_without(self, unit: int) -> bool:
         """Return whether the nodes hold enough of each size with the unit back, were no pods placed on them."""
-        for holds, floor in zip(self._holds, self._floors, strict=True):
-            for node, amounts in self._numbers.takes[unit]:
-                amount = amounts[floor.resource]
+        takes, empty = self._numbers.takes[unit], self._empty
+        for holds, floor, (resource, size) in zip(self._holds, self._floors, self._sizes, strict=True):
+            for node, amounts in takes:
+                amount = amounts[resource]
                 if amount:
-                    have = self._empty[node][floor.resource]
-                    holds += max(0, have - amount) // floor.size - max(0, have) // floor.size
+                    now = empty[node][resource]
+                    after = now - amount
+                    holds += (after // size if after > 0 else 0) - (now // size if now > 0 else 0)
             if holds < floor.pods:
                 return False
         return True
