@@ -2,11 +2,13 @@
 
     python tools/restart_chaos.py                    # an hour with 500 kills
     python tools/restart_chaos.py --seeds 20 --seconds 900
+    python tools/restart_chaos.py --standby                # each time a standby takes over that has heard all writes
 
 An API server, kubelets and controllers are played with real objects; the scheduler is the engine. Pods and gangs of
 several priorities come, end, overstay and are deleted. Every write may be the last of a scheduler: then a
-new engine reads the objects, as after kill -9. It has no records: only evictions are counted again, as with
-records (cost.md 9.4). Checked after every write:
+new engine reads the objects, as after kill -9; or a standby takes over, which has heard of every write as it was made
+and begins with the nominations that it saw end. Neither has records: only evictions are counted again, as with records
+(cost.md 9.4). Checked after every write:
 
 - a pod is bound once, and no node is overfull;
 - no amount is reserved twice when nothing is ready (reservations.md 7.3), and no more entities hold a reservation than
@@ -30,6 +32,7 @@ from msgspec.structs import replace
 
 from kube_rules import objects
 from reprieve.cluster.evictions import OWNER, EvictedUnit, EvictionLimit
+from reprieve.cluster.pods import PodRecord
 from reprieve.framework.instructions import PatchObject
 from reprieve.plugins.reservations import ReservationOptions, ReservationsPlugin
 from reprieve.preemption.default_preemption import DefaultPreemption
@@ -62,7 +65,7 @@ class BrokenError(AssertionError):
 class Api:
     """The objects, the scheduler on them, and what was done. Times are seconds since the epoch."""
 
-    def __init__(self, chance: random.Random, kills: float) -> None:
+    def __init__(self, chance: random.Random, kills: float, *, standby: bool = False) -> None:
         self.chance, self.kills = chance, kills
         self.now = START
         self.fixed: list[objects.KubernetesObject] = [node(f"n{i}", cpu=CPUS) for i in range(NODES)]
@@ -76,6 +79,10 @@ class Api:
         self.made = 0
         self.quiet = False
         self.engine = self._engine()
+        self.with_standby, self.standby = standby, self._engine()
+        """`standby`: the engine that takes over; it learns of everything at the first start."""
+        self._ended: list[PodRecord] = []
+        """Pods with a nomination that the standby saw end."""
 
     def _engine(self) -> Engine:
         limits = (EvictionLimit(OWNER, MOST_EVICTIONS, WITHIN),)
@@ -87,16 +94,44 @@ class Api:
     # -- objects ---------------------------------------------------------------------------------------------------
 
     def restart(self) -> None:
-        """Begin with a new engine, which reads what there is."""
+        """Begin with the standby, or with a new engine, which reads what there is."""
         self.done["kills"] += 1
-        self.engine = self._engine()
+        effects: list[Effects] = []
+        ended, self._ended = self._ended, []
+        if self.with_standby and self.done["kills"] > 1:
+            self.engine = self.standby
+        else:
+            self.engine = self._engine()
+            effects = self._read(self.engine)
+        if self.with_standby:
+            self.standby = self._engine()
+            self._ended += [item for made in self._read(self.standby) for item in made.unnominated]
         for when, unit in self.evictions:
             self.engine.cluster.evictions.note(unit, when)
-        found: Iterable[objects.KubernetesObject] = (*self.fixed, *self.groups.values(), *self.pods.values())
-        effects = [self.engine.set(item, self.now) for item in found]
-        effects += [self.engine.complete(self.now), self.engine.resume(self.now)]
+        effects.append(self.engine.resume(self.now))
+        for item in ended:
+            known = self.engine.cluster.pods.get(item.uid)
+            if known is not None and not known.scheduled and known.nominated < 0:
+                self.status(item.uid, nominated_node_name="")
         for made in effects:
             self.carry_out(made)
+
+    def _read(self, engine: Engine) -> list[Effects]:
+        """Let a new engine learn of everything."""
+        found: Iterable[objects.KubernetesObject] = (*self.fixed, *self.groups.values(), *self.pods.values())
+        return [*[engine.set(item, self.now) for item in found], engine.complete(self.now)]
+
+    def _heard(self, item: objects.Pod | objects.PodGroup) -> None:
+        """Let the scheduler, and the standby before it, learn of a write."""
+        if self.with_standby:
+            self._ended += self.standby.set(item, self.now).unnominated
+        self.carry_out(self.engine.set(item, self.now))
+
+    def _gone(self, reference: objects.ObjectRef) -> None:
+        """Let both learn that an object is gone."""
+        if self.with_standby:
+            self._ended += self.standby.remove(reference, self.now).unnominated
+        self.carry_out(self.engine.remove(reference, self.now))
 
     def put(self, item: objects.Pod | objects.PodGroup) -> None:
         """Write an object; the scheduler sees it at once."""
@@ -104,7 +139,7 @@ class Api:
             self.pods[item.metadata.uid] = item
         else:
             self.groups[item.metadata.name] = item
-        self.carry_out(self.engine.set(item, self.now))
+        self._heard(item)
 
     def status(self, uid: str, condition: objects.PodCondition | None = None, **fields: Any) -> None:
         """Patch the status of a pod, if it is there, as the scheduler does: the scheduler may be killed before it."""
@@ -121,7 +156,7 @@ class Api:
         """A pod is gone; its controller makes it anew if it was evicted or deleted."""
         item = self.pods.pop(uid)
         left = self.ends.pop(uid, None)
-        self.carry_out(self.engine.remove(objects.ObjectRef("Pod", f"default/{item.metadata.name}", uid), self.now))
+        self._gone(objects.ObjectRef("Pod", f"default/{item.metadata.name}", uid))
         if item.metadata.deletion_timestamp is not None and left is not None:
             self.done["made anew"] += 1
             self.create(item)
@@ -134,10 +169,9 @@ class Api:
             if item.spec.scheduling_group is not None and item.spec.scheduling_group.pod_group_name == name:
                 del self.pods[uid]
                 self.ends.pop(uid, None)
-                reference = objects.ObjectRef("Pod", f"default/{item.metadata.name}", uid)
-                self.carry_out(self.engine.remove(reference, self.now))
+                self._gone(objects.ObjectRef("Pod", f"default/{item.metadata.name}", uid))
         if self.groups.pop(name, None) is not None:
-            self.carry_out(self.engine.remove(objects.ObjectRef("PodGroup", f"default/{name}"), self.now))
+            self._gone(objects.ObjectRef("PodGroup", f"default/{name}"))
 
     def create(self, like: objects.Pod) -> None:
         """Make a pod as its controller does: a member of a gang keeps its name."""
@@ -313,9 +347,9 @@ def _time(seconds: float) -> datetime:
 class World:
     """What happens: arrivals, ends and time."""
 
-    def __init__(self, seed: int, kills: float) -> None:
+    def __init__(self, seed: int, kills: float, *, standby: bool = False) -> None:
         self.chance = random.Random(seed)
-        self.api = Api(random.Random(seed + 1), kills)
+        self.api = Api(random.Random(seed + 1), kills, standby=standby)
         self._owners = 0
 
     def survive(self, act: Any) -> None:
@@ -385,12 +419,12 @@ class World:
             self.step()
 
 
-def simulate(seed: int, seconds: float, kills: float) -> Counter[str]:
+def simulate(seed: int, seconds: float, kills: float, *, standby: bool = False) -> Counter[str]:
     """Return what happened. Raises BrokenError where a rule did not hold.
 
-    `kills`: how likely the scheduler ends before a write.
+    `kills`: how likely the scheduler ends before a write; `standby`: another one has heard of all writes.
     """
-    world = World(seed, kills)
+    world = World(seed, kills, standby=standby)
     api = world.api
     world.survive(api.restart)
     end = START + seconds
@@ -418,11 +452,12 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=HOUR)
     parser.add_argument("--kills", type=float, default=0.1, help="how likely the scheduler ends before a write")
+    parser.add_argument("--standby", action="store_true", help="a standby takes over instead of a new scheduler")
     given = parser.parse_args()
     failed = False
     for seed in range(given.first, given.first + given.seeds):
         try:
-            done = simulate(seed, given.seconds, given.kills)
+            done = simulate(seed, given.seconds, given.kills, standby=given.standby)
         except BrokenError as error:
             print(f"seed {seed}: {error}")
             failed = True

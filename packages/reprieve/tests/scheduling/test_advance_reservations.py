@@ -89,6 +89,14 @@ def pair(name: str = "train", **more: Any) -> list[objects.KubernetesObject]:
     return gang(name, 2, cpu=4, **more)
 
 
+def test_gang_waits_for_the_first_node() -> None:
+    """reservations.md 1.1: a cluster may have no nodes yet; it fits on none, and starts when there are some."""
+    world = after(world_of(pair()).drain(), 2 * DUE)
+    assert not held(world)
+    world.add(node("n0"), node("n1")).drain()
+    assert set(world.where.values()) == {"n0", "n1"}
+
+
 # -- what holds one (1) ------------------------------------------------------------------------------------------------
 
 
@@ -717,6 +725,51 @@ def test_pod_that_was_backfilled_before_a_restart_is_known(evicts: bool, text: s
     assert again.evicted == (["small"] if evicts and not text else [])
 
 
+@pytest.mark.parametrize("later", [0.0, 2 * HOUR])
+def test_standby_keeps_reservations_that_it_heard_of(later: float) -> None:
+    """reservations.md 1.2, 3.6: at once, although the pods were new to it and in no attempt of its own."""
+    items = [full(), pair()]
+    since = objects.PodCondition(
+        type="PodScheduled", status="False", reason="Unschedulable", last_transition_time=EARLY
+    )
+    standby = world_of(items)
+    pending = [item for item in items[1] if isinstance(item, objects.Pod)]
+    for item, name in zip(pending, ("n0", "n1"), strict=True):
+        told = replace(item.status, phase="Pending", conditions=(since,))
+        for status in (told, replace(told, nominated_node_name=name)):
+            standby.engine.set(replace(item, status=status), standby.now)
+    engine, now = standby.engine, standby.now + later
+    engine.complete(standby.now)
+    engine.resume(now)
+    engine.tick(now)
+    while engine.step(now).decision is not None:
+        pass
+    assert held(standby)["train"].on_nodes() == "n0, n1"
+    engine.tick(now + HOUR)
+    assert held(standby)["train"].on_nodes() == "n0, n1"
+
+
+def test_standby_knows_the_backfilled_pods_of_which_it_heard() -> None:
+    """reservations.md 4.5: it heard of the pod before that was bound, and of the binding with its annotation."""
+    standby = backfill_world(evict_overrun=True)
+    small = pod("small", cpu=4, annotations=annotated(expected_runtime="2h"))
+    standby.engine.set(small, standby.now)
+    ends_at = datetime.fromtimestamp(standby.now + 2 * HOUR, UTC).isoformat()
+    notes = {**small.metadata.annotations, BACKFILLED_UNTIL: ends_at}
+    bound = replace(
+        small,
+        metadata=replace(small.metadata, annotations=notes),
+        spec=replace(small.spec, node_name="n0"),
+        status=replace(small.status, phase="Running"),
+    )
+    standby.engine.set(bound, standby.now)
+    standby.engine.resume(standby.now)
+    after(standby.gone("r1"), 2 * HOUR)
+    assert not standby.virtual.evicted
+    after(standby, 3 * HOUR)
+    assert [*standby.virtual.evicted] == [small.metadata.uid]
+
+
 def test_what_was_not_backfilled_is_never_evicted_for_running_too_long() -> None:
     """reservations.md 4.5"""
     world = after(world_of(full(expected_runtime="20m"), pair(), evict_overrun=True).drain(), 5 * HOUR)
@@ -773,6 +826,21 @@ def test_age_counts_from_the_first_failed_attempt_on() -> None:
     for seconds, old in ((HOUR - 1, False), (HOUR, True)):
         queue.tick(START + seconds)
         assert queue.is_old(ref) is old
+
+
+@pytest.mark.parametrize(("told", "old"), [(HOUR, True), (HOUR / 2, False), (None, False)])
+def test_standby_knows_the_age_of_what_it_never_tried(told: float | None, old: bool) -> None:
+    """reservations.md 1.2, 8.1: it heard of the pod before the leader had tried it."""
+    item = pod("old", cpu=4)
+    standby = world_of(node("n0"), item, reserve_after=0.0, ageing=HOUR)
+    if told is not None:
+        since = datetime.fromtimestamp(START - told, UTC)
+        refused = objects.PodCondition(
+            type="PodScheduled", status="False", reason="Unschedulable", last_transition_time=since
+        )
+        standby.engine.set(replace(item, status=replace(item.status, conditions=(refused,))), START)
+    standby.engine.tick(START)
+    assert standby.engine.queue.is_old(standby.entity("old").ref) is old
 
 
 def test_what_has_waited_for_long_is_tried_first_and_evicts_no_more() -> None:

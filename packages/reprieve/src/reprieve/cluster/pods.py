@@ -246,12 +246,12 @@ def record_of(
         volumes=volumes_of(pod),
         claims=claims_of(pod),
         owner=controller_of(meta),
-        unschedulable_since=_unschedulable_since(pod),
+        unschedulable_since=unschedulable_since(pod),
         moved=moved_of(pod),
     )
 
 
-def _unschedulable_since(pod: objects.Pod) -> float | None:
+def unschedulable_since(pod: objects.Pod) -> float | None:
     """Return the transition time of PodScheduled=False, reason Unschedulable (reservations.md 1.2)."""
     if not pod.status.conditions:
         return None

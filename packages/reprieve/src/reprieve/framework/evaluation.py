@@ -405,7 +405,7 @@ class Evaluator:
 
     def _uneven(self, weighted: Weighted, state: CycleState) -> Scores | None:
         """Raw scores of all rows; None where they cannot decide between nodes, being the same, normalised or not."""
-        if not self._scores(weighted, state):
+        if not len(self._cluster.nodes) or not self._scores(weighted, state):
             return None
         raw = self._score(weighted, state, slice(0, len(self._cluster.nodes)))
         return None if raw.min() == raw.max() else raw

@@ -9,10 +9,20 @@ from kube_rules import objects
 from kube_rules.group_sources import GroupSources
 from kube_rules.meta import ObjectRef
 from kube_rules.work_annotations import work_terms_of
-from reprieve.cluster.pods import PodRecord, annotations_of, claims_of, gone_by, moved_of, record_of, was_preempted
+from reprieve.cluster.pods import (
+    PodRecord,
+    annotations_of,
+    claims_of,
+    gone_by,
+    moved_of,
+    record_of,
+    unschedulable_since,
+    was_preempted,
+)
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.preemption.eviction_limits import protected_from_its_start
+from reprieve.queueing.entity import QueueState
 from reprieve.queueing.queue import SchedulingQueue
 from reprieve.scheduling.assumed_pods import AssumedPods
 from reprieve.scheduling.gang_repair import GangRepair
@@ -194,6 +204,7 @@ class PodChanges:
     def _still_pending(self, known: PodRecord, pod: objects.Pod, now: float) -> None:
         if not known.terminating:
             self._nominations.observe(known, pod.status.nominated_node_name, now)
+        self._tried_by_another(known, pod, now)
         gates = tuple(gate.name for gate in pod.spec.scheduling_gates or ())
         if gates == known.gates:
             return
@@ -204,6 +215,17 @@ class PodChanges:
         if known.group is not None:
             event = ClusterEvent(EventKind.GATES_REMOVED, pod=known, group=known.group)
             self._queue.on_event(event, now)
+
+    def _tried_by_another(self, known: PodRecord, pod: objects.Pod, now: float) -> None:
+        """Learn of an attempt that is not our own: a standby knows since when a pod waits (reservations.md 1.2)."""
+        if known.unschedulable_since is not None:
+            return
+        entity = self._queue.find(known)
+        if entity is None or entity.attempts or entity.state is not QueueState.ACTIVE:
+            return
+        known.unschedulable_since = unschedulable_since(pod)
+        if known.unschedulable_since is not None:
+            self._queue.update_pod(known, now)
 
     def terminating(self, uid: str, now: float, *, preempted: bool) -> None:
         """A pod got a deletionTimestamp; `preempted`: with the condition that the scheduler sets on its victims."""
