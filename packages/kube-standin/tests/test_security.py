@@ -24,6 +24,7 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.x509.oid import NameOID
 
 from kube_standin import security
@@ -39,6 +40,7 @@ from kube_standin.security import (
     write_secret,
 )
 from kube_standin.server.control_plane import ServeOptions, serving
+from kube_standin.token_keys import base64url
 
 Json = dict[str, Any]
 
@@ -310,7 +312,47 @@ def test_token_holds_what_a_kube_apiserver_puts_in(clock: Time) -> None:
         "sub": "system:serviceaccount:shop:robot",
     }
     head = token.split(".")[0]
-    assert json.loads(base64.urlsafe_b64decode(head + "==")) == {"alg": "HS256", "typ": "JWT"}
+    [key] = tokens().key.key_set()["keys"]
+    assert json.loads(base64.urlsafe_b64decode(head + "==")) == {"alg": "ES256", "kid": key["kid"]}
+
+
+def test_anyone_can_check_a_token_with_the_public_key(clock: Time) -> None:
+    """interfaces.md 5.15: by its curve point and the raw form of the signature; every start has the same key."""
+    table = tokens()
+    token, _ = table.issue(ROBOT, 600, ["a"])
+    [key] = table.key.key_set()["keys"]
+    assert (key["kty"], key["crv"], key["alg"], key["use"]) == ("EC", "P-256", "ES256", "sig")
+    x, y = (int.from_bytes(security._unb64(key[name])) for name in ("x", "y"))
+    signed, _, signature = token.rpartition(".")
+    halves = security._unb64(signature)
+    written = encode_dss_signature(int.from_bytes(halves[:32]), int.from_bytes(halves[32:]))
+    public = ec.EllipticCurvePublicNumbers(x, y, ec.SECP256R1()).public_key()
+    public.verify(written, signed.encode(), ec.ECDSA(hashes.SHA256()))
+    assert tokens().key.key_set() == table.key.key_set() != Tokens(b"x" * 32).key.key_set()
+
+
+def test_token_of_another_key_or_with_another_text_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """interfaces.md 5.15: also when the right one was checked before, and however many were."""
+    table = tokens()
+    token, _ = table.issue(ROBOT, 600, [AUDIENCE])
+    assert table.user(token) is not None
+    head, claims, signature = token.split(".")
+    other, _ = tokens().issue(Bound("serviceaccounts", "shop", "other", "u1"), 600, [AUDIENCE])
+    assert table.user(f"{head}.{other.split('.')[1]}.{signature}") is None
+    assert table.user(f"{head}.{claims}.{base64.urlsafe_b64encode(bytes(64)).decode().rstrip('=')}") is None
+    foreign = Tokens(b"x" * 32)
+    foreign.present = lambda _: True
+    assert table.user(foreign.issue(ROBOT, 600, [AUDIENCE])[0]) is None
+    monkeypatch.setattr(security, "_MOST_CHECKED", 3)
+    for number in range(4):
+        assert table._is_signed(*_signed(table, str(number)))
+    assert len(table._checked) == 3
+    assert table.user(token) is not None
+
+
+def _signed(table: Tokens, text: str) -> tuple[str, str, str]:
+    signature = base64url(table.key.sign(text))
+    return f"{text}.{signature}", text, signature
 
 
 @pytest.mark.parametrize(("now", "good"), [(1000.0, True), (1599.9, True), (1600.0, False), (1600.1, False)])

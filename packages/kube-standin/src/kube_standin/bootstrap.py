@@ -147,6 +147,18 @@ def _level_found(stamp: str, schema: Json) -> None:
     put_condition(schema.setdefault("status", {}), condition("Dangling", "False", "Found", text), stamp)
 
 
+def _ensure_service_network(registry: ObjectRegistry) -> None:
+    """Stage the ServiceCIDR of the cluster, and the IPAddress of its own Service; not where a release has none."""
+    parent = {"resource": "services", "namespace": "default", "name": "kubernetes"}
+    labels = {"ipaddress.kubernetes.io/ip-family": "IPv4", "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io"}
+    network: Json = {"metadata": {"name": "kubernetes"}, "spec": {"cidrs": [_SERVICE_NETWORK]}}
+    address: Json = {"metadata": {"name": _SERVICE_ADDRESS, "labels": labels}, "spec": {"parentRef": parent}}
+    for kind, obj in (("ServiceCIDR", network), ("IPAddress", address)):
+        row = registry.kinds.of("networking.k8s.io/v1", kind)
+        if row is not None and registry.head(row, "", obj["metadata"]["name"]) is None:
+            registry.create_now(row, "", registry.decoder.decode(row, obj, "Ignore", []), WriteOptions())
+
+
 def ensure_own_service(registry: ObjectRegistry, host: str, port: int) -> None:
     """Stage the Service ``default/kubernetes`` with its endpoints, the address of this server.
 
@@ -163,6 +175,7 @@ def ensure_own_service(registry: ObjectRegistry, host: str, port: int) -> None:
             },
         }
         registry.create_now(service, "default", registry.decoder.decode(service, obj, "Ignore", []), WriteOptions())
+    _ensure_service_network(registry)
     address = "127.0.0.1" if host in ("", "0.0.0.0", "localhost") else "::1" if host == "::" else host
     ports = [{"name": "https", "port": port, "protocol": "TCP"}]
     family = "IPv6" if ":" in address else "IPv4"
@@ -185,7 +198,7 @@ def ensure_own_service(registry: ObjectRegistry, host: str, port: int) -> None:
         registry.store.put(row.storage_key, "default", "kubernetes", {"metadata": metadata, **content}, state)
 
 
-_SERVICE_ADDRESS = "10.96.0.1"
+_SERVICE_NETWORK, _SERVICE_ADDRESS = "10.96.0.0/12", "10.96.0.1"
 _SKIP_MIRROR = {"endpointslice.kubernetes.io/skip-mirror": "true"}
 _OF_SERVICE = {"kubernetes.io/service-name": "kubernetes"}
 

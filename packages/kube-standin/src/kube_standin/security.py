@@ -1,8 +1,8 @@
 """Certificates, tokens and kubeconfigs: all secrets of a server, made once and kept in its data directory.
 
 Invariants: a file with a secret is created with mode 0600 and replaced in one step; tokens are kept in
-memory as hashes; no secret is logged. Service account tokens are signed statements (JWT, HMAC-SHA-256) that any
-start of the same data directory can check; they are good while what they are bound to is there.
+memory as hashes; no secret is logged. Service account tokens are signed statements (JWT, ES256) that any start of the
+same data directory can check; they are good while what they are bound to is there.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import errno
 import hashlib
-import hmac
 import ipaddress
 import json
 import os
@@ -36,6 +35,8 @@ from kube_standin.admission_chain import User
 from kube_standin.authorization import AUTHENTICATED, MASTERS, READERS
 from kube_standin.errors import quoted
 from kube_standin.signers import CertificateAuthority
+from kube_standin.token_keys import ALGORITHM, TokenKey
+from kube_standin.token_keys import base64url as _b64
 
 _CA_YEARS = 10
 _SERVER_DAYS = 365
@@ -272,10 +273,6 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
-def _b64(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
 def _unb64(text: str) -> bytes:
     """Return what a text in base64url stands for; raises ValueError where it is not the one way to write that."""
     found = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
@@ -320,7 +317,11 @@ class Tokens:
     """
 
     def __init__(self, signing_key: bytes) -> None:
-        self._key = signing_key
+        self.key = TokenKey(signing_key)
+        """What signs tokens of service accounts."""
+        self._head = _b64(json.dumps({"alg": ALGORITHM, "kid": self.key.key_id}).encode())
+        self._checked: dict[bytes, None] = {}
+        """Digests of tokens with a good signature, the oldest first: clients send the same one again and again."""
         self._users: dict[bytes, User] = {}
         self.present: Callable[[Bound], bool] = lambda _: False
 
@@ -365,11 +366,8 @@ class Tokens:
             "nbf": ends - seconds,
             "sub": f"system:serviceaccount:{account.namespace}:{account.name}",
         }
-        signed = f"{_HEAD}.{_b64(json.dumps(claims).encode())}"
-        return f"{signed}.{_b64(self._sign(signed))}", ends
-
-    def _sign(self, text: str) -> bytes:
-        return hmac.digest(self._key, text.encode(), "sha256")
+        signed = f"{self._head}.{_b64(json.dumps(claims).encode())}"
+        return f"{signed}.{_b64(self.key.sign(signed))}", ends
 
     def _service_account(self, token: str, audiences: Sequence[str]) -> Verified:
         claims = self._claims(token)
@@ -402,20 +400,30 @@ class Tokens:
         signed, _, signature = token.rpartition(".")
         head, _, claims = signed.partition(".")
         try:
-            if len(token) <= _LONGEST_TOKEN and head == _HEAD and _same(_unb64(signature), self._sign(signed)):
+            if len(token) <= _LONGEST_TOKEN and head == self._head and self._is_signed(token, signed, signature):
                 found: dict[str, Any] = json.loads(_unb64(claims))
                 return found
         except ValueError:
             pass
         raise TokenError("invalid bearer token")
 
+    def _is_signed(self, token: str, signed: str, signature: str) -> bool:
+        digest = _digest(token)
+        if digest in self._checked:
+            return True
+        if not self.key.signed(signed, _unb64(signature)):
+            return False
+        if len(self._checked) >= _MOST_CHECKED:
+            del self._checked[next(iter(self._checked))]
+        self._checked[digest] = None
+        return True
+
 
 _CLAIM_OF = {"pods": "pod", "secrets": "secret", "nodes": "node"}
 """What a token can be bound to besides its account, and under which claim."""
 
 _LONGEST_TOKEN = 8192
-_HEAD = _b64(json.dumps({"alg": "HS256", "typ": "JWT"}).encode())
-_same = hmac.compare_digest
+_MOST_CHECKED = 4096
 
 
 @dataclass(frozen=True)

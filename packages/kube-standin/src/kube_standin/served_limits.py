@@ -132,13 +132,19 @@ NOT_SERVED: Final = (
     UnservedApi("`pods/exec`, `pods/attach`, `pods/portforward`", "501: no process runs in a pod"),
     UnservedApi("`pods/proxy`", "404"),
     UnservedApi("`componentstatuses`", "404"),
-    UnservedApi("`/.well-known/openid-configuration`, `/openid/v1/jwks`", "404: tokens have no public key"),
-    UnservedApi("Endpoints and EndpointSlices of Services", "stored as clients write them; no controller makes them"),
+    UnservedApi(
+        "401 for a client certificate of an unknown authority, or one that has expired",
+        "the TLS handshake ends with an alert: Python's `ssl` cannot go on without a verified certificate",
+    ),
     UnservedApi("other API servers (aggregation)", "APIServices are stored; one with a Service is not available"),
-    UnservedApi("service IPs, DNS and network, node proxies", "none"),
+    UnservedApi(
+        "service IPs, DNS and network, node proxies",
+        "none; Services have Endpoints and EndpointSlices, and their `clusterIP` stays empty",
+    ),
+    UnservedApi("hints by `service.kubernetes.io/topology-mode`", "none; those of `trafficDistribution` are set"),
     UnservedApi(
         "`networking.k8s.io`",
-        "Ingresses (with the default class), their classes, NetworkPolicies, ServiceCIDRs and IPAddresses are stored; "
-        "nothing acts on them",
+        "Ingresses (with the default class), their classes, NetworkPolicies and IPAddresses are stored; nothing acts "
+        "on them; ServiceCIDRs get their condition and finalizer",
     ),
 )

@@ -77,35 +77,49 @@ def _check_client(request: x509.CertificateSigningRequest, usages: list[str]) ->
         raise SigningError(f"missing required usage for client certificate: {_CLIENT_AUTH}")
 
 
-def _check_node(request: x509.CertificateSigningRequest, usages: list[str], purpose: str) -> None:
-    common, groups = names_of(request)
-    if groups != [_NODES]:
+_WORDS: Final = {
+    x509.DNSName: "DNS",
+    x509.RFC822Name: "Email",
+    x509.IPAddress: "IP",
+    x509.UniformResourceIdentifier: "URI",
+}
+
+
+def _forbid(request: x509.CertificateSigningRequest, *kinds: type[x509.GeneralName]) -> None:
+    for kind in kinds:
+        if _have(request, kind):
+            raise SigningError(f"{_WORDS[kind]} subjectAltNames are not allowed")
+
+
+def _check_groups(request: x509.CertificateSigningRequest) -> None:
+    if names_of(request)[1] != [_NODES]:
         raise SigningError("subject organization is not system:nodes")
-    if not common.startswith(NODE_PREFIX):
+
+
+def _check_name(request: x509.CertificateSigningRequest) -> None:
+    if not names_of(request)[0].startswith(NODE_PREFIX):
         raise SigningError("subject common name does not begin with system:node:")
+
+
+def _check_usages(usages: list[str], purpose: str) -> None:
     if set(usages) - {_ENCIPHERMENT} != {_SIGNATURE, purpose}:
-        raise SigningError(f"usages did not match [{purpose} {_SIGNATURE}]")
+        raise SigningError(f"usages did not match [{' '.join(sorted((purpose, _SIGNATURE, _ENCIPHERMENT)))}]")
 
 
 def _check_kubelet_client(request: x509.CertificateSigningRequest, usages: list[str]) -> None:
-    for kind, word in (
-        (x509.DNSName, "DNS"),
-        (x509.RFC822Name, "Email"),
-        (x509.IPAddress, "IP"),
-        (x509.UniformResourceIdentifier, "URI"),
-    ):
-        if _have(request, kind):
-            raise SigningError(f"{word} subjectAltNames are not allowed")
-    _check_node(request, usages, _CLIENT_AUTH)
+    _check_groups(request)
+    _forbid(request, x509.DNSName, x509.RFC822Name, x509.IPAddress, x509.UniformResourceIdentifier)
+    _check_name(request)
+    _check_usages(usages, _CLIENT_AUTH)
 
 
 def _check_kubelet_serving(request: x509.CertificateSigningRequest, usages: list[str]) -> None:
+    _check_groups(request)
     if not _have(request, x509.DNSName, x509.IPAddress):
         raise SigningError("DNS or IP subjectAltName is required")
-    for kind, word in ((x509.RFC822Name, "Email"), (x509.UniformResourceIdentifier, "URI")):
-        if _have(request, kind):
-            raise SigningError(f"{word} subjectAltNames are not allowed")
-    _check_node(request, usages, _SERVER_AUTH)
+    _forbid(request, x509.RFC822Name, x509.UniformResourceIdentifier)
+    _check_usages(usages, _SERVER_AUTH)
+    _check_name(request)
 
 
 SIGNERS: Final[Mapping[str, Callable[[x509.CertificateSigningRequest, list[str]], None]]] = {

@@ -104,7 +104,7 @@ def test_lifetime_is_the_shorter_of_the_two(world: World, seconds: int, lasts: i
     assert ends == world.clock.now() + timedelta(seconds=lasts)
 
 
-NO_CLIENT = "usages did not match [client auth digital signature]"
+NO_CLIENT = "usages did not match [client auth digital signature key encipherment]"
 NODE = ("system:node:n1", ("system:nodes",))
 
 
@@ -129,7 +129,7 @@ NODE = ("system:node:n1", ("system:nodes",))
         (request(*NODE), KUBELET_SERVING, [SIGNATURE, FOR_SERVERS], "DNS or IP subjectAltName is required"),
         (request(*NODE, (HOST, URI)), KUBELET_SERVING, [SIGNATURE, FOR_SERVERS], "URI subjectAltNames are not allowed"),
         (request(*NODE, (HOST,)), KUBELET_SERVING, [SIGNATURE, FOR_CLIENTS],
-         "usages did not match [server auth digital signature]"),
+         "usages did not match [digital signature key encipherment server auth]"),
         (base64.b64encode(b"-----BEGIN CERTIFICATE REQUEST-----\nMAA=\n-----END CERTIFICATE REQUEST-----\n").decode(),
          KUBELET_SERVING, [SIGNATURE, FOR_SERVERS], "unable to parse csr: no certificate request in PEM"),
     ],

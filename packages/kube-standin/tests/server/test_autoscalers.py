@@ -185,3 +185,33 @@ def test_networks_of_services_grow_only(plane: Plane) -> None:
     plane.create(path, {"metadata": {"name": "a"}, "spec": {"cidrs": ["10.0.0.0/8"]}})
     for cidrs, code in ((["10.0.0.0/8", "2001:db8::/64"], 200), (["10.0.0.0/8"], 422)):
         assert plane.ask(f"PATCH {path}/a", {"spec": {"cidrs": cidrs}}, content_type=MERGE).status == code
+
+
+@pytest.mark.parametrize(
+    ("metric", "text"),
+    [
+        ({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Far", "averageUtilization": 1}}},
+         "must be either Utilization, Value, or AverageValue"),
+        ({"type": "Resource", "resource": {
+            "name": "cpu", "target": {"type": "Value", "averageUtilization": 1, "averageValue": "1"}}},
+         "may not set both a target raw value and a target utilization"),
+        ({"type": "ContainerResource", "containerResource": {
+            "name": "cpu", "container": "", "target": {"type": "Utilization", "averageUtilization": 1}}},
+         "must specify a container"),
+        ({"type": "Pods", "pods": {"metric": {"name": "q"}, "target": {"type": "Value", "value": "1"}}},
+         "must specify a positive target averageValue"),
+        ({"type": "Pods", "pods": {"metric": {"name": ""}, "target": {"type": "AverageValue", "averageValue": "1"}}},
+         "must specify a metric name"),
+        ({"type": "External", "external": {
+            "metric": {"name": "q"}, "target": {"type": "Value", "value": "1", "averageValue": "1"}}},
+         "may not set both a target value for metric and a per-pod target"),
+        ({"type": "External", "external": {"metric": {"name": "q"}, "target": {"type": "Value"}}},
+         "must set either a target value for metric or a per-pod target"),
+    ],
+)  # fmt: skip
+def test_targets_of_metrics(plane: Plane, metric: Json, text: str) -> None:
+    """validateMetricTarget and those around it, autoscaling validation of kube-apiserver."""
+    spec = {"scaleTargetRef": {"kind": "Deployment", "name": "d"}, "maxReplicas": 3, "metrics": [metric]}
+    answer = plane.ask("POST /apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers",
+                       {"metadata": {"name": "h"}, "spec": spec})  # fmt: skip
+    assert text in answer.refusal[2]

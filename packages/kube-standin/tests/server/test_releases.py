@@ -11,9 +11,12 @@ import pytest
 from kube_standin.deprecations import deprecation_of
 from kube_standin.features import Features
 from kube_standin.kinds import KindTable
+from kube_standin.kubelet import KubeletOptions
 from kube_standin.releases import NEWEST, OLDEST, read_minor
+from kube_standin.server.control_plane import ServeOptions
 from tests.recorded.shapes import custom_kind, shape
 from tests.server.inprocess import Plane, running
+from tests.server.live import live
 
 Json = dict[str, Any]
 SCHEDULING = "scheduling.k8s.io"
@@ -277,3 +280,23 @@ def test_other_versions_cannot_be_emulated(text: str) -> None:
 def test_versions_that_can_be_emulated(text: str, minor: int) -> None:
     """api.md 2.8."""
     assert read_minor(text) == minor
+
+
+@pytest.mark.parametrize("minor", [31, 36])
+def test_documents_name_their_release(plane: Plane, minor: int) -> None:
+    """api.md 2.8: OpenAPI as /version; addresses of documents change with it."""
+    before = plane.ask("GET /openapi/v3").json["paths"]["api/v1"]["serverRelativeURL"]
+    plane.plane.emulate(minor)
+    for path in ("/openapi/v2", "/openapi/v3/api/v1"):
+        assert plane.ask(f"GET {path}").json["info"]["version"] == f"1.{minor}"
+    assert plane.ask("GET /openapi/v3").json["paths"]["api/v1"]["serverRelativeURL"] != before
+
+
+def test_nodes_name_the_release_of_their_server() -> None:
+    """api.md 2.8: from its start; the version of a node that a file brings stays."""
+    own = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "own"},
+           "status": {"nodeInfo": {"kubeletVersion": "v1.30.2"}}}  # fmt: skip
+    with live(ServeOptions(kubelets=KubeletOptions(nodes=1, manifests=(own,)), features=Features(minor=33))) as server:
+        found = {one["metadata"]["name"]: one for one in server.request("GET", "/api/v1/nodes")[1]["items"]}
+    versions = {name: node["status"]["nodeInfo"]["kubeletVersion"] for name, node in found.items()}
+    assert versions == {"node-1": "v1.33.0-simulated", "own": "v1.30.2"}

@@ -154,12 +154,10 @@ RULES: dict[tuple[str, str], Rules] = {
     ("networking.k8s.io", "IPAddress"): Rules(
         service_addresses.ip_address, (ANEW, service_addresses.same_parent), name=service_addresses.canonical_address
     ),
-    ("networking.k8s.io", "ServiceCIDR"): Rules(
-        service_addresses.service_cidr,
-        (ANEW, service_addresses.same_networks),
-        (of_new(below("status", conditions.conditions)),),
+    ("networking.k8s.io", "ServiceCIDR"): Rules(service_addresses.service_cidr, (service_addresses.same_networks,), ()),
+    ("networking.k8s.io", "Ingress"): Rules(
+        ingresses.new_ingress, (of_new(ingresses.ingress),), (of_new(ingresses.ingress_status),)
     ),
-    ("networking.k8s.io", "Ingress"): Rules(ingresses.ingress, (ANEW,)),
     ("networking.k8s.io", "IngressClass"): Rules(ingresses.ingress_class, (ANEW, fixed("spec", "controller"))),
     ("networking.k8s.io", "NetworkPolicy"): Rules(ingresses.network_policy, (ANEW,)),
     ("coordination.k8s.io", "Lease"): Rules(events.lease, (ANEW,)),

@@ -37,8 +37,8 @@ def _is_positive(text: object) -> bool:
 def _target(target: Json, path: str) -> r.Found:
     if not target.get("type"):
         yield fe.required(f"{path}.type", "must specify a metric target type")
-    else:
-        yield from fe.one_of(f"{path}.type", target["type"], ("Utilization", "Value", "AverageValue"))
+    if target.get("type") not in ("Utilization", "Value", "AverageValue"):
+        yield fe.invalid(f"{path}.type", target.get("type", ""), "must be either Utilization, Value, or AverageValue")
     for name in ("value", "averageValue"):
         if name in target and not _is_positive(target[name]):
             yield fe.invalid(f"{path}.{name}", target[name], "must be positive")
@@ -47,37 +47,56 @@ def _target(target: Json, path: str) -> r.Found:
         yield fe.invalid(f"{path}.averageUtilization", utilization, "must be greater than 0")
 
 
+_NO_TARGET: Final = {
+    "object": "must set either a target value or averageValue",
+    "external": "must set either a target value for metric or a per-pod target",
+}
+
+
 def _source(source: str, given: Json, path: str) -> r.Found:
     target = given.get("target") or {}
     if source in _OF_RESOURCES:
-        for name in ("name", "container") if source == "containerResource" else ("name",):
-            if not given.get(name):
-                yield fe.required(f"{path}.{name}", "must specify a resource name" if name == "name" else "")
+        if not given.get("name"):
+            yield fe.required(f"{path}.name", "must specify a resource name")
+        if source == "containerResource":
+            container = given.get("container", "")
+            if not container:
+                yield fe.required(f"{path}.container", "must specify a container")
+            else:
+                yield from fe.malformed(f"{path}.container", container, names.dns_label)
         yield from _target(target, f"{path}.target")
-        if ("averageUtilization" in target) == ("averageValue" in target):
+        if "averageUtilization" not in target and "averageValue" not in target:
             text = "must set either a target raw value or a target utilization"
-            yield (
-                fe.required(f"{path}.target.averageUtilization", text)
-                if ("averageValue" not in target)
-                else fe.forbidden(f"{path}.target.averageValue", "may not set both a target raw value and utilization")
-            )
+            yield fe.required(f"{path}.target.averageUtilization", text)
+        elif "averageUtilization" in target and "averageValue" in target:
+            text = "may not set both a target raw value and a target utilization"
+            yield fe.forbidden(f"{path}.target.averageValue", text)
         return
     if source == "object":
         yield from _reference(given.get("describedObject") or {}, f"{path}.describedObject")
     metric = given.get("metric") or {}
-    yield from fe.wanted(f"{path}.metric.name", metric.get("name", ""), names.path_segment)
+    if not metric.get("name"):
+        yield fe.required(f"{path}.metric.name", "must specify a metric name")
+    else:
+        yield from fe.malformed(f"{path}.metric.name", metric["name"], names.path_segment)
     yield from _target(target, f"{path}.target")
-    wanted = ("averageValue",) if source == "pods" else ("value", "averageValue")
-    if not any(name in target for name in wanted):
-        yield fe.required(f"{path}.target.averageValue", "must set a target value")
+    place = f"{path}.target.averageValue"
+    if source == "pods":
+        if "averageValue" not in target:
+            yield fe.required(place, "must specify a positive target averageValue")
+    elif "value" not in target and "averageValue" not in target:
+        yield fe.required(place, _NO_TARGET[source])
+    elif source == "external" and "value" in target and "averageValue" in target:
+        text = "may not set both a target value for metric and a per-pod target"
+        yield fe.forbidden(f"{path}.target.value", text)
 
 
 def _metric(metric: Json, path: str) -> r.Found:
     kind = metric.get("type", "")
     if not kind:
         yield fe.required(f"{path}.type", "must specify a metric source type")
-    else:
-        yield from fe.one_of(f"{path}.type", kind, tuple(_SOURCES))
+    if kind not in _SOURCES:
+        yield fe.not_supported(f"{path}.type", kind, tuple(_SOURCES))
     for source in _SOURCES.values():
         if source in metric and source != _SOURCES.get(kind):
             yield fe.forbidden(f"{path}.{source}", "must populate the given metric source only")
@@ -89,7 +108,8 @@ def _metric(metric: Json, path: str) -> r.Found:
 
 
 def _policy(policy: Json, path: str) -> r.Found:
-    yield from fe.one_of(f"{path}.type", policy.get("type", ""), ("Pods", "Percent"))
+    if policy.get("type") not in ("Pods", "Percent"):
+        yield fe.not_supported(f"{path}.type", policy.get("type", ""), ("Percent", "Pods"))
     for name in ("value", "periodSeconds"):
         if policy.get(name, 0) <= 0:
             yield fe.invalid(f"{path}.{name}", policy.get(name, 0), r.POSITIVE)
@@ -101,7 +121,9 @@ def _policy(policy: Json, path: str) -> r.Found:
 def _rules(rules: Json, path: str) -> r.Found:
     window = rules.get("stabilizationWindowSeconds")
     if window is not None and not 0 <= window <= _LONGEST_WINDOW:
-        text = r.NOT_NEGATIVE if window < 0 else f"must be less than or equal to {_LONGEST_WINDOW}"
+        text = f"must be less than or equal to {_LONGEST_WINDOW}"
+        if window < 0:
+            text = "must be greater than or equal to zero"
         yield fe.invalid(f"{path}.stabilizationWindowSeconds", window, text)
     if "selectPolicy" in rules:
         yield from fe.one_of(f"{path}.selectPolicy", rules["selectPolicy"], ("Disabled", "Max", "Min"))

@@ -9,11 +9,10 @@ from kube_rules import field_errors as fe
 from kube_rules.json import Json
 from kube_rules.validation import names, selectors
 from kube_rules.validation import rows as r
-from kube_rules.validation.containers import PROTOCOLS
-from kube_rules.validation.network import is_address
+from kube_rules.validation.network import NO_ADDRESS, is_address
 
 _PATH_TYPES: Final = ("Exact", "ImplementationSpecific", "Prefix")
-_POLICY_TYPES: Final = ("Egress", "Ingress")
+_POLICY_TYPES: Final = ("Ingress", "Egress")
 _HIGHEST_PORT: Final = 65535
 _PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
 _LONGEST_CONTROLLER: Final = 250
@@ -27,12 +26,19 @@ def _backend(backend: Json, path: str) -> r.Found:
     if service is not None and resource is not None:
         yield fe.invalid(path, "", "cannot set both resource and service backends")
     elif resource is not None:
-        yield from r.required("kind", "name")(resource, f"{path}.resource")
+        yield from _local_reference(resource, f"{path}.resource")
     elif service is None:
         yield fe.invalid(path, "", "resource or service backend is required")
     else:
         yield from r.wanted("name", names.dns1035_label)(service, f"{path}.service")
         yield from _port(service.get("port") or {}, path)
+
+
+def _local_reference(reference: Json, path: str) -> r.Found:
+    if reference.get("apiGroup") is not None:
+        yield from fe.malformed(f"{path}.apiGroup", reference["apiGroup"], names.subdomain)
+    for name in ("kind", "name"):
+        yield from fe.wanted(f"{path}.{name}", reference.get(name, ""), names.path_segment)
 
 
 def _port(port: Json, path: str) -> r.Found:
@@ -51,31 +57,33 @@ def _port(port: Json, path: str) -> r.Found:
 
 def _path(rule: Json, path: str) -> r.Found:
     kind, text = rule.get("pathType"), rule.get("path", "")
-    if kind is None:
+    if not kind:
         yield fe.required(f"{path}.pathType", "pathType must be specified")
-    else:
-        yield from fe.one_of(f"{path}.pathType", kind, _PATH_TYPES)
-    if not text.startswith("/") and (text or kind in ("Exact", "Prefix")):
+        return
+    if kind not in _PATH_TYPES:
+        yield fe.not_supported(f"{path}.pathType", kind, _PATH_TYPES)
+    elif not text.startswith("/") and (text or kind != "ImplementationSpecific"):
         yield fe.invalid(f"{path}.path", text, "must be an absolute path")
     if kind in ("Exact", "Prefix"):
         for part in ("//", "/./", "/../", "%2f", "%2F"):
             if part in text:
                 yield fe.invalid(f"{path}.path", text, f"must not contain '{part}'")
+        for end in ("/..", "/."):
+            if text.endswith(end):
+                yield fe.invalid(f"{path}.path", text, f"cannot end with '{end}'")
     yield from _backend(rule.get("backend") or {}, f"{path}.backend")
 
 
 def _host(host: str, path: str) -> r.Found:
-    if not host:
-        return
-    if is_address(host):
-        yield fe.invalid(path, host, "must be a DNS name, not an IP address")
-        return
-    for message in names.subdomain(host.removeprefix("*.")):
-        yield fe.invalid(path, host, message)
+    yield from fe.malformed(path, host, names.wildcard if "*" in host else names.subdomain)
 
 
 def _rule(rule: Json, path: str) -> r.Found:
-    yield from _host(rule.get("host", ""), f"{path}.host")
+    host = rule.get("host", "")
+    if host and is_address(host):
+        yield fe.invalid(f"{path}.host", host, _NO_HOST)
+    if host:
+        yield from _host(host, f"{path}.host")
     http = rule.get("http")
     if http is not None and not http.get("paths"):
         yield fe.required(f"{path}.http.paths")
@@ -94,6 +102,7 @@ def _some_rule(spec: Json, path: str) -> r.Found:
         yield fe.invalid(path, None, "either `defaultBackend` or `rules` must be specified")
 
 
+_NO_HOST: Final = "must be a DNS name, not an IP address"
 ingress: r.Check = r.below(
     "spec",
     _some_rule,
@@ -105,27 +114,61 @@ ingress: r.Check = r.below(
 """Where requests for hosts and paths go."""
 
 
+def new_ingress(obj: Json, path: str) -> r.Found:
+    """Return what is wrong with a new Ingress: the older annotation names the same class."""
+    yield from ingress(obj, path)
+    given = (obj["metadata"].get("annotations") or {}).get(_CLASS)
+    named = (obj.get("spec") or {}).get("ingressClassName")
+    if given is not None and named is not None and given != named:
+        yield fe.invalid(f"annotations.{_CLASS}", given, "must match `ingressClassName` when both are specified")
+
+
+_CLASS: Final = "kubernetes.io/ingress.class"
+
+
+def _reached(address: Json, path: str) -> r.Found:
+    text, host = address.get("ip", ""), address.get("hostname", "")
+    if text and not is_address(text):
+        yield fe.invalid(f"{path}.ip", text, NO_ADDRESS)
+    if host:
+        yield from fe.malformed(f"{path}.hostname", host, names.subdomain)
+    if host and is_address(host):
+        yield fe.invalid(f"{path}.hostname", host, _NO_HOST)
+
+
+ingress_status: r.Check = r.below("status", r.below("loadBalancer", r.listed("ingress", _reached)))
+"""Addresses of load balancers."""
+
+
 def _controller(spec: Json, path: str) -> r.Found:
     controller = spec.get("controller", "")
     if not controller:
         yield fe.required(f"{path}.controller")
-    elif len(controller) > _LONGEST_CONTROLLER:
+        return
+    if len(controller) > _LONGEST_CONTROLLER:
         yield fe.too_long(f"{path}.controller", _LONGEST_CONTROLLER)
-    else:
-        domain, slash, rest = controller.partition("/")
-        if not slash or not rest:
-            text = 'must be a domain-prefixed path (such as "acme.io/foo")'
-            yield fe.invalid(f"{path}.controller", controller, text)
-        for message in names.subdomain(domain):
-            yield fe.invalid(f"{path}.controller", controller, message)
+    domain, _, rest = controller.partition("/")
+    if not domain or not rest:
+        yield fe.invalid(f"{path}.controller", controller, 'must be a domain-prefixed path (such as "acme.io/foo")')
+        return
+    yield from fe.malformed(f"{path}.controller", domain, names.subdomain)
+    yield from fe.malformed(f"{path}.controller", rest, names.http_path)
+
+
+_SCOPES: Final = ("Cluster", "Namespace")
 
 
 def _parameters(parameters: Json, path: str) -> r.Found:
-    yield from r.required("kind", "name")(parameters, path)
-    scope, namespace = parameters.get("scope", ""), parameters.get("namespace")
-    yield from fe.one_of(f"{path}.scope", scope, ("Cluster", "Namespace"))
-    if scope == "Namespace" and not namespace:
+    yield from _local_reference(parameters, path)
+    scope, namespace = parameters.get("scope"), parameters.get("namespace")
+    if scope is None:
+        yield fe.required(f"{path}.scope")
+    elif scope not in _SCOPES:
+        yield fe.not_supported(f"{path}.scope", scope, _SCOPES)
+    if scope == "Namespace" and namespace is None:
         yield fe.required(f"{path}.namespace", "`parameters.scope` is set to 'Namespace'")
+    elif scope == "Namespace" and namespace is not None:
+        yield from fe.malformed(f"{path}.namespace", namespace, names.dns_label)
     if scope == "Cluster" and namespace is not None:
         yield fe.forbidden(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'")
 
@@ -137,23 +180,26 @@ ingress_class: r.Check = r.below("spec", _controller, r.given("parameters", _par
 # --- NetworkPolicy ---------------------------------------------------------------------------------------
 
 
+_PROTOCOLS: Final = ("TCP", "UDP", "SCTP")
+
+
 def _policy_port(port: Json, path: str) -> r.Found:
-    yield from fe.one_of(f"{path}.protocol", port.get("protocol", "TCP"), PROTOCOLS)
+    if port.get("protocol", "TCP") not in _PROTOCOLS:
+        yield fe.not_supported(f"{path}.protocol", port["protocol"], _PROTOCOLS)
     value, end = port.get("port"), port.get("endPort")
     if isinstance(value, int):
         if not 1 <= value <= _HIGHEST_PORT:
             yield fe.invalid(f"{path}.port", value, _PORT_RANGE)
         if end is not None and end < value:
             yield fe.invalid(f"{path}.endPort", end, "must be greater than or equal to `port`")
-        elif end is not None and end > _HIGHEST_PORT:
+        if end is not None and not 1 <= end <= _HIGHEST_PORT:
             yield fe.invalid(f"{path}.endPort", end, _PORT_RANGE)
         return
-    if value is not None:
-        for message in names.port_name(value):
-            yield fe.invalid(f"{path}.port", value, message)
     if end is not None:
         text = "may not be specified when `port` is " + ("not specified" if value is None else "non-numeric")
-        yield fe.forbidden(f"{path}.endPort", text)
+        yield fe.invalid(f"{path}.endPort", end, text)
+    if value is not None:
+        yield from fe.malformed(f"{path}.port", value, names.port_name)
 
 
 def _block(block: Json, path: str) -> r.Found:
@@ -203,7 +249,8 @@ def _policy_types(spec: Json, path: str) -> r.Found:
         yield fe.invalid(f"{path}.policyTypes", types, "may not specify more than two policyTypes")
         return
     for index, kind in enumerate(types):
-        yield from fe.one_of(f"{path}.policyTypes[{index}]", kind, _POLICY_TYPES)
+        if kind not in _POLICY_TYPES:
+            yield fe.not_supported(f"{path}.policyTypes[{index}]", kind, _POLICY_TYPES)
 
 
 network_policy: r.Check = r.below(

@@ -23,6 +23,7 @@ __all__ = [
     "dns1035_label",
     "dns_label",
     "env_name",
+    "http_path",
     "label_message",
     "label_value",
     "path_segment",
@@ -31,6 +32,7 @@ __all__ = [
     "qualified",
     "search",
     "subdomain",
+    "wildcard",
 ]
 
 subdomain = dns_subdomain_errors
@@ -103,6 +105,32 @@ def port_name(text: str) -> Messages:
     if text.startswith("-") or text.endswith("-"):
         result.append("must not begin or end with a hyphen")
     return tuple(result)
+
+
+_SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_WILDCARD = re.compile(rf"\*\.{_SUBDOMAIN}", re.ASCII)
+_HTTP_PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
+_HTTP_PATH_FORM = re.compile(_HTTP_PATH, re.ASCII)
+
+
+@remembered(1024)
+def wildcard(text: str) -> Messages:
+    """Check a wildcard host such as *.example.com."""
+    long = ("must be no more than 253 bytes",) if len(text) > 253 else ()
+    if _WILDCARD.fullmatch(text):
+        return long
+    return (
+        *long,
+        "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
+        "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', "
+        rf"regex used for validation is '\*\.{_SUBDOMAIN}')",
+    )
+
+
+def http_path(text: str) -> Messages:
+    """Check the part of a domain-prefixed path after its first slash."""
+    valid = _HTTP_PATH_FORM.fullmatch(text)
+    return () if valid else (f"Invalid path (regex used for validation is '{_HTTP_PATH}')",)
 
 
 def percent(text: str) -> Messages:

@@ -10,9 +10,9 @@ from kube_rules import field_errors as fe
 from kube_rules.json import Json
 from kube_rules.validation import names
 from kube_rules.validation import rows as r
+from kube_rules.validation.network import NO_ADDRESS
 
 _MOST: Final = 2
-_CHANGED: Final = "field is immutable, except that a network of the other family may be added"
 
 
 def canonical_address(name: str) -> names.Messages:
@@ -20,7 +20,7 @@ def canonical_address(name: str) -> names.Messages:
     try:
         found = ipaddress.ip_address(name)
     except ValueError:
-        return ("must be a valid IP address",)
+        return (NO_ADDRESS,)
     return () if str(found) == name else (f'must be in canonical form ("{found}")',)
 
 
@@ -54,7 +54,8 @@ def _networks(spec: Json, path: str) -> r.Found:
     if not given:
         yield fe.required(place, "at least one CIDR required")
     elif len(given) > _MOST:
-        yield fe.invalid(place, given, "may only hold up to 2 values")
+        yield fe.invalid(place, spec, "may only hold up to 2 values")
+        return
     parsed = [_network(text) for text in given]
     for index, (text, network) in enumerate(zip(given, parsed, strict=True)):
         if network is None or str(network) != text:
@@ -80,5 +81,12 @@ def same_parent(new: Json, old: Json) -> r.Found:
 def same_networks(new: Json, old: Json) -> r.Found:
     """The networks stay; one of the other family may be added."""
     before, after = ((one.get("spec") or {}).get("cidrs") or [] for one in (old, new))
-    grown = len(before) == 1 and len(after) == _MOST and after[0] == before[0]
-    return () if before == after or grown else (fe.invalid("spec.cidrs", after, _CHANGED),)
+    grown = len(before) == 1 and len(after) == _MOST
+    if len(before) != len(after) and not grown:
+        yield fe.invalid("spec.cidrs", after, r.IMMUTABLE)
+        return
+    for index, (was, now) in enumerate(zip(before, after, strict=False)):
+        if was != now:
+            yield fe.invalid(f"spec.cidrs[{index}]", now, r.IMMUTABLE)
+    if grown:
+        yield from service_cidr(new, "")

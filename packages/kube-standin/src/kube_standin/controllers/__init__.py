@@ -22,6 +22,7 @@ from kube_standin.controllers.daemonsets import DaemonSets
 from kube_standin.controllers.deployments import Deployments
 from kube_standin.controllers.devicetaints import DeviceTaintEviction
 from kube_standin.controllers.disruption import Disruption
+from kube_standin.controllers.endpoints import EndpointSlicesOfServices, EndpointsOfServices, MirroredEndpoints
 from kube_standin.controllers.garbage import GarbageCollector
 from kube_standin.controllers.groups import CompositePodGroups, PodGroups
 from kube_standin.controllers.jobs import Jobs
@@ -33,6 +34,7 @@ from kube_standin.controllers.provisioner import EphemeralVolumes, Provisioner, 
 from kube_standin.controllers.quotas import Quotas
 from kube_standin.controllers.reconciler import Context, Controller, Times
 from kube_standin.controllers.replicas import ReplicaSets, ReplicationControllers
+from kube_standin.controllers.service_cidrs import ServiceCIDRs
 from kube_standin.controllers.sources import Sources
 from kube_standin.controllers.statefulsets import StatefulSets
 from kube_standin.controllers.taints import TaintEviction
@@ -75,6 +77,10 @@ CONTROLLERS: Mapping[str, type[Controller]] = {
         PolicyTypes,
         ClusterRoleAggregation,
         HorizontalPodAutoscalers,
+        EndpointsOfServices,
+        EndpointSlicesOfServices,
+        MirroredEndpoints,
+        ServiceCIDRs,
         CertificateApprover,
         CertificateSigner,
         CertificateCleaner,

@@ -133,7 +133,7 @@ class PodOwner(Controller):
     def record_refusal(self, owner: Json, error: StatusError) -> None:
         """Record as an Event of the owner why something for it could not be made."""
         expected = error.reason == "AlreadyExists" or isinstance(error, AwaitingWebhookError)
-        if not expected and not _is_terminating(error):
+        if not expected and not is_terminating(error):
             self.context.event(owner, "FailedCreate", f"Error creating: {error}", "Warning", self.source)
 
     def create_pods(self, owner: Json, count: int, make: Callable[[], Json]) -> str:
@@ -189,7 +189,8 @@ class PodOwner(Controller):
         )
 
 
-def _is_terminating(error: StatusError) -> bool:
+def is_terminating(error: StatusError) -> bool:
+    """Return whether a create was refused because its namespace is being deleted."""
     return any(cause.reason == "NamespaceTerminating" for cause in error.causes)
 
 

@@ -73,6 +73,7 @@ VIEWS: Mapping[str, tuple[type[msgspec.Struct], _Read]] = {
     "apps/daemonsets": _SELECTING,
     "batch/jobs": _SELECTING,
     "replicationcontrollers": _SELECTING,
+    "services": _SELECTING,
     "resourcequotas": _SELECTING,
     "persistentvolumes": (VolumeSeen, typed_reader(VolumeSeen, PersistentVolume)),
     "persistentvolumeclaims": (VolumeClaimSeen, typed_reader(VolumeClaimSeen, PersistentVolumeClaim)),

@@ -139,8 +139,13 @@ class _ExtendedClaim(msgspec.Struct, rename="camel", gc=False):
     resource_claim_name: str = ""
 
 
+class _PodAddress(msgspec.Struct, gc=False):
+    ip: str = ""
+
+
 class _PodStatus(msgspec.Struct, rename="camel", gc=False):
     phase: str = "Pending"
+    pod_addresses: tuple[_PodAddress, ...] | None = msgspec.field(default=None, name="podIPs")
     extended_resource_claim_status: _ExtendedClaim | None = None
     conditions: tuple[_Timed, ...] | None = None
 
@@ -167,6 +172,8 @@ class PodSeen(msgspec.Struct, gc=False):
     disrupted: bool
     has_claims: bool = False
     """It names device claims, or has one for its extended resources."""
+    addresses: str = ""
+    """Its addresses, with commas between them."""
 
     @property
     def key(self) -> Key:
@@ -216,6 +223,7 @@ def read_pod(raw: bytes) -> PodSeen:
         since,
         disrupted,
         bool(pod.spec.resource_claims) or status.extended_resource_claim_status is not None,
+        ",".join([one.ip for one in status.pod_addresses or ()]),
     )
 
 

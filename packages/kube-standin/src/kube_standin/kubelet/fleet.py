@@ -17,7 +17,6 @@ from typing import Any
 
 from kube_rules.json import Json
 from kube_rules.requests import is_extended_resource
-from kube_rules.versions import KUBERNETES_VERSION
 from kube_standin.conditions import set_condition
 from kube_standin.controllers.nodes import LEASES
 from kube_standin.controllers.reconciler import Context
@@ -28,7 +27,7 @@ from kube_standin.kubelet.settings import KUBELET, KubeletOptions
 log = logging.getLogger("reprieve.kubelets")
 
 MANAGER = "kubelet"
-VERSION = f"v{KUBERNETES_VERSION}-simulated"
+_SIMULATED = "-simulated"
 _SERVER_FIELDS = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink")
 _TICK = 1.0
 _MADE_AT_ONCE = 50
@@ -164,7 +163,9 @@ class Fleet:
             self._next_address += 1
             status["addresses"] = [{"type": "InternalIP", "address": own}, {"type": "Hostname", "address": name}]
         info = status.get("nodeInfo") or {}
-        if not info.get("kubeletVersion"):
+        version = f"v1.{self._options.minor}.0{_SIMULATED}"
+        named = info.get("kubeletVersion") or _SIMULATED
+        if named.endswith(_SIMULATED) and named != version:
             status["nodeInfo"] = {
                 **dict.fromkeys(("machineID", "systemUUID", "bootID", "kubeProxyVersion"), ""),
                 "kernelVersion": "simulated",
@@ -173,7 +174,7 @@ class Fleet:
                 "operatingSystem": "linux",
                 "architecture": "amd64",
                 **{key: value for key, value in info.items() if value},
-                "kubeletVersion": VERSION,
+                "kubeletVersion": version,
             }
         stamp = self._context.stamp()
         held = {one["type"]: one for one in status.get("conditions") or ()}

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from kube_rules.json import Json
 from kube_rules.selectors import parse_integer
+from kube_standin.releases import NEWEST
 
 RUN_SECONDS = "reprieve.dev/run-seconds"
 """How long the containers run."""
@@ -39,6 +40,7 @@ class KubeletOptions:
     to start, and to stop. ``starts_per_second``: how many pods start at most, over all nodes
     (None: no bound). ``lease_seconds``: how often a node renews its lease; ``renewals_per_second`` bounds the
     writes of large fleets (leases then last longer). ``addresses``: first address of the pods, of the nodes.
+    ``minor``: the release of Kubernetes that nodes name as their version.
     """
 
     nodes: int = 0
@@ -51,6 +53,7 @@ class KubeletOptions:
     lease_seconds: float = 10.0
     renewals_per_second: float = 50.0
     addresses: tuple[str, str] = ("10.128.0.0", "10.0.0.0")
+    minor: int = NEWEST
     resources: Mapping[str, str] = field(
         default_factory=lambda: {
             "cpu": "32",

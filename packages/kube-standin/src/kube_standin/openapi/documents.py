@@ -10,14 +10,12 @@ import json
 from collections.abc import Callable, Iterable
 
 from kube_rules.json import Json
-from kube_rules.versions import KUBERNETES_VERSION
 from kube_standin.kinds import METRICS_GROUP, ServedKind
 from kube_standin.openapi import components, operations
 from kube_standin.openapi.components import V2, V3, Dialect
 from kube_standin.openapi.operations import Operation, group_version_path
+from kube_standin.releases import NEWEST
 
-VERSION = KUBERNETES_VERSION.rpartition(".")[0]
-"""Of Kubernetes, in every document."""
 _SECURITY: Json = {
     "BearerToken": {
         "type": "apiKey",
@@ -40,7 +38,7 @@ _PATCH_TYPES = (
 )
 
 
-def v3_index(kinds: Iterable[ServedKind]) -> Json:
+def v3_index(kinds: Iterable[ServedKind], minor: int | None = None) -> Json:
     """Return the body of /openapi/v3: group versions and the addresses of their documents.
 
     The hash in an address changes with the content of the document.
@@ -50,10 +48,15 @@ def v3_index(kinds: Iterable[ServedKind]) -> Json:
         by_path.setdefault(group_version_path(kind), []).append(kind)
     return {
         "paths": {
-            path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={_digest(found)}"}
+            path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={_digest(found, minor)}"}
             for path, found in sorted(by_path.items())
         }
     }
+
+
+def _version(minor: int | None) -> str:
+    """Return the release that a document names; None is that of the rules."""
+    return f"1.{NEWEST if minor is None else minor}"
 
 
 def _documented(kinds: Iterable[ServedKind]) -> list[ServedKind]:
@@ -61,35 +64,35 @@ def _documented(kinds: Iterable[ServedKind]) -> list[ServedKind]:
     return [kind for kind in kinds if kind.group != METRICS_GROUP]
 
 
-def _digest(kinds: list[ServedKind]) -> str:
+def _digest(kinds: list[ServedKind], minor: int | None) -> str:
     """A hash of what a document is made from."""
     seed = [
         (k.api_version, k.kind, k.plural, k.namespaced, sorted(k.verbs), sorted(k.subresources), k.definition)
         for k in kinds
     ]
-    text = json.dumps([VERSION, sorted(seed, key=lambda one: one[:2])], sort_keys=True, default=dict)
+    text = json.dumps([_version(minor), sorted(seed, key=lambda one: one[:2])], sort_keys=True, default=dict)
     return hashlib.sha512(text.encode()).hexdigest().upper()
 
 
-def v3_document(group_version: str, kinds: Iterable[ServedKind]) -> Json:
+def v3_document(group_version: str, kinds: Iterable[ServedKind], minor: int | None = None) -> Json:
     """Return the document of one group version, given as "v1" or "apps/v1"."""
     chosen = [kind for kind in _documented(kinds) if kind.api_version == group_version]
     paths, schemas = _content(chosen, V3, _v3_operation)
     return {
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": VERSION},
+        "info": {"title": "Kubernetes", "version": _version(minor)},
         "paths": paths,
         "components": {"schemas": schemas, "securitySchemes": _SECURITY},
         "security": [{"BearerToken": []}],
     }
 
 
-def v2_document(kinds: Iterable[ServedKind]) -> Json:
+def v2_document(kinds: Iterable[ServedKind], minor: int | None = None) -> Json:
     """Return the body of /openapi/v2."""
     paths, schemas = _content(_documented(kinds), V2, _v2_operation)
     return {
         "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": VERSION},
+        "info": {"title": "Kubernetes", "version": _version(minor)},
         "paths": paths,
         "definitions": schemas,
         "securityDefinitions": _SECURITY,

@@ -21,9 +21,9 @@ Write = Callable[[Any], bytes]
 """A value as fields of a message."""
 
 
-def v2_protobuf(kinds: Iterable[ServedKind]) -> bytes:
+def v2_protobuf(kinds: Iterable[ServedKind], minor: int | None = None) -> bytes:
     """Return the body of /openapi/v2 for clients that ask for its protobuf form."""
-    return _DOCUMENT(v2_document(kinds))
+    return _DOCUMENT(v2_document(kinds, minor))
 
 
 def _text(number: int) -> Write:

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Mutable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from kube_standin import errors, openapi
 from kube_standin.admission_chain import User
@@ -24,7 +24,7 @@ from kube_standin.faults import NO_FAULT, FaultEffect, FaultTable, MatchedReques
 from kube_standin.impersonation import impersonated
 from kube_standin.kinds import ServedKind
 from kube_standin.registry import ObjectRegistry
-from kube_standin.security import Tokens
+from kube_standin.security import AUDIENCE, Tokens
 from kube_standin.server.bodies import Disconnected, Receive, read_body
 from kube_standin.server.body_slots import BodySlots
 from kube_standin.server.connections import CLIENT, RESET
@@ -41,6 +41,7 @@ from kube_standin.server.slices import encode
 from kube_standin.server.target import Target, read_target
 from kube_standin.server.watch_streams import WatchStream, WatchTimes
 from kube_standin.storage import StorageError
+from kube_standin.token_keys import KEYS_PATH, provider_metadata
 
 Scope = MutableMapping[str, Any]
 
@@ -141,6 +142,8 @@ class App:
             "/openapi/v2": self._openapi_v2,
             "/openapi/v3": self._openapi_v3_index,
             "/metrics": self._metrics,
+            "/.well-known/openid-configuration": self._token_issuer,
+            KEYS_PATH: self._token_keys,
         }
         self._counted_paths = frozenset(self._plain) - {""}
 
@@ -375,16 +378,23 @@ class App:
             found = self._documents[name] = (generation, make())
         return found[1]
 
+    def _token_issuer(self, target: Target, headers: Mapping[str, str]) -> Reply:
+        found = provider_metadata(AUDIENCE, f"https://{self.discovery.address}")
+        return Reply(200, encode(found), headers=_KEPT_AN_HOUR)
+
+    def _token_keys(self, target: Target, headers: Mapping[str, str]) -> Reply:
+        return Reply(200, encode(self.tokens.key.key_set()), "application/jwk-set+json", _KEPT_AN_HOUR)
+
     def _openapi_v2(self, target: Target, headers: Mapping[str, str]) -> Reply:
-        kinds = list(self.registry.kinds)
+        kinds, minor = list(self.registry.kinds), self.minor
         if _OPENAPI_PROTOBUF in headers.get("accept", "").replace(" ", ""):
-            packed = self._remembered("v2proto", lambda: openapi.v2_protobuf(kinds))
+            packed = self._remembered("v2proto", lambda: openapi.v2_protobuf(kinds, minor))
             return Reply(200, packed, "application/octet-stream")
-        return Reply(200, self._remembered("v2", lambda: encode(openapi.v2_document(kinds))))
+        return Reply(200, self._remembered("v2", lambda: encode(openapi.v2_document(kinds, minor))))
 
     def _openapi_v3_index(self, target: Target, headers: Mapping[str, str]) -> Reply:
-        kinds = list(self.registry.kinds)
-        return Reply(200, self._remembered("v3", lambda: encode(openapi.v3_index(kinds))))
+        kinds, minor = list(self.registry.kinds), self.minor
+        return Reply(200, self._remembered("v3", lambda: encode(openapi.v3_index(kinds, minor))))
 
     def _openapi_v3(self, path: str) -> Reply:
         match path.split("/"):
@@ -396,9 +406,12 @@ class App:
                 raise PlainNotFound
         if version not in self.registry.kinds.groups().get(group, ()):
             raise PlainNotFound
-        kinds = list(self.registry.kinds)
-        body = self._remembered(f"v3/{group_version}", lambda: encode(openapi.v3_document(group_version, kinds)))
+        kinds, minor = list(self.registry.kinds), self.minor
+        body = self._remembered(f"v3/{group_version}", lambda: encode(openapi.v3_document(group_version, kinds, minor)))
         return Reply(200, body, headers={"Vary": "Accept"})
+
+
+_KEPT_AN_HOUR: Final = {"Cache-Control": "public, max-age=3600"}
 
 
 def _matched(target: Target, user: User) -> MatchedRequest:

@@ -14,7 +14,7 @@ import socket
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -434,9 +434,10 @@ class Serving:
 
     async def begin_work(self) -> None:
         """Start controllers and kubelets. Raises ValueError and StatusError as `BackgroundWork` does."""
+        kubelets = self.options.kubelets
         self._work = BackgroundWork(
             controllers=self.options.controllers,
-            kubelets=self.options.kubelets,
+            kubelets=kubelets and replace(kubelets, minor=self.options.features.minor or kubelets.minor),
             ca_certificate=self.ca.read_text() if self.ca is not None else "",
             authority=self._authority,
         )

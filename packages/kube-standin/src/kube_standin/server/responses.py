@@ -106,8 +106,9 @@ async def send_reply(send: Send, reply: Reply, *, gzip: bool = False, head: bool
         await send({"type": "http.response.start", "status": 204, "headers": headers})
         await send({"type": "http.response.body", "body": b""})
         return
-    headers = [(b"content-type", reply.content_type.encode()), (b"cache-control", b"no-cache, private")]
-    headers.extend((name.lower().encode(), value.encode("utf-8")) for name, value in reply.headers.items())
+    given = {name.lower(): value for name, value in reply.headers.items()}
+    single = {"content-type": reply.content_type, "cache-control": "no-cache, private", **given}
+    headers = [(name.encode(), value.encode("utf-8")) for name, value in single.items()]
     headers.extend((b"warning", value) for value in warning_headers(reply.warnings))
     if isinstance(reply.body, Iterator):
         await _send_slices(send, reply, headers, encoded(reply.body), gzip=gzip)

@@ -1,0 +1,299 @@
+"""The EndpointSlices of a Service, and those that mirror an Endpoints which a client wrote.
+
+Rules: kube-controller-manager 1.36, its endpointslice and endpointslicemirroring controllers (interfaces.md 7.14,
+7.15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Final
+
+from kube_rules.controllers.endpoints import HEADLESS, TRIGGER_TIME, BackendPod, families, headless, numbered
+from kube_rules.json import Json
+
+MOST_ENDPOINTS: Final = 100
+"""Endpoints of a slice of a Service at most."""
+MOST_MIRRORED: Final = 1_000
+"""Addresses of a subset that are mirrored at most."""
+SERVICE_NAME: Final = "kubernetes.io/service-name"
+MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
+MANAGER: Final = "endpointslice-controller.k8s.io"
+MIRROR: Final = "endpointslicemirroring-controller.k8s.io"
+SKIP_MIRROR: Final = "endpointslice.kubernetes.io/skip-mirror"
+LEADER: Final = "control-plane.alpha.kubernetes.io/leader"
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_CLOSE: Final = ("PreferClose", "PreferSameZone", "PreferSameNode")
+_RESERVED: Final = frozenset((SERVICE_NAME, MANAGED_BY, HEADLESS))
+
+_PortsKey = tuple[tuple[tuple[str, object], ...], ...]
+
+
+@dataclass
+class SlicePlan:
+    """What brings slices to their wanted state; `update` has whole slices under the names that they have."""
+
+    create: list[Json] = field(default_factory=list)
+    update: list[Json] = field(default_factory=list)
+    delete: list[Json] = field(default_factory=list)
+    skipped: int = 0
+    """Addresses that were not mirrored because a subset has too many."""
+
+    def recycle(self, usable: Callable[[Json], bool]) -> None:
+        """Fill slices that would go instead of making new ones of the same kind of address."""
+        kept: list[Json] = []
+        for old in self.delete:
+            fits = (one for one in reversed(self.create) if one["addressType"] == old["addressType"])
+            new = next(fits, None) if usable(old) else None
+            if new is None:
+                kept.append(old)
+                continue
+            self.create = [one for one in self.create if one is not new]
+            kept_notes = {key: value for key, value in new["metadata"].items() if key in ("labels", "annotations")}
+            parts = {"endpoints": new["endpoints"], "ports": new["ports"]}
+            self.update.append({**old, "metadata": {**old["metadata"], **kept_notes}, **parts})
+        self.delete = kept
+
+
+def name_prefix(name: str) -> str:
+    """Return what the generated name of a slice begins with."""
+    return f"{name}-" if len(name) < 253 else name
+
+
+def _ports_key(ports: Iterable[Json] | None) -> _PortsKey:
+    """Return ports in a form that is equal for equal ports in any order."""
+    return tuple(sorted((tuple(sorted(numbered(one, one.get("port", 0)).items())) for one in ports or ()), key=repr))
+
+
+def _changed(old: Json, endpoints: list[Json], labels: Mapping[str, str]) -> Json:
+    return {**old, "metadata": {**old["metadata"], "labels": dict(labels)}, "endpoints": endpoints}
+
+
+# -- of a Service
+
+
+def owned(slice_: Json, owner: Json) -> bool:
+    """Return whether a slice belongs to an object."""
+    uid = owner["metadata"]["uid"]
+    return any(one["uid"] == uid for one in slice_["metadata"].get("ownerReferences") or ())
+
+
+def service_labels(service: Json) -> dict[str, str]:
+    """Return the labels of the slices of a Service: its own, and those that say what they are."""
+    own = service["metadata"].get("labels") or {}
+    labels = {key: value for key, value in own.items() if key not in _RESERVED}
+    if headless(service["spec"]):
+        labels[HEADLESS] = ""
+    return {**labels, SERVICE_NAME: service["metadata"]["name"], MANAGED_BY: MANAGER}
+
+
+def plan_service(
+    service: Json, pods: Sequence[BackendPod], zones: Mapping[str, str | None], existing: Sequence[Json]
+) -> SlicePlan:
+    """Return what brings the slices of a Service to their wanted state.
+
+    ``zones`` are the zones of the nodes that exist; a pod on another is left out unless addresses that are not ready
+    are published. ``existing`` are the slices that the controller manages.
+    """
+    plan, wanted = SlicePlan(), families(service["spec"])
+    for family in wanted:
+        current = [one for one in existing if one["addressType"] == family]
+        _plan_family(plan, service, [pod for pod in pods if not pod.finished], zones, current, family)
+    plan.delete += [one for one in existing if one["addressType"] not in wanted]
+    plan.recycle(lambda old: owned(old, service))
+    return plan
+
+
+def _plan_family(
+    plan: SlicePlan,
+    service: Json,
+    pods: Sequence[BackendPod],
+    zones: Mapping[str, str | None],
+    existing: Sequence[Json],
+    family: str,
+) -> None:
+    labels = service_labels(service)
+    current: dict[_PortsKey, list[Json]] = {}
+    doomed = [one for one in existing if not owned(one, service)]
+    for one in existing:
+        if owned(one, service):
+            current.setdefault(_ports_key(one.get("ports")), []).append(one)
+    desired: dict[_PortsKey, tuple[list[Json], dict[Hashable, Json]]] = {}
+    for pod in pods:
+        made = _endpoint(service, pod, zones, family)
+        if made is None:
+            continue
+        ports = _service_ports(service["spec"], pod)
+        _, endpoints = desired.setdefault(_ports_key(ports), (ports, {}))
+        endpoints[_identity(made)] = made
+    created: list[Json] = []
+    for key, (ports, endpoints) in desired.items():
+
+        def make(ports: list[Json] = ports) -> Json:
+            return _new(service, labels, family, ports)
+
+        created += _distribute(plan, doomed, labels, current.get(key, ()), endpoints, make)
+    for key, slices in current.items():
+        if key not in desired:
+            doomed += slices
+    if len(doomed) == len(existing) and not created:  # there is always one, to show that there are no endpoints
+        empty = [one for one in doomed if owned(one, service) and not one.get("endpoints") and not one.get("ports")]
+        if len(doomed) == len(empty) == 1:
+            doomed = []
+            if empty[0]["metadata"].get("labels") != labels:
+                plan.update.append(_changed(empty[0], [], labels))
+        else:
+            created.append(_new(service, labels, family, []))
+    plan.create += created
+    plan.delete += doomed
+
+
+def _new(service: Json, labels: Mapping[str, str], family: str, ports: list[Json]) -> Json:
+    metadata = {"generateName": name_prefix(service["metadata"]["name"]), "labels": dict(labels)}
+    return {"metadata": metadata, "addressType": family, "endpoints": [], "ports": ports}
+
+
+def _distribute(
+    plan: SlicePlan,
+    doomed: list[Json],
+    labels: Mapping[str, str],
+    existing: Sequence[Json],
+    desired: dict[Hashable, Json],
+    make: Callable[[], Json],
+) -> list[Json]:
+    """Keep endpoints in their slices, fill the slices that change anyway, then one that has room, then new ones.
+
+    Returns the new slices.
+    """
+    left = dict(desired)
+    changed: list[Json] = []
+    unchanged: list[Json] = []
+    for one in existing:
+        before = one.get("endpoints") or []
+        kept = [wanted for endpoint in before if (wanted := left.pop(_identity(endpoint), None)) is not None]
+        if kept == before and kept:
+            same = one["metadata"].get("labels") == labels
+            (unchanged if same else changed).append(one if same else _changed(one, kept, labels))
+        elif kept:
+            changed.append(_changed(one, kept, labels))
+        else:
+            doomed.append(one)
+    for one in sorted(changed, key=lambda slice_: -len(slice_["endpoints"])):
+        _fill(one, left)
+    created: list[Json] = []
+    while left:
+        roomy = [one for one in unchanged if len(one["endpoints"]) + len(left) <= MOST_ENDPOINTS]
+        if roomy:
+            fullest = max(roomy, key=lambda slice_: len(slice_["endpoints"]))
+            one = _changed(fullest, list(fullest["endpoints"]), labels)
+            changed.append(one)
+        else:
+            one = make()
+            created.append(one)
+        _fill(one, left)
+    plan.update += changed
+    return created
+
+
+def _fill(slice_: Json, left: dict[Hashable, Json]) -> None:
+    while left and len(slice_["endpoints"]) < MOST_ENDPOINTS:
+        slice_["endpoints"].append(left.pop(next(iter(left))))
+
+
+def _identity(endpoint: Json) -> Hashable:
+    target = endpoint.get("targetRef") or {}
+    names = (target.get("kind"), target.get("namespace"), target.get("name"))
+    return (tuple(endpoint.get("addresses") or ()), endpoint.get("hostname"), *names)
+
+
+def _service_ports(spec: Json, pod: BackendPod) -> list[Json]:
+    return [numbered(port, number) for port in spec.get("ports") or () if (number := pod.port(port)) is not None]
+
+
+def _endpoint(service: Json, pod: BackendPod, zones: Mapping[str, str | None], family: str) -> Json | None:
+    """Return the endpoint of a pod, or None if it has no address or its node is gone."""
+    spec, node = service["spec"], pod.spec.node_name
+    addresses, published = pod.addresses(family), bool(spec.get("publishNotReadyAddresses"))
+    if not addresses or not (published or node in zones):
+        return None
+    ready = published or (pod.ready and not pod.terminating)
+    conditions = {"ready": ready, "serving": pod.ready, "terminating": pod.terminating}
+    made: Json = {"addresses": addresses, "conditions": conditions, "targetRef": pod.target()}
+    hints: Json = {}
+    if node:
+        made["nodeName"] = node
+        if spec.get("trafficDistribution") == "PreferSameNode":
+            hints["forNodes"] = [{"name": node}]
+    if zone := zones.get(node):
+        made["zone"] = zone
+        if spec.get("trafficDistribution") in _CLOSE:
+            hints["forZones"] = [{"name": zone}]
+    if hostname := pod.hostname_for(service):
+        made["hostname"] = hostname
+    if ready and hints:
+        made["hints"] = hints
+    return made
+
+
+# -- of an Endpoints
+
+
+def mirrored(endpoints: Json) -> bool:
+    """Return whether an Endpoints may be mirrored: it is neither marked nor a lock of a leader."""
+    metadata = endpoints["metadata"]
+    skipped = (metadata.get("labels") or {}).get(SKIP_MIRROR) == "true"
+    return not skipped and LEADER not in (metadata.get("annotations") or {})
+
+
+def plan_mirror(endpoints: Json, existing: Sequence[Json]) -> SlicePlan:
+    """Return what brings the slices that mirror an Endpoints to their wanted state: one for each set of ports."""
+    plan = SlicePlan()
+    desired: dict[tuple[str, _PortsKey], tuple[list[Json], dict[Hashable, Json]]] = {}
+    for subset in endpoints.get("subsets") or ():
+        ports = [numbered(port, port["port"]) for port in subset.get("ports") or ()]
+        ready = [(one, True) for one in subset.get("addresses") or ()]
+        every = [*ready, *((one, False) for one in subset.get("notReadyAddresses") or ())]
+        plan.skipped += max(0, len(every) - MOST_MIRRORED)
+        for address, is_ready in every[:MOST_MIRRORED]:
+            made = _mirrored_endpoint(address, is_ready)
+            key = (f"IPv{ip_address(address['ip']).version}", _ports_key(ports))
+            desired.setdefault(key, (ports, {}))[1][_identity(made)] = made
+    current: dict[tuple[str, _PortsKey], list[Json]] = {}
+    for one in existing:
+        current.setdefault((one["addressType"], _ports_key(one.get("ports"))), []).append(one)
+    for group, (ports, found) in desired.items():
+        family, slices = group[0], current.get(group, [])
+        first = slices[0] if slices else None
+        plan.delete += slices[1:]
+        wanted = _mirror(endpoints, family, ports, list(found.values())[:MOST_MIRRORED])
+        if first is None:
+            plan.create.append(wanted)
+        elif first.get("endpoints") != wanted["endpoints"] or _notes(first["metadata"]) != _notes(wanted["metadata"]):
+            metadata = {**first["metadata"], **_notes(wanted["metadata"])}
+            plan.update.append({**first, "metadata": metadata, "endpoints": wanted["endpoints"]})
+    plan.delete += [one for key, slices in current.items() if key not in desired for one in slices]
+    return plan
+
+
+def _notes(metadata: Json) -> Json:
+    """Return what a slice has from its Endpoints."""
+    return {part: metadata.get(part) or {} for part in ("labels", "annotations")}
+
+
+def _mirrored_endpoint(address: Json, ready: bool) -> Json:
+    made: Json = {"addresses": [str(ip_address(address["ip"]))], "conditions": {"ready": ready}}
+    for part in ("targetRef", "nodeName", "hostname"):
+        if address.get(part):
+            made[part] = address[part]
+    return made
+
+
+def _mirror(endpoints: Json, family: str, ports: list[Json], found: list[Json]) -> Json:
+    metadata = endpoints["metadata"]
+    labels = {**(metadata.get("labels") or {}), SERVICE_NAME: metadata["name"], MANAGED_BY: MIRROR}
+    given = metadata.get("annotations") or {}
+    annotations = {key: value for key, value in given.items() if key not in (TRIGGER_TIME, _LAST_APPLIED)}
+    kept: Json = {"generateName": name_prefix(metadata["name"]), "labels": labels, "annotations": annotations}
+    return {"metadata": kept, "addressType": family, "endpoints": found, "ports": ports}

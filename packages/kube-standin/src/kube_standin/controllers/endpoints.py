@@ -1,0 +1,312 @@
+"""Endpoints and EndpointSlices: of Services with a selector, and slices that mirror Endpoints which clients write.
+
+Rules: kube-controller-manager 1.36 (interfaces.md 7.14, 7.15). Without Services a change of a pod costs one look-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kube_rules.controllers import endpoint_slices as slices
+from kube_rules.controllers import endpoints as rules
+from kube_rules.controllers.endpoint_slices import SlicePlan
+from kube_rules.controllers.endpoints import BackendPod, decode_backend
+from kube_rules.json import Json
+from kube_standin.controllers.pod_owners import is_terminating
+from kube_standin.controllers.reconciler import Controller
+from kube_standin.controllers.sources import Source
+from kube_standin.controllers.views import Key, Meta, PodSeen, Seen, SelectingSeen
+from kube_standin.deletion import DeleteOptions
+from kube_standin.errors import StatusError
+from kube_standin.metadata import owner_reference
+
+_REST: Final = 10
+"""A sync of a Service that took t seconds is not repeated within this many times t."""
+_SHORT: Final = 0.005
+"""Syncs that took less are repeated at once."""
+_ZONE: Final = "topology.kubernetes.io/zone"
+
+
+def _changes_backends(old: PodSeen | None, new: PodSeen | None) -> bool:
+    if old is None or new is None:
+        return True
+    now = (new.ready, new.phase, new.terminating, new.node, new.addresses, new.metadata.labels)
+    return now != (old.ready, old.phase, old.terminating, old.node, old.addresses, old.metadata.labels)
+
+
+class _OfServices(Controller):
+    """Keys are those of Services."""
+
+    def connect(self) -> None:
+        """Queue a Service when it changes, or a pod that it selects."""
+        context = self.context
+        self._service_row = context.kind("v1", "Service")
+        self._services = context.sources.of(self._service_row.storage_key, SelectingSeen)
+        self._services.index("namespace", lambda one: (one.metadata.namespace,))
+        self._services.add_handler(self._service_changed)
+        self._pods = context.sources.pods
+        self._pods.index("namespace", lambda pod: (pod.metadata.namespace,))
+        self._pods.add_handler(self._pod_changed)
+
+    def _service_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
+        seen = new or old
+        if seen is not None and (old is None or new is None or old != new):
+            self.queue(seen.metadata.key)
+
+    def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
+        seen = new or old
+        keys = self._services.keys_by("namespace", seen.metadata.namespace) if seen is not None else ()
+        if not keys or not _changes_backends(old, new):
+            return
+        for key in keys:
+            wanted = rules.selector_of_service(self._services.items[key].spec)
+            if wanted and any(pod is not None and _has_labels(pod, wanted) for pod in (old, new)):
+                self.queue(key)
+
+    def backends(self, namespace: str, wanted: Mapping[str, str]) -> list[BackendPod]:
+        """Return the pods with the labels that a Service selects, by name."""
+        heads = self.context.registry.store.head
+        pods = (pod.key for pod in self._pods.by("namespace", namespace) if _has_labels(pod, wanted))
+        return [decode_backend(state.raw) for key in pods if (state := heads("pods", *key)) is not None]
+
+
+def _has_labels(pod: PodSeen, wanted: Mapping[str, str]) -> bool:
+    return wanted.items() <= (pod.metadata.labels or {}).items()
+
+
+def _put(obj: Json, **values: Any) -> None:
+    """Set fields; empty ones are not stored."""
+    for field, value in values.items():
+        if value:
+            obj[field] = value
+        else:
+            obj.pop(field, None)
+
+
+class EndpointsOfServices(_OfServices):
+    """Keeps the Endpoints of Services that select pods."""
+
+    name = "endpoint"
+
+    def connect(self) -> None:
+        """Also queue the Service of an Endpoints that is deleted, or was left over from before a start."""
+        self._row = self.context.kind("v1", "Endpoints")
+        super().connect()
+        self.context.sources.of(self._row.storage_key, Seen).add_handler(self._endpoints_changed)
+
+    def _endpoints_changed(self, old: Seen | None, new: Seen | None) -> None:
+        seen = new or old
+        if seen is None or (old is not None and new is not None):
+            return
+        served = seen.metadata.key in self._services.items
+        if served if new is None else (not served and _is_ours(seen.metadata)):
+            self.queue(seen.metadata.key)
+
+    def reconcile(self, key: Key) -> None:
+        """Write the Endpoints of a Service; they go with it."""
+        service = self.context.find(self._service_row, key)
+        if service is None:
+            found = self.context.find(self._row, key)
+            if found is not None:
+                self.context.delete(self._row, key, DeleteOptions(uid=found["metadata"]["uid"]))
+            return
+        wanted = rules.selector_of_service(service["spec"])
+        if wanted is not None:
+            with self.resting(key, _REST, _SHORT) as rested:
+                if rested:
+                    self._write(key, service, self.backends(key[0], wanted))
+
+    def _write(self, key: Key, service: Json, pods: list[BackendPod]) -> None:
+        subsets, truncated = rules.subsets_of(service, pods)
+        labels = {**(service["metadata"].get("labels") or {}), rules.MANAGED_BY: rules.MANAGER}
+        if rules.headless(service["spec"]):
+            labels[rules.HEADLESS] = ""
+        annotations = {rules.TRIGGER_TIME: rules.trigger_time(service, pods)}
+        if truncated:
+            annotations[rules.OVER_CAPACITY] = "truncated"
+        found = self.context.find(self._row, key)
+        if found is None:
+            metadata = {"name": key[1], "labels": labels, "annotations": annotations}
+            self._create(key[0], {"metadata": metadata, "subsets": subsets})
+            return
+        before = found["metadata"].get("annotations") or {}
+        same = (found.get("subsets") or [], found["metadata"].get("labels")) == (subsets, labels)
+        if same and (rules.OVER_CAPACITY in before) == truncated:
+            return
+
+        def change(obj: Json) -> None:
+            kept = {name: value for name, value in before.items() if name != rules.OVER_CAPACITY}
+            obj["metadata"].update(labels=labels, annotations={**kept, **annotations})
+            _put(obj, subsets=subsets)
+
+        self.context.modify(self._row, key, change)
+
+    def _create(self, namespace: str, endpoints: Json) -> None:
+        try:
+            self.context.create(self._row, namespace, endpoints)
+        except StatusError as error:
+            if not is_terminating(error):
+                raise
+
+
+class _Slices:
+    """The EndpointSlices that one controller manages, and what carries out its plans."""
+
+    def __init__(self, controller: Controller, manager: str) -> None:
+        self._controller, self._manager = controller, manager
+        self._context = controller.context
+        self._row = self._context.kind("discovery.k8s.io/v1", "EndpointSlice")
+        self._source: Source[Seen] = self._context.sources.of(self._row.storage_key, Seen)
+        self._source.index("service", _managed)
+        self._written: dict[Key, int] = {}
+        """The generation of each slice after our last write: changes of others are put right."""
+        self._source.add_handler(self._changed)
+
+    def _changed(self, old: Seen | None, new: Seen | None) -> None:
+        if new is not None and old is not None and self._written.get(new.metadata.key) == new.metadata.generation:
+            if new.metadata.labels == old.metadata.labels:
+                return
+        elif new is None and old is not None:
+            self._written.pop(old.metadata.key, None)
+        for seen in (old, new):
+            for namespace, name, manager in _managed(seen) if seen is not None else ():
+                if manager == self._manager:
+                    self._controller.queue((namespace, name))
+
+    def of(self, key: Key) -> list[Json]:
+        """Return the slices of a Service, by name."""
+        keys = sorted(self._source.keys_by("service", (*key, self._manager)))
+        found = [one for name in keys if (one := self._context.find(self._row, name)) is not None]
+        empty: Json = {"endpoints": [], "ports": []}  # an empty list is not stored
+        return [{**empty, **one} for one in found if not one["metadata"].get("deletionTimestamp")]
+
+    def carry_out(self, plan: SlicePlan, owner: Json, trigger: str = "") -> None:
+        """Stage what a plan asks for; raises NextTurn after many writes."""
+        namespace = owner["metadata"]["namespace"]
+        for new in plan.create if not owner["metadata"].get("deletionTimestamp") else ():
+            self._controller.spend()
+            new["metadata"]["ownerReferences"] = [owner_reference(owner)]
+            if trigger:
+                new["metadata"]["annotations"] = {rules.TRIGGER_TIME: trigger}
+            try:
+                self._remember(self._context.create(self._row, namespace, new))
+            except StatusError as error:
+                if not is_terminating(error):
+                    raise
+        for one in plan.update:
+            self._controller.spend()
+            self._update((namespace, one["metadata"]["name"]), one, trigger)
+        for one in plan.delete:
+            self._controller.spend()
+            self.delete(one)
+
+    def _update(self, key: Key, wanted: Json, trigger: str) -> None:
+        metadata = wanted["metadata"]
+        annotations = {**(metadata.get("annotations") or {}), **({rules.TRIGGER_TIME: trigger} if trigger else {})}
+
+        def change(obj: Json) -> None:
+            _put(obj["metadata"], labels=metadata["labels"], annotations=annotations)
+            _put(obj, endpoints=wanted["endpoints"], ports=wanted["ports"])
+
+        self._remember(self._context.modify(self._row, key, change))
+
+    def _remember(self, obj: Json) -> None:
+        metadata = obj["metadata"]
+        self._written[(metadata["namespace"], metadata["name"])] = metadata["generation"]
+
+    def delete(self, one: Json) -> None:
+        """Stage the delete of a slice."""
+        metadata = one["metadata"]
+        self._context.delete(self._row, (metadata["namespace"], metadata["name"]), DeleteOptions(uid=metadata["uid"]))
+
+
+def _managed(seen: Seen) -> tuple[tuple[str, str, str], ...]:
+    labels = seen.metadata.labels or {}
+    name, manager = labels.get(slices.SERVICE_NAME), labels.get(slices.MANAGED_BY)
+    return ((seen.metadata.namespace, name, manager),) if name and manager else ()
+
+
+class EndpointSlicesOfServices(_OfServices):
+    """Keeps the EndpointSlices of Services that select pods; they go with the Service by garbage collection."""
+
+    name = "endpointslice"
+
+    def connect(self) -> None:
+        """Also queue the Service of a slice that another changed."""
+        super().connect()
+        self._nodes = self.context.sources.nodes
+        self._slices = _Slices(self, slices.MANAGER)
+
+    def reconcile(self, key: Key) -> None:
+        """Bring the slices of a Service to its pods."""
+        service = self.context.find(self._service_row, key)
+        wanted = rules.selector_of_service(service["spec"]) if service is not None else None
+        if service is None or wanted is None:
+            return
+        with self.resting(key, _REST, _SHORT) as rested:
+            if not rested:
+                return
+            pods = self.backends(key[0], wanted)
+            plan = slices.plan_service(service, pods, self._zones(pods), self._slices.of(key))
+            self._slices.carry_out(plan, service, rules.trigger_time(service, pods))
+        published = service["spec"].get("publishNotReadyAddresses")
+        if not published and any(("", pod.spec.node_name) not in self._nodes.items for pod in pods if _placed(pod)):
+            self.sync_again_later(key)  # a node may follow its pods
+
+    def _zones(self, pods: list[BackendPod]) -> dict[str, str | None]:
+        """Return the zones of the nodes of pods that exist."""
+        found = {pod.spec.node_name: self._nodes.items.get(("", pod.spec.node_name)) for pod in pods}
+        return {name: (node.metadata.labels or {}).get(_ZONE) for name, node in found.items() if node is not None}
+
+
+def _placed(pod: BackendPod) -> bool:
+    return bool(pod.spec.node_name and pod.status.pod_i_ps and not pod.finished)
+
+
+class MirroredEndpoints(Controller):
+    """Keeps EndpointSlices of Endpoints that clients write for Services without a selector."""
+
+    name = "endpointslicemirroring"
+
+    def connect(self) -> None:
+        """Queue an Endpoints when it, its Service or a slice of it changes."""
+        context = self.context
+        self._row, self._service_row = context.kind("v1", "Endpoints"), context.kind("v1", "Service")
+        self._slices = _Slices(self, slices.MIRROR)
+        context.sources.of(self._row.storage_key, Seen).add_handler(lambda old, new: self._queue_named(new or old))
+        context.sources.of(self._service_row.storage_key, SelectingSeen).add_handler(self._service_changed)
+
+    def _queue_named(self, seen: Seen | None) -> None:
+        if seen is not None and not _is_ours(seen.metadata):
+            self.queue(seen.metadata.key)
+
+    def _service_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
+        selected = [bool(one.spec.get("selector")) for one in (old, new) if one is not None]
+        seen = new or old
+        if seen is not None and (selected == [False] or len(set(selected)) == 2):
+            self.queue(seen.metadata.key)
+
+    def reconcile(self, key: Key) -> None:
+        """Bring the slices of an Endpoints to its subsets; without reason to mirror it they go."""
+        endpoints, service = (self.context.find(row, key) for row in (self._row, self._service_row))
+        existing = self._slices.of(key)
+        if endpoints is None or service is None or service["spec"].get("selector") or not slices.mirrored(endpoints):
+            for one in existing:
+                self.spend()
+                self._slices.delete(one)
+            return
+        plan = slices.plan_mirror(endpoints, existing)
+        if plan.skipped and (plan.create or plan.update):
+            text = (
+                f"A max of {slices.MOST_MIRRORED} addresses can be mirrored to EndpointSlices per Endpoints subset. "
+                f"{plan.skipped} addresses were skipped"
+            )
+            source = "endpoint-slice-mirroring-controller"
+            self.context.event(endpoints, "TooManyAddressesToMirror", text, "Warning", source)
+        plan.recycle(lambda old: slices.owned(old, endpoints))
+        self._slices.carry_out(plan, endpoints)
+
+
+def _is_ours(metadata: Meta) -> bool:
+    return (metadata.labels or {}).get(rules.MANAGED_BY) == rules.MANAGER
