@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from kube_standin.bootstrap import ensure_own_service
 from kube_standin.controllers import CONTROLLERS
 from tests.controllers.world import World
+from tests.server.inprocess import running
 
 Json = dict[str, Any]
 SLICE, NAME = ("discovery.k8s.io/v1", "EndpointSlice"), "kubernetes.io/service-name"
@@ -53,6 +55,16 @@ def reached(world: World, name: str) -> dict[tuple[str, ...], list[int]]:
         for one in slices(world, name)
         for endpoint in one["endpoints"]
     }
+
+
+def test_endpoints_of_the_server_itself(world: World) -> None:
+    """endpointslice.go, "should have Endpoints and EndpointSlices pointing to API Server": the same in both, once."""
+    ensure_own_service(world.registry, "192.0.2.1", 6443)
+    [subset] = endpoints(world, "kubernetes")["subsets"]
+    [one] = slices(world, "kubernetes")
+    assert [endpoint["addresses"] for endpoint in one["endpoints"]] == [["192.0.2.1"]]
+    assert subset["addresses"] == [{"ip": "192.0.2.1"}]
+    assert subset["ports"] == one["ports"] == [{"name": "https", "port": 6443, "protocol": "TCP"}]
 
 
 def test_endpoints_of_a_service_with_a_selector_come_and_go(world: World) -> None:
@@ -182,3 +194,39 @@ def test_subsets_with_the_same_address_are_mirrored(world: World) -> None:
     found = [(one["ports"][0]["name"], one["ports"][0]["port"], one["endpoints"]) for one in slices(world, "s")]
     same = [{"addresses": ["10.1.2.3"], "conditions": {"ready": True}}]
     assert sorted(found, key=lambda one: one[0]) == [("port80", 8090, same), ("port81", 9090, same)]
+
+
+def test_services_are_found_everywhere_and_deleted_together() -> None:
+    """service.go: "should find a service from listing all namespaces", "should delete a collection of services"."""
+    path, label = "/api/v1/namespaces/default/services", "labelSelector=e2e-testService%3Dx"
+    with running() as plane:
+        for number in range(3):
+            made = service(f"e2e-svc-{number}")
+            labels = {"e2e-testService": "x"} if number else {}
+            plane.create(path, {**made, "metadata": {**made["metadata"], "labels": labels}})
+        everywhere = plane.ask("GET /api/v1/services").json["items"]
+        assert {"e2e-svc-0", "e2e-svc-1", "e2e-svc-2"} <= {one["metadata"]["name"] for one in everywhere}
+        assert plane.ask(f"DELETE {path}?{label}").status == 200
+        assert [one["metadata"]["name"] for one in plane.ask(f"GET {path}").json["items"]] == ["e2e-svc-0"]
+
+
+def test_server_has_a_secure_service(world: World) -> None:
+    """service.go, "should provide secure master service"."""
+    ensure_own_service(world.registry, "192.0.2.1", 6443)
+    [port] = world.get("v1", "Service", "kubernetes")["spec"]["ports"]
+    assert (port["name"], port["port"]) == ("https", 443)
+
+
+@pytest.mark.parametrize("kind", ["ClusterIP", "NodePort", "LoadBalancer"])
+def test_external_name_becomes_another_type_and_back(world: World, kind: str) -> None:
+    """service.go, "should be able to change the type from ExternalName to ...": endpoints come with the selector."""
+    world.create(service("s", type="ExternalName", externalName="foo.example.com"))
+    assert not world.settle().has("v1", "Endpoints", "s")
+    ports = [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": 9376}]
+    change = {"type": kind, "externalName": None, "ports": ports, "selector": {"app": "a"}}
+    world.patch("v1", "Service", "s", {"spec": change})
+    world.create(pod("p", app="a"))
+    world.schedule()
+    assert reached(world, "s") == {(address(world, "p"),): [9376]}
+    world.patch("v1", "Service", "s", {"spec": {"type": "ExternalName", "externalName": "foo.example.com"}})
+    assert world.settle().get("v1", "Service", "s")["spec"]["type"] == "ExternalName"

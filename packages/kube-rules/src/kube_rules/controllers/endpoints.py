@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from kube_rules.caching import remembered
 from kube_rules.json import Json
 from kube_rules.meta import Struct
 
@@ -62,7 +63,7 @@ class _BackendCondition(Struct, frozen=True, kw_only=True):
 
 class _BackendStatus(Struct, frozen=True, kw_only=True):
     phase: str = "Pending"
-    pod_i_ps: tuple[_BackendAddress, ...] | None = msgspec.field(default=None, name="podIPs")
+    pod_addresses: tuple[_BackendAddress, ...] | None = msgspec.field(default=None, name="podIPs")
     conditions: tuple[_BackendCondition, ...] | None = None
 
 
@@ -96,7 +97,8 @@ class BackendPod(Struct, frozen=True, kw_only=True):
 
     def addresses(self, family: str) -> list[str]:
         """Return its addresses of a family, IPv4 or IPv6, in their usual form."""
-        return [text for one in self.status.pod_i_ps or () if (text := _address(one.ip, family))]
+        parsed = (_parsed(one.ip) for one in self.status.pod_addresses or ())
+        return [text for kind, text in parsed if kind == family]
 
     def target(self) -> Json:
         """Return the reference to it that its address has."""
@@ -123,12 +125,14 @@ class BackendPod(Struct, frozen=True, kw_only=True):
 decode_backend = msgspec.json.Decoder(BackendPod).decode
 
 
-def _address(text: str, family: str) -> str:
+@remembered(16_384)
+def _parsed(text: str) -> tuple[str, str]:
+    """Return the family of an address and its usual form; "" for what is none."""
     try:
         found = ip_address(text)
     except ValueError:
-        return ""
-    return str(found) if f"IPv{found.version}" == family else ""
+        return "", ""
+    return f"IPv{found.version}", str(found)
 
 
 def selector_of_service(spec: Json) -> Mapping[str, str] | None:

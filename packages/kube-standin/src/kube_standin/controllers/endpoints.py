@@ -261,7 +261,7 @@ class EndpointSlicesOfServices(_OfServices):
 
 
 def _placed(pod: BackendPod) -> bool:
-    return bool(pod.spec.node_name and pod.status.pod_i_ps and not pod.finished)
+    return bool(pod.spec.node_name and pod.status.pod_addresses and not pod.finished)
 
 
 class MirroredEndpoints(Controller):
