@@ -144,6 +144,39 @@ def test_metric_without_a_source_is_reported(world: World, metric: Json, reason:
     assert conditions(world)["ScalingActive"] == ("False", reason)
 
 
+def test_events_state_what_is_missing(world: World) -> None:
+    """The texts of kube-controller-manager, of one metric and of all."""
+    memory = {"type": "Resource", "resource": {"name": "memory", "target": {
+        "type": "Utilization", "averageUtilization": 50}}}  # fmt: skip
+    scaled(world, 4, 100, metrics=[memory])
+    texts = {one["reason"]: one["message"] for one in world.all("v1", "Event") if one["type"] == "Warning"}
+    pod = world.names()[0]
+    text = f"failed to get memory utilization: missing request for memory in container c of Pod {pod}"
+    assert texts["FailedGetResourceMetric"] == text
+    assert texts["FailedComputeMetricsReplicas"] == (
+        "invalid metrics (1 invalid out of 1), first error is: failed to get memory resource metric value: " + text
+    )
+
+
+def test_target_without_pods_has_no_metrics(world: World) -> None:
+    world.create(owner("Deployment", "d", replicas=1))
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
+    spec = {"scaleTargetRef": reference, "maxReplicas": 20}
+    world.create(quota(pods="0"))
+    world.settle()
+    for name in world.names():
+        world.delete("v1", "Pod", name, grace=0)
+    world.create({"apiVersion": HPA[0], "kind": HPA[1], "metadata": {"name": "h"}, "spec": spec})
+    [active] = [one for one in world.settle().get(*HPA, "h")["status"]["conditions"] if one["type"] == "ScalingActive"]
+    assert active["message"].endswith(
+        "unable to get metrics for resource cpu: no metrics returned from resource metrics API"
+    )
+
+
+def quota(**hard: str) -> Json:
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": hard}}
+
+
 def test_missing_target_is_reported(world: World) -> None:
     reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "none"}
     spec = {"scaleTargetRef": reference, "maxReplicas": 2}

@@ -40,6 +40,8 @@ class PodLoad(NamedTuple):
     started: datetime | None
     request: int | None
     usage: int | None
+    lacking: str = ""
+    """What has no request, in words: a resource in a container."""
 
 
 class LoadSample(NamedTuple):
@@ -115,13 +117,13 @@ def by_utilization(sample: LoadSample, target: int) -> Wanted:
     def ratio(group: Mapping[str, int]) -> Fraction:
         requested = sum(requests[name] for name in group)
         if not requested:
-            raise MetricError("the pods request nothing")
+            raise MetricError("no metrics returned matched known pods")
         return Fraction(sum(group.values()) * 100 // requested, target)
 
     requests = {pod.name: pod.request for pod in sample.pods if pod.request is not None}
-    lacking = next((pod.name for pod in sample.pods if pod.request is None and not pod.deleted), None)
+    lacking = next((pod for pod in sample.pods if pod.request is None and not pod.deleted), None)
     if lacking is not None:
-        raise MetricError(f"missing request for the resource in a container of Pod {lacking}")
+        raise MetricError(f"missing request for {lacking.lacking} of Pod {lacking.name}")
     fallback = max(100, target)
 
     def absent(pod: PodLoad) -> int:

@@ -29,12 +29,16 @@ _MEASURED: Final = {"Resource": "resource", "ContainerResource": "containerResou
 
 
 class _Proposal(NamedTuple):
-    """What the metrics ask for, why, and their values for the status; `error`: the reason and text of a failure."""
+    """What the metrics ask for, why, and their values for the status.
+
+    `error`: the reason and text of a failure; `summary`: a text about all failures.
+    """
 
     replicas: int
     metric: str
     states: list[Json]
     error: tuple[str, str] | None
+    summary: str = ""
 
 
 class HorizontalPodAutoscalers(Controller):
@@ -136,6 +140,7 @@ class HorizontalPodAutoscalers(Controller):
             reason, text = proposal.error
             conditions.set("ScalingActive", False, reason, f"the HPA was unable to compute the replica count: {text}")
             self.context.event(autoscaler, reason, text, "Warning", _SOURCE)
+            self.context.event(autoscaler, "FailedComputeMetricsReplicas", proposal.summary, "Warning", _SOURCE)
             return current, ""
         text = f"the HPA was able to successfully calculate a replica count from {proposal.metric}"
         conditions.set("ScalingActive", True, "ValidMetricFound", text)
@@ -149,18 +154,25 @@ class HorizontalPodAutoscalers(Controller):
     def _proposal(self, autoscaler: Json, scale: Json, now: datetime) -> _Proposal:
         """Return the most that a metric asks for; if one has no value, nothing is scaled down."""
         spec, current = autoscaler["spec"], scale["spec"]["replicas"]
-        best, metric, states, error = -1, "", [], None
+        best, metric, states = -1, "", []
+        errors: list[tuple[str, str]] = []
+        first = ""
         for one in spec.get("metrics") or ():
             try:
                 wanted, words, state = self._asked(autoscaler, one, scale, now)
             except MetricError as failure:
-                error = error or (f"FailedGet{one['type']}Metric", f"{_words(one)}: {failure}")
+                errors.append((f"FailedGet{one['type']}Metric", f"{_words(one)}: {failure}"))
+                first = first or f"{_value_of(one)}: {errors[0][1]}"
                 continue
             states.append(state)
             if wanted.replicas > best:
                 best, metric = wanted.replicas, words
-        if best < 0 or (error is not None and best < current):
-            return _Proposal(current, metric, states, error or ("FailedComputeMetricsReplicas", "no metrics"))
+        if not spec.get("metrics"):
+            return _Proposal(current, metric, states, ("FailedComputeMetricsReplicas", "no metrics"), "no metrics")
+        if errors and best < current:
+            counts = f"({len(errors)} invalid out of {len(spec['metrics'])})"
+            summary = f"invalid metrics {counts}, first error is: {first}"
+            return _Proposal(current, metric, states, errors[0], summary)
         return _Proposal(best, metric, states, None)
 
     def _asked(self, autoscaler: Json, metric: Json, scale: Json, now: datetime) -> tuple[Wanted, str, Json]:
@@ -174,7 +186,8 @@ class HorizontalPodAutoscalers(Controller):
         resource, container = given["name"], given.get("container")
         loads = self._loads(autoscaler["metadata"]["namespace"], selector, resource, container)
         if not loads:
-            raise MetricError("no pods returned by selector while calculating replica count")
+            text = "no metrics returned from resource metrics API"
+            raise MetricError(f"unable to get metrics for resource {resource}: {text}")
         target, tolerance = given["target"], replica_targets.tolerances(autoscaler["spec"])
         sample = replica_targets.LoadSample(scale["status"]["replicas"], loads, tolerance, resource == "cpu", now)
         if "averageUtilization" in target:
@@ -203,11 +216,25 @@ def _words(metric: Json) -> str:
     return f"unable to get metric {(given.get('metric') or {}).get('name', '')}"
 
 
+def _value_of(metric: Json) -> str:
+    """Return which value is missing, as an event about all metrics states it."""
+    kind, given = metric["type"], metric.get(_MEASURED.get(metric["type"], "")) or {}
+    match kind:
+        case "Resource":
+            return f"failed to get {given['name']} resource metric value"
+        case "ContainerResource":
+            return f"failed to get {given['name']} container metric value"
+        case "External":
+            return f"failed to get {metric['external']['metric']['name']} external metric value"
+    return f"failed to get {kind.lower()} metric value"
+
+
 def _load(pod: Json, resource: str, container: str | None) -> PodLoad:
     """Return what a pod, or one of its containers, requests and uses of a resource."""
     status = pod.get("status") or {}
     parts = [one for one in containers_of(pod) if container in (None, one["name"])]
     requests = [of_container(one, "requests").get(resource) for one in parts]
+    lacking = next((one["name"] for one, amount in zip(parts, requests, strict=True) if amount is None), "")
     used = dict(used_by(pod))
     usages = [used.get(one["name"], {}).get(resource) for one in parts]
     ready = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), None)
@@ -221,6 +248,7 @@ def _load(pod: Json, resource: str, container: str | None) -> PodLoad:
         parse_stamp(status["startTime"]) if status.get("startTime") else None,
         None if not parts or any(one is None for one in requests) else sum(one.nano for one in requests if one),
         None if not used or any(one is None for one in usages) else sum(one.nano for one in usages if one),
+        f"{resource} in container {lacking or container or ''}",
     )
 
 
