@@ -330,6 +330,6 @@ def test_resize_needs_what_its_node_lacks(over: int, needed: str | None) -> None
     """resizes.md 2: what the pod runs with is its own already."""
     world = World(node("n1", cpu=4), pod("grown", cpu=3 + over, node="n1", priority=9), pod("low", cpu=1, node="n1"))
     grown = world.record("grown")
-    made = Preemption(grown, None, 9, "n1", ((grown, 0),), (), resize=True)
+    made = Preemption(grown, None, 9, "n1", ((grown, 0),), (), resize="pod/uid-web")
     found = {name: amount for name, amount, _ in preemption_amounts(world.engine.cluster, made)}
     assert found == ({"cpu": 1000} if needed else {})

@@ -431,3 +431,22 @@ def test_resizes_do_not_count_as_attempts_of_pods() -> None:
     assert [note for _, name, note in seen.events("FailedScheduling") if name == "web"] == [
         "0/1 nodes are available: 1 Insufficient cpu."
     ]
+
+
+def test_resizes_of_a_gang_are_one_attempt() -> None:
+    """resizes.md 4.1, 4.2, 4.3: every pod has its event, the victims name the gang, and its record has all of them."""
+    seen = Observed(
+        node("n1", cpu=4),
+        node("n2", cpu=4),
+        group("g", min_count=2, priority=9),
+        deferred_resize("a", cpu=3, node="n1", priority=9, group="g"),
+        deferred_resize("b", cpu=3, node="n2", priority=9, group="g"),
+        pod("low1", cpu=2, node="n1"),
+        pod("low2", cpu=2, node="n2"),
+    ).settle()
+    assert counted(seen, "scheduler_resize_preemption_attempts_total") == 1
+    assert counted(seen, "scheduler_resize_preemption_victims_sum") == 2
+    assert [name for _, name, _ in seen.events("FailedScheduling")] == ["a", "b"]
+    preempted = seen.events("Preempted")
+    assert [name for _, name, _ in preempted] == ["low1", "low2"]
+    assert all(note.startswith("Preempted by podgroup ") for _, _, note in preempted)

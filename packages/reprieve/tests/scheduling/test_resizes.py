@@ -11,7 +11,7 @@ from reprieve.decisions.preemptions import preemption_amounts
 from reprieve.framework.gates import FeatureGates
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import Result
-from tests.building import START, World, annotated, gang, node, pdb, pod, profile_with
+from tests.building import START, World, annotated, gang, group, node, pdb, pod, profile_with
 
 PENDING = objects.PodCondition(type="PodResizePending", status="True", reason="Deferred")
 
@@ -26,14 +26,14 @@ def given(item: objects.Pod, cpu: str, *conditions: objects.PodCondition) -> obj
 
 
 def growing(
-    name: str = "web", *, want: str = "3", have: str = "2", priority: int = 10, **fields: object
+    name: str = "web", *, want: str = "3", have: str = "2", priority: int = 10, on: str = "n1", **fields: object
 ) -> objects.Pod:
     """A running pod that wants more than it has."""
-    return given(pod(name, cpu=want, node="n1", priority=priority, **fields), have, PENDING)  # type: ignore[arg-type]
+    return given(pod(name, cpu=want, node=on, priority=priority, **fields), have, PENDING)  # type: ignore[arg-type]
 
 
 def entity_state(world: World, name: str = "web") -> QueueState | None:
-    entity = world.engine.queue.get(f"pod/uid-{name}")
+    entity = world.engine.queue.find(world.record(name)) if name in world.where else None
     return entity.state if entity is not None else None
 
 
@@ -55,7 +55,7 @@ def test_most_of_desired_and_allocated_counts(want: str, have: str, reason: str,
 
 
 def test_a_member_of_a_gang_is_queued_by_itself() -> None:
-    """resizes.md 1.2: its gang, with a pod that fits nowhere, is another entity."""
+    """resizes.md 1.2: what waits for a place, a pod of the same gang that fits nowhere, is another entity."""
     world = World(
         node("n1", cpu=4),
         gang("g", 2),
@@ -64,7 +64,7 @@ def test_a_member_of_a_gang_is_queued_by_itself() -> None:
         pod("m", cpu=9, group="g", priority=10),
     ).drain()
     assert world.evicted == ["low"]
-    assert {entity.ref for entity in world.engine.queue.entities()} == {"group/default/g", "pod/uid-web"}
+    assert {entity.ref for entity in world.engine.queue.entities()} == {"group/default/g", "resizes/group/default/g"}
 
 
 def test_its_own_gang_is_not_evicted() -> None:
@@ -230,3 +230,157 @@ def test_policy_that_never_preempts_holds_for_resizes() -> None:
     (decision,) = world.engine.decisions
     assert (decision.result, world.evicted, decision.put_off) == (Result.UNSCHEDULABLE, [], None)
     assert decision.rejections[0].message.startswith("0/1 nodes are available: 1 Insufficient cpu. ")
+
+
+# -- resizes of a gang (resizes.md 1.9, 3.5, 3.6) ----------------------------------------------------------------------
+
+
+def two_nodes(*more: objects.KubernetesObject, gang_first: bool = True) -> World:
+    """A gang `g` with `a` on n1 and `b` on n2 that both want 3 of 4 CPUs and have 2."""
+    items = [node("n1", cpu=4), node("n2", cpu=4)]
+    members = [growing("a", group="g"), growing("b", group="g", on="n2")]
+    parts: list[objects.KubernetesObject] = [*items]
+    parts += [group("g", min_count=2), *members] if gang_first else [*members, group("g", min_count=2)]
+    return World(*parts, *more)
+
+
+def resizes_of(world: World) -> dict[str, set[str]]:
+    """By entity: the pods with a resize that waits in it."""
+    found = {entity.ref: {pod.name for pod in entity.ready.values()} for entity in world.engine.queue.entities()}
+    return dict(sorted(found.items()))
+
+
+GANG = "resizes/group/default/g"
+
+
+@pytest.mark.parametrize("gang_first", [True, False])
+def test_resizes_of_a_gang_are_one_entity(gang_first: bool) -> None:
+    """1.9: also if the gang's object is known later than its pods; one attempt decides for all."""
+    world = two_nodes(pod("low1", cpu=2, node="n1"), pod("low2", cpu=2, node="n2"), gang_first=gang_first)
+    assert resizes_of(world) == {GANG: {"a", "b"}}
+    world.drain()
+    (decision,) = world.engine.decisions
+    assert (decision.ref, decision.result, decision.nominations) == (GANG, Result.WAITING, ())
+    assert sorted(world.evicted) == ["low1", "low2"]
+    assert decision.preemption is not None
+    assert preemption_amounts(world.engine.cluster, decision.preemption) == [("cpu", 2000, 4000)]
+
+
+def test_no_pods_are_evicted_for_a_part_of_a_gang() -> None:
+    """3.5: and an event on either node tries both again."""
+    world = two_nodes(pod("low", cpu=2, node="n1"), pod("peer", cpu=2, node="n2", priority=10)).drain()
+    (decision,) = world.engine.decisions
+    assert (world.evicted, decision.preemption) == ([], None)
+    assert [each.pod.name for each in decision.rejections] == ["a", "b"]
+    assert decision.rejections[0].message.endswith(
+        "1 Insufficient cpu. preemption: no pods are evicted for a gang if one of its resizes fails: "
+        "pod default/b: Insufficient cpu"
+    )
+    world.gone("peer")
+    world.virtual.until(START + 20)
+    assert world.evicted == ["low"]
+
+
+def test_a_gang_with_evictions_under_way_evicts_no_more() -> None:
+    """3.4: a victim that leaves one of the nodes is waited for, by a scheduler that has just started as well."""
+    leaving = pod("low1", cpu=2, node="n1", terminating=True, preempted=True)
+    world = two_nodes(leaving, pod("low2", cpu=2, node="n2")).drain()
+    (decision,) = world.engine.decisions
+    assert decision.preemption is None
+    assert "not eligible due to a terminating pod on the nominated node" in decision.rejections[1].message
+
+
+def test_a_resize_that_ends_lets_the_others_be_tried() -> None:
+    """3.5: the one without victims is taken back."""
+    world = two_nodes(pod("low", cpu=2, node="n1"), pod("peer", cpu=2, node="n2", priority=10)).drain()
+    world.engine.set(given(pod("b", cpu=2, node="n2", priority=10, group="g"), "2"), world.now)
+    assert resizes_of(world) == {GANG: {"a"}}
+    world.virtual.until(START + 20)
+    assert world.evicted == ["low"]
+
+
+def test_a_gang_waits_for_a_kubelet_that_allows_evictions() -> None:
+    """1.8: one of its pods has PodResizePreemptionDisabled, until it has not."""
+    world = two_nodes(pod("low1", cpu=2, node="n1"), pod("low2", cpu=2, node="n2"))
+    disabled = objects.PodCondition(type="PodResizePreemptionDisabled", status="True")
+    item = pod("b", cpu=3, node="n2", priority=10, group="g")
+    world.engine.set(given(item, "2", PENDING, disabled), world.now)
+    world.drain()
+    assert (resizes_of(world), world.evicted) == ({GANG: {"a"}}, [])
+    (decision,) = world.engine.decisions
+    assert decision.rejections[0].message.endswith("pod default/b: its kubelet reports PodResizePreemptionDisabled")
+    world.engine.set(given(item, "2", PENDING), world.now)
+    world.virtual.until(START + 20)
+    assert sorted(world.evicted) == ["low1", "low2"]
+
+
+def test_a_gang_that_fits_leaves_the_queue_and_comes_back_whole() -> None:
+    """1.6, 2.2: a pod grows where one of them runs."""
+    world = two_nodes(pod("other", cpu=1, node="n1", priority=10), pod("low", cpu=1, node="n2"))
+    while world.engine.step(world.now).decision is not None:
+        pass
+    assert resizes_of(world) == {}
+    world.engine.set(given(pod("other", cpu=2, node="n1", priority=10), "2"), world.now)
+    assert resizes_of(world) == {GANG: {"a", "b"}}
+
+
+def test_pods_of_a_basic_group_are_resized_one_by_one() -> None:
+    """1.9: and of a gang without an object."""
+    for items in ([group("g")], []):
+        world = World(
+            node("n1", cpu=4), node("n2", cpu=4), *items, growing("a", group="g"), growing("b", group="g", on="n2")
+        )
+        assert resizes_of(world) == {"pod/uid-a": {"a"}, "pod/uid-b": {"b"}}
+
+
+def test_the_gang_is_deleted_while_its_resizes_wait() -> None:
+    """1.9: they go on one by one."""
+    world = two_nodes(pod("low", cpu=2, node="n1"), pod("peer", cpu=2, node="n2", priority=10)).drain()
+    world.engine.remove(objects.ObjectRef("PodGroup", "default/g", ""), world.now)
+    world.virtual.until(START + 20)
+    assert resizes_of(world) == {"pod/uid-a": {"a"}, "pod/uid-b": {"b"}}
+    assert world.evicted == ["low"]
+
+
+def test_never_of_one_pod_holds_for_the_gang() -> None:
+    """3.3, 3.5."""
+    world = World(
+        node("n1", cpu=4),
+        node("n2", cpu=4),
+        group("g", min_count=2),
+        growing("a", group="g"),
+        growing("b", group="g", on="n2", never=True),
+        pod("low1", cpu=2, node="n1"),
+        pod("low2", cpu=2, node="n2"),
+    ).drain()
+    assert world.evicted == []
+
+
+def test_a_minimum_runtime_on_one_node_keeps_the_victims_on_the_other() -> None:
+    """3.3, 3.5: all are evicted when it is over."""
+    terms = annotated(minimum_runtime="1h")
+    world = two_nodes(
+        pod("low1", cpu=2, node="n1", grace=0), pod("low2", cpu=2, node="n2", start=0, grace=0, annotations=terms)
+    ).drain()
+    assert world.evicted == []
+    world.settle()
+    assert (sorted(world.evicted), world.now - START >= 3600) == (["low1", "low2"], True)
+
+
+def test_a_victim_that_is_about_to_leave_evicts_no_pods() -> None:
+    """3.6: between decision and deletion its own resize has a turn; if it stays after all, it is tried again."""
+    world = World(
+        node("n1", cpu=4),
+        growing("web", want="3", have="1"),
+        growing("middle", want="2", have="1", priority=5),
+        pod("low", cpu=1, node="n1"),
+    )
+    first = world.engine.step(world.now).decision
+    assert first is not None
+    assert first.preemption is not None
+    assert [verdict.unit.name for verdict in first.preemption.victims] == ["default/middle"]
+    second = world.engine.step(world.now).decision
+    assert second is not None
+    assert (second.preemption, second.rejections[0].message) == (None, "the pod is being evicted")
+    world.engine.preemption_failed(first.ref, world.now)
+    assert entity_state(world, "middle") is QueueState.BACKOFF

@@ -186,6 +186,20 @@ def test_pods_of_one_group_have_one_class() -> None:
             lws({"replica": {"schedulingPolicy": {"gang": {"minCount": 3}}}}),
             "spec.scheduling.replica.schedulingPolicy.gang",
         ),
+        (job_set({"schedulingPolicy": {"basic": {"pods": 1}}}), "spec.scheduling.schedulingPolicy.basic.pods"),
+        (
+            job_set({"schedulingConstraints": {"topology": [{"key": "rack", "level": 1}]}}),
+            "spec.scheduling.schedulingConstraints.topology[0].level",
+        ),
+        (
+            lws({"replica": {"disruptionMode": {"all": {"grace": 1}}}}),
+            "spec.scheduling.replica.disruptionMode.all.grace",
+        ),
+        (job_set({"resourceClaims": []}), "spec.scheduling.resourceClaims"),
+        (
+            lws({"replica": {"worker": {"resourceClaims": [{"name": "c", "resourceClaimName": "c", "of": 1}]}}}),
+            "spec.scheduling.replica.worker.resourceClaims[0].of",
+        ),
     ],
 )
 def test_unread_fields_are_reported_and_refused_if_strict(document: Json, path: str, tmp_path: Path, run: Run) -> None:
@@ -200,3 +214,27 @@ def test_unread_fields_are_reported_and_refused_if_strict(document: Json, path: 
     assert (strict.code, path in strict.err, strict.out) == (2, True, "")
     with pytest.raises(InputError, match="is ignored: not a field of"):
         reprieve.load(document, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("document", "path"),
+    [
+        (job_set({"replicatedJobs": "a"}), "spec.scheduling.replicatedJobs"),
+        (job_set({"replicatedJobs": [{"targetReplicatedJobs": "a"}]}), "targetReplicatedJobs"),
+    ],
+)
+def test_lists_have_to_be_lists(document: Json, path: str) -> None:
+    """workloads.md 6.5."""
+    with pytest.raises(InputError, match="must be a list") as refused:
+        expand(loaded(document))
+    assert path in str(refused.value)
+
+
+def test_claims_of_a_level_that_has_none_are_not_used() -> None:
+    """workloads.md 6.1, 6.6: they belong to the pods of one role or replicated job."""
+    claims = [{"name": "c", "resourceClaimName": "shared"}]
+    for document in (job_set({"resourceClaims": claims}), lws({"replica": {"resourceClaims": claims}})):
+        found = expand(loaded(document))
+        assert [
+            one.object.spec.resource_claims for one in found.manifests.pod_groups if one.object.spec.resource_claims
+        ] == []

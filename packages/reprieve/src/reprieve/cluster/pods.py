@@ -96,6 +96,8 @@ class PodRecord:
         "owner",
         "preempted",
         "priority",
+        "resize_disabled",
+        "resize_ref",
         "resizing",
         "row",
         "scheduler_name",
@@ -176,7 +178,11 @@ class PodRecord:
         self.label_class: LabelClass | None = None
         """What other pods' selectors see of it, once it was asked for; changed only by the pod affinity index."""
         self.resizing = False
-        """It runs, and its resize in place is deferred: it is queued by itself (resizes.md 1)."""
+        """It runs, and its resize in place is deferred: it is queued for that (resizes.md 1)."""
+        self.resize_ref = ""
+        """What its deferred resize waits in; empty while it is not `resizing`."""
+        self.resize_disabled = False
+        """Its resize is deferred, and its kubelet reports that no pods may be evicted for it (resizes.md 1.8)."""
         self.row = NO_ROW
         self.bound = False
         """The API says it is bound; an assumed pod has a row and is not bound."""

@@ -483,9 +483,9 @@ class ClusterState(Placements):
     # -- what is asked of the whole picture --------------------------------------------------------------------------
 
     def entity_ref(self, pod: PodRecord) -> str:
-        """Return what a pending pod waits in: `pod/<uid>` (a resize as well), or its tree's root, `group/...`."""
+        """Return what a pending pod waits in: `pod/<uid>`, or its tree's root, `group/...`; a resize in its own."""
         if pod.group is None or pod.resizing:
-            return f"pod/{pod.uid}"
+            return pod.resize_ref or f"pod/{pod.uid}"
         group = self.groups.get(pod.group)
         return group.home if group is not None else f"group/{pod.group}"
 

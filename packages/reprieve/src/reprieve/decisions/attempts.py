@@ -35,6 +35,7 @@ from reprieve.framework.plugin import CycleState
 from reprieve.plugins.gang_scheduling import GREEDY, RETRY
 from reprieve.preemption.free_resources import only_resources
 from reprieve.preemption.outcome import Deferral, Preemption
+from reprieve.queueing.entity import RESIZES
 from reprieve.scheduling.decision import WAITING_FOR_QUORUM, Decision, Rejection, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.group_orders import retries
@@ -154,10 +155,11 @@ def _deferral(deferred: Deferral) -> DeferralRecord:
 
 
 def _entity(cluster: ClusterState, decision: Decision) -> EntityReference:
-    kind, _, key = decision.ref.partition("/")
+    ref = decision.ref.removeprefix(RESIZES)
+    kind, _, key = ref.partition("/")
     if kind != "pod":
         namespace, _, name = key.partition("/")
-        group = cluster.trees.find(decision.ref)
+        group = cluster.trees.find(ref)
         spec = group.spec if group is not None else None
         return EntityReference(
             kind="PodGroup" if kind == "group" else "CompositePodGroup",

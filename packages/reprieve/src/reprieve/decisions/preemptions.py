@@ -327,12 +327,15 @@ def preemption_amounts(cluster: ClusterState, preemption: Preemption) -> list[tu
     Pods are no resource that a pod asks for.
     """
     needed: Counter[int] = Counter()
+    columns_of: dict[int, set[int]] = {}
     for pod, row in preemption.nominations:
-        asked = dict(pod.signature.requests)
-        if preemption.resize:  # what it runs with is its own already
-            over = cluster.nodes.used[:, row] - cluster.nodes.allocatable[:, row]
-            asked = {column: int(over[column]) for column in asked if over[column] > 0}
-        needed.update(asked)
+        if preemption.resize:
+            columns_of.setdefault(row, set()).update(column for column, _ in pod.signature.requests)
+        else:
+            needed.update(dict(pod.signature.requests))
+    for row, asked in columns_of.items():  # what they run with is their own already
+        over = cluster.nodes.used[:, row] - cluster.nodes.allocatable[:, row]
+        needed.update({column: int(over[column]) for column in sorted(asked) if over[column] > 0})
     nodes, names = cluster.nodes, cluster.resources.names
     columns = [column for column in needed if column >= FIRST_RESOURCE and names[column] != "pods"]
     victims = [pod for verdict in preemption.victims for pod in verdict.unit.pods]

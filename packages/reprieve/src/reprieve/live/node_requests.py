@@ -163,7 +163,7 @@ class NodeRequests:
 
     def decided(self, decision: Decision, now: float) -> None:
         """An attempt ended: a gang fails, or there is a way to place it."""
-        if not self.on or decision.ref.startswith("pod/"):
+        if not self.on or decision.resize or decision.ref.startswith("pod/"):
             return
         hopeless = decision.result is Result.UNSCHEDULABLE and decision.preemption is None and decision.put_off is None
         if hopeless and self._wanted(decision):

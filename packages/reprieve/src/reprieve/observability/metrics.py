@@ -462,7 +462,7 @@ def _pending(entities: Sequence[Entity]) -> Iterable[Metric]:
         queue = "active" if entity.state is QueueState.IN_CYCLE else entity.state.value
         count[entity.group.kind.lower() if entity.group is not None else "pod", queue] += 1
         if entity.resizing:
-            resizes[queue] += 1
+            resizes[queue] += len(entity.ready)
             continue
         pods[queue] += len(entity.ready)
         pods["gated"] += len(entity.held)

@@ -38,6 +38,7 @@ from reprieve.observability.metrics import (
 from reprieve.observability.stopwatch import Stopwatch
 from reprieve.preemption.lost_work import EvictedPods, lost_work
 from reprieve.preemption.outcome import NoRoom, Preemption, UnhelpfulPreemption
+from reprieve.queueing.entity import RESIZES
 from reprieve.scheduling.advance_reservation import AdvanceReservation
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Result
 from reprieve.scheduling.engine import Engine
@@ -489,7 +490,7 @@ class Observer:
 
     @staticmethod
     def _entity(decision: Decision) -> tuple[str, str]:
-        kind, _, key = decision.ref.partition("/")
+        kind, _, key = decision.ref.removeprefix(RESIZES).partition("/")
         if kind != "pod":
             return "podgroup" if kind == "group" else "compositepodgroup", key
         for some in (decision.bindings, decision.waiting, decision.rejections):

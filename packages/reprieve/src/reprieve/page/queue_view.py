@@ -20,7 +20,7 @@ from reprieve.decisions.queue_items import (
     reserved_sentence,
 )
 from reprieve.decisions.records import DecisionRecord
-from reprieve.queueing.entity import Entity, QueueState
+from reprieve.queueing.entity import RESIZES, Entity, QueueState
 from reprieve.scheduling.engine import Engine
 
 MOST_ITEMS: Final = 2_000
@@ -50,6 +50,8 @@ def _item(engine: Engine, entity: Entity, at: int, record: DecisionRecord | None
     pods = [*entity.ready.values(), *(engine.cluster.pods[uid] for uid in entity.held if uid in engine.cluster.pods)]
     group = entity.group
     first = pods[0] if pods else None
+    if group is None and entity.ref.startswith(RESIZES):
+        group = engine.cluster.trees.find(entity.ref.removeprefix(RESIZES))
     kind = group.kind if group is not None else "PodGroup" if entity.ref.startswith("group/") else "Pod"
     if group is not None:
         namespace, name = group.namespace, group.name

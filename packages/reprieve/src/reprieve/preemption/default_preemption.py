@@ -42,6 +42,7 @@ from reprieve.preemption.joint_preemption import JointPart, Peer, carried_out, p
 from reprieve.preemption.options import EvictionOptions, PreemptionOptions
 from reprieve.preemption.outcome import CLUSTER_DOMAIN, GROUP_MEMBER, MINIMIZE_VICTIMS, Deferral, Preemption
 from reprieve.preemption.pod_preemption import PodPreemption
+from reprieve.preemption.resize_preemption import ResizePreemption
 from reprieve.preemption.units import scheduled_pods
 
 _FEW_NODES = 100
@@ -182,6 +183,19 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         if isinstance(found.proposal, Preemption):
             return replace(found, proposal=with_remains(cluster, found.proposal))
         return found
+
+    def for_resizes(self, gang: Group, pods: Sequence[PodRecord], *, under_way: bool) -> PostFilterResult:
+        """Find victims for all of these pods of a gang, with deferred resizes that do not fit (resizes.md 3.5)."""
+        attached = self._attached()
+        cluster = attached.running.cluster
+        never, rows = any(pod.never_preempts for pod in pods), [pod.row for pod in pods]
+        why = ineligible(cluster, min(pod.priority for pod in pods), never, rows, under_way=under_way)
+        if why is not None:
+            return PostFilterResult(Status(Code.UNSCHEDULABLE, f"preemption: {why}", self.name))
+        delayed = until_delay_is_over(cluster, pods)
+        if delayed is not None:
+            return self._deferred(delayed, "preemption: ")
+        return ResizePreemption(attached.running, self.name, attached.options, gang, pods).preempt()
 
     # -- several preemptors together (cost.md 8) -------------------------------------------------------------------
 

@@ -23,6 +23,8 @@ SUGGEST, MOVE = "Suggest", "Move"
 HOLD_SECONDS = 600.0
 """For how long room is held for a preemptor (`holdSeconds`, cost.md 5.1)."""
 
+ALL_OR_NONE = "no pods are evicted for a gang if one of its resizes fails"
+"""Of deferred resizes (resizes.md 3.5); the pod that fails follows."""
 NO_VICTIMS_POD = "No preemption victims found for incoming pod"
 NO_VICTIMS_GROUP = "No preemption victims found for incoming preemptor"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
@@ -240,8 +242,8 @@ class Preemption:
     """Running pods of gangs that fall below their minimum by this eviction: their work is lost as well."""
     together: tuple[str, ...] = ()
     """Names of the preemptors with which it was planned together (cost.md 8)."""
-    resize: bool = False
-    """It is for the resize of a running pod on its own node (resizes.md)."""
+    resize: str = ""
+    """It is for resizes of running pods on their own nodes (resizes.md): what they wait in, as the queue calls it."""
     moves: tuple[tuple[PodRecord, int], ...] = ()
     """(pod, row): the victims are moved; where each pod of them is to run next (moving.md 4)."""
     by_score: tuple[PreemptionUnit, ...] | None = None
@@ -270,6 +272,8 @@ class Preemption:
     @property
     def ref(self) -> str:
         """`pod/<uid>`, `group/<namespace>/<name>` or `composite/...`: as the queue calls the preemptor."""
+        if self.resize:
+            return self.resize
         if self.group is not None:
             return self.group.ref
         return f"pod/{self.pod.uid}" if self.pod is not None else ""

@@ -166,7 +166,7 @@ class PodPreemption:
                 verdicts=verdicts,
                 criteria=self._criteria.described,
                 cost=cost,
-                resize=True,
+                resize=pod.resize_ref,
             )
             return PostFilterResult(SUCCESS, preemption)
         reasons = (NO_VICTIMS_POD,) if isinstance(found, Candidate) else found

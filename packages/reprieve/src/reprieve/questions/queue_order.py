@@ -133,7 +133,7 @@ def queue_of(
 
 def _resizes(document: Plan, found: Mapping[str, Decision], before: int) -> list[QueueItem]:
     """Return running pods with a deferred resize, after those that need a place, by priority."""
-    decided = {each.rejections[0].pod.key: each for each in found.values() if each.resize and each.rejections}
+    decided = {rejection.pod.key: each for each in found.values() if each.resize for rejection in each.rejections}
     ordered = sorted(document.resizes, key=lambda item: (-item.priority, item.namespace, item.name))
     items = []
     for position, item in enumerate(ordered, before + 1):

@@ -4,11 +4,15 @@ Pods of a group are never queued alone (scheduling.md 1), nor is a group of a tr
 """
 
 from enum import Enum
+from typing import Final
 
 from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.events import ClusterEvent
 from reprieve.framework.status import SUCCESS, Status
+
+RESIZES: Final = "resizes/"
+"""In the ref of the deferred resizes of a gang, before the ref of the gang (resizes.md 1.9)."""
 
 
 class QueueState(Enum):
@@ -58,7 +62,10 @@ class Entity:
 
     def __init__(self, ref: str, group: Group | None, timestamp: float) -> None:
         self.ref = ref
-        """`pod/<uid>`, or the `ref` of the group: `group/<namespace>/<name>` or `composite/<namespace>/<name>`."""
+        """`pod/<uid>`, or the `ref` of the group: `group/<namespace>/<name>` or `composite/<namespace>/<name>`.
+
+        Deferred resizes of a gang: `resizes/` and the gang's.
+        """
         self.group = group
         """The root of a tree; a group without one, or without an object, waits by itself."""
         self.timestamp = timestamp
@@ -109,7 +116,7 @@ class Entity:
 
     @property
     def resizing(self) -> bool:
-        """A running pod with a deferred resize, not one that needs a place (resizes.md 1)."""
+        """Running pods with a deferred resize, not one that needs a place (resizes.md 1)."""
         return self.group is None and any(pod.resizing for pod in self.ready.values())
 
     @property

@@ -54,7 +54,7 @@ class QueueingHints:
         """Return the pods that a hint of the plugin may tell apart: one of each kind, or one of each group."""
         if plugin in self.of_groups:
             return {pod.group: pod for pod in pods}
-        return {self._cluster.equivalence_key(pod): pod for pod in pods}
+        return {pod.uid if pod.resizing else self._cluster.equivalence_key(pod): pod for pod in pods}
 
     def help(
         self,

@@ -625,7 +625,7 @@ class SchedulingQueue:
         if entity.group is not None:
             priority = entity.group.spec.priority if entity.group.spec is not None else 0
         else:
-            priority = next((pod.priority for pod in entity.ready.values()), entity.priority)
+            priority = max((pod.priority for pod in entity.ready.values()), default=entity.priority)
         if priority != entity.priority:
             entity.priority = priority
             self._reach.forget(entity.ref)

@@ -51,7 +51,7 @@ from reprieve.scheduling.pod_changes import PodChanges
 from reprieve.scheduling.pod_cycle import failed_pod, schedule_pod
 from reprieve.scheduling.preemptor_reservations import Released, eviction_limits, hold_seconds, waits_for_completions
 from reprieve.scheduling.priority_trials import gets_a_place, with_priority
-from reprieve.scheduling.resizes import PendingResizes, decide_resize, failed_resize
+from reprieve.scheduling.resizes import decide_resizes, failed_resizes
 from reprieve.scheduling.running_profiles import RunningProfiles
 from reprieve.scheduling.storage_and_device_events import StorageAndDeviceEvents
 
@@ -106,7 +106,7 @@ class Engine:
         )
         self._pods = PodChanges(
             *shared,
-            PendingResizes(*shared, self.gates),
+            self._groups.resizes,
             self._nominations,
             self._groups,
             self._assumed,
@@ -277,18 +277,18 @@ class Engine:
         return self._apply(entity, stamped(decided, entity.attempts, queued, entity.profile), now)
 
     def _try_resize(self, entity: Entity, now: float) -> Decision:
-        """Decide for a deferred resize and assume the outcome: victims, or that it leaves the queue (resizes.md 2)."""
-        (pod,) = entity.ready.values()
-        running = self.running.of(pod)
+        """Decide for deferred resizes and assume the outcome: victims, or that they leave the queue (resizes.md 2)."""
+        pods = sorted(entity.ready.values(), key=lambda pod: pod.key)
+        running = self.running.of(pods[0])
         try:
-            decided = decide_resize(running, entity.ref, pod, under_way=self.preempting(entity.ref))
+            decided = decide_resizes(running, entity.ref, pods, under_way=self.preempting(entity.ref))
         except PluginError as error:
             running.report(error)
-            decided = failed_resize(entity.ref, pod, str(error))
+            decided = failed_resizes(entity.ref, pods, str(error))
         queued = now if entity.queued is None else entity.queued
         decision = stamped(decided, entity.attempts, queued, entity.profile)
         if decision.result is Result.SCHEDULED:
-            self.queue.done(entity, [pod])
+            self.queue.done(entity, pods)
             return decision
         if decision.preemption is not None:
             self._wait_for_victims(entity, decision.preemption, now)
@@ -457,12 +457,14 @@ class Engine:
 
         At once, but after its backoff if the one before failed too.
         """
-        self.cluster.doomed.difference_update(self._nominations.in_flight.victims_of(ref))
+        spared = self._nominations.in_flight.victims_of(ref)
+        self.cluster.doomed.difference_update(spared)
         self._nominations.in_flight.forget(ref)
         entity = self.queue.get(ref)
         if entity is not None:
             self._nominations.give_up(entity.ready.values(), now)
         self.moves.failed(ref, now)
+        self._groups.resizes.stays(spared, now)
         self.queue.unblock(ref, now, retry=True, failed=True)
         return self.finished()
 

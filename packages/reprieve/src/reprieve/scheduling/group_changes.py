@@ -21,6 +21,7 @@ from reprieve.scheduling.gang_repair import GangRepair
 from reprieve.scheduling.group_objects import GroupChange, GroupObjects, Move
 from reprieve.scheduling.nominations import Nominations
 from reprieve.scheduling.preemptor_reservations import Released
+from reprieve.scheduling.resizes import PendingResizes
 from reprieve.scheduling.wakeups import retry_preemptors_of, units_changed
 
 
@@ -41,6 +42,7 @@ class GroupChanges:
         self._cluster = cluster
         self._queue = queue
         self._nominations = nominations
+        self.resizes = PendingResizes(cluster, queue, gates)
         self._gates = gates
         self._repair = repair
         self._waits_for_completions = waits_for_completions
@@ -134,6 +136,7 @@ class GroupChanges:
         if state is not None:
             self._nominations.give_up(state.pending(), now, Released.DELETED, f"podgroup {key} is deleted")
             self._move(now, f"podgroup {key} is deleted")
+            self.resizes.regrouped(state.running(), now)
             self._queue.on_event(ClusterEvent(EventKind.GROUP_REMOVED, group=key), now)
             units_changed(self._cluster, self._queue, state, now)
 
@@ -165,6 +168,7 @@ class GroupChanges:
             self._nominations.give_up((pod,), now, Released.DELETED, f"pod {pod.key} belongs to another group")
         before = pod.group
         self._cluster.regroup(pod, key)
+        self.resizes.regrouped((pod,), now)
         if waiting:
             self._queue.add_pod(pod, now)
         for group in filter(None, (before, key)):
@@ -186,6 +190,8 @@ class GroupChanges:
         self._move(now, f"{state.kind.lower()} {state.key} stands in another tree")
         spec = state.spec
         assert spec is not None
+        if old is None or (old.min_count is None) != (spec.min_count is None):
+            self.resizes.regrouped(state.running(), now)
         raised = old is not None and (spec.min_count or 0) > (old.min_count or 0)
         if old is not None and replace(spec, min_count=old.min_count) != old:
             raised = False  # what else is new may help
@@ -209,3 +215,4 @@ class GroupChanges:
         for group, before in self._cluster.trees.take_moved():
             self._nominations.give_up(group.pending(), now, Released.DELETED, why)
             self._queue.move_group(group, before, now)
+            self.resizes.regrouped(group.running(), now)

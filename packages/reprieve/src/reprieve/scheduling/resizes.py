@@ -1,14 +1,21 @@
-"""Running pods with a deferred resize in place: queued one by one, decided on their own node (resizes.md).
+"""Running pods with a deferred resize in place: queued by themselves, decided on their own nodes (resizes.md).
 
 The cluster cache counts a pod with the most of what it wants, was given and uses, so a deferred resize is counted on
 its node already.  It fits if nothing that the pod asks for is overcommitted there.  If it does not, units of lower
 priority on the node are evicted as for a pending pod for which resources are all that matters.
 
-Invariant: a pod is `resizing` as long as its resize is deferred and may evict pods, whether it is queued or not.
+The deferred resizes of a gang are one entity: pods are evicted for all that do not fit, or for none.
+
+Invariant: a pod is `resizing` as long as its resize is deferred and may evict pods, whether it is queued or not; then
+`resize_ref` says what it waits in.
 """
+
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from kube_rules import objects
 from kube_rules.requests import resize_is_deferred, resize_may_not_preempt
+from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import insufficient
 from reprieve.cluster.state import ClusterState
@@ -18,12 +25,15 @@ from reprieve.framework.plugin_guard import first_of
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.free_resources import RESOURCES_PLUGIN
-from reprieve.preemption.outcome import Deferral, Preemption
+from reprieve.preemption.outcome import ALL_OR_NONE, Deferral, Preemption
+from reprieve.queueing.entity import RESIZES
 from reprieve.queueing.queue import SchedulingQueue
 from reprieve.scheduling.decision import SCHEDULER_ERROR, UNSCHEDULABLE, Decision, Rejection, Result
 
-PREEMPTION_DISABLED = "node had resize preemption disabled"
+PREEMPTION_DISABLED: Final = "node had resize preemption disabled"
 """The policy of the node forbids evictions for resizes (KEP-5836)."""
+EVICTED: Final = "the pod is being evicted"
+"""Of a pod that another preemptor evicts: its own resize evicts no pods any more (resizes.md 3.6)."""
 
 
 class PendingResizes:
@@ -37,65 +47,163 @@ class PendingResizes:
     def observe(self, known: PodRecord, pod: objects.Pod, now: float, *, ours: bool, changed: bool) -> None:
         """The API has a version of a running pod; `changed`: it counts with other amounts than before."""
         deferred = self._on and ours and known.row >= 0 and not known.terminating and resize_is_deferred(pod)
-        if not deferred or resize_may_not_preempt(pod):
+        disabled = deferred and resize_may_not_preempt(pod)
+        freed = known.resize_disabled and not disabled
+        known.resize_disabled = disabled
+        if not deferred or disabled:
             self.end(known, now)
-        elif not known.resizing or (changed and self._queue.find(known) is None):
+        elif not known.resizing:
+            known.resize_ref = _ref(self._cluster, known)
             known.resizing = True
-            self._queue.add_pod(known, now)
+            self._queue_all(known, now)
+        elif changed and self._queue.find(known) is None:
+            self._queue_all(known, now)
         elif changed:
             self._queue.update_pod(known, now)
+        if freed:
+            self._queue.wake(_ref(self._cluster, known), now)
         if changed and self._on and known.row >= 0:
             self._others_on(known, now)
+
+    def _queue_all(self, pod: PodRecord, now: float) -> None:
+        """Queue a resize, and with it those of its gang that had left the queue because they fitted."""
+        peers = [peer for peer in _of_gang(self._cluster, pod) if peer.resizing and peer.resize_ref == pod.resize_ref]
+        for peer in peers if self._queue.get(pod.resize_ref) is None else (pod,):
+            self._queue.add_pod(peer, now)
 
     def _others_on(self, grown: PodRecord, now: float) -> None:
         """The kubelet resized this pod, and not those for which capacity was freed: they are tried again (1.6)."""
         for pod in list(self._cluster.nodes.pods[grown.row].values()):
             if pod.resizing and pod is not grown and self._queue.find(pod) is None:
-                self._queue.add_pod(pod, now)
+                self._queue_all(pod, now)
+
+    def regrouped(self, pods: Iterable[PodRecord], now: float) -> None:
+        """Pods belong to another gang, or to one of which more is known: their resizes wait in another entity."""
+        for pod in list(pods):
+            ref = _ref(self._cluster, pod)
+            if pod.resizing and pod.resize_ref != ref:
+                queued = self._queue.find(pod) is not None
+                self._queue.remove_pod(pod, now)
+                self._queue.wake(pod.resize_ref, now)
+                pod.resize_ref = ref
+                if queued:
+                    self._queue_all(pod, now)
 
     def end(self, pod: PodRecord, now: float) -> None:
-        """The resize is done, taken back, or the pod leaves."""
-        if pod.resizing:
-            self._queue.remove_pod(pod, now)
-            pod.resizing = False
+        """The resize is done, taken back, or the pod leaves: what is left of its gang is tried without it."""
+        if not pod.resizing:
+            return
+        ref = pod.resize_ref
+        self._queue.remove_pod(pod, now)
+        pod.resizing, pod.resize_ref = False, ""
+        self._queue.wake(ref, now)
+
+    def stays(self, uids: Iterable[str], now: float) -> None:
+        """Pods that were to be evicted are not: their resizes are tried again."""
+        for uid in uids:
+            pod = self._cluster.pods.get(uid)
+            if pod is not None and pod.resizing:
+                self._queue.wake(pod.resize_ref, now)
 
 
-def decide_resize(running: RunningProfile, ref: str, pod: PodRecord, *, under_way: bool) -> Decision:
-    """Decide for a running pod with a deferred resize; the cluster is left as it was (resizes.md 2)."""
-    cluster, row = running.cluster, pod.row
-    nodes = cluster.nodes
-    if not any(plugin.name == RESOURCES_PLUGIN for plugin in running.profile.filters):
-        return Decision(ref=ref, result=Result.SCHEDULED, resize=True)
-    requests = pod.signature.requests
-    short = [column for column, _ in requests if nodes.used[column, row] > nodes.allocatable[column, row]]
+def gang_of(cluster: ClusterState, pod: PodRecord) -> Group | None:
+    """Return the gang of which the resizes are one: the pod's group, or the highest gang that consists of gangs."""
+    group: Group | None = cluster.groups.get(pod.group) if pod.group is not None else None
+    if group is None or not group.is_gang or group.root is None:
+        return None
+    while group.spec is not None and group.spec.parent is not None:
+        above = cluster.trees.composites.get(group.spec.parent)
+        if above is None or not above.is_gang:
+            break
+        group = above
+    return group
+
+
+def _ref(cluster: ClusterState, pod: PodRecord) -> str:
+    gang = gang_of(cluster, pod)
+    return f"pod/{pod.uid}" if gang is None else f"{RESIZES}{gang.ref}"
+
+
+def _of_gang(cluster: ClusterState, pod: PodRecord) -> list[PodRecord]:
+    """Return the pods of the gang that run; without one the pod alone."""
+    gang = gang_of(cluster, pod)
+    return [pod] if gang is None else sorted(gang.running(), key=lambda member: member.key)
+
+
+def decide_resizes(running: RunningProfile, ref: str, pods: Sequence[PodRecord], *, under_way: bool) -> Decision:
+    """Decide for running pods with deferred resizes, those of one entity; the cluster is left as it was (resizes.md 2).
+
+    They are all of one gang, or it is one pod alone.
+    """
+    cluster = running.cluster
+    staying = [pod for pod in pods if pod.uid not in cluster.doomed]
+    if not staying:
+        return _rejected(ref, tuple(Rejection(pod, UNSCHEDULABLE, EVICTED) for pod in pods))
+    short = {pod: columns for pod in staying if (columns := _short(running, pod))}
     if not short:
         return Decision(ref=ref, result=Result.SCHEDULED, resize=True)
-    if row in nodes.no_resize_preemption:
-        return _rejected(ref, pod, fit_error(1, {PREEMPTION_DISABLED: 1}))
     names = cluster.resources.names
-    message = fit_error(1, {insufficient(names[column]): 1 for column in short})
+    texts, hopeless = dict[PodRecord, str](), dict[str, str]()
     plugin = first_of(DefaultPreemption, running.profile.post_filters)
-    if plugin is None or any(amount > nodes.allocatable[column, row] for column, amount in requests):
-        return _rejected(ref, pod, message)
-    outcome = plugin.for_resize(pod, under_way=under_way)
+    for pod, columns in short.items():
+        disabled = pod.row in cluster.nodes.no_resize_preemption
+        reasons = (PREEMPTION_DISABLED,) if disabled else (insufficient(names[column]) for column in columns)
+        texts[pod] = fit_error(1, dict.fromkeys(reasons, 1))
+        if disabled or plugin is None or _exceeds(cluster, pod):
+            hopeless[pod.key] = texts[pod]
+    gang = gang_of(cluster, staying[0])
+    for pod in gang.running() if gang is not None else ():
+        if pod.resize_disabled and _short(running, pod):
+            hopeless[pod.key] = "its kubelet reports PodResizePreemptionDisabled"
+    if hopeless or plugin is None:
+        return _rejected(ref, tuple(_beside(pod, text, hopeless) for pod, text in texts.items()))
+    first, *others = short
+    if not others or gang is None:
+        outcome = plugin.for_resize(first, under_way=under_way)
+    else:
+        outcome = plugin.for_resizes(gang, list(short), under_way=under_way)
     if isinstance(outcome.proposal, Preemption):
-        return _rejected(ref, pod, message, outcome.proposal)
+        rejections = tuple(Rejection(pod, UNSCHEDULABLE, text) for pod, text in texts.items())
+        return _rejected(ref, rejections, outcome.proposal)
     waits = outcome.put_off if isinstance(outcome.put_off, Deferral) else None
-    return _rejected(ref, pod, f"{message} {outcome.status.reason}", waits=waits)
+    why = outcome.status.reason
+    return _rejected(ref, tuple(Rejection(p, UNSCHEDULABLE, f"{t} {why}") for p, t in texts.items()), waits=waits)
 
 
-def failed_resize(ref: str, pod: PodRecord, error: str) -> Decision:
+def _beside(pod: PodRecord, text: str, hopeless: dict[str, str]) -> Rejection:
+    """Return why a pod is not resized where no evictions help it, or another one of its gang."""
+    if pod.key not in hopeless:
+        other, why = next(iter(sorted(hopeless.items())))
+        text = f"{text} preemption: {ALL_OR_NONE}: pod {other}: {why}"
+    return Rejection(pod, UNSCHEDULABLE, text)
+
+
+def _short(running: RunningProfile, pod: PodRecord) -> list[int]:
+    """Return the columns of what the pod asks for and of which its node has too little."""
+    if not any(plugin.name == RESOURCES_PLUGIN for plugin in running.profile.filters):
+        return []
+    nodes = running.cluster.nodes
+    return [c for c, _ in pod.signature.requests if nodes.used[c, pod.row] > nodes.allocatable[c, pod.row]]
+
+
+def _exceeds(cluster: ClusterState, pod: PodRecord) -> bool:
+    """Return whether the pod wants more than its node has (resizes.md 2.4)."""
+    return any(amount > cluster.nodes.allocatable[column, pod.row] for column, amount in pod.signature.requests)
+
+
+def failed_resizes(ref: str, pods: Sequence[PodRecord], error: str) -> Decision:
     """Return the decision after a plugin has failed; it is tried again after its backoff."""
-    return Decision(ref=ref, result=Result.ERROR, rejections=(Rejection(pod, SCHEDULER_ERROR, error),), resize=True)
+    rejections = tuple(Rejection(pod, SCHEDULER_ERROR, error) for pod in pods)
+    return Decision(ref=ref, result=Result.ERROR, rejections=rejections, resize=True)
 
 
 def _rejected(
-    ref: str, pod: PodRecord, message: str, preemption: Preemption | None = None, waits: Deferral | None = None
+    ref: str, rejections: tuple[Rejection, ...], preemption: Preemption | None = None, waits: Deferral | None = None
 ) -> Decision:
     return Decision(
         ref=ref,
         result=Result.WAITING if preemption is not None else Result.UNSCHEDULABLE,
-        rejections=(Rejection(pod, UNSCHEDULABLE, message),),
+        rejections=rejections,
         preemption=preemption,
         put_off=waits,
         rejected_by=frozenset({RESOURCES_PLUGIN}),

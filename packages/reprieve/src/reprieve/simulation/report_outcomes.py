@@ -88,7 +88,7 @@ def resize_outcomes(world: VirtualCluster) -> tuple[ResizeOutcome, ...]:
         elif uid in world.evicted:
             outcome = "Evicted"
         else:
-            outcome = "Preempting" if world.engine.preempting(f"pod/{uid}") else "Deferred"
+            outcome = "Preempting" if world.engine.preempting(pod.resize_ref) else "Deferred"
         result.append(
             ResizeOutcome(
                 namespace=pod.namespace,

@@ -54,16 +54,18 @@ class Resizes:
             self.pending[pod.uid] = PendingResize(pod, item, self._engine.cluster.nodes.names[pod.row], why)
 
     def decided(self, decision: Decision, now: float) -> None:
-        """The scheduler tried one: it is done, or why it does not fit and what is evicted for it."""
-        uid = decision.ref.removeprefix("pod/")
+        """The scheduler tried some: they are done, or why they do not fit and what is evicted for each on its node."""
         if decision.result is Result.SCHEDULED:
-            self.carry_out(uid, now)
-        known = self.pending.get(uid)
-        if known is None or not decision.rejections:
-            return
+            for uid, resize in list(self.pending.items()):
+                if resize.pod.resize_ref == decision.ref:
+                    self.carry_out(uid, now)
         victims = decision.preemption.victims if decision.preemption is not None else []
-        known.message = decision.rejections[0].message
-        known.evicts = tuple(dict.fromkeys((*known.evicts, *(verdict.unit.name for verdict in victims))))
+        for rejection in decision.rejections:
+            known = self.pending.get(rejection.pod.uid)
+            if known is not None:
+                known.message = rejection.message
+                there = (verdict.unit.name for verdict in victims if known.pod.row in verdict.unit.rows)
+                known.evicts = tuple(dict.fromkeys((*known.evicts, *there)))
 
     def capacity_freed(self, row: int, now: float) -> None:
         """Resize the pods of a node that fit now, those with the highest priority first."""

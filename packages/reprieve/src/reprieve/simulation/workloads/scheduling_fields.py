@@ -23,6 +23,7 @@ MOST_GROUPS: Final = 8
 _POLICY: Final = "schedulingPolicy"
 _LEVEL: Final = (_POLICY, "schedulingConstraints", "disruptionMode")
 _CLAIMS: Final = "resourceClaims"
+_OF_CLAIM: Final = ("name", "resourceClaimName", "resourceClaimTemplateName")
 _CLASS: Final = "spec.priorityClassName"
 _JOBSET: Final = "jobset.sigs.k8s.io"
 _LWS: Final = "leaderworkerset.sigs.k8s.io"
@@ -67,8 +68,26 @@ class Reader:
                 self.unread(f"{path}.{str(name)[:128]}")
         return value
 
-    def level(self, value: Mapping[str, Any], path: str, *, gang: bool, count: str = "minCount") -> GroupAsked:
-        """Return one level. `gang`: it is one where no policy stands; `count`: the field of a gang that is read."""
+    def objects_at(self, value: Any, path: str, known: Sequence[str]) -> None:
+        """Report further fields of the objects of a list; what is none is found out when the group is made."""
+        for index, item in enumerate(_listed(value)):
+            if isinstance(item, Mapping):
+                self.object_at(item, f"{path}[{index}]", known)
+
+    def list_at(self, value: Any, path: str) -> list[Any]:
+        """Return the value, if it is a list or absent. Raises InputError."""
+        if value is not None and not isinstance(value, list):
+            raise self.workload.error(path, "Invalid value: must be a list")
+        return value or []
+
+    def level(
+        self, value: Mapping[str, Any], path: str, *, gang: bool, count: str = "minCount", claims: bool = False
+    ) -> GroupAsked:
+        """Return one level.
+
+        `gang`: it is one where no policy stands; `count`: the field of a gang that is read; `claims`: the level has
+        `resourceClaims`.
+        """
         policy = self.object_at(value.get(_POLICY), f"{path}.{_POLICY}", ("basic", "gang"))
         if (
             value.get(_POLICY) is not None
@@ -81,9 +100,18 @@ class Reader:
         number = self.object_at(policy.get("gang"), at, (count,)).get(count)
         if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
             raise self.workload.error(f"{at}.{count}", f"Invalid value: {str(number)[:64]}: must be greater than zero")
-        self.object_at(value.get("schedulingConstraints"), f"{path}.schedulingConstraints", ("topology",))
-        self.object_at(value.get("disruptionMode"), f"{path}.disruptionMode", ("single", "all"))
-        more = {name: value[name] for name in (*_LEVEL[1:], _CLAIMS) if value.get(name) is not None}
+        self.object_at(policy.get("basic"), f"{path}.{_POLICY}.basic", ())
+        at = f"{path}.schedulingConstraints"
+        constraints = self.object_at(value.get("schedulingConstraints"), at, ("topology",))
+        self.objects_at(constraints.get("topology"), f"{at}.topology", ("key",))
+        at = f"{path}.disruptionMode"
+        mode = self.object_at(value.get("disruptionMode"), at, ("single", "all"))
+        for name in ("single", "all"):
+            self.object_at(mode.get(name), f"{at}.{name}", ())
+        if claims:
+            self.objects_at(value.get(_CLAIMS), f"{path}.{_CLAIMS}", _OF_CLAIM)
+        read = (*_LEVEL[1:], *((_CLAIMS,) if claims else ()))
+        more = {name: value[name] for name in read if value.get(name) is not None}
         basic = policy.get("basic") is not None if policy else not gang
         return GroupAsked("", path, basic, number, more)
 
@@ -119,7 +147,7 @@ def _job_set(reader: Reader) -> Asked:
         if value_at(job, "template.spec.scheduling") is not None:
             at = f"spec.replicatedJobs[{index}].template.spec.scheduling"
             raise workload.error(at, f"Forbidden: may not be set with {PATH}")
-    entries = _listed(scheduling.get("replicatedJobs"))
+    entries = reader.list_at(scheduling.get("replicatedJobs"), f"{PATH}.replicatedJobs")
     if entries:
         return _by_entries(reader, scheduling, entries, jobs, sizes)
     whole = reader.level(scheduling, PATH, gang=True)
@@ -163,11 +191,12 @@ def _by_entries(
                 raise workload.error(f"{path}.job", message)
             inner = reader.object_at(value["job"], f"{path}.job", (*_LEVEL, _CLAIMS))
             replicas = max(1, _whole(jobs[targets[0]].get("replicas"), 1))
-            each = reader.level(inner, f"{path}.job", gang=True)
+            each = reader.level(inner, f"{path}.job", gang=True, claims=True)
             result[targets[0]] = _each_job(reader.bounded(each, sizes.get(targets[0], 0) // replicas), targets[0])
             number += replicas
             continue
-        shared = reader.bounded(reader.level(value, path, gang=True), sum(sizes.get(item, 0) for item in targets))
+        shared = reader.level(value, path, gang=True, claims=True)
+        shared = reader.bounded(shared, sum(sizes.get(item, 0) for item in targets))
         shared = _of_job(shared, targets[0]) if len(targets) == 1 else shared._replace(name="-".join(targets))
         result.update(dict.fromkeys(targets, _always(shared)))
         number += 1
@@ -182,7 +211,7 @@ def _targets(
     reader: Reader, value: Mapping[str, Any], path: str, jobs: Mapping[str, Any], taken: set[str]
 ) -> list[str]:
     """Return the replicated jobs that an entry names; they are taken from then on."""
-    targets = _listed(value.get("targetReplicatedJobs"))
+    targets = reader.list_at(value.get("targetReplicatedJobs"), path)
     if not targets:
         raise reader.workload.error(path, "Required value: must name a replicated job")
     for target in targets:
@@ -267,7 +296,7 @@ def _by_role(reader: Reader, replica: Mapping[str, Any], size: int) -> Asked:
     for role, pods in (("leader", 1), ("worker", size - 1)):
         path = f"{at}.{role}"
         value = reader.object_at(replica.get(role), path, (*_LEVEL, _CLAIMS))
-        result[role] = reader.level(value, path, gang=False)
+        result[role] = reader.level(value, path, gang=False, claims=True)
         _check_exclusive(reader, result[role])
         if result[role].min_count not in (None, pods):
             message = f"Invalid value: {result[role].min_count}: must be the number of its pods, {pods}"
