@@ -168,6 +168,142 @@ def test_taints_counters_and_capacities_of_a_device(fields: Json, places: list[s
     assert [place for place, _ in refusals(resource_slice(device(**fields)))] == [f"{FIRST}{one}" for one in places]
 
 
+def with_policy(value: str, **policy: Any) -> Json:
+    capacity = {"memory": {"value": value, "requestPolicy": policy}}
+    return resource_slice(device(allowMultipleAllocations=True, capacity=capacity))
+
+
+POLICIES: list[tuple[Json, list[tuple[str, str]]]] = [
+    ({}, []),
+    ({"default": "1"}, []),
+    ({"default": "1", "validValues": ["1", "2"]}, []),
+    ({"default": "1", "validRange": {"min": "1"}}, []),
+    ({"default": "3", "validRange": {"min": "1", "max": "7", "step": "2"}}, []),
+    ({"default": "1.5", "validRange": {"min": "500m", "max": "8", "step": "500m"}}, []),
+    ({"validValues": ["1"]}, [(".default", "required when validValues is defined")]),
+    ({"validRange": {"min": "1"}}, [(".default", "required when validRange is defined")]),
+    (
+        {"default": "1", "validValues": ["1"], "validRange": {"min": "1"}},
+        [("", 'exactly one policy can be specified, cannot specify "validValues" and "validRange" at the same time')],
+    ),
+    ({"default": "1", "validValues": ["2", "1"]}, [(".validValues[1]", "values must be sorted in ascending order")]),
+    ({"default": "1", "validValues": ["1", "1000m"]}, [(".validValues[1]", '"1"')]),
+    (
+        {"default": "3", "validValues": ["1"]},
+        [(".validValues", "default value is not valid according to the requestPolicy")],
+    ),
+    ({"default": "1", "validValues": ["1", "9"]}, [(".validValues[1]", "8")]),
+    (
+        {"default": "1", "validValues": [str(n) for n in range(1, 9)] + ["8", "8", "8"]},
+        [(".validValues", "must have at most 10 items")],
+    ),
+    ({"default": "1", "validRange": {"max": "2"}}, [(".validRange.min", "required when validRange is defined")]),
+    ({"default": "9", "validRange": {"min": "9"}}, [(".validRange.min", "8")]),
+    ({"default": "1", "validRange": {"min": "2"}}, [(".validRange.default", "2")]),
+    (
+        {"default": "3", "validRange": {"min": "3", "max": "2"}},
+        [(".validRange.max", "2"), (".validRange.default", "2")],
+    ),
+    ({"default": "3", "validRange": {"min": "3", "max": "9"}}, [(".validRange.max", "8")]),
+    ({"default": "1", "validRange": {"min": "1", "step": "0"}}, [(".validRange.step", "must be greater than zero")]),
+    ({"default": "1", "validRange": {"min": "1", "step": "8"}}, [(".validRange.step", "8")]),
+    (
+        {"default": "2", "validRange": {"min": "1", "max": "4", "step": "2"}},
+        [(".validRange.step", "value is not a multiple of a given step (2) from (1)")] * 2,
+    ),
+    (
+        {"default": "1", "validRange": {"min": "1u", "step": "1"}},
+        [(".validRange.min", "value cannot be represented as a milli value")],
+    ),
+    (
+        {"default": "1", "validRange": {"min": "-1", "step": "1"}},
+        [(".validRange.min", "must be greater than or equal to 0")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("policy", "found"), POLICIES)
+def test_policies_of_capacities(policy: Json, found: list[tuple[str, str]]) -> None:
+    """devices.md 5.5: what is wrong ends in the amount that is exceeded, where there is one."""
+    at = f"{FIRST}.capacity[memory].requestPolicy"
+    refused = [(place.removeprefix(at), detail) for place, detail in refusals(with_policy("8", **policy))]
+    if found == [(".validValues", "must have at most 10 items")]:
+        assert refused[0] == found[0]
+    else:
+        assert refused == found
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("a/b.c/d", 0), ("node-1", 0), ("A", 1), ("a//b", 1), ("x" * 254, 2), ("", 1)]
+)
+def test_names_of_pools(name: str, number: int) -> None:
+    """devices.md 5.4: subdomains with slashes between."""
+    found = refusals(resource_slice(pool={"name": name, "resourceSliceCount": 1}))
+    assert [place for place, _ in found] == ["spec.pool.name"] * number
+
+
+@pytest.mark.parametrize(
+    ("fields", "places"),
+    [
+        ({"nodeName": "A b"}, [".nodeName"]),
+        ({"nodeName": ""}, [".nodeName", ""]),
+        ({"nodeName": None, "nodeSelector": {"nodeSelectorTerms": []}}, [".nodeSelector.nodeSelectorTerms"] * 2),
+        ({"nodeName": None, "nodeSelector": {"nodeSelectorTerms": [{}, {}]}}, [".nodeSelector.nodeSelectorTerms"]),
+        ({"skipNodeOperations": ["NodePrepareResources", "NodeUnprepareResources"]}, []),
+        ({"skipNodeOperations": ["*"]}, []),
+        ({"skipNodeOperations": ["NodeUnprepareResources"]}, []),
+        ({"skipNodeOperations": ["NodePrepareResources"]}, [".skipNodeOperations"]),
+        ({"skipNodeOperations": ["Other", "*", "*"]}, [".skipNodeOperations[0]", ".skipNodeOperations[2]"]),
+    ],
+)
+def test_nodes_and_operations_of_a_slice(fields: Json, places: list[str]) -> None:
+    """devices.md 5.4."""
+    document = resource_slice(**fields)
+    document["spec"] = {name: value for name, value in document["spec"].items() if value is not None}
+    assert [place for place, _ in refusals(document)] == [f"spec{one}" for one in places]
+
+
+@pytest.mark.parametrize(
+    ("fields", "places"),
+    [
+        ({"bindingConditions": ["a"], "bindingFailureConditions": ["b"]}, []),
+        ({"bindingConditions": ["a"]}, [".bindingFailureConditions"]),
+        ({"bindingFailureConditions": ["a"]}, [".bindingConditions"]),
+        ({"bindingConditions": ["a", "a"], "bindingFailureConditions": ["b"]}, [".bindingConditions[1]"]),
+        ({"bindingConditions": ["a"], "bindingFailureConditions": ["a"]}, [".bindingFailureConditions[0]"]),
+        ({"bindingConditions": ["a b"], "bindingFailureConditions": ["b"]}, [".bindingConditions[0]"]),
+        ({"bindingConditions": list("abcde"), "bindingFailureConditions": ["x"]}, [".bindingConditions"]),
+    ],
+)
+def test_conditions_that_a_device_waits_for(fields: Json, places: list[str]) -> None:
+    """devices.md 5.4."""
+    assert [place for place, _ in refusals(resource_slice(device(**fields)))] == [f"{FIRST}{one}" for one in places]
+
+
+COUNTS = {"consumesCounters": [{"counterSet": "c", "counters": {"a": {"value": "1"}}}]}
+
+
+@pytest.mark.parametrize(
+    ("name", "device_fields", "places"),
+    [
+        ("d.example.com/type", {**COUNTS, "attributes": {"type": {"string": "x"}}}, []),
+        ("other.example.com/type", {**COUNTS, "attributes": {"other.example.com/type": {"string": "x"}}}, []),
+        ("d.example.com/type", {"attributes": {"type": {"string": "x"}}}, ["spec.partitionTypeAttribute"]),
+        ("type", {**COUNTS, "attributes": {"type": {"string": "x"}}}, ["spec.partitionTypeAttribute"]),
+        ("d.example.com/type", COUNTS, [f"{FIRST}.attributes[d.example.com/type]"]),
+        (
+            "d.example.com/type",
+            {**COUNTS, "attributes": {"type": {"int": 1}}},
+            [f"{FIRST}.attributes[d.example.com/type]"],
+        ),
+    ],
+)
+def test_attribute_that_tells_partitions_apart(name: str, device_fields: Json, places: list[str]) -> None:
+    """devices.md 5.4."""
+    found = refusals(resource_slice(device(**device_fields), partitionTypeAttribute=name))
+    assert [place for place, _ in found] == places
+
+
 def test_counters_stand_in_a_slice_of_their_own() -> None:
     """devices.md 5.4."""
     shared = [{"name": "c", "counters": {"memory": {"value": "1Gi"}}}]

@@ -68,6 +68,12 @@ HOLDS = [
     # what is there only sometimes
     (f'{D}.?model.orValue("") == "A100" && {D}.?nothing.orValue("-") == "-"', True),
     ('device.attributes[?"d"].?index.optMap(n, n > 2).orValue(false)', True),
+    # a domain that the device does not have is an empty map however it is looked up (devices.md 5.3)
+    ('device.attributes[?"missing"].hasValue() && !device.attributes[?"missing"].?x.hasValue()', True),
+    ('device.attributes[?"missing"].orValue({"x": 1}).size() == 0', True),
+    ("device.attributes.?missing.hasValue() && has(device.attributes.missing)", True),
+    ('device.capacity[?"missing"].?memory.optMap(m, m.sign()).orValue(-1) == -1', True),
+    ('"missing" in device.attributes || device.attributes.exists(domain, domain == "missing")', False),
     (f'isSemver("v1.2", true) && {D}.version.isGreaterThan(semver("v1.2", true))', True),
 ]
 

@@ -33,7 +33,7 @@ from kube_rules.cel.syntax import (
     Node,
     Select,
 )
-from kube_rules.cel.values import NONE, CelError, Message, Meter, Optional, TypeName, type_name
+from kube_rules.cel.values import NONE, CelError, FullMap, Message, Meter, Optional, TypeName, type_name
 
 LIST_COST = 10
 MAP_COST = 30
@@ -172,7 +172,7 @@ class _Compiler:
                     value = value.value if value.present else {}
                 if not isinstance(value, dict):
                     raise CelError(NO_OVERLOAD)
-                return name in value or other in value
+                return name in value or other in value or isinstance(value, FullMap)
 
             return has, cost
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from kube_rules.cel.functions import NO_OVERLOAD, integer, unsigned
-from kube_rules.cel.values import NONE, CelError, Meter, Optional, Uint, equal, size_of, type_name
+from kube_rules.cel.values import NONE, CelError, FullMap, Meter, Optional, Uint, equal, size_of, type_name
 
 Env = list[Any]
 Run = Callable[[Env, Meter], Any]
@@ -36,7 +36,7 @@ def maybe_field(value: Any, name: str, other: str) -> Optional:
     for key in (name, other):
         if key in value:
             return Optional(value[key])
-    return NONE
+    return Optional(value[name]) if isinstance(value, FullMap) else NONE
 
 
 def maybe_indexed(where: Any, index: Any, meter: Meter) -> Optional:
@@ -54,7 +54,7 @@ def maybe_indexed(where: Any, index: Any, meter: Meter) -> Optional:
         return Optional(where[index]) if 0 <= index < len(where) else NONE
     if isinstance(where, dict):
         key = key_of(index)
-        return Optional(where[key]) if key in where else NONE
+        return Optional(where[key]) if key in where or isinstance(where, FullMap) else NONE
     raise CelError(NO_OVERLOAD)
 
 

@@ -69,6 +69,13 @@ NONE = Optional(None, present=False)
 """The optional without a value."""
 
 
+class FullMap(dict[str, Any]):
+    """A map with a value for every key, as cel-go knows one with a `Find` of its own: looking up always finds.
+
+    `in` and macros go by the entries alone.
+    """
+
+
 class Message(dict[str, Any]):
     """A value of a type with fields, such as `Object.spec{a: b}`."""
 

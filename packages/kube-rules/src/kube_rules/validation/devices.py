@@ -72,15 +72,15 @@ def driver_name(name: str, place: str) -> r.Found:
     yield from fe.wanted(place, name, names.subdomain)
 
 
-def _pool(selector: Json, path: str) -> r.Found:
-    name = selector["pool"]
+def pool_name(name: str, place: str) -> r.Found:
+    """The name of a pool: one or several subdomains with slashes between (validatePoolName)."""
     if not name:
-        yield fe.required(f"{path}.pool")
+        yield fe.required(place)
         return
     if len(name) > _LONGEST_POOL:
-        yield fe.too_long(f"{path}.pool", _LONGEST_POOL)
+        yield fe.too_long(place, _LONGEST_POOL)
     for part in name.split("/"):
-        yield from fe.malformed(f"{path}.pool", part, names.subdomain)
+        yield from fe.malformed(place, part, names.subdomain)
 
 
 def _effect(taint: Json, path: str) -> r.Found:
@@ -95,7 +95,7 @@ taint_rule = r.below(
     r.given(
         "deviceSelector",
         r.IfThere("driver", lambda selector, path: driver_name(selector["driver"], f"{path}.driver")),
-        r.IfThere("pool", _pool),
+        r.IfThere("pool", lambda selector, path: pool_name(selector["pool"], f"{path}.pool")),
         r.formed("device", names.dns_label, "set"),
     ),
     r.below("taint", *TAINT),

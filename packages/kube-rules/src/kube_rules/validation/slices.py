@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from kube_rules import field_errors as fe
 from kube_rules.json import Json
-from kube_rules.validation import devices, names
+from kube_rules.validation import devices, names, selectors
 from kube_rules.validation import rows as r
+from kube_rules.validation.request_policies import request_policy
 
 _MOST_DEVICES, _MOST_ADVANCED = 128, 64
 """Devices of a slice, and of one with devices that have taints, counters or lists of values."""
@@ -19,6 +20,7 @@ _MOST_ENTRIES, _MOST_VALUES = 32, 48
 """Attributes and capacities of a device together, and the values of its attributes."""
 _LONGEST_NAME, _LONGEST_VALUE = 32, 64
 _MOST_TAINTS, _MOST_SETS, _MOST_CONSUMED, _MOST_COUNTERS = 16, 8, 2, 32
+_MOST_CONDITIONS: Final = 4
 _LISTS: Final = ("bools", "ints", "strings", "versions")
 _FORMS: Final = ("bool", "int", "string", "version", *_LISTS)
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -39,7 +41,18 @@ def _places(holder: Json, path: str, names_of: tuple[str, ...], where: str) -> r
     for name in ("allNodes", "perDeviceNodeSelection"):
         if holder.get(name) is False and name in names_of:
             yield fe.invalid(f"{path}.{name}", False, "must be either unset or set to true")
-    given = [name for name in names_of if holder.get(name)]
+    of_slice = "perDeviceNodeSelection" in names_of
+    if (node := holder.get("nodeName")) is not None:
+        empty = "must be either unset or set to a non-empty string" if of_slice else "must not be empty"
+        yield from fe.malformed(f"{path}.nodeName", node, names.subdomain) if node else ()
+        yield from () if node else (fe.invalid(f"{path}.nodeName", node, empty),)
+    if (selector := holder.get("nodeSelector")) is not None:
+        at = f"{path}.nodeSelector"
+        yield from selectors.node_selector(selector, at)
+        if of_slice and len(selector.get("nodeSelectorTerms") or ()) != 1:
+            terms = selector.get("nodeSelectorTerms")
+            yield fe.invalid(f"{at}.nodeSelectorTerms", terms, "must have exactly one node selector term")
+    given = [name for name in names_of if holder.get(name) not in (None, "", False)]
     if not given:
         yield fe.required(path, f"exactly one of {where}")
     elif len(given) > 1:
@@ -124,9 +137,13 @@ def _has(device: Json, path: str) -> r.Found:
         yield from _attribute(attribute, f"{path}.attributes[{name}]")
     for name, amount in capacity.items():
         yield from _qualified(name, f"{path}.capacity")
-        if amount.get("requestPolicy") is not None and not device.get("allowMultipleAllocations"):
-            detail = "allowMultipleAllocations must be true"
-            yield fe.forbidden(f"{path}.capacity[{name}].requestPolicy", detail)
+        if amount.get("requestPolicy") is None:
+            continue
+        at = f"{path}.capacity[{name}].requestPolicy"
+        if device.get("allowMultipleAllocations"):
+            yield from request_policy(amount, at)
+        else:
+            yield fe.forbidden(at, "allowMultipleAllocations must be true")
 
 
 def _counters(holder: Json, path: str) -> r.Found:
@@ -140,6 +157,25 @@ def _counters(holder: Json, path: str) -> r.Found:
             yield from fe.malformed(f"{path}.counters", name, names.dns_label)
 
 
+def _binding(device: Json, path: str) -> r.Found:
+    """What a device waits for after it was chosen: conditions of success and of failure, both or none."""
+    good, bad = "bindingConditions", "bindingFailureConditions"
+    stated = {name: device.get(name) or [] for name in (good, bad)}
+    for name, values in stated.items():
+        if len(values) > _MOST_CONDITIONS:
+            yield fe.too_many(f"{path}.{name}", len(values), _MOST_CONDITIONS)
+        for index, value in enumerate(values):
+            at = f"{path}.{name}[{index}]"
+            yield from fe.malformed(at, value, names.qualified)
+            if value in values[:index]:
+                yield fe.duplicate(at, value)
+            if name == bad and value in stated[good]:
+                yield fe.invalid(at, value, f"{bad} must not overlap with {good}")
+    for name, other in ((good, bad), (bad, good)):
+        if not stated[name] and stated[other]:
+            yield fe.invalid(f"{path}.{name}", stated[name], f"{name} are required to use {other}")
+
+
 _DEVICE: Final = (
     r.wanted("name", names.dns_label),
     _has,
@@ -151,6 +187,7 @@ _DEVICE: Final = (
         r.Unique("counterSet", place=""),
         most=_MOST_CONSUMED,
     ),
+    _binding,
 )
 
 
@@ -181,12 +218,55 @@ def _devices(spec: Json, path: str) -> r.Found:
     yield from checks(spec, path)
 
 
+_OPERATIONS: Final = ("*", "NodePrepareResources", "NodeUnprepareResources")
+
+
+def _skipped(spec: Json, path: str) -> r.Found:
+    """Operations of kubelets that a driver does without: what is prepared has to be released again."""
+    at, operations = f"{path}.skipNodeOperations", spec.get("skipNodeOperations") or []
+    for index, name in enumerate(operations):
+        yield from fe.one_of(f"{at}[{index}]", name, _OPERATIONS) if name not in _OPERATIONS else ()
+        if name in operations[:index]:
+            yield fe.duplicate(f"{at}[{index}]", name)
+    if _OPERATIONS[1] in operations and not {"*", _OPERATIONS[2]} & set(operations):
+        detail = "NodePrepareResources cannot be skipped unless NodeUnprepareResources is also skipped"
+        yield fe.invalid(at, operations, detail)
+
+
+def _partition_type(spec: Json, path: str) -> r.Found:
+    """The attribute that tells partitions apart is a string of every device that consumes counters."""
+    name = spec.get("partitionTypeAttribute")
+    if name is None:
+        return
+    at = f"{path}.partitionTypeAttribute"
+    found = [(index, one) for index, one in enumerate(spec.get("devices") or ()) if one.get("consumesCounters")]
+    if not found:
+        yield fe.invalid(at, name, "may only be set on a slice which declares devices that consume counters")
+        return
+    wrong = list(_qualified(name, at))
+    if "/" not in name:
+        wrong.append(fe.invalid(at, name, "a fully qualified name must be a domain and a name separated by a slash"))
+    if wrong:
+        yield from wrong
+        return
+    bare = name.removeprefix(f"{spec.get('driver', '')}/")
+    for index, device in found:
+        attributes = device.get("attributes") or {}
+        attribute, place = attributes.get(name) or attributes.get(bare), f"{path}.devices[{index}].attributes[{name}]"
+        if attribute is None:
+            detail = "device consumes counters and `partitionTypeAttribute` names this attribute, so it must be set"
+            yield fe.required(place, detail)
+        elif attribute.get("string") is None:
+            detail = "must be a string value because `partitionTypeAttribute` names this attribute"
+            yield fe.invalid(place, attribute, detail)
+
+
 resource_slice = r.below(
     "spec",
     lambda spec, path: devices.driver_name(spec.get("driver", ""), f"{path}.driver"),
     r.below(
         "pool",
-        r.required("name"),
+        lambda pool, path: devices.pool_name(pool.get("name", ""), f"{path}.name"),
         r.at_least(1, "resourceSliceCount", detail=r.POSITIVE, missing=0),
         r.at_least(0, "generation", detail="must be greater than or equal to zero"),
     ),
@@ -199,5 +279,7 @@ resource_slice = r.below(
         r.Unique("name", empty=False, place=""),
         most=_MOST_SETS,
     ),
+    _partition_type,
+    _skipped,
 )
 """Driver, pool, devices and counters of a slice (ValidateResourceSlice)."""

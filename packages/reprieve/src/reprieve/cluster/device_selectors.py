@@ -101,7 +101,7 @@ def _attribute(name: str, attribute: Mapping[str, Any]) -> Any:
     raise DeviceSelectorError(f"attribute {name}: unsupported attribute value")
 
 
-class _Domains(dict[str, dict[str, Any]]):
+class _Domains(cel.FullMap):
     """A map that has an empty map for every key it does not have."""
 
     def __missing__(self, key: str) -> dict[str, Any]:
