@@ -11,7 +11,7 @@ from reprieve.decisions.phrases import count, names_text
 from reprieve.decisions.records import EvictionInTurn
 from reprieve.preemption.criteria import LostWorkCost, StartTime
 from reprieve.preemption.lost_work import LostWork, lost_work
-from reprieve.preemption.outcome import CascadeStep, Cost, Criterion, Preemption
+from reprieve.preemption.outcome import CascadeStep, Cost, Criterion, LimitKind, Preemption, SearchLimit
 
 _MOST_STEPS: Final = 5
 _MOST_NAMES: Final = 3
@@ -94,7 +94,7 @@ def in_turn(steps: Sequence[CascadeStep]) -> tuple[EvictionInTurn, ...]:
 def cost_sentences(cluster: ClusterState, preemption: Preemption) -> tuple[str, ...]:
     """Return sentences on what it costs: lost work, the comparison by configured criteria, evictions in turn.
 
-    And with which other preemptors it was planned.
+    And with which other preemptors it was planned, and which limits ended the search.
     """
     sentences = []
     if counts_work(cluster, preemption, (pod for verdict in preemption.victims for pod in verdict.unit.pods)):
@@ -109,6 +109,7 @@ def cost_sentences(cluster: ClusterState, preemption: Preemption) -> tuple[str, 
         names = names_text(preemption.together, _MOST_NAMES)
         sentences.append(f"Planned together with {names}: one eviction for all of them.")
     sentences += _gang_sentences(preemption)
+    sentences += [_limit_sentence(limit) for limit in preemption.limits]
     sentences += [
         f"When {turn.by} comes back, it would evict {names_text(turn.evicted, _MOST_NAMES)} (round {turn.round})."
         for turn in in_turn(preemption.cascade)[:_MOST_STEPS]
@@ -124,6 +125,21 @@ def cost_sentences(cluster: ClusterState, preemption: Preemption) -> tuple[str, 
             f"Evicting {units} instead would lead to more evictions: when it comes back, {after}; {pods} pods in all."
         )
     return tuple(sentences)
+
+
+def _limit_sentence(limit: SearchLimit) -> str:
+    """Return what was not compared, and that a cheaper eviction may exist (cost.md 4.15)."""
+    there, most = f"{limit.there:,}", f"{limit.most:,}"
+    what = {
+        LimitKind.SPREAD_DOMAINS: f"Its topology spread has {there} domains: up to {most} are compared by cost",
+        LimitKind.SPREAD_SIZE: f"Its topology spread was not compared by cost: {there} nodes and workloads, up to "
+        f"{most} are searched",
+        LimitKind.SPREAD_WORK: "The comparison of ways to spread it over domains ended at its limit of "
+        f"{most} nodes and workloads searched",
+        LimitKind.TREE_WORK: "The comparison of domains for its groups ended at its limit of "
+        f"{most} nodes and workloads searched",
+    }
+    return f"{what[limit.kind]}. A cheaper eviction may exist."
 
 
 def _gang_sentences(preemption: Preemption) -> list[str]:

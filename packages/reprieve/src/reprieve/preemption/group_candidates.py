@@ -46,8 +46,8 @@ def candidates_among(request: GroupRequest, units: Sequence[PreemptionUnit]) -> 
         return GroupCandidates(candidates, passed_over)
     # Here only the victims of one eviction are displaced: few of all potential victims.
     with cluster.trial():
-        cheaper = all_cheaper(replace(view, stay=True), candidates, wide)
-        return GroupCandidates(cheaper, passed_over, min(candidates, key=price_of))
+        cheaper, limits = all_cheaper(replace(view, stay=True), candidates, wide)
+        return GroupCandidates(cheaper, passed_over, min(candidates, key=price_of), limits=limits)
 
 
 def holds_all(domain: Placement, rows: Collection[int]) -> bool:

@@ -80,6 +80,7 @@ def preempt_for_group(
         cost=best.cost,
         cascade=best.cascade,
         avoided=avoided,
+        limits=found.limits if best.cost is not None else (),
         by_score=tuple(verdict.unit for verdict in by_score.evicted()) if by_score is not None else None,
     )
     return PostFilterResult(SUCCESS, preemption)

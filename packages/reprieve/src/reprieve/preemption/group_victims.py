@@ -14,10 +14,10 @@ from reprieve.framework.plugin import CycleState, Placement, PodGroupAssignment
 from reprieve.preemption.cost import Cost
 from reprieve.preemption.group_view import GroupCandidate, GroupView, price_of
 from reprieve.preemption.order import Ranking
-from reprieve.preemption.outcome import Reason, Verdict
-from reprieve.preemption.pinned_choices import PinnedEviction
+from reprieve.preemption.outcome import LimitKind, Reason, SearchLimit, Verdict
+from reprieve.preemption.pinned_choices import MOST_NODES_SEARCHED, PinnedEviction
 from reprieve.preemption.replaced_group import PlacingWork, ReplacedGroup
-from reprieve.preemption.spread_shares import SpreadShares, spread_of
+from reprieve.preemption.spread_shares import MOST_DOMAINS, SpreadShares, spread_of
 from reprieve.preemption.tree_domains import TreeDomains
 from reprieve.preemption.victim_search.problem import Numbers, numbers_of
 from reprieve.preemption.victim_search.search import Found, as_cheap, cheapest_eviction
@@ -27,10 +27,13 @@ _MOST_AS_CHEAP, _PODS_PLACED_ANEW = 24, 384
 its pods are placed for it."""
 
 
-def all_cheaper(view: GroupView, candidates: Sequence[GroupCandidate], wide: Numbers | None) -> list[GroupCandidate]:
+def all_cheaper(
+    view: GroupView, candidates: Sequence[GroupCandidate], wide: Numbers | None
+) -> tuple[list[GroupCandidate], tuple[SearchLimit, ...]]:
     """Return the candidates with the cheapest victims, where their domain may still be one of the two cheapest.
 
-    In a view where all potential victims stay. `wide`: the numbers of the whole cluster, if that is the only domain.
+    And the limits that ended the search.  In a view where all potential victims stay. `wide`: the numbers of the whole
+    cluster, if that is the only domain.
     """
     cheaper: dict[int, GroupCandidate] = {}
     best: list[tuple[bool, Cost]] = []
@@ -40,7 +43,7 @@ def all_cheaper(view: GroupView, candidates: Sequence[GroupCandidate], wide: Num
             candidate = _cheaper(view, candidate, wide, work)
             best = sorted([*best, candidate.price])[:2]
         cheaper[index] = candidate
-    return [cheaper[index] for index in range(len(candidates))]
+    return [cheaper[index] for index in range(len(candidates))], tuple(work.limits)
 
 
 def numbers_for(view: GroupView, candidate: GroupCandidate, within: Ranking) -> Numbers | None:
@@ -91,6 +94,8 @@ def _in_chosen_domains(
     """
     choices = view.request.attempt.choices_below(candidate.placement)
     if not choices or work.searched <= 0:
+        if choices:
+            work.limits[SearchLimit(LimitKind.TREE_WORK, MOST_NODES_SEARCHED)] = None
         return candidate, False
     with view.of(within, range(len(inside))) as displaced:
         numbers = numbers_for(displaced, candidate, within)
@@ -99,6 +104,8 @@ def _in_chosen_domains(
         domains = TreeDomains(numbers, work.searched, displaced, candidate, within, choices)
         choice = domains.cheapest()
         work.searched = domains.left
+        if domains.left <= 0:
+            work.limits[SearchLimit(LimitKind.TREE_WORK, MOST_NODES_SEARCHED)] = None
     if choice is None:
         return candidate, False
     tried, works = _tried(view, candidate, inside, choice[0], choice[1])
@@ -109,15 +116,25 @@ def _spread_otherwise(
     view: GroupView, candidate: GroupCandidate, numbers: Numbers, inside: Sequence[int], work: PlacingWork
 ) -> GroupCandidate:
     """Return the candidate, or the cheaper one with other numbers of members in the domains of a spread constraint."""
-    if len(numbers.rows) + len(numbers.units) > work.searched // 2:
-        return candidate
     with view.of(candidate.ranking, inside):
         pods = [pod for pod, _ in candidate.assignment.placed]
         spread = spread_of(view.request.running, pods)
     if spread is None:
         return candidate
+    size, most = len(numbers.rows) + len(numbers.units), work.searched // 2
+    if size > most:
+        limit = SearchLimit(LimitKind.SPREAD_SIZE, MOST_NODES_SEARCHED // 2, size)
+        if size <= limit.most:
+            limit = SearchLimit(LimitKind.SPREAD_WORK, MOST_NODES_SEARCHED)
+        work.limits[limit] = None
+        return candidate
     shares = SpreadShares(numbers, work.searched, spread, candidate.assignment.placed)
+    if shares.domains > MOST_DOMAINS:
+        work.limits[SearchLimit(LimitKind.SPREAD_DOMAINS, MOST_DOMAINS, shares.domains)] = None
+        return candidate
     found = shares.cheapest()
+    if shares.cut:
+        work.limits[SearchLimit(LimitKind.SPREAD_WORK, MOST_NODES_SEARCHED)] = None
     work.searched = shares.left
     return candidate if found is None else _tried(view, candidate, inside, found)[0]
 

@@ -11,7 +11,14 @@ from reprieve.preemption.cost import Cost
 from reprieve.preemption.domain_bounds import FREE
 from reprieve.preemption.options import EvictionOptions
 from reprieve.preemption.order import Ranking
-from reprieve.preemption.outcome import MINIMIZE_VICTIMS, CascadeStep, Reason, UnhelpfulPreemption, Verdict
+from reprieve.preemption.outcome import (
+    MINIMIZE_VICTIMS,
+    CascadeStep,
+    Reason,
+    SearchLimit,
+    UnhelpfulPreemption,
+    Verdict,
+)
 from reprieve.preemption.reprieved_units import reasons_to_go, verdicts_of
 from reprieve.preemption.units import PreemptionUnit
 from reprieve.preemption.victim_search.search import STEPS
@@ -88,6 +95,8 @@ class GroupCandidates:
     """Why there are no candidates."""
     refused: str = ""
     """The same in words, where it is a rule."""
+    limits: tuple[SearchLimit, ...] = ()
+    """Limits that ended the search for cheaper victims."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ Invariant: the parts together evict no unit that the one eviction keeps.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kube_rules.work_annotations import ClassTerms
 from reprieve.cluster.groups import Group, GroupState
@@ -28,7 +28,7 @@ from reprieve.preemption.group_preemption import candidates_within_terms
 from reprieve.preemption.group_view import GroupRequest, GroupView, price_of
 from reprieve.preemption.options import EvictionOptions
 from reprieve.preemption.order import Ranking
-from reprieve.preemption.outcome import CLUSTER_DOMAIN, Preemption
+from reprieve.preemption.outcome import CLUSTER_DOMAIN, Preemption, SearchLimit
 from reprieve.preemption.protected_units import potential_victims
 from reprieve.preemption.reprieved_units import verdicts_of
 from reprieve.preemption.victim_search.search import FEWEST_STEPS, STEPS
@@ -66,6 +66,8 @@ class JointPart:
     victims: frozenset[str]
     together: tuple[str, ...]
     """The names of the other preemptors."""
+    limits: tuple[SearchLimit, ...] = ()
+    """Limits that ended the search for the eviction of all."""
 
 
 class JointAttempt(PodGroupAttempt):
@@ -151,7 +153,8 @@ def plan_together(
     best = min(found.candidates, key=price_of)
     if best.cost is None:
         return {}
-    return _parts(request, included, best.assignment.placed, best.ranking.only(best.reasons))
+    parts = _parts(request, included, best.assignment.placed, best.ranking.only(best.reasons))
+    return {ref: replace(part, limits=found.limits) for ref, part in parts.items()}
 
 
 def _size(cluster: ClusterState, peer: Peer) -> float:
@@ -269,4 +272,5 @@ def carried_out(
         criteria=options.criteria.described,
         cost=judged.cost,
         together=part.together,
+        limits=part.limits,
     )

@@ -130,6 +130,28 @@ class Compared:
     steps: tuple[tuple[str, int], ...] = ()
 
 
+class LimitKind(Enum):
+    """What part of the search for the cheapest eviction a limit ended (cost.md 4.15)."""
+
+    SPREAD_DOMAINS = "SpreadDomains"
+    """A topology spread constraint has too many domains for members to be divided among them by cost."""
+    SPREAD_SIZE = "SpreadSize"
+    """One search for the members' places has too many nodes and units for that."""
+    SPREAD_WORK = "SpreadWork"
+    """Not all ways to divide the members that seemed worth it were compared."""
+    TREE_WORK = "TreeWork"
+    """The same of topology domains for the groups of a tree."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchLimit:
+    """A limit that was reached: how many are considered at most, and how many there are where that is known."""
+
+    kind: LimitKind
+    most: int
+    there: int = 0
+
+
 class WaitsFor(Enum):
     """What a preemptor waits for before it evicts any pods."""
 
@@ -246,6 +268,8 @@ class Preemption:
     """It is for resizes of running pods on their own nodes (resizes.md): what they wait in, as the queue calls it."""
     moves: tuple[tuple[PodRecord, int], ...] = ()
     """(pod, row): the victims are moved; where each pod of them is to run next (moving.md 4)."""
+    limits: tuple[SearchLimit, ...] = ()
+    """Limits that ended the search: beyond them a cheaper eviction may exist."""
     by_score: tuple[PreemptionUnit, ...] | None = None
     """Victims if the group were placed by score; None where nothing else was considered."""
 

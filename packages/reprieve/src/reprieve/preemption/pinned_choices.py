@@ -9,6 +9,7 @@ Invariant: the work is counted, in the nodes and units of the searches, never in
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.preemption.victim_search.eviction import Price
@@ -58,6 +59,8 @@ class PinnedChoices:
 
     numbers: Numbers
     left: int
+    by_node: ClassVar[bool] = True
+    """Whether evictions are improved node by node, too (cost.md 4.14)."""
     _tried: dict[Hashable, Picks] = field(init=False, default_factory=dict)
     """By what is pinned where, whatever the names of pods: the first picks with that."""
     _found: dict[Picks, tuple[Found, PinnedNumbers] | None] = field(init=False, default_factory=dict)
@@ -73,7 +76,7 @@ class PinnedChoices:
         if found is None:
             return None
         known, part = found
-        better = cheapest_eviction(part.numbers, known.units)
+        better = cheapest_eviction(part.numbers, known.units, by_node=self.by_node)
         best = better if better is not None and better.places is not None else known
         return PinnedEviction(best.price, tuple(part.units[unit] for unit in best.units), best.assigned(part.numbers))
 

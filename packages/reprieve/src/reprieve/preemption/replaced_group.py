@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from reprieve.preemption.group_view import GroupCandidate, GroupView, price_of
+from reprieve.preemption.outcome import SearchLimit
 from reprieve.preemption.pinned_choices import MOST_NODES_SEARCHED
 
 MOST_PLACED = 2_000
@@ -30,6 +31,8 @@ class PlacingWork:
 
     left: int
     searched: int = MOST_NODES_SEARCHED
+    limits: dict[SearchLimit, None] = field(default_factory=dict)
+    """Limits that ended a search."""
 
     @classmethod
     def of(cls, view: GroupView) -> "PlacingWork":

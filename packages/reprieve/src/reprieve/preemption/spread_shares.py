@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,7 +18,8 @@ from reprieve.framework.plugin import CycleState
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.spread_domains import SpreadCounter, SpreadDomains
 from reprieve.preemption.pinned_choices import FEW_CHOICES, Part, Picks, PinnedChoices, PinnedEviction
-from reprieve.preemption.victim_search.search import cheapest_eviction
+from reprieve.preemption.victim_search.node_tables import MOST_NODES, Domains, NodeTables
+from reprieve.preemption.victim_search.search import Found, cheapest_eviction
 
 MOST_DOMAINS = 12
 """Constraints over more domains are left to the filters alone."""
@@ -48,10 +50,18 @@ class SpreadShares(PinnedChoices):
 
     spread: SpreadDomains
     places: Sequence[tuple[PodRecord, int]]
+    by_node: ClassVar[bool] = False  # that comes last, for all domains at once
+    cut: bool = field(init=False, default=False)
+    """The work ended before all was compared that seemed worth it."""
     _nodes: list[frozenset[int]] = field(init=False, default_factory=list)
     _held: list[int] = field(init=False, default_factory=list)
     _shares: list[Share] = field(init=False, default_factory=list)
     _index: dict[Share, int] = field(init=False, default_factory=dict)
+
+    @property
+    def domains(self) -> int:
+        """Return how many domains are compared."""
+        return int(np.count_nonzero(self.spread.there))
 
     def cheapest(self) -> PinnedEviction | None:
         """Return the cheapest eviction that is found, its places in an order that keeps the constraint.
@@ -72,14 +82,28 @@ class SpreadShares(PinnedChoices):
         few = list(islice(shares, _FEW_SHARES + 1))
         if len(few) <= _FEW_SHARES:
             self.least_of([self._number(share) for share in few])
+            self.cut = self.left <= 0
         else:
             self._by_exchange(few[0])
         best = [picks for _, picks in sorted((found[0].price, picks) for picks, found in self._found.items() if found)]
         improved = [found for picks in best[:_IMPROVED] if (found := self.eviction_of(picks)) is not None]
         if not improved:
             return None
-        found = min(improved, key=lambda eviction: eviction.price)
+        found = self._rearranged(min(improved, key=lambda eviction: eviction.price))
         return PinnedEviction(found.price, found.units, tuple(self._in_order(found.places)))
+
+    def _rearranged(self, best: PinnedEviction) -> PinnedEviction:
+        """Return the eviction, or a cheaper one, with what each domain gets of each kind settled node by node."""
+        have = tuple(map(sum, self._share_of(best.places)))
+        every = islice(self._totals(sum(have)), FEW_CHOICES)
+        totals = sorted(every, key=lambda totals: sum(abs(a - b) for a, b in zip(totals, have, strict=True)))
+        tables = NodeTables.of(self.numbers, Domains(self._nodes, totals))
+        found = tables.improved(best.units, best.price) if tables is not None else None
+        self.cut = self.cut and not (tables is not None and tables.complete)
+        if found is None:
+            return best
+        places = Found(found.units, found.price, found.places).assigned(self.numbers)
+        return PinnedEviction(found.price, found.units, places)
 
     def _number(self, share: Share) -> Picks:
         """Return the choice that stands for the share."""
@@ -98,12 +122,15 @@ class SpreadShares(PinnedChoices):
             starts[:0] = self._allowed_near(self._share_of(free.assigned(self.numbers)))
         tried = [(found[0].price, picks) for share in starts if (found := self.search(picks := self._number(share)))]
         tried.sort()
+        # Where each node can be looked at by itself at last, half of the work is left for that.
+        enough = self.left // 2 if len(self.numbers.free) <= MOST_NODES else 0
         for price, picks in tried[:_STARTS]:
             best, better = (price, self._shares[picks[0]]), True
-            while better and self.left > 0:
+            while better and self.left > enough:
                 better = False
                 for share in self._near(best[1]):
-                    if self.left <= 0:
+                    if self.left <= enough:
+                        self.cut = True
                         break
                     found = self.search(self._number(share))
                     if found is not None and found[0].price < best[0]:

@@ -18,6 +18,7 @@ from reprieve.preemption.victim_search.bounds import all_necessary, fewest_gangs
 from reprieve.preemption.victim_search.bundles import Bundles
 from reprieve.preemption.victim_search.eviction import Eviction, Mark, Price
 from reprieve.preemption.victim_search.few_units import cheapest_of_few
+from reprieve.preemption.victim_search.node_tables import NodeTables
 from reprieve.preemption.victim_search.problem import Numbers, Place
 from reprieve.preemption.victim_search.single_pod_search import cheapest_for_one
 
@@ -58,11 +59,17 @@ class Found:
 
 
 def cheapest_eviction(
-    numbers: Numbers, known: Sequence[int] = (), *, steps: int = STEPS, all_of_few: bool = True
+    numbers: Numbers,
+    known: Sequence[int] = (),
+    *,
+    steps: int = STEPS,
+    all_of_few: bool = True,
+    by_node: bool = True,
 ) -> Found | None:
     """The cheapest eviction found, None where not all of the pods got a place; `known` are units that would do.
 
-    `all_of_few`: where units are few, all sets of them are gone through at last.
+    `all_of_few`: where units are few, all sets of them are gone through at last; `by_node`: before that, where nodes
+    are few, what each can take is added up.
     """
     few = numbers.pricing is None or len(numbers.free) <= _FEW_NODES
     if few and sum(len(kind.pods) for kind in numbers.kinds) == 1:
@@ -71,7 +78,13 @@ def cheapest_eviction(
     allowed = max(min(steps, FEWEST_STEPS), steps * _FEW_NODES // max(_FEW_NODES, len(numbers.free)))
     search = VictimSearch(numbers, allowed)
     found = search.run(known)
-    return search.among_few(found) if found is not None and all_of_few else found
+    if found is None or not all_of_few:
+        return found
+    tables = NodeTables.of(numbers) if by_node and found.units else None
+    better = tables.improved(found.units, found.price) if tables is not None else None
+    if better is not None:
+        found = Found(better.units, better.price, better.places)
+    return search.among_few(found)
 
 
 def as_cheap(numbers: Numbers, found: Found, most: int) -> list[Found]:

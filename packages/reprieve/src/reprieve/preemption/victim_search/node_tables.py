@@ -1,0 +1,407 @@
+"""Unlike pods on few nodes: what each node can take is listed, and the cheapest of each is added up (cost.md 4.14).
+
+The exchanges of the search leave pods of other kinds where they are, so they do not find an eviction for which a pod
+has to move aside first.  Here it is settled at first which of the units go that hold something on several nodes.  With
+these given the rest is a sum over nodes: how many pods of each kind a node takes, and which units of its own have to go
+for that.  The cheapest sum is found exactly, node by node.  Then some of the units on several nodes come back or go
+instead of others, as long as that is cheaper.
+
+Invariant: the work is counted in steps of the sum, never in seconds.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, product
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.preemption.victim_search.charges import BROKEN_BUDGET
+from reprieve.preemption.victim_search.eviction import Eviction, Price
+from reprieve.preemption.victim_search.problem import Amounts, Numbers, Place
+
+MOST_NODES, _MOST_STATES, _MOST_UNITS = 40, 6_000, 9
+"""So many nodes, numbers of pods of each kind beside what budgets have left, and units of a node by themselves."""
+_MOST_STEPS, _MOST_STEPS_EXACT = 60_000, 8_000
+"""So many steps, each about eight microseconds; fewer where only resources are in play."""
+_SHAKES = 40
+"""So often in a row some units are drawn without success."""
+_MOST_TOTALS, _FEW_TOTALS = 24, 4
+"""Of so many ways to divide the pods among domains, where they are few each beside other units, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Domains:
+    """`nodes`: those of each domain; `totals`: how many pods each domain may get, what is most promising first."""
+
+    nodes: Sequence[frozenset[int]]
+    totals: Sequence[tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """Pods of each kind on a node and what budgets are charged for it (`shift`), and which of its units go."""
+
+    shift: tuple[int, ...]
+    weight: float
+    units: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rearranged:
+    """An eviction, as `search.Found` has it."""
+
+    units: tuple[int, ...]
+    price: Price
+    places: tuple[Place, ...]
+    whole: frozenset[int]
+    """Units on several nodes among them."""
+    weight: float
+    turn: int
+    """Which of the ways to divide the pods among domains it keeps to."""
+
+
+_Way = tuple[frozenset[int], int]
+"""Units on several nodes that go, and a way to divide the pods among domains."""
+
+
+class NodeTables:
+    """See the module docstring."""
+
+    def __init__(self, numbers: Numbers, domains: Domains | None = None) -> None:
+        self._numbers, self._state = numbers, Eviction(numbers)
+        # Nodes that the same kinds may use come together, so that few kinds are under way at a time.
+        may_use = list(zip(*[kind.usable for kind in numbers.kinds], strict=True))
+        self._order: list[int] = sorted(range(len(numbers.free)), key=lambda node: (may_use[node], node))
+        self._ends: list[dict[int, int]] = [{}]
+        """By way to divide the pods: node -> how many are placed when it has been filled, the last of its domain."""
+        self._ways_left_out = domains is not None and len(domains.totals) > _MOST_TOTALS
+        if domains is not None:
+            inside = [[node for node in self._order if node in nodes] for nodes in domains.nodes]
+            self._order = [node for nodes in inside for node in nodes]
+            self._ends = []
+            for totals in domains.totals[:_MOST_TOTALS]:
+                placed = accumulate(totals)
+                if all(nodes or not total for nodes, total in zip(inside, totals, strict=True)):
+                    self._ends.append({nodes[-1]: count for nodes, count in zip(inside, placed, strict=True) if nodes})
+        state = self._state
+        counts = [len(kind.pods) + 1 for kind in numbers.kinds]
+        self._budgets = list(range(len(numbers.allowed))) if state.budgets.first else []
+        shape = [*counts, *(numbers.allowed[budget] + 1 for budget in self._budgets)]
+        if prod(shape) > _MOST_STATES:
+            self._budgets, shape = [], counts
+        self._shape = tuple(shape)
+        self._placed = np.indices(counts).sum(axis=0).reshape(*counts, *([1] * len(self._budgets)))
+        """By state: how many pods are placed."""
+        self._under_way = [self._states_at(step) for step in range(len(self._order))]
+        gangs, age = state.gangs, state.weights.age
+        self._weight = [
+            weight + gangs.breaks[unit] * gangs.weight + age[unit] for unit, weight in enumerate(state.weights.weight)
+        ]
+        bound = set() if self._budgets or not state.budgets.first else set(range(len(numbers.allowed)))
+        self._whole = [
+            unit
+            for unit, takes in enumerate(numbers.takes)
+            if len(takes) > 1 or (takes and not bound.isdisjoint(budget for budget, _ in numbers.charged[unit]))
+        ]
+        whole = set(self._whole)
+        self._own = [[unit for unit in units if unit not in whole] for units in numbers.on]
+        self._left = [tuple(left) for left in state.places.left]
+        self._options_of: dict[tuple[int, Amounts, tuple[int, ...]], list[_Option]] = {}
+        self._sums: dict[tuple[_Way, frozenset[int]], Rearranged | None] = {}
+        self._most = _MOST_STEPS_EXACT if numbers.exact else _MOST_STEPS
+        self._steps = 0
+
+    @classmethod
+    def of(cls, numbers: Numbers, domains: Domains | None = None) -> "NodeTables | None":
+        """Return the tables; None where there are too many nodes or states, or the pods are alike and go anywhere."""
+        if len(numbers.free) > MOST_NODES or (len(numbers.kinds) < 2 and domains is None):
+            return None
+        states = prod(len(kind.pods) + 1 for kind in numbers.kinds)
+        return cls(numbers, domains) if states <= _MOST_STATES else None
+
+    @property
+    def complete(self) -> bool:
+        """Nothing was left out for the sake of time."""
+        return self._steps < self._most and not self._ways_left_out
+
+    # -- which units on several nodes go ---------------------------------------------------------------------------
+
+    def improved(self, units: Sequence[int], price: Price) -> Rearranged | None:
+        """Return the cheapest eviction that is found, if it costs less than that of these units."""
+        if not units:
+            return None
+        found = self._searched(units, price)
+        while found is not None and self._steps < self._most:
+            later = self._later_than(found.units, found.price, [found.turn])
+            if later is None:
+                break
+            found = later
+        if found is None or found.price >= price:
+            found = self._later_than(units, price, range(len(self._ends)))
+        return found
+
+    def _searched(self, units: Sequence[int], price: Price) -> Rearranged | None:
+        """Return the cheapest by exchange, from what is given, from all that may go up to each priority, and drawn."""
+        numbers = self._numbers
+        by_limit = numbers.pricing is None or numbers.pricing.by_limit
+        gone = frozenset(units).intersection(self._whole)
+        above = self._above(numbers.units[units[0]].priority) if by_limit else frozenset[int]()
+        best: Rearranged | None = None
+        start = self._first_of(gone, above)
+        if start is not None:
+            start = self._exchanged(start, above)
+            if start.price < price:
+                best, price = start, start.price
+        if by_limit:
+            for limit in sorted({unit.priority for unit in numbers.units}):
+                if self._steps >= self._most or limit > price[1]:
+                    break
+                above = self._above(limit)
+                start = self._first_of(frozenset(self._whole).difference(above), above)
+                if start is not None:
+                    start = self._exchanged(start, above)
+                    if start.price < price:
+                        best, price = start, start.price
+                        break
+        best = best or start
+        return self._shaken(best, above) if best is not None else None
+
+    def _first_of(self, whole: frozenset[int], barred: frozenset[int]) -> Rearranged | None:
+        """Return the cheapest with these units on several nodes, whatever each domain gets."""
+        found = [each for turn in range(len(self._ends)) if (each := self._sum((whole, turn), barred)) is not None]
+        return min(found, key=lambda each: each.price, default=None)
+
+    def _above(self, priority: int) -> frozenset[int]:
+        return frozenset([unit for unit, made in enumerate(self._numbers.units) if made.priority > priority])
+
+    def _exchanged(self, best: Rearranged, barred: frozenset[int]) -> Rearranged:
+        """Let units on several nodes come back, or go instead of others, as long as that is cheaper."""
+        better = True
+        while better and self._steps < self._most:
+            better = False
+            for way in self._near(best, barred):
+                if self._steps >= self._most:
+                    break
+                found = self._sum(way, barred)
+                if found is not None and found.price < best.price:
+                    best, better = found, True
+                    break
+        return best
+
+    def _shaken(self, best: Rearranged, barred: frozenset[int]) -> Rearranged:
+        """Draw units on several nodes that change sides, and go on from there."""
+        chance, left = np.random.default_rng(1), _SHAKES
+        while left and self._steps < self._most:
+            left -= 1
+            others = [unit for unit in self._whole if unit not in barred and unit not in best.whole]
+            changed = [
+                unit
+                for units, most in ((sorted(best.whole), 3), (others, 4))
+                for unit in chance.permutation(units)[: chance.integers(1, most)].tolist()
+            ]
+            start = self._sum((best.whole.symmetric_difference(changed), best.turn), barred)
+            if start is not None:
+                start = self._exchanged(start, barred)
+                if start.price < best.price:
+                    best, left = start, _SHAKES
+        return best
+
+    def _near(self, best: Rearranged, barred: frozenset[int]) -> Iterator[_Way]:
+        """Yield what may be instead: other numbers for domains, or other units where that is cheaper by itself."""
+        others = [turn for turn in range(len(self._ends)) if turn != best.turn]
+        yield from ((best.whole, turn) for turn in others)
+        for whole in self._others(best, barred):
+            yield whole, best.turn
+            if len(others) < _FEW_TOTALS:
+                yield from ((whole, turn) for turn in others)
+
+    def _others(self, best: Rearranged, barred: frozenset[int]) -> Iterator[frozenset[int]]:
+        """Yield which units on several nodes may go instead."""
+        parts = {frozenset([unit]): None for unit in self._whole}
+        for units in self._numbers.on:
+            parts[frozenset(units).intersection(self._whole)] = None
+        weight = self._weight
+        back = [part for part in parts if part and part <= best.whole]
+        other = [part for part in parts if part and not part <= best.whole and part.isdisjoint(barred)]
+        other.sort(key=lambda part: (sum([weight[unit] for unit in part - best.whole]), sorted(part)))
+        back.sort(key=lambda part: (-sum([weight[unit] for unit in part]), sorted(part)))
+        for part in back:
+            yield best.whole - part
+        for part in other:
+            if self._least(best.whole | part) < best.weight:
+                yield best.whole | part
+        for less in back:
+            for part in other:
+                gone = (best.whole - less) | part
+                if self._least(gone) < best.weight:
+                    yield gone
+
+    def _least(self, whole: frozenset[int]) -> float:
+        return self._first(whole)[1]
+
+    def _later_than(self, units: Sequence[int], price: Price, turns: Sequence[int]) -> Rearranged | None:
+        numbers, start = self._numbers, self._state.weights.start
+        highest = numbers.units[units[0]].priority
+        earliest = min(start[unit] for unit in units if numbers.units[unit].priority == highest)
+        first = [unit for unit, made in enumerate(numbers.units) if made.priority == highest]
+        early = {unit for unit in first if start[unit] <= earliest}
+        barred = self._above(highest) | early
+        whole = frozenset(units).intersection(self._whole) - early
+        found = [each for turn in turns if (each := self._sum((whole, turn), barred)) is not None]
+        return min((each for each in found if each.price < price), key=lambda each: each.price, default=None)
+
+    # -- the sum over nodes ----------------------------------------------------------------------------------------
+
+    def _first(self, whole: frozenset[int]) -> tuple[list[int], float]:
+        """Return what budgets are charged for units on several nodes, and what those weigh."""
+        numbers, allowed = self._numbers, self._numbers.allowed
+        charged = [0] * len(self._budgets)
+        weight = sum([self._weight[unit] for unit in sorted(whole)])
+        for unit in sorted(whole):
+            over = False
+            for budget, count in numbers.charged[unit]:
+                if budget < len(charged):
+                    over = over or charged[budget] + count > allowed[budget]
+                    charged[budget] = min(allowed[budget], charged[budget] + count)
+            weight += over * BROKEN_BUDGET
+        return charged, weight
+
+    def _states_at(self, step: int) -> tuple[slice, ...]:
+        """Return the states that matter at a node: kinds that no node before may use have no pod, and so on."""
+        states = []
+        for kind in self._numbers.kinds:
+            steps = [turn for turn, node in enumerate(self._order) if kind.usable[node]]
+            count = len(kind.pods)
+            if not steps or step < steps[0]:
+                states.append(slice(0, 1))
+            else:
+                states.append(slice(0 if step <= steps[-1] else count, count + 1))
+        return (*states, *[slice(None)] * len(self._budgets))
+
+    def _sum(self, way: _Way, barred: frozenset[int]) -> Rearranged | None:
+        """Return the cheapest eviction in which of the units on several nodes these go, and none that is barred."""
+        key = (way, barred)
+        if key not in self._sums:
+            self._sums[key] = self._summed(way, barred)
+        return self._sums[key]
+
+    def _summed(self, way: _Way, barred: frozenset[int]) -> Rearranged | None:
+        numbers, (whole, turn) = self._numbers, way
+        ends = self._ends[turn]
+        left = list(self._left)
+        for unit in whole:
+            for node, amounts in numbers.takes[unit]:
+                left[node] = tuple(map(int.__add__, left[node], amounts))
+        options = [
+            self._options(node, left[node], tuple([unit for unit in self._own[node] if unit not in barred]))
+            for node in self._order
+        ]
+        charged, weight = self._first(whole)
+        sums = np.full(self._shape, np.inf)
+        sums[(*([0] * len(numbers.kinds)), *charged)] = weight
+        known = [sums]
+        for node, there, states in zip(self._order, options, self._under_way, strict=True):
+            before, sums = sums[states], sums.copy()
+            after, sizes = sums[states], before.shape
+            self._steps += len(there) * (1 + before.size // 1024)
+            for option in there:
+                target = after[tuple([slice(by, None) for by in option.shift])]
+                source = before[tuple([slice(0, size - by) for size, by in zip(sizes, option.shift, strict=True)])]
+                np.minimum(target, source + option.weight, out=target)
+            if node in ends:
+                sums = np.where(self._placed == ends[node], sums, np.inf)
+            known.append(sums)
+        full = tuple([len(kind.pods) for kind in numbers.kinds])
+        last = sums[full]
+        at = (*full, *map(int, np.unravel_index(int(np.argmin(last)), last.shape)))
+        if not sums[at] < np.inf:
+            return None
+        return self._traced(known, options, at, way)
+
+    def _traced(
+        self,
+        known: Sequence[npt.NDArray[np.float64]],
+        options: Sequence[Sequence[_Option]],
+        at: tuple[int, ...],
+        way: _Way,
+    ) -> Rearranged:
+        """Go back from the sum to what it was made of."""
+        units, places, total = set(way[0]), list[Place](), float(known[-1][at])
+        for step in reversed(range(len(options))):
+            value = known[step + 1][at]
+            if known[step][at] == value:
+                continue
+            for option in options[step]:
+                before = tuple([a - b for a, b in zip(at, option.shift, strict=True)])
+                if min(before) >= 0 and known[step][before] + option.weight == value:
+                    units.update(option.units)
+                    node, kinds = self._order[step], range(len(self._numbers.kinds))
+                    places += [(kind, node, option.shift[kind]) for kind in kinds if option.shift[kind]]
+                    at = before
+                    break
+        order = tuple(sorted(units))
+        return Rearranged(order, self._state.price_of(order), tuple(sorted(places)), way[0], total, way[1])
+
+    # -- one node --------------------------------------------------------------------------------------------------
+
+    def _options(self, node: int, have: Amounts, own: tuple[int, ...]) -> list[_Option]:
+        """Return what the node may take, and what goes for that, but for nothing at all."""
+        key = (node, have, own)
+        if key not in self._options_of:
+            self._options_of[key] = self._listed(node, have, own)
+        return self._options_of[key]
+
+    def _listed(self, node: int, have: Amounts, own: tuple[int, ...]) -> list[_Option]:
+        numbers, share = self._numbers, self._state.share[node]
+        if len(own) > _MOST_UNITS:
+            size = self._state.weights.size
+            own = tuple(sorted(own, key=lambda unit: (self._weight[unit] / (size[unit] or 1.0), unit))[:_MOST_UNITS])
+        bits = (np.arange(1 << len(own))[:, None] >> np.arange(len(own))) & 1
+        weights = bits @ np.array([self._weight[unit] for unit in own], dtype=np.float64)
+        order = np.argsort(weights, kind="stable")
+        bits, weights = bits[order], weights[order]
+        held = np.array([share[unit] for unit in own], dtype=np.int64).reshape(len(own), len(have))
+        free = np.array(have, dtype=np.int64) + bits @ held
+        charges = np.zeros((len(own), len(self._budgets)), dtype=np.int64)
+        for turn, unit in enumerate(own):
+            for budget, count in numbers.charged[unit]:
+                if budget < len(self._budgets):
+                    charges[turn, budget] += count
+        charged = bits @ charges
+        wants = np.array([kind.wants for kind in numbers.kinds], dtype=np.int64)
+        most = [
+            min([len(kind.pods), *(max(0, int(free[:, r].max())) // want for r, want in kind.wanted)])
+            if kind.usable[node]
+            else 0
+            for kind in numbers.kinds
+        ]
+        options: list[_Option] = []
+        for counts in product(*[range(count + 1) for count in most]):
+            if not any(counts):
+                continue
+            self._steps += 1
+            asked = np.array(counts, dtype=np.int64) @ wants
+            works = np.flatnonzero(((free >= asked) | (asked == 0)).all(axis=1))
+            if not len(works):
+                continue
+            seen: list[npt.NDArray[np.int64]] = []
+            for turn in works.tolist():
+                if any((charged[turn] >= other).all() for other in seen):
+                    continue
+                seen.append(charged[turn])
+                units = tuple([unit for unit, bit in zip(own, bits[turn].tolist(), strict=True) if bit])
+                options += self._charged_to(counts, charged[turn].tolist(), float(weights[turn]), units)
+                if not charged[turn].any():
+                    break
+        return options
+
+    def _charged_to(
+        self, counts: tuple[int, ...], charged: Sequence[int], weight: float, units: tuple[int, ...]
+    ) -> Iterator[_Option]:
+        """Yield what budgets may be charged: all, or less with some of them broken."""
+        allowed = self._numbers.allowed
+        for within in product(*[range(min(count, allowed[b]), -1, -1) for b, count in enumerate(charged)]):
+            over = sum(charged) - sum(within)
+            yield _Option((*counts, *within), weight + over * BROKEN_BUDGET, units)
