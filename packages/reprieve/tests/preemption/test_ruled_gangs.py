@@ -94,7 +94,7 @@ def test_unlike_members_that_keep_apart_are_spread_where_victims_are_cheapest(se
         ("host ports", 21043, (4, 10)),
         ("itself, rack", 30026, (12, 18)),
         ("bound volumes, apart from others", 30015, (12, 18)),
-        ("spread, apart from others, rack", 30019, (12, 18)),
+        ("spread, apart from others, rack", 30021, (12, 18)),
     ],
 )
 def test_unlike_members_move_aside_for_each_other(family: str, seed: int, nodes: tuple[int, int]) -> None:

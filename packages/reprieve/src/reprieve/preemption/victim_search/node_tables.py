@@ -2,8 +2,8 @@
 
 The exchanges of the search leave pods of other kinds where they are, so they do not find an eviction for which a pod
 has to move aside first.  Here it is settled at first which of the units go that hold something on several nodes.  With
-these given the rest is a sum over nodes: how many pods of each kind a node takes, and which units of its own have to go
-for that.  The cheapest sum is found exactly, node by node.  Then some of the units on several nodes come back or go
+these given the rest is a sum over nodes: how many pods of each kind a node takes, and which of its own units go for
+that.  The cheapest sum is found exactly, node by node.  Then some of the units on several nodes come back or go
 instead of others, as long as that is cheaper.
 
 Invariant: the work is counted in steps of the sum, never in seconds.
@@ -21,7 +21,7 @@ from reprieve.preemption.victim_search.charges import BROKEN_BUDGET
 from reprieve.preemption.victim_search.eviction import Eviction, Price
 from reprieve.preemption.victim_search.problem import Amounts, Numbers, Place
 
-MOST_NODES, _MOST_STATES, _MOST_UNITS = 40, 6_000, 9
+MOST_NODES, _MOST_STATES, _MOST_UNITS = 40, 20_000, 9
 """So many nodes, numbers of pods of each kind beside what budgets have left, and units of a node by themselves."""
 _MOST_STEPS, _MOST_STEPS_EXACT = 60_000, 8_000
 """So many steps, each about eight microseconds; fewer where only resources are in play."""
@@ -154,6 +154,7 @@ class NodeTables:
             start = self._exchanged(start, above)
             if start.price < price:
                 best, price = start, start.price
+        given = start
         if by_limit:
             for limit in sorted({unit.priority for unit in numbers.units}):
                 if self._steps >= self._most or limit > price[1]:
@@ -165,8 +166,8 @@ class NodeTables:
                     if start.price < price:
                         best, price = start, start.price
                         break
-        best = best or start
-        return self._shaken(best, above) if best is not None else None
+        tried = [each for each in (best, given, start) if each is not None]
+        return self._shaken(min(tried, key=lambda each: each.price), above) if tried else None
 
     def _first_of(self, whole: frozenset[int], barred: frozenset[int]) -> Rearranged | None:
         """Return the cheapest with these units on several nodes, whatever each domain gets."""
@@ -342,7 +343,14 @@ class NodeTables:
                     at = before
                     break
         order = tuple(sorted(units))
-        return Rearranged(order, self._state.price_of(order), tuple(sorted(places)), way[0], total, way[1])
+        return Rearranged(
+            order,
+            self._state.price_of(order),
+            tuple(sorted(places, key=lambda place: (place[1], place[0]))),
+            way[0],
+            total,
+            way[1],
+        )
 
     # -- one node --------------------------------------------------------------------------------------------------
 
