@@ -101,7 +101,7 @@ def test_preemptor_waits_for_minimum_runtimes() -> None:
     world = World(node("n", cpu=1), running, *gang("crew", 1, cpu=1, priority=5))
     decision = world.step()
     assert decision.in_vain is not None
-    assert decision.in_vain.why is NoRoom.NO_LOWER_PRIORITY
+    assert decision.in_vain.why is NoRoom.PROTECTED
     assert decision.condition is not None
     assert "1 workload is within their minimum-runtime, default/v until" in decision.condition.message
 
