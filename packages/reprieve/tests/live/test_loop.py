@@ -70,6 +70,7 @@ class Acts:
         self.bindings_under_way = 0
         self.void: list[PodRecord] = []
         self.looks = 0
+        self.on_tick: Callable[[], object] = lambda: None
         self.ran: list[Instruction] = []
         self.reserved: list[AdvanceReservation] = []
         self.released: list[ReleasedReservation] = []
@@ -121,6 +122,7 @@ class Acts:
 
     def tick(self, now: float) -> Effects:
         self.looks += 1
+        self.on_tick()
         return NO_EFFECTS
 
 
@@ -392,6 +394,23 @@ def test_its_listener_gets_a_tick_once_a_second() -> None:
             before = stage.acts.looks
             stage.clock.advance(1.0)
             await until(lambda: stage.acts.looks == before + 1)  # noqa: B023
+
+    play(act)
+
+
+def test_what_its_first_tick_asks_for_is_done_before_the_first_cycle() -> None:
+    """cost.md 5.1: a standby takes over before time passes for nominations of which it heard long ago."""
+
+    async def act(stage: Stage) -> None:
+        decided: list[int] = []
+        stage.may = False
+        stage.acts.on_tick = lambda: stage.loop.call_soon(lambda _: decided.append(len(stage.acts.decisions)))
+        stage.add(node("n1"), pod("a", cpu=1))
+        await until(lambda: "uid-a" in stage.engine.cluster.pods)
+        stage.may = True
+        stage.loop.wake()
+        await until(lambda: stage.bound == ["a"] and decided)
+        assert decided[0] == 0
 
     play(act)
 

@@ -525,6 +525,60 @@ def test_nominations_of_the_time_before_a_restart_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
+    ("runtimes", "places"),
+    [
+        ([None] * 4, "n2 n3"),
+        (["2h"] * 4, "n2 n3"),
+        (["2h", "2h", "125m", "125m"], "n2 n3"),
+        (["1h", "1h", "2h", "2h"], "n0 n1"),
+        (["2h", "2h", None, None], "n0 n1"),
+    ],
+    ids=["no ends", "the same end", "slightly later", "much later", "no end there"],
+)
+@pytest.mark.parametrize("size", [1, 2])
+def test_nominated_places_are_kept_after_a_restart_where_no_other_is_much_earlier(
+    runtimes: list[str | None], places: str, size: int
+) -> None:
+    """reservations.md 3.3, 3.6: as good as other nodes, or nearly."""
+    there: list[Any] = [node(f"n{i}") for i in range(4)]
+    for number, runtime in enumerate(runtimes):
+        terms: dict[str, Any] = {"expected_runtime": runtime} if runtime else {}
+        there.append(runs(f"r{number}", f"n{number}", **terms))
+    alone: list[Any] = [pod("alone", cpu=4)]
+    world = world_of(there, waiting_since(EARLY, pair() if size == 2 else alone, "n2", "n3"), min_pods=1).drain()
+    assert sorted(world.nominated.values()) == places.split()[:size]
+    if places == "n2 n3":
+        assert not any(decision.cleared for decision in world.engine.decisions)
+    after(world, HOUR / 2)
+    assert sorted(world.nominated.values()) == places.split()[:size]
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        full(3),
+        [full(2), node("n2"), node("n3"), *(runs(f"s{i}", f"n{2 + i // 2}", cpu=2) for i in range(4))],
+        [full(2), node("n2"), node("n3", cpu=3), runs("r2", "n2"), runs("r3", "n3", cpu=3)],
+    ],
+    ids=["a node is gone", "more is in the way there", "a node is too small now"],
+)
+def test_gang_gets_other_places_after_a_restart_where_those_it_had_do_not_do(there: list[Any]) -> None:
+    """reservations.md 3.3, 3.6"""
+    world = world_of(there, waiting_since(EARLY, pair(), "n2", "n3")).drain()
+    assert sorted(world.nominated.values()) == ["n0", "n1"]
+    assert held(world)
+
+
+def test_gang_gets_other_places_after_a_restart_where_those_it_had_are_taken() -> None:
+    """reservations.md 3.1, 3.6: a higher priority has one of them."""
+    there = [*(node(f"n{i}") for i in range(4)), *(runs(f"r{i}", f"n{i}", priority=200) for i in range(4))]
+    urgent: list[Any] = [pod("urgent", cpu=4, priority=100)]
+    waiting = [*waiting_since(EARLY, pair(), "n2", "n3"), *waiting_since(EARLY, urgent, "n3")]
+    world = world_of(there, waiting, min_pods=1).drain()
+    assert world.nominated == {"urgent": "n3", "train-0": "n0", "train-1": "n1"}
+
+
+@pytest.mark.parametrize(
     "there",
     [[node("n0", cpu=3), node("n1", cpu=3)], [node("n0"), node("n1"), pod("r0", cpu=4, node="n0", start=-49 * HOUR)]],
     ids=["fits nowhere any more", "more would be idle than may be"],
@@ -727,14 +781,14 @@ def test_pod_that_was_backfilled_before_a_restart_is_known(evicts: bool, text: s
 
 @pytest.mark.parametrize("later", [0.0, 2 * HOUR])
 def test_standby_keeps_reservations_that_it_heard_of(later: float) -> None:
-    """reservations.md 1.2, 3.6: at once, although the pods were new to it and in no attempt of its own."""
-    items = [full(), pair()]
+    """reservations.md 1.2, 3.6, cost.md 5.1: at once, although the pods were new to it and in no attempt of its own."""
+    items = [full(4), pair()]
     since = objects.PodCondition(
         type="PodScheduled", status="False", reason="Unschedulable", last_transition_time=EARLY
     )
     standby = world_of(items)
     pending = [item for item in items[1] if isinstance(item, objects.Pod)]
-    for item, name in zip(pending, ("n0", "n1"), strict=True):
+    for item, name in zip(pending, ("n2", "n3"), strict=True):
         told = replace(item.status, phase="Pending", conditions=(since,))
         for status in (told, replace(told, nominated_node_name=name)):
             standby.engine.set(replace(item, status=status), standby.now)
@@ -744,9 +798,9 @@ def test_standby_keeps_reservations_that_it_heard_of(later: float) -> None:
     engine.tick(now)
     while engine.step(now).decision is not None:
         pass
-    assert held(standby)["train"].on_nodes() == "n0, n1"
+    assert held(standby)["train"].on_nodes() == "n2, n3"
     engine.tick(now + HOUR)
-    assert held(standby)["train"].on_nodes() == "n0, n1"
+    assert held(standby)["train"].on_nodes() == "n2, n3"
 
 
 def test_standby_knows_the_backfilled_pods_of_which_it_heard() -> None:

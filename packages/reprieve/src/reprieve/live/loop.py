@@ -195,6 +195,7 @@ class SchedulingLoop:
         if not self._begun:
             self._begun = True
             self.keep(self._listener.tick(self.time()))
+            self._report_all()  # what a scheduler before has left is taken over before time passes for it
         ends = time.perf_counter() + self._pace.slice
         while self._listener.bindings_under_way < self._pace.bindings:
             began = time.perf_counter()

@@ -12,6 +12,7 @@ its time was over is not renewed before something has changed in the cluster.
 
 import heapq
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -26,7 +27,7 @@ from reprieve.queueing.queue import SchedulingQueue
 from reprieve.scheduling.advance_reservation import AdvanceReservation, Amounts
 from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.effects import EffectsInProgress
-from reprieve.scheduling.expected_starts import ExpectedStart, expected_start
+from reprieve.scheduling.expected_starts import NOWHERE, ExpectedStart, expected_start
 from reprieve.scheduling.idle_amounts import IdleAmounts
 from reprieve.scheduling.nominations import Nominations
 from reprieve.scheduling.preemptor_reservations import Released
@@ -50,6 +51,15 @@ def reservation_options(profile: Profile) -> ReservationOptions:
     """Return how a profile reserves; a profile without the plugin never does."""
     plugin = first_of(ReservationsPlugin, profile.plugins)
     return plugin.options if plugin is not None else OFF
+
+
+def _is_earlier(start: ExpectedStart, expected: float | None, in_the_way: int, now: float) -> bool:
+    """Return whether a start is worth a move from where the holder is expected then, or has so many pods in the way."""
+    if start.when is None:
+        return expected is None and len(start.awaited) < (1 - _GAIN) * in_the_way
+    if expected is None:
+        return True
+    return expected - start.when >= max(_PAUSE, _GAIN * (expected - now))
 
 
 class AdvanceReservations:
@@ -122,11 +132,17 @@ class AdvanceReservations:
         if len(self.held) >= self._common.max_reservations or self.idle.exhausted(now):
             return False
         self._cluster.now = max(self._cluster.now, now)
-        start = self._start_of(entity, now, self._options_of(entity).max_reserved)
-        if start is None or not self._is_worth_it(entity, start, now):
-            return False
-        self._reserve(entity, start, now, now)
-        return True
+        longest = self._options_of(entity).max_reserved
+        nominated = {pod.uid: pod.nominated for pod in entity.ready.values() if pod.nominated >= 0}
+        anew = self._start_of(entity, now, longest)
+        there = self._start_of(entity, now, longest, nominated)
+        if anew is not None and there is not None and _is_earlier(anew, there.when, len(there.awaited), now):
+            there = None
+        for start in (there, anew):
+            if start is not None and self._is_worth_it(entity, start, now):
+                self._reserve(entity, start, now, now)
+                return True
+        return False
 
     def _begin(self, entity: Entity, when: float) -> None:
         self._due[entity.ref] = when
@@ -230,15 +246,17 @@ class AdvanceReservations:
         start = self._start_of(entity, now, left)
         if start is None:
             self._end(held, entity, now, "it does not fit there any more")
-        elif held.lost or late or other_members or self._is_earlier(start, held, now):
+        elif held.lost or late or other_members or _is_earlier(start, held.expected, len(held.waits_for), now):
             self._reserve(entity, start, held.made, now)
 
-    def _start_of(self, entity: Entity, now: float, longest: float) -> ExpectedStart | None:
+    def _start_of(
+        self, entity: Entity, now: float, longest: float, nominated: Mapping[str, int] = NOWHERE
+    ) -> ExpectedStart | None:
         running = self._running.of(next(iter(entity.ready.values())))
         yielding = [pod for held in self._behind(entity) for pod, _ in held.pods]
-        start = expected_start(running, entity, now, longest, yielding)
+        start = expected_start(running, entity, now, longest, yielding, nominated)
         known = start is not None and start.when is not None and start.awaited
-        return expected_start(running, entity, now, longest) if known and yielding else start
+        return expected_start(running, entity, now, longest, (), nominated) if known and yielding else start
 
     def _behind(self, entity: Entity) -> list[AdvanceReservation]:
         """Return the reservations that make way for an entity: of those behind it, without an expected start."""
@@ -257,20 +275,13 @@ class AdvanceReservations:
         row_of = self._cluster.nodes.row_of
         return any(row_of.get(node) != pod.nominated for pod, node in held.pods)
 
-    def _is_earlier(self, start: ExpectedStart, held: AdvanceReservation, now: float) -> bool:
-        if start.when is None:
-            return held.expected is None and len(start.awaited) < (1 - _GAIN) * len(held.waits_for)
-        if held.expected is None:
-            return True
-        return held.expected - start.when >= max(_PAUSE, _GAIN * (held.expected - now))
-
     # -- making and ending -----------------------------------------------------------------------------------------
 
     def _make(self, now: float) -> None:
         """Give reservations to those that have waited long enough, in the order of the queue."""
         while self._next and self._next[0][0] <= now:
             when, ref = heapq.heappop(self._next)
-            if self._due.get(ref) == when:
+            if self._due.get(ref) == when and ref not in self.held:
                 self._waiting[ref] = None
                 self._look = True
         if not self._may_make() or now < self._looked_at[0] + _PAUSE:

@@ -177,8 +177,10 @@ class Engine:
         """Take over from a scheduler before.
 
         What it kept for lost and moving pods is kept (repair.md 2.8, moving.md 4.6), what it backfilled is known
-        (reservations.md 4.5), and what leaves because it evicted it counts (cost.md 9.4).
+        (reservations.md 4.5), and what leaves because it evicted it counts (cost.md 9.4). What it reserved is reserved
+        from now on (cost.md 5.1).
         """
+        self._nominations.resume(now)
         self.repair.resume(now)
         self.moves.resume(now)
         self._backfill.resume()

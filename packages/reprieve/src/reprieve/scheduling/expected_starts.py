@@ -8,12 +8,13 @@ those first of which the fewest make place for one more member, and of these the
 Invariant: the cluster is left as it was.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
-from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.pods import NO_ROW, PodRecord
 from reprieve.cluster.resources import FIRST_RESOURCE
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.plugin import Assigned
@@ -26,6 +27,7 @@ from reprieve.queueing.entity import Entity
 from reprieve.scheduling.group_cycle import group_places
 from reprieve.scheduling.pod_cycle import pod_places
 
+NOWHERE: Mapping[str, int] = MappingProxyType({})
 MOST_PODS = 8192
 """So many pods in the way are looked at, those that end first or are cheapest to wait for."""
 
@@ -43,36 +45,50 @@ class ExpectedStart:
 
 
 def expected_start(
-    running: RunningProfile, entity: Entity, now: float, longest: float, yielding: Iterable[PodRecord] = ()
+    running: RunningProfile,
+    entity: Entity,
+    now: float,
+    longest: float,
+    yielding: Iterable[PodRecord] = (),
+    nominated: Mapping[str, int] = NOWHERE,
 ) -> ExpectedStart | None:
     """Return the earliest start of an entity, or the one with the least in the way; None: it fits nowhere.
 
     Ends later than `longest` seconds from now count as unknown.  Nominations of `yielding` pods do not count.
+    `nominated`: the rows of members, by UID; it waits only for pods there, and all members go to these rows.
     """
     cluster = running.cluster
+    rows = set(nominated.values())
 
-    def assign() -> Assigned | None:
+    def anywhere() -> Assigned | None:
         try:
-            return present_places(running, entity)
+            return present_places(running, entity, nominated)
         except PluginError as error:
             running.report(error)
             return None
+
+    def assign() -> Assigned | None:
+        found = anywhere()
+        outside = rows and found is not None and any(row not in rows for _, row in found)
+        return None if outside else found
 
     with cluster.trial():
         yielded = list(yielding)
         for pod in (*entity.ready.values(), *yielded):
             cluster.clear_nomination(pod)
-        if yielded and (present := assign()) is not None:
+        if yielded and (present := anywhere()) is not None:
             return ExpectedStart(present, now, ())
         evictable, others = _in_the_way(running, entity)
         mark = cluster.undo_mark
         cluster.displace_all(evictable)
-        free = assign()
+        free = anywhere()
         if free is not None:
             if not evictable:
                 return ExpectedStart(free, now, ())
             cluster.roll_back(mark)
             evictable, others = [], evictable + others
+        if rows:
+            others = [pod for pod in others if pod.row in rows]
         timed, unknown = _by_end(cluster, others, now, now + longest)
         found = after_known_ends(cluster, timed, assign)
         if found is not None:
@@ -88,12 +104,12 @@ def expected_start(
         return ExpectedStart(places, None, _on(places, [pod for _, pod in timed] + ordered[:count]))
 
 
-def present_places(running: RunningProfile, entity: Entity) -> Assigned | None:
-    """Return where all members go in the present view, if they do."""
+def present_places(running: RunningProfile, entity: Entity, nominated: Mapping[str, int] = NOWHERE) -> Assigned | None:
+    """Return where all members go in the present view, if they do; to the `nominated` rows (by UID) if possible."""
     pods = list(entity.ready.values())
     if entity.group is None:
-        return pod_places(running, pods[0])
-    return group_places(running, entity.group, pods)
+        return pod_places(running, pods[0], nominated.get(pods[0].uid, NO_ROW))
+    return group_places(running, entity.group, pods, nominated)
 
 
 def _in_the_way(running: RunningProfile, entity: Entity) -> tuple[list[PodRecord], list[PodRecord]]:

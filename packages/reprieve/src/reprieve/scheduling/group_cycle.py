@@ -195,9 +195,16 @@ def group_without_help(
         return _bind(cycle, ref, found, retry_now=len(found.placed) < len(cycle.pods)) if found.feasible else None
 
 
-def group_places(running: RunningProfile, group: Group, members: Sequence[PodRecord]) -> Assigned | None:
-    """(pod, row) of the members if the group fits in the present view, in which they are not nominated."""
+def group_places(
+    running: RunningProfile, group: Group, members: Sequence[PodRecord], nominated: Mapping[str, int] | None = None
+) -> Assigned | None:
+    """(pod, row) of the members if the group fits in the present view, in which they are not nominated.
+
+    `nominated`: rows that are tried first, by UID.
+    """
     cycle = _undisputed(running, group, members)
+    if cycle is not None and nominated:
+        cycle = replace(cycle, nominated=nominated)
     found = _assigned(cycle, diagnose=False) if cycle is not None else None
     return tuple(found.placed) if found is not None and found.feasible else None
 

@@ -234,6 +234,14 @@ class Nominations:
             leaving = [self._gone_by(other, now) for other in there if other.terminating and other.preempted]
             self.held.begin(ref, max(leaving, default=now), self._seconds_for(pod))
 
+    def resume(self, now: float) -> None:
+        """Let the time of what is reserved begin now, when this scheduler takes over (cost.md 5.1)."""
+        for entity in self._queue.entities():
+            first = next((pod for pod in entity.ready.values() if pod.nominated >= 0), None)
+            if first is not None and entity.ref in self.held:
+                self.held.forget(entity.ref)
+                self._begin_known(first, now)
+
     # -- what the API says -------------------------------------------------------------------------
 
     def known(self, pod: PodRecord, node: str, now: float) -> None:

@@ -1,6 +1,6 @@
 """The pod cycle (scheduling.md 2)."""
 
-from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.pods import NO_ROW, PodRecord
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.plugin import Assigned, CycleState, PostFilterResult
 from reprieve.framework.running_profile import RunningProfile
@@ -77,9 +77,9 @@ def pod_without_help(running: RunningProfile, ref: str, pod: PodRecord) -> Decis
         return _bind(running, ref, pod, row) if row >= 0 else None
 
 
-def pod_places(running: RunningProfile, pod: PodRecord) -> Assigned | None:
-    """(pod, row) if the pod, which is not nominated, fits in the present view."""
-    row = running.evaluator.best_row(CycleState(running.cluster, pod))
+def pod_places(running: RunningProfile, pod: PodRecord, nominated: int = NO_ROW) -> Assigned | None:
+    """(pod, row) if the pod, which is not nominated, fits in the present view; row `nominated` is tried first."""
+    row = running.evaluator.best_row(CycleState(running.cluster, pod, nominated=nominated))
     return ((pod, row),) if row >= 0 else None
 
 
