@@ -105,6 +105,14 @@ def test_unlike_members_move_aside_for_each_other(family: str, seed: int, nodes:
     assert made.problem.price([one.unit.name for one in found.victims]) == cheapest(made.problem).price
 
 
+def test_like_members_with_rules_are_added_up_node_by_node() -> None:
+    """cost.md 4.14: exchanges alone evict a pod more than needed of this gang that keeps apart in hosts and racks."""
+    made = FAMILIES["host, rack"](50024, nodes=(12, 18))
+    found = _decided(made, "MinimizeVictims")
+    assert found is not None
+    assert made.problem.price([one.unit.name for one in found.victims]) == cheapest(made.problem).price
+
+
 def test_the_solver_places_no_more_members_than_there_are() -> None:
     """A member more than the gang has could balance a spread: seed 7010 then seemed to need 8 pods instead of 11."""
     assert cheapest(FAMILIES["spread, apart from others, rack"](7010, nodes=(12, 18)).problem).price[-2] == 11

@@ -1,4 +1,4 @@
-"""Unlike pods on few nodes: what each node can take is listed, and the cheapest of each is added up (cost.md 4.14).
+"""Pods on few nodes: what each node can take is listed, and the cheapest of each is added up (cost.md 4.14).
 
 The exchanges of the search leave pods of other kinds where they are, so they do not find an eviction for which a pod
 has to move aside first.  Here it is settled at first which of the units go that hold something on several nodes.  With
@@ -115,8 +115,8 @@ class NodeTables:
 
     @classmethod
     def of(cls, numbers: Numbers, domains: Domains | None = None) -> "NodeTables | None":
-        """Return the tables; None where there are too many nodes or states, or the pods are alike and go anywhere."""
-        if len(numbers.free) > MOST_NODES or (len(numbers.kinds) < 2 and domains is None):
+        """Return the tables; None where nodes or states are too many, or pods are alike and only resources in play."""
+        if len(numbers.free) > MOST_NODES or (len(numbers.kinds) < 2 and domains is None and numbers.exact):
             return None
         states = prod(len(kind.pods) + 1 for kind in numbers.kinds)
         return cls(numbers, domains) if states <= _MOST_STATES else None
