@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from kube_rules import objects
@@ -26,6 +27,13 @@ _TOLERATIONS = (
     toleration("", "Exists"),
     toleration("node.kubernetes.io/unschedulable", "Exists", "", "NoSchedule"),
 )
+ON_CLUSTERS = settings(
+    max_examples=80,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+"""Of properties that decide on whole clusters."""
 _PORTS: tuple[Port, ...] = (8080, (8080, "UDP"), (8080, "TCP", "10.0.0.1"), 9090)
 
 

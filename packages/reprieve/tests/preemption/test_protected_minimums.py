@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -19,7 +19,7 @@ from reprieve.preemption.protected_minimums import ProtectedMinimums, protected_
 from reprieve.simulation.virtual import Preempted
 from tests.building import START, World, annotated, group, node, pod, priority_class, profile_with
 from tests.preemption.by_name import names_of, units_of
-from tests.random_clusters import RandomCluster, random_clusters
+from tests.random_clusters import ON_CLUSTERS, RandomCluster, random_clusters
 
 PLACEMENTS = [COMPATIBLE, MINIMIZE_VICTIMS]
 PROTECT = annotated(below_minimum="Protect")
@@ -183,12 +183,7 @@ def test_class_may_protect_its_gangs() -> None:
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
-@settings(
-    max_examples=80,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+@ON_CLUSTERS
 @given(data=st.data())
 def test_no_gang_loses_its_minimum(placement: str, data: st.DataObject) -> None:
     """cost.md 2.9 on random clusters, in which all gangs are protected from everything."""

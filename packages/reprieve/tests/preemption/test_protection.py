@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -28,7 +28,7 @@ from tests.building import START, World, annotated, gang, group, node, pdb, pod,
 from tests.preemption.by_name import names_of, units_of
 from tests.preemption.exact import NoSolutionError, cheapest
 from tests.preemption.instances import PREEMPTOR, instance
-from tests.random_clusters import RandomCluster, random_clusters
+from tests.random_clusters import ON_CLUSTERS, RandomCluster, random_clusters
 
 BREAKER = priority_class("breaker", 9, annotated(may_break_minimum_runtime="true"))
 RESPECTS = priority_class("respects", 9, annotated(pdb_policy="Respect"))
@@ -173,12 +173,7 @@ def test_preemptor_is_tried_again_when_the_budget_is_gone() -> None:
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
-@settings(
-    max_examples=80,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+@ON_CLUSTERS
 @given(data=st.data())
 def test_budget_that_is_respected_is_never_violated(placement: str, data: st.DataObject) -> None:
     """cost.md 2.8 on random clusters: counted by the budgets themselves, over all that is on its way out."""

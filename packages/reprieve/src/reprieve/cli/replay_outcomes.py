@@ -29,21 +29,10 @@ class RunsEnded:
 
 def outcome_of(given: GivenReplay, name: str, policy: "Policy", stop: "Stop", progress: Progress) -> "PolicyOutcome":
     """Run a policy. Raises CommandError for jobs and a cluster that do not go together."""
-    from reprieve.replay.policy_run import simulate
     from reprieve.replay.world import ReplayError
 
     try:
-        return simulate(
-            name,
-            given.chosen,
-            given.cluster,
-            policy,
-            given.settings,
-            start=given.start,
-            quotas=given.quotas(),
-            stop=stop,
-            progress=progress,
-        )
+        return given.simulate(name, policy, given.chosen, stop, progress)
     except ReplayError as error:
         raise CommandError(str(error), Exit.NOT_SO) from error
 

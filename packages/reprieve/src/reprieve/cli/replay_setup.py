@@ -1,6 +1,6 @@
 """Reading what a replay is of: jobs, cluster, policies, settings. Whatever is wrong is exit code 2."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from reprieve.cli.outcome import note, reason_of, refuse, warn
 if TYPE_CHECKING:
     from kube_rules import objects
     from reprieve.replay.job_list import JobList, Tolerated
+    from reprieve.replay.policy_run import PolicyOutcome, Stop
     from reprieve.replay.quotas import JobQuotas
     from reprieve.replay.run_times import RunTimes
     from reprieve.replay.selection import ChosenJobs
@@ -106,6 +107,15 @@ class GivenReplay:
             return JobQuotas(self.quota_documents, gpu=terms.gpu, per_gpu=terms.per_gpu)
         except JobQuotaError as error:
             refuse(f"--cluster: {error}")
+
+    def simulate(
+        self, name: str, policy: "Policy", chosen: "ChosenJobs", stop: "Stop", progress: Callable[[int, int], None]
+    ) -> "PolicyOutcome":
+        """Run a policy on the chosen jobs, all of them or a part. Raises ReplayError."""
+        from reprieve.replay.policy_run import simulate
+
+        inputs = chosen, self.cluster, policy, self.settings
+        return simulate(name, *inputs, start=self.start, quotas=self.quotas(), stop=stop, progress=progress)
 
 
 def read_replay(task: Task) -> GivenReplay:

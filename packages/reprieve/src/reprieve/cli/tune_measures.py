@@ -40,19 +40,7 @@ def measured(
     progress: Progress = lambda done, now: None,
 ) -> "Pair":
     """Replay a block and return its values. Raises SearchInterruptedError."""
-    from reprieve.replay.policy_run import simulate
-
-    outcome = simulate(
-        "",
-        block.chosen,
-        given.cluster,
-        policy,
-        given.settings,
-        start=given.start,
-        quotas=given.quotas(),
-        stop=stop,
-        progress=progress,
-    )
+    outcome = given.simulate("", policy, block.chosen, stop, progress)
     if stop.wanted:
         raise SearchInterruptedError
     first, second = objectives

@@ -18,7 +18,6 @@ from reprieve.replay.tuning.search_space import TunedParameter, Value, ValueChoi
 _MADE_OF: Final = "reprieve:made-of"
 _STARTUP: Final = 10
 _PER_SEED: Final = 1_000_003
-SAMPLERS: Final = ("tpe", "nsga2")
 
 
 class OtherStudyError(ValueError):
