@@ -201,7 +201,7 @@ def test_42_nothing_is_touched_if_it_does_not_fit_with_everything_gone() -> None
 
 
 def test_42_as_many_as_fit_and_the_minimum() -> None:
-    """preemption.md 4.3: "(for at least minCount pods, and as many as fit)"."""
+    """preemption.md 4.3: "(for at least `minCount` pods, and for as many as fit)"."""
     world = World(*_nodes(3), *gang("crew", 5, min_count=2, cpu=1, priority=5))
     found = _preempts(world)
     assert len(found.nominations) == 3
