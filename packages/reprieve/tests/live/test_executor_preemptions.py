@@ -10,10 +10,13 @@ from kube_rules import objects as o
 from reprieve.client.errors import ApiError
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.gates import FeatureGates
+from reprieve.plugins.reservations import ReservationOptions, ReservationsPlugin
+from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.scheduling.decision import Result
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.scheduling.preemptor_reservations import Released, ReleasedReservation
+from tests.building import profile_with
 from tests.client.clock import until
 from tests.live.executor_stage import LateLoop, Loop, Stage, play, the_group
 from tests.live.faults import pod
@@ -219,3 +222,30 @@ def test_nominations_that_ended_are_taken_back() -> None:
         assert stage.writes.pods == [("uid-a", {"nominatedNodeName": None})]
 
     play(test)
+
+
+def test_nomination_that_a_higher_priority_has_taken_is_not_written_again() -> None:
+    """reservations.md 3.1: a reservation is reported after a higher priority has taken a part of it."""
+    reserving = ReservationsPlugin(ReservationOptions(reserve_after=1.0, min_pods=1, max_idle_share=1.0))
+    profile = profile_with(DefaultPreemption(), reserving)
+
+    async def test(stage: Stage) -> None:
+        runs = pod("runs", uid="uid-runs", cpu="4", node="n1", priority=20, activeDeadlineSeconds=3600)
+        stage.see(runs | {"status": {"phase": "Running", "startTime": stage.clock.now().isoformat()}})
+        stage.pod("low", cpu="4")
+        stage.step()
+        stage.clock.advance(70.0)
+        (low,) = stage.engine.tick(stage.now).reserved
+        assert low.expected is not None
+        stage.pod("high", cpu="4", priority=10)
+        stage.step()
+        stage.clock.advance(70.0)
+        taken = stage.engine.tick(stage.now)
+        stage.executor.unnominated(taken.unnominated)
+        for reservation in (low, *taken.reserved):
+            stage.executor.capacity_reserved(reservation)
+        await stage.settle()
+        written = {uid: patch["nominatedNodeName"] for uid, patch in stage.writes.pods if "nominatedNodeName" in patch}
+        assert written == {"uid-high": "n1"}
+
+    play(test, Engine(EngineOptions({profile.name: profile})))

@@ -142,7 +142,7 @@ class DecisionExecutor:
         held = self._engine.reservations.held.get(reservation.ref)
         if held is not reservation:
             return
-        for pod, node in reservation.pods:
+        for pod, node in reservation.standing(self._engine.cluster.nodes.row_of):
             self.conditions.nominated(pod, node)
         self._observer.capacity_reserved(reservation, now=self._now())
 

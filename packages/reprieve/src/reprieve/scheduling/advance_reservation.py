@@ -1,5 +1,6 @@
 """One reservation for what waits for long: nodes and amounts for all members, and when they are expected to be free."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -45,6 +46,10 @@ class AdvanceReservation:
     def name(self) -> str:
         """`namespace/name` of the group, or of the pod."""
         return self.group.key if self.group is not None else self.pods[0][0].key
+
+    def standing(self, row_of: Mapping[str, int]) -> list[tuple[PodRecord, str]]:
+        """Return what still holds of `pods`: a higher priority may have taken a node since. `row_of`: rows by name."""
+        return [(pod, node) for pod, node in self.pods if pod.nominated == row_of.get(node)]
 
     @property
     def nodes(self) -> list[str]:

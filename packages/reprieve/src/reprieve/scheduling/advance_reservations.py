@@ -272,8 +272,7 @@ class AdvanceReservations:
 
     def _lost(self, held: AdvanceReservation) -> bool:
         """Return whether a member is not nominated where the reservation has it: a node is gone, or was taken."""
-        row_of = self._cluster.nodes.row_of
-        return any(row_of.get(node) != pod.nominated for pod, node in held.pods)
+        return len(held.standing(self._cluster.nodes.row_of)) < len(held.pods)
 
     # -- making and ending -----------------------------------------------------------------------------------------
 
