@@ -293,8 +293,8 @@ class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
                         f"claims to preempt pod (UID: {uid}) on node: {name}, but the pod is not found on that node"
                     )
                 pods.append(there[uid])
-            if pods:
-                violations = _object(chosen).get("numpdbviolations") or 0
+            if pods or not candidates[row].pods:
+                violations = _object(chosen or {}).get("numpdbviolations") or 0
                 result[row] = VictimsOn(tuple(pods), int(violations))
             elif not extender.settings.ignorable:
                 raise ExtenderError(f"expected at least one victim pod on node {name!r}")

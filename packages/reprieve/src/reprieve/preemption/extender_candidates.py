@@ -1,8 +1,9 @@
 """What extenders make of the candidates of a single preemptor: they drop nodes and change victims (scheduling.md 6).
 
-As upstream's `callExtenders`; for groups none is asked, as upstream.  Two rules of ours stand: only units of lower
-priority go, and they go whole.  So a victim that an extender names brings the rest of its unit with it, and one that
-may not be evicted is a failure of the plugin.
+As upstream's `callExtenders`; for groups none is asked, as upstream.  Nodes on which only an extender rejected the pod
+are candidates without victims since 1.38; those that still have none at the end are dropped.  Two rules of ours stand:
+only units of lower priority go, and they go whole.  So a victim that an extender names brings the rest of its unit with
+it, and one that may not be evicted is a failure of the plugin.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,8 +12,12 @@ from dataclasses import replace
 from reprieve.framework.extenders import CandidatePlugin, VictimsOn
 from reprieve.framework.plugin import CycleState
 from reprieve.framework.profile import Profile
+from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.status import PluginError, call_plugin
+from reprieve.preemption.cost import Criteria
+from reprieve.preemption.order import Ranking
 from reprieve.preemption.outcome import Reason, Verdict
+from reprieve.preemption.protected_units import potential_victims
 
 NO_CANDIDATE = "no candidate node for preemption"
 ASKED_FOR = "an extender asked for it"
@@ -21,6 +26,21 @@ ASKED_FOR = "an extender asked for it"
 def judges_of(profile: Profile, state: CycleState) -> list[CandidatePlugin]:
     """Plugins that judge this pod's candidates: mostly none, and then candidates need not be listed."""
     return [p for p in profile.plugins if isinstance(p, CandidatePlugin) and p.judges_candidates(state)]
+
+
+def without_victims(
+    running: RunningProfile, state: CycleState, rows: Sequence[int], criteria: Criteria
+) -> dict[int, tuple[Verdict, ...]]:
+    """Return the verdicts by row for rows where the pod fits beside all units: extenders may name some to evict."""
+    cluster, pod, found = running.cluster, state.pod, dict[int, tuple[Verdict, ...]]()
+    for row in rows:
+        there = list(cluster.nodes.pods[row].values())
+        units = potential_victims(cluster, pod.priority, there, cluster.class_terms_of(pod))
+        if units and running.evaluator.fits_row(state, row):
+            ranking = Ranking(cluster, units, criteria, criteria.costing(cluster, running.evaluator, units))
+            violations = ranking.violations
+            found[row] = tuple(Verdict(unit, violations[i], None) for i, unit in enumerate(ranking.ordered))
+    return found
 
 
 def judged(

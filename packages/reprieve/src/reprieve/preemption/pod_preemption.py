@@ -26,7 +26,7 @@ from reprieve.preemption.candidate_cache import Candidate, Choice, Misfit, RowAn
 from reprieve.preemption.cheapest_victims import Cheapest, cheapest_on_row, judged
 from reprieve.preemption.cost import BY_NAME, Costing
 from reprieve.preemption.eligibility import pod_is_ineligible
-from reprieve.preemption.extender_candidates import NO_CANDIDATE, judges_of
+from reprieve.preemption.extender_candidates import NO_CANDIDATE, judges_of, without_victims
 from reprieve.preemption.extender_candidates import judged as judged_outside
 from reprieve.preemption.free_resources import FreeResources, only_resources
 from reprieve.preemption.options import EvictionOptions
@@ -102,7 +102,13 @@ class PodPreemption:
         numbers = not self._plain and resources
         answers = self._answers(state, curable, numbers=numbers, searches=self._searches and resources)
         found = answers.cheapest(curable, cluster.nodes.rank)
-        if found is None:
+        judges = judges_of(self._profile, state)
+        candidates: Mapping[int, tuple[Verdict, ...]] = {}
+        if judges:
+            good = answers.good[curable]
+            fitting = without_victims(self._running, state, curable[~good].tolist(), self._criteria)
+            candidates = fitting | {r: self._verdicts(state, r, numbers=numbers) for r in curable[good].tolist()}
+        if found is None and not candidates:
             text = f"preemption: {self._refusal(diagnosis, curable, answers)}"
             terms = cluster.class_terms_of(pod)
             there = (other for row in curable.tolist() for other in cluster.nodes.pods[row].values())
@@ -111,10 +117,7 @@ class PodPreemption:
                 text = f"{text} {kept}."
             status = Status(Code.UNSCHEDULABLE, text, self._plugin)
             return PostFilterResult(status, clear_nomination=True, put_off=waits)
-        judges = judges_of(self._profile, state)
-        if judges:
-            possible = curable[answers.good[curable]].tolist()
-            candidates = {row: self._verdicts(state, row, numbers=numbers) for row in possible}
+        if found is None or judges:
             candidates = judged_outside(judges, state, candidates)
             found = self._cheapest_of(candidates)
             if found is None:
