@@ -486,3 +486,12 @@ def test_classes_of_a_cluster_are_known_to_what_is_added() -> None:
     cluster = manifests(klass(), node("n1"), pod("p"))
     assert [(found.name, found.value) for found in known_classes(cluster)] == [("c", 5)]
     assert known_classes(manifests(node("n1"))) == []
+
+
+def test_reading_is_not_written_out_by_asyncio() -> None:
+    """`asyncio.run` makes the repr of what its task returns: that of a large cluster took seconds and 8 KB a pod."""
+    objects = [
+        loaded.object for loaded in read([("x.yaml", "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n")]).all()
+    ]
+    assert "n1" in repr(objects)
+    assert "n1" not in repr(Reading(objects))

@@ -587,3 +587,12 @@ def test_groups_of_other_apis_stay_what_they_are(source: str, anonymize: bool) -
     assert reported[0] == reported[1]
     assert {outcome for outcome, _ in reported[0]} == {"Unschedulable"}, "one of two fits, so none is placed"
     assert [group.priority for answer in answers for group in answer.pod_groups][:1] == [5]
+
+
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_json_in_pieces_is_one_document(number: int) -> None:
+    """A snapshot is written object by object: the file is that of the whole list."""
+    manifests: list[Json] = [{"kind": "Node", "of": [{}, [], {"text": 'a "b"\n'}, [[1]]]}] * number
+    document = {"apiVersion": "v1", "kind": "List", "items": manifests}
+    expected = msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
+    assert text_of(manifests, json=True) == expected

@@ -1,6 +1,7 @@
 """`reprieve snapshot`: everything `plan` needs from a live cluster, in a file. Reads only."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -43,25 +44,25 @@ def command(
     suffix = ".yaml" if output == "-" else Path(output).suffix
     if suffix not in _SUFFIXES:
         refuse(f"-o {output}: the name must end in {', '.join(_SUFFIXES)}")
-    from reprieve.client.snapshot import snapshot, text_of
+    from reprieve.client.snapshot import snapshot_items, texts_of
     from reprieve.python.inputs import Strictness, read_live
 
     with working("reading the cluster"):
         reading, _ = read_live(kubeconfig, context, Strictness(), warn)
-    manifests, notes = snapshot(reading.objects, anonymize=anonymize)
+    manifests, count, notes = snapshot_items(reading.objects, anonymize=anonymize)
     warn(notes)
-    text = text_of(manifests, json=suffix == ".json")
+    texts = texts_of(manifests, json=suffix == ".json")
     if output == "-":
-        show(text)
+        show("".join(texts))
         return
     try:
-        _write(output, text)
+        _write(output, texts)
     except OSError as error:
         refuse(reason_of(error) if error.filename else f"{output}: {reason_of(error)}")
-    note(f"{output}: {len(manifests)} objects")
+    note(f"{output}: {count} objects")
 
 
-def _write(path: str, text: str) -> None:
+def _write(path: str, texts: Iterable[str]) -> None:
     """Write a file; a new one is readable for its owner only."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
+        file.writelines(texts)

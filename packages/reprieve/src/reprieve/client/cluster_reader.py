@@ -66,9 +66,12 @@ _PRIORITIZED: Final = (o.Pod, o.PodGroup, o.CompositePodGroup, o.Workload)
 T = TypeVar("T", bound=KubernetesObject)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Reading:
-    """What was read: objects by kind in the server's order, and what could not be."""
+    """What was read: objects by kind in the server's order, and what could not be.
+
+    No repr: `asyncio.run` makes the repr of what its task returned, which for a large cluster takes as long as reading.
+    """
 
     objects: list[KubernetesObject] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)

@@ -7,7 +7,7 @@ text stands without quotes only if no reader takes it for anything else.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import yaml
@@ -44,7 +44,15 @@ def yaml_of(documents: Iterable[Mapping[str, Any]]) -> str:
 
     Most are written here, line by line, in the form of pyyaml's dumper, which takes ten times as long.
     """
-    return "---\n".join(map(_document, documents))
+    return "".join(yaml_texts(documents))
+
+
+def yaml_texts(documents: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the text of each document, with the separator from the one before (`yaml_of`)."""
+    separator = ""
+    for document in documents:
+        yield separator + _document(document)
+        separator = "---\n"
 
 
 def _document(document: Mapping[str, Any]) -> str:

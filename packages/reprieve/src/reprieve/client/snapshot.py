@@ -7,7 +7,7 @@ what planning the cluster decides. Objects stay in their order. What leaves is l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -19,7 +19,7 @@ from kube_rules.meta import KubernetesObject
 from kube_rules.versions import SCHEDULING_GROUP, from_internal
 from reprieve.client.cluster_reader import without_void_classes
 from reprieve.client.leaves import shaped_by, with_tag
-from reprieve.client.plain_yaml import yaml_of
+from reprieve.client.plain_yaml import yaml_texts
 from reprieve.client.pseudonyms import CLAIM, IMAGE, NAMESPACE, POD, UID, Names
 from reprieve.client.shapes import METADATA, SHAPES, name_of
 
@@ -28,9 +28,18 @@ _OF_DEVICES: Final = (o.ResourceClaim, o.ResourceSlice, o.DeviceClass, o.DeviceT
 
 
 def snapshot(objects: Sequence[KubernetesObject], *, anonymize: bool = False) -> tuple[list[Json], list[str]]:
-    """Return the objects as manifests in their order, and what there is to say about it.
+    """Return the objects as manifests in their order, and what there is to say about it (`snapshot_items`)."""
+    manifests, _, notes = snapshot_items(objects, anonymize=anonymize)
+    return list(manifests), notes
 
-    Every object is a manifest of the version it is best read in; unknown fields are gone, names replaced if wanted.
+
+def snapshot_items(
+    objects: Sequence[KubernetesObject], *, anonymize: bool = False
+) -> tuple[Iterator[Json], int, list[str]]:
+    """Return the objects as manifests in their order, their number, and what there is to say about them.
+
+    A manifest is made when it is asked for: together those of a large cluster take more memory than its objects. Each
+    is of the version it is best read in; unknown fields are gone, names replaced if wanted.
     """
     kept = [item for item in objects if not (anonymize and isinstance(item, _OF_DEVICES))]
     notes = []
@@ -52,7 +61,7 @@ def snapshot(objects: Sequence[KubernetesObject], *, anonymize: bool = False) ->
         for tagged in names.images:
             names.name(IMAGE, tagged)
     names.freeze()
-    return [_manifest(type(item), msgspec.to_builtins(item), names) for item in kept], notes
+    return (_manifest(type(item), msgspec.to_builtins(item), names) for item in kept), len(kept), notes
 
 
 def _note_generated_claims(objects: Sequence[KubernetesObject], names: Names) -> None:
@@ -108,9 +117,21 @@ def _metadata(kind: type[KubernetesObject], data: Json, names: Names) -> Json:
     return made
 
 
-def text_of(manifests: Sequence[Json], *, json: bool) -> str:
+def text_of(manifests: Iterable[Json], *, json: bool) -> str:
     """Return the manifests as one JSON List, or as a stream of YAML documents."""
-    if json:
-        document = {"apiVersion": "v1", "kind": "List", "items": manifests}
-        return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
-    return yaml_of(manifests)
+    return "".join(texts_of(manifests, json=json))
+
+
+def texts_of(manifests: Iterable[Json], *, json: bool) -> Iterator[str]:
+    """Yield the text of manifests (`text_of`) in pieces, one for each: a large cluster is never held as text."""
+    return _json_texts(manifests) if json else yaml_texts(manifests)
+
+
+def _json_texts(manifests: Iterable[Json]) -> Iterator[str]:
+    yield '{\n "apiVersion": "v1",\n "kind": "List",\n "items": ['
+    separator, end = "\n  ", "]\n}\n"
+    for item in manifests:
+        text = msgspec.json.format(msgspec.json.encode(item), indent=1).decode()
+        yield separator + text.replace("\n", "\n  ")  # no string of JSON has a line break
+        separator, end = ",\n  ", "\n ]\n}\n"
+    yield end
