@@ -438,14 +438,14 @@ PAGES = {
 
 def limits() -> str:
     """Return the table of what the API server bounds."""
-    from kube_standin.served_limits import LIMITS
+    from served_limits import LIMITS
 
     return table(("what", "bound", "answer"), LIMITS)
 
 
 def not_served() -> str:
     """Return the table of what the API server does not serve."""
-    from kube_standin.served_limits import NOT_SERVED
+    from served_limits import NOT_SERVED
 
     return table(("API", "answer"), NOT_SERVED)
 

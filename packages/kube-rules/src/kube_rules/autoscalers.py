@@ -7,7 +7,7 @@ Both directions lose nothing (kube-apiserver, pkg/apis/autoscaling/v1/conversion
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -99,39 +99,39 @@ def _read(obj: Any, steps: tuple[str, ...]) -> Any:
 
 def _metric_to_v1(metric: Json, word: str) -> Json:
     """Return a metric (`word` target) or its state (`word` current) as v1 has it."""
-    result: Json = {"type": metric.get("type", "")}
-    for source, fields in _FIELDS.items():
-        given = metric.get(source)
-        if not isinstance(given, dict):
-            continue
-        made = {name: found for name, steps in fields if (found := _read(given, steps)) is not None}
-        values = given.get(word) or {}
-        for which, name in enumerate(_V2_VALUES):
-            if name in values and _name(source, word, which):
-                made[_name(source, word, which)] = values[name]
-        result[source] = made
-    return result
+
+    def converted(source: str, given: Json) -> Json:
+        named = ((name, _read(given, steps)) for name, steps in _places(source, word))
+        return {name: value for name, value in named if value is not None}
+
+    return _by_source(metric, converted)
 
 
 def _metric_to_v2(metric: Json, word: str) -> Json:
-    result: Json = {"type": metric.get("type", "")}
-    for source, fields in _FIELDS.items():
-        given = metric.get(source)
-        if not isinstance(given, dict):
-            continue
+    def converted(source: str, given: Json) -> Json:
         made: Json = {}
-        for name, steps in fields:
+        for name, steps in _places(source, word):
             if name in given:
                 _put(made, steps, given[name])
-        values: Json = {}
-        for which, name in enumerate(_V2_VALUES):
-            if _name(source, word, which) in given:
-                values[name] = given[_name(source, word, which)]
-                if word == "target":
-                    values["type"] = _TYPES[which]
-        made[word] = values
-        result[source] = made
-    return result
+                if word == "target" == steps[0]:
+                    made[word]["type"] = _TYPES[_V2_VALUES.index(steps[1])]
+        made.setdefault(word, {})
+        return made
+
+    return _by_source(metric, converted)
+
+
+def _places(source: str, word: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield each field of a metric source in v1, and where it is in v2."""
+    yield from _FIELDS[source]
+    for which, value in enumerate(_V2_VALUES):
+        if name := _name(source, word, which):
+            yield name, (word, value)
+
+
+def _by_source(metric: Json, converted: Callable[[str, Json], Json]) -> Json:
+    sources = {source: converted(source, given) for source in _FIELDS if isinstance(given := metric.get(source), dict)}
+    return {"type": metric.get("type", ""), **sources}
 
 
 def _is_cpu(metric: Json, word: str) -> bool:

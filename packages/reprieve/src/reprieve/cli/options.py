@@ -31,6 +31,8 @@ PluginOption = Annotated[
 PluginTimeoutOption = Annotated[
     str, typer.Option(metavar="DURATION", help="Time limit for a call of a third-party plugin.")
 ]
+ConfigOption = Annotated[str | None, typer.Option(metavar="FILE", help="A KubeSchedulerConfiguration.")]
+GatesOption = Annotated[str, typer.Option(metavar="A=true,B=false", help="Feature gates, named as in kube-scheduler.")]
 CompatibleOption = Annotated[
     bool,
     typer.Option(

@@ -8,6 +8,8 @@ from reprieve.cli.documents import Format, PlanFormat, document
 from reprieve.cli.options import (
     DEFAULT_PLUGIN_TIMEOUT,
     CompatibleOption,
+    ConfigOption,
+    GatesOption,
     PluginOption,
     PluginTimeoutOption,
     read_options,
@@ -35,10 +37,8 @@ def command(
         ),
     ] = False,
     output: Annotated[PlanFormat, typer.Option("-o", "--output", help="Output format.")] = PlanFormat.TEXT,
-    config: Annotated[str | None, typer.Option(metavar="FILE", help="A KubeSchedulerConfiguration.")] = None,
-    feature_gates: Annotated[
-        str, typer.Option(metavar="A=true,B=false", help="Feature gates, named as in kube-scheduler.")
-    ] = "",
+    config: ConfigOption = None,
+    feature_gates: GatesOption = "",
     seed: Annotated[
         int | None, typer.Option(help="Break ties between nodes at random with this seed instead of by name.")
     ] = None,

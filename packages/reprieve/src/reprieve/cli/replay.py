@@ -7,8 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprieve.cli.options import DEFAULT_PLUGIN_TIMEOUT, PluginOption, PluginTimeoutOption, read_size
+from reprieve.cli.options import DEFAULT_PLUGIN_TIMEOUT, GatesOption, PluginOption, PluginTimeoutOption, read_size
 from reprieve.cli.outcome import CommandError, Exit, note, reason_of, refuse, show
+from reprieve.cli.replay_options import (
+    CheckpointOption,
+    FromOption,
+    JobClusterOption,
+    LoadOption,
+    MaxInputOption,
+    MaxJobsOption,
+    RestartOption,
+    RunTimesOption,
+    SampleOption,
+    SkipBadOption,
+    TolerateOption,
+)
 
 if TYPE_CHECKING:
     from reprieve.cli.replay_runs import ReplayAnswer
@@ -42,15 +55,7 @@ def command(
         list[Path],
         typer.Argument(metavar="JOBS...", help="Job list: CSV, or Parquet (.parquet). Several: a sweep."),
     ],
-    cluster: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--cluster",
-            metavar="FILE|DIR",
-            help="Manifests of the cluster: nodes, priority classes, budgets, quotas, running pods. Repeatable. "
-            "Default: nodes sized for the jobs.",
-        ),
-    ] = None,
+    cluster: JobClusterOption = None,
     policy: Annotated[
         list[str] | None,
         typer.Option(
@@ -59,24 +64,18 @@ def command(
             "default configuration. Repeatable.",
         ),
     ] = None,
-    begin: Annotated[
-        str, typer.Option("--from", metavar="TIME", help="Skip jobs submitted before this time: RFC 3339, or e.g. 30d.")
-    ] = "",
+    begin: FromOption = "",
     until: Annotated[str, typer.Option(metavar="TIME", help="Stop at this time and skip later jobs.")] = "",
-    load: Annotated[float, typer.Option(metavar="X", help="Submit the jobs X times as fast.")] = 1.0,
-    sample: Annotated[int | None, typer.Option(metavar="N", min=1, help="Keep a random sample of N jobs.")] = None,
+    load: LoadOption = 1.0,
+    sample: SampleOption = None,
     seed: Annotated[
         list[str] | None,
         typer.Option(
             metavar="N|A-B", help="Seed for samples, failures and ties between nodes. Repeatable, for a sweep."
         ),
     ] = None,
-    checkpoint: Annotated[
-        str, typer.Option(metavar="DURATION", help="Checkpoint interval of jobs that set none.")
-    ] = "",
-    restart: Annotated[
-        str, typer.Option(metavar="DURATION", help="Time that a job needs to restart after an eviction.")
-    ] = "0s",
+    checkpoint: CheckpointOption = "",
+    restart: RestartOption = "0s",
     failures: Annotated[
         str,
         typer.Option(
@@ -84,33 +83,17 @@ def command(
             help="Node failures: drawn at random, or a CSV with columns node,down,up.",
         ),
     ] = "",
-    tolerate: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY[=VALUE][:EFFECT]",
-            help="Taint that jobs without tolerations of their own tolerate; * for every taint. Repeatable.",
-        ),
-    ] = None,
-    run_times: Annotated[
-        str,
-        typer.Option(
-            "--run-times",
-            metavar="unknown|limit|exact|factor:F",
-            help="What the scheduler knows of run times. Default: limit if the list has the column time_limit, "
-            "else unknown.",
-        ),
-    ] = "",
+    tolerate: TolerateOption = None,
+    run_times: RunTimesOption = "",
     output: Annotated[ReplayFormat, typer.Option("-o", "--output", help="Output format.")] = ReplayFormat.TEXT,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="Write files to this directory; the table still goes to stdout."),
     ] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip invalid rows.")] = False,
-    max_jobs: Annotated[int, typer.Option(min=1, help="Maximum number of rows in the job list.")] = 1_000_000,
-    max_input_bytes: Annotated[str, typer.Option(metavar="SIZE", help="Maximum size of the cluster file.")] = "64Mi",
-    feature_gates: Annotated[
-        str, typer.Option(metavar="A=true,B=false", help="Feature gates, named as in kube-scheduler.")
-    ] = "",
+    skip_bad: SkipBadOption = False,
+    max_jobs: MaxJobsOption = 1_000_000,
+    max_input_bytes: MaxInputOption = "64Mi",
+    feature_gates: GatesOption = "",
     plugin: PluginOption = None,
     plugin_timeout: PluginTimeoutOption = DEFAULT_PLUGIN_TIMEOUT,
     dask: Annotated[

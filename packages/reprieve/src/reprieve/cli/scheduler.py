@@ -9,12 +9,15 @@ import typer
 from reprieve.cli.options import (
     DEFAULT_PLUGIN_TIMEOUT,
     CompatibleOption,
+    ConfigOption,
+    GatesOption,
     PluginOption,
     PluginTimeoutOption,
     read_gates,
     read_profiles,
 )
 from reprieve.cli.outcome import CommandError, Exit, log_to_stderr, note, refuse
+from reprieve.cli.source import ContextOption
 
 if TYPE_CHECKING:
     from reprieve.live.settings import Settings, ShadowSettings
@@ -39,13 +42,9 @@ def command(
             metavar="FILE", help="Kubeconfig of the cluster. Default: as kubectl finds it, or the service account."
         ),
     ] = None,
-    context: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Kubeconfig context. Default: the current context.")
-    ] = None,
-    config: Annotated[str | None, typer.Option(metavar="FILE", help="A KubeSchedulerConfiguration.")] = None,
-    feature_gates: Annotated[
-        str, typer.Option(metavar="A=true,B=false", help="Feature gates, named as in kube-scheduler.")
-    ] = "",
+    context: ContextOption = None,
+    config: ConfigOption = None,
+    feature_gates: GatesOption = "",
     scheduler_name: Annotated[
         str | None,
         typer.Option(

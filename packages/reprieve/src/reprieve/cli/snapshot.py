@@ -9,6 +9,7 @@ import typer
 
 from reprieve.cli.outcome import note, reason_of, refuse, show, warn
 from reprieve.cli.progress import working
+from reprieve.cli.source import ClusterOption, ContextOption
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -20,15 +21,8 @@ def command(
             "-o", "--output", metavar="FILE", help="File to write: FILE.yaml, FILE.json, or - for YAML on stdout."
         ),
     ],
-    kubeconfig: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE", help="Kubeconfig of the cluster. Default: as kubectl finds it ($KUBECONFIG, ~/.kube)."
-        ),
-    ] = None,
-    context: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Kubeconfig context. Default: the current context.")
-    ] = None,
+    kubeconfig: ClusterOption = None,
+    context: ContextOption = None,
     anonymize: Annotated[
         bool,
         typer.Option(

@@ -8,6 +8,7 @@ from typer.core import TyperGroup
 
 from reprieve.cli.outcome import note, reason_of, refuse
 from reprieve.cli.progress import working
+from reprieve.cli.replay_options import SkipBadOption
 
 BUILT_IN = ("openb", "philly", "philly-log", "spot-gpu", "helios", "acme", "gavel")
 
@@ -61,7 +62,7 @@ def command(
     durations: Annotated[
         Path | None, typer.Option(metavar="CSV", help="For gavel: CSV with type, steps_per_second and scale_factor.")
     ] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip invalid rows.")] = False,
+    skip_bad: SkipBadOption = False,
     max_jobs: Annotated[int, typer.Option(min=1, help="Maximum number of jobs in the trace.")] = 1_000_000,
 ) -> None:  # long: one parameter for each option, as typer wants them
     """Convert a public trace to a job list for `reprieve replay`."""

@@ -6,8 +6,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprieve.cli.options import DEFAULT_PLUGIN_TIMEOUT, PluginOption, PluginTimeoutOption, read_size
+from reprieve.cli.options import DEFAULT_PLUGIN_TIMEOUT, GatesOption, PluginOption, PluginTimeoutOption, read_size
 from reprieve.cli.outcome import note, reason_of, refuse, show
+from reprieve.cli.replay_options import (
+    CheckpointOption,
+    FromOption,
+    JobClusterOption,
+    LoadOption,
+    MaxInputOption,
+    MaxJobsOption,
+    RestartOption,
+    RunTimesOption,
+    SampleOption,
+    SkipBadOption,
+    TolerateOption,
+)
 
 if TYPE_CHECKING:
     from reprieve.cli.tune_runs import TuneTask
@@ -33,10 +46,7 @@ class Sampler(StrEnum):
 
 def command(
     jobs: Annotated[Path, typer.Option(metavar="TRACE", help="The job list, as for replay, with durations.")],
-    cluster: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILE|DIR", help="Manifests of the cluster, as for replay. Repeatable. Default: sized."),
-    ] = None,
+    cluster: JobClusterOption = None,
     objective: Annotated[
         str, typer.Option(metavar="A, B", help="The two objectives, both as small as possible.")
     ] = DEFAULT_OBJECTIVES,
@@ -78,28 +88,18 @@ def command(
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the chosen configuration to FILE.")
     ] = None,
     form: Annotated[TuneFormat, typer.Option("--format", help="Format of the report on stdout.")] = TuneFormat.TEXT,
-    checkpoint: Annotated[
-        str, typer.Option(metavar="DURATION", help="Checkpoint interval of jobs that set none.")
-    ] = "",
-    restart: Annotated[
-        str, typer.Option(metavar="DURATION", help="Time that a job needs to restart after an eviction.")
-    ] = "0s",
-    begin: Annotated[str, typer.Option("--from", metavar="TIME", help="As for replay.")] = "",
+    checkpoint: CheckpointOption = "",
+    restart: RestartOption = "0s",
+    begin: FromOption = "",
     until: Annotated[str, typer.Option(metavar="TIME", help="Skip jobs submitted at this time or later.")] = "",
-    load: Annotated[float, typer.Option(metavar="X", help="Submit the jobs X times as fast.")] = 1.0,
-    sample: Annotated[int | None, typer.Option(metavar="N", min=1, help="Keep a random sample of N jobs.")] = None,
-    tolerate: Annotated[
-        list[str] | None, typer.Option(metavar="KEY[=VALUE][:EFFECT]", help="As for replay. Repeatable.")
-    ] = None,
-    run_times: Annotated[
-        str, typer.Option("--run-times", metavar="unknown|limit|exact|factor:F", help="As for replay.")
-    ] = "",
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip invalid rows.")] = False,
-    max_jobs: Annotated[int, typer.Option(min=1, help="Maximum number of rows in the job list.")] = 1_000_000,
-    max_input_bytes: Annotated[str, typer.Option(metavar="SIZE", help="Maximum size of the cluster file.")] = "64Mi",
-    feature_gates: Annotated[
-        str, typer.Option(metavar="A=true,B=false", help="Feature gates, named as in kube-scheduler.")
-    ] = "",
+    load: LoadOption = 1.0,
+    sample: SampleOption = None,
+    tolerate: TolerateOption = None,
+    run_times: RunTimesOption = "",
+    skip_bad: SkipBadOption = False,
+    max_jobs: MaxJobsOption = 1_000_000,
+    max_input_bytes: MaxInputOption = "64Mi",
+    feature_gates: GatesOption = "",
     dask: Annotated[
         str,
         typer.Option(

@@ -10,6 +10,7 @@ import pytest
 from reprieve.inputs.loader import load
 from reprieve.replay.job_list import JobListError
 from reprieve.replay.traces import openb_cluster as openb
+from reprieve.replay.traces.importer import Machine
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run
 from tests.outside import BESIDE, needs
@@ -41,6 +42,11 @@ def trace(tmp_path: Path, nodes: str = NODES, tasks: str = TASKS) -> tuple[Path,
     for path, text in zip(paths, (nodes, tasks), strict=True):
         path.write_text(text)
     return paths
+
+
+def machine(name: str, cpu: int, mebibytes: int, gpus: int, model: str) -> Machine:
+    """Cpu in milli-cores."""
+    return Machine(name, cpu, mebibytes << 20, gpus, model)
 
 
 def filled(tmp_path: Path, nodes: str = NODES, tasks: str = TASKS) -> openb.Filled:
@@ -236,7 +242,7 @@ def test_whole_trace_and_a_gang_that_takes_64_whole_nodes(tmp_path: Path, run: R
 # -- the bounds of each column, without the command ----------------------------------------------------------------
 
 
-def node_of(tmp_path: Path, *fields: str) -> openb.TraceNode:
+def node_of(tmp_path: Path, *fields: str) -> Machine:
     """The machine of one row."""
     (tmp_path / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\n" + ",".join(fields) + "\n")
     [found] = openb.read_nodes(tmp_path / "nodes.csv")
@@ -301,8 +307,8 @@ def test_byte_order_mark_other_columns_and_empty_lines_are_no_trouble(tmp_path: 
     text = "\ufeffmodel,other,gpu,memory_mib,cpu_milli,sn\n\nT4,x,2,3,4,n1\n\n,y,0,1,2,n0\n"
     (tmp_path / "nodes.csv").write_text(text, encoding="utf-8")
     assert openb.read_nodes(tmp_path / "nodes.csv") == [
-        openb.TraceNode("n1", 4, 3, 2, "T4"),
-        openb.TraceNode("n0", 2, 1, 0, ""),
+        machine("n1", 4, 3, 2, "T4"),
+        machine("n0", 2, 1, 0, ""),
     ]
 
 
@@ -330,7 +336,7 @@ def test_task_asks_for(tmp_path: Path) -> None:
 def test_amounts_are_written_in_the_largest_unit(
     cpu: int, memory: int, cpu_text: str, memory_text: str, tmp_path: Path
 ) -> None:
-    [node] = documents(openb.fill([openb.TraceNode("n", cpu, memory, 1, "M")], []), "Node").values()
+    [node] = documents(openb.fill([machine("n", cpu, memory, 1, "M")], []), "Node").values()
     assert node["status"]["allocatable"] == {
         "cpu": cpu_text,
         "memory": memory_text,
@@ -343,12 +349,12 @@ def test_amounts_are_written_in_the_largest_unit(
 
 def test_node_takes_as_many_pods_as_kubelets_do() -> None:
     tasks = [openb.TraceTask(f"t{i:03}", 0, 0, 0, (), "openb-best-effort", i, i) for i in range(111)]
-    found = openb.fill([openb.TraceNode("n", 1000, 1024, 0, "")], tasks)
+    found = openb.fill([machine("n", 1000, 1024, 0, "")], tasks)
     assert (found.placed, found.left_out) == (110, ("t110",))
 
 
 def test_task_of_a_model_goes_to_no_other(tmp_path: Path) -> None:
-    machines = [openb.TraceNode(name, 1000, 1024, 1, model) for name, model in (("a", "M1"), ("b", "M2"), ("c", ""))]
+    machines = [machine(name, 1000, 1024, 1, model) for name, model in (("a", "M1"), ("b", "M2"), ("c", ""))]
     tasks = [openb.TraceTask(f"t{i}", 1, 1, 1000, ("M2",), "openb-best-effort", i, i) for i in range(2)]
     found = openb.fill(machines, tasks)
     assert [one["spec"]["nodeName"] for one in documents(found, "Pod").values()] == ["b"]

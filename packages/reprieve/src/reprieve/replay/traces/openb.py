@@ -4,14 +4,15 @@ from typing import Final
 
 from reprieve.replay.job_list import JobShapes, ReplayJob
 from reprieve.replay.traces import importer
-from reprieve.replay.traces.importer import Importer, ImportOptions, Machine, Values
-from reprieve.replay.traces.openb_cluster import BEST_EFFORT, CLASS_OF_QOS, LATENCY_SENSITIVE, PRIORITY
-
-
-def _qos(content: str) -> str:
-    if content and content not in CLASS_OF_QOS:
-        raise ValueError(f"expected one of {', '.join(CLASS_OF_QOS)}")
-    return CLASS_OF_QOS.get(content, LATENCY_SENSITIVE)
+from reprieve.replay.traces.importer import Importer, ImportOptions, Values
+from reprieve.replay.traces.openb_cluster import (
+    BEST_EFFORT,
+    LATENCY_SENSITIVE,
+    NODE_COLUMNS,
+    PRIORITY,
+    machine_of,
+    read_qos,
+)
 
 
 def _job(line: int, row: Values, options: ImportOptions, shapes: JobShapes) -> ReplayJob | str:
@@ -45,7 +46,7 @@ IMPORTER: Final = Importer(
         "num_gpu": importer.whole,
         "gpu_milli": importer.whole,
         "gpu_spec": lambda content: tuple(dict.fromkeys(importer.model(part) for part in content.split("|") if part)),
-        "qos": _qos,
+        "qos": lambda content: read_qos(content) if content else LATENCY_SENSITIVE,
         "creation_time": importer.optional_duration,
         "deletion_time": importer.optional_duration,
     },
@@ -57,12 +58,6 @@ IMPORTER: Final = Importer(
         f"qos BE is the class {BEST_EFFORT}, any other {LATENCY_SENSITIVE}, which is higher",
         "a task below 1000 gpu_milli takes part of one GPU; GPUs of the nodes are counted in thousandths",
     ),
-    machine_columns={
-        "sn": importer.text,
-        "cpu_milli": importer.whole,
-        "memory_mib": importer.whole,
-        "gpu": importer.whole,
-        "model": importer.model,
-    },
-    machine_of=lambda row: Machine(row["sn"], row["cpu_milli"], row["memory_mib"] << 20, row["gpu"], row["model"]),
+    machine_columns=NODE_COLUMNS,
+    machine_of=machine_of,
 )

@@ -17,7 +17,7 @@ Invariant: the same two files give the same bytes, on every run.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,6 +29,7 @@ from kube_rules import objects
 from kube_rules.meta import ObjectRef
 from reprieve.replay.job_list import JobListError, csv_rows
 from reprieve.replay.job_objects import GPU_MILLI, GPU_MODEL
+from reprieve.replay.traces.importer import Machine, Values
 from reprieve.replay.traces.trace_reader import check_new, table
 from reprieve.scheduling.engine import Engine
 
@@ -57,17 +58,6 @@ _MOST = 10**9
 
 Document = dict[str, Any]
 """A manifest as plain data."""
-
-
-@dataclass(frozen=True, slots=True)
-class TraceNode:
-    """A machine. `cpu` in milli-cores, `memory` in MiB, `gpus` whole devices, `model` empty without GPUs."""
-
-    name: str
-    cpu: int
-    memory: int
-    gpus: int
-    model: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +104,20 @@ def _model(text: str) -> str:
     return text
 
 
-def _qos(text: str) -> str:
+def read_qos(text: str) -> str:
+    """Return the PriorityClass of a `qos`. Raises ValueError for one that the trace does not have."""
     if text not in CLASS_OF_QOS:
         raise ValueError(f"expected one of {', '.join(CLASS_OF_QOS)}")
     return CLASS_OF_QOS[text]
 
 
-NODE_COLUMNS: Final = {"sn": _name, "cpu_milli": _whole, "memory_mib": _whole, "gpu": _whole, "model": _model}
+NODE_COLUMNS: Final[Mapping[str, Callable[[str], Any]]] = {
+    "sn": _name,
+    "cpu_milli": _whole,
+    "memory_mib": _whole,
+    "gpu": _whole,
+    "model": _model,
+}
 TASK_COLUMNS: Final = {
     "name": _name,
     "cpu_milli": _whole,
@@ -128,39 +125,45 @@ TASK_COLUMNS: Final = {
     "num_gpu": _whole,
     "gpu_milli": _whole,
     "gpu_spec": lambda text: tuple(dict.fromkeys(_model(part) for part in text.split("|") if part)),
-    "qos": _qos,
+    "qos": read_qos,
     "creation_time": _whole,
     "scheduled_time": lambda text: None if not text else _whole(text),
 }
 
 
-def read_nodes(path: Path, *, max_bytes: int = MAX_BYTES) -> list[TraceNode]:
+def machine_of(row: Values) -> Machine:
+    """Return the machine of a row of `NODE_COLUMNS`."""
+    return Machine(row["sn"], row["cpu_milli"], row["memory_mib"] << 20, row["gpu"], row["model"])
+
+
+def read_nodes(path: Path, *, max_bytes: int = MAX_BYTES) -> list[Machine]:
     """Return the machines, in file order. Raises JobListError, or OSError where the file cannot be read."""
-    return [TraceNode(*values) for values in _rows(path, NODE_COLUMNS, max_bytes)]
+    return [machine_of(row) for row in _rows(path, NODE_COLUMNS, max_bytes)]
 
 
 def read_tasks(path: Path, *, max_bytes: int = MAX_BYTES) -> list[TraceTask]:
     """Return the tasks in order of arrival. Raises JobListError, or OSError where the file cannot be read."""
     tasks = [
         TraceTask(name, cpu, memory, count * milli, models, qos, created, created if started is None else started)
-        for name, cpu, memory, count, milli, models, qos, created, started in _rows(path, TASK_COLUMNS, max_bytes)
+        for row in _rows(path, TASK_COLUMNS, max_bytes)
+        for name, cpu, memory, count, milli, models, qos, created, started in [row.values()]
     ]
     return sorted(tasks, key=lambda task: task.created)
 
 
-def _rows(path: Path, columns: Mapping[str, Callable[[str], Any]], max_bytes: int) -> Iterator[Iterable[Any]]:
+def _rows(path: Path, columns: Mapping[str, Callable[[str], Any]], max_bytes: int) -> Iterator[Values]:
     """Yield the wanted columns of every row, read; the first column is a key that may not repeat."""
     first, seen = next(iter(columns)), dict[str, int]()
     for line, values in table(str(path), csv_rows(path, max_bytes=max_bytes), columns, frozenset(), skip_bad=False):
         assert not isinstance(values, JobListError)
         check_new(seen, values[first], str(path), line, first)
-        yield values.values()
+        yield values
 
 
 # -- filling -----------------------------------------------------------------------------------------------------------
 
 
-def fill(nodes: Sequence[TraceNode], tasks: Sequence[TraceTask]) -> Filled:
+def fill(nodes: Sequence[Machine], tasks: Sequence[TraceTask]) -> Filled:
     """Let the tasks arrive, in the order given, in an empty cluster of these nodes; see the module docstring."""
     engine = Engine()
     machines = [_node_document(node) for node in nodes]
@@ -226,11 +229,11 @@ def _priority_class(name: str) -> Document:
     }
 
 
-def _node_document(node: TraceNode) -> Document:
+def _node_document(node: Machine) -> Document:
     metadata: Document = {"name": node.name, "creationTimestamp": _when(0)}
     if node.model:
         metadata["labels"] = {GPU_MODEL: node.model}
-    amounts = {**_amounts(node.cpu, node.memory, node.gpus * 1000), "pods": PODS_PER_NODE}
+    amounts = {**_amounts(node.cpu, node.memory >> 20, node.gpus * 1000), "pods": PODS_PER_NODE}
     return {
         "apiVersion": "v1",
         "kind": "Node",
