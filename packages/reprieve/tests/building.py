@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
+from kube_rules import objects
 from reprieve import testing
 from reprieve.testing import GPU as GPU
 from reprieve.testing import START as START
@@ -15,7 +18,6 @@ from reprieve.testing import Item as Item
 from reprieve.testing import Port as Port
 from reprieve.testing import Timed as Timed
 from reprieve.testing import WatchedEngine as WatchedEngine
-from reprieve.testing import bound_to as bound_to
 from reprieve.testing import check_queue as check_queue
 from reprieve.testing import composite as composite
 from reprieve.testing import gang as gang
@@ -26,7 +28,6 @@ from reprieve.testing import pod as pod
 from reprieve.testing import priority_class as priority_class
 from reprieve.testing import profile_with as profile_with
 from reprieve.testing import toleration as toleration
-from reprieve.testing import without_gates as without_gates
 
 
 class World(testing.World):
@@ -67,3 +68,13 @@ def history(world: World) -> list[tuple[object, ...]]:
 def row_name(world: World, row: int) -> str:
     """The node of a row."""
     return world.engine.cluster.nodes.names[row]
+
+
+def without_gates(item: objects.Pod) -> objects.Pod:
+    """Return the pod with its scheduling gates taken off."""
+    return replace(item, spec=replace(item.spec, scheduling_gates=()))
+
+
+def bound_to(item: objects.Pod, name: str) -> objects.Pod:
+    """Return the pod as another client bound it."""
+    return replace(item, spec=replace(item.spec, node_name=name), status=replace(item.status, phase="Running"))

@@ -12,15 +12,11 @@ argument list unless a `(object, created)` pair says otherwise; times are second
 begins at `START`.  Nothing here needs a test framework: what does not hold raises AssertionError.
 """
 
-# long: one module, so that tests of plugins import from one place
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Self, TypeVar
-
-from msgspec.structs import replace
 
 from kube_rules import objects
 from kube_rules.meta import ObjectRef
@@ -34,7 +30,7 @@ from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import MINIMIZE_VICTIMS
 from reprieve.queueing.entity import Entity, QueueState
-from reprieve.queueing.queue import Timing
+from reprieve.queueing.timers import Timing
 from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.effects import NO_EFFECTS, Effects
 from reprieve.scheduling.engine import Engine
@@ -176,9 +172,7 @@ def group(
     parent: str = "",
     workload: str = "workload",
 ) -> objects.PodGroup:
-    """Return a PodGroup: a gang if it has a `min_count`, else `basic`; `whole`: disruptionMode all; `parent`: a
-    composite.
-    """
+    """Return a PodGroup: a gang with `min_count`, else `basic`; `whole`: disruptionMode all; `parent`: a composite."""
     if min_count is None:
         chosen = objects.PodGroupSchedulingPolicy(basic=objects.EMPTY)
     else:
@@ -216,9 +210,7 @@ def composite(
     namespace: str = "default",
     workload: str = "workload",
 ) -> objects.CompositePodGroup:
-    """Return a CompositePodGroup: a gang of groups if it has a `min_groups`, else `basic`; `whole`: disruptionMode
-    all.
-    """
+    """Return a CompositePodGroup: a gang of groups with a `min_groups`, else `basic`; `whole`: disruptionMode all."""
     if min_groups is None:
         chosen = objects.CompositePodGroupSchedulingPolicy(basic=objects.EMPTY)
     else:
@@ -260,9 +252,7 @@ def gang(
     topology: str | None = None,
     **each: Any,
 ) -> list[objects.KubernetesObject]:
-    """Return a gang and its `size` pods `NAME-0`...; `min_count` is all of them unless given, `each` goes to every
-    pod.
-    """
+    """Return a gang and its `size` pods `NAME-0`...; `min_count`: all unless given; `each` goes to every pod."""
     spec = group(
         name,
         min_count=size if min_count is None else min_count,
@@ -573,16 +563,6 @@ def _named(what: str, name: str, among: Iterable[tuple[str, Found]]) -> Found:
         others.append(other)
     there = f"there is {', '.join(sorted(others)[:20])}" if others else "there is none"
     raise AssertionError(f"no {what} {name!r} in this world: {there}")
-
-
-def without_gates(item: objects.Pod) -> objects.Pod:
-    """Return the pod with its scheduling gates taken off."""
-    return replace(item, spec=replace(item.spec, scheduling_gates=()))
-
-
-def bound_to(item: objects.Pod, name: str) -> objects.Pod:
-    """Return the pod as another client bound it."""
-    return replace(item, spec=replace(item.spec, node_name=name), status=replace(item.status, phase="Running"))
 
 
 def check_queue(engine: Engine) -> None:

@@ -26,7 +26,7 @@ from reprieve.live.http_endpoint import Health
 from reprieve.live.loop import Pace
 from reprieve.live.settings import Settings
 from reprieve.observability.database.location import RecordsDatabase
-from reprieve.queueing.queue import Timing
+from reprieve.queueing.timers import Timing
 from reprieve.scheduling.profiles import default_profile
 from tests.building import group, profile_with
 from tests.client.clock import FakeClock

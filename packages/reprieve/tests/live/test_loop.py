@@ -21,7 +21,7 @@ from reprieve.live.event_handlers import ClusterFeed
 from reprieve.live.loop import Pace, SchedulingLoop, SteadyTime, blocks
 from reprieve.observability.metrics import Metrics
 from reprieve.preemption.outcome import Preemption
-from reprieve.queueing.queue import Timing
+from reprieve.queueing.timers import Timing
 from reprieve.scheduling.advance_reservation import AdvanceReservation
 from reprieve.scheduling.decision import Binding, Decision, Rejection, Result
 from reprieve.scheduling.effects import NO_EFFECTS, DirectEviction, Effects

@@ -15,7 +15,7 @@ from reprieve.framework.events import EventKind
 from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Rows, row_count
 from reprieve.framework.status import FITS
 from reprieve.observability.metrics import Metrics, attempts_label, event_label, exponential
-from reprieve.queueing.queue import Timing
+from reprieve.queueing.timers import Timing
 from reprieve.scheduling.decision import Binding, Decision, Result
 from tests.building import START, annotated, bound_to, gang, group, node, pdb, pod, profile_with, without_gates
 from tests.observability.watching import TOOK, Observed, read, value

@@ -18,7 +18,8 @@ from kube_rules.meta import ObjectRef
 from reprieve.queueing import futile_attempts
 from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.hints import QueueingHints
-from reprieve.queueing.queue import SchedulingQueue, Timing
+from reprieve.queueing.queue import SchedulingQueue
+from reprieve.queueing.timers import Timing
 from reprieve.scheduling.decision import Result
 from reprieve.scheduling.group_cycle import schedule_group
 from reprieve.scheduling.member_capacity import RoomBound

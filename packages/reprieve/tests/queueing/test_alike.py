@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from kube_rules import objects
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.queueing.entity import QueueState
-from reprieve.queueing.queue import Timing
 from reprieve.queueing.shared_attempts import SharedAttempts
+from reprieve.queueing.timers import Timing
 from tests.building import World, group, node, pod, profile_with
 from tests.plugins.devices import claim as device_claim
 from tests.plugins.devices import device_class, devices, slice_of, user

@@ -7,7 +7,7 @@ import pytest
 from kube_rules.meta import ObjectRef
 from reprieve.framework.events import EventKind
 from reprieve.queueing.entity import QueueState
-from reprieve.queueing.queue import Timing
+from reprieve.queueing.timers import Timing
 from reprieve.scheduling.decision import Result
 from tests.building import START, World, gang, group, node, pod, profile_with, without_gates
 from tests.queueing.waiting import FULL, pop_all, wake

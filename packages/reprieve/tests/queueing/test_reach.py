@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.queueing.entity import QueueState
-from reprieve.queueing.queue import Timing
+from reprieve.queueing.timers import Timing
 from tests.building import World, gang, node, pod
 from tests.queueing.waiting import FULL, pop_all
 

@@ -21,7 +21,7 @@ from reprieve.framework.profile import Profile
 from reprieve.framework.status import SUCCESS
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
-from reprieve.queueing.queue import Timing
+from reprieve.queueing.timers import Timing
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.scheduling.profiles import REGISTRY, default_profile, profiles_of

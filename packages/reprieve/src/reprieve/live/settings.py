@@ -34,7 +34,7 @@ from reprieve.live.extenders import ExtenderCalls
 from reprieve.live.http_endpoint import ServingOptions
 from reprieve.live.loop import Pace
 from reprieve.observability.database.location import RecordsDatabase
-from reprieve.queueing.queue import Timing
+from reprieve.queueing.timers import Timing
 
 SCHEDULER_NAME: Final = "reprieve-scheduler"
 DEFAULT_SCHEDULER: Final = "default-scheduler"

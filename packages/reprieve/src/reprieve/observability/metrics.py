@@ -20,8 +20,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from reprieve.framework.events import EventKind
+from reprieve.queueing.causes import ALARM, BACKOFF_COMPLETE, POD_UPDATED, RESIZE, SCHEDULE_ATTEMPT_FAILURE, Cause
 from reprieve.queueing.entity import Entity, QueueState
-from reprieve.queueing.queue import ALARM, BACKOFF_COMPLETE, POD_UPDATED, RESIZE, SCHEDULE_ATTEMPT_FAILURE, Cause
 from reprieve.scheduling.engine import Engine
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

@@ -13,7 +13,7 @@ from reprieve.framework.configuration_reader import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import Plugin
 from reprieve.framework.profile import Profile
-from reprieve.queueing.queue import Timing
+from reprieve.queueing.timers import Timing
 from reprieve.scheduling.profile_remarks import remarks_on
 from reprieve.scheduling.profiles import IN_TREE_NAMES, profiles_of
 from reprieve.scheduling.third_party_plugins import third_party

@@ -9,10 +9,8 @@ Where many wait, one that certainly cannot be placed (`ReachBound`) is not woken
 it had been tried and rejected (scheduling.md 1.7).  Where few do, trying is cheap and keeps their messages current.
 """
 
-# long: an entity is in one place at a time, and all of its moves between them are here
-
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from operator import attrgetter
 
 from reprieve.cluster.groups import GroupState
@@ -22,49 +20,27 @@ from reprieve.framework.events import ClusterEvent, EventKind, tree_of
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.queueing.active_entities import ActiveEntities
+from reprieve.queueing.causes import (
+    ALARM,
+    BACKOFF_COMPLETE,
+    FREEING,
+    POD_UPDATED,
+    REGATING,
+    RESIZE,
+    SCHEDULE_ATTEMPT_FAILURE,
+    Cause,
+)
 from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.futile_attempts import ReachBound, ReachFilter
 from reprieve.queueing.gates import PreEnqueueGates
 from reprieve.queueing.hints import QueueingHints, QueueWatch
 from reprieve.queueing.queue_order import QueueOrder
 from reprieve.queueing.shared_attempts import SeparateAttempts, SharedAttempts
-from reprieve.queueing.timers import Timers
+from reprieve.queueing.timers import Timers, Timing
 from reprieve.queueing.unschedulable import UnschedulableEntities
-
-_REGATING = frozenset(
-    {
-        EventKind.POD_ADDED,
-        EventKind.POD_PLACED,
-        EventKind.POD_TERMINATING,
-        EventKind.POD_GONE,
-        EventKind.GROUP_ADDED,
-        EventKind.GROUP_CHANGED,
-        EventKind.GROUP_REMOVED,
-        EventKind.GATES_REMOVED,
-    }
-)
-
-_FREEING = frozenset({EventKind.POD_GONE, EventKind.POD_CHANGED, EventKind.NODE_ADDED, EventKind.NODE_CHANGED})
-
-Cause = EventKind | str
-"""What brought an entity to its state: an event, or one of the following."""
-SCHEDULE_ATTEMPT_FAILURE = "schedule_attempt_failure"
-BACKOFF_COMPLETE = "backoff_complete"
-POD_UPDATED = "pod_updated"
-ALARM = "wait_over"
-RESIZE = "assigned_pod_resize"
 
 _LOWEST_PRIORITY = -(1 << 32)
 """Below every priority."""
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Seconds: first backoff, longest backoff, and after how long an unschedulable entity is tried again anyway."""
-
-    initial_backoff: float = 1.0
-    max_backoff: float = 10.0
-    flush_after: float = 300.0
 
 
 class SchedulingQueue:
@@ -140,10 +116,8 @@ class SchedulingQueue:
 
     def counts(self) -> dict[QueueState, int]:
         """Return how many entities are in each state."""
-        counts = dict.fromkeys(QueueState, 0)
-        for entity in self._entities.values():
-            counts[entity.state] += 1
-        return counts
+        counts = Counter(entity.state for entity in self._entities.values())
+        return {state: counts[state] for state in QueueState}
 
     # -- pods come and go --------------------------------------------------------------------------
 
@@ -302,15 +276,11 @@ class SchedulingQueue:
 
     def requeue_now(self, entity: Entity, now: float) -> None:
         """Try again at once, without backoff and with the old timestamp (scheduling.md 3.3)."""
-        self._cause = SCHEDULE_ATTEMPT_FAILURE
-        self._sharing.wake(self._sharing.tried_for(entity), now)
-        entity.rejected_by = set()
         entity.attempts = 0
-        gate = self._gates.of_entity(entity)
-        if gate.ok and entity.blocked is None:
-            self._to_active(entity, now)
+        if entity.blocked is None:
+            self.retry_later(entity, now)
         else:
-            self._to_gated(entity, gate, now)
+            self.requeue(entity, now, ())
 
     def retry_later(self, entity: Entity, now: float) -> None:
         """Try again after backoff, whatever happens: the failure was trouble, not lack of room."""
@@ -360,7 +330,7 @@ class SchedulingQueue:
 
     def on_event(self, event: ClusterEvent, now: float, *, but: str = "") -> None:
         """Wake the entities that an event may help, except the entity with the ref `but`, which caused it."""
-        if event.kind in _FREEING:
+        if event.kind in FREEING:
             self.freed += 1
         if event.group is not None:
             self.changed_groups[event.group] = now
@@ -379,7 +349,7 @@ class SchedulingQueue:
         cache: dict[Hashable, bool] = {}
         if tree is not None:
             self._reach.forget(tree)
-        if event.kind in _REGATING and tree is not None:
+        if event.kind in REGATING and tree is not None:
             entity = self._entities.get(tree)
             if entity is not None:
                 self._refresh_priority(entity)
@@ -408,8 +378,7 @@ class SchedulingQueue:
         if not rejected:
             return []
         if plugin in self._hints.of_groups and tree is not None:
-            entity = rejected.get(tree)
-            return [entity] if entity is not None else []
+            return [rejected[tree]] if tree in rejected else []
         return list(rejected.values())
 
     def tick(self, now: float) -> None:
@@ -496,11 +465,7 @@ class SchedulingQueue:
 
     def kept_events(self) -> dict[EventKind, int]:
         """Return how many events are kept for entities to which they are replayed, by kind."""
-        counts: dict[EventKind, int] = {}
-        for entity in self._listening.values():
-            for event in entity.events:
-                counts[event.kind] = counts.get(event.kind, 0) + 1
-        return counts
+        return Counter(event.kind for entity in self._listening.values() for event in entity.events)
 
     # -- inside ------------------------------------------------------------------------------------
 
@@ -521,16 +486,13 @@ class SchedulingQueue:
 
     def _reactivate(self, entity: Entity, now: float) -> None:
         """To the active queue, or to backoff while the last failure is too recent."""
-        timing = self._timing
-        if entity.attempts:
-            wait = min(timing.initial_backoff * 2.0 ** min(entity.attempts - 1, 32), timing.max_backoff)
-            wake = entity.last_attempt + wait
-            if wake > now:
-                self._move(entity, QueueState.BACKOFF, now)
-                entity.wake = wake
-                self._backoff.add(entity, wake)
-                return
-        self._to_active(entity, now)
+        wake = self._timing.end_of_backoff(entity)
+        if wake > now:
+            self._move(entity, QueueState.BACKOFF, now)
+            entity.wake = wake
+            self._backoff.add(entity, wake)
+        else:
+            self._to_active(entity, now)
 
     def _to_active(self, entity: Entity, now: float) -> None:
         self._move(entity, QueueState.ACTIVE, now)
@@ -615,9 +577,7 @@ class SchedulingQueue:
     def _recheck_gate(self, entity: Entity, now: float) -> None:
         if entity.state is QueueState.GATED:
             self._regate(entity, now)
-            return
-        gate = self._gates.of_entity(entity)
-        if not gate.ok:
+        elif not (gate := self._gates.of_entity(entity)).ok:
             self._to_gated(entity, gate, now)
 
     def _refresh_priority(self, entity: Entity) -> None:

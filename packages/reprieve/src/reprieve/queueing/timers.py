@@ -5,9 +5,26 @@ they come to the top, so that they need not be taken out before.
 """
 
 import heapq
+import math
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 
 from reprieve.queueing.entity import Entity, QueueState
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds: first backoff, longest backoff, and after how long an unschedulable entity is tried again anyway."""
+
+    initial_backoff: float = 1.0
+    max_backoff: float = 10.0
+    flush_after: float = 300.0
+
+    def end_of_backoff(self, entity: Entity) -> float:
+        """Return when an entity may be tried again after its last attempt; a time that is past if it had none."""
+        if not entity.attempts:
+            return -math.inf
+        return entity.last_attempt + min(self.initial_backoff * 2.0 ** min(entity.attempts - 1, 32), self.max_backoff)
 
 
 class Timers:

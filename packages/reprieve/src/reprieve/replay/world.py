@@ -20,7 +20,7 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin_guard import unguarded
 from reprieve.framework.profile import Profile
-from reprieve.queueing.queue import Timing
+from reprieve.queueing.timers import Timing
 from reprieve.replay.accounts import DONE, RUNNING, WAITING, ReplayAccount, Series, Timeline
 from reprieve.replay.failures import Failures
 from reprieve.replay.fragmentation import Fragmentation

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from kube_rules.group_sources import DEFAULT_SOURCES, GroupSources
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
-from reprieve.queueing.queue import Timing
+from reprieve.queueing.timers import Timing
 from reprieve.scheduling.profiles import default_profile
 
 

@@ -21,7 +21,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.decisions.reserved_capacity import reserved_capacity
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
-from reprieve.queueing.queue import Timing
+from reprieve.queueing.timers import Timing
 from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
