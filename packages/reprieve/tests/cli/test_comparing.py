@@ -196,11 +196,11 @@ def test_outcomes_come_first_and_then_the_numbers() -> None:
     assert (numbers.title, numbers.columns) == ("In numbers", ("", "a", "b"))
     assert [row.cells for row in numbers.rows] == [
         ("pods placed", "3", "5"),
-        ("pods waiting", "1", "1"),
+        ("pods pending", "1", "1"),
         ("pods evicted", "2", "2"),
         ("GPU-hours lost", "1.5", "1.5"),
         ("CPU-hours lost", "0", "0"),
-        ("against budgets", "4", "4"),
+        ("budget violations", "4", "4"),
     ]
     different = comparison_sections(replace(found, rows=()), only_different=True)[0]
     assert different.title == "Where the plans differ"

@@ -32,7 +32,7 @@ def test_demo_reaches_the_expected_outcome_without_kubectl() -> None:
         "group default/nightly",
         "would not fit on gpu-01: Insufficient nvidia.com/gpu (4 short)",
         "spared first because a PodDisruptionBudget protects them",
-        "default/giant waits: none of its 13 pods is placed.\n  0/16 nodes are available: ",
+        "default/giant is pending: none of its 13 pods is placed.\n  0/16 nodes are available: ",
         "No pods are evicted.",
         "Insufficient: no node has as many GPUs free",
         "not eligible due to workload aware preemption enabled: its pods do not preempt one by one",

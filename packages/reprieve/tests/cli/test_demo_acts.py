@@ -161,7 +161,7 @@ def test_gang_that_cannot_fit_waits_and_no_pods_are_evicted(monkeypatch: pytest.
     stage = Stage(GIANT, placed=0)
     (only,), different = performed(monkeypatch, stage)
     assert different == []
-    assert (only.title, only.tone) == ("default/giant waits: none of its 13 pods is placed.", Tone.WAITING)
+    assert (only.title, only.tone) == ("default/giant is pending: none of its 13 pods is placed.", Tone.WAITING)
     assert only.notes == ("0/16 nodes are available", "No pods are evicted.", "5 pods running before, 5 now.")
     assert stage.awaited == ["default/giant marked as unschedulable"]
 

@@ -153,8 +153,8 @@ def test_victim_that_is_gone(up: Up, run: Run) -> None:
     gone = next(one.out for one in (ended, other) if "is gone: it was preempted" in one.out)
     assert (ended.code, ended.err) == (0, "")
     assert re.search(r"^Preempted by pod default/vip at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$", gone, re.M)
-    assert "pod default/vip has priority 1000, this has 0." in gone
-    assert "with it back, default/vip would not fit on n1: Insufficient cpu (3 short)" in gone
+    assert "pod default/vip has priority 1000, this workload has 0." in gone
+    assert "if it stayed, default/vip would not fit on n1: Insufficient cpu (3 short)" in gone
     assert "With a priority of 1000 or more it would not have been a potential victim." in gone
     assert "Preempted by pod" in gone.split("Events")[1]
 
@@ -183,7 +183,7 @@ def test_redacted_preemptors_are_shown_by_kind_and_priority_alone(up: Up, run: R
 
 def test_request_no_node_can_meet(up: Up, run: Run) -> None:
     ended = run("explain", "pods", "huge", "--kubeconfig", up.kubeconfig)
-    assert "Why: it fits none of 2 nodes" in ended.out
+    assert "Why: it fits on 0 of 2 nodes" in ended.out
     # As a fact; or as what would help, if no pod of an earlier second would take the added node.
     assert re.search(r"requests (64 cpu|that much), but the largest node has 4\.", ended.out)
     assert "A priority of" not in ended.out, "no priority helps"
@@ -193,7 +193,8 @@ def test_request_no_node_can_meet(up: Up, run: Run) -> None:
 def test_suggested_amounts_and_priority(up: Up, run: Run) -> None:
     ended = run("explain", "pod", "same", "--kubeconfig", up.kubeconfig)
     assert (
-        "Free 3 more cpu on n2, where the least is missing." in ended.out or "Free 3 more cpu on n1 or n2" in ended.out
+        "Free 3 more cpu on n2, where the shortage is smallest." in ended.out
+        or "Free 3 more cpu on n1 or n2" in ended.out
     )
     assert "Set a priority of 1 or more (it has 0): it could then preempt (--set-priority default/pod/same=1)." in (
         ended.out
@@ -205,9 +206,10 @@ def test_gang_and_its_members_have_the_same_explanation(up: Up, run: Run) -> Non
     member = run("explain", "pod", "t1", "-n", "default", "--kubeconfig", up.kubeconfig)
     assert group.out.startswith("podgroup default/train is pending: 0 of its 4 pods on nodes. It needs 4 to start.\n")
     for ended in (group, member):
-        assert "3 of 4 pods tried together fit." in ended.out
+        assert "3 of 4 pods fit when tried together." in ended.out
         assert (
-            "Free 1 more example.com/gpu on n2, where the least is missing: one more pod must be placed." in ended.out
+            "Free 1 more example.com/gpu on n2, where the shortage is smallest: one more pod must be placed."
+            in ended.out
         )
         assert "Set minCount to 3 instead of 4 (--scale default/podgroup/train=3)." in ended.out
 
@@ -219,9 +221,10 @@ def test_reason_without_preemption_for_a_gang_is_shown(up: Up, run: Run) -> None
     shown = ended.out.partition("No pods are evicted for it\n")[2]
     assert re.search(r"pod default/low-[ab] +1 pod +n2 +0 ", shown)
     assert (
-        "With everything of lower priority evicted, 1 workload (1 pod), 1 of its pods would fit, and 3 must." in shown
+        "Even with everything of lower priority evicted (1 workload, 1 pod), only 1 of its pods would fit; it needs 3."
+        in shown
     )
-    assert "default/w1 would fit none of 2 nodes even then: 2 Insufficient cpu." in shown
+    assert "Even then, default/w1 would fit on 0 of 2 nodes: 2 Insufficient cpu." in shown
 
 
 def test_member_of_another_scheduler(up: Up, run: Run) -> None:

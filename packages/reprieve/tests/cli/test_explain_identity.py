@@ -102,7 +102,7 @@ def test_owner_is_told_of_the_eviction_of_its_pods(owner: Owned, told: bool) -> 
         wanted = "has no pods: they were preempted." if owner.exists else "is gone: its pods were preempted."
         assert sentence == f"job default/train {wanted}"
         [section] = [one for one in explanation_of(found) if one.title in titles]
-        assert "Evicted of job default/train: pod default/train-x (1 pod)." in section.notes
+        assert "Evicted from job default/train: pod default/train-x (1 pod)." in section.notes
 
 
 def test_object_that_is_gone_has_the_records_of_its_name() -> None:

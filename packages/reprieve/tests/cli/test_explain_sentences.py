@@ -175,7 +175,7 @@ def test_reasons_are_a_table_and_what_is_not_listed_is_counted() -> None:
     found = record(
         reasons=tuple(ReasonCount(reason=f"r{number:02}", nodes=number) for number in range(1, 14)), nodes=20
     )
-    why = section(evidence(found), "Why: it fits none of 20 nodes")
+    why = section(evidence(found), "Why: it fits on 0 of 20 nodes")
     assert why.columns == ("nodes", "reason")
     assert [row.cells for row in why.rows] == [(str(number), f"r{number:02}") for number in range(1, 13)]
     assert "... and 1 more reason (-o json lists them all)" in why.notes
@@ -203,7 +203,7 @@ def test_messages_stand_where_there_are_no_reasons(others: int, more: str | None
 
 def test_members_tried_together_are_counted() -> None:
     members = MemberCounts(tried=4, placed=3, min_count=4)
-    sentence = "3 of 4 pods tried together fit."
+    sentence = "3 of 4 pods fit when tried together."
     assert sentence in notes(evidence(record(members=members)), "Why")
     assert sentence not in notes(evidence(record(members=members, result="Error")), "Why")
 
@@ -220,7 +220,7 @@ def test_levels_of_a_tree_show_which_groups_failed() -> None:
     low = LevelRecord(kind="PodGroup", name="default/g", ok=True, needed=4, succeeded=4, of=5, why="because")
     rows = section(evidence(record(levels=(top, low))), "Level by level").rows
     assert [(row.cells, row.below) for row in rows] == [
-        (("compositepodgroup default/t", "failed", "1 of 3 groups, needs 2"), ("short: x, y",)),
+        (("compositepodgroup default/t", "failed", "1 of 3 groups, needs 2"), ("below the minimum: x, y",)),
         (("podgroup default/g", "placed", "4 of 5 pods, needs 4"), ("because",)),
     ]
     for number, more in (
@@ -403,7 +403,7 @@ def test_fifteen_workloads_that_go_are_listed(number: int, more: str | None) -> 
 @pytest.mark.parametrize(("total", "title", "more"), [(1, "1 workload", ()), (8, "8 workloads", ("... and 7 more",))])
 def test_spared_units_beyond_the_listed_are_counted(total: int, title: str, more: tuple[str, ...]) -> None:
     found = section(making_room(reprieved_total=total), "Spared: ")
-    assert found.title == f"Spared: {title} of lower priority; with them running everything still fits"
+    assert found.title == f"Spared: {title} of lower priority; everything still fits with them"
     assert found.notes == more
     none = explanation_of(making_room(reprieved=[], reprieved_total=0))
     assert not [each for each in none if each.title.startswith("Spared")]
@@ -435,8 +435,8 @@ def test_explanation_of_a_victim() -> None:
             "Preempted by podgroup x/high at 2026-07-01 14:04:44 UTC",
         )
         assert found[:2] == [
-            "podgroup x/high has priority 9, this has 1.",
-            "Why this one: with it back, x/high would not fit on n1: Insufficient cpu (1 short).",
+            "podgroup x/high has priority 9, this workload has 1.",
+            "Why it was chosen: if it stayed, x/high would not fit on n1: Insufficient cpu (1 short).",
         ]
         assert [each for each in found if "evicted as well" in each] == ([others] if others else [])
         assert found[-1] == "The preemption failed: 503"
@@ -481,7 +481,7 @@ def test_last_ten_events_are_shown(number: int, more: tuple[str, ...]) -> None:
         (
             [],
             {"source": "", "computed": Answered(), "worked_out_on": MANIFESTS},
-            "Manifests hold no decision record of a scheduler.",
+            "Manifests contain no decision records of a scheduler.",
         ),
         (
             [],
@@ -577,11 +577,11 @@ def test_victim_went_by_itself_or_with_its_group_or_tree(
     [
         (False, False, ()),
         (True, False, ()),
-        (False, True, ("why: with it back, x/high would not fit on n1: Insufficient cpu (1 short)",)),
+        (False, True, ("why: if it stayed, x/high would not fit on n1: Insufficient cpu (1 short)",)),
         (
             True,
             True,
-            ("why: with it back, x/high would not fit on n1: Insufficient cpu (1 short)", BUDGET_OVERRULED),
+            ("why: if it stayed, x/high would not fit on n1: Insufficient cpu (1 short)", BUDGET_OVERRULED),
         ),
     ],
 )

@@ -70,11 +70,11 @@ def lack(nodes: int, *names: str, more: int = 1, **missing: str) -> Shortfall:
 @pytest.mark.parametrize(
     ("lacking", "expected"),
     [
-        (lack(1, "n1", cpu="2"), "Free 2 more cpu on n1, where the least is missing."),
-        (lack(2, "n1", "n3", cpu="500m"), "Free 500m more cpu on n1 or n3, where the least is missing."),
+        (lack(1, "n1", cpu="2"), "Free 2 more cpu on n1, where the shortage is smallest."),
+        (lack(2, "n1", "n3", cpu="500m"), "Free 500m more cpu on n1 or n3, where the shortage is smallest."),
         (
             lack(9, "n1", "n2", "n3", cpu="1", memory="1Gi"),
-            "Free 1 more cpu and 1Gi more memory on n1, n2, n3 and 6 more nodes, where the least is missing.",
+            "Free 1 more cpu and 1Gi more memory on n1, n2, n3 and 6 more nodes, where the shortage is smallest.",
         ),
         (
             Shortfall(too_big=(OversizedRequest(resource="cpu", asked="64", largest="4"),)),
@@ -91,12 +91,12 @@ def test_pod_lacks(lacking: Shortfall, expected: str) -> None:
     [
         (
             lack(5, "n1", "n2", "n3", more=3, gpu="2"),
-            "Free 2 more gpu on any 3 of n1, n2, n3 and 2 more nodes, where the least is missing: "
+            "Free 2 more gpu on any 3 of n1, n2, n3 and 2 more nodes, where the shortage is smallest: "
             "3 more pods must be placed.",
         ),
         (
             lack(1, "n1", more=3, gpu="2"),
-            "Free capacity for 3 more pods; the least is missing on n1: 2 more gpu for each.",
+            "Free capacity for 3 more pods; the shortage is smallest on n1: 2 more gpu for each.",
         ),
     ],
 )
@@ -196,12 +196,12 @@ def test_preemption_is_shown_with_costs_reasons_and_the_comparison() -> None:
     for expected in (
         "Preemption: 1 workload (2 pods) evicted",
         "group default/old  2 pods  n1, n2  1         2 h",
-        "why: with it back, default/a would not fit on n1: Insufficient cpu (1 short)",
+        "why: if it stayed, default/a would not fit on n1: Insufficient cpu (1 short)",
         "although a PodDisruptionBudget forbids it: evicting only unprotected pods is not enough on these nodes",
         "Decided at 2026-07-01 14:04:44 UTC; every victim was evicted.",
         "4 h of running time is lost, over all pods.",
         "3 domains would have worked; n1 was chosen over n2: fewest victim pods.",
-        "Spared: 8 workloads of lower priority; with them running everything still fits",
+        "Spared: 8 workloads of lower priority; everything still fits with them",
         "pod default/kept  1 pod  n1  2\n",
         "... and 7 more",
     ):
@@ -238,19 +238,20 @@ LOOKED_AT = UnitRecord(
             [
                 "group default/old  2 pods  n1  1         2 h",
                 "... and 2 more",
-                "With everything of lower priority evicted, 3 workloads (4 pods), 1 of its pods would fit, and 3 must.",
-                "default/a-1 would fit none of 3 nodes even then: 2 Insufficient cpu, 1 some taint.",
+                "Even with everything of lower priority evicted (3 workloads, 4 pods), only 1 of its pods would fit; "
+                "it needs 3.",
+                "Even then, default/a-1 would fit on 0 of 3 nodes: 2 Insufficient cpu, 1 some taint.",
             ],
         ),
         (
             FailedPreemption(reason="NothingGained", potential_victims=1, pods=2, looked_at=(LOOKED_AT,), placed=1),
-            ["With everything of lower priority evicted, 1 workload (2 pods), no more of its pods would fit"],
+            ["Even with everything of lower priority evicted (1 workload, 2 pods), no more of its pods would fit"],
         ),
         (
             FailedPreemption(reason="NoLowerPriority", lowest_priority=7),
             ["No running pods have a priority below 5: the lowest is 7."],
         ),
-        (FailedPreemption(reason="NoLowerPriority"), ["No pods run that could be evicted."]),
+        (FailedPreemption(reason="NoLowerPriority"), ["No running pods could be evicted."]),
         (FailedPreemption(reason="PreemptionPolicyNever"), ["preemptionPolicy Never: it does not preempt other pods."]),
         (FailedPreemption(reason="UnderWay"), ["Its earlier victims are still terminating."]),
     ],
@@ -559,7 +560,7 @@ def test_reasons_that_are_not_listed_are_counted() -> None:
 @pytest.mark.parametrize(
     ("tried", "result", "expected"),
     [
-        (4, "Unschedulable", "1 of 4 pods tried together fit."),
+        (4, "Unschedulable", "1 of 4 pods fit when tried together."),
         (4, "Error", None),
         (None, "Unschedulable", None),
     ],

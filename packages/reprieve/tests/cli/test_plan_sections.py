@@ -195,13 +195,13 @@ def test_displaced_pods_are_listed_with_waiting_ones_first() -> None:
         )
     )
     assert [(row.cells, row.tone) for row in rows] == [
-        (("pod a/waits", "from n1", "waits", "loses emptyDir tmp"), Tone.WAITING),
+        (("pod a/waits", "from n1", "pending", "loses emptyDir tmp"), Tone.WAITING),
         (
             (
                 "pod a/lost",
                 "from n1",
                 "lost: no controller recreates it",
-                "against a/b, a/c; loses emptyDir tmp, log",
+                "violates budgets a/b, a/c; loses emptyDir tmp, log",
             ),
             Tone.BAD,
         ),
@@ -326,15 +326,15 @@ TRIED = MemberCounts(tried=2, placed=1, min_count=2)
     ("number", "listed"),
     [
         (0, ""),
-        (1, " The others fit none of 3 nodes: 1 r0."),
-        (6, " The others fit none of 3 nodes: 1 r0, 1 r1, 1 r2, 1 r3, 1 r4, 1 r5."),
-        (8, " The others fit none of 3 nodes: 1 r0, 1 r1, 1 r2, 1 r3, 1 r4, 1 r5 and 2 more reasons."),
+        (1, " The others fit on 0 of 3 nodes: 1 r0."),
+        (6, " The others fit on 0 of 3 nodes: 1 r0, 1 r1, 1 r2, 1 r3, 1 r4, 1 r5."),
+        (8, " The others fit on 0 of 3 nodes: 1 r0, 1 r1, 1 r2, 1 r3, 1 r4, 1 r5 and 2 more reasons."),
     ],
 )
 def test_gang_that_waits_has_six_reasons_of_its_last_attempt(number: int, listed: str) -> None:
     reasons = [ReasonCount(reason=f"r{at}", nodes=1) for at in range(number)]
     below = reasons_of(of_gang(), attempt(members=TRIED, reasons=reasons))
-    assert below == (f"1 of 2 pods tried together fit.{listed}", "m")
+    assert below == (f"1 of 2 pods fit when tried together.{listed}", "m")
 
 
 def test_scarcest_resource_is_the_first_reason() -> None:
@@ -359,7 +359,7 @@ def test_scarcest_resource_is_the_first_reason() -> None:
 def test_messages_that_say_no_more_than_the_attempt_are_left_out(message: str, kept: tuple[str, ...]) -> None:
     found = attempt(members=TRIED, reasons=[ReasonCount(reason="Insufficient cpu", nodes=3)])
     first, *others = reasons_of(of_gang(messages=(message, message)), found)
-    assert first.startswith("1 of 2 pods tried together fit. The others fit none of 3 nodes")
+    assert first.startswith("1 of 2 pods fit when tried together. The others fit on 0 of 3 nodes")
     assert tuple(others) == kept
 
 
@@ -369,7 +369,7 @@ def test_why_no_room_was_made_and_what_would_help_stand_below_the_attempt() -> N
         members=TRIED, in_vain=FailedPreemption(reason="NoLowerPriority"), order=OrderRecord(search="Retry"), reasons=[]
     )
     below = reasons_of(of_gang(help=helps), found)
-    assert below[:2] == ("1 of 2 pods tried together fit.", "No pods run that could be evicted.")
+    assert below[:2] == ("1 of 2 pods fit when tried together.", "No running pods could be evicted.")
     assert below[2].startswith("A placement may exist: ")
     assert below[3:] == ("m", "would help: A priority of 9.")
 
@@ -410,9 +410,9 @@ def test_trees_that_wait_are_listed_roots_first_with_what_was_short() -> None:
         ),
     )
     assert found is not None
-    six = "short: g0, g1, g2, g3, g4, g5"
+    six = "below the minimum: g0, g1, g2, g3, g4, g5"
     assert [(row.cells, row.below) for row in found.rows] == [
-        (("compositepodgroup a/other", "1 of 2 groups needed", "Unschedulable"), ("short: g0",)),
+        (("compositepodgroup a/other", "1 of 2 groups needed", "Unschedulable"), ("below the minimum: g0",)),
         (("compositepodgroup a/root", "0 of 1 group needed", "Unschedulable"), ("m", f"{six} and 2 more")),
         (("compositepodgroup a/untried", "", "Gated"), ()),
         (("compositepodgroup a/child", "0 of 2 groups needed", "Unschedulable"), (six,)),
@@ -448,7 +448,7 @@ def test_decision_is_the_same_text_for_any_order_of_the_victims() -> None:
         ("group a/g", "2 pods", "n1", "5"),
         ("pods a/b-2, b-10", "2 pods", "n1", "5"),
     ]
-    assert (spared.title, spared.tone) == ("Spared of those with a lower priority", Tone.GOOD)
+    assert (spared.title, spared.tone) == ("Spared workloads of lower priority", Tone.GOOD)
     assert [row.cells for row in spared.rows] == [("pod a/spared", "1 pod", "n1", "1")]
     assert decision_sections("pod a/x", 9, recorded(*reversed(units))) == [evicted, spared]
 
@@ -516,7 +516,7 @@ def test_victim_search_savings(
     free = " and 2 free before, 8" if free_before else ", 4"
     amounts = () if not needed else (f"6 cpu freed{free} needed.",)
     assert found.notes == (*amounts, *(() if note is None else (note,)))
-    assert found.title == "Evicted for pod a/x (priority 9), 0 s in"
+    assert found.title == "Evicted for pod a/x (priority 9) after 0 s"
 
 
 PREEMPTOR = PreemptorName(kind="PodGroup", namespace="a", name="g", priority=9)
@@ -576,7 +576,7 @@ def test_sections_stand_in_the_order_of_their_importance() -> None:
         "Displaced",
         "Gangs broken by the changes",
         "Placed",
-        "Evicted for pod a/x (priority 9), 0 s in",
+        "Evicted for pod a/x (priority 9) after 0 s",
         "No lower-priority pods could be kept.",
         "Deferred preemptions",
         "Reserved capacity released unused",

@@ -119,7 +119,7 @@ def test_drain_plan_begins_with_what_breaks_least(ask: Any) -> None:
         ("", "Every pod finds another place.", "from n2  to n1"),
         (
             "tolerations: [{operator: Exists}], nodeSelector: {rack: b}, ",
-            "Every pod finds a place, but not all another one.",
+            "Every pod finds a place, some only on the node they were on.",
             "from n2  back to n2",
         ),
     ],
@@ -406,11 +406,11 @@ def test_drain_plan_reports_what_it_preempts(run: Run, tmp_path: Path) -> None:
     asked = ("drain-plan", "n1", "-f", tmp_path / "c.yaml")
     ended = run(*asked)
     assert ended.code == 0, ended.err
-    assert "Not every pod finds another place: 1 pod waits." in ended.out
+    assert "Not every pod finds another place: 1 pod stays pending." in ended.out
     assert "1 pod is preempted to free capacity for others." in ended.out
-    assert "pod default/low-bbbbb  from n2  waits as low-00000" in ended.out
+    assert "pod default/low-bbbbb  from n2  pending as low-00000" in ended.out
     assert "preempted for pod default/top-00000 (priority 9)" in ended.out
-    assert "why: with it back, default/top-00000 would not fit on n2: Insufficient cpu (2 short)" in ended.out
+    assert "why: if it stayed, default/top-00000 would not fit on n2: Insufficient cpu (2 short)" in ended.out
     assert "1 Insufficient cpu" in ended.out
     [step] = json.loads(run(*asked, "-o", "json").out)["nodes"]
     assert [(one["name"], one["outcome"], one["preemptor"]["name"]) for one in step["evicted"]] == [

@@ -240,7 +240,7 @@ def test_domains_and_pools_are_rows_of_a_capacity() -> None:
     _, by_zone, pools = capacity_sections(replaced(CAPACITY, topology_key="zone", domains=domains, pools=(POOL, other)))
     assert (by_zone.title, by_zone.columns) == ("By zone", ("domain", "nodes", "largest gang"))
     assert [row.cells for row in by_zone.rows] == [("a", "2", "3"), ("b", "1", "0")]
-    assert pools.columns == (*columns, "most common sizes of the rest")
+    assert pools.columns == (*columns, "rest mostly used by")
     assert [row.cells for row in pools.rows] == [
         ("gpu", "2", "3", "12", "4", ""),
         ("cpu", "1", "0", "1", "unknown", "job a/x, job a/y"),
@@ -272,21 +272,21 @@ def displaced(outcome: str, to: str | None = None) -> DisplacedPod:
         ),
         (
             DrainedNode(name="n1", displaced=(displaced("Moved", "n1"),)),
-            "Every pod finds a place, but not all another one.",
+            "Every pod finds a place, some only on the node they were on.",
             (),
             [("pod a/p", "from n1", "back to n1", "")],
             (Tone.GOOD, Tone.PLAIN),
         ),
         (
             DrainedNode(name="n1", displaced=(displaced("Waiting"),), waiting=1),
-            "Not every pod finds another place: 1 pod waits.",
+            "Not every pod finds another place: 1 pod stays pending.",
             (),
-            [("pod a/p", "from n1", "waits", "")],
+            [("pod a/p", "from n1", "pending", "")],
             (Tone.WAITING, Tone.WAITING),
         ),
         (
             DrainedNode(name="n1", displaced=(displaced("Lost"),), lost=1, waiting=1),
-            "Not every pod finds another place: 1 pod waits, 1 pod is lost.",
+            "Not every pod finds another place: 1 pod stays pending, 1 pod is lost.",
             (),
             [("pod a/p", "from n1", "lost: no controller recreates it", "")],
             (Tone.WAITING, Tone.BAD),
@@ -299,10 +299,10 @@ def displaced(outcome: str, to: str | None = None) -> DisplacedPod:
                     BrokenGang(namespace="a", name="g", min_count=4, before=5, left=3, coming_back=2, after=1),
                 ),
             ),
-            "Not every pod finds another place: 2 budgets do not allow it.",
+            "Not every pod finds another place: 2 budgets do not allow an eviction.",
             (
                 "no pods are evicted",
-                "stopped by a/b, a/c until it allows the evictions",
+                "blocked by budgets a/b, a/c until the evictions are allowed",
                 "breaks gang a/g: 3 of 5 left, minCount 4, 1 placed at the end",
             ),
             [],

@@ -10,7 +10,7 @@ from reprieve.cli import terminal
 from reprieve.cli.sections import Row, Section, Tone, plain
 from reprieve.cli.terminal import drawn, show_sections
 
-LONG = "with it back, " + ", ".join(f"default/member-{i}" for i in range(12)) + " would not fit"
+LONG = "if it stayed, " + ", ".join(f"default/member-{i}" for i in range(12)) + " would not fit"
 LONG_NAME = "pod with-a-rather-long-name-" + "x" * 60
 SECTIONS = [
     Section("All placed.", notes=("No pods are evicted.",), tone=Tone.GOOD),

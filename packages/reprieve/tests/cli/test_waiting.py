@@ -42,7 +42,7 @@ def test_scarcest_resource_of_a_victim_comes_first_and_all_are_in_the_document(p
     """32 of 64 CPU are missing, but all 8 of 8 GPUs."""
     text, plan = planned(node("n1"), pod("low", 32, 8, node="n1"), pod("high", 64, 8, priority=5))
     assert (
-        "why: with it back, default/high would not fit on n1: "
+        "why: if it stayed, default/high would not fit on n1: "
         f"Insufficient {GPU} (8 short), Insufficient cpu (32 short)\n"
     ) in text
     assert f"  8 {GPU} freed, 8 needed.\n" in text
@@ -73,10 +73,12 @@ def test_waiting_gang_is_explained(planned: Any) -> None:
     )
     assert "pod group is unschedulable" not in text
     assert (
-        "      0 of 2 pods tried together fit. The others fit none of 2 nodes: "
+        "      0 of 2 pods fit when tried together. They fit on 0 of 2 nodes: "
         f"2 Insufficient {GPU}, 2 Insufficient cpu.\n"
     ) in text
-    sentence = f"Free 8 more {GPU} and 32 more cpu on n1 or n2, where the least is missing: 2 more pods must be placed."
+    sentence = (
+        f"Free 8 more {GPU} and 32 more cpu on n1 or n2, where the shortage is smallest: 2 more pods must be placed."
+    )
     assert f"      would help: {sentence}\n" in text
     (group,) = plan["podGroups"]
     (help,) = (help for help in group["help"] if help["kind"] == "Free")
@@ -88,14 +90,15 @@ def test_waiting_gang_is_explained(planned: Any) -> None:
 @pytest.mark.parametrize(
     ("running", "size", "expected"),
     [
-        ((), 9, ["No pods run that could be evicted."]),
+        ((), 9, ["No running pods could be evicted."]),
         ((5,), 8, ["No running pods have a priority below 5: the lowest is 5."]),
         (
             (1,),
             8,
             [
-                "With everything of lower priority evicted, 1 workload (1 pod), 1 of its pods would fit, and 2 must.",
-                f"default/g1 would fit none of 1 node even then: 1 Insufficient {GPU}.",
+                "Even with everything of lower priority evicted (1 workload, 1 pod), only 1 of its pods would fit; it "
+                "needs 2.",
+                f"Even then, default/g1 would fit on 0 of 1 node: 1 Insufficient {GPU}.",
             ],
         ),
     ],
@@ -124,7 +127,7 @@ def test_gang_kept_waiting_by_pod_order_alone_is_explained(planned: Any) -> None
 
 def test_waiting_pod_is_explained(planned: Any) -> None:
     text, plan = planned(*FULL, pod("new", 64, 8))
-    sentence = f"Free 8 more {GPU} and 32 more cpu on n1, where the least is missing."
+    sentence = f"Free 8 more {GPU} and 32 more cpu on n1, where the shortage is smallest."
     assert f"      would help: {sentence}\n" in text
     assert [(help["kind"], help["sentence"]) for help in plan["pods"][0]["help"]] == [
         ("Nodes", "Add 1 more node like n1 (--add-nodes 1 --like n1)."),
@@ -139,7 +142,7 @@ def test_waiting_pod_is_explained(planned: Any) -> None:
 
 def test_smaller_min_count_that_would_start_a_gang_is_suggested(planned: Any) -> None:
     text, plan = planned(node("n1", gpu=8), gang("g", 3), *(pod(f"g{number}", 1, 4, group="g") for number in range(3)))
-    assert "2 of 3 pods tried together fit." in text
+    assert "2 of 3 pods fit when tried together." in text
     kinds = {help["kind"]: help for help in plan["podGroups"][0]["help"]}
     assert kinds["MinCount"]["minCount"] == 2
     assert "Free" not in kinds, "its own members take what there is"

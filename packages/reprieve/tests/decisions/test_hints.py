@@ -56,27 +56,27 @@ def short(*names: str, nodes: int = 0, at_least: bool = False, **missing: str) -
             "Add a node with 16 cpu and 1Ti memory: a pod requests that much, but no node has more than 8 cpu and 64Gi"
             " memory.",
         ),
-        (Shortfall(closest=short("n1", cpu="2")), None, "Free 2 more cpu on n1, where the least is missing."),
+        (Shortfall(closest=short("n1", cpu="2")), None, "Free 2 more cpu on n1, where the shortage is smallest."),
         (
             Shortfall(closest=short("n1", "n2", cpu="2", memory="1Gi", at_least=True)),
             None,
-            "Free at least 2 more cpu and 1Gi more memory on n1 or n2, where the least is missing.",
+            "Free at least 2 more cpu and 1Gi more memory on n1 or n2, where the shortage is smallest.",
         ),
         (
             Shortfall(closest=short("n1", "n2", nodes=3, cpu="2"), more=1),
             MEMBERS,
-            "Free 2 more cpu on any 1 of n1, n2 and 1 more node, where the least is missing: one more pod must be"
+            "Free 2 more cpu on any 1 of n1, n2 and 1 more node, where the shortage is smallest: one more pod must be"
             " placed.",
         ),
         (
             Shortfall(closest=short("n1", "n2", cpu="2"), more=2),
             MEMBERS,
-            "Free 2 more cpu on n1 or n2, where the least is missing: 2 more pods must be placed.",
+            "Free 2 more cpu on n1 or n2, where the shortage is smallest: 2 more pods must be placed.",
         ),
         (
             Shortfall(closest=short("n1", cpu="2"), more=2),
             MEMBERS,
-            "Free capacity for 2 more pods; the least is missing on n1: 2 more cpu for each.",
+            "Free capacity for 2 more pods; the shortage is smallest on n1: 2 more cpu for each.",
         ),
     ],
 )
@@ -88,7 +88,7 @@ def test_what_is_missing_and_where(lack: Shortfall, members: MemberCounts | None
 def test_amount_that_is_tried_before_it_is_shown_is_exact() -> None:
     """whatif.md 5.4"""
     lack = Shortfall(closest=short("n1", cpu="2", at_least=True))
-    assert sentences(lack, to_be_tried=True) == ["Free 2 more cpu on n1, where the least is missing."]
+    assert sentences(lack, to_be_tried=True) == ["Free 2 more cpu on n1, where the shortage is smallest."]
 
 
 def test_no_node_is_known_to_be_large_enough_for_what_is_too_large_to_count() -> None:

@@ -295,8 +295,8 @@ def test_outcome_of_a_plan_lists_every_victim_and_the_amounts() -> None:
     assert first is not None
     assert last is not None
     missing = "Insufficient nvidia.com/gpu (2 short), Insufficient cpu (500m short)"
-    assert first.clause == f"with it back, default/high would not fit on n2: {missing}"
-    assert last.clause == "with it back, default/high would not fit on n1: apart"
+    assert first.clause == f"if it stayed, default/high would not fit on n2: {missing}"
+    assert last.clause == "if it stayed, default/high would not fit on n1: apart"
     assert (made.by_score, made.cost is not None and made.cost.decided_by) == (None, None)
     assert made.cost is not None
     assert (made.cost.lost_gpu_hours, made.cost.lost_cpu_hours) == (12.0, 4.0)

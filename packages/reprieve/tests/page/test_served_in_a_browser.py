@@ -233,7 +233,7 @@ def test_reader_of_one_namespace_sees_no_names_of_others(browser: Browser) -> No
 
 # Question, what is clicked in turn, and what the answer contains.
 QUESTIONS = [
-    ("what was evicted for train, and why?", ["nav >> text=Decisions"], ".detail", "with it back, default/train"),
+    ("what was evicted for train, and why?", ["nav >> text=Decisions"], ".detail", "if it stayed, default/train"),
     ("what was spared, and by which constraint?", ["nav >> text=Decisions"], ".detail", "PodDisruptionBudget protects"),
     ("what waits?", ["nav >> text=Queue"], "ol.cards", "default/picky"),
     ("why does picky wait?", ["nav >> text=Queue", "text=default/picky"], ".detail", "node affinity/selector"),

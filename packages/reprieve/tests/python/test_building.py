@@ -199,15 +199,22 @@ def test_reasons_that_users_can_change_are_reported_with_their_nodes() -> None:
 @pytest.mark.parametrize(
     ("group", "names", "nodes", "more", "asked", "sentence"),
     [
-        (False, ["n1"], 1, 1, 1, "Free 2 more cpu and 1Gi more memory on n1, where the least is missing."),
-        (False, ["n1", "n2"], 2, 1, 1, "Free 2 more cpu and 1Gi more memory on n1 or n2, where the least is missing."),
+        (False, ["n1"], 1, 1, 1, "Free 2 more cpu and 1Gi more memory on n1, where the shortage is smallest."),
+        (
+            False,
+            ["n1", "n2"],
+            2,
+            1,
+            1,
+            "Free 2 more cpu and 1Gi more memory on n1 or n2, where the shortage is smallest.",
+        ),
         (
             False,
             ["n1", "n2", "n3"],
             3,
             1,
             1,
-            "Free 2 more cpu and 1Gi more memory on n1, n2 or n3, where the least is missing.",
+            "Free 2 more cpu and 1Gi more memory on n1, n2 or n3, where the shortage is smallest.",
         ),
         (
             False,
@@ -215,7 +222,7 @@ def test_reasons_that_users_can_change_are_reported_with_their_nodes() -> None:
             3,
             1,
             1,
-            "Free 2 more cpu and 1Gi more memory on n1, n2 and 1 more node, where the least is missing.",
+            "Free 2 more cpu and 1Gi more memory on n1, n2 and 1 more node, where the shortage is smallest.",
         ),
         (
             False,
@@ -223,7 +230,7 @@ def test_reasons_that_users_can_change_are_reported_with_their_nodes() -> None:
             7,
             1,
             1,
-            "Free 2 more cpu and 1Gi more memory on n1, n2 and 5 more nodes, where the least is missing.",
+            "Free 2 more cpu and 1Gi more memory on n1, n2 and 5 more nodes, where the shortage is smallest.",
         ),
         (
             True,
@@ -231,7 +238,7 @@ def test_reasons_that_users_can_change_are_reported_with_their_nodes() -> None:
             1,
             1,
             1,
-            "Free 2 more cpu and 1Gi more memory on n1, where the least is missing: one more pod must be placed.",
+            "Free 2 more cpu and 1Gi more memory on n1, where the shortage is smallest: one more pod must be placed.",
         ),
         (
             True,
@@ -239,7 +246,8 @@ def test_reasons_that_users_can_change_are_reported_with_their_nodes() -> None:
             2,
             2,
             2,
-            "Free 2 more cpu and 1Gi more memory on n1 or n2, where the least is missing: 2 more pods must be placed.",
+            "Free 2 more cpu and 1Gi more memory on n1 or n2, where the shortage is smallest: 2 more pods must be "
+            "placed.",
         ),
         (
             True,
@@ -247,7 +255,7 @@ def test_reasons_that_users_can_change_are_reported_with_their_nodes() -> None:
             2,
             1,
             1,
-            "Free 2 more cpu and 1Gi more memory on any 1 of n1 or n2, where the least is missing: "
+            "Free 2 more cpu and 1Gi more memory on any 1 of n1 or n2, where the shortage is smallest: "
             "one more pod must be placed.",
         ),
         (
@@ -256,7 +264,8 @@ def test_reasons_that_users_can_change_are_reported_with_their_nodes() -> None:
             2,
             3,
             3,
-            "Free capacity for 3 more pods; the least is missing on n1 or n2: 2 more cpu and 1Gi more memory for each.",
+            "Free capacity for 3 more pods; the shortage is smallest on n1 or n2: 2 more cpu and 1Gi more memory for "
+            "each.",
         ),
     ],
 )

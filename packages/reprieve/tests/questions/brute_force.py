@@ -96,7 +96,7 @@ class _Preemptions:
 
 
 Stated = tuple[str, str, int, int]
-"""(victim, resource, amount stated as missing with it back, amount missing by counting pods)."""
+"""(victim, resource, amount stated as missing if it stayed, amount missing by counting pods)."""
 
 
 def missing_with_victims_back(seed: int) -> list[Stated]:

@@ -32,12 +32,12 @@ PODS = (
         ("uncordon pool in (a,b)", "3 nodes: new pods may be placed there again", "n1 n2 n3", ""),
         (
             "drain n1",
-            "2 pods evicted from 1 node, 1 comes back, 1 without a controller is lost, 3 of DaemonSets or static stay",
+            "2 pods evicted from 1 node, 1 comes back, 1 without a controller is lost, 3 DaemonSet or static pods stay",
             "n1",
             "--force --ignore-daemonsets",
         ),
         ("drain n2", "0 pods evicted from 1 node", "n2", ""),
-        ("drain n3", "0 pods evicted from 1 node, 1 of DaemonSets or static stays", "n3", "--ignore-daemonsets"),
+        ("drain n3", "0 pods evicted from 1 node, 1 DaemonSet or static pod stays", "n3", "--ignore-daemonsets"),
         ("remove-node n1", "1 node removed with 2 pods, 1 comes back, 1 without a controller is lost", "n1", ""),
         (
             "remove-node pool=a",

@@ -120,7 +120,7 @@ def test_drain_moves_pods_with_a_controller_and_loses_others() -> None:
     }
     assert [one.name for one in answer.lost] == ["bare"]
     assert not answer.all_placed
-    assert "2 of DaemonSets or static stay" in answer.changes[0].sentence
+    assert "2 DaemonSet or static pods stay" in answer.changes[0].sentence
 
 
 def test_drain_names_the_data_it_loses_and_what_kubectl_insists_on() -> None:
@@ -172,7 +172,7 @@ def test_drain_names_the_budgets_in_its_way() -> None:
     pods = [pod(f"web-{i}", on="n1", owner="StatefulSet web", labels={"app": "web"}) for i in range(3)]
     answer = planned(loaded(*NODES, budget, *pods), "drain n1")
     assert [one.budgets for one in answer.displaced] == [(), ("default/web",), ("default/web",)]
-    assert "2 against a budget" in answer.changes[0].sentence
+    assert "2 violate a budget" in answer.changes[0].sentence
 
 
 def test_broken_gang_is_named_with_what_is_left() -> None:

@@ -79,5 +79,5 @@ def test_sentence_names_units_and_nodes() -> None:
     help, _ = suggested(*NODES, on("eval-3", 2, "n1"), on("b", 6, "n2"), on("c", 7, "n3"), TRAIN)
     assert help is not None
     assert help.sentence == (
-        "Move eval-3 from n1 to n2: train could start; nothing loses its place (--move default/pod/eval-3=n2)."
+        "Move eval-3 from n1 to n2: train could start; no workload loses its place (--move default/pod/eval-3=n2)."
     )

@@ -42,7 +42,7 @@ def test_message_names_up_to_three_nodes_each_once(count: int, where: str, moved
     (room,) = effects.finish([]).released
     assert (room.pods, room.ref, room.at) == (((held, "n0"),), "pod/uid-p0", world.now)
     assert room.reason is (Released.MOVED if moved else Released.PLACED_ELSEWHERE)
-    assert room.message == (f"capacity is freed on {where} instead" if moved else f"there was room on {where}")
+    assert room.message == (f"capacity is freed on {where} instead" if moved else f"free capacity was found on {where}")
     assert effects.finish([]) is NO_EFFECTS
 
 

@@ -159,7 +159,11 @@ def test_3_a_preemptor_that_finds_room_elsewhere_releases_what_it_held() -> None
     world.virtual.until(START + 12)
     assert world.where == {"high": "n2"}
     (room,) = world.released()
-    assert (room.nodes, room.reason, room.message) == (["n1"], Released.PLACED_ELSEWHERE, "there was room on n2")
+    assert (room.nodes, room.reason, room.message) == (
+        ["n1"],
+        Released.PLACED_ELSEWHERE,
+        "free capacity was found on n2",
+    )
 
 
 def test_3_members_that_swap_their_nodes_release_nothing() -> None:

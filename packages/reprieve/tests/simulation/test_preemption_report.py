@@ -55,7 +55,7 @@ def test_report_of_a_preemption_by_a_pod() -> None:
     ]
     [low], [kept] = account.record.evicted, account.record.reprieved
     assert (low.unit, low.running_seconds) == ("default/low", 60.0)
-    assert low.reason == "with it back, default/high would not fit on n1: Insufficient cpu (2 short)"
+    assert low.reason == "if it stayed, default/high would not fit on n1: Insufficient cpu (2 short)"
     assert (kept.unit, kept.running_seconds, kept.reason) == ("default/kept", 30.0, "")
 
 

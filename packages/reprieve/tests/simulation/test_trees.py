@@ -100,7 +100,7 @@ def test_which_level_failed_and_which_children_were_short() -> None:
     assert message.endswith("minCount (3) cannot be satisfied: 2 scheduled, 0 remaining")
     shown = text(answer)
     assert "compositepodgroup default/root 1 of 2 groups needed Unschedulable" in shown
-    assert "short: decode" in shown
+    assert "below the minimum: decode" in shown
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def capacity_sections(found: "CapacityReport") -> "list[Section]":
         (item.name, str(item.nodes), str(item.pods), item.free, item.stranded or "unknown", ", ".join(item.by))
         for item in found.pools
     ]
-    columns = ("pool", "nodes", "pods that fit", f"{found.resource} free", "stranded", "most common sizes of the rest")
+    columns = ("pool", "nodes", "pods that fit", f"{found.resource} free", "stranded", "rest mostly used by")
     shown = len(columns) if any(by for *_, by in pools) else len(columns) - 1
     sections.append(Section("Nodes", columns[:shown], tuple(Row(cells[:shown]) for cells in pools)))
     return sections

@@ -97,11 +97,11 @@ def comparison_sections(found: "PlanComparison", *, only_different: bool) -> "li
     notes = () if rows else ("no differences for the planned pods",)
     numbers = (
         ("pods placed", [str(item.placed) for item in found.variants]),
-        ("pods waiting", [str(item.waiting) for item in found.variants]),
+        ("pods pending", [str(item.waiting) for item in found.variants]),
         ("pods evicted", [str(item.evicted) for item in found.variants]),
         ("GPU-hours lost", [f"{item.lost_gpu_hours:g}" for item in found.variants]),
         ("CPU-hours lost", [f"{item.lost_cpu_hours:g}" for item in found.variants]),
-        ("against budgets", [str(item.pdb_violations) for item in found.variants]),
+        ("budget violations", [str(item.pdb_violations) for item in found.variants]),
     )
     changes = changes_section(found.changes)
     return [

@@ -229,7 +229,7 @@ async def _perform(
         title, tone = f"All {len(placed)} pods of {act.group} run.", Tone.GOOD
         notes = [f"{count(len(evicted), 'workload')} ({pods}) evicted to free capacity.", now]
     else:
-        title, tone = f"{act.group} waits: none of its {act.size} pods is placed.", Tone.WAITING
+        title, tone = f"{act.group} is pending: none of its {act.size} pods is placed.", Tone.WAITING
         message = scene.waits(act.group) or ""
         meanings = [meaning for part, meaning in _IN_WORDS.items() if part in message]
         notes = [message, *meanings, "No pods are evicted." if not evicted else f"{pods} evicted.", now]

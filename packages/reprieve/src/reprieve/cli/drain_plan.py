@@ -61,7 +61,7 @@ def drain_sections(found: "DrainPlan") -> "list[Section]":
         steps.setdefault(node.step, []).append(node)
     back = any(item.to == item.node_name for node in found.nodes for item in node.displaced)  # it tolerates the cordon
     if found.clean:
-        verdict = f"Every pod finds {'a place, but not all another one' if back else 'another place'}."
+        verdict = f"Every pod finds {'a place, some only on the node they were on' if back else 'another place'}."
     else:
         verdict = f"Not every pod finds another place: {_what_is_wrong(found)}."
     notes = []
@@ -89,20 +89,20 @@ def drain_sections(found: "DrainPlan") -> "list[Section]":
 def _what_is_wrong(found: "DrainPlan") -> str:
     waiting, lost = sum(node.waiting for node in found.nodes), sum(node.lost for node in found.nodes)
     budgets = len({budget for node in found.nodes for budget in (*node.budgets, *node.overruled)})
-    parts = [f"{count(waiting, 'pod')} {'waits' if waiting == 1 else 'wait'}"] if waiting else []
+    parts = [f"{count(waiting, 'pod')} {'stays' if waiting == 1 else 'stay'} pending"] if waiting else []
     parts += [f"{count(lost, 'pod')} {'is' if lost == 1 else 'are'} lost"] if lost else []
-    parts += [f"{count(budgets, 'budget')} {'does' if budgets == 1 else 'do'} not allow it"] if budgets else []
+    parts += [f"{count(budgets, 'budget')} {'does' if budgets == 1 else 'do'} not allow an eviction"] if budgets else []
     return ", ".join(parts)
 
 
 def _steps(gang: "GangCount") -> str:
-    """`by step 2`, `by steps 2, 5`."""
-    return f"by step{'' if gang.times == 1 else 's'} {', '.join(map(str, gang.steps))}"
+    """`in step 2`, `in steps 2, 5`."""
+    return f"in step{'' if gang.times == 1 else 's'} {', '.join(map(str, gang.steps))}"
 
 
 def _step(number: int, nodes: "list[DrainedNode]") -> "Section":
     """Return the nodes that are drained together: which pods go where, which are preempted, gangs and budgets."""
-    from reprieve.cli.render import displaced_rows, evicted_rows, kubectl_needs
+    from reprieve.cli.render import budgets_text, displaced_rows, evicted_rows, kubectl_needs
     from reprieve.cli.sections import Section, Tone
 
     first = nodes[0]
@@ -112,14 +112,14 @@ def _step(number: int, nodes: "list[DrainedNode]") -> "Section":
     )
     notes = [] if rows else ["no pods are evicted"]
     if len(nodes) > 1:
-        notes.append("together, so that a gang on several of them is evicted once")
+        notes.append("drained together, so that a gang on several of these nodes is evicted only once")
     budgets = sorted({budget for node in nodes for budget in node.budgets})
     if budgets:
-        notes.append(f"stopped by {', '.join(budgets)} until it allows the evictions")
+        notes.append(f"{budgets_text('blocked by', budgets)} until the evictions are allowed")
     if first.overruled:
-        notes.append(f"overruled by preemption: {', '.join(first.overruled)}")
+        notes.append(budgets_text("preemption violates", first.overruled))
     notes += [
-        f"budget {item.budget}: {item.allowed} allowed, {item.evicted} evicted, {item.allowed_after} allowed after it"
+        f"budget {item.budget}: {item.allowed} allowed, {item.evicted} evicted, {item.allowed_after} allowed afterwards"
         for item in first.budget_use
     ]
     for node in nodes:

@@ -425,7 +425,7 @@ def _why(record: DecisionRecord, suggested: Container[str]) -> list[Section]:
             notes.append(f"... and {count(rest, 'pod')} with other messages (-o json lists them)")
     if len(record.reasons) > len(rows):
         notes.append(f"... and {count(len(record.reasons) - len(rows), 'more reason')} (-o json lists them all)")
-    title = f"Why: it fits none of {count(record.nodes, 'node')}" if rows else "Why"
+    title = f"Why: it fits on 0 of {count(record.nodes, 'node')}" if rows else "Why"
     if record.order is not None:
         notes.append(order_sentence(record.order))
     again = f" {record.repeated + 1} attempts had this result." if record.repeated else ""
@@ -443,7 +443,7 @@ def _levels(record: DecisionRecord) -> list[Section]:
         of = "pods" if level.kind == "PodGroup" else "groups"
         state = "placed" if level.ok else "failed"
         below = [level.why] if level.why else []
-        below += [f"short: {', '.join(level.short)}"] if level.short else []
+        below += [f"below the minimum: {', '.join(level.short)}"] if level.short else []
         number = f"{level.succeeded} of {level.of} {of}, needs {level.needed}"
         rows.append(Row((f"{level.kind.lower()} {level.name}", state, number), below=tuple(below)))
     more = len(record.levels) - len(rows)
@@ -502,15 +502,15 @@ def _preempted(evidence: Evidence, record: DecisionRecord) -> Section:
     assert unit is not None
     kind = entity.kind.lower()
     by = f"{kind} {entity.namespace}/{entity.name}" if entity.name else f"a {kind} of priority {entity.priority}"
-    notes = [f"{by if entity.name else 'It'} has priority {entity.priority}, this has {unit.priority}."]
+    notes = [f"{by if entity.name else 'It'} has priority {entity.priority}, this workload has {unit.priority}."]
     if evidence.owner is not None:
-        notes.append(f"Evicted of {evidence.owner}: {unit.kind.lower()} {unit.unit} ({count(unit.pods, 'pod')}).")
+        notes.append(f"Evicted from {evidence.owner}: {unit.kind.lower()} {unit.unit} ({count(unit.pods, 'pod')}).")
     elif unit.kind in _GROUPS and unit.kind != evidence.asked.kind:
         whole = "group" if unit.kind == "PodGroup" else "tree"
         notes.append(
             f"It was evicted with its whole {whole} {unit.unit} ({count(unit.pods, 'pod')}): disruptionMode all."
         )
-    notes.append(f"Why this one: {unit.reason or 'everything still fits with it'}.")
+    notes.append(f"Why it was chosen: {unit.reason or 'everything still fits with it'}.")
     if unit.violates_pdb:
         notes.append(f"It was evicted {BUDGET_OVERRULED}.")
     notes += comparison_sentences(made)
@@ -566,7 +566,7 @@ def _source(evidence: Evidence, own: DecisionRecord | None) -> Section:
     if computed is not None and not evidence.source:
         title, on = "No decision record of a scheduler could be read.", "cluster as it is now"
         if evidence.worked_out_on == MANIFESTS:
-            title, on = "Manifests hold no decision record of a scheduler.", MANIFESTS
+            title, on = "Manifests contain no decision records of a scheduler.", MANIFESTS
         elif evidence.worked_out_on:
             title, on = "No scheduler has a decision record of this.", evidence.worked_out_on
         return Section(

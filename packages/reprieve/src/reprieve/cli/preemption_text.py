@@ -38,7 +38,7 @@ def planned_sections(made: PlannedPreemption) -> list[Section]:
         before = f" and {made.free_before} free before" if made.free_before else ""
         amounts = (f"{outcome.freed[resource]} {resource} freed{before}, {needed} needed.",)
         break
-    title = f"Evicted for {outcome.preemptor} (priority {outcome.preemptor.priority}), {seconds_text(made.at)} in"
+    title = f"Evicted for {outcome.preemptor} (priority {outcome.preemptor.priority}) after {seconds_text(made.at)}"
     columns, rows = unit_table(unit_summary(unit, made.evicted_before) for unit in record.evicted)
     shown, more = first_rows(rows)
     notes = (*_domain(made), *amounts, *_saved(made), *record.cost_notes, *more)
@@ -97,7 +97,7 @@ def decision_sections(preemptor: str, priority: int, made: PreemptionRecord) -> 
     sections = []
     for title, units, tone in (
         (f"Evicted for {preemptor} (priority {priority})", made.evicted, Tone.BAD),
-        ("Spared of those with a lower priority", made.reprieved, Tone.GOOD),
+        ("Spared workloads of lower priority", made.reprieved, Tone.GOOD),
     ):
         ordered = sorted(units, key=lambda unit: (-unit.priority, unit.kind == "Pod", unit.nodes, natural(unit.unit)))
         columns, rows = unit_table(map(unit_summary, ordered), ages=False)
@@ -139,8 +139,8 @@ def recorded_sections(record: DecisionRecord, *, would: bool) -> list[Section]:
     title = f"Preemption: {count(cost.units, 'workload')} ({count(cost.pods, 'pod')}) {verb}"
     sections = [_victims(title, made, (), notes)]
     if made.reprieved_total:
-        title = f"Spared: {count(made.reprieved_total, 'workload')} of lower priority; with them running everything "
-        sections.append(_spared(made, f"{title}still fits", ()))
+        title = f"Spared: {count(made.reprieved_total, 'workload')} of lower priority; everything still fits with them"
+        sections.append(_spared(made, title, ()))
     return sections
 
 

@@ -169,7 +169,7 @@ def displaced_rows(displaced: Iterable[DisplacedPod], *, why: bool = False) -> t
     order = list(_FATES)
     rows = []
     for one in sorted(displaced, key=lambda one: (order.index(one.outcome), one.namespace, natural(one.name))):
-        costs = [f"against {', '.join(one.budgets)}"] if one.budgets else []
+        costs = [budgets_text("violates", one.budgets)] if one.budgets else []
         costs += [f"loses emptyDir {', '.join(one.empty_dirs)}"] if one.empty_dirs else []
         below = (one.message,) if why and one.message else ()
         cells = (f"pod {one.namespace}/{one.name}", f"from {one.node_name}", _fate(one), "; ".join(costs))
@@ -177,10 +177,15 @@ def displaced_rows(displaced: Iterable[DisplacedPod], *, why: bool = False) -> t
     return tuple(rows)
 
 
+def budgets_text(verb: str, budgets: Sequence[str]) -> str:
+    """Return `violates budget a/b`, `violates budgets a/b, a/c`."""
+    return f"{verb} budget{'s' if len(budgets) > 1 else ''} {', '.join(budgets)}"
+
+
 def _fate(one: DisplacedPod | EvictedPod) -> str:
-    """`to n2 as web-00000`, `waits`, `lost: no controller recreates it`."""
+    """`to n2 as web-00000`, `pending`, `lost: no controller recreates it`."""
     moved = f"back to {one.to}" if one.to == one.node_name else f"to {one.to}"
-    to = {"Moved": moved, "Waiting": "waits", "Lost": "lost: no controller recreates it"}[one.outcome]
+    to = {"Moved": moved, "Waiting": "pending", "Lost": "lost: no controller recreates it"}[one.outcome]
     return f"{to} as {one.successor}" if one.successor not in (None, one.name) else to
 
 
@@ -193,7 +198,7 @@ def evicted_rows(evicted: Iterable[EvictedPod]) -> tuple[Row, ...]:
         if item.why is not None:
             below.append(f"why: {item.why.clause}")
         below += [item.message] if item.message else []
-        against = f"against {', '.join(item.budgets)}" if item.budgets else ""
+        against = budgets_text("violates", item.budgets) if item.budgets else ""
         cells = (f"pod {item.namespace}/{item.name}", f"from {item.node_name}", _fate(item), against)
         rows.append(Row(cells, tuple(below), tone=_FATES[item.outcome]))
     return tuple(rows)
@@ -375,7 +380,11 @@ def _trees(plan: Plan) -> Section | None:
             if composite_pod_group.succeeded is not None
             else ""
         )
-        short = [f"short: {', '.join(composite_pod_group.short[:MOST_REASONS])}"] if composite_pod_group.short else []
+        short = (
+            [f"below the minimum: {', '.join(composite_pod_group.short[:MOST_REASONS])}"]
+            if composite_pod_group.short
+            else []
+        )
         if len(composite_pod_group.short) > MOST_REASONS:
             short[0] += f" and {len(composite_pod_group.short) - MOST_REASONS} more"
         below = tuple(text for text in (composite_pod_group.message, *short) if text)
@@ -458,7 +467,8 @@ def _group_messages(
         reasons = sorted(record.reasons, key=lambda one: order.get(one.reason, len(order)))
         counts = ", ".join(f"{one.nodes} {one.reason}" for one in reasons[:MOST_REASONS])
         more = f" and {len(reasons) - MOST_REASONS} more reasons" if len(reasons) > MOST_REASONS else ""
-        attempt += f" The others fit none of {count(record.nodes, 'node')}: {counts}{more}."
+        rest = "The others" if record.members.placed else "They"
+        attempt += f" {rest} fit on 0 of {count(record.nodes, 'node')}: {counts}{more}."
     why = without_success(record.in_vain, record.entity.priority) if record.in_vain is not None else []
     if record.order is not None:
         why.append(order_sentence(record.order))
@@ -475,7 +485,9 @@ def _helps(waiting: PodOutcome | PodGroupOutcome) -> tuple[str, ...]:
 
 def help_lines(helps: Iterable[Help], tried: str | None) -> tuple[str, ...]:
     """Return what would help, a line each; and a line where not everything was tried (whatif.md 5.7)."""
-    stopped = {SOME: "not everything that may help was tried", NONE: "what may help was not tried"}.get(tried or "")
+    stopped = {SOME: "not all changes that may help were tried", NONE: "changes that may help were not tried"}.get(
+        tried or ""
+    )
     return (*(f"would help: {item.sentence}" for item in helps), *([f"({stopped})"] if stopped else []))
 
 

@@ -85,14 +85,14 @@ def _room(record: DecisionRecord, *, to_be_tried: bool) -> list[Help]:
         missing = f"at least {missing}"
     where = _where(closest.names, closest.nodes)
     if record.members is None:
-        sentence = f"Free {missing} on {where}, where the least is missing."
+        sentence = f"Free {missing} on {where}, where the shortage is smallest."
         return [*result, _free(closest, 1, sentence)]
     if closest.nodes >= lack.more:
         places = "one more pod" if lack.more == 1 else f"{lack.more} more pods"
         on = where if lack.more == closest.nodes else f"any {lack.more} of {where}"
-        sentence = f"Free {missing} on {on}, where the least is missing: {places} must be placed."
+        sentence = f"Free {missing} on {on}, where the shortage is smallest: {places} must be placed."
     else:
-        sentence = f"Free capacity for {lack.more} more pods; the least is missing on {where}: {missing} for each."
+        sentence = f"Free capacity for {lack.more} more pods; the shortage is smallest on {where}: {missing} for each."
     return [*result, _free(closest, lack.more, sentence)]
 
 

@@ -71,7 +71,7 @@ class PreemptorName(Document, frozen=True, kw_only=True):
 
 
 class VictimReason(Document, frozen=True, kw_only=True):
-    """Why a unit is evicted: with it back, `pod` would not fit on `node_name`. `missing`: the scarcest first."""
+    """Why a unit is evicted: if it stayed, `pod` would not fit on `node_name`. `missing`: the scarcest first."""
 
     pod: str
     node_name: str

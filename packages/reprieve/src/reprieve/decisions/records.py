@@ -27,11 +27,11 @@ MOST_LEVELS: Final = 50
 
 
 def would_not_fit(pod: str, node: str, missing: Mapping[str, str], reason: str) -> str:
-    """Return why a victim is not spared: with it back, `pod` would not fit on `node`.
+    """Return why a victim is not spared: if it stayed, `pod` would not fit on `node`.
 
     `missing`: amounts by resource, the scarcest first; where there are none, `reason` says why.
     """
-    return f"with it back, {pod} would not fit on {node}: {shortages_text(missing) if missing else reason}"
+    return f"if it stayed, {pod} would not fit on {node}: {shortages_text(missing) if missing else reason}"
 
 
 class RecordPart(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
@@ -131,7 +131,7 @@ class Shortfall(RecordPart, frozen=True):
 
 
 class EvictionReason(RecordPart, frozen=True):
-    """Why a unit is evicted: with it back, `pod` would not fit on `node`. `short`: of `resource`, the scarcest."""
+    """Why a unit is evicted: if it stayed, `pod` would not fit on `node`. `short`: of `resource`, the scarcest."""
 
     pod: str
     node: str

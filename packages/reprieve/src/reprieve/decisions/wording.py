@@ -18,14 +18,14 @@ _NOT_TRIED: Final = {
     NoRoom.POLICY_NEVER.value: "preemptionPolicy Never: it does not preempt other pods.",
     NoRoom.UNDER_WAY.value: "Its earlier victims are still terminating.",
     NoRoom.BUDGETS.value: "Every eviction that would help violates a PodDisruptionBudget, and its class respects them.",
-    NoRoom.PROTECTED.value: "Everything that runs with a lower priority is protected from eviction now.",
+    NoRoom.PROTECTED.value: "All running workloads of lower priority are protected from eviction now.",
     NoRoom.ERROR.value: "A plugin failed during the search for victims.",
 }
 
 
 def tried_together(members: MemberCounts) -> str:
     """Return how many pods of a group fit in an attempt."""
-    return f"{members.placed} of {count(members.tried, 'pod')} tried together fit."
+    return f"{members.placed} of {count(members.tried, 'pod')} fit when tried together."
 
 
 def without_success(failed: FailedPreemption, priority: int) -> list[str]:
@@ -34,17 +34,17 @@ def without_success(failed: FailedPreemption, priority: int) -> list[str]:
         return [_NOT_TRIED[failed.reason]]
     if failed.reason == NoRoom.NO_LOWER_PRIORITY.value:
         if failed.lowest_priority is None:
-            return ["No pods run that could be evicted."]
+            return ["No running pods could be evicted."]
         return [f"No running pods have a priority below {priority}: the lowest is {failed.lowest_priority}."]
-    potential = f"{count(failed.potential_victims, 'workload')} ({count(failed.pods, 'pod')})"
-    evicted = f"With everything of lower priority evicted, {potential},"
+    potential = f"{count(failed.potential_victims, 'workload')}, {count(failed.pods, 'pod')}"
+    evicted = f"Even with everything of lower priority evicted ({potential}),"
     if failed.reason == NoRoom.NOTHING_GAINED.value:
         sentences = [f"{evicted} no more of its pods would fit than now."]
     else:
-        sentences = [f"{evicted} {failed.placed} of its pods would fit, and {failed.needed} must."]
+        sentences = [f"{evicted} only {failed.placed} of its pods would fit; it needs {failed.needed}."]
     if failed.pod and failed.reasons:
         reasons = ", ".join(f"{reason.nodes} {reason.reason}" for reason in failed.reasons[:MOST_REASONS])
-        sentences.append(f"{failed.pod} would fit none of {count(failed.nodes, 'node')} even then: {reasons}.")
+        sentences.append(f"Even then, {failed.pod} would fit on 0 of {count(failed.nodes, 'node')}: {reasons}.")
     return sentences
 
 

@@ -51,7 +51,7 @@ _EVERYWHERE = ("cpu", "memory", "ephemeral-storage", "pods")
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a unit could not be spared: with it back, this pod would no longer fit on this row."""
+    """Why a unit could not be spared: if it stayed, this pod would no longer fit on this row."""
 
     pod: PodRecord
     row: int
@@ -61,7 +61,7 @@ class Reason:
     missing: tuple[Missing, ...] = ()
     """Everything that would be missing on the row, the scarcest first; empty where it is not a matter of amounts."""
     chosen: bool = False
-    """A plugin named the unit (preemption.md 2.8), and with it back every pod would still fit."""
+    """A plugin named the unit (preemption.md 2.8), and every pod would still fit if the unit stayed."""
 
     @property
     def resource(self) -> str:

@@ -333,8 +333,8 @@ class _Changer:
         back, lost, against = self._displace(pods, over)
         parts = [f"{count_of(back + lost, 'pod')} evicted from {count_of(len(nodes), 'node')}", *_fates(back, lost)]
         parts += [f"{emptied} {'loses' if emptied == 1 else 'lose'} emptyDir data"] if emptied else []
-        parts += [f"{against} against a budget"] if against else []
-        parts += [f"{kept} of DaemonSets or static {'stays' if kept == 1 else 'stay'}"] if kept else []
+        parts += [f"{against} {'violates' if against == 1 else 'violate'} a budget"] if against else []
+        parts += [f"{kept} DaemonSet or static {'pod stays' if kept == 1 else 'pods stay'}"] if kept else []
         return ", ".join(parts)
 
     def _take(self, value: str, what: str, *, keep: bool) -> str:

@@ -14,7 +14,7 @@ EVICTED = "Evicted"
 
 
 class Variant(Document, frozen=True, kw_only=True):
-    """One plan in numbers: pods placed, waiting and evicted, work lost, units evicted against a budget."""
+    """One plan in numbers: pods placed, waiting and evicted, work lost, units evicted in violation of a budget."""
 
     name: str
     placed: int

@@ -59,7 +59,7 @@ def _help(engine: Engine, plan: MovePlan, pending: str) -> Help:
         amount=str(len(plan.moves)),
         moves=moves,
         flags=flags,
-        sentence=f"Move {what}: {pending} could start; nothing loses its place ({shown}).",
+        sentence=f"Move {what}: {pending} could start; no workload loses its place ({shown}).",
     )
 
 

@@ -336,7 +336,7 @@ class Engine:
         self._in_progress.writes += decision.deferred_writes
         freed = [(pod, pod.nominated) for pod in decision.cleared if pod.nominated >= 0]
         if decision.preemption is None:
-            self._nominations.release(freed, Released.NO_USE, "to make room there does not help any more", now)
+            self._nominations.release(freed, Released.NO_USE, "freeing capacity there no longer helps", now)
         for pod in decision.cleared:
             self._nominations.clear(pod)
         self._nominations.placed(((binding.pod, binding.row) for binding in decision.bindings), now)

@@ -206,7 +206,7 @@ class Nominations:
         places = tuple(places)
         left = _unused(((pod, pod.nominated) for pod, _ in places if pod.nominated >= 0), places)
         if left:
-            self.release(left, Released.PLACED_ELSEWHERE, f"there was room on {self._where(places)}", now)
+            self.release(left, Released.PLACED_ELSEWHERE, f"free capacity was found on {self._where(places)}", now)
 
     def moved(self, before: Places, places: Places, now: float) -> None:
         """Members of one entity are about to be nominated to these rows instead of those before."""

@@ -144,7 +144,7 @@ function unitName(unit) {
 
 function why(reason) {
   const missing = Object.entries(reason.missing ?? {}).map(([name, amount]) => `${amount} ${name}`).join(", ");
-  return `with it back, ${reason.pod} would not fit on ${reason.node}: ${missing ? `${missing} short` : reason.text}`;
+  return `if it stayed, ${reason.pod} would not fit on ${reason.node}: ${missing ? `${missing} short` : reason.text}`;
 }
 
 function receiptText(record) {

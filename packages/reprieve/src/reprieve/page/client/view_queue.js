@@ -111,7 +111,7 @@ export function recordFacts(record) {
 
 const FAILED = {
   NoLowerPriority: "Nothing that runs has a lower priority.",
-  Protected: "Everything that runs with a lower priority is protected from eviction now.",
+  Protected: "All running workloads of lower priority are protected from eviction now.",
   DoesNotFit: "It does not fit even with everything evicted that it may evict.",
   NothingGained: "With everything evicted that it may evict, no more of its pods would fit.",
   PreemptionPolicyNever: "It may not preempt.",
