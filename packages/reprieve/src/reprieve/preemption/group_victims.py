@@ -72,16 +72,19 @@ def _cheaper(view: GroupView, candidate: GroupCandidate, numbers: Numbers | None
     elif candidate.placement is not None or ranking is not view.ranking:
         with view.of(within, range(len(inside))):
             numbers = numbers_for(view, candidate, within)
-    if numbers is not None and not numbers.exact:
-        candidate = _spread_otherwise(view, candidate, numbers, inside, work)
     least = LeastImportant(view, candidate, inside)
     if numbers is not None and numbers.exact:
         return ExactSearch(view, candidate, numbers, inside).cheaper() or least.cheaper()
     if numbers is not None:
-        proposed = ProposeAndTry(view, candidate, numbers, inside).cheaper()
-        if proposed is not None and len(candidate.assignment.placed) == 1:
-            return proposed
-        least = LeastImportant(view, proposed or candidate, inside)
+        proposal = ProposeAndTry(view, candidate, numbers, inside)
+        proposed = proposal.eviction()
+        tried = proposal.tried(proposed) if proposed is not None else None
+        if tried is not None:
+            return tried  # rules only leave fewer evictions than the numbers know
+        candidate, settled = _spread_otherwise(view, candidate, numbers, inside, work, proposed)
+        if settled:
+            return candidate
+        least = LeastImportant(view, candidate, inside)
     return ReplacedGroup(view, least.cheaper(), work).cheaper(least.by_node)
 
 
@@ -113,30 +116,43 @@ def _in_chosen_domains(
 
 
 def _spread_otherwise(
-    view: GroupView, candidate: GroupCandidate, numbers: Numbers, inside: Sequence[int], work: PlacingWork
-) -> GroupCandidate:
-    """Return the candidate, or the cheaper one with other numbers of members in the domains of a spread constraint."""
+    view: GroupView,
+    candidate: GroupCandidate,
+    numbers: Numbers,
+    inside: Sequence[int],
+    work: PlacingWork,
+    proposed: Found | None,
+) -> tuple[GroupCandidate, bool]:
+    """Return the candidate, or the cheaper one with other numbers of members in the domains of a spread constraint.
+
+    And whether that settles it: all filters agree, and all was compared, or the eviction costs no more than the one
+    `proposed`, without the constraint.
+    """
     with view.of(candidate.ranking, inside):
         pods = [pod for pod, _ in candidate.assignment.placed]
         spread = spread_of(view.request.running, pods)
     if spread is None:
-        return candidate
+        return candidate, False
     size, most = len(numbers.rows) + len(numbers.units), work.searched // 2
     if size > most:
         limit = SearchLimit(LimitKind.SPREAD_SIZE, MOST_NODES_SEARCHED // 2, size)
         if size <= limit.most:
             limit = SearchLimit(LimitKind.SPREAD_WORK, MOST_NODES_SEARCHED)
         work.limits[limit] = None
-        return candidate
+        return candidate, False
     shares = SpreadShares(numbers, work.searched, spread, candidate.assignment.placed)
+    shares.least = proposed.price if proposed is not None else None
     if shares.domains > MOST_DOMAINS:
         work.limits[SearchLimit(LimitKind.SPREAD_DOMAINS, MOST_DOMAINS, shares.domains)] = None
-        return candidate
+        return candidate, False
     found = shares.cheapest()
     if shares.cut:
         work.limits[SearchLimit(LimitKind.SPREAD_WORK, MOST_NODES_SEARCHED)] = None
     work.searched = shares.left
-    return candidate if found is None else _tried(view, candidate, inside, found)[0]
+    if found is None:
+        return candidate, False
+    tried, works = _tried(view, candidate, inside, found)
+    return tried, works and shares.settled
 
 
 def _tried(
@@ -230,13 +246,14 @@ class ExactSearch:
 class ProposeAndTry(ExactSearch):
     """More than resources is in play: what the numbers propose is tried with all filters."""
 
-    def cheaper(self) -> GroupCandidate | None:
+    def eviction(self) -> Found | None:
+        """Return the proposal."""
+        known = [turn for turn, index in enumerate(self.inside) if index in self.candidate.reasons]
+        return cheapest_eviction(self.numbers, known, steps=self.view.request.steps)
+
+    def tried(self, proposed: Found) -> GroupCandidate | None:
         """Return the proposal, or the candidate where that is cheaper; None if the proposal does not work."""
         candidate = self.candidate
-        known = [turn for turn, index in enumerate(self.inside) if index in candidate.reasons]
-        proposed = cheapest_eviction(self.numbers, known, steps=self.view.request.steps)
-        if proposed is None:
-            return None
         gone = {self.inside[turn] for turn in proposed.units}
         tried = self.view.with_gone(candidate, gone)
         if tried is candidate and proposed.places is not None:

@@ -61,6 +61,8 @@ class PinnedChoices:
     left: int
     by_node: ClassVar[bool] = True
     """Whether evictions are improved node by node, too (cost.md 4.14)."""
+    least: Price | None = field(init=False, default=None)
+    """What is found without choices to keep to: the search ends at an eviction that costs no more."""
     _tried: dict[Hashable, Picks] = field(init=False, default_factory=dict)
     """By what is pinned where, whatever the names of pods: the first picks with that."""
     _found: dict[Picks, tuple[Found, PinnedNumbers] | None] = field(init=False, default_factory=dict)
@@ -70,14 +72,14 @@ class PinnedChoices:
         """Return the nodes of each part with a choice."""
         raise NotImplementedError
 
-    def eviction_of(self, picks: Picks | None) -> PinnedEviction | None:
-        """Return the eviction of a choice that was searched, improved for as long as a search may take."""
-        found = self._found.get(picks) if picks is not None else None
-        if found is None:
-            return None
-        known, part = found
-        better = cheapest_eviction(part.numbers, known.units, by_node=self.by_node)
-        best = better if better is not None and better.places is not None else known
+    def eviction_of(self, picks: Picks, *, improved: bool = True) -> PinnedEviction:
+        """Return the eviction of a choice for which one was found, improved for as long as a search may take."""
+        found = self._found[picks]
+        assert found is not None
+        best, part = found
+        if improved:
+            better = cheapest_eviction(part.numbers, best.units, by_node=self.by_node)
+            best = better if better is not None and better.places is not None else best
         return PinnedEviction(best.price, tuple(part.units[unit] for unit in best.units), best.assigned(part.numbers))
 
     def least_of(self, choices: Iterable[Picks]) -> Picks | None:
@@ -90,7 +92,7 @@ class PinnedChoices:
         best: tuple[Price, Picks] | None = None
         patience = _PATIENCE
         for picks in tried:
-            if patience <= 0 or self.left <= 0:
+            if patience <= 0 or self.left <= 0 or (best is not None and self.is_least(best[0])):
                 break
             where = self.where(picks)
             if best is not None and any((a := self._alone(*item)) is None or a >= best[0] for item in where):
@@ -102,6 +104,10 @@ class PinnedChoices:
             elif not known:
                 patience -= 1
         return best[1] if best is not None else None
+
+    def is_least(self, price: Price) -> bool:
+        """Return whether no choice costs less, as far as is known."""
+        return self.least is not None and price <= self.least
 
     def estimate(self, picks: Picks) -> tuple[int, int, tuple[float, ...]] | None:
         """Return what the leaves cost together if none shares a victim; None: one fits nowhere."""

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import attrgetter
 from typing import ClassVar
 
 import numpy as np
@@ -27,6 +28,7 @@ _FEW_SHARES = 64
 """So few ways to divide the members are compared by what each domain costs by itself; of more some are exchanged."""
 _STARTS, _IMPROVED = 3, 5
 """So many ways are exchanged from, and so many evictions are improved at last."""
+_price = attrgetter("price")
 Counts = tuple[int, ...]
 """Members by domain, or by kind."""
 Share = tuple[Counts, ...]
@@ -53,6 +55,8 @@ class SpreadShares(PinnedChoices):
     by_node: ClassVar[bool] = False  # that comes last, for all domains at once
     cut: bool = field(init=False, default=False)
     """The work ended before all was compared that seemed worth it."""
+    settled: bool = field(init=False, default=False)
+    """Everything was added up node by node, or no eviction is cheaper without the constraint."""
     _nodes: list[frozenset[int]] = field(init=False, default_factory=list)
     _held: list[int] = field(init=False, default_factory=list)
     _shares: list[Share] = field(init=False, default_factory=list)
@@ -86,10 +90,12 @@ class SpreadShares(PinnedChoices):
         else:
             self._by_exchange(few[0])
         best = [picks for _, picks in sorted((found[0].price, picks) for picks, found in self._found.items() if found)]
-        improved = [found for picks in best[:_IMPROVED] if (found := self.eviction_of(picks)) is not None]
-        if not improved:
+        if not best:
             return None
-        found = self._rearranged(min(improved, key=lambda eviction: eviction.price))
+        found = self._rearranged(self.eviction_of(best[0], improved=False))
+        if not self.settled:
+            improved = [self.eviction_of(picks) for picks in best[:_IMPROVED]]
+            found = min(found, self._rearranged(min(improved, key=_price)), key=_price)
         return PinnedEviction(found.price, found.units, tuple(self._in_order(found.places)))
 
     def _rearranged(self, best: PinnedEviction) -> PinnedEviction:
@@ -97,9 +103,13 @@ class SpreadShares(PinnedChoices):
         have = tuple(map(sum, self._share_of(best.places)))
         every = islice(self._totals(sum(have)), FEW_CHOICES)
         totals = sorted(every, key=lambda totals: sum(abs(a - b) for a, b in zip(totals, have, strict=True)))
+        if self.is_least(best.price):
+            self.settled = True
+            return best
         tables = NodeTables.of(self.numbers, Domains(self._nodes, totals))
         found = tables.improved(best.units, best.price) if tables is not None else None
-        self.cut = self.cut and not (tables is not None and tables.complete)
+        self.settled = tables is not None and tables.complete
+        self.cut = self.cut and not self.settled
         if found is None:
             return best
         places = Found(found.units, found.price, found.places).assigned(self.numbers)
@@ -126,7 +136,7 @@ class SpreadShares(PinnedChoices):
         enough = self.left // 2 if len(self.numbers.free) <= MOST_NODES else 0
         for price, picks in tried[:_STARTS]:
             best, better = (price, self._shares[picks[0]]), True
-            while better and self.left > enough:
+            while better and self.left > enough and not self.is_least(best[0]):
                 better = False
                 for share in self._near(best[1]):
                     if self.left <= enough:

@@ -70,10 +70,11 @@ class TreeDomains(PinnedChoices):
         offered = [self._offered(turn) for turn in range(len(self._choosers))]
         choices = list(islice(self._choices((), offered), FEW_CHOICES + 1))
         best = self.least_of(choices) if len(choices) <= FEW_CHOICES else self._in_turn(offered)
-        eviction = self.eviction_of(best)
-        if best is None or eviction is None:
+        if best is None or self._found.get(best) is None:
             return None
-        return eviction, {c.group.ref: c.domains[pick] for c, pick in zip(self._choosers, best, strict=True)}
+        return self.eviction_of(best), {
+            c.group.ref: c.domains[pick] for c, pick in zip(self._choosers, best, strict=True)
+        }
 
     def _set_up(self) -> None:
         node_of = {row: node for node, row in enumerate(self.numbers.rows)}
