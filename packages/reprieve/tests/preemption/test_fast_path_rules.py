@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from reprieve.cluster.resources import CPU, MEMORY
@@ -10,8 +11,10 @@ from reprieve.framework.profile import Profile
 from reprieve.plugins.node_resources_fit import NodeResourcesFit
 from reprieve.preemption.free_resources import only_resources
 from reprieve.preemption.tie_breaking import _by_row
+from reprieve.preemption.unit_costs import PODS
 from reprieve.preemption.units import PreemptionUnit
-from tests.building import World, node, pod, profile_with
+from reprieve.preemption.victim_columns import VictimColumns
+from tests.building import World, group, node, pod, profile_with
 
 
 @pytest.mark.parametrize(
@@ -54,3 +57,21 @@ def test_unit_takes_on_each_node(amounts: list[tuple[int, str, str]], expected: 
     unit = PreemptionUnit("u", records, tuple(record.row for record in records), 0, False, None)
     found = _by_row(unit, [CPU, MEMORY])
     assert found == {world.row(name): sums for name, sums in expected.items()}
+
+
+def test_group_that_lost_a_pod_elsewhere_costs_less() -> None:
+    """preemption.md 3: what a group that is disrupted as a whole costs on a node follows its pods elsewhere."""
+    world = World(
+        *(node(f"n{number}") for number in range(2)),
+        group("g", whole=True),
+        *(pod(f"g-{number}", cpu=4, node=f"n{number}", group="g", start=number) for number in range(2)),
+        pod("p", cpu=4, priority=10),
+    )
+    columns = VictimColumns(world.engine.cluster)
+
+    def evicted() -> list[float]:
+        return [float(pods) for pods in columns.judge(world.record("p"), np.arange(2)).cost[PODS]]
+
+    assert evicted() == [2, 2]
+    world.gone("g-0")
+    assert evicted() == [0, 1]

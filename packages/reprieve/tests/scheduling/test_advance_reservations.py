@@ -406,6 +406,18 @@ def test_holder_waits_from_the_beginning_after_its_reservation_has_ended() -> No
     assert held(world)
 
 
+def test_wait_begins_again_when_the_reservation_ends_though_the_holder_is_gated() -> None:
+    """reservations.md 3.4: a gang without a member may not be tried; when it may, it has waited long enough."""
+    world = after(world_of(full(), pair()).drain(), DUE + 5)
+    world.gone("train-1")
+    after(world, DUE + MINUTE)
+    assert not held(world)
+    after(world, 3 * DUE)
+    world.gone("r0").add(pod("train-2", cpu=4, group="train"))
+    after(world, 3 * DUE + 2 * MINUTE)
+    assert held(world)
+
+
 def test_reservation_ends_when_the_holder_fits_nowhere_any_more() -> None:
     """reservations.md 3.4"""
     world = after(world_of(full(), pair()).drain(), DUE + 5)

@@ -70,3 +70,23 @@ def test_wide_domain_that_just_suffices_by_itself_is_taken() -> None:
     running = [frozenset({11}), frozenset({3})]
     cells = Cells([5, 5, 4, 4, *[1] * 7, 0], levels, running)
     assert chosen_places(cells, 8) == [(2, 4), (3, 4)]
+
+
+@pytest.mark.parametrize(
+    ("capacity", "blocks", "need", "first", "score"),
+    [
+        ([1, 5, 6, 2, 4, 6, 4, 6, 5, 3], "0001112222", 21, "racks", (4, 2)),
+        ([4, 3, 2, 3, 2, 1, 5, 2, 1, 5, 6], "00111222333", 14, "racks", (3, 2)),
+        ([4, 5, 3, 1, 1, 3, 4, 3, 4, 4], "0001112222", 20, "blocks", (2, 5)),
+        ([1, 4, 3, 6, 2, 1, 6, 3, 6, 4, 2], "00111122333", 21, "blocks", (2, 5)),
+    ],
+)
+def test_level_that_counts_first_has_the_fewest_domains(
+    capacity: list[int], blocks: str, need: int, first: str, score: tuple[int, int]
+) -> None:
+    """topology.md 2.1, 2.6: racks before blocks or blocks before racks; taking the roomiest first would be worse."""
+    levels = [list(range(len(capacity))), [int(block) for block in blocks]]
+    cells = Cells(capacity, levels if first == "racks" else levels[::-1])
+    places = chosen_places(cells, need)
+    assert places is not None
+    assert cells.score([cell for cell, _ in places]) == score

@@ -101,6 +101,18 @@ def test_pending_resize_to_another_amount_is_tried_again() -> None:
     assert entity_state(world) is None
 
 
+@pytest.mark.parametrize(("want", "state"), [("2500m", None), ("3500m", QueueState.UNSCHEDULABLE)])
+def test_resize_that_fitted_and_asks_for_another_amount_is_queued_again(want: str, state: QueueState | None) -> None:
+    """resizes.md 1.6: with what it asked for before it had left the queue."""
+    world = World(node("n1", cpu=4), growing(), pod("peer", cpu=1, node="n1", priority=10)).drain()
+    assert entity_state(world) is None
+    attempts = len(world.engine.decisions)
+    world.change_pod("web", lambda _: growing(want=want))
+    world.virtual.until(START + 20)
+    assert len(world.engine.decisions) == attempts + 1
+    assert entity_state(world) is state
+
+
 @pytest.mark.parametrize(("where", "woken"), [("n1", True), ("n2", False)], ids=["on its node", "on another node"])
 def test_only_its_own_node_wakes_it(where: str, woken: bool) -> None:
     """resizes.md 1.5."""

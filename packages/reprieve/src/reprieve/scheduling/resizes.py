@@ -58,8 +58,6 @@ class PendingResizes:
             self._queue_all(known, now)
         elif changed and self._queue.find(known) is None:
             self._queue_all(known, now)
-        elif changed:
-            self._queue.update_pod(known, now)
         if freed:
             self._queue.wake(_ref(self._cluster, known), now)
         if changed and self._on and known.row >= 0:
