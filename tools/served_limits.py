@@ -138,13 +138,13 @@ NOT_SERVED: Final = (
     ),
     UnservedApi("other API servers (aggregation)", "APIServices are stored; one with a Service is not available"),
     UnservedApi(
-        "service IPs, DNS and network, node proxies",
-        "none; Services have Endpoints and EndpointSlices, and their `clusterIP` stays empty",
+        "network, DNS and node proxies",
+        "none; Services have cluster IPs, node ports, Endpoints and EndpointSlices, and nothing answers there",
     ),
     UnservedApi("hints by `service.kubernetes.io/topology-mode`", "none; those of `trafficDistribution` are set"),
     UnservedApi(
         "`networking.k8s.io`",
-        "Ingresses (with the default class), their classes, NetworkPolicies and IPAddresses are stored; nothing acts "
-        "on them; ServiceCIDRs get their condition and finalizer",
+        "Ingresses (with the default class), their classes and NetworkPolicies are stored; nothing acts on them; "
+        "ServiceCIDRs and IPAddresses are those of Services",
     ),
 )

@@ -137,6 +137,9 @@ class Step:
     def mutate(self, request: AdmissionRequest) -> None:
         """Change ``request.object`` in place or refuse by raising StatusError."""
 
+    def allocate(self, request: AdmissionRequest, new: Json) -> None:
+        """Give ``new``, an object in the version of the request, what the server hands out; after all ``mutate``."""
+
     def validate(self, request: AdmissionRequest) -> None:
         """Refuse by raising StatusError."""
 
@@ -179,6 +182,11 @@ class Chain:
             request.round += 1
             for step in steps:
                 step.mutate(request)
+
+    def allocate(self, request: AdmissionRequest, new: Json) -> None:
+        """Hand out what the object needs, once it is what its writer and admission want."""
+        for step in self.steps(request.kind):
+            step.allocate(request, new)
 
     def waits(self, kind: ServedKind) -> bool:
         """Return whether writes of a kind may have to wait for an answer from elsewhere."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from kube_rules import flow_control
 from kube_rules.controllers.volumes import DEFAULT_CLASS
@@ -15,6 +16,7 @@ from kube_standin.bootstrap_roles import ensure_cluster_roles
 from kube_standin.conditions import condition, put_condition
 from kube_standin.errors import Cause
 from kube_standin.registry import ObjectRegistry, WriteOptions
+from kube_standin.service_addresses import DEFAULT_NAME, DEFAULT_NETWORK, ServiceAddresses
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 IMMORTAL = frozenset(("default", "kube-system", "kube-public"))
@@ -91,7 +93,7 @@ class SystemClasses(Step):
 
 def base_steps() -> list[Step]:
     """Return the admission steps every server has, whatever plugins are on."""
-    return [NamespaceLifecycle(), SystemClasses(), KeptTolerations()]
+    return [NamespaceLifecycle(), SystemClasses(), KeptTolerations(), ServiceAddresses()]
 
 
 def ensure_base(registry: ObjectRegistry) -> None:
@@ -148,15 +150,11 @@ def _level_found(stamp: str, schema: Json) -> None:
 
 
 def _ensure_service_network(registry: ObjectRegistry) -> None:
-    """Stage the ServiceCIDR of the cluster, and the IPAddress of its own Service; not where a release has none."""
-    parent = {"resource": "services", "namespace": "default", "name": "kubernetes"}
-    labels = {"ipaddress.kubernetes.io/ip-family": "IPv4", "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io"}
-    network: Json = {"metadata": {"name": "kubernetes"}, "spec": {"cidrs": [_SERVICE_NETWORK]}}
-    address: Json = {"metadata": {"name": _SERVICE_ADDRESS, "labels": labels}, "spec": {"parentRef": parent}}
-    for kind, obj in (("ServiceCIDR", network), ("IPAddress", address)):
-        row = registry.kinds.of("networking.k8s.io/v1", kind)
-        if row is not None and registry.head(row, "", obj["metadata"]["name"]) is None:
-            registry.create_now(row, "", registry.decoder.decode(row, obj, "Ignore", []), WriteOptions())
+    """Stage the ServiceCIDR of the cluster; not where a release has none."""
+    row = registry.kinds.of("networking.k8s.io/v1", "ServiceCIDR")
+    if row is not None and registry.head(row, "", DEFAULT_NAME) is None:
+        network: Json = {"metadata": {"name": DEFAULT_NAME}, "spec": {"cidrs": [DEFAULT_NETWORK]}}
+        registry.create_now(row, "", registry.decoder.decode(row, network, "Ignore", []), WriteOptions())
 
 
 def ensure_own_service(registry: ObjectRegistry, host: str, port: int) -> None:
@@ -164,18 +162,17 @@ def ensure_own_service(registry: ObjectRegistry, host: str, port: int) -> None:
 
     The endpoints are stored as they are: an address of the loopback interface would be refused (422).
     """
+    _ensure_service_network(registry)
     service = registry.kind("v1", "Service")
     if registry.head(service, "default", "kubernetes") is None:
         obj = {
             "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
             "spec": {
                 "clusterIP": _SERVICE_ADDRESS,
-                "clusterIPs": [_SERVICE_ADDRESS],
                 "ports": [{"name": "https", "port": 443, "targetPort": port}],
             },
         }
         registry.create_now(service, "default", registry.decoder.decode(service, obj, "Ignore", []), WriteOptions())
-    _ensure_service_network(registry)
     address = "127.0.0.1" if host in ("", "0.0.0.0", "localhost") else "::1" if host == "::" else host
     ports = [{"name": "https", "port": port, "protocol": "TCP"}]
     family = "IPv6" if ":" in address else "IPv4"
@@ -198,7 +195,7 @@ def ensure_own_service(registry: ObjectRegistry, host: str, port: int) -> None:
         registry.store.put(row.storage_key, "default", "kubernetes", {"metadata": metadata, **content}, state)
 
 
-_SERVICE_NETWORK, _SERVICE_ADDRESS = "10.96.0.0/12", "10.96.0.1"
+_SERVICE_ADDRESS: Final = "10.96.0.1"
 _SKIP_MIRROR = {"endpointslice.kubernetes.io/skip-mirror": "true"}
 _OF_SERVICE = {"kubernetes.io/service-name": "kubernetes"}
 

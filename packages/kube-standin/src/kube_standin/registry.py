@@ -138,6 +138,7 @@ class ObjectRegistry:
         name = metadata.get("name", "")
         if name:
             apply_identity(kind, obj)
+        self.chain.allocate(request, obj)
         self._refuse(kind, name, self._problems(kind, obj, None, "", options))
         options.warnings.extend(warnings_about(kind, obj))
         stored_form = to_storage(kind, obj)
@@ -152,7 +153,7 @@ class ObjectRegistry:
                 break
             metadata["name"] = generated + self.clock.suffix()
             stored_form["metadata"]["name"] = metadata["name"]
-        name = metadata["name"]
+        name = request.name = metadata["name"]
         if self.store.head(kind.storage_key, key_namespace, name) is not None:
             raise errors.already_exists(kind.plural, kind.group, name)
         state: Stored | None = None
@@ -337,6 +338,7 @@ class ObjectRegistry:
         restrict(kind, new, old, subresource)
         if not subresource:
             date_taints(kind, new, old, self._moment(options))
+        self.chain.allocate(request, new)
         count_generation(kind, new, old, subresource)
         self._refuse(kind, name, self._problems(kind, new, old, subresource, options))
         options.warnings.extend(warnings_about(kind, new, old))

@@ -10,7 +10,7 @@ import pytest
 
 from kube_standin.admission import admission_steps
 from kube_standin.admission_chain import AdmissionRequest, Chain, Operation, User
-from kube_standin.bootstrap import NamespaceLifecycle, SystemClasses, ensure_base
+from kube_standin.bootstrap import base_steps, ensure_base
 from kube_standin.clock import ServerClock
 from kube_standin.deletion import DeleteOptions
 from kube_standin.errors import StatusError
@@ -52,7 +52,7 @@ class Plane:
     ) -> None:
         self.clock = clock if clock is not None else SetClock()
         self.store = store if store is not None else Store()
-        chain = Chain([NamespaceLifecycle(), SystemClasses()])
+        chain = Chain(base_steps())
         self.registry = ObjectRegistry(self.store, chain=chain, clock=self.clock)
         for step in admission_steps(self.registry, off=off):
             chain.add(step)

@@ -1,4 +1,4 @@
-"""ServiceCIDRs are ready, and stay while addresses need them (interfaces.md 7.16)."""
+"""ServiceCIDRs are ready, and stay while addresses need them; addresses are repaired (interfaces.md 7.16, 7.17)."""
 
 from __future__ import annotations
 
@@ -83,3 +83,89 @@ def test_network_of_the_cluster_is_ready(world: World) -> None:
     assert world.get(*ADDRESS, "10.96.0.1", "")["spec"]["parentRef"]["name"] == "kubernetes"
     world.delete(*CIDR, "kubernetes", "")
     assert ready(world, "kubernetes") == ("False", "Terminating")
+
+
+@pytest.fixture
+def repaired() -> World:
+    world = World(("service-ip-repair-controller",))
+    put(world, "kubernetes", "10.0.0.0/24")
+    return world
+
+
+def service(world: World, name: str, **spec: Any) -> str:
+    """Create a Service; return its address."""
+    body = {"ports": [{"port": 80}], **spec}
+    manifest = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": body}
+    address: str = world.create(manifest)["spec"].get("clusterIP", "")
+    world.settle()
+    return address
+
+
+def events(world: World) -> list[str]:
+    return [one["reason"] for one in world.all("v1", "Event")]
+
+
+def test_deleted_address_of_a_service_comes_back(repaired: World) -> None:
+    address = service(repaired, "a")
+    repaired.delete(*ADDRESS, address, "")
+    assert repaired.settle().get(*ADDRESS, address, "")["spec"]["parentRef"]["name"] == "a"
+    assert events(repaired) == ["ClusterIPNotAllocated"]
+
+
+def test_leaked_address_is_deleted_after_a_minute(repaired: World) -> None:
+    put_address(repaired, "10.0.0.9")
+    put_address(repaired, "10.0.0.10", {})
+    assert repaired.forward(59).has(*ADDRESS, "10.0.0.9", "")
+    assert not repaired.forward(1).has(*ADDRESS, "10.0.0.9", "")
+    assert repaired.has(*ADDRESS, "10.0.0.10", "")
+
+
+def test_address_that_its_service_does_not_have_is_deleted(repaired: World) -> None:
+    address = service(repaired, "s")
+    put_address(repaired, "10.0.0.9")
+    assert not repaired.settle().has(*ADDRESS, "10.0.0.9", "")
+    assert repaired.has(*ADDRESS, address, "")
+
+
+def test_address_that_names_something_else_is_made_anew(repaired: World) -> None:
+    address = service(repaired, "a")
+    for spec in ({"resource": "gateways", "name": "a"}, {"resource": "services", "namespace": "default", "name": "b"}):
+        row = repaired.kind(*ADDRESS)
+        state = repaired.registry.head(row, "", address)
+        assert state is not None
+        repaired.store.put(state.resource, "", address, {**state.decode(), "spec": {"parentRef": spec}}, state)
+        repaired.store.flush()
+        repaired.patch("v1", "Service", "a", {"metadata": {"labels": {"turn": spec["resource"]}}})
+        repaired.settle()
+        parent = repaired.get(*ADDRESS, address, "")["spec"]["parentRef"]
+        assert parent == {"resource": "services", "namespace": "default", "name": "a"}
+
+
+def test_two_services_with_one_address_are_reported(repaired: World) -> None:
+    address = service(repaired, "a")
+    service(repaired, "b")
+    row = repaired.kind("v1", "Service")
+    state = repaired.registry.head(row, "default", "b")
+    assert state is not None
+    body = state.decode()
+    body["spec"] |= {"clusterIP": address, "clusterIPs": [address]}
+    repaired.store.put(state.resource, "default", "b", body, state)
+    repaired.store.flush()
+    assert events(repaired.settle()) == ["ClusterIPAlreadyAllocated"]
+    assert repaired.get(*ADDRESS, address, "")["spec"]["parentRef"]["name"] == "a"
+
+
+def test_service_of_an_older_server_gets_an_address() -> None:
+    before = World()
+    service(before, "old")
+    row = before.kind("v1", "Service")
+    state = before.registry.head(row, "default", "old")
+    assert state is not None
+    body = state.decode()
+    for field in ("clusterIP", "clusterIPs"):
+        del body["spec"][field]
+    before.store.put(state.resource, "default", "old", body, state)
+    before.store.flush()
+    after = before.restarted(("service-ip-repair-controller",))
+    address = after.get("v1", "Service", "old")["spec"]["clusterIP"]
+    assert after.get(*ADDRESS, address, "")["spec"]["parentRef"]["name"] == "old"

@@ -220,7 +220,7 @@ def test_pod_groups_of_the_newer_versions(version: str, spec: Json, expected: li
         (_of("v1", "Service", spec={"type": "ExternalName", "externalName": "a.example.com"}), []),
         (_of("v1", "Service", spec={"type": "ExternalName"}), [("Required", "spec.externalName")]),
         (_of("v1", "Service", spec={"type": "ExternalName", "externalName": "a.b", "clusterIP": "10.0.0.9"}),
-         [("Forbidden", "spec.clusterIP")]),
+         [("Forbidden", "spec.clusterIPs")]),
         (_of("v1", "Service", spec={"ports": [{"port": 80}, {"port": 80, "name": "a"}]}),
          [("Required", "spec.ports[0].name"), ("Duplicate", "spec.ports[1]")]),
         (_of("v1", "Service", spec={"ports": [{"port": 80, "name": "a"}, {"port": 81, "name": "a"}]}),

@@ -39,8 +39,6 @@ _SERVICE = {
     "type": "ClusterIP",
     "sessionAffinity": "None",
     "internalTrafficPolicy": "Cluster",
-    "ipFamilies": ["IPv4"],
-    "ipFamilyPolicy": "SingleStack",
 }
 
 
@@ -273,7 +271,7 @@ def test_another_strategy_gets_no_numbers_of_rolling(kind: str, field: str) -> N
             {**_SERVICE, "externalIPs": ["1.1.1.1"], "externalTrafficPolicy": "Cluster"},
         ),
         ({"clusterIP": "None"}, {**_SERVICE, "clusterIP": "None", "clusterIPs": ["None"]}),
-        ({"clusterIP": "10.0.0.9"}, {**_SERVICE, "clusterIP": "10.0.0.9"}),
+        ({"clusterIP": "10.0.0.9"}, {**_SERVICE, "clusterIP": "10.0.0.9", "clusterIPs": ["10.0.0.9"]}),
         (
             {"sessionAffinity": "ClientIP"},
             {

@@ -44,10 +44,10 @@ def _node_blocks(obj: Json) -> None:
 
 
 def _service(obj: Json) -> None:
-    """What depends on the type and the affinity. Cluster addresses are not handed out here."""
+    """What depends on the type and the affinity; families and addresses depend on the cluster."""
     spec = obj["spec"]
-    if spec.get("clusterIP") == "None":
-        spec.setdefault("clusterIPs", ["None"])
+    if spec.get("clusterIP"):
+        spec.setdefault("clusterIPs", [spec["clusterIP"]])
     if spec["sessionAffinity"] == "ClientIP":
         _CLIENT_SECONDS(spec)
     for port in spec.get("ports", ()):
@@ -72,7 +72,7 @@ def _address_modes(obj: Json) -> None:
             address.setdefault("ipMode", "VIP")
 
 
-_INTERNAL = fill(internalTrafficPolicy="Cluster", ipFamilies=["IPv4"], ipFamilyPolicy="SingleStack")
+_INTERNAL = fill(internalTrafficPolicy="Cluster")
 
 
 def _string_data(obj: Json) -> None:

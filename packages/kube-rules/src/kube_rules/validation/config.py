@@ -1,9 +1,8 @@
-"""Rules of ConfigMaps, Secrets and Services."""
+"""Rules of ConfigMaps and Secrets."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
 
 import msgspec
 
@@ -11,7 +10,6 @@ from kube_rules import field_errors as fe
 from kube_rules.json import Json
 from kube_rules.validation import names
 from kube_rules.validation import rows as r
-from kube_rules.validation.containers import PROTOCOLS, port_or_name
 
 _MAX_BYTES = 1024 * 1024
 _FROZEN = "field is immutable when `immutable` is set"
@@ -90,55 +88,3 @@ _KEYS_OF_TYPE = {
     "kubernetes.io/tls": ("tls.crt", "tls.key"),
 }
 """What a secret of a type has to hold."""
-
-
-def _exposure(spec: Json, path: str) -> r.Found:
-    """Yield what the type asks for."""
-    kind, external = spec.get("type"), spec.get("type") == "ExternalName"
-    if not spec.get("ports") and kind != "ExternalName" and spec.get("clusterIP") != "None":
-        yield fe.required(f"{path}.ports")
-    if external and not spec.get("externalName"):
-        yield fe.required(f"{path}.externalName")
-    if external and spec.get("clusterIP"):
-        yield fe.forbidden(f"{path}.clusterIP", "may not be set when `type` is 'ExternalName'")
-
-
-def _ports(named: Callable[[str, r.Syntax], r.Check]) -> r.Check:
-    return r.listed(
-        "ports",
-        named("name", names.dns_label),
-        r.Unique("name", empty=False),
-        r.within(1, 65535, "port", missing=0),
-        r.choice("protocol", PROTOCOLS),
-        port_or_name("targetPort"),
-        r.Unique("protocol", "port", place="", shown=lambda port: {key: port.get(key) for key in ("protocol", "port")}),
-    )
-
-
-_ONE_PORT, _SEVERAL_PORTS = _ports(r.formed), _ports(r.wanted)
-
-
-def _selector(spec: Json, path: str) -> r.Found:
-    for key, value in spec.get("selector", {}).items():
-        for message in (*names.qualified(key), *names.label_value(value)):
-            yield fe.invalid(f"{path}.selector", key, message)
-
-
-service = r.below(
-    "spec",
-    r.enum("type", ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")),
-    _exposure,
-    # Of several ports each has a name.
-    lambda spec, path: (_SEVERAL_PORTS if len(spec.get("ports", ())) > 1 else _ONE_PORT)(spec, path),
-    _selector,
-    r.enum("sessionAffinity", ("ClientIP", "None")),
-)
-"""Ports and type of a service."""
-
-
-def same_address(new: Json, old: Json) -> r.Found:
-    """The cluster address stays."""
-    after, before = new.get("spec", {}), old.get("spec", {})
-    same_type = "ExternalName" not in (after.get("type"), before.get("type"))
-    if same_type and before.get("clusterIP") and after.get("clusterIP") != before["clusterIP"]:
-        yield fe.invalid("spec.clusterIPs[0]", after.get("clusterIP"), "may not change once set")

@@ -34,7 +34,7 @@ from kube_standin.controllers.provisioner import EphemeralVolumes, Provisioner, 
 from kube_standin.controllers.quotas import Quotas
 from kube_standin.controllers.reconciler import Context, Controller, Times
 from kube_standin.controllers.replicas import ReplicaSets, ReplicationControllers
-from kube_standin.controllers.service_cidrs import ServiceCIDRs
+from kube_standin.controllers.service_cidrs import ServiceAddressRepair, ServiceCIDRs
 from kube_standin.controllers.sources import Sources
 from kube_standin.controllers.statefulsets import StatefulSets
 from kube_standin.controllers.taints import TaintEviction
@@ -81,6 +81,7 @@ CONTROLLERS: Mapping[str, type[Controller]] = {
         EndpointSlicesOfServices,
         MirroredEndpoints,
         ServiceCIDRs,
+        ServiceAddressRepair,
         CertificateApprover,
         CertificateSigner,
         CertificateCleaner,

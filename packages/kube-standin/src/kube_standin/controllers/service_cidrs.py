@@ -1,23 +1,38 @@
-"""ServiceCIDRs: ready when they are there, and kept while addresses have no other (interfaces.md 7.16)."""
+"""ServiceCIDRs: ready when they are there, and kept while addresses have no other (interfaces.md 7.16).
+
+What links Services and IPAddresses is repaired where clients, a crash or an older server broke it (7.17).
+"""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Final
 
 from kube_rules.json import Json
 from kube_standin.clock import parse_stamp
 from kube_standin.conditions import condition, put_condition
 from kube_standin.controllers.reconciler import Controller
-from kube_standin.controllers.views import Seen
+from kube_standin.controllers.views import Key, Seen, SelectingSeen
 from kube_standin.metadata import without_finalizer
+from kube_standin.service_addresses import (
+    ADDRESSES,
+    ALLOCATOR,
+    MANAGED_BY,
+    SERVICES,
+    ServiceNetworks,
+    address_labels,
+    addresses_of,
+    networks_of,
+    parent_key,
+    put_address,
+)
 
 FINALIZER: Final = "networking.k8s.io/service-cidr-finalizer"
-MANAGED_BY: Final = "ipaddress.kubernetes.io/managed-by"
-ALLOCATOR: Final = "ipallocator.k8s.io"
 _GRACE: Final = timedelta(seconds=10)
 """How long a deleted one stays at least, so that allocators see that it goes."""
+_LEAKED: Final = timedelta(seconds=60)
+"""How long an address may be without its Service, which may be about to be created."""
 _READY: Final = condition("Ready", "True", "", "Kubernetes Service CIDR is ready")
 _HELD: Final = condition(
     "Ready",
@@ -86,9 +101,9 @@ class ServiceCIDRs(Controller):
             network
             for state in store.heads(self._row.storage_key)
             if state.name != name
-            for network in _networks(state.decode())
+            for network in networks_of(state.decode())
         ]
-        own = _networks(going)
+        own = networks_of(going)
         if all(any(_contains(other, network) for other in others) for network in own):
             return False
         for state in store.heads(self._addresses.storage_key):
@@ -104,11 +119,88 @@ def _protect(obj: Json) -> None:
     obj["metadata"]["finalizers"] = [*(obj["metadata"].get("finalizers") or ()), FINALIZER]
 
 
-def _networks(obj: Json) -> list[IPv4Network | IPv6Network]:
-    return [ip_network(text) for text in obj["spec"].get("cidrs") or ()]
-
-
 def _contains(outer: IPv4Network | IPv6Network, inner: IPv4Network | IPv6Network) -> bool:
     if isinstance(outer, IPv4Network) and isinstance(inner, IPv4Network):
         return inner.subnet_of(outer)
     return isinstance(outer, IPv6Network) and isinstance(inner, IPv6Network) and inner.subnet_of(outer)
+
+
+class ServiceAddressRepair(Controller):
+    """Keys are those of Services, and names of IPAddresses."""
+
+    name = "service-ip-repair-controller"
+
+    def connect(self) -> None:
+        """Queue what comes and changes, and an address that goes."""
+        context = self.context
+        self._row = context.kind("v1", "Service")
+        services = context.sources.of(self._row.storage_key, SelectingSeen)
+        services.add_handler(lambda old, new: self.queue(new.metadata.key) if new is not None else None)
+        self._addresses = context.registry.kinds.of("networking.k8s.io/v1", "IPAddress")
+        if self._addresses is not None:
+            context.sources.of(self._addresses.storage_key, Seen).add_handler(self._address_changed)
+
+    def _address_changed(self, old: Seen | None, new: Seen | None) -> None:
+        if (seen := new or old) is not None:
+            self.queue(seen.metadata.name)
+
+    def reconcile(self, key: Key | str) -> None:
+        """Give a Service what it lacks; delete an IPAddress that is of no Service."""
+        if isinstance(key, str):
+            self._reconcile_address(key)
+            return
+        service = self.context.find(self._row, key)
+        if service is None:
+            return
+        spec = service["spec"]
+        if spec.get("type") != "ExternalName" and not spec.get("clusterIP"):
+            self.context.modify(self._row, key, lambda _: None)  # stored before addresses were handed out
+            return
+        networks = ServiceNetworks(self.context.registry.store)
+        for address in addresses_of(spec):
+            if networks.contain(address):
+                self._link(service, key, address)
+
+    def _link(self, service: Json, key: Key, address: str) -> None:
+        context = self.context
+        state = context.registry.store.head(ADDRESSES, "", address)
+        why = "is not allocated; repairing"
+        if state is not None:
+            found = state.decode()
+            other = context.find(self._row, parent_key(found)) if _is_of_service(found) else None
+            if other is None:
+                why = "has a wrong reference; repairing"
+            elif parent_key(found) != key:
+                if address in addresses_of(other["spec"]):
+                    text = f"Cluster IP {address} was assigned to multiple services; please recreate service"
+                    context.event(service, "ClusterIPAlreadyAllocated", text, "Warning")
+                return
+            elif address_labels(address).items() <= (found["metadata"].get("labels") or {}).items():
+                return
+        context.event(service, "ClusterIPNotAllocated", f"Cluster IP {address} {why}", "Warning")
+        put_address(context.registry, address, *key)
+
+    def _reconcile_address(self, name: str) -> None:
+        context, store = self.context, self.context.registry.store
+        state = store.head(ADDRESSES, "", name)
+        if state is None:
+            for service in list(store.heads(SERVICES)):
+                if service.field("spec.clusterIP") == name:
+                    self.queue(service.key)
+            return
+        found = state.decode()
+        if (found["metadata"].get("labels") or {}).get(MANAGED_BY) != ALLOCATOR:
+            return
+        owner = context.find(self._row, parent_key(found)) if _is_of_service(found) else None
+        if owner is not None and name in addresses_of(owner["spec"]):
+            return
+        due = parse_stamp(found["metadata"]["creationTimestamp"]) + _LEAKED
+        if owner is None and _is_of_service(found) and due > context.now():
+            context.timers.at(due, lambda: self.queue(name))
+            return
+        store.delete(state)
+
+
+def _is_of_service(address: Json) -> bool:
+    parent = address["spec"].get("parentRef") or {}
+    return not parent.get("group") and parent.get("resource") == SERVICES

@@ -1,0 +1,393 @@
+"""Cluster addresses and node ports of Services: handed out when they are written, released with them.
+
+The rules are those of kube-apiserver (pkg/registry/core/service/storage/alloc.go; interfaces.md 4.14): addresses come
+from the ServiceCIDRs that are ready, and each has an IPAddress that names its Service. What is taken is read from the
+store, so that a restart or a snapshot changes nothing. Invariant: an address is taken and released in the transaction
+that writes its Service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from itertools import islice
+from typing import Final
+from zlib import crc32
+
+from kube_rules import field_errors as fe
+from kube_rules.errors import FieldError
+from kube_rules.json import Json
+from kube_rules.validation.services import cluster_addresses, family_of, is_headless
+from kube_standin import errors
+from kube_standin.admission_chain import SYSTEM, AdmissionRequest, Objects, Step
+from kube_standin.storage import Store
+from kube_standin.storage.model import Key
+
+Network = IPv4Network | IPv6Network
+
+SERVICES: Final = "services"
+ADDRESSES: Final = "networking.k8s.io/ipaddresses"
+NETWORKS: Final = "networking.k8s.io/servicecidrs"
+DEFAULT_NETWORK: Final = "10.96.0.0/12"
+"""That of kubeadm; also where there are no ServiceCIDRs."""
+DEFAULT_NAME: Final = "kubernetes"
+"""The ServiceCIDR that states the families of the cluster."""
+FAMILY_LABEL: Final = "ipaddress.kubernetes.io/ip-family"
+MANAGED_BY: Final = "ipaddress.kubernetes.io/managed-by"
+ALLOCATOR: Final = "ipallocator.k8s.io"
+NODE_PORTS: Final = range(30000, 32768)
+_EXPOSED: Final = frozenset(("NodePort", "LoadBalancer"))
+_OTHER: Final = {"IPv4": "IPv6", "IPv6": "IPv4"}
+_TAKEN_PORT: Final = "provided port is already allocated"
+_NO_PORT: Final = "provided port is not in the valid range. The range of valid ports is 30000-32767"
+
+
+def networks_of(obj: Json) -> list[Network]:
+    """Return the networks of a ServiceCIDR."""
+    return [ip_network(text) for text in obj["spec"].get("cidrs") or ()]
+
+
+def addresses_of(spec: Json) -> tuple[str, ...]:
+    """Return the addresses that a Service has; none if it is headless or a name."""
+    return () if is_headless(spec) else tuple(spec.get("clusterIPs") or ())
+
+
+def address_labels(address: str) -> dict[str, str]:
+    """Return the labels of an IPAddress that belongs to a Service."""
+    return {FAMILY_LABEL: family_of(address), MANAGED_BY: ALLOCATOR}
+
+
+def put_address(registry: Objects, address: str, namespace: str, name: str) -> None:
+    """Stage the IPAddress of a Service in place of the one that there is."""
+    metadata: Json = {"name": address, "uid": registry.clock.uid(), "creationTimestamp": registry.clock.stamp()}
+    parent = {"resource": SERVICES, "namespace": namespace, "name": name}
+    body = {"metadata": metadata | {"labels": address_labels(address)}, "spec": {"parentRef": parent}}
+    if (before := registry.store.head(ADDRESSES, "", address)) is not None:
+        registry.store.delete(before)
+    registry.store.put(ADDRESSES, "", address, body, None)
+
+
+class ServiceNetworks:
+    """The ServiceCIDRs that are ready, and the families of the cluster, its default first."""
+
+    def __init__(self, store: Store) -> None:
+        found = {state.name: state.decode() for state in store.heads(NETWORKS)}
+        if not found:
+            found = {DEFAULT_NAME: {"metadata": {}, "spec": {"cidrs": [DEFAULT_NETWORK]}}}
+        self.ready = [network for obj in found.values() if _is_ready(obj) for network in networks_of(obj)]
+        own = networks_of(found[DEFAULT_NAME]) if DEFAULT_NAME in found else self.ready
+        self.families = list(dict.fromkeys(family_of(str(network.network_address)) for network in own))
+
+    def usable(self, family: str) -> Iterator[tuple[Network, int]]:
+        """Yield the networks of a family with the number of their addresses that may be had, from the second on."""
+        for network in self.ready:
+            if family_of(str(network.network_address)) == family:
+                yield network, network.num_addresses - (2 if family == "IPv4" else 1)  # without broadcast
+
+    def contain(self, address: str) -> bool:
+        """Return whether an address may be handed out."""
+        number = int(ip_address(address))
+        usable = self.usable(family_of(address))
+        return any(1 <= number - int(network.network_address) <= size for network, size in usable)
+
+
+def _is_ready(obj: Json) -> bool:
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    ready = next((one["status"] for one in conditions if one["type"] == "Ready"), "True")
+    return ready == "True" and not obj["metadata"].get("deletionTimestamp")
+
+
+def _candidates(size: int, static: int, start: int) -> Iterator[int]:
+    """Yield the numbers below size: from `static` on, then those below it, either part from its start around.
+
+    The lower part is left to addresses and ports that are asked for (KEP-3070, KEP-3668).
+    """
+    for first, count in ((static, size - static), (0, static)):
+        yield from (first + (start + step) % count for step in range(count))
+
+
+class ServiceAddresses(Step):
+    """Gives Services their families, addresses and node ports."""
+
+    kinds = frozenset((SERVICES,))
+
+    def allocate(self, request: AdmissionRequest, new: Json) -> None:
+        """Complete a new or changed Service; raises 422 for what is taken or out of range, 500 if all are taken."""
+        if request.subresource:
+            return
+        spec = new.setdefault("spec", {})
+        before = (request.old or {}).get("spec") or {}
+        if before:
+            _keep(spec, before)
+        if spec.get("type") != "ExternalName":
+            if any(True for _ in cluster_addresses(spec, "spec")):
+                return  # refused by validation
+            _ServiceWrite(request, new, before).run()
+        if before:
+            _drop(new, before)
+
+    def committed(self, request: AdmissionRequest) -> None:
+        """Take and release the addresses of a Service that was written or deleted."""
+        if request.subresource:
+            return
+        registry, key = request.registry, (request.namespace, request.name)
+        state = registry.store.head(SERVICES, *key)
+        had = addresses_of((request.old or {}).get("spec") or {})
+        has = addresses_of(state.decode()["spec"]) if state is not None else ()
+        for address in had:
+            found = registry.store.head(ADDRESSES, "", address)
+            if address not in has and found is not None and parent_key(found.decode()) == key:
+                registry.store.delete(found)
+        new = [address for address in has if address not in had]
+        if new:
+            networks = ServiceNetworks(registry.store)
+            for address in new:
+                if networks.contain(address):
+                    put_address(registry, address, *key)
+
+
+def parent_key(obj: Json) -> tuple[str, str]:
+    """Return the key of the Service that an IPAddress names."""
+    parent = obj["spec"].get("parentRef") or {}
+    return parent.get("namespace", ""), parent.get("name", "")
+
+
+class _ServiceWrite:
+    """What one write of a Service needs; see `ServiceAddresses.allocate`."""
+
+    def __init__(self, request: AdmissionRequest, new: Json, before: Json) -> None:
+        self._request = request
+        self._spec: Json = new["spec"]
+        self._before = before
+        self._networks = ServiceNetworks(request.registry.store)
+        self._key = (request.namespace, new["metadata"].get("name", ""))
+        self._start = crc32("/".join(self._key).encode())
+        """Where a search for a free number begins: by the name, so that runs can be repeated."""
+        self._takes_over = request.user is SYSTEM
+        """The server itself may load Services of another cluster, with other networks and ports."""
+
+    def run(self) -> None:
+        """Set families, addresses and ports."""
+        if not self._keeps_families():
+            self._set_families()
+            self._set_addresses()
+        self._set_ports()
+
+    def _refuse(self, *findings: FieldError) -> None:
+        """Raise 422 unless there is nothing to refuse."""
+        if findings:
+            raise errors.unfit("Service", "", self._key[1], *findings)
+
+    def _keeps_families(self) -> bool:
+        """Return whether nothing changes for a Service that prefers two families, whatever the cluster has now."""
+        same = ("type", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
+        return self._spec.get("ipFamilyPolicy") == "PreferDualStack" and all(
+            self._spec.get(field) == self._before.get(field) for field in same
+        )
+
+    def _set_families(self) -> None:
+        spec, before, configured = self._spec, self._before, self._networks.families
+        selectorless = is_headless(spec) and not spec.get("selector")
+        default = "RequireDualStack" if selectorless else "SingleStack"
+        policy = spec.get("ipFamilyPolicy") or before.get("ipFamilyPolicy") or default
+        spec["ipFamilyPolicy"] = policy
+        self._reduce()
+        families: list[str] = list(spec.get("ipFamilies") or ())
+        found = []
+        for index, address in enumerate(addresses_of(spec)):
+            if index >= len(families):
+                families.append(family_of(address))
+                if families[-1] not in configured and not self._takes_over:
+                    text = f"{families[-1]} is not configured on this cluster"
+                    found.append(fe.invalid(f"spec.clusterIPs[{index}]", spec["clusterIPs"], text))
+        self._refuse(*found)
+        if not selectorless and not self._takes_over:
+            if policy == "RequireDualStack" and len(configured) == 1:
+                text = "this cluster is not configured for dual-stack services"
+                found.append(fe.invalid("spec.ipFamilyPolicy", policy, text))
+            found += [
+                fe.invalid(f"spec.ipFamilies[{index}]", family, "not configured on this cluster")
+                for index, family in enumerate(families)
+                if family not in configured
+            ]
+            self._refuse(*found)
+        families = families or configured[:1]
+        if len(families) == 1 and policy != "SingleStack" and (selectorless or len(configured) > 1):
+            families.append(_OTHER[families[0]])
+        spec["ipFamilies"] = families
+
+    def _reduce(self) -> None:
+        """Let a Service with one family lose its second one; raises 422 for a policy that does not fit the fields."""
+        spec, before, found = self._spec, self._before, []
+        single = spec["ipFamilyPolicy"] == "SingleStack"
+        for field, name, several in (
+            ("clusterIPs", "cluster IP", "cluster IPs"),
+            ("ipFamilies", "IP family", "IP families"),
+        ):
+            was, now = before.get(field) or [], spec.get(field) or []
+            if single and was == now and len(now) > 1:
+                spec[field] = now = now[:1]
+            text = ""
+            if single and len(now) > 1:
+                text = f"must be 'RequireDualStack' or 'PreferDualStack' when multiple {several} are specified"
+            elif not single and 0 < len(now) < len(was):
+                text = f"must be 'SingleStack' to release the secondary {name}"
+            if text:
+                found.append(fe.invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], text))
+        self._refuse(*found)
+
+    def _set_addresses(self) -> None:
+        spec = self._spec
+        if is_headless(spec):
+            return
+        given, kept = list(spec.get("clusterIPs") or ()), addresses_of(self._before)
+        addresses: list[str] = []
+        for index, family in enumerate(spec["ipFamilies"]):
+            address = given[index] if index < len(given) else ""
+            if not address and self._takes_over and family not in self._networks.families:
+                break
+            if not address:
+                address = self._next(family)
+            elif address not in kept and (why := self._obstacle(address)):
+                text = f"failed to allocate IP {address}: {why}"
+                self._refuse(fe.invalid("spec.clusterIPs", given, text))
+            addresses.append(address)
+        if addresses:
+            spec["clusterIP"], spec["clusterIPs"] = addresses[0], addresses
+
+    def _obstacle(self, address: str) -> str:
+        """Return why an address cannot be had; empty if it can."""
+        if not self._networks.contain(address):
+            return "" if self._takes_over else "the provided network does not match the current range"
+        found = self._request.registry.store.head(ADDRESSES, "", str(ip_address(address)))
+        return "" if found is None or parent_key(found.decode()) == self._key else "provided IP is already allocated"
+
+    def _next(self, family: str) -> str:
+        store = self._request.registry.store
+        for network, size in self._networks.usable(family):
+            static = 0 if network.num_addresses <= 16 else min(max(16, network.num_addresses // 16), 256)
+            # Of so many different addresses one is free.
+            for number in islice(_candidates(size, static, self._start), store.count(ADDRESSES) + 1):
+                address = str(network[number + 1])
+                if store.head(ADDRESSES, "", address) is None:
+                    return address
+        raise errors.internal_error("failed to allocate a serviceIP: range is full")
+
+    def _set_ports(self) -> None:
+        """Give the ports of a NodePort or LoadBalancer their numbers, the TCP and the UDP port 53 the same one."""
+        spec, before = self._spec, self._before
+        if spec.get("type") not in _EXPOSED:
+            return
+        wanted = spec["type"] == "NodePort" or spec.get("allocateLoadBalancerNodePorts", True)
+        ports: Sequence[Json] = spec.get("ports") or ()
+        kept = set(_numbers(before)) if before.get("type") in _EXPOSED else set()
+        used = _used_ports(self._request.registry.store, self._key)
+        shared: dict[int, int] = {}
+        if not before:
+            for port in reversed(ports):
+                if port.get("nodePort"):
+                    shared[port.get("port", 0)] = port["nodePort"]
+        mine: dict[int, int] = {}
+        for index, port in enumerate(ports):
+            number, service_port = port.get("nodePort") or 0, port.get("port", 0)
+            if not number and not wanted:
+                continue
+            number = number or shared.get(service_port) or self._next_port(used | mine.keys())
+            if not before:
+                shared.setdefault(service_port, number)
+            mine_already = number in mine and (before or mine[number] == service_port)
+            if number not in kept and not mine_already:
+                self._check_port(index, number, used | mine.keys())
+            mine.setdefault(number, service_port)
+            port["nodePort"] = number
+        if _checks_health(spec) and not spec.get("healthCheckNodePort"):
+            spec["healthCheckNodePort"] = self._next_port(used | mine.keys())
+        elif _checks_health(spec) and spec["healthCheckNodePort"] not in kept:
+            number = spec["healthCheckNodePort"]
+            if (why := self._port_obstacle(number, used | mine.keys())) is not None:
+                raise errors.internal_error(f"failed to allocate requested HealthCheck NodePort {number}: {why}")
+
+    def _check_port(self, index: int, number: int, used: Collection[int]) -> None:
+        if (why := self._port_obstacle(number, used)) is not None:
+            self._refuse(fe.invalid(f"spec.ports[{index}].nodePort", number, why))
+
+    def _port_obstacle(self, number: int, used: Collection[int]) -> str | None:
+        if number not in NODE_PORTS and not self._takes_over:
+            return _NO_PORT
+        return _TAKEN_PORT if number in used else None
+
+    def _next_port(self, used: Collection[int]) -> int:
+        static = min(max(16, len(NODE_PORTS) // 32), 128)
+        for number in _candidates(len(NODE_PORTS), static, self._start):
+            if NODE_PORTS[number] not in used:
+                return NODE_PORTS[number]
+        raise errors.internal_error("failed to allocate a nodePort: range is full")
+
+
+def _checks_health(spec: Json) -> bool:
+    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+
+
+def _numbers(spec: Json) -> Iterator[int]:
+    """Yield the ports of nodes that a Service has."""
+    yield from (port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort"))
+    if spec.get("healthCheckNodePort"):
+        yield spec["healthCheckNodePort"]
+
+
+def _used_ports(store: Store, own: Key) -> set[int]:
+    """Return the ports of nodes of all other Services."""
+    exposed = (state for state in store.heads(SERVICES) if state.field("spec.type") in _EXPOSED)
+    return {number for state in exposed if state.key != own for number in _numbers(state.decode()["spec"])}
+
+
+def _keep(spec: Json, before: Json) -> None:
+    """Keep what was allocated and an update leaves out, so that a manifest can be applied twice."""
+    if "ExternalName" not in (spec.get("type"), before.get("type")):
+        if not spec.get("clusterIP") and before.get("clusterIP"):
+            spec["clusterIP"] = before["clusterIP"]
+        if not spec.get("clusterIPs") and before.get("clusterIPs"):
+            spec["clusterIPs"] = list(before["clusterIPs"])
+    if spec.get("clusterIP", before.get("clusterIP")) != before.get("clusterIP") and (
+        spec.get("clusterIPs") == before.get("clusterIPs")
+    ):
+        spec["clusterIPs"] = [spec["clusterIP"]]
+    if {spec.get("type"), before.get("type")} <= _EXPOSED:
+        used = {port.get("nodePort") for port in spec.get("ports") or ()}
+        named = {port.get("name"): port.get("nodePort") for port in before.get("ports") or ()}
+        for port in spec.get("ports") or ():
+            number = named.get(port.get("name"))
+            if not port.get("nodePort") and number and number not in used:
+                port["nodePort"] = number
+    if _checks_health(spec) and _checks_health(before) and before.get("healthCheckNodePort"):
+        spec.setdefault("healthCheckNodePort", before["healthCheckNodePort"])
+
+
+def _drop(service: Json, before: Json) -> None:
+    """Drop what the new type has no use for, where the update did not change it."""
+    spec = service["spec"]
+
+    def drop(unneeded: bool, *fields: str) -> None:
+        for field in fields:
+            if unneeded and spec.get(field) == before.get(field):
+                spec.pop(field, None)
+
+    kind, old_kind = spec.get("type"), before.get("type")
+    if kind == "ExternalName" != old_kind:
+        if spec.get("clusterIPs") == before.get("clusterIPs"):
+            drop(True, "clusterIP", "clusterIPs")
+        drop(True, "ipFamilies", "ipFamilyPolicy")
+    ports = spec.get("ports") or ()
+    own = {port["nodePort"] for port in ports if port.get("nodePort")}
+    if old_kind in _EXPOSED and kind not in _EXPOSED and own <= set(_numbers(before)):
+        for port in ports:
+            port.pop("nodePort", None)
+    drop(_checks_health(before) and not _checks_health(spec), "healthCheckNodePort")
+    drop(old_kind == "LoadBalancer" != kind, "allocateLoadBalancerNodePorts", "loadBalancerClass")
+    drop(_is_external(before) and not _is_external(spec), "externalTrafficPolicy")
+    if kind != "LoadBalancer" and (service.get("status") or {}).get("loadBalancer"):
+        service["status"]["loadBalancer"] = {}
+
+
+def _is_external(spec: Json) -> bool:
+    return spec.get("type") in _EXPOSED or (spec.get("type") == "ClusterIP" and bool(spec.get("externalIPs")))
