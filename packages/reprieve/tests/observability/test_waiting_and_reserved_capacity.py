@@ -247,6 +247,9 @@ def test_reservation_for_what_waits_for_long_is_an_event_and_what_is_idle_a_gaug
     some = "n0, n1, n2 and 2 more"
     note = f"Capacity reserved on {some}: when 5 pods on {some} have ended"
     assert seen.events("CapacityReserved") == [("Normal", "train", note)]
+    reservation.is_news = False
+    seen.observer.capacity_reserved(reservation, now=seen.world.now)
+    assert seen.events("CapacityReserved") == [("Normal", "train", note)]
 
     assert seen.value("reprieve_reserved_idle_resources", resource="cpu") == 0
     seen.world.gone("r0").virtual.until(START + 240)

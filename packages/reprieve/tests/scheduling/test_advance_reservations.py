@@ -551,7 +551,7 @@ def test_nominations_of_the_time_before_a_restart_are_kept() -> None:
 def test_nominated_places_are_kept_after_a_restart_where_no_other_is_much_earlier(
     runtimes: list[str | None], places: str, size: int
 ) -> None:
-    """reservations.md 3.3, 3.6: as good as other nodes, or nearly."""
+    """reservations.md 3.3, 3.6, 6.1: as good as other nodes, or nearly; what stays is no news."""
     there: list[Any] = [node(f"n{i}") for i in range(4)]
     for number, runtime in enumerate(runtimes):
         terms: dict[str, Any] = {"expected_runtime": runtime} if runtime else {}
@@ -559,6 +559,7 @@ def test_nominated_places_are_kept_after_a_restart_where_no_other_is_much_earlie
     alone: list[Any] = [pod("alone", cpu=4)]
     world = world_of(there, waiting_since(EARLY, pair() if size == 2 else alone, "n2", "n3"), min_pods=1).drain()
     assert sorted(world.nominated.values()) == places.split()[:size]
+    assert [reservation.is_news for reservation in held(world).values()] == [places != "n2 n3"]
     if places == "n2 n3":
         assert not any(decision.cleared for decision in world.engine.decisions)
     after(world, HOUR / 2)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kube_rules import objects
+from reprieve.cluster.evictions import OWNER, EvictionLimit
 from reprieve.cluster.pods import MOVED, moved_condition, moved_of
 from reprieve.framework.instructions import PatchObject
 from reprieve.preemption.default_preemption import DefaultPreemption
@@ -122,6 +123,16 @@ def test_no_more_units_move_within_an_hour_than_allowed() -> None:
     world.virtual.until(START + 600)
     assert counts(world) == (0, 2, 0)
     assert len(world.pending) == 1
+
+
+@pytest.mark.parametrize(("most", "moves"), [(1, 0), (2, 2)])
+def test_units_that_together_exceed_an_eviction_limit_do_not_move(most: int, moves: int) -> None:
+    """moving.md 4.2, cost.md 9.3: each alone may."""
+    limits = [EvictionLimit(OWNER, most, 900.0)]
+    pair = [owned(pod(f"s{n}", cpu=1, node="n1", start=-900.0, annotations=MOVABLE), "pair") for n in range(2)]
+    world = world_of(node("n1"), node("n2", cpu=2), pair, pod("train", cpu=4, priority=1), eviction_limits=limits)
+    world.drain()
+    assert counts(world)[0] == moves
 
 
 def test_gang_moves_as_one() -> None:

@@ -291,11 +291,11 @@ class Observer:
                 self._group_event(group, by, first, NORMAL, "Preempted", "Preempting", note, now)
 
     def capacity_reserved(self, reservation: AdvanceReservation, *, now: float) -> None:
-        """A reservation was made or moved (reservations.md 6): an event on the group, or on the pod."""
+        """A reservation was made or moved (reservations.md 6): an event on the group, or on the pod, if it is news."""
         note = f"Capacity reserved on {reservation.on_nodes()}: {reservation.when()}"
-        first = reservation.pods[0][0]
-        if not self._group_event(reservation.group, None, first, NORMAL, "CapacityReserved", "Scheduling", note, now):
-            self._event(first, None, NORMAL, "CapacityReserved", "Scheduling", note, now)
+        first, says = reservation.pods[0][0], (NORMAL, "CapacityReserved", "Scheduling", note, now)
+        if reservation.is_news and not self._group_event(reservation.group, None, first, *says):
+            self._event(first, None, *says)
         self.log.info("Reserved capacity", v=DECISIONS, by=reservation.ref, nodes=len(reservation.nodes), reason=note)
         if self._records is not None:
             self._records.capacity_reserved(reservation)

@@ -39,6 +39,8 @@ class AdvanceReservation:
     """When it was last worked out."""
     lost: bool = False
     """A nomination of it was lost since."""
+    is_news: bool = True
+    """False: it was there before a restart, and stays where it was."""
     freed: int = 0
     """How much had been freed by then (`SchedulingQueue.freed`)."""
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kube_rules.work_annotations import ClassTerms
 from reprieve.cluster.pods import Moved, Owner, PodRecord, moved_condition
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.instructions import PatchObject
@@ -21,8 +22,7 @@ from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.eviction_limits import beyond_limits
 from reprieve.preemption.minimum_runtime import runtime_is_over
 from reprieve.preemption.outcome import MOVE, Preemption, Reason, Verdict
-from reprieve.preemption.protected_minimums import ProtectedMinimums
-from reprieve.preemption.protected_units import Ceilings, RespectedBudgets
+from reprieve.preemption.protected_units import Ceilings, ceilings_for
 from reprieve.preemption.units import PreemptionUnit
 from reprieve.queueing.entity import Entity
 from reprieve.queueing.queue import SchedulingQueue
@@ -40,6 +40,7 @@ _PAUSE: Final = 60.0
 HOUR: Final = 3600.0
 """Over which moves are counted, in seconds."""
 _FEWEST_KEPT: Final = 256
+_RESPECTING: Final = ClassTerms(respects_budgets=True)
 _NOT_STARTED: Final = "the pod that moved there did not start in time"
 
 
@@ -102,7 +103,7 @@ class CarriedMoves:
         if len(self._looked_at) > 2 * len(self._queue) + _FEWEST_KEPT:
             self._looked_at = {ref: when for ref, when in self._looked_at.items() if self._queue.get(ref) is not None}
         self._looked_at[entity.ref] = now, self._queue.freed
-        ceilings: Ceilings = [RespectedBudgets(self._cluster), ProtectedMinimums(self._cluster, entity.priority)]
+        ceilings = ceilings_for(self._cluster, entity.priority, _RESPECTING)
         plan, _ = find_moves(self._running, entity, lambda unit: self._may_move(unit, entity, ceilings))
         if plan is None or len(plan.moves) > left:
             return decision
