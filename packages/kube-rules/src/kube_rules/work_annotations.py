@@ -45,7 +45,7 @@ PDB_POLICY: Final = f"{DOMAIN}pdb-policy"
 MAY_BREAK_MINIMUM_RUNTIME: Final = f"{DOMAIN}may-break-minimum-runtime"
 """Whether preemptors of the class may evict work before its minimum runtime is over."""
 BACKFILLED_UNTIL: Final = f"{DOMAIN}backfilled-until"
-"""When work that uses capacity reserved for another workload is to have ended; written with the binding."""
+"""By when work on capacity reserved for another workload should have ended; written with the binding."""
 RECOVERY_POLICY: Final = f"{DOMAIN}recovery-policy"
 """Of a group: what happens if it stays below its minimum after it was scheduled; with `Restart` it is evicted."""
 

@@ -258,7 +258,7 @@ def test_running_out_of_memory_is_one_line(run: Run, monkeypatch: pytest.MonkeyP
     ended = run("plan", "-f", PLANS)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.splitlines() == [
-        "error: out of memory: this takes more than the process may have; give it less input or more memory"
+        "error: out of memory: the process reached its memory limit; use less input or allow more memory"
     ]
 
 

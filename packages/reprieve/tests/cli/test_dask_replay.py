@@ -117,7 +117,7 @@ def test_scheduler_that_dies_is_one_error() -> None:
         assert process.stdout is not None
         address = process.stdout.readline().strip()
         calls = [lambda client: client.submit(os.kill, process.pid, signal.SIGKILL, pure=False)]
-        away = pytest.raises(CommandError, match="the scheduler does not answer any more")
+        away = pytest.raises(CommandError, match="the scheduler no longer answers")
         with away as error, dask_runs.dask_runs(address) as workers:
             list(workers.results(calls, Interrupt()))
         assert error.value.code is Exit.UNREACHABLE
@@ -146,7 +146,7 @@ def test_ctrl_c_cancels_and_reports_what_has_ended(desk: Path) -> None:
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    assert "not begun: default of many.csv, none of many.csv" in err
+    assert "not started: default of many.csv, none of many.csv" in err
     assert [item["trace"] for item in json.loads(out)["runs"]] == ["jobs.csv", "jobs.csv"]
 
 

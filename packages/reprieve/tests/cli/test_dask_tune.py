@@ -111,5 +111,7 @@ def test_worker_of_another_version_ends_the_search(
     monkeypatch.setattr(tune_measures, "version", lambda name: next(found, "2.0"))
     ended = run(*SEARCH, *dask, "--trials", 1)  # only the judgement is left
     assert (ended.code, ended.out) == (2, ""), ended.err
-    assert "a block was not measured: a worker has reprieve 2.0, the command 1.0: expected the same" in ended.err
-    assert "; 1 of 1 trials are kept in the study reprieve: the same command goes on with it" in ended.err
+    assert (
+        "a block was not measured: a worker has reprieve 2.0, the command 1.0: both need the same version" in ended.err
+    )
+    assert "; 1 of 1 trials are kept in the study reprieve: the same command continues it" in ended.err

@@ -104,7 +104,7 @@ main.main()
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
     assert ended.returncode == 1
-    assert ended.stderr == "error: the demo does not end after 0.2 s, nor can it be stopped: ended by force\n"
+    assert ended.stderr == "error: the demo did not end after 0.2 s, nor can it be stopped: ended by force\n"
 
 
 @pytest.mark.parametrize(

@@ -525,7 +525,7 @@ def test_demo_ends_itself_at_its_deadline(
     timer.act()
     assert codes == [1]
     assert capsys.readouterr().err == (
-        "error: the demo does not end after 330 s, nor can it be stopped: ended by force\n"
+        "error: the demo did not end after 330 s, nor can it be stopped: ended by force\n"
     )
 
 

@@ -80,7 +80,7 @@ def test_cluster_that_is_watched_is_read_again_every_two_seconds(
 def test_watch_takes_no_standard_input(run: Run, live: list[dict[str, Any]]) -> None:
     ended = run(*ASKED, "-f", "-", "-w", stdin=pod("more", "1"))
     assert (ended.code, ended.out, live) == (2, "", [])
-    assert ended.err == "error: -w: standard input can be read only once: a file for -f\n"
+    assert ended.err == "error: -w: standard input can be read only once: use -f FILE\n"
     assert json.loads(run(*ASKED, "-f", "-", "-o", "json", stdin=pod("more", "1")).out)["items"][0]["name"] == "waiting"
 
 

@@ -293,7 +293,7 @@ def test_queue_of_one_namespace_keeps_the_positions(ask: Any) -> None:
         (["queue", "-f", "c.yaml", "-w"], "error: -w: only a live cluster changes"),
         (["drain-plan", "-f", "c.yaml"], "Missing argument"),
         (["capacity", "-f", "c.yaml"], "one of --shape FILE and --like NODE is needed"),
-        (["capacity", "-f", "c.yaml", "--shape", "c.yaml"], "error: --shape: it has no pending pod"),
+        (["capacity", "-f", "c.yaml", "--shape", "c.yaml"], "error: --shape: the manifests have no pending pods"),
         (["capacity", "-f", "c.yaml", "--shape", "none.yaml"], "error: none.yaml: No such file"),
     ],
 )

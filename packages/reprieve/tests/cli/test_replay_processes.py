@@ -40,7 +40,7 @@ def test_ctrl_c_at_any_moment_of_the_start_is_no_traceback(desk: Path) -> None:
         out, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    assert "not begun: " in err
+    assert "not started: " in err
     assert "p0" in out
 
 

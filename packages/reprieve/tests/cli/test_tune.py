@@ -130,7 +130,7 @@ def test_interrupted_search_keeps_its_trials(desk: Path) -> None:
             os.close(end)
             out, err = process.communicate(timeout=60)
         assert (process.returncode, out) == (code, ""), err
-        assert "trials are kept in the study reprieve: the same command goes on with it" in err
+        assert "trials are kept in the study reprieve: the same command continues it" in err
         assert "Traceback" not in err
 
 

@@ -44,9 +44,9 @@ def test_server_is_a_base_url(server: str, url: str, tmp_path: Path) -> None:
         ("ftp://a", "server: must be https://HOST[:PORT]"),
         ("https://", "server: must be https://HOST[:PORT]"),
         ("https://[", "server: not a URL"),
-        ("https://u@a", "server: must not hold a user, a query or a fragment"),
-        ("https://a?b=c", "server: must not hold a user, a query or a fragment"),
-        ("https://a#b", "server: must not hold a user, a query or a fragment"),
+        ("https://u@a", "server: must not contain a user, a query or a fragment"),
+        ("https://a?b=c", "server: must not contain a user, a query or a fragment"),
+        ("https://a#b", "server: must not contain a user, a query or a fragment"),
     ],
 )
 def test_address_that_is_no_server(server: str, message: str, tmp_path: Path) -> None:

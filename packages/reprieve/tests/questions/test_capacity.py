@@ -241,7 +241,7 @@ def test_label_that_no_node_has(option: str, label: str, message: str) -> None:
 
 def test_copy_has_pending_pods_and_no_more_than_are_tried() -> None:
     there = manifests(node("n1", cpu=4))
-    with pytest.raises(InputError, match="it has no pending pod"):
+    with pytest.raises(InputError, match="the manifests have no pending pods"):
         asked(there, manifests(pod("new", cpu=1, node="n1")))
     with mock.patch.object(module, "MOST_PODS", 2):
         assert asked(there, manifests(pod("a", cpu=1), pod("b", cpu=1))).now == 2

@@ -48,7 +48,7 @@ def command(
     likes = [change for change in source.changes if change.flag == "like"]
     source = replace(source, changes=[change for change in source.changes if change.flag != "like"])
     if len(likes) + bool(shape) != 1:
-        refuse("one of --shape FILE and --like NODE is needed: what to fit, or the kind of nodes to add")
+        refuse("expected one of --shape FILE (what to fit) and --like NODE (the nodes to add)")
     if likes:
         _show_needed(source, likes[0].value, output)
         return

@@ -151,7 +151,7 @@ def call(arguments: Sequence[str], program: str) -> int:
         note(*text.getvalue().splitlines())
         return int(error.exit_code)
     except MemoryError:
-        note("error: out of memory: this takes more than the process may have; give it less input or more memory")
+        note("error: out of memory: the process reached its memory limit; use less input or allow more memory")
         return Exit.BAD_INPUT
     except OSError as error:
         give_up_stdout()

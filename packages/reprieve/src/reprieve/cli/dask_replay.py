@@ -107,7 +107,7 @@ def run_remotely(given: GivenReplay, remote: RemoteRun) -> "PolicyOutcome":
 
     here = version("reprieve")
     if here != remote.version:
-        raise CommandError(f"a worker has reprieve {here}, the command {remote.version}: expected the same")
+        raise CommandError(f"a worker has reprieve {here}, the command {remote.version}: both need the same version")
     task = remote.run.task
     stop = Stop()
     policy = ReplayPolicies(task)(remote.document)

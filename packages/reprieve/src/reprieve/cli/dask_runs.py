@@ -107,7 +107,7 @@ class DaskRuns:
             raise self._away() from error
 
     def _away(self) -> CommandError:
-        return CommandError(f"--dask {self._place}: the scheduler does not answer any more", Exit.UNREACHABLE)
+        return CommandError(f"--dask {self._place}: the scheduler no longer answers", Exit.UNREACHABLE)
 
     def _result(self, future: "Future") -> Any:
         from distributed import KilledWorker

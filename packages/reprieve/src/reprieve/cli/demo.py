@@ -58,7 +58,7 @@ def _ended_by_force(seconds: float) -> "Iterator[None]":
     from threading import Timer
 
     def end() -> None:
-        note(f"error: the demo does not end after {seconds:g} s, nor can it be stopped: ended by force")
+        note(f"error: the demo did not end after {seconds:g} s, nor can it be stopped: ended by force")
         os._exit(Exit.NOT_SO)
 
     timer = Timer(seconds, end)

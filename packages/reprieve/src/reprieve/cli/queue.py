@@ -50,13 +50,13 @@ def command(
 
     Shows how long each is pending, the reason in one word, and what it would evict. Reasons: Ready (it fits now),
     Preempting, Priority (a higher one helps), Resources (not enough capacity is free), Constraints (nodes with enough
-    capacity are excluded), Backoff, Gated. With --records also what the scheduler's last attempt came to.
+    capacity are excluded), Backoff, Gated. With --records also the result of the scheduler's last attempt.
     """
     source = source_of(context)
     if watch and not source.live:
-        refuse("-w: only a live cluster changes: --kubeconfig FILE")
+        refuse("-w needs a live cluster: use --kubeconfig FILE")
     if watch and "-" in source.files:
-        refuse("-w: standard input can be read only once: a file for -f")
+        refuse("-w: standard input can be read only once: use -f FILE")
     if namespace is not None and everywhere:
         refuse("-n and -A cannot be combined")
     show_queue = functools.partial(_show_queue, source, output, namespace, records, suggest=suggest)

@@ -17,7 +17,7 @@ def command(
 ) -> None:
     """Bring the schema of a file or database of decision records to a version, older or newer.
 
-    A scheduler does this by itself at its start, to the newest version. Version 0 deletes all records.
+    A scheduler upgrades to the newest version at its start. Version 0 deletes all records.
     """
     from reprieve.observability.database import migrations
     from reprieve.observability.database.files import writing_engine

@@ -100,12 +100,12 @@ def command(
         str,
         typer.Option(
             metavar="tcp://HOST:PORT|local:N",
-            help="Run on the workers of a Dask scheduler, or on N of this machine. Default: processes of its own.",
+            help="Run on the workers of a Dask scheduler, or on N of this machine. Default: local processes.",
         ),
     ] = "",
     keep: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Keep each run there; runs that are there already are not repeated."),
+        typer.Option(metavar="DIR", help="Keep each run in this directory; existing runs are not repeated."),
     ] = None,
 ) -> None:  # long: one parameter for each option, as typer wants them
     """Simulate a list of jobs and compare policies."""

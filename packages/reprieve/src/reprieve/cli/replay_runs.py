@@ -100,7 +100,7 @@ def _run_all(runs: Sequence[ReplayRun], inputs: ReplayInputs, jobs: int, interru
             from reprieve.cli.dask_replay import run_on_dask as run_them
         ended = run_them([runs[number] for number in left], inputs, jobs, interrupt, take)
     if ended.not_begun:
-        note(f"not begun: {names_text(ended.not_begun, _MOST_NAMED)}")
+        note(f"not started: {names_text(ended.not_begun, _MOST_NAMED)}")
     if not outcomes:
         raise CommandError("; ".join(ended.died) or "interrupted before anything was simulated", *_code(interrupt))
     numbers = sorted(outcomes)

@@ -103,8 +103,8 @@ def command(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Directory for records while their database is away. Default: FILE.spool, or reprieve-records in the "
-            "temporary directory.",
+            help="Directory for records while their database is unreachable. Default: FILE.spool, or reprieve-records "
+            "in the temporary directory.",
         ),
     ] = None,
     records_spool_bytes: Annotated[
@@ -137,8 +137,8 @@ def command(
         str,
         typer.Option(
             metavar="60s",
-            help="With --shadow: how long a decision is assumed that the other scheduler has not made, "
-            "and after which time a difference counts.",
+            help="With --shadow: how long a decision that the other scheduler has not made is assumed; "
+            "a difference counts after this time.",
         ),
     ] = "60s",
     shadow_report: Annotated[

@@ -58,7 +58,7 @@ def command(
         str | None,
         typer.Option(
             metavar="FILE|show",
-            help="YAML of what to search, with a list of values or {low, high} each; show prints the table of all.",
+            help="YAML file of names to search, each with a list of values or {low, high}; show lists all names.",
         ),
     ] = None,
     trials: Annotated[
@@ -77,12 +77,12 @@ def command(
         str,
         typer.Option(
             metavar="sqlite:///FILE|postgresql://HOST/DATABASE",
-            help="Keep the study there; the same command goes on with it.",
+            help="Keep the study in this database; the same command continues it.",
         ),
     ] = "",
     study: Annotated[str, typer.Option(metavar="NAME", help="Name of the study in the storage.")] = "reprieve",
     choose: Annotated[
-        str, typer.Option(metavar="TRIAL|today", help="Choose this of the front. Default: the best balanced.")
+        str, typer.Option(metavar="TRIAL|today", help="Choose this trial of the front. Default: the best balanced.")
     ] = "",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the chosen configuration to FILE.")
@@ -110,7 +110,7 @@ def command(
     plugin: PluginOption = None,
     plugin_timeout: PluginTimeoutOption = DEFAULT_PLUGIN_TIMEOUT,
 ) -> None:  # long: one parameter for each option, as typer wants them
-    """Search the configuration that serves two objectives best on a trace, judged on weeks it has not seen."""
+    """Search for the configuration that meets two objectives best on a trace, measured on held-out weeks."""
     if search == "show":
         from reprieve.cli.terminal import show_sections
         from reprieve.cli.tune_text import search_section

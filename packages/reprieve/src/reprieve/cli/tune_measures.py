@@ -132,7 +132,7 @@ def measure_remotely(inputs: Inputs, remote: RemoteMeasure) -> "Pair":
 
     here = version("reprieve")
     if here != remote.version:
-        raise CommandError(f"a worker has reprieve {here}, the command {remote.version}: expected the same")
+        raise CommandError(f"a worker has reprieve {here}, the command {remote.version}: both need the same version")
     given, split = inputs
     block = next(item for item in (*split.training, *split.held_out) if item.begin == remote.begin)
     stop = Stop()

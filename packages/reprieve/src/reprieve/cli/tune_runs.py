@@ -107,7 +107,7 @@ def _report(task: TuneTask, given: GivenReplay, tuner: "Tuner", study: "TuningSt
 def _kept(task: TuneTask, done: int) -> str:
     if not task.storage:
         return "--storage would keep what was tried"
-    return f"{done} of {task.trials} trials are kept in the study {task.study}: the same command goes on with it"
+    return f"{done} of {task.trials} trials are kept in the study {task.study}: the same command continues it"
 
 
 # -- inputs ------------------------------------------------------------------------------------------------------------

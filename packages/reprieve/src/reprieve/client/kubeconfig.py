@@ -265,7 +265,7 @@ def _read(file: Path, explicit: bool, unknown_fields: list[UnknownField] | None 
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror or error}") from None
     if len(data) > MAX_BYTES:
-        raise ConfigError(f"{file}: larger than {MAX_BYTES} bytes: that is no kubeconfig")
+        raise ConfigError(f"{file}: larger than {MAX_BYTES} bytes: not a kubeconfig")
     try:
         text = data.decode("utf-8-sig")
         documents = [document.data for document in read_documents(text)]
@@ -315,7 +315,7 @@ def _server(server: str, tls: TlsSettings, where: str) -> str:
     if url.scheme not in ("http", "https") or not url.host:
         raise ConfigError(f"{where}: server: must be https://HOST[:PORT]")
     if url.user is not None or url.query_string or url.fragment:
-        raise ConfigError(f"{where}: server: must not hold a user, a query or a fragment")
+        raise ConfigError(f"{where}: server: must not contain a user, a query or a fragment")
     return str(url).rstrip("/")
 
 

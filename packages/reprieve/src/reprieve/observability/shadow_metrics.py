@@ -56,7 +56,7 @@ class ShadowMetrics(Collector):
             "reprieve_shadow_evicted_pods", "Number of pods evicted for compared pods and gangs.", labels=["by"]
         )
         lost = CounterMetricFamily(
-            "reprieve_shadow_lost_gpu_seconds", "Work of these that was not saved, in GPU-seconds.", labels=["by"]
+            "reprieve_shadow_lost_gpu_seconds", "Unsaved work of these pods, in GPU-seconds.", labels=["by"]
         )
         waits = GaugeMetricFamily(
             "reprieve_shadow_wait_seconds",

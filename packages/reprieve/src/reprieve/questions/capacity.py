@@ -115,7 +115,7 @@ def capacity(
     """
     pods = [loaded.object for loaded in shape.pods if not loaded.object.spec.node_name]
     if not pods:
-        raise InputError(Origin("--shape"), "it has no pending pod")
+        raise InputError(Origin("--shape"), "the manifests have no pending pods")
     if len(pods) > MOST_PODS:
         raise InputError(Origin("--shape"), f"a copy has {len(pods)} pods: at most {MOST_PODS} can be tried")
     for option, label in (("--topology", topology), ("--pool", pool)):

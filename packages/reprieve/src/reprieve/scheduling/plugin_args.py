@@ -139,7 +139,7 @@ class _PreemptionArgs(_Args, frozen=True, kw_only=True):
     cost: tuple[str, ...] = STANDARD
     """Ours: the criteria that compare evictions, the first that differs decides (cost.md 1)."""
     cascade_depth: Int32 = 0
-    """Ours: how many rounds of evictions by evicted pods count (cost.md 5)."""
+    """Ours: how many rounds of evictions by evicted pods count (cost.md 3)."""
     placement: str = MINIMIZE_VICTIMS
     """Ours: `MinimizeVictims` places a preempting group at the lowest cost; `Compatible` places it by score."""
     hold_seconds: Int64 = int(HOLD_SECONDS)
@@ -169,8 +169,8 @@ class _GangArgs(_Args, frozen=True, kw_only=True):
     """Ours (scheduling.md 3.9, repair.md)."""
 
     tree_search: str = GREEDY
-    """`Retry`: a gang that fails is tried again with other orders of its pods, a tree also with each group held to its
-    minimum first; `Greedy`: one order."""
+    """`Retry`: a gang that fails is tried again with other orders of its pods, a tree also with each group limited to
+    its minimum first; `Greedy`: one order."""
     repair_first: bool = True
     """A gang that lost members after it was scheduled is tried before all others of its priority. The first profile
     counts."""
@@ -219,7 +219,7 @@ class _ReservationsArgs(_Args, frozen=True, kw_only=True):
     max_idle_share: float = 0.1
     """Share of the cluster's capacity that may be idle for reservations, over any ten `maxReserved`."""
     backfill_overrun: str = WAIT
-    """What becomes of backfilled work that runs for longer than it stated: `Wait` for it, or `Evict` it when the holder
+    """What happens to backfilled work that runs for longer than it stated: `Wait` for it, or `Evict` it when the holder
     of the capacity is to start."""
     queueing: _QueueingArgs = _QueueingArgs()
     """The order of long-pending workloads."""

@@ -20,6 +20,6 @@ class SpoolMetrics(Collector):
         """Yield the metric as of now."""
         yield GaugeMetricFamily(
             "scheduler_decision_records_spooled",
-            "Number of decision records that wait on disk because their database is away.",
+            "Number of decision records that wait on disk because their database is unreachable.",
             value=float(getattr(self._store, "spooled", 0)),
         )
