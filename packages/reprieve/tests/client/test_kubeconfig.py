@@ -158,7 +158,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "no such user": (config(users=[]), "names user 'u': no such entry"),
     "no server": (config({"server": ""}), "server: Required value"),
     "a server of another scheme": (config({"server": "ftp://a"}), "server: must be https://"),
-    "a server with a password": (config({"server": "https://u:p@a"}), "must not hold a user"),
+    "a server with a password": (config({"server": "https://u:p@a"}), "must not contain a user"),
     "not base64": (config({"certificate-authority-data": "%%"}), "certificate-authority-data: not base64"),
     "insecure and a CA": (
         config({"insecure-skip-tls-verify": True, "certificate-authority-data": encoded("CA")}),
@@ -202,7 +202,7 @@ def test_named_file_has_to_exist_and_to_be_of_sensible_size(tmp_path: Path) -> N
     with pytest.raises(ConfigError, match="missing: No such file"):
         connect(tmp_path / "missing", None, {})
     write(tmp_path / "big", "a: " + "x" * (5 << 20))
-    with pytest.raises(ConfigError, match="that is no kubeconfig"):
+    with pytest.raises(ConfigError, match="not a kubeconfig"):
         connect(tmp_path / "big", None, {})
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00\xff")
     with pytest.raises(ConfigError, match="not UTF-8"):
