@@ -18,6 +18,7 @@ import pytest
 from reprieve.cli import dask_runs, tune_measures
 from tests.cli.conftest import Run
 from tests.cli.replay_inputs import scheduler as scheduler
+from tests.cli.test_dask_replay import SERVE
 from tests.cli.test_tune import INPUT
 from tests.cli.test_tune import desk as desk
 
@@ -80,6 +81,33 @@ def test_sigterm_keeps_trials_and_leaves_no_worker(desk: Path) -> None:
     while _alive(process.pid):
         assert time.monotonic() < deadline + 60
         os.sched_yield()
+
+
+def test_scheduler_that_dies_keeps_the_trials(run: Run, desk: Path) -> None:
+    """tune.md 8.4: one error states what is kept, and the same command goes on on this machine."""
+    kept = ("--storage", "sqlite:///tune.db")
+    with subprocess.Popen([sys.executable, "-c", SERVE], stdout=subprocess.PIPE, text=True) as serving:
+        assert serving.stdout is not None
+        command = [sys.executable, "-m", "reprieve", *INPUT, *kept, "--dask", serving.stdout.readline().strip()]
+        with subprocess.Popen(
+            [*command, "--trials", "100000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as tuning:
+            deadline = time.monotonic() + 120
+            while not _kept():
+                assert time.monotonic() < deadline
+                assert tuning.poll() is None
+                os.sched_yield()
+            serving.kill()
+            out, err = tuning.communicate(timeout=120)
+    done = _kept()
+    assert (tuning.returncode, out) == (3, ""), err
+    [error] = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert "the scheduler does not answer any more" in error
+    assert f"; {done} of 100000 trials are kept in the study reprieve" in error
+    assert "Traceback" not in err
+    again = run(*INPUT, *kept, "--trials", done + 1)
+    assert again.code == 0, again.err
+    assert f"{done} of {done + 1} trials are done already" in again.err
 
 
 @pytest.mark.parametrize(
