@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from kube_standin.controllers import CONTROLLERS
+from kube_standin import scale
+from kube_standin.controllers import CONTROLLERS, autoscalers
 from tests.controllers.world import World, owner, template
 
 Json = dict[str, Any]
@@ -182,3 +183,29 @@ def test_missing_target_is_reported(world: World) -> None:
     spec = {"scaleTargetRef": reference, "maxReplicas": 2}
     world.create({"apiVersion": HPA[0], "kind": HPA[1], "metadata": {"name": "h"}, "spec": spec})
     assert conditions(world.settle()) == {"AbleToScale": ("False", "FailedGetScale")}
+
+
+@pytest.mark.parametrize(
+    ("selector", "message", "event"),
+    [
+        ("", "the HPA target's scale is missing a selector", "SelectorRequired"),
+        ("a in b", "couldn't convert selector into a corresponding internal selector object: ", "InvalidSelector"),
+    ],
+)
+def test_scale_without_a_usable_selector_is_not_changed(
+    world: World, monkeypatch: pytest.MonkeyPatch, selector: str, message: str, event: str
+) -> None:
+    """horizontal.go, validateAndParseSelector: custom resources may have such a scale."""
+    found = scale.scale_of
+
+    def scale_of(*parts: Any) -> Json:
+        made = found(*parts)
+        return {**made, "status": {**made["status"], "selector": selector}}
+
+    monkeypatch.setattr(autoscalers, "scale_of", scale_of)
+    scaled(world, 4, 200)
+    assert replicas(world) == 4
+    active = world.condition(world.get(*HPA, "h"), "ScalingActive")
+    assert (active["status"], active["reason"]) == ("False", "InvalidSelector")
+    assert active["message"].startswith(message)
+    assert event in {one["reason"] for one in world.all("v1", "Event")}

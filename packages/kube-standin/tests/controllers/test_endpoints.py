@@ -156,7 +156,7 @@ def test_slices_have_a_hundred_endpoints_and_endpoints_a_thousand_addresses() ->
 
 
 def test_endpoints_name_the_time_of_the_change() -> None:
-    """7.14: the Ready condition of the pod that changed last."""
+    """7.14: the Ready condition of the pod that changed first since the last sync; TriggerTimeTracker."""
     world = bare()
     world.create(service("s", {"app": "a"}))
     world.settle()
@@ -166,6 +166,28 @@ def test_endpoints_name_the_time_of_the_change() -> None:
     changed = endpoints(world, "s")["metadata"]["annotations"][TRIGGER]
     assert (created, changed) == ("2026-01-01T00:00:00Z", "2026-01-01T00:00:30Z")
     assert slices(world, "s")[0]["metadata"]["annotations"][TRIGGER] == changed
+
+
+def test_endpoints_name_the_oldest_of_several_changes_and_none_without_one() -> None:
+    """7.14: two pods at once, then a port of the Service; afterwards a Service of the same name begins anew."""
+    world = bare()
+    world.create(service("s", {"app": "a"}))
+    world.settle()
+    for number in (1, 2):
+        world.set_clock.forward(10)
+        put_pod(world, f"p{number}", f"10.0.0.{number}")
+    found = world.settle().get("v1", "Endpoints", "s")["metadata"]["annotations"]
+    assert found[TRIGGER] == "2026-01-01T00:00:10Z"
+    world.patch("v1", "Service", "s", {"spec": {"ports": [{"port": 81}]}})
+    world.settle()
+    for obj in (endpoints(world, "s"), slices(world, "s")[0]):
+        assert TRIGGER not in (obj["metadata"].get("annotations") or {})
+    world.delete("v1", "Service", "s")
+    world.settle()
+    world.set_clock.forward(10)
+    world.create(service("s", {"app": "a"}))
+    world.settle()
+    assert endpoints(world, "s")["metadata"]["annotations"][TRIGGER] == "2026-01-01T00:00:30Z"
 
 
 @pytest.mark.parametrize(

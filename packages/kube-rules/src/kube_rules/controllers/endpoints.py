@@ -161,10 +161,32 @@ def numbered(port: Json, number: int) -> Json:
     return made
 
 
-def trigger_time(service: Json, pods: Iterable[BackendPod]) -> str:
-    """Return when the last change happened that the endpoints of a Service follow."""
-    created: str = service["metadata"].get("creationTimestamp", "")
-    return max((created, *(pod.ready_changed for pod in pods)))
+class TriggerTimes:
+    """When the changes happened that a sync of each Service follows, as upstream's TriggerTimeTracker.
+
+    It knows the times of the last sync of each, and nothing after a restart.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], dict[str, str]] = {}
+
+    def oldest_since(self, service: Json, pods: Iterable[BackendPod]) -> str:
+        """Return the oldest change of its pods since the last sync of a Service; empty if none changed.
+
+        At the first sync that is the creation of the Service.
+        """
+        metadata = service["metadata"]
+        key, created = (metadata["namespace"], metadata["name"]), metadata.get("creationTimestamp", "")
+        before = self._known.get(key)
+        now = {"": created, **{pod.metadata.name: pod.ready_changed for pod in pods if pod.ready_changed}}
+        self._known[key] = now
+        if before is None:
+            return str(created)
+        return min((time for name, time in now.items() if time > before.get(name, "")), default="")
+
+    def forget(self, namespace: str, name: str) -> None:
+        """Drop what is known of a Service that is deleted."""
+        self._known.pop((namespace, name), None)
 
 
 def subsets_of(service: Json, pods: Iterable[BackendPod]) -> tuple[list[Json], bool]:

@@ -13,6 +13,7 @@ from kube_rules.controllers import replica_targets
 from kube_rules.controllers.replica_targets import MetricError, PodLoad, ScalingHistory, ScalingVerdict, Wanted
 from kube_rules.json import Json
 from kube_rules.quantity import parse
+from kube_rules.selectors import SelectorError, parse_label_selector
 from kube_standin.clock import parse_stamp
 from kube_standin.controllers.reconciler import Controller
 from kube_standin.controllers.views import Key, Seen
@@ -134,6 +135,14 @@ class HorizontalPodAutoscalers(Controller):
             return spec["maxReplicas"], "Current number of replicas above Spec.MaxReplicas"
         if current < spec.get("minReplicas", 1):
             return spec.get("minReplicas", 1), "Current number of replicas below Spec.MinReplicas"
+        selector = scale["status"].get("selector", "")
+        if (problem := _selector_problem(selector)) is not None:
+            reason, text = problem
+            missing = "the HPA target's scale is missing a selector"
+            conditions.set("ScalingActive", False, "InvalidSelector", text if selector else missing)
+            self.context.event(autoscaler, reason, text, "Warning", _SOURCE)
+            self.context.event(autoscaler, "FailedComputeMetricsReplicas", text, "Warning", _SOURCE)
+            return current, ""
         proposal = self._proposal(autoscaler, scale, now)
         status["currentMetrics"] = proposal.states or None
         if proposal.error is not None:
@@ -180,11 +189,8 @@ class HorizontalPodAutoscalers(Controller):
         if source is None:
             raise MetricError("no custom or external metrics API is served")
         given = metric[source]
-        selector = scale["status"].get("selector", "")
-        if not selector:
-            raise MetricError("the HPA target's scale is missing a selector")
         resource, container = given["name"], given.get("container")
-        loads = self._loads(autoscaler["metadata"]["namespace"], selector, resource, container)
+        loads = self._loads(autoscaler["metadata"]["namespace"], scale["status"]["selector"], resource, container)
         if not loads:
             text = "no metrics returned from resource metrics API"
             raise MetricError(f"unable to get metrics for resource {resource}: {text}")
@@ -206,6 +212,18 @@ class HorizontalPodAutoscalers(Controller):
         match = select(self._pods, selector, "").match
         states = self.context.registry.store.heads(self._pods.storage_key, namespace)
         return [_load(state.decode(), resource, container) for state in states if match is None or match(state)]
+
+
+def _selector_problem(selector: str) -> tuple[str, str] | None:
+    """Return the reason and text of an event about a selector of a scale that selects no pods; None if it can."""
+    if not selector:
+        return "SelectorRequired", "selector is required"
+    try:
+        parse_label_selector(selector)
+    except SelectorError as error:
+        text = f"couldn't convert selector into a corresponding internal selector object: {error}"
+        return "InvalidSelector", text
+    return None
 
 
 def _words(metric: Json) -> str:

@@ -41,6 +41,7 @@ class _OfServices(Controller):
     def connect(self) -> None:
         """Queue a Service when it changes, or a pod that it selects."""
         context = self.context
+        self._times = rules.TriggerTimes()
         self._service_row = context.kind("v1", "Service")
         self._services = context.sources.of(self._service_row.storage_key, SelectingSeen)
         self._services.index("namespace", lambda one: (one.metadata.namespace,))
@@ -51,7 +52,11 @@ class _OfServices(Controller):
 
     def _service_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
         seen = new or old
-        if seen is not None and (old is None or new is None or old != new):
+        if seen is None:
+            return
+        if new is None:
+            self._times.forget(*seen.metadata.key)
+        if old is None or new is None or old != new:
             self.queue(seen.metadata.key)
 
     def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
@@ -122,7 +127,8 @@ class EndpointsOfServices(_OfServices):
         labels = {**(service["metadata"].get("labels") or {}), rules.MANAGED_BY: rules.MANAGER}
         if rules.headless(service["spec"]):
             labels[rules.HEADLESS] = ""
-        annotations = {rules.TRIGGER_TIME: rules.trigger_time(service, pods)}
+        trigger = self._times.oldest_since(service, pods)
+        annotations = {rules.TRIGGER_TIME: trigger} if trigger else {}
         if truncated:
             annotations[rules.OVER_CAPACITY] = "truncated"
         found = self.context.find(self._row, key)
@@ -136,7 +142,8 @@ class EndpointsOfServices(_OfServices):
             return
 
         def change(obj: Json) -> None:
-            kept = {name: value for name, value in before.items() if name != rules.OVER_CAPACITY}
+            ours = (rules.OVER_CAPACITY, rules.TRIGGER_TIME)
+            kept = {name: value for name, value in before.items() if name not in ours}
             obj["metadata"].update(labels=labels, annotations={**kept, **annotations})
             _put(obj, subsets=subsets)
 
@@ -203,7 +210,9 @@ class _Slices:
 
     def _update(self, key: Key, wanted: Json, trigger: str) -> None:
         metadata = wanted["metadata"]
-        annotations = {**(metadata.get("annotations") or {}), **({rules.TRIGGER_TIME: trigger} if trigger else {})}
+        annotations = {**(metadata.get("annotations") or {}), rules.TRIGGER_TIME: trigger}
+        if not trigger:
+            del annotations[rules.TRIGGER_TIME]
 
         def change(obj: Json) -> None:
             _put(obj["metadata"], labels=metadata["labels"], annotations=annotations)
@@ -249,7 +258,7 @@ class EndpointSlicesOfServices(_OfServices):
                 return
             pods = self.backends(key[0], wanted)
             plan = slices.plan_service(service, pods, self._zones(pods), self._slices.of(key))
-            self._slices.carry_out(plan, service, rules.trigger_time(service, pods))
+            self._slices.carry_out(plan, service, self._times.oldest_since(service, pods))
         published = service["spec"].get("publishNotReadyAddresses")
         if not published and any(("", pod.spec.node_name) not in self._nodes.items for pod in pods if _placed(pod)):
             self.sync_again_later(key)  # a node may follow its pods
