@@ -664,6 +664,28 @@ def test_backfill_wakes_what_waits_when_capacity_is_freed() -> None:
     assert world.where["small"] == "n0"
 
 
+def test_backfill_wakes_what_waits_among_many() -> None:
+    """reservations.md 4.4; scheduling.md 1.7: for the events of its plugins it is out of reach."""
+    items = [node("n0"), node("n1"), runs("r0", "n0", expected_runtime="20m"), runs("r1", "n1", expected_runtime="3h")]
+    profile = profile_with(ReservationsPlugin(ReservationOptions()))
+    world = World(items, pair(), profiles={profile.name: profile}, current_reasons=False)
+    after(world.drain(), 15 * MINUTE)
+    world.add(pod("small", cpu=2, annotations=annotated(expected_runtime="1h")))
+    after(world, 19 * MINUTE)
+    assert "small" in world.pending
+    after(world.gone("r0"), 21 * MINUTE)
+    assert world.where["small"] == "n0"
+
+
+def test_gang_of_which_one_pod_states_no_end_is_not_backfilled() -> None:
+    """reservations.md 4.2: its end is that of its last pod."""
+    first, stated, unstated = gang("small", 2, cpu=2, annotations=annotated(expected_runtime="2h"))
+    assert isinstance(unstated, objects.Pod)
+    unstated = replace(unstated, metadata=replace(unstated.metadata, annotations={}))
+    world = after(backfill_world().add(first, stated, unstated), 25 * MINUTE)
+    assert {"small-0", "small-1"} <= set(world.pending)
+
+
 def test_holder_takes_nothing_that_is_reserved_for_an_earlier_start() -> None:
     """reservations.md 3.5, 7.4: the first of two waits for n1; the other one would keep it from n0 then."""
     items = [node("n0", cpu=8), node("n1"), runs("r0", "n0", expected_runtime="3h")]

@@ -51,8 +51,6 @@ class Backfill:
         self._reservations = reservations
         self._running = running
         self._overruns = overruns
-        self._freed = 0
-        """How much had been freed when pods were last woken."""
 
     def instead(self, entity: Entity, decision: Decision, now: float) -> Decision:
         """Return the decision, or the one by which the entity uses reserved capacity."""
@@ -113,11 +111,11 @@ class Backfill:
             return group_without_help(running, entity.ref, entity.group, pods)
 
     def wake(self, now: float) -> None:
-        """Wake those that may use what was freed, or what is reserved from another time on."""
+        """Wake those that may use what is reserved from another time on; what is freed wakes them by its event."""
         reservations = self._reservations
-        if not reservations.held or (self._freed == self._queue.freed and not reservations.changed):
+        if not reservations.held or not reservations.changed:
             return
-        self._freed, reservations.changed = self._queue.freed, False
+        reservations.changed = False
         if all(held.expected is None for held in reservations.held.values()):
             return
         rows = np.unique(np.concatenate([held.rows for held in reservations.held.values()]))
