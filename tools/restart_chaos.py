@@ -349,7 +349,7 @@ class Api:
         names = self.engine.cluster.nodes.names
         moved = {item.uid: names[row] for item, row in made.moves}
         units = [verdict.unit for verdict in made.victims]
-        for unit in units:
+        for unit in (unit for unit in units if not all(item.terminating for item in unit.pods)):
             self.evictions.append((self.now, evicted_unit(self.engine.cluster, unit)))
             if unit.pods[0].uid in moved:
                 self.moves.append((self.now, {item.uid: moved[item.uid] for item in unit.pods}))

@@ -591,6 +591,15 @@ def test_gang_gets_other_places_after_a_restart_where_those_it_had_are_taken() -
     assert world.nominated == {"urgent": "n3", "train-0": "n0", "train-1": "n1"}
 
 
+def test_holder_of_before_a_restart_keeps_its_reservation_when_others_are_tried_first() -> None:
+    """reservations.md 1.4, 3.6: there may be no other one."""
+    early, late = waiting_since(EARLY, [pod("early", cpu=4)]), waiting_since(EARLY, [pod("late", cpu=4)], "n1")
+    world = world_of(full(), early, late, min_pods=1, max_reservations=1)
+    world.engine.resume(world.now)
+    assert world.drain().nominated == {"late": "n1"}
+    assert not any(decision.cleared for decision in world.engine.decisions)
+
+
 @pytest.mark.parametrize(
     "there",
     [[node("n0", cpu=3), node("n1", cpu=3)], [node("n0"), node("n1"), pod("r0", cpu=4, node="n0", start=-49 * HOUR)]],

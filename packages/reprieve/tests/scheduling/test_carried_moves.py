@@ -206,8 +206,9 @@ def test_scheduler_that_comes_after_keeps_the_places_of_units_on_their_way() -> 
     """moving.md 4.6: by the records of the one before; the move counts for the hour."""
     items = scattered()
     items[2] = replace(items[2], metadata=replace(items[2].metadata, deletion_timestamp=items[2].status.start_time))
-    world = world_of(items, moves_per_hour=1)
-    world.engine.moves.recall(START - 5, {world.record("small").uid: "n2", "gone": "n1"})
+    world = world_of(items, moves_per_hour=2)
+    for when in (START - 6, START - 5):  # it was killed between the first decision and the eviction
+        world.engine.moves.recall(when, {world.record("small").uid: "n2", "gone": "n1"})
     world.engine.resume(START)
     world.drain()
     assert counts(world) == (1, 0, 0)

@@ -144,6 +144,10 @@ class AdvanceReservations:
                 return True
         return False
 
+    def resume(self, now: float) -> None:
+        """Let those that the API has as holders be tried before others get a reservation (reservations.md 3.6)."""
+        self._looked_at = now, self._queue.freed
+
     def _begin(self, entity: Entity, when: float) -> None:
         self._due[entity.ref] = when
         heapq.heappush(self._next, (when, entity.ref))

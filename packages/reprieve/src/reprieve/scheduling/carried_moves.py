@@ -189,11 +189,13 @@ class CarriedMoves:
         """Everything is known after a start: units that still leave for other nodes keep their places there."""
         known, row_of = self._cluster.pods, self._cluster.nodes.row_of
         self._recall_by_pods(now)
-        for when, to in self._recalled:
+        last = {uid: number for number, (_, to) in enumerate(self._recalled) for uid in to}
+        for number, (when, to) in enumerate(self._recalled):
             leaving = [
                 (known[uid], row_of[node])
                 for uid, node in to.items()
-                if uid in known and node in row_of and known[uid].row >= 0 and known[uid].terminating
+                if last[uid] == number and uid in known and node in row_of
+                if known[uid].row >= 0 and known[uid].terminating
             ]
             if leaving and now < when + leaving[0][0].grace + SECONDS:
                 moved = leaving[0][0].moved or Moved(when, leaving[0][0].key, "")

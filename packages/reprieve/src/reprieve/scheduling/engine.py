@@ -183,6 +183,7 @@ class Engine:
         self._nominations.resume(now)
         self.repair.resume(now)
         self.moves.resume(now)
+        self.reservations.resume(now)
         self._backfill.resume()
         count_leaving(self.cluster, now)
         for entity in self.queue.entities():
