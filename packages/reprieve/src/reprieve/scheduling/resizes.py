@@ -72,7 +72,7 @@ class PendingResizes:
     def _others_on(self, grown: PodRecord, now: float) -> None:
         """The kubelet resized this pod, and not those for which capacity was freed: they are tried again (1.6)."""
         for pod in list(self._cluster.nodes.pods[grown.row].values()):
-            if pod.resizing and pod is not grown and self._queue.find(pod) is None:
+            if pod.resizing and self._queue.find(pod) is None:
                 self._queue_all(pod, now)
 
     def regrouped(self, pods: Iterable[PodRecord], now: float) -> None:
