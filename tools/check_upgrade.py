@@ -199,8 +199,7 @@ class Load:
         members, nodes = [f"held-{before}-{i}" for i in range(2)], self._reserved[before]
         space = f"held-{before}"
         await self._refuse(small(f"thief-{before}", cpu="10", on=f"hold-{before}-b", space=space))
-        if seen.nominated(*members) != nodes:
-            raise DifferenceError(f"{members}: {nodes} were reserved, now {seen.nominated(*members)}")
+        await self._wait(lambda: seen.nominated(*members) == nodes, f"{members} to keep {nodes}")
         brief, long = f"brief-{before}", f"long-{before}"
         if BACKFILLED in seen.pods[brief]["metadata"].get("annotations", {}):
             self.overran.add(brief)
