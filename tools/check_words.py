@@ -59,6 +59,10 @@ WORDS: tuple[tuple[str, str], ...] = (
     (r"as the cluster would be", "after the change"),
     (r"virtual time", "simulated time"),
     (r"its like|their like|of the like", "similar pods; name them"),
+    (r"with (?:it|them|that unit|the unit|the victim|your pod) back", "if it stayed; if the unit stays"),
+    (r"tried together fit|fits? none of", "fit when tried together; fit on 0 of N nodes"),
+    (r"left unsaid", "missing, not reported"),
+    (r"what waits for long", "long-pending workloads"),
 )
 # Parts of names that code defines, in snake case: class, function, argument, variable, module.
 NAMES: tuple[tuple[str, str], ...] = (

@@ -43,7 +43,7 @@ def priorities(seeds: range) -> bool:
     untrue = sum(says and not helps for _, says, helps in found)
     unsaid = sum(helps and not says for _, says, helps in found)
     said = sum(says for _, says, _ in found)
-    print(f"priorities: {len(found)} pending workloads, Priority {said} times, untrue {untrue}, left unsaid {unsaid}")
+    print(f"priorities: {len(found)} pending workloads, Priority {said} times, wrong {untrue}, missing {unsaid}")
     return not untrue
 
 

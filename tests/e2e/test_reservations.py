@@ -1,4 +1,4 @@
-"""Reservations for what waits for long, with `reprieve up`, over the end of the scheduler (reservations.md 3, 6)."""
+"""Reservations for long-pending workloads, with `reprieve up`, over the end of the scheduler (reservations.md 3, 6)."""
 
 from __future__ import annotations
 

@@ -197,5 +197,5 @@ class Manifests:
 
     @property
     def unknown_kinds(self) -> Counter[str]:
-        """Return how many objects of each kind were left aside, by `apiVersion/kind`."""
+        """Return how many objects of each kind were ignored, by `apiVersion/kind`."""
         return Counter(f"{item.api_version}/{item.kind}" for item in self.unknown)

@@ -371,8 +371,8 @@ class World:
     engine. `plain`: the reference paths, nothing shared and every filter asked; `placement`: of a group that makes
     room.
 
-    A plugin that raises, or answers what it may not, is a `PluginFailedError` of `settle`, `drain` or `step`, with its
-    traceback. With `contained` the scheduler goes on, as it does in a cluster.
+    If a plugin raises or returns an invalid result, `settle`, `drain` and `step` raise a `PluginFailedError` with its
+    traceback. With `contained` the scheduler continues, as in a cluster.
     """
 
     def __init__(
@@ -416,7 +416,7 @@ class World:
         self.add(*items)
 
     def add(self, *items: Item | Sequence[Item]) -> Self:
-        """Create objects, without running anything. Lists are taken apart."""
+        """Create objects without running anything. Lists are flattened."""
         for item in items:
             if isinstance(item, list):
                 self.add(*item)
@@ -438,7 +438,7 @@ class World:
         return self._checked()
 
     def drain(self) -> Self:
-        """Run cycles without letting time pass."""
+        """Run cycles without advancing the time."""
         self.virtual.drain()
         return self._checked()
 
@@ -491,29 +491,29 @@ class World:
 
     @property
     def where(self) -> dict[str, str]:
-        """Placed pods that are not on their way out: name -> node."""
+        """Return the node of each placed pod that is not terminating, by name."""
         nodes = self.engine.cluster.nodes
         pods = sorted(self.engine.cluster.pods.values(), key=lambda p: p.key)
         return {p.name: nodes.names[p.row] for p in pods if p.row >= 0 and not p.terminating}
 
     @property
     def pending(self) -> list[str]:
-        """Return names of pods without a place, sorted."""
+        """Return the names of pending pods, sorted."""
         return sorted(p.name for p in self.engine.cluster.pods.values() if p.row < 0)
 
     @property
     def nominated(self) -> dict[str, str]:
-        """Pending pods with a nomination: name -> node."""
+        """Return the nominated node of each pending pod with a nomination, by name."""
         names = self.engine.cluster.nodes.names
         return {p.name: names[p.nominated] for p in self.engine.cluster.pods.values() if p.nominated >= 0}
 
     @property
     def evicted(self) -> list[str]:
-        """Return names of pods that preemption took, sorted."""
+        """Return the names of preempted pods, sorted."""
         return sorted(self.virtual.records[uid].name for uid in self.virtual.evicted)
 
     def released(self) -> list[ReleasedReservation]:
-        """Room that was held and given back unused, since the last call."""
+        """Return reserved capacity that was released unused since the last call."""
         released, self.virtual.released = self.virtual.released, []
         return released
 
@@ -540,13 +540,13 @@ class World:
         return found.scheduled, found.reason, found.message
 
     def gone(self, name: str) -> Self:
-        """Return a pod vanishes."""
+        """Delete a pod."""
         self.virtual.keep_effects(self.engine.remove(ObjectRef("Pod", uid=self.record(name).uid), self.now))
         check_queue(self.engine)
         return self
 
     def change_pod(self, name: str, change: Callable[[objects.Pod], objects.Pod]) -> Self:
-        """A pod's object changes."""
+        """Change a pod's object."""
         uid = self.record(name).uid
         self.objects[uid] = change(self.objects[uid])
         self.virtual.keep_effects(self.engine.set(self.objects[uid], self.now))

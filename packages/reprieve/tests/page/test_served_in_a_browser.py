@@ -78,7 +78,7 @@ def test_changes_are_shown_as_they_happen(browser: Browser, live: ServedWorld) -
         assert page.evaluate("document.activeElement.dataset.key") == "find"
         page.click("text=Pause")
         live.change(lambda: live.world.engine.remove(node("new-node").ref, live.world.now))
-        expect(page.locator(".state")).to_contain_text("There is news.")
+        expect(page.locator(".state")).to_contain_text("New data is available.")
         expect(sentence).to_contain_text("on 6 nodes")
         page.click("text=Resume")
         expect(sentence).to_contain_text("on 5 nodes")

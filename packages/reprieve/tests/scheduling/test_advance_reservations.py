@@ -1,4 +1,4 @@
-"""Reservations for what waits for long, and backfill (reservations.md)."""
+"""Reservations for long-pending workloads, and backfill (reservations.md)."""
 
 from __future__ import annotations
 

@@ -304,7 +304,7 @@ def _reason_to_wait(found: DeferredPreemption) -> str:
 
 
 def _reserved(plan: Plan) -> Section | None:
-    """Return capacity that is reserved for what waits for long."""
+    """Return capacity that is reserved for long-pending workloads."""
     if not plan.reservations:
         return None
     rows = [Row((str(item.holder), nodes_text(item.nodes), item.message, item.backfill)) for item in plan.reservations]

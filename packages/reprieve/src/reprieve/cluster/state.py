@@ -41,7 +41,7 @@ _SETTLED_AFTER: Final = 30.0
 
 
 class ClusterState(Placements):
-    """Nodes, pods, groups and budgets. All mutation of what the scheduler knows goes through here."""
+    """Nodes, pods, groups and budgets: the cluster cache. It is changed only through these methods."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class ClusterState(Placements):
         return changed
 
     def remove_node(self, name: str) -> bool:
-        """Take a node out; returns whether it was there."""
+        """Remove a node; return whether it existed."""
         self._outside_trials()
         row = self.nodes.remove_node(name)
         if row is None:
@@ -126,7 +126,7 @@ class ClusterState(Placements):
             self.place(pod, self.nodes.row_for_pod(node))
 
     def remove_pod(self, pod: PodRecord) -> None:
-        """Forget a pod that has ended or is gone; frees its room and its nomination."""
+        """Remove a pod that has ended or was deleted; its capacity and nomination become free."""
         self._outside_trials()
         if self.pods.pop(pod.uid, None) is None:
             return
@@ -175,7 +175,8 @@ class ClusterState(Placements):
             self.departing.setdefault(key, {})[pod.uid] = None
 
     def set_terminating(self, pod: PodRecord, *, due: float | None = None) -> None:
-        """The pod got a deletionTimestamp: it holds its room until it is gone, but no longer counts for its group.
+        """Record a deletionTimestamp: the pod keeps its capacity until it is deleted, but no longer counts for its
+        group.
 
         `due`: when it is to be gone, in seconds, where that is known.
         """
@@ -200,7 +201,7 @@ class ClusterState(Placements):
                 self._touch(row)
 
     def set_overdue(self, uid: str) -> None:
-        """A pod was to make room and has not: it is no potential victim any more (cost.md 5.2)."""
+        """Record that a victim has not terminated in time: it is no longer a potential victim (cost.md 5.2)."""
         self._outside_trials()
         pod = self.pods.get(uid)
         if pod is not None and pod.row >= 0 and uid not in self.overdue:
@@ -210,7 +211,7 @@ class ClusterState(Placements):
     def change_pod(
         self, pod: PodRecord, *, signature: PodSpecSignature, labels: Mapping[str, str], start: float | None
     ) -> None:
-        """What budgets, importance or the filters read of a pod has changed."""
+        """Record that fields of a pod which budgets, importance or filters read have changed."""
         self._outside_trials()
         self._fit()
         pod.start = start
@@ -264,7 +265,7 @@ class ClusterState(Placements):
         return [pod for pod in self.pods.values() if pod.signature.extended and self.claims_renewed(pod)]
 
     def regroup(self, pod: PodRecord, key: str | None) -> None:
-        """The pod belongs to another group than before, or to none (workloads.md 2.7)."""
+        """Move a pod to another group, or to none (workloads.md 2.7)."""
         self._outside_trials()
         counts = not pod.terminating
         owned_before = ownership_key(pod)
@@ -333,7 +334,7 @@ class ClusterState(Placements):
             self.trees.place(state)
 
     def remove_group(self, key: str) -> GroupState | None:
-        """The PodGroup object is gone; its pods become units of their own (preemption.md 1)."""
+        """Remove a PodGroup object; its pods become units of their own (preemption.md 1)."""
         self._outside_trials()
         state = self.groups.get(key)
         if state is None or state.spec is None:
@@ -343,7 +344,7 @@ class ClusterState(Placements):
         return state
 
     def remove_composite(self, key: str) -> CompositeState | None:
-        """The CompositePodGroup object is gone; the groups below it wait for it to appear again."""
+        """Remove a CompositePodGroup object; the groups below it wait until it exists again."""
         self._outside_trials()
         state = self.trees.composites.get(key)
         if state is not None:
@@ -362,11 +363,11 @@ class ClusterState(Placements):
             self._touch_members(leaf)
 
     def set_class(self, found: objects.PriorityClass) -> bool:
-        """Learn of a PriorityClass; returns whether what it says of work has changed."""
+        """Add or update a PriorityClass; return whether its annotations about work have changed."""
         return self._class(found.metadata.name, class_terms(found.metadata.annotations))
 
     def remove_class(self, name: str) -> bool:
-        """A PriorityClass is gone, and its annotations about work with it; returns whether it had any."""
+        """Remove a PriorityClass with its annotations about work; return whether it had any."""
         return self._class(name, NO_CLASS_TERMS)
 
     def _class(self, name: str, terms: ClassTerms) -> bool:
@@ -435,7 +436,7 @@ class ClusterState(Placements):
         return self.classes.get(class_name, NO_CLASS_TERMS).work if self.classes else NO_WORK_TERMS
 
     def set_namespace(self, namespace: objects.Namespace) -> bool:
-        """Learn of a namespace or its change; returns whether its labels have changed."""
+        """Add or update a namespace; return whether its labels have changed."""
         return self._namespace(namespace.metadata.name, dict(namespace.metadata.labels))
 
     def remove_namespace(self, name: str) -> bool:
@@ -443,7 +444,7 @@ class ClusterState(Placements):
         return self._namespace(name, None)
 
     def set_budget(self, pdb: objects.PodDisruptionBudget) -> None:
-        """Learn of a PodDisruptionBudget or its change."""
+        """Add or update a PodDisruptionBudget."""
         budget = budget_of(pdb)
         key = f"{budget.namespace}/{budget.name}"
         before = self.budgets.get(key)

@@ -7,7 +7,7 @@ from reprieve.scheduling.engine import Engine
 
 
 def reserved_capacity(engine: Engine) -> tuple[ReservedCapacity, ...]:
-    """Return the reservations for what waits for long, in the order in which they were made."""
+    """Return the reservations for long-pending workloads, in the order in which they were made."""
     return tuple(
         ReservedCapacity(
             holder=preemptor_name(held.pods[0][0], held.group),

@@ -63,7 +63,7 @@ class EventKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """One event. `row` is the node's row where one is concerned, else -1.
+    """One event. `row` is the row of the node that it concerns, else -1.
 
     Of a resource, `item` is what it is now (None: it is gone) and `before` what was known of it (None: it is new).
     """
@@ -107,7 +107,7 @@ Hint = Callable[[ClusterState, PodRecord, ClusterEvent], bool]
 
 
 def always(_cluster: ClusterState, _pod: PodRecord, _event: ClusterEvent) -> bool:
-    """The hint of a plugin that cannot tell: try again."""
+    """The hint of a plugin without a better answer: try again."""
     return True
 
 

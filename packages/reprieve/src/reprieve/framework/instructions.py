@@ -56,10 +56,10 @@ class DeleteObject:
 
 @dataclass(frozen=True, slots=True)
 class AwaitObject:
-    """Wait until an object is as it has to be, at most `seconds`.
+    """Wait until an object has the expected state, for at most `seconds`.
 
-    `done` gets the object as last seen (None: it is not there): SUCCESS ends the wait, WAIT goes on, anything else
-    fails the binding with its reason.
+    `done` gets the object as last seen (None: it does not exist). SUCCESS ends the wait, WAIT continues it, and any
+    other code fails the binding with its reason.
     """
 
     kind: str

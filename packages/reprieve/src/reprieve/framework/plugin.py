@@ -83,7 +83,7 @@ class CycleState:
 
 
 class Plugin:
-    """Base of all plugins. `name` is what configuration files and messages call it."""
+    """Base of all plugins. `name` is its name in configuration files and messages."""
 
     name: ClassVar[str] = ""
 
@@ -112,7 +112,7 @@ class Plugin:
 
 
 class PreEnqueuePlugin(Plugin):
-    """Says whether an entity may enter the active queue at all."""
+    """Decide whether an entity may enter the active queue."""
 
     concerns_group: ClassVar[bool] = False
     """The answer is the same for all members of a group: only one of them is asked about.
@@ -121,7 +121,7 @@ class PreEnqueuePlugin(Plugin):
     """
 
     def pre_enqueue(self, cluster: ClusterState, pod: PodRecord) -> Status:
-        """Success, or why the pod has to wait."""
+        """Return SUCCESS, or why the pod has to wait."""
         raise NotImplementedError
 
 
@@ -134,7 +134,7 @@ class QueueSortPlugin(Plugin):
 
 
 class FilterPlugin(Plugin):
-    """Says on which nodes a pod may run."""
+    """Decide on which nodes a pod may run."""
 
     scope: ClassVar[Scope] = Scope.CLUSTER
 
@@ -163,7 +163,7 @@ class FilterPlugin(Plugin):
     """
 
     def pre_filter(self, state: CycleState) -> Status:
-        """Once per attempt, before any filter. SKIP: nothing to say about this pod, `filter` is not called."""
+        """Prepare an attempt, before any filter. With SKIP, `filter` is not called for this pod."""
         return SUCCESS
 
     def concerns(self, state: CycleState) -> bool:
@@ -267,7 +267,7 @@ class PodGroupPostFilterPlugin(Plugin):
 
 
 class ScorePlugin(Plugin):
-    """Ranks the nodes that passed all filters."""
+    """Score the nodes that passed all filters."""
 
     scope: ClassVar[Scope] = Scope.CLUSTER
 
@@ -278,7 +278,7 @@ class ScorePlugin(Plugin):
     """See `FilterPlugin.by_node_constraints`."""
 
     def pre_score(self, state: CycleState) -> bool:
-        """Once per attempt; False: this plugin has nothing to say about this pod and counts nothing."""
+        """Prepare an attempt; with False the plugin does not score this pod."""
         return True
 
     def score(self, state: CycleState, rows: Rows) -> Scores:
@@ -293,7 +293,7 @@ class ScorePlugin(Plugin):
 
 
 class ReservePlugin(Plugin):
-    """Keeps a plugin's own books when a pod is assumed."""
+    """Account for assumed pods in a plugin."""
 
     def reserve(self, state: CycleState, row: int) -> Status:
         """Account for the pod on the node; a failure ends the attempt and unreserves."""
@@ -316,15 +316,15 @@ class PermitPlugin(Plugin):
 
 
 class PreBindPlugin(Plugin):
-    """Names work to be done before a pod is bound, as plain data for the shell."""
+    """Return the writes that are needed before a pod is bound, as plain data."""
 
     def pre_bind(self, state: CycleState, row: int) -> Sequence[Instruction]:
-        """Instructions for the driver, carried out in order before the pod is bound."""
+        """Return instructions, which are carried out in order before the pod is bound."""
         return ()
 
 
 class BindPlugin(Plugin):
-    """Says how a pod is bound; the first plugin that answers does it."""
+    """Decide how a pod is bound; the first plugin that answers is used."""
 
     def bind(self, state: CycleState, row: int) -> object | None:
         """Return an `Instruction` for the driver, or None to leave it to the next plugin."""
@@ -352,7 +352,7 @@ Assigned = Sequence[tuple[PodRecord, int]]
 
 
 class PlacementGeneratePlugin(Plugin):
-    """Proposes the sets of nodes among which a group of any level of a tree is placed (KEP-5732).
+    """Propose the sets of nodes in which a group of any level of a tree may be placed (KEP-5732).
 
     Below another group only what its placement has of them counts.  With several such plugins a placement is what one
     of each proposes in common.
@@ -381,7 +381,7 @@ class PlacementGeneratePlugin(Plugin):
 
 
 class PlacementScorePlugin(Plugin):
-    """Ranks placements in which the group fits."""
+    """Score placements in which the group fits."""
 
     by_count: ClassVar[bool] = False
     """The score reads of `assigned` only which pods have a place, not where: the rows may be missing (NO_ROW)."""
@@ -396,7 +396,7 @@ class PlacementScorePlugin(Plugin):
 
 
 class PlacementFeasiblePlugin(Plugin):
-    """Judges the progress of a group's placement after every pod, or of a composite after every child group."""
+    """Check the progress of a group's placement after every pod, or of a composite after every child group."""
 
     retries_orders: bool = False
     """A gang that fails is tried again with its pods in other orders (scheduling.md 3.9, `treeSearch: Retry`)."""
@@ -404,7 +404,7 @@ class PlacementFeasiblePlugin(Plugin):
     def feasible(self, group: Group, *, scheduled: int, remaining: int) -> Status:
         """SUCCESS: good as it is; WAIT: may become good; UNSCHEDULABLE: cannot any more, stop early.
 
-        More scheduled pods never make the answer worse: a placement without room for enough is not even tried.
+        More scheduled pods never make the answer worse: a placement without enough capacity is not tried at all.
         """
         return SUCCESS
 
@@ -422,10 +422,10 @@ class SignPlugin(Plugin):
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
-    """What a PostFilter or PodGroupPostFilter found. `proposal` is the plan of an in-tree plugin that succeeded.
+    """The result of a PostFilter or PodGroupPostFilter. `proposal` is the plan of an in-tree plugin that succeeded.
 
-    With Success a plugin names `nominations` and `victims`: the victims are evicted, and the pods wait for the room
-    (preemption.md 2.8).  Without victims the nominations are recorded, and the pods wait for an event.
+    With Success a plugin names `nominations` and `victims`: the victims are evicted, and the pods wait for their
+    capacity (preemption.md 2.8). Without victims the nominations are recorded, and the pods wait for an event.
     """
 
     status: Status
@@ -536,13 +536,13 @@ class PodGroupAssignment:
 
 
 class PerNodeFilter(FilterPlugin):
-    """Adaptor: a filter that knows one node at a time. Slower by the number of nodes, but simple to write.
+    """Adaptor for a filter that is called for one node at a time: simple to write, but slower by the number of nodes.
 
     Implement `filter_node`; return None when the node fits, else `(reason, resolvable)`.
     """
 
     def filter_node(self, state: CycleState, row: int) -> tuple[str, bool] | None:
-        """None, or why the node does not fit and whether taking pods away could help."""
+        """Return None, or why the node does not fit and whether evictions could help."""
         raise NotImplementedError
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
@@ -563,7 +563,7 @@ class PerNodeFilter(FilterPlugin):
 
 
 class PerNodeScore(ScorePlugin):
-    """Adaptor: a score that knows one node at a time. Implement `score_node`."""
+    """Adaptor for a score that is called for one node at a time. Implement `score_node`."""
 
     def score_node(self, state: CycleState, row: int) -> int:
         """Return the node's score; 0..100 after `normalize`."""

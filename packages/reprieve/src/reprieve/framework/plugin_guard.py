@@ -70,7 +70,7 @@ _KEPT = 1000
 
 @dataclass(frozen=True, slots=True)
 class PluginIncident:
-    """Something to log and count about a plugin: `kind` is `error`, `slow`, `stuck` or `recovered`."""
+    """An incident of a plugin, to be logged and counted: `kind` is `error`, `slow`, `stuck` or `recovered`."""
 
     plugin: str
     point: str

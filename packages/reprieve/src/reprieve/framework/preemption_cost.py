@@ -80,7 +80,7 @@ class EvictionUnits:
 
 
 class PreemptionCost(Plugin):
-    """A criterion: what evicting units costs. Less is better, and nothing is below zero.
+    """A criterion: the cost of evicting units. Lower is better, and no cost is below zero.
 
     `text` says in a few words what is preferred (`least lost work`), `measure` what the numbers count (`GPU-seconds`).
     `timeless`: False where the same units cost otherwise as time passes; `by_terms`: what users say of their work
@@ -102,7 +102,7 @@ class PreemptionCost(Plugin):
         raise NotImplementedError
 
     def total(self, victims: EvictionUnits) -> float:
-        """Return what evicting all of them costs: by default the sum of what each does."""
+        """Return the cost of evicting all of them: by default the sum of their costs."""
         return float(self.of_units(victims).sum())
 
     def beyond_the_node(self, cluster: ClusterState) -> Hashable | None:

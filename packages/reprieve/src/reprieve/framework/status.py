@@ -58,7 +58,7 @@ class PluginError(Exception):
 
 
 class PlacementError(Exception):
-    """What the cluster looks like leaves a group no right placement; its attempt ends with SchedulerError."""
+    """The state of the cluster allows no correct placement of a group; its attempt ends with SchedulerError."""
 
 
 CallTimer = Callable[[str, Callable[..., Any], Callable[[], Any]], Any]

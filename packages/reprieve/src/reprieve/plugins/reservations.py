@@ -1,4 +1,4 @@
-"""Reservations: whether and how what waits for long gets capacity reserved (docs/rules/reservations.md).
+"""Reservations: whether and how long-pending workloads get capacity reserved (docs/rules/reservations.md).
 
 The plugin has no extension point: it is where a profile says how the engine does it.
 """

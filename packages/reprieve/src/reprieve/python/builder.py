@@ -26,7 +26,7 @@ Amount = str | int | float
 
 
 class ClusterBuilder:
-    """Manifests in the order they were added; `build` and `plan` read them. Nothing is checked before that."""
+    """Manifests in the order in which they were added. They are read and checked by `build` and `plan`."""
 
     def __init__(self) -> None:
         self._documents: list[tuple[str, str | bytes | Mapping[str, Any]]] = []
@@ -46,7 +46,7 @@ class ClusterBuilder:
         taints: Sequence[Mapping[str, str]] = (),
         unschedulable: bool = False,
     ) -> "ClusterBuilder":
-        """Add a node; `allocatable` as Kubernetes quantities, with room for 110 pods unless `pods` says otherwise."""
+        """Add a node; `allocatable` has Kubernetes quantities, and 110 pods unless it sets `pods`."""
         return self.add(
             {
                 "apiVersion": _CORE,
@@ -98,7 +98,7 @@ class ClusterBuilder:
         priority: int | None = None,
         disrupt_all: bool = False,
     ) -> "ClusterBuilder":
-        """Add a PodGroup: a gang with `min_count`, else basic; `disrupt_all`: it goes whole or not at all."""
+        """Add a PodGroup: a gang with `min_count`, else basic; with `disrupt_all` it is evicted as a whole."""
         policy: dict[str, Any] = {"gang": {"minCount": min_count}} if min_count is not None else {"basic": {}}
         spec: dict[str, Any] = {"schedulingPolicy": policy}
         if priority is not None:

@@ -92,11 +92,11 @@ class _ClusterOrigin:
 
 
 class Cluster:
-    """Nodes, running and pending pods: an immutable value. `reprieve.load` makes one, `reprieve.ClusterBuilder` too.
+    """Nodes, running pods and pending pods, as an immutable value. Create one with `reprieve.load` or `ClusterBuilder`.
 
     The methods that change something give a new cluster.  Each is a flag of `reprieve plan` and is shown as that flag:
     nodes are given as a name or a label selector (`pool=gpu`), workloads as `KIND/NAME` (of the
-    namespace default) or `NAMESPACE/KIND/NAME`, as `kubectl` names kinds.  A change that meets nothing raises
+    namespace default) or `NAMESPACE/KIND/NAME`, as `kubectl` names kinds.  A change that matches nothing raises
     InputError.
     """
 
@@ -162,24 +162,24 @@ class Cluster:
 
     @property
     def manifests(self) -> Manifests:
-        """Return the objects, changed, with the pods that workloads call for. Not to be changed."""
+        """Return the objects after the changes, with the pods that workloads create. Do not modify them."""
         return self._whole
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Return names of the nodes, sorted."""
+        """Return the names of the nodes, sorted."""
         return tuple(sorted(loaded.object.name for loaded in self._whole.nodes))
 
     @property
     def pods(self) -> dict[str, str | None]:
-        """`namespace/name` of the pods that have not ended, sorted, with their node; None: pending."""
+        """Return the node of every pod that has not ended, by `namespace/name`, sorted; None for pending pods."""
         found = (loaded.object for loaded in self._whole.pods)
         active = [pod for pod in found if pod.status.phase not in ("Succeeded", "Failed")]
         return {pod.key: pod.spec.node_name or None for pod in sorted(active, key=lambda pod: pod.key)}
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """The changes in order: the flag of `reprieve plan`, and its effect."""
+        """Return the changes in order: the flag of `reprieve plan`, and its effect."""
         return tuple(f"{made.change}: {made.sentence}" for made in self._changed.made)
 
     @property
@@ -212,7 +212,7 @@ class Cluster:
         return self._with([InputChange("add-nodes", str(number), like)])
 
     def without(self, *workloads: str) -> Cluster:
-        """Leave out workloads (`[NAMESPACE/]KIND/NAME`) and everything that they own."""
+        """Remove workloads (`[NAMESPACE/]KIND/NAME`) and everything that they own."""
         return self._with(InputChange("without", name) for name in workloads)
 
     def without_nodes(self, *nodes: str) -> Cluster:
@@ -263,8 +263,9 @@ class Cluster:
     def save(self, file: str | Path) -> None:
         """Write the cluster as manifests that `load` and `reprieve plan -f` read: FILE.yaml, FILE.yml or FILE.json.
 
-        The file has everything that a plan reads: changes are made, workloads stay workloads, and images are numbers.
-        Raises ValueError for another ending, OSError where the file cannot be written.
+        The file contains everything that a plan reads. Changes are applied, workloads stay workloads, and images are
+        numbers.
+        Raises ValueError for another extension, and OSError if the file cannot be written.
         """
         from reprieve.client.snapshot import snapshot, text_of
 

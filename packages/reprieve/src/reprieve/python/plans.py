@@ -96,12 +96,12 @@ class PlanResult(Answer):
 
     @property
     def placements(self) -> dict[str, str]:
-        """`namespace/name` of the pods that were planned and have a place, with their node."""
+        """Return the node of each planned pod that is placed, by `namespace/name`."""
         return {f"{pod.namespace}/{pod.name}": pod.node_name for pod in self.plan.pods if pod.node_name is not None}
 
     @property
     def waiting(self) -> dict[str, str]:
-        """`namespace/name` of the pods that stay pending, with the reason."""
+        """Return the reason for each pod that stays pending, by `namespace/name`."""
         return {
             f"{pod.namespace}/{pod.name}": pod.message or pod.reason or pod.outcome
             for pod in self.plan.pods
@@ -129,13 +129,13 @@ class PlanResult(Answer):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return what was not understood, or may make the answer differ from the live scheduler."""
+        """Return warnings about input that was not read, or that may make the answer differ from the live scheduler."""
         return self.account.warnings
 
     def table(self, what: What = "pods") -> Table:
         """`pods` that were asked about, `victims` of preemptions, or `groups`; one row each.
 
-        `preemption` numbers the decisions from 0; `missing` is what would be missing with the victim back.
+        `preemption` numbers the decisions from 0; `missing` is what would be missing if the victim stayed.
         """
         if what == "pods":
             columns, rows = _POD_COLUMNS, _rows(self.plan.pods, _POD_FIELDS)

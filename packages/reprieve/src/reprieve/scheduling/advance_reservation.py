@@ -1,4 +1,4 @@
-"""One reservation for what waits for long: nodes and amounts for all members, and when they are expected to be free."""
+"""One reservation of a long-pending workload: nodes and amounts for all members, and their expected start."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

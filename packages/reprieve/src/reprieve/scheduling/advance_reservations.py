@@ -1,4 +1,4 @@
-"""Reservations for what waits for long: which entities get one, for how long, and how it moves (reservations.md 1, 3).
+"""Reservations for long-pending workloads: which get one, for how long, how it moves (reservations.md 1, 3).
 
 A reservation is a nomination of every member, so that pods of the same or a lower priority see the capacity as taken,
 and a restart finds it in the API.  What is kept here is which entities hold one, until when, and when the holder is

@@ -4,7 +4,7 @@ Victims leave so that their preemptor can run.  Until it is bound its nomination
 priority off the capacity.  A reservation must not last for ever: it ends `holdSeconds` after the capacity was free,
 that is after the last victim had left, or should have by its grace period.
 
-What waits for long holds reservations of another kind: `reprieve.scheduling.advance_reservations`.
+Long-pending workloads have reservations of another kind: `reprieve.scheduling.advance_reservations`.
 
 Every hold that ends without the preemptor there is reported as a `ReleasedReservation`.
 

@@ -375,7 +375,7 @@ class PlannedPreemption:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What the text output needs beyond the document."""
+    """The parts of an answer that only the text output needs."""
 
     nodes: int
     running_before: int

@@ -72,7 +72,7 @@ export class LiveSource {
       const tags = events.map((event) => /^data: (.*)$/m.exec(event)?.[1]).filter(Boolean);
       const tag = tags.at(-1);
       if (!tag || tag === this.tag) continue;
-      if (this.paused || this.at) this.report("paused", "There is news.");
+      if (this.paused || this.at) this.report("paused", "New data is available.");
       else await this.load();
     }
   }
@@ -87,7 +87,7 @@ export class LiveSource {
     this.at = at;
     if (at === null) return this.load();
     const answer = await fetch(`${API}page?at=${encodeURIComponent(at)}`, { headers: this.headers() });
-    if (!answer.ok) throw new Error(answer.status === 503 ? "The scheduler is busy, or its database is away." : (await answer.text()).trim());
+    if (!answer.ok) throw new Error(answer.status === 503 ? "The scheduler is busy, or its database is unreachable." : (await answer.text()).trim());
     const whole = await answer.json();
     if (this.at === at) this.show(whole);
   }

@@ -136,7 +136,7 @@ class UnlikePods:
         self._shift(unit, -1)
 
     def may_return(self, unit: int) -> bool:
-        """Return False where some pods are sure to be missing with the unit back."""
+        """Return False if some pods certainly do not fit when the unit stays."""
         return self._packing.holds_without(unit)
 
     def mark(self) -> int:
@@ -301,7 +301,7 @@ class _Packing:
                 have[resource] += sign * amount
 
     def holds_without(self, unit: int) -> bool:
-        """Return whether the nodes hold enough of each size with the unit back, were no pods placed on them."""
+        """Return whether the nodes hold enough of each size if the unit stays, were no pods placed on them."""
         takes, empty = self._numbers.takes[unit], self._empty
         for holds, floor, (resource, size) in zip(self._holds, self._floors, self._sizes, strict=True):
             for node, amounts in takes:

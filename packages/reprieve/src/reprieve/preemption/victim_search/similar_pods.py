@@ -58,7 +58,7 @@ class LikePods:
         self._shift(unit, -1)
 
     def may_return(self, unit: int) -> bool:
-        """Return whether all pods still fit with the unit back."""
+        """Return whether all pods still fit if the unit stays."""
         lost, room, spare, wanted = 0, self._total - self._count, self.spare[0], self._wanted
         for node, amounts in self._takes[unit]:
             if spare[node]:
