@@ -660,6 +660,13 @@ def test_what_ends_before_the_start_may_use_what_is_reserved(terms: dict[str, st
     assert set(world.nominated.values()) == {"n0", "n1"}
 
 
+@pytest.mark.parametrize(("end", "placed"), [("2020-09-13T15:26:40Z", True), ("2020-09-13T15:26:41Z", False)])
+def test_what_ends_just_when_the_holder_starts_may_use_what_is_reserved(end: str, placed: bool) -> None:
+    """reservations.md 4.1: after the end, without a margin in its very second."""
+    world = backfill_world(backfill_margin=0.0).add(pod("small", cpu=2, annotations=annotated(expected_end=end)))
+    assert ("small" in after(world, 25 * MINUTE).where) is placed
+
+
 def test_backfill_wakes_what_waits_when_capacity_is_freed() -> None:
     """reservations.md 4.4"""
     items = [node("n0"), node("n1"), runs("r0", "n0", expected_runtime="20m"), runs("r1", "n1", expected_runtime="3h")]
