@@ -102,7 +102,7 @@ def test_scheduler_that_dies_keeps_the_trials(run: Run, desk: Path) -> None:
     done = _kept()
     assert (tuning.returncode, out) == (3, ""), err
     [error] = [line for line in err.splitlines() if line.startswith("error: ")]
-    assert "the scheduler does not answer any more" in error
+    assert "the scheduler no longer answers" in error
     assert f"; {done} of 100000 trials are kept in the study reprieve" in error
     assert "Traceback" not in err
     again = run(*INPUT, *kept, "--trials", done + 1)
