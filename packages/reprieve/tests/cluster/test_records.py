@@ -204,6 +204,7 @@ def test_vectors_are_as_long_as_the_columns() -> None:
     resources = ResourceTable()
     signatures = SignatureTable(resources)
     one = signatures.intern(pod("a", cpu=1))
+    assert len(one.delta) == 16
     names = [f"example.com/r{number}" for number in range(40)]
     resources.register(names)
     assert [resources.column(name) for name in names] == list(range(6, 46))

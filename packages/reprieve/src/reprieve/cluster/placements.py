@@ -84,7 +84,7 @@ class Placements:
     def _put(self, pod: PodRecord, row: int) -> None:
         nodes = self.nodes
         pod.row = row
-        nodes.used[:, row] += pod.signature.delta
+        pod.signature.add_to(nodes.used, row, 1)
         nodes.pods[row][pod.uid] = pod
         if pod.signature.ports:
             self._count_ports(pod, row, 1)
@@ -114,7 +114,7 @@ class Placements:
         row = pod.row
         nodes = self.nodes
         pod.row = NO_ROW
-        nodes.used[:, row] -= pod.signature.delta
+        pod.signature.add_to(nodes.used, row, -1)
         del nodes.pods[row][pod.uid]
         if pod.signature.ports:
             self._count_ports(pod, row, -1)

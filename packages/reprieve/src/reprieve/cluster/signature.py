@@ -20,13 +20,13 @@ from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from kube_rules import objects
 from kube_rules.node_features import needed_features
 from kube_rules.requests import host_ports, pod_nonzero_requests, pod_requests
 from reprieve.cluster.extended_resources import ContainerAsk, asks_of
 from reprieve.cluster.resources import (
-    FIRST_RESOURCE,
     LIMIT,
     PODS,
     SCORING_CPU,
@@ -66,32 +66,71 @@ class PodConstraints:
     """Some of these terms mean pods of other namespaces too, or may."""
 
 
-@dataclass(eq=False, slots=True, weakref_slot=True)
-class PodSpecSignature:
+class PodSpecSignature(msgspec.Struct, eq=False, weakref=True):
     """The scheduling-relevant part of a pod's spec.
 
-    `delta` is `int64[columns]`: what placing such a pod adds to a node's row, scoring columns and the pod slot
-    included.  `requests` are (column, amount) pairs with an amount above zero, in column order: what NodeResourcesFit
-    compares.  `best_effort` is True when neither cpu nor memory is asked for.
+    `requests` are (column, amount) pairs with an amount above zero, in column order: what NodeResourcesFit compares.
+    The scoring columns have amounts of their own.
     """
 
     id: int
     constraints: PodConstraints
     resources: ResourceTable
-    delta: Vector
     requests: tuple[tuple[int, int], ...]
-    node_selector: dict[str, str]
-    affinity: objects.Affinity | None
-    tolerations: tuple[objects.Toleration, ...]
-    ports: tuple[HostPort, ...]
-    node_name: str
-    spread: tuple[objects.TopologySpreadConstraint, ...] = ()
-    images: tuple[str, ...] = ()
-    """Image names as node status has them, of init containers and containers, one entry for each container."""
+    scoring_cpu: int
+    scoring_memory: int
+    affinity: objects.Affinity | None = None
     selects: bool = False
     """It has inter-pod affinity or anti-affinity terms: other pods matter to it, and it to others."""
+    images: tuple[str, ...] = ()
+    """Image names as node status has them, of init containers and containers, one entry for each container."""
     extended: tuple[ContainerAsk, ...] = ()
     """What its containers ask for that device classes may serve."""
+    node_name: str = ""
+    """A bound pod's nodeName is where it runs; only a pod not yet seen by the scheduler can have one as a request."""
+    vector: Vector | None = None
+    """`delta` since it was first read: most running pods are only ever added to their node."""
+
+    @property
+    def delta(self) -> Vector:
+        """`int64[columns]`: what placing such a pod adds to a node's row, scoring columns and the pod slot included."""
+        if self.vector is None:
+            vector = np.zeros(self.resources.capacity, dtype=np.int64)
+            vector[SCORING_CPU], vector[SCORING_MEMORY] = self.scoring_cpu, self.scoring_memory
+            for column, amount in self.requests:
+                vector[column] = amount
+            self.vector = vector
+        return self.vector
+
+    def add_to(self, used: npt.NDArray[np.int64], row: int, by: int) -> None:
+        """Add what `by` such pods take to a row of `int64[columns, rows]`."""
+        if self.vector is not None:
+            used[:, row] += self.vector if by == 1 else by * self.vector
+            return
+        used[SCORING_CPU, row] += by * self.scoring_cpu
+        used[SCORING_MEMORY, row] += by * self.scoring_memory
+        for column, amount in self.requests:
+            used[column, row] += by * amount
+
+    @property
+    def node_selector(self) -> dict[str, str]:
+        """See `PodConstraints`."""
+        return self.constraints.node_selector
+
+    @property
+    def tolerations(self) -> tuple[objects.Toleration, ...]:
+        """See `PodConstraints`."""
+        return self.constraints.tolerations
+
+    @property
+    def ports(self) -> tuple[HostPort, ...]:
+        """See `PodConstraints`."""
+        return self.constraints.ports
+
+    @property
+    def spread(self) -> tuple[objects.TopologySpreadConstraint, ...]:
+        """See `PodConstraints`."""
+        return self.constraints.spread
 
     @property
     def amounts(self) -> dict[str, int]:
@@ -146,7 +185,6 @@ class SignatureTable:
         stated = (spec.node_selector, spec.affinity, spec.tolerations, spread, ports, features)
         constraining = _key(stated) if any(stated) else b""
         images = _images(spec)
-        # A bound pod's nodeName is where it runs, not a request; only a pod not yet seen by the scheduler can have one.
         extended = asks_of(spec)
         read = (sorted(amounts.items()), nonzero, images)
         key = _key((*read, extended) if extended else read, constraining)
@@ -170,10 +208,8 @@ class SignatureTable:
             return
         self._fitted = capacity
         for signature in self._signatures.values():
-            if len(signature.delta) < capacity:
-                grown = np.zeros(capacity, dtype=np.int64)
-                grown[: len(signature.delta)] = signature.delta
-                signature.delta = grown
+            if signature.vector is not None and len(signature.vector) < capacity:
+                signature.vector = np.pad(signature.vector, (0, capacity - len(signature.vector)))
 
     def _make_constraints(
         self, spec: objects.PodSpec, ports: tuple[HostPort, ...], features: tuple[str, ...]
@@ -207,25 +243,16 @@ class SignatureTable:
     ) -> PodSpecSignature:
         by_column = {self._resources.column(name): min(amount, LIMIT) for name, amount in amounts.items() if amount > 0}
         by_column[PODS] = 1
-        delta = np.zeros(self._resources.capacity, dtype=np.int64)
-        for column, amount in by_column.items():
-            delta[column] = amount
-        delta[SCORING_CPU], delta[SCORING_MEMORY] = min(nonzero[0], LIMIT), min(nonzero[1], LIMIT)
-        requests = tuple(self._pair(pair) for pair in sorted(by_column.items()) if pair[0] >= FIRST_RESOURCE)
         return PodSpecSignature(
             id=next(self._ids),
             constraints=constraints,
             resources=self._resources,
-            delta=delta,
-            requests=requests,
-            node_selector=constraints.node_selector,
+            requests=tuple(self._pair(pair) for pair in sorted(by_column.items())),
+            scoring_cpu=min(nonzero[0], LIMIT),
+            scoring_memory=min(nonzero[1], LIMIT),
             affinity=constraints.affinity,
-            tolerations=constraints.tolerations,
-            ports=constraints.ports,
-            node_name="",
-            spread=constraints.spread,
-            images=images,
             selects=constraints.selects,
+            images=images,
             extended=extended,
         )
 

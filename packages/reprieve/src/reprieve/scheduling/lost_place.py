@@ -1,9 +1,10 @@
 """Capacity on a node that is kept for a pod that is not there yet (repair.md 2, moving.md 4.4)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from kube_rules.topology_terms import pod_index
 from reprieve.cluster.pods import PodRecord
@@ -51,9 +52,8 @@ def keep(cluster: ClusterState, pod: PodRecord, row: int, until: float) -> LostP
 
 def plain(signature: PodSpecSignature, capacity: int) -> PodSpecSignature:
     """Return the amounts and ports of a signature, without its rules about other pods: a stand-in breaks none."""
-    delta = np.zeros(capacity, dtype=np.int64)
-    delta[: len(signature.delta)] = signature.delta
-    return replace(signature, affinity=None, selects=False, delta=delta)
+    vector = np.pad(signature.delta, (0, max(0, capacity - len(signature.delta))))
+    return replace(signature, affinity=None, selects=False, vector=vector)
 
 
 def likeness(lost: PodRecord, pod: PodRecord, *, same_owner: bool) -> int:
