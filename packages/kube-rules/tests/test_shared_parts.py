@@ -117,3 +117,27 @@ def test_pod_without_anything_leaves_the_defaults_alone() -> None:
     head = TypeMeta(api_version="v1", kind="Pod")
     assert from_json(o.Pod, b'{"metadata": {"name": "p"}}', head, Origin()) == o.Pod(metadata=o.ObjectMeta(name="p"))
     assert o.PodSpec() == o.Pod().spec
+
+
+def test_spread_constraints_share_what_is_equal() -> None:
+    """Equal constraints are one; of constraints and terms that differ otherwise, the selector and the key are one."""
+
+    def constraints(skew: int, key: str) -> o.Pod:
+        found: dict[str, Any] = {"maxSkew": skew, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+        found["labelSelector"] = {"matchLabels": {"app": "web"}}
+        term = {"topologyKey": key, "labelSelector": found["labelSelector"]}
+        anti = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        made, plain = _pod("a", topologySpreadConstraints=[found], affinity={"podAntiAffinity": anti})
+        assert made == plain
+        return made
+
+    first, same, other = (constraints(*it).spec for it in ((1, "rack"), (1, "rack"), (2, "row")))
+    assert first.topology_spread_constraints[0] is same.topology_spread_constraints[0]
+    (one,), (differs,) = first.topology_spread_constraints, other.topology_spread_constraints
+    assert one is not differs
+    assert one.label_selector is differs.label_selector
+    assert one.topology_key is differs.topology_key
+    assert other.affinity is not None
+    assert other.affinity.pod_anti_affinity is not None
+    (term,) = other.affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution
+    assert term.label_selector is one.label_selector

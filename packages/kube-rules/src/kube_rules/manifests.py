@@ -27,14 +27,30 @@ class Loaded(Generic[ObjectT_co]):
     `dated`: whether the input has a creation time; else its turn stands for it.
     """
 
-    __slots__ = ("created", "dated", "object", "order", "origin")
+    __slots__ = ("_item", "_place", "created", "dated", "object", "order")
 
-    def __init__(self, found: ObjectT_co, origin: Origin, order: int, created: float, *, dated: bool = True) -> None:
+    def __init__(
+        self,
+        found: ObjectT_co,
+        origin: Origin,
+        order: int,
+        created: float,
+        *,
+        dated: bool = True,
+        item: int | None = None,
+    ) -> None:
         self.object = found
-        self.origin = origin
+        self._place = origin
+        self._item = item
+        """Which item of the list at the place; the items of a list share the place."""
         self.order = order
         self.created = created
         self.dated = dated
+
+    @property
+    def origin(self) -> Origin:
+        """Return the place it was read from."""
+        return self._place if self._item is None else self._place._replace(item=self._item)
 
     def __repr__(self) -> str:
         return f"Loaded({name_of(self.object)}, {self.origin}, order={self.order})"

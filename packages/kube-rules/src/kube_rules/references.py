@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from kube_rules.decoding import name_of
-from kube_rules.errors import FieldError, InputError, Origin
+from kube_rules.errors import FieldError, InputError
 from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Loaded
 from kube_rules.meta import KubernetesObject
@@ -20,17 +20,17 @@ _FINISHED = ("Succeeded", "Failed")
 
 def refuse_duplicates(objects: Iterable[Loaded[KubernetesObject]]) -> None:
     """Raise `InputError` at the second object of one kind, namespace and name."""
-    seen: dict[tuple[str, str, str, str], Origin] = {}
+    seen: dict[tuple[str, str, str, str], Loaded[KubernetesObject]] = {}
     for loaded in objects:
         found = loaded.object
         foreign = found.foreign if isinstance(found, PodGroup) else None
         version = foreign.api_version if foreign is not None else ""  # other APIs have names of their own
         key = (found.KIND, version, found.metadata.namespace, found.metadata.name)
-        first = seen.setdefault(key, loaded.origin)
-        if first is not loaded.origin:
+        first = seen.setdefault(key, loaded)
+        if first is not loaded:
             raise InputError(
                 loaded.origin,
-                f'Duplicate value: "{found.name}": already defined in {first}',
+                f'Duplicate value: "{found.name}": already defined in {first.origin}',
                 path="metadata.name",
                 subject=name_of(found),
             )

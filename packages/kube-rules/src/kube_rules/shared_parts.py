@@ -6,23 +6,32 @@ and as many copies of the same two tolerations. What is equal is replaced by the
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import force_setattr
 
 from kube_rules.caching import remembered
-from kube_rules.meta import EMPTY_MAP, NodeSelectorRequirement, OwnerReference
-from kube_rules.objects import DEFAULT_SCHEDULER, Affinity, Container, Pod, PodAffinityTerm, Toleration
+from kube_rules.meta import EMPTY_MAP, LabelSelector, NodeSelectorRequirement, OwnerReference
+from kube_rules.objects import (
+    DEFAULT_SCHEDULER,
+    Affinity,
+    Container,
+    Pod,
+    PodAffinityTerm,
+    Toleration,
+    TopologySpreadConstraint,
+)
 
 _MOST: Final = 16_384
 _MOST_ITEMS: Final = 8
 _LONGEST: Final = 256
 """Lists of more items, or of items with longer texts, are left as they are: what is kept has a bound."""
 _parts: dict[Any, Any] = {}
-_terms: dict[bytes, PodAffinityTerm] = {}
-"""By their JSON: the maps in them cannot be looked up."""
+_selecting: dict[tuple[type[Any], bytes], Any] = {}
+"""Terms, constraints and selectors by their JSON: the maps in them cannot be looked up."""
 _encode: Final = msgspec.json.Encoder().encode
+SelectingT = TypeVar("SelectingT", PodAffinityTerm, TopologySpreadConstraint, LabelSelector)
 
 
 def share(pod: Pod) -> None:
@@ -44,6 +53,10 @@ def share(pod: Pod) -> None:
         _share_container(container)
     if spec.affinity is not None:
         _share_terms(spec.affinity)
+    if spec.topology_spread_constraints:
+        force_setattr(
+            spec, "topology_spread_constraints", tuple(map(_selecting_alike, spec.topology_spread_constraints))
+        )
 
 
 def _share_terms(affinity: Affinity) -> None:
@@ -57,9 +70,11 @@ def _share_terms(affinity: Affinity) -> None:
         if kind is not None:
             terms = kind.required_during_scheduling_ignored_during_execution
             if terms:
-                force_setattr(kind, "required_during_scheduling_ignored_during_execution", tuple(map(_term, terms)))
+                force_setattr(
+                    kind, "required_during_scheduling_ignored_during_execution", tuple(map(_selecting_alike, terms))
+                )
             for weighted in kind.preferred_during_scheduling_ignored_during_execution:
-                force_setattr(weighted, "pod_affinity_term", _term(weighted.pod_affinity_term))
+                force_setattr(weighted, "pod_affinity_term", _selecting_alike(weighted.pod_affinity_term))
 
 
 def _requirement(found: NodeSelectorRequirement) -> NodeSelectorRequirement:
@@ -70,19 +85,23 @@ def _requirement(found: NodeSelectorRequirement) -> NodeSelectorRequirement:
     )
 
 
-def _term(found: PodAffinityTerm) -> PodAffinityTerm:
-    """Return the equal term that came first."""
+def _selecting_alike(found: SelectingT) -> SelectingT:
+    """Return the equal one that came first; of a new one the selector and the key are those that came first."""
     try:
         text = _encode(found)
     except UnicodeEncodeError:  # a lone surrogate, which no text of JSON has
         return found
-    known = _terms.get(text)
+    known: SelectingT | None = _selecting.get((type(found), text))
     if known is None:
         if len(text) > _LONGEST:
             return found
-        if len(_terms) >= _MOST:
-            _terms.clear()
-        known = _terms[text] = found
+        if not isinstance(found, LabelSelector):
+            _text(found, "topology_key", found.topology_key)
+            if found.label_selector is not None:
+                force_setattr(found, "label_selector", _selecting_alike(found.label_selector))
+        if len(_selecting) >= _MOST:
+            _selecting.clear()
+        known = _selecting[type(found), text] = found
     return known
 
 

@@ -212,7 +212,7 @@ def manifests_of(reading: Reading, source: str) -> Manifests:
     """Return what was read as the input of a plan; priorities that the server left open become 0, with a warning."""
     classes = [item for item in reading.objects if isinstance(item, o.PriorityClass)]
     admission = PriorityAdmission(classes)
-    manifests = Manifests()
+    manifests, origin = Manifests(), Origin(source)
     for order, item in enumerate(reading.objects):
         if isinstance(item, _PRIORITIZED):
             try:
@@ -221,8 +221,8 @@ def manifests_of(reading: Reading, source: str) -> Manifests:
                 reading.warnings.append(f"{name_of(item)}: {error.path}: {error.message}: priority 0 assumed")
                 item = _without_class(item)
         created = created_seconds(item.metadata, order)
-        manifests.objects.setdefault(type(item), []).append(Loaded(item, Origin(source), order, created))
-    manifests.pod_makers += [PodMaker(maker, Origin(source)) for maker in reading.makers]
+        manifests.objects.setdefault(type(item), []).append(Loaded(item, origin, order, created))
+    manifests.pod_makers += [PodMaker(maker, origin) for maker in reading.makers]
     return manifests
 
 

@@ -7,6 +7,7 @@ Invariant: `row` and `nominated` are changed only by `reprieve.cluster.state.Clu
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from kube_rules import objects
@@ -31,6 +32,8 @@ units move (moving.md 4.6).
 _MOVES_TO: Final = " moves to "
 _FOR_IT: Final = " moved for it"
 _DIGITS: Final = 6
+_seconds: Final = lru_cache(maxsize=1024)(float)
+"""Number of seconds -> the same float for all pods with this grace period."""
 
 
 class Moved(NamedTuple):
@@ -243,7 +246,7 @@ def record_of(
         scheduler_name=scheduler_name or spec.scheduler_name or "default-scheduler",
         never_preempts=spec.preemption_policy == "Never",
         gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
-        grace=float(spec.termination_grace_period_seconds),
+        grace=_seconds(spec.termination_grace_period_seconds),
         terminating=meta.deletion_timestamp is not None,
         preempted=was_preempted(pod),
         generation=meta.generation,

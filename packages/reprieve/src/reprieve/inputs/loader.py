@@ -154,6 +154,8 @@ class _Collector(DocumentReader):
         self._schemas = schemas
         self._meanings: dict[tuple[str, str], str] = {}
         self._order = 0
+        self._place = Origin()
+        """Where the last object was read from, without the item of a list."""
         self._located = 0
         """How many of the unknown fields have the line they stand on."""
 
@@ -297,7 +299,11 @@ class _Collector(DocumentReader):
                 force_setattr(meta, name, value)
         found = finish(found, origin, stored_groups=True)
         created = created_seconds(found.metadata, order)
-        self.manifests.objects.setdefault(type(found), []).append(Loaded(found, origin, order, created, dated=dated))
+        if origin[:-1] != self._place[:-1]:
+            self._place = origin._replace(item=None)
+        item = order if origin.item == order else origin.item  # one number object where it is the same
+        loaded = Loaded(found, self._place, order, created, dated=dated, item=item)
+        self.manifests.objects.setdefault(type(found), []).append(loaded)
 
     # --- JSON -----------------------------------------------------------------------------------------------
 
