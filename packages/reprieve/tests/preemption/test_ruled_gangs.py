@@ -87,6 +87,15 @@ def test_unlike_members_that_keep_apart_are_spread_where_victims_are_cheapest(se
     assert made.problem.price([one.unit.name for one in found.victims]) == cheapest(made.problem).price
 
 
+def test_the_eviction_found_without_a_constraint_is_kept_where_other_places_keep_it() -> None:
+    """cost.md 4.13: members of eleven kinds; shares by themselves were compared until a limit, and a budget broken."""
+    made = FAMILIES["spread, apart from others, rack"](60002, nodes=(12, 18))
+    found = _decided(made, "MinimizeVictims")
+    assert found is not None
+    assert made.problem.price([one.unit.name for one in found.victims]) == cheapest(made.problem).price
+    assert not found.limits
+
+
 @pytest.mark.parametrize(
     ("family", "seed", "nodes"),
     [

@@ -141,7 +141,7 @@ def _spread_otherwise(
         work.limits[limit] = None
         return candidate, False
     shares = SpreadShares(numbers, work.searched, spread, candidate.assignment.placed)
-    shares.least = proposed.price if proposed is not None else None
+    shares.proposed = proposed
     if shares.domains > MOST_DOMAINS:
         work.limits[SearchLimit(LimitKind.SPREAD_DOMAINS, MOST_DOMAINS, shares.domains)] = None
         return candidate, False

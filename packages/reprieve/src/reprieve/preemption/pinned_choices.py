@@ -61,7 +61,7 @@ class PinnedChoices:
     left: int
     by_node: ClassVar[bool] = True
     """Whether evictions are improved node by node, too (cost.md 4.14)."""
-    least: Price | None = field(init=False, default=None)
+    proposed: Found | None = field(init=False, default=None)
     """What is found without choices to keep to: the search ends at an eviction that costs no more."""
     _tried: dict[Hashable, Picks] = field(init=False, default_factory=dict)
     """By what is pinned where, whatever the names of pods: the first picks with that."""
@@ -107,7 +107,7 @@ class PinnedChoices:
 
     def is_least(self, price: Price) -> bool:
         """Return whether no choice costs less, as far as is known."""
-        return self.least is not None and price <= self.least
+        return self.proposed is not None and price <= self.proposed.price
 
     def estimate(self, picks: Picks) -> tuple[int, int, tuple[float, ...]] | None:
         """Return what the leaves cost together if none shares a victim; None: one fits nowhere."""

@@ -7,7 +7,7 @@ follows from the constraint and from the pods that it counts with all potential 
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import attrgetter
 from typing import ClassVar
@@ -19,7 +19,7 @@ from reprieve.framework.plugin import CycleState
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.spread_domains import SpreadCounter, SpreadDomains
 from reprieve.preemption.pinned_choices import FEW_CHOICES, Part, Picks, PinnedChoices, PinnedEviction
-from reprieve.preemption.victim_search.node_tables import MOST_NODES, Domains, NodeTables
+from reprieve.preemption.victim_search.node_tables import MOST_NODES, Domains, NodeTables, Rearranged
 from reprieve.preemption.victim_search.search import Found, cheapest_eviction
 
 MOST_DOMAINS = 12
@@ -81,6 +81,20 @@ class SpreadShares(PinnedChoices):
             frozenset([node for node, row in enumerate(self.numbers.rows) if domain_of[row] == domain])
             for domain in there
         ]
+        found = self._proposal_kept() or self._searched()
+        return replace(found, places=tuple(self._in_order(found.places))) if found is not None else None
+
+    def _proposal_kept(self) -> PinnedEviction | None:
+        """Return the proposed eviction with places that keep the constraint."""
+        if self.proposed is None or self.proposed.places is None:
+            return None
+        tables = self._tables(self.proposed.assigned(self.numbers))
+        found = tables.within(self.proposed.units) if tables is not None else None
+        self.settled = found is not None
+        return self._placed(found) if found is not None else None
+
+    def _searched(self) -> PinnedEviction | None:
+        """Return the cheapest eviction of all shares that are searched, improved."""
         counts = [len(kind.pods) for kind in self.numbers.kinds]
         shares = (share for totals in self._totals(sum(counts)) for share in _divided(counts, totals))
         few = list(islice(shares, _FEW_SHARES + 1))
@@ -94,24 +108,27 @@ class SpreadShares(PinnedChoices):
             return None
         found = self._rearranged(self.eviction_of(best[0], improved=False))
         if not self.settled:
-            improved = [self.eviction_of(picks) for picks in best[:_IMPROVED]]
-            found = min(found, self._rearranged(min(improved, key=_price)), key=_price)
-        return PinnedEviction(found.price, found.units, tuple(self._in_order(found.places)))
+            better = min([self.eviction_of(picks) for picks in best[:_IMPROVED]], key=_price)
+            if better.price < found.price:
+                found = self._rearranged(better)
+        return found
 
     def _rearranged(self, best: PinnedEviction) -> PinnedEviction:
         """Return the eviction, or a cheaper one, with what each domain gets of each kind settled node by node."""
-        have = tuple(map(sum, self._share_of(best.places)))
+        tables = self._tables(best.places) if not self.is_least(best.price) else None
+        found = tables.improved(best.units, best.price) if tables is not None else None
+        self.settled = tables.complete if tables is not None else self.is_least(best.price)
+        self.cut = self.cut and not self.settled
+        return best if found is None else self._placed(found)
+
+    def _tables(self, places: Sequence[tuple[PodRecord, int]]) -> NodeTables | None:
+        """Return the tables of all nodes, the ways to divide the members that are nearest to these places first."""
+        have = tuple(map(sum, self._share_of(places)))
         every = islice(self._totals(sum(have)), FEW_CHOICES)
         totals = sorted(every, key=lambda totals: sum(abs(a - b) for a, b in zip(totals, have, strict=True)))
-        if self.is_least(best.price):
-            self.settled = True
-            return best
-        tables = NodeTables.of(self.numbers, Domains(self._nodes, totals))
-        found = tables.improved(best.units, best.price) if tables is not None else None
-        self.settled = tables is not None and tables.complete
-        self.cut = self.cut and not self.settled
-        if found is None:
-            return best
+        return NodeTables.of(self.numbers, Domains(self._nodes, totals))
+
+    def _placed(self, found: Rearranged) -> PinnedEviction:
         places = Found(found.units, found.price, found.places).assigned(self.numbers)
         return PinnedEviction(found.price, found.units, places)
 

@@ -142,6 +142,11 @@ class NodeTables:
             found = self._later_than(units, price, range(len(self._ends)))
         return found
 
+    def within(self, units: Sequence[int]) -> Rearranged | None:
+        """Return the cheapest eviction of these units or some of them; None if not all pods get a place beside it."""
+        barred = frozenset(range(len(self._numbers.units))).difference(units)
+        return self._first_of(frozenset(units).intersection(self._whole), barred)
+
     def _searched(self, units: Sequence[int], price: Price) -> Rearranged | None:
         """Return the cheapest by exchange, from what is given, from all that may go up to each priority, and drawn."""
         numbers = self._numbers
@@ -295,10 +300,12 @@ class NodeTables:
         for unit in whole:
             for node, amounts in numbers.takes[unit]:
                 left[node] = tuple(map(int.__add__, left[node], amounts))
-        options = [
-            self._options(node, left[node], tuple([unit for unit in self._own[node] if unit not in barred]))
-            for node in self._order
-        ]
+        options = []
+        for node in self._order:
+            if self._steps >= self._most:
+                return None
+            own = tuple([unit for unit in self._own[node] if unit not in barred])
+            options.append(self._options(node, left[node], own))
         charged, weight = self._first(whole)
         sums = np.full(self._shape, np.inf)
         sums[(*([0] * len(numbers.kinds)), *charged)] = weight
@@ -386,7 +393,7 @@ class NodeTables:
             for kind in numbers.kinds
         ]
         options: list[_Option] = []
-        for counts in product(*[range(count + 1) for count in most]):
+        for counts in _holding(most, [kind.wanted for kind in numbers.kinds], free.max(axis=0).tolist()):
             if not any(counts):
                 continue
             self._steps += 1
@@ -413,3 +420,23 @@ class NodeTables:
         for within in product(*[range(min(count, allowed[b]), -1, -1) for b, count in enumerate(charged)]):
             over = sum(charged) - sum(within)
             yield _Option((*counts, *within), weight + over * BROKEN_BUDGET, units)
+
+
+def _holding(
+    most: Sequence[int], wanted: Sequence[Sequence[tuple[int, int]]], have: Sequence[int]
+) -> list[tuple[int, ...]]:
+    """Return how many pods of each kind the amounts hold together, up to `most` of each, in ascending order."""
+    held: list[tuple[tuple[int, ...], Sequence[int]]] = [((), have)]
+    for count, wants in zip(most, wanted, strict=True):
+        more = []
+        for counts, left in held:
+            more.append(((*counts, 0), left))
+            for taken in range(1, count + 1):
+                rest = list(left)
+                for resource, want in wants:
+                    rest[resource] -= want * taken
+                if any(rest[resource] < 0 for resource, _ in wants):
+                    break
+                more.append(((*counts, taken), rest))
+        held = more
+    return [counts for counts, _ in held]
