@@ -61,9 +61,9 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """When a start was searched for from now on."""
     searches: list[float] = []
 
-    def counted(running: RunningProfile, entity: Entity, now: float, *more: Any) -> Any:
+    def counted(running: RunningProfile, entity: Entity, now: float, *more: Any, **named: Any) -> Any:
         searches.append(now)
-        return expected_starts.expected_start(running, entity, now, *more)
+        return expected_starts.expected_start(running, entity, now, *more, **named)
 
     monkeypatch.setattr(advance_reservations, "expected_start", counted)
     return searches

@@ -5,6 +5,9 @@ The number in the name of a test is that of the rule in section 5: cost.md 5.1, 
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from msgspec.structs import replace
 
 from kube_rules import objects
@@ -12,6 +15,8 @@ from kube_rules.work_annotations import LONGEST
 from reprieve.framework.profile import Profile
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
+from reprieve.scheduling.decision import Decision
+from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.preemptor_reservations import PreemptorReservations, Released
 from tests.building import START, World, gang, group, node, pod, profile_with
 
@@ -308,3 +313,48 @@ def test_released_reservation_wakes_pending_pods() -> None:
         world.settle()
         assert (world.engine.attempts > before) is woken, first
         assert world.where.get("q") == ("n1" if woken else None)
+
+
+@pytest.mark.parametrize("gang_of", [1, 2], ids=["a pod", "a gang"])
+@pytest.mark.parametrize("later", [0.0, 20.0])
+@pytest.mark.parametrize("nominated_first", [True, False])
+def test_standby_that_takes_over_during_a_preemption_evicts_nothing_more(
+    gang_of: int, later: float, nominated_first: bool
+) -> None:
+    """cost.md 5.1, preemption.md 2.3: it heard of the nominations and of the victims, and waits for these."""
+    lows = [pod(f"low-{i}", cpu=4, node=f"n{i}", start=-600.0) for i in range(4)]
+    asking: list[Any] = [pod("high", cpu=4, priority=9)] if gang_of == 1 else gang("high", 2, cpu=4, priority=9)
+    standby = World([node(f"n{i}") for i in range(4)], lows, asking)
+    engine = standby.engine
+    waiting = [item for item in asking if isinstance(item, objects.Pod)]
+    places = [f"n{i + 1}" for i in range(gang_of)]
+    nominations = [
+        replace(item, status=replace(item.status, nominated_node_name=name))
+        for item, name in zip(waiting, places, strict=True)
+    ]
+    leaving = [
+        pod(f"low-{i + 1}", cpu=4, node=f"n{i + 1}", start=-600.0, terminating=True, preempted=True)
+        for i in range(gang_of)
+    ]
+    for item in [*nominations, *leaving] if nominated_first else [*leaving, *nominations]:
+        engine.set(item, START)
+    engine.complete(START)
+    now = START + later
+    engine.resume(now)
+    decisions = _decided(engine, now)
+    assert decisions
+    assert not any(decision.preemption is not None or decision.cleared for decision in decisions)
+    assert standby.nominated == {item.metadata.name: name for item, name in zip(waiting, places, strict=True)}
+    for item in leaving:
+        engine.remove(item.ref, now + 5)
+    bindings = [binding for decision in _decided(engine, now + 5) for binding in decision.bindings]
+    assert sorted(binding.node for binding in bindings) == places
+
+
+def _decided(engine: Engine, now: float) -> list[Decision]:
+    """Return all decisions of this moment."""
+    engine.tick(now)
+    found = []
+    while (decision := engine.step(now).decision) is not None:
+        found.append(decision)
+    return found

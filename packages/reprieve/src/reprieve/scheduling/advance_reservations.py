@@ -14,6 +14,7 @@ import heapq
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -59,7 +60,12 @@ def _is_earlier(start: ExpectedStart, expected: float | None, in_the_way: int, n
         return expected is None and len(start.awaited) < (1 - _GAIN) * in_the_way
     if expected is None:
         return True
-    return expected - start.when >= max(_PAUSE, _GAIN * (expected - now))
+    return start.when <= _worth_a_move(expected, now)
+
+
+def _worth_a_move(expected: float, now: float) -> float:
+    """Return the latest start that is worth a move of a holder that is expected to start then."""
+    return expected - max(_PAUSE, _GAIN * (expected - now))
 
 
 class AdvanceReservations:
@@ -134,8 +140,11 @@ class AdvanceReservations:
         self._cluster.now = max(self._cluster.now, now)
         longest = self._options_of(entity).max_reserved
         nominated = {pod.uid: pod.nominated for pod in entity.ready.values() if pod.nominated >= 0}
-        anew = self._start_of(entity, now, longest)
         there = self._start_of(entity, now, longest, nominated)
+        if there is None or there.when is None:
+            anew = self._start_of(entity, now, longest)
+        else:  # a later start changes nothing, and the search for it takes ten times as long
+            anew = self._start_of(entity, now, _worth_a_move(there.when, now) - now, ends_known=True)
         if anew is not None and there is not None and _is_earlier(anew, there.when, len(there.awaited), now):
             there = None
         for start in (there, anew):
@@ -254,13 +263,20 @@ class AdvanceReservations:
             self._reserve(entity, start, held.made, now)
 
     def _start_of(
-        self, entity: Entity, now: float, longest: float, nominated: Mapping[str, int] = NOWHERE
+        self,
+        entity: Entity,
+        now: float,
+        longest: float,
+        nominated: Mapping[str, int] = NOWHERE,
+        *,
+        ends_known: bool = False,
     ) -> ExpectedStart | None:
         running = self._running.of(next(iter(entity.ready.values())))
         yielding = [pod for held in self._behind(entity) for pod, _ in held.pods]
-        start = expected_start(running, entity, now, longest, yielding, nominated)
+        search = partial(expected_start, running, entity, now, longest, ends_known=ends_known)
+        start = search(yielding, nominated)
         known = start is not None and start.when is not None and start.awaited
-        return expected_start(running, entity, now, longest, (), nominated) if known and yielding else start
+        return search((), nominated) if known and yielding else start
 
     def _behind(self, entity: Entity) -> list[AdvanceReservation]:
         """Return the reservations that make way for an entity: of those behind it, without an expected start."""

@@ -51,11 +51,14 @@ def expected_start(
     longest: float,
     yielding: Iterable[PodRecord] = (),
     nominated: Mapping[str, int] = NOWHERE,
+    *,
+    ends_known: bool = False,
 ) -> ExpectedStart | None:
     """Return the earliest start of an entity, or the one with the least in the way; None: it fits nowhere.
 
-    Ends later than `longest` seconds from now count as unknown.  Nominations of `yielding` pods do not count.
-    `nominated`: the rows of members, by UID; it waits only for pods there, and all members go to these rows.
+    Ends later than `longest` seconds from now count as unknown; with `ends_known` it waits only for known ends.
+    Nominations of `yielding` pods do not count.  `nominated`: the rows of members, by UID; it waits only for pods
+    there, and all members go to these rows.
     """
     cluster = running.cluster
     rows = set(nominated.values())
@@ -69,8 +72,7 @@ def expected_start(
 
     def assign() -> Assigned | None:
         found = anywhere()
-        outside = rows and found is not None and any(row not in rows for _, row in found)
-        return None if outside else found
+        return None if rows and found is not None and any(row not in rows for _, row in found) else found
 
     with cluster.trial():
         yielded = list(yielding)
@@ -96,7 +98,7 @@ def expected_start(
             return ExpectedStart(places, max(when, now), _on(places, [pod for end, pod in timed if end <= when]))
         cluster.displace_all([pod for _, pod in timed])
         ordered = _cheapest_first(cluster, entity, unknown)
-        left = _fewest(cluster, ordered, assign)
+        left = None if ends_known else _fewest(cluster, ordered, assign)
         if left is None:
             return None
         count, places = left
