@@ -56,12 +56,10 @@ class PendingResizes:
             known.resize_ref = _ref(self._cluster, known)
             known.resizing = True
             self._queue_all(known, now)
-        elif changed and self._queue.find(known) is None:
-            self._queue_all(known, now)
         if freed:
             self._queue.wake(_ref(self._cluster, known), now)
         if changed and self._on and known.row >= 0:
-            self._others_on(known, now)
+            self._left_on(known.row, now)
 
     def _queue_all(self, pod: PodRecord, now: float) -> None:
         """Queue a resize, and with it those of its gang that had left the queue because they fitted."""
@@ -69,9 +67,9 @@ class PendingResizes:
         for peer in peers if self._queue.get(pod.resize_ref) is None else (pod,):
             self._queue.add_pod(peer, now)
 
-    def _others_on(self, grown: PodRecord, now: float) -> None:
-        """The kubelet resized this pod, and not those for which capacity was freed: they are tried again (1.6)."""
-        for pod in list(self._cluster.nodes.pods[grown.row].values()):
+    def _left_on(self, row: int, now: float) -> None:
+        """Amounts of a pod on a node changed: resizes there that have left the queue are tried again (1.6)."""
+        for pod in list(self._cluster.nodes.pods[row].values()):
             if pod.resizing and self._queue.find(pod) is None:
                 self._queue_all(pod, now)
 
