@@ -272,7 +272,8 @@ def test_too_many_levels_are_invalid(cluster: Up) -> None:
         trees.make(composite(name, 1, parent=parent))
     trees.make(leaf("leaf", 1, "d"))
     [name] = trees.pods("leaf", 1)
-    eventually(lambda: trees.said("d").get("reason") == "Invalid", "the level that is too deep")
+    for one in names:
+        eventually(lambda one=one: trees.said(one).get("reason") == "Invalid", f"{one} of a tree that is too deep")  # type: ignore[misc]
     assert trees.idle(name)
 
 

@@ -280,6 +280,38 @@ def test_conditions_that_a_device_waits_for(fields: Json, places: list[str]) -> 
     assert [place for place, _ in refusals(resource_slice(device(**fields)))] == [f"{FIRST}{one}" for one in places]
 
 
+_OF_NODE = f"{FIRST}.nodeAllocatableResources[cpu]"
+_BY_COUNT: Json = {"mapping": {"deviceMultiplier": "8"}}
+_BY_CAPACITY: Json = {"mapping": {"capacityKey": "d.example.com/cores", "capacityMultiplier": "2"}}
+
+
+@pytest.mark.parametrize(
+    ("amounts", "places"),
+    [
+        ({"cpu": _BY_COUNT}, []),
+        ({"cpu": _BY_CAPACITY, "memory": {"overhead": {"perPod": "1Gi", "perContainer": "500Mi"}}}, []),
+        ({"hugepages-2Mi": {**_BY_COUNT, "overhead": {"perPod": "0"}}}, []),
+        ({"ephemeral-storage": _BY_COUNT}, [f"{FIRST}.nodeAllocatableResources[ephemeral-storage]"]),
+        ({"example.com/gpu": _BY_COUNT}, [f"{FIRST}.nodeAllocatableResources[example.com/gpu]"]),
+        ({"cpu": {}}, [_OF_NODE]),
+        ({"cpu": {"mapping": {}}}, [f"{_OF_NODE}.mapping"]),
+        ({"cpu": {"mapping": {**_BY_COUNT["mapping"], **_BY_CAPACITY["mapping"]}}}, [f"{_OF_NODE}.mapping"]),
+        ({"cpu": {"mapping": {"capacityKey": "cores"}}}, [f"{_OF_NODE}.mapping.capacityMultiplier"]),
+        ({"cpu": {"mapping": {"capacityMultiplier": "2"}}}, [f"{_OF_NODE}.mapping.capacityKey"]),
+        (
+            {"cpu": {"mapping": {"capacityKey": "a/b/c", "capacityMultiplier": "2"}}},
+            [f"{_OF_NODE}.mapping.capacityKey"],
+        ),
+        ({"cpu": {"overhead": {}}}, [f"{_OF_NODE}.overhead"]),
+        ({"cpu": {"overhead": {"perPod": "-1"}}}, [f"{_OF_NODE}.overhead.perPod"]),
+    ],
+)
+def test_resources_of_the_node_that_a_device_takes(amounts: Json, places: list[str]) -> None:
+    """devices.md 5.4."""
+    found = refusals(resource_slice(device(nodeAllocatableResources=amounts)))
+    assert [place for place, _ in found] == places
+
+
 COUNTS = {"consumesCounters": [{"counterSet": "c", "counters": {"a": {"value": "1"}}}]}
 
 

@@ -118,15 +118,22 @@ def test_tree_that_waits_for_its_quorum_is_reported_on_every_group() -> None:
         ({"a": "b", "b": "a"}, {"uid-a": "Invalid", "uid-b": "Invalid"}),
         ({"a": "a"}, {"uid-a": "Invalid"}),
         ({"a": "", "b": "a", "c": "b", "d": "c"}, {"uid-d": "Invalid"}),
+        (
+            {"a": "", "b": "a", "c": "b", "d": "c", "leaf:e": "d", "leaf:f": "a"},
+            {**{f"uid-{name}": "Invalid" for name in "abcd"}, "uid-f": "SchedulerError"},
+        ),
     ],
-    ids=["missing", "cycle", "itself", "deep"],
+    ids=["missing", "cycle", "itself", "deep", "a leaf that is too deep"],
 )
 def test_composites_without_a_root_say_why(parents: dict[str, str], reasons: dict[str, str]) -> None:
     """Also without any pods: a layout that cannot be scheduled is reported to its author, once."""
 
     async def test(scene: Scene) -> None:
         for name, parent in parents.items():
-            composite(scene, name, parent=parent)
+            if name.startswith("leaf:"):
+                leaf(scene, name.removeprefix("leaf:"), parent)
+            else:
+                composite(scene, name, parent=parent)
         for _ in range(3):
             scene.conditions.waiting(scene.engine, scene.now)
             await scene.conditions.drain()

@@ -13,7 +13,7 @@ from kube_rules.meta import ObjectRef
 from reprieve.framework.gates import FeatureGates
 from reprieve.plugins.gang_scheduling import RETRY, GangScheduling
 from reprieve.queueing.entity import QueueState
-from reprieve.scheduling.decision import GROUP_UNSCHEDULABLE, WAITING_FOR_QUORUM
+from reprieve.scheduling.decision import GROUP_UNSCHEDULABLE, SCHEDULER_ERROR, WAITING_FOR_QUORUM
 from tests.building import Item, World, composite, gang, group, node, pod, profile_with
 
 QUORUM = 'waiting for composite pod group "root" tree to meet quorum'
@@ -238,12 +238,35 @@ def test_parent_that_is_its_own_grandchild_is_never_scheduled() -> None:
     assert world.pending == []
 
 
-def test_more_than_four_levels_wait() -> None:
-    """composite.md 2.2."""
+def test_tree_with_a_branch_of_more_than_four_levels_waits_as_a_whole() -> None:
+    """composite.md 2.2: every group says so, and it is scheduled when the branch is gone."""
     chain = [composite(f"c{i}", parent=f"c{i - 1}" if i else "") for i in range(4)]
-    world = World(node("n"), *chain, *leaf("a", 1, parent="c3"), *leaf("b", 1, parent="c2")).settle()
+    world = World(node("n"), *chain, *leaf("b", 1, parent="c2")).settle()
     assert world.where == {"b-0": "n"}
-    assert "maximum depth of composite pod groups is 4" in world.entity("a").gate.reason
+    deep, member = leaf("a", 1, parent="c3")
+    world.add(deep, member, pod("b-1", group="b", cpu=1)).settle()
+    assert world.where == {"b-0": "n"}
+    wrong = "maximum depth of composite pod groups is 4: c0 -> c1 -> c2 -> c3 -> a"
+    assert world.entity("a").gate.reason == wrong
+    decision = world.engine.decisions[-1]
+    assert [(one.pod.name, one.reason, one.message) for one in decision.rejections] == [("b-1", SCHEDULER_ERROR, wrong)]
+    said = {(one.group, one.reason, one.message) for one in decision.conditions}
+    composites = {(f"default/c{i}", "Invalid", wrong) for i in range(3)}
+    assert said == composites | {("default/b", SCHEDULER_ERROR, wrong)}
+    world.engine.remove(ObjectRef("PodGroup", "default/a", deep.metadata.uid), world.now)
+    world.settle()
+    assert world.where == {"b-0": "n", "b-1": "n"}
+
+
+def test_tree_of_two_workloads_is_invalid() -> None:
+    """composite.md 5.1: the message names a group of each."""
+    other = group("b", min_count=1, parent="root", workload="other")
+    world = World(node("n"), composite("root"), *leaf("a", 1), other, pod("b-0", group="b", cpu=1))
+    decision = world.step()
+    wrong = 'all pod groups in a hierarchy should be of the same Workload, got "other" ("b") and "workload" ("root")'
+    assert {one.message for one in decision.rejections} == {wrong}
+    assert {one.group: one.reason for one in decision.conditions}["default/root"] == "Invalid"
+    assert world.where == {}
 
 
 def test_node_wakes_the_tree() -> None:

@@ -129,6 +129,18 @@ def test_why_a_tree_is_not_tried(groups: list[dict[str, Any]], reason: str | Non
         assert (root.outcome, root.reason, root.message) == ("Gated", reason, message)
 
 
+def test_branch_that_is_too_deep_keeps_the_whole_tree() -> None:
+    """composite.md 2.2: the reason is on every composite."""
+    chain = [composite(name, 1, parentCompositePodGroupName=above) for name, above in (("c1", "root"), ("c2", "c1"))]
+    deep = [composite("c3", 1, parentCompositePodGroupName="c2"), leaf("decode", 3, "c3")]
+    answer = planned(node("n", 9), composite("root", 1), *chain, *deep, leaf("prefill", 2), *PODS)
+    wrong = "maximum depth of composite pod groups is 4: root -> c1 -> c2 -> c3"
+    found = {(one.name, one.reason) for one in answer.plan.composite_pod_groups}
+    assert found == {(name, "Invalid") for name in ("root", "c1", "c2", "c3")}
+    assert all((one.message or "").startswith(wrong) for one in answer.plan.composite_pod_groups)
+    assert "Scheduled" not in {one.outcome for one in answer.plan.pods}
+
+
 def test_tree_preempts_as_one() -> None:
     """composite.md 4.1: one decision, every pod nominated, and the tree waits."""
     low = [pod(f"low-{i}", on="n", priority=1) for i in range(5)]

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from kube_rules import field_errors as fe
 from kube_rules.json import Json
+from kube_rules.quantity import parse
 from kube_rules.validation import devices, names, selectors
 from kube_rules.validation import rows as r
 from kube_rules.validation.request_policies import request_policy
@@ -176,6 +177,39 @@ def _binding(device: Json, path: str) -> r.Found:
             yield fe.invalid(f"{path}.{name}", stated[name], f"{name} are required to use {other}")
 
 
+def _node_amounts(device: Json, path: str) -> r.Found:
+    """What of the node's own resources a device is, or costs the pods that use it (KEP-5517, "API Validation")."""
+    for name, given in (device.get("nodeAllocatableResources") or {}).items():
+        at = f"{path}.nodeAllocatableResources[{name}]"
+        if name not in ("cpu", "memory") and not name.startswith("hugepages-"):
+            yield fe.not_supported(at, name, ("cpu", "memory", "hugepages-<size>"))
+        mapping, overhead = given.get("mapping"), given.get("overhead")
+        if mapping is None and overhead is None:
+            yield fe.required(at, "at least one of `mapping` and `overhead` must be specified")
+        if mapping is not None:
+            yield from _mapping(mapping, f"{at}.mapping")
+        if overhead is not None:
+            costs = {part: overhead[part] for part in ("perPod", "perContainer") if overhead.get(part) is not None}
+            if not costs:
+                yield fe.required(f"{at}.overhead", "at least one of `perPod` and `perContainer` must be specified")
+            for part, amount in costs.items():
+                if parse(amount).nano < 0:
+                    yield fe.invalid(f"{at}.overhead.{part}", amount, "must be greater than or equal to 0")
+
+
+def _mapping(mapping: Json, path: str) -> r.Found:
+    """By the number of devices or by a capacity, not both; a capacity goes with its multiplier."""
+    key, *parts = ("capacityKey", "capacityMultiplier", "deviceMultiplier")
+    by_key, by_capacity, by_count = (mapping.get(part) is not None for part in (key, *parts))
+    if by_count == (by_key or by_capacity):
+        ways = "exactly one of `deviceMultiplier` or `capacityKey` with `capacityMultiplier` must be specified"
+        yield fe.invalid(path, mapping, ways) if by_count else fe.required(path, ways)
+    elif by_key != by_capacity:
+        yield fe.required(f"{path}.{parts[0] if by_key else key}", "`capacityKey` and `capacityMultiplier` go together")
+    if by_key:
+        yield from _qualified(mapping[key], f"{path}.{key}")
+
+
 _DEVICE: Final = (
     r.wanted("name", names.dns_label),
     _has,
@@ -188,6 +222,7 @@ _DEVICE: Final = (
         most=_MOST_CONSUMED,
     ),
     _binding,
+    _node_amounts,
 )
 
 

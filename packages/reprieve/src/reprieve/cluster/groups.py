@@ -214,6 +214,16 @@ class CompositeState(_GroupRecord):
             if child.fault is None:
                 yield from child.below()
 
+    def wrong_layout(self) -> str | None:
+        """None, or why the tree below it cannot be scheduled: a pod group below has too many levels above it."""
+        waiting: list[Group] = [self]
+        for group in waiting:
+            if isinstance(group, CompositeState):
+                waiting += group.children
+            elif group.fault is not None:
+                return group.fault.message
+        return None
+
     @property
     def members(self) -> "Mapping[str, PodRecord]":
         """The pods of all its leaves, by UID."""

@@ -36,7 +36,14 @@ from reprieve.cluster.pods import PREEMPTION_BY_SCHEDULER, PodRecord
 from reprieve.live.satisfied_conditions import SatisfiedConditions
 from reprieve.live.writes import Writes, superseded
 from reprieve.queueing.entity import QueueState
-from reprieve.scheduling.decision import INVALID, UNSCHEDULABLE, Decision, GroupCondition, Rejection
+from reprieve.scheduling.decision import (
+    INVALID,
+    SCHEDULER_ERROR,
+    UNSCHEDULABLE,
+    Decision,
+    GroupCondition,
+    Rejection,
+)
 from reprieve.scheduling.engine import Engine
 
 NOT_READY: Final = "NotReadyForScheduling"
@@ -285,6 +292,11 @@ class Conditions:
         for composite in engine.cluster.trees.composites.values():
             if composite.fault is not None:
                 self._without_root(composite, composite.fault)
+            elif composite.root is composite and (wrong := composite.wrong_layout()) is not None:
+                for group in composite.below():
+                    inner = isinstance(group, CompositeState)
+                    reason = INVALID if inner else SCHEDULER_ERROR
+                    self.group(GroupCondition(group.key, False, reason, wrong, composite=inner))
         for entity in engine.queue.entities():
             if entity.state is not QueueState.GATED or entity.resizing:
                 continue

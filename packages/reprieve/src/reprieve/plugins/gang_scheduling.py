@@ -80,7 +80,10 @@ class GangScheduling(PreEnqueuePlugin, PlacementFeasiblePlugin):
         root = group.root or group
         if cluster.trees.is_ready(root):
             return SUCCESS
-        message = WAITING_FOR_MEMBERS if isinstance(root, GroupState) else waiting_for_quorum(root.name)
+        if isinstance(root, GroupState):
+            message = WAITING_FOR_MEMBERS
+        else:
+            message = root.wrong_layout() or waiting_for_quorum(root.name)
         return Status(Code.UNRESOLVABLE, message, self.name)
 
     def feasible(self, group: Group, *, scheduled: int, remaining: int) -> Status:

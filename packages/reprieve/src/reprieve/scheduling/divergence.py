@@ -12,6 +12,9 @@ def conflict_of(group: Group, pods: Sequence[PodRecord], *, group_policy: bool) 
     if isinstance(group, GroupState):
         error = divergence(group, pods, group_policy=group_policy)
         return None if error is None else (error, SCHEDULER_ERROR)
+    layout = group.wrong_layout()
+    if layout is not None:
+        return layout, INVALID
     workloads = [item for item in group.below() if item.spec is not None and item.spec.workload]
     for item in workloads:
         if _workload(item) != _workload(workloads[0]):

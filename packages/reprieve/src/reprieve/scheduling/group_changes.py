@@ -132,12 +132,15 @@ class GroupChanges:
                     self._queue.update_pod(pod, now)  # what its claims mean is known only now
 
     def _remove_group(self, key: str, now: float) -> None:
+        known = self._cluster.groups.get(key)
+        above = known.top.ref if known is not None else ""
         state = self._cluster.remove_group(key)
         if state is not None:
             self._nominations.give_up(state.pending(), now, Released.DELETED, f"podgroup {key} is deleted")
             self._move(now, f"podgroup {key} is deleted")
             self.resizes.regrouped(state.running(), now)
             self._queue.on_event(ClusterEvent(EventKind.GROUP_REMOVED, group=key), now)
+            self._queue.wake(above, now)
             units_changed(self._cluster, self._queue, state, now)
 
     def _set_composite(
@@ -153,10 +156,11 @@ class GroupChanges:
         state = self._cluster.trees.composites.get(key)
         if state is None:
             return False
-        disrupted = running_below(all_below(state))
+        disrupted, above = running_below(all_below(state)), state.top.ref
         self._cluster.remove_composite(key)
         self._move(now, f"compositepodgroup {key} is deleted")
         self._queue.on_event(ClusterEvent(EventKind.GROUP_REMOVED, composite=key), now)
+        self._queue.wake(above, now)
         retry_preemptors_of(self._cluster, self._queue, disrupted, now)
         return True
 

@@ -44,6 +44,8 @@ def _status(world: VirtualCluster, composite: CompositeState) -> tuple[str, str 
     engine = world.engine
     if composite.fault is not None:
         return "Gated", *_reason_and_message(composite.fault)
+    if isinstance(composite.root, CompositeState) and (wrong := composite.root.wrong_layout()) is not None:
+        return "Gated", INVALID, wrong
     condition = world.conditions.get(composite.ref)
     if condition is not None and condition.scheduled:
         return "Scheduled", None, None
