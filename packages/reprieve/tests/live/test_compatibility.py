@@ -1,9 +1,11 @@
-"""The compatibility matrix of docs/compatibility.md: a scheduler on API servers of 1.29, 1.36, 1.37 and 1.38."""
+"""The compatibility matrix of docs/compatibility.md: a scheduler on API servers of every release from 1.29 to 1.38."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from reprieve.live.app import Scheduler
 from reprieve.plugins.reservations import ReservationOptions, ReservationsPlugin
 from reprieve.scheduling.profiles import default_profile
 from tests.live.test_app import NAME, NODES, PODS, Cluster, Json, cluster, condition
+from tests.live.test_devices import devices, held
 from tests.waiting import DEADLINE
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -34,14 +37,25 @@ class Release:
     condition: str = "PodGroupInitiallyScheduled"
     together: Any = None
     """`disruptionMode` of a group that is evicted as a whole."""
+    read: str = ""
+    """The version that the scheduler reads them in, if it is not the one they are written in."""
+    gate: bool = True
+    """GenericWorkload."""
+
+    def __str__(self) -> str:
+        return f"1.{self.minor}-{self.version.rpartition('/')[2]}{'' if self.gate else '-off'}"
 
     @property
     def own(self) -> bool:
         """Whether groups are custom resources."""
         return self.version.startswith(OWN)
 
-    def path(self, name: str = "") -> str:
-        return f"/apis/{self.version}/namespaces/default/podgroups{'/' if name else ''}{name}"
+    @property
+    def features(self) -> Features:
+        return Features(minor=self.minor, generic_workload=self.gate)
+
+    def path(self, name: str = "", plural: str = "podgroups") -> str:
+        return f"/apis/{self.version}/namespaces/default/{plural}{'/' if name else ''}{name}"
 
     async def group(self, world: Cluster, name: str, least: int, **spec: Any) -> None:
         body = {
@@ -67,10 +81,22 @@ class Release:
         await world.client.request("POST", PODS, body={"metadata": meta, "spec": body})
 
 
-CUSTOM = Release(29, f"{OWN}/v1beta1", together={"all": {}})
+def custom(minor: int, *, gate: bool = True) -> Release:
+    return Release(minor, f"{OWN}/v1beta1", together={"all": {}}, gate=gate)
+
+
+CUSTOM = custom(29)
 ALPHA = Release(36, "scheduling.k8s.io/v1alpha2", "PodGroupScheduled", "PodGroup")
 BETA = Release(37, "scheduling.k8s.io/v1beta1", together={"all": {}})
 STABLE = Release(38, "scheduling.k8s.io/v1", together={"all": {}})
+BEFORE = [custom(minor) for minor in (29, 32, 33, 34, 35)]
+OFF = [custom(minor, gate=False) for minor in (36, 38)]
+"""The gate is off."""
+SECOND = [
+    Release(37, "scheduling.k8s.io/v1alpha3", together={"all": {}}, read=BETA.version),
+    Release(38, "scheduling.k8s.io/v1beta1", together={"all": {}}, read=STABLE.version),
+]
+"""Written in a version that is served beside the one that is read."""
 
 
 async def definitions(world: Cluster) -> None:
@@ -88,23 +114,28 @@ async def definitions(world: Cluster) -> None:
             await asyncio.sleep(0)
 
 
-def bound(pods: dict[str, Json], *names: str) -> bool:
+def every(names: Iterable[str], pods: dict[str, Json]) -> bool:
+    """Whether all of them are bound."""
     return all(pods.get(name, {}).get("spec", {}).get("nodeName") for name in names)
 
 
-@pytest.mark.parametrize("release", [CUSTOM, ALPHA, BETA, STABLE], ids=lambda found: f"1.{found.minor}")
+def bound(pods: dict[str, Json], *names: str) -> bool:
+    return every(names, pods)
+
+
+@pytest.mark.parametrize("release", [*BEFORE, ALPHA, BETA, STABLE, *SECOND, *OFF], ids=str)
 def test_gangs_are_scheduled_and_preempted_on_every_release(release: Release) -> None:
     """docs/compatibility.md, api.md 2.9, 3.1: each on an API server that serves just what that release serves."""
 
     async def run() -> None:
-        async with cluster(features=Features(minor=release.minor)) as world:
+        async with cluster(features=release.features) as world:
             if release.own:
                 await definitions(world)
             await world.priority("high", 1000)
             for name in ("n0", "n1"):
                 await world.node(name)
             async with world.scheduling() as found:
-                assert found.served.version_of("PodGroup") == release.version
+                assert found.served.version_of("PodGroup") == (release.read or release.version)
                 await release.group(world, "low", 2)
                 await release.pod(world, "low-0", "low", 4)
                 await release.pod(world, "low-1", "low", 4)
@@ -118,6 +149,101 @@ def test_gangs_are_scheduled_and_preempted_on_every_release(release: Release) ->
                 assert not {"low-0", "low-1"} & set(pods)
             said = (await world.client.get(release.path("urgent"))).read(dict)["status"]["conditions"]
             assert {one["type"]: one["status"] for one in said}[release.condition] == "True"
+
+    asyncio.run(run())
+
+
+@dataclass(frozen=True)
+class Trees:
+    """How trees are written to the API server of a release."""
+
+    features: Features
+    version: str
+    leaves: Release
+
+    def __str__(self) -> str:
+        gates = {"groups": self.features.generic_workload, "composites": self.features.composite_pod_group}
+        return "-".join(
+            [f"1.{self.features.minor}", self.version, *(f"no-{name}" for name in gates if not gates[name])]
+        )
+
+    def path(self, name: str) -> str:
+        return f"/apis/{self.version}/namespaces/default/compositepodgroups/{name}"
+
+    async def composite(self, world: Cluster, name: str, least: int) -> None:
+        body = {
+            "apiVersion": self.version,
+            "kind": "CompositePodGroup",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "workloadRef": {"workloadName": "w", "templateName": "t"},
+                "schedulingPolicy": {"gang": {"minGroupCount": least}},
+                "disruptionMode": {"all": {}},
+            },
+        }
+        await world.client.request("POST", self.path(name).rpartition("/")[0], body=body)
+
+
+TREES = [
+    *(Trees(Features(minor=minor), CUSTOM.version, custom(minor)) for minor in (29, 35, 36)),
+    Trees(Features(minor=37), "scheduling.k8s.io/v1alpha3", SECOND[0]),
+    Trees(Features(minor=38), "scheduling.k8s.io/v1alpha3", STABLE),
+    Trees(Features(minor=38), "scheduling.k8s.io/v1beta1", STABLE),
+    Trees(Features(composite_pod_group=False), CUSTOM.version, custom(38)),
+    Trees(Features(generic_workload=False), CUSTOM.version, custom(38)),
+]
+
+
+@pytest.mark.parametrize("row", TREES, ids=str)
+def test_trees_are_scheduled_and_preempted_on_every_release(row: Trees) -> None:
+    """docs/compatibility.md, the column of trees; composite.md 1. Custom resources are read beside native groups."""
+
+    async def run() -> None:
+        async with cluster(features=row.features) as world:
+            if row.leaves.own:
+                await definitions(world)
+            await world.priority("high", 1000)
+            for name in ("n0", "n1"):
+                await world.node(name)
+            async with world.scheduling():
+                reference = {"workloadRef": {"workloadName": "w", "templateName": "t"}}
+                await row.composite(world, "top", 2)
+                for name in ("a", "b"):
+                    await row.leaves.group(world, name, 1, parentCompositePodGroupName="top", **reference)
+                await row.leaves.pod(world, "a-0", "a", 4)
+                waits = 'waiting for composite pod group "top" tree to meet quorum'
+                await world.until(lambda pods: condition(pods["a-0"]).get("message") == waits)
+                await row.leaves.pod(world, "b-0", "b", 4)
+                await world.until(lambda pods: bound(pods, "a-0", "b-0"))
+                await world.pod("urgent", 4, priority="high", terminationGracePeriodSeconds=0)
+                pods = await world.until(lambda pods: bound(pods, "urgent") and pods)
+                assert not {"a-0", "b-0"} & set(pods), "the tree is evicted as a whole"
+            said = (await world.client.get(row.path("top"))).read(dict)["status"]["conditions"]
+            assert {one["type"]: one["status"] for one in said}["CompositePodGroupInitiallyScheduled"] == "True"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("release", [CUSTOM, ALPHA, BETA, STABLE, OFF[-1]], ids=str)
+def test_topology_constraints_hold_on_every_release(release: Release) -> None:
+    """docs/compatibility.md, the row of topology constraints: two pods in one rack, of which one has room."""
+
+    async def run() -> None:
+        async with cluster(features=release.features) as world:
+            if release.own:
+                await definitions(world)
+            for name, rack in (("n0", "a"), ("n1", "b"), ("n2", "b"), ("n3", "c")):
+                amounts = {"cpu": "4", "memory": "64Gi", "pods": "110"}
+                status = {"allocatable": amounts, "capacity": amounts}
+                body = {"metadata": {"name": name, "labels": {"rack": rack}}, "status": status}
+                await world.client.request("POST", NODES, body=body)
+            async with world.scheduling():
+                await release.group(world, "crew", 2, schedulingConstraints={"topology": [{"key": "rack"}]})
+                for name in ("crew-0", "crew-1"):
+                    await release.pod(world, name, "crew", 4)
+                await world.until(lambda pods: bound(pods, "crew-0", "crew-1"))
+                where = await world.where()
+                assert {where["crew-0"], where["crew-1"]} == {"n1", "n2"}
 
     asyncio.run(run())
 
@@ -189,15 +315,46 @@ def test_upgrade_and_rollback_under_load_lose_no_gang_and_no_reservation() -> No
     asyncio.run(run())
 
 
-@pytest.mark.parametrize(
-    ("minor", "version"),
-    [(32, None), (33, "resource.k8s.io/v1beta2"), (34, "resource.k8s.io/v1"), (38, "resource.k8s.io/v1")],
-)
-def test_device_claims_are_read_in_the_version_of_each_release(minor: int, version: str | None) -> None:
-    """docs/compatibility.md, the column of device claims: 1.32 and before have none that are read."""
+@pytest.mark.parametrize("minor", [29, 32])
+def test_device_claims_are_not_read_before_1_33(minor: int) -> None:
+    """docs/compatibility.md, the column of device claims."""
 
     async def run() -> None:
         async with cluster(features=Features(minor=minor)) as world, world.scheduling() as found:
-            assert found.served.version_of("ResourceClaim") == version
+            assert found.served.version_of("ResourceClaim") is None
+
+    asyncio.run(run())
+
+
+CLAIMS = [
+    (custom(33), "resource.k8s.io/v1beta2"),
+    *((release, "resource.k8s.io/v1") for release in (custom(34), custom(35), ALPHA, BETA, STABLE)),
+]
+
+
+@pytest.mark.parametrize(("release", "version"), CLAIMS, ids=str)
+def test_gangs_get_their_devices_on_every_release(release: Release, version: str) -> None:
+    """docs/compatibility.md, the column of device claims: each pod has one, and since 1.36 one for the group counts."""
+
+    async def run() -> None:
+        async with cluster(features=release.features) as world:
+            if release.own:
+                await definitions(world)
+            await devices(world, 3, version)
+            async with world.scheduling() as found:
+                assert found.served.version_of("ResourceClaim") == version
+                wanted = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
+                container = {"name": "c", "image": "i:1", "resources": {"claims": [{"name": "gpu"}]}}
+                gangs: dict[str, Json] = {"each": {}}
+                if not release.own:
+                    gangs["one"] = {"resourceClaims": wanted}
+                for group, more in gangs.items():
+                    await release.group(world, group, 2, **more)
+                    names = [f"{group}-0", f"{group}-1"]
+                    for name in names:
+                        await release.pod(world, name, group, 0, resourceClaims=wanted, containers=[container])
+                    await world.until(partial(every, names))
+            users = sorted((await held(world, version)).values())
+            assert users == [["each-0"], ["each-1"], *([] if release.own else [["one"]])]
 
     asyncio.run(run())

@@ -10,25 +10,26 @@ import pytest
 from tests.live.test_app import GROUPS, NAME, PODS, Cluster, cluster
 
 Json = dict[str, Any]
-RESOURCE = "/apis/resource.k8s.io/v1"
-CLAIMS = f"{RESOURCE}/namespaces/default/resourceclaims"
+VERSION = "resource.k8s.io/v1"
+CLAIMS = f"/apis/{VERSION}/namespaces/default/resourceclaims"
 DRIVER = "gpu.example.com"
 
 
-async def devices(world: Cluster, count: int) -> None:
+async def devices(world: Cluster, count: int, version: str = VERSION) -> None:
     """A node with so many devices, their class, and a template for one of them."""
+    base = f"/apis/{version}"
     await world.node("n0")
     expression = f'device.driver == "{DRIVER}"'
     spec = {"selectors": [{"cel": {"expression": expression}}]}
-    await world.client.request("POST", f"{RESOURCE}/deviceclasses", body={"metadata": {"name": "gpu"}, "spec": spec})
+    await world.client.request("POST", f"{base}/deviceclasses", body={"metadata": {"name": "gpu"}, "spec": spec})
     pool = {"name": "n0", "generation": 1, "resourceSliceCount": 1}
     listed = [{"name": f"gpu-{i}", "attributes": {"model": {"string": "A100"}}} for i in range(count)]
     body = {"metadata": {"name": "n0"}, "spec": {"driver": DRIVER, "nodeName": "n0", "pool": pool, "devices": listed}}
-    await world.client.request("POST", f"{RESOURCE}/resourceslices", body=body)
+    await world.client.request("POST", f"{base}/resourceslices", body=body)
     wanted = {"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}}
     await world.client.request(
         "POST",
-        f"{RESOURCE}/namespaces/default/resourceclaimtemplates",
+        f"{base}/namespaces/default/resourceclaimtemplates",
         body={"metadata": {"name": "one-gpu"}, "spec": wanted},
     )
 
@@ -48,10 +49,10 @@ async def user(world: Cluster, name: str, *, group: str = "", priority: str = ""
     await world.client.request("POST", PODS, body={"metadata": {"name": name}, "spec": spec})
 
 
-async def held(world: Cluster) -> dict[str, list[str]]:
+async def held(world: Cluster, version: str = VERSION) -> dict[str, list[str]]:
     """Which pods each device is reserved for, by the claims of the API."""
     found: dict[str, list[str]] = {}
-    for item in (await world.client.get(CLAIMS)).read(dict)["items"]:
+    for item in (await world.client.get(CLAIMS.replace(VERSION, version))).read(dict)["items"]:
         status = item.get("status") or {}
         for result in ((status.get("allocation") or {}).get("devices") or {}).get("results") or ():
             found.setdefault(result["device"], []).extend(one["name"] for one in status.get("reservedFor") or ())
@@ -135,7 +136,7 @@ async def served(world: Cluster, count: int) -> None:
     await devices(world, count)
     patch = {"spec": {"extendedResourceName": EXTENDED}}
     await world.client.request(
-        "PATCH", f"{RESOURCE}/deviceclasses/gpu", body=patch, content_type="application/merge-patch+json"
+        "PATCH", f"/apis/{VERSION}/deviceclasses/gpu", body=patch, content_type="application/merge-patch+json"
     )
 
 
