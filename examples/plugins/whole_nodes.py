@@ -21,7 +21,7 @@ class WholeNodes(reprieve.FilterPlugin, reprieve.ScorePlugin):
 
     name: ClassVar[str] = "WholeNodes"
     args_type: ClassVar[type[WholeNodesArgs] | None] = WholeNodesArgs
-    # The answer depends on the pod's requests and on the node itself: it is worked out once for all identical pods.
+    # The answer depends on the pod's requests and on the node itself: it is computed once for all identical pods.
     scope: ClassVar[reprieve.Scope] = reprieve.Scope.NODE
 
     def __init__(self, args: WholeNodesArgs | None = None) -> None:

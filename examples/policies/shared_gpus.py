@@ -341,7 +341,7 @@ class FGD(SharedGpus):
         labels = state.cluster.nodes.labels
         models = [labels[row].get(MODEL_LABEL, "") for row in rows.tolist()]
         ranks = np.zeros(len(rows))
-        # Nodes in the same state are ranked once: most of an empty cluster is alike.
+        # Nodes in the same state are ranked once: most nodes of an empty cluster are identical.
         alike: dict[tuple[bytes, int, str], list[int]] = {}
         for at, model in enumerate(models):
             alike.setdefault((free[at].tobytes(), int(cpu[at]), model), []).append(at)
@@ -363,7 +363,7 @@ class FGD(SharedGpus):
             return _ranks(before - self.fragments(after, cpu, models))
         best = np.zeros(len(free), dtype=np.int64)
         node, gpu = np.nonzero(free >= asked)
-        # GPUs of a node with the same room are the same choice.
+        # GPUs of a node with the same free capacity are the same choice.
         chosen: dict[tuple[int, int], int] = {}
         for at, (row, which) in enumerate(zip(node.tolist(), gpu.tolist(), strict=True)):
             chosen.setdefault((row, int(free[row, which])), at)
