@@ -104,6 +104,7 @@ def test_the_eviction_found_without_a_constraint_is_kept_where_other_places_keep
         ("itself, rack", 30026, (12, 18)),
         ("bound volumes, apart from others", 30015, (12, 18)),
         ("spread, apart from others, rack", 30021, (12, 18)),
+        ("spread, ports", 95011, (12, 18)),  # a higher priority, for one budget less that is broken
     ],
 )
 def test_unlike_members_move_aside_for_each_other(family: str, seed: int, nodes: tuple[int, int]) -> None:

@@ -162,7 +162,8 @@ class NodeTables:
         given = start
         if by_limit:
             for limit in sorted({unit.priority for unit in numbers.units}):
-                if self._steps >= self._most or limit > price[1]:
+                # Above the present limit only to break fewer budgets.
+                if self._steps >= self._most or (limit > price[1] and not price[0]):
                     break
                 above = self._above(limit)
                 start = self._first_of(frozenset(self._whole).difference(above), above)
@@ -170,7 +171,9 @@ class NodeTables:
                     start = self._exchanged(start, above)
                     if start.price < price:
                         best, price = start, start.price
-                        break
+                        if not price[0]:
+                            break
+            above = self._above(price[1])
         tried = [each for each in (best, given, start) if each is not None]
         return self._shaken(min(tried, key=lambda each: each.price), above) if tried else None
 
