@@ -312,10 +312,11 @@ def test_criterion_depends_on_hashable_values() -> None:
 
 
 def test_default_list_of_criteria() -> None:
-    """cost.md 1.1: kube-scheduler's, with gangs that break before the sum of priorities."""
+    """cost.md 1.1: kube-scheduler's, with gangs that break before the sum of priorities, and confined pods."""
     assert (UPSTREAM.upstream, UPSTREAM.native, UPSTREAM.names) == (True, True, UPSTREAM_ORDER)
     assert (DEFAULT.upstream, DEFAULT.native, DEFAULT.names) == (False, True, STANDARD)
-    assert [name for name in STANDARD if name != "gangsBroken"] == list(UPSTREAM_ORDER)
+    assert [name for name in STANDARD if name not in ("gangsBroken", "restartElsewhere")] == list(UPSTREAM_ORDER)
+    assert STANDARD[-3:] == ("pods", "restartElsewhere", "startTime")
     assert not criteria_of(("lostWork",)).native
     with pytest.raises((ConfigurationError, PluginError)):
         World(profiles=_with("nonsense"))

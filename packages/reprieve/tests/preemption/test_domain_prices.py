@@ -110,9 +110,9 @@ def test_bounds_of_racks_by_hand() -> None:
     _, bounds, found = _bounded(*items)
     said = _by_rack(bounds)
     assert said == {
-        "a": (True, (0, 1, 0, 2 * OFFSET, 2, -1_600_000_001.0)),
-        "b": (True, (0, 1, 0, 2 * (1 + OFFSET), 2, -1_600_000_011.0)),
-        "c": (True, (0, 5, 0, 5 + OFFSET, 1, float("-inf"))),
+        "a": (True, (0, 1, 0, 2 * OFFSET, 2, 0, -1_600_000_001.0)),
+        "b": (True, (0, 1, 0, 2 * (1 + OFFSET), 2, 0, -1_600_000_011.0)),
+        "c": (True, (0, 5, 0, 5 + OFFSET, 1, 0, float("-inf"))),
     }, "in the last no two find room"
     assert bounds is not None
     assert [bounds.domains[index].name for _, index in bounds.cheapest_first] == ["a", "b", "c"]
@@ -150,7 +150,7 @@ def test_placements_of_one_price_are_scored_beforehand_where_all_are_alike(alike
     assert bounds is not None
     assert bounds.alike is alike
     price = bounds.cheapest_first[0][0]
-    assert price[1][-2] == 1
+    assert price[1][bounds.pods] == 1
     score = bounds.score(0, price)
     assert (score is not None) is alike
     if alike:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from reprieve.cluster.changes import ChangeReader
 from reprieve.preemption.candidate_cache import Candidate, Misfit, RowAnswers, _below, _kinds
 from reprieve.preemption.cheapest_victims import Cheapest
 from reprieve.preemption.outcome import NO_VICTIMS_POD
-from reprieve.preemption.unit_costs import HIGHEST, LATEST, PODS, WEIGHT, JudgedUnits
+from reprieve.preemption.unit_costs import CONFINED, HIGHEST, LATEST, PODS, WEIGHT, JudgedUnits
 from reprieve.preemption.unit_matrices import ABOVE_ALL, UnitColumns, UnitMatrices
 from reprieve.preemption.victim_columns import JudgedRows, _Segments
 from tests.preemption.seeds import each_seed
@@ -34,6 +34,7 @@ class _One:
     amounts: tuple[int, int]
     violates: bool = False
     spans: bool = False
+    confined: int = 0
 
 
 def _rows(chance: random.Random, count: int, most: int) -> list[list[_One]]:
@@ -48,6 +49,7 @@ def _rows(chance: random.Random, count: int, most: int) -> list[list[_One]]:
                 (chance.randint(0, 3), chance.randint(0, 2)),
                 chance.random() < 0.3,
                 chance.random() < 0.2,
+                chance.choice((0, 0, 1)),
             )
             for _ in range(chance.randint(0, most))
         ]
@@ -64,9 +66,17 @@ def _flat(rows: Sequence[Sequence[_One]]) -> tuple[np.ndarray, dict[str, np.ndar
         "begun": np.array([one.start for one in units], dtype=np.float64),
         "violates": np.array([one.violates for one in units], dtype=np.bool_),
         "spans": np.array([one.spans for one in units], dtype=np.bool_),
+        "confined": np.array([one.confined for one in units], dtype=np.int64),
+        "standing": np.concatenate([_standing(row) for row in rows]),
         "amounts": np.array([one.amounts for one in units], dtype=np.int64).reshape(len(units), 2).T,
     }
     return np.array([len(row) for row in rows], dtype=np.int64), columns
+
+
+def _standing(row: Sequence[_One]) -> np.ndarray:
+    """The turn of each unit in a reprieve: of one priority and size the confined ones first."""
+    order = sorted(range(len(row)), key=lambda turn: (-row[turn].priority, -row[turn].size, -row[turn].confined, turn))
+    return np.argsort(np.array(order, dtype=np.int64))
 
 
 def _column(matrices: UnitMatrices, row: int) -> list[_One]:
@@ -90,6 +100,7 @@ def _column(matrices: UnitMatrices, row: int) -> list[_One]:
             (int(entries["amounts"][0, turn, slot]), int(entries["amounts"][1, turn, slot])),
             bool(entries["violates"][turn, slot]),
             bool(entries["spans"][turn, slot]),
+            int(entries["confined"][turn, slot]),
         )
         for turn in range(count)
     ]
@@ -153,7 +164,9 @@ def _reprieved(there: Sequence[_One], left: tuple[int, int]) -> list[_One] | Non
     if min(have) < 0:
         return None
     gone = []
-    for one in sorted(there, key=lambda one: not one.violates):
+    standing = _standing(there).tolist()
+    for turn in sorted(range(len(there)), key=lambda turn: (not there[turn].violates, standing[turn])):
+        one = there[turn]
         if all(amount <= rest for amount, rest in zip(one.amounts, have, strict=True)):
             have = [rest - amount for amount, rest in zip(one.amounts, have, strict=True)]
         else:
@@ -163,7 +176,7 @@ def _reprieved(there: Sequence[_One], left: tuple[int, int]) -> list[_One] | Non
 
 def _cost(gone: Sequence[_One]) -> tuple[float, ...]:
     if not gone:
-        return (0, 0, 0, 0, 0, 0)
+        return (0, 0, 0, 0, 0, 0, 0)
     highest = max(one.priority for one in gone)
     return (
         sum(one.violates for one in gone),
@@ -171,6 +184,7 @@ def _cost(gone: Sequence[_One]) -> tuple[float, ...]:
         0,
         sum((one.priority + OFFSET) * one.size for one in gone),
         sum(one.size for one in gone),
+        sum(one.confined for one in gone),
         -min(one.start for one in gone if one.priority == highest),
     )
 
@@ -226,15 +240,15 @@ def test_no_set_of_victims_on_a_row_costs_less_than_its_bound(seed: int) -> None
     ("units", "lack", "least"),
     [
         # Like ones: as many as it takes, and the start of the first of the last so many.
-        ([(1, 2.0, 1), (1, 3.0, 1), (1, 5.0, 1)], 2, (1, 0, 2 * (1 + OFFSET), 2, -3.0)),
-        ([(1, 2.0, 1), (1, 3.0, 1), (1, 5.0, 1)], 1, (1, 0, 1 + OFFSET, 1, -5.0)),
+        ([(1, 2.0, 1), (1, 3.0, 1), (1, 5.0, 1)], 2, (1, 0, 2 * (1 + OFFSET), 2, 0, -3.0)),
+        ([(1, 2.0, 1), (1, 3.0, 1), (1, 5.0, 1)], 1, (1, 0, 1 + OFFSET, 1, 0, -5.0)),
         # Two of the largest, though one of another would be cheaper by itself.
-        ([(1, 2.0, 3), (1, 3.0, 1), (1, 5.0, 1)], 4, (1, 0, 2 * (1 + OFFSET), 2, -3.0)),
+        ([(1, 2.0, 3), (1, 3.0, 1), (1, 5.0, 1)], 4, (1, 0, 2 * (1 + OFFSET), 2, 0, -3.0)),
         # So many as it takes of the largest first, not as if all were as large.
-        ([(1, 2.0, 3), (1, 3.0, 1), (1, 4.0, 1), (1, 5.0, 1)], 5, (1, 0, 3 * (1 + OFFSET), 3, -3.0)),
+        ([(1, 2.0, 3), (1, 3.0, 1), (1, 4.0, 1), (1, 5.0, 1)], 5, (1, 0, 3 * (1 + OFFSET), 3, 0, -3.0)),
         # The lowest priority that suffices, and the others as light as the lightest.
-        ([(5, 2.0, 2), (2, 3.0, 2), (0, 5.0, 2)], 4, (2, 0, 2 + 2 * OFFSET, 2, -3.0)),
-        ([(5, 2.0, 2), (2, 3.0, 2), (0, 5.0, 2)], 6, (5, 0, 5 + 3 * OFFSET, 3, -2.0)),
+        ([(5, 2.0, 2), (2, 3.0, 2), (0, 5.0, 2)], 4, (2, 0, 2 + 2 * OFFSET, 2, 0, -3.0)),
+        ([(5, 2.0, 2), (2, 3.0, 2), (0, 5.0, 2)], 6, (5, 0, 5 + 3 * OFFSET, 3, 0, -2.0)),
     ],
 )
 def test_row_costs_at_least(units: list[tuple[int, float, int]], lack: int, least: tuple[float, ...]) -> None:
@@ -242,12 +256,14 @@ def test_row_costs_at_least(units: list[tuple[int, float, int]], lack: int, leas
     row = [_One(priority, 1, start, (held, 0)) for priority, start, held in units]
     judged = _judged([row], [(-lack, 0)], 9)
     assert tuple(judged.least(float("inf"), float("inf"))[1:, 0].tolist()) == least
+    confined = _judged([[replace(one, confined=1) for one in row]], [(-lack, 0)], 9)
+    assert confined.least(float("inf"), float("inf"))[CONFINED, 0] == least[3]
 
 
 def test_pods_without_a_start_have_no_earliest_start() -> None:
     row = [_One(1, 1, float("inf"), (1, 0))] * 2
     judged = _judged([row], [(-1, 0)], 9)
-    assert judged.cost[:, 0].tolist() == [0, 1, 0, 1 + OFFSET, 1, -float("inf")]
+    assert judged.cost[:, 0].tolist() == [0, 1, 0, 1 + OFFSET, 1, 0, -float("inf")]
     assert judged.least(float("inf"), float("inf"))[LATEST, 0] == -float("inf")
 
 
@@ -431,9 +447,9 @@ def test_many_answers_at_once(whole: bool) -> None:
     found, _ = _answers(5 if whole else 8)
     at = rows.tolist()
     found.search(at[0], None)
-    cost = np.zeros((6, 5))
-    cost[:, 0] = [0, 1, 9, 2, 3, 4]
-    cost[:, 4] = [0, 1, 9, 2, 4, 4]
+    cost = np.zeros((7, 5))
+    cost[:, 0] = [0, 1, 9, 2, 3, 9, 4]
+    cost[:, 4] = [0, 1, 9, 2, 4, 9, 4]
     least = cost.copy()
     least[WEIGHT, 4] = 1
     judged = JudgedRows(

@@ -164,7 +164,7 @@ def test_one_goes_where_a_reprieve_would_let_two_go(nodes: int, rule: bool, plai
     assert found is not None
     assert _names(found) == ["default/c"]
     assert found.cost is not None
-    assert found.cost[-2] == 1
+    assert found.cost[-3] == 1
 
 
 def test_unit_that_a_filter_forbids_is_not_kept() -> None:

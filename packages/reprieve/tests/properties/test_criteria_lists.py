@@ -35,6 +35,7 @@ class _Pod:
     budget: str
     grouped: bool
     size: int
+    confined: bool
 
 
 @dataclass
@@ -92,6 +93,7 @@ _BY_NAME: dict[str, Callable[[_Case, Sequence[_Pod]], float]] = {
     "gangsBroken": _gangs,
     "prioritySum": lambda _, gone: sum(each.priority + OFFSET for each in gone),
     "pods": lambda _, gone: len(gone),
+    "restartElsewhere": lambda _, gone: sum(each.confined for each in gone),
     "startTime": _start,
     "units": lambda case, gone: len(case.units(gone)),
     "tenantSpread": lambda _, gone: max(Counter(each.namespace for each in gone).values()),
@@ -104,7 +106,8 @@ def _case(seed: int, *, lone: bool) -> _Case:
     case = _Case([], {}, {}, {f"b{i}": chance.randint(0, 2) for i in range(chance.choice([0, 0, 1, 2]))})
     nodes = chance.randint(1, 5)
     left = [chance.choice([2, 3, 4]) for _ in range(nodes)]
-    case.items += [node(f"n{i}", cpu=cpu) for i, cpu in enumerate(left)]
+    case.items += [node(f"n{i}", cpu=cpu, labels={"host": f"n{i}"}) for i, cpu in enumerate(left)]
+    some_confined = chance.random() < 0.5
     case.items += [pdb(name, {"budget": name}, allowed=count) for name, count in case.budgets.items()]
     made = 0
     priorities = chance.choice([(1,), (1, 2), (1, 2, 3)])
@@ -130,6 +133,7 @@ def _case(seed: int, *, lone: bool) -> _Case:
         for turn, where in enumerate(at):
             budget = chance.choice(["", *case.budgets])
             mine = f"{name}-{turn}"
+            selects = some_confined and chance.random() < 0.5
             labels = {"budget": budget} if budget else {}
             case.items.append(
                 pod(
@@ -140,6 +144,7 @@ def _case(seed: int, *, lone: bool) -> _Case:
                     group=name if grouped else None,
                     start=start,
                     labels=labels,
+                    selector={"host": f"n{where}"} if selects else None,
                 )
             )
             unit = name if grouped and whole else mine
@@ -153,6 +158,7 @@ def _case(seed: int, *, lone: bool) -> _Case:
                 budget,
                 grouped,
                 len(at) if grouped and whole else 1,
+                selects or nodes == 1,
             )
     wants = chance.choice([1, 2])
     if lone:

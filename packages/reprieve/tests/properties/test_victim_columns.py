@@ -19,7 +19,7 @@ from reprieve.preemption.cheapest_victims import cheapest_on_row
 from reprieve.preemption.cost import DEFAULT
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.pod_preemption import PodPreemption
-from reprieve.preemption.unit_costs import GANGS, PODS
+from reprieve.preemption.unit_costs import CONFINED, GANGS, PODS
 from reprieve.preemption.victim_columns import VictimColumns
 from tests.building import World, group, node, pdb, pod
 from tests.drawing import examples
@@ -38,7 +38,9 @@ class _Changing:
         self.chance = random.Random(seed)
         self.made = 0
         self.groups = [f"g{i}" for i in range(3)]
-        self.world = World(*[node(f"n{i}", cpu=8, memory="8Gi", gpu=2, pods=6) for i in range(7)])
+        self.world = World(
+            *[node(f"n{i}", cpu=8, memory="8Gi", gpu=2, pods=6, labels={"disk": f"d{i % 5}"}) for i in range(7)]
+        )
         for name in self.groups:
             self.change_group(name)
         for _ in range(25):
@@ -69,7 +71,9 @@ class _Changing:
     def start(self) -> None:
         belongs = self.chance.choice([None, None, *self.groups])
         where = f"n{self.chance.randrange(7)}"
-        self.world.add(self.make(node=where, priority=self.chance.choice(PRIORITIES), group=belongs))
+        selector = {"disk": f"d{int(where[1:]) % 5}"} if self.chance.random() < 0.3 else None
+        priority = self.chance.choice(PRIORITIES)
+        self.world.add(self.make(node=where, priority=priority, group=belongs, selector=selector))
 
     def probe(self) -> PodRecord:
         item = self.make(priority=self.chance.choice([0, 1, 2, 3, 4]))
@@ -115,7 +119,9 @@ class _Changing:
         elif what == "nominate":
             engine.cluster.nominate(self.probe(), chance.randrange(7))
         elif what == "node":
-            self.world.add(node(f"n{chance.randrange(10)}", cpu=chance.randint(4, 9), memory="8Gi", gpu=1, pods=6))
+            labels = {"disk": f"d{chance.randrange(5)}"}
+            name = f"n{chance.randrange(10)}"
+            self.world.add(node(name, cpu=chance.randint(4, 9), memory="8Gi", gpu=1, pods=6, labels=labels))
         elif what == "resource":
             self.made += 1
             self.world.add(node(f"special-{self.made}", cpu=1, more={f"example.com/r{self.made}": 4}))
@@ -130,13 +136,22 @@ def _singly(preemption: PodPreemption, state: CycleState, rows: list[int]) -> Ro
         if isinstance(answer, Candidate):
             met("several", answer.cost[PODS] > 1)
             met("breaking", answer.cost[GANGS] > 0)
+            met("confined", answer.cost[CONFINED] > 0)
             met("violating", answer.cost[0] > 0)
             met("spanning", spans)
     return answers
 
 
 @must_meet(
-    **{"several": 400, "violating": 200, "spanning": 200, "breaking": 200, "cheaper": 40, "nothing cheaper": 200}
+    **{
+        "nothing cheaper": 150,
+        "several": 400,
+        "violating": 200,
+        "spanning": 200,
+        "breaking": 200,
+        "confined": 100,
+        "cheaper": 40,
+    }
 )
 @many
 @given(st.integers(0, 2**32))
@@ -147,7 +162,8 @@ def test_rows_together_are_judged_as_one_by_one(seed: int) -> None:
     """
     case = _Changing(seed)
     cluster, chance, preemption = case.world.engine.cluster, case.chance, case.preemption
-    kept = VictimColumns(cluster, by_gang=True)
+    evaluator = case.world.engine.running["default-scheduler"].evaluator
+    kept = VictimColumns(cluster, evaluator.confined, by_gang=True)
     for _ in range(8):
         for _ in range(chance.randint(0, 3)):
             case.happen()

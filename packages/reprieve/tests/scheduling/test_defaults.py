@@ -51,7 +51,15 @@ TAKEN: dict[str, Json] = {
         "minCandidateNodesPercentage": 10,
         "minCandidateNodesAbsolute": 100,
         "victimSearch": "Reprieve",
-        "cost": ["pdbViolations", "highestPriority", "gangsBroken", "prioritySum", "pods", "startTime"],
+        "cost": [
+            "pdbViolations",
+            "highestPriority",
+            "gangsBroken",
+            "prioritySum",
+            "pods",
+            "restartElsewhere",
+            "startTime",
+        ],
         "cascadeDepth": 0,
         "placement": "MinimizeVictims",
         "holdSeconds": 600,
@@ -121,8 +129,8 @@ def _preemption(profile: Profile) -> PreemptionOptions:
     return dataclasses.replace(found, cost=tuple(found.cost))
 
 
-STANDARD = ("pdbViolations", "highestPriority", "gangsBroken", "prioritySum", "pods", "startTime")
-UPSTREAM = tuple(name for name in STANDARD if name != "gangsBroken")
+UPSTREAM = ("pdbViolations", "highestPriority", "prioritySum", "pods", "startTime")
+STANDARD = (*UPSTREAM[:2], "gangsBroken", *UPSTREAM[2:4], "restartElsewhere", *UPSTREAM[4:])
 OURS = PreemptionOptions(
     group_policy=True,
     victim_search="Reprieve",

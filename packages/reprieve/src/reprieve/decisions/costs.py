@@ -9,7 +9,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.decisions.phrases import count, names_text
 from reprieve.decisions.records import EvictionInTurn
-from reprieve.preemption.criteria import LostWorkCost, StartTime
+from reprieve.preemption.criteria import LostWorkCost, RestartElsewhere, StartTime
 from reprieve.preemption.lost_work import LostWork, lost_work
 from reprieve.preemption.outcome import CascadeStep, Cost, Criterion, LimitKind, Preemption, SearchLimit
 
@@ -97,14 +97,14 @@ def cost_sentences(cluster: ClusterState, preemption: Preemption) -> tuple[str, 
     And with which other preemptors it was planned, and which limits ended the search.
     """
     sentences = []
-    if counts_work(cluster, preemption, (pod for verdict in preemption.victims for pod in verdict.unit.pods)):
+    counts = counts_work(cluster, preemption, (pod for verdict in preemption.victims for pod in verdict.unit.pods))
+    if counts:
         lost = lost_text(lost_by(cluster, preemption))
         sentences.append(f"Unsaved work lost: {lost}." if lost else "No unsaved work is lost.")
-        decided = decisive(preemption)
-        compared = preemption.compared
-        if decided is not None and compared is not None:
-            criterion, one, other = decided
-            sentences.append(f"{preemption.domain} over {compared.domain}: {criterion.text} ({one} against {other}).")
+    decided, compared = decisive(preemption), preemption.compared
+    if decided is not None and compared is not None and (counts or decided[0].name == RestartElsewhere.name):
+        criterion, one, other = decided
+        sentences.append(f"{preemption.domain} over {compared.domain}: {criterion.text} ({one} against {other}).")
     if preemption.together:
         names = names_text(preemption.together, _MOST_NAMES)
         sentences.append(f"Planned together with {names}: one eviction for all of them.")

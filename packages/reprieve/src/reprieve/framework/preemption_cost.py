@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
+from reprieve.framework.confined_pods import ConfinedPods
 from reprieve.framework.plugin import CycleState, Plugin
 
 Costs = npt.NDArray[np.float64]
@@ -21,6 +22,9 @@ Costs = npt.NDArray[np.float64]
 
 class UsableNodes(Protocol):
     """Knows which nodes a pod may use at all: the evaluator of a profile."""
+
+    confined: ConfinedPods
+    """Knows which pods may use no other node than theirs."""
 
     def usable_nodes(self, state: CycleState) -> npt.NDArray[np.bool_]:
         """`bool[rows]`: live nodes that pass the STATIC filters, whatever runs there; not to be changed."""

@@ -15,7 +15,7 @@ from reprieve.framework.plugin import Mask
 from reprieve.preemption.cheapest_victims import Cheapest
 from reprieve.preemption.cost import BY_NAME, UPSTREAM, Criteria
 from reprieve.preemption.outcome import NO_VICTIMS_POD, Cost, Verdict
-from reprieve.preemption.unit_costs import GANGS, PODS
+from reprieve.preemption.unit_costs import CONFINED, GANGS, PODS
 from reprieve.preemption.victim_columns import JudgedRows
 
 Rows = npt.NDArray[np.int64]
@@ -162,7 +162,7 @@ class RowAnswers:
         self.good[of] = judged.units & ~short & (judged.cost[PODS] > 0)
         cost, least = judged.cost, judged.least
         if not self._criteria.counts_gangs:
-            cost, least = np.delete(cost, GANGS, axis=0), np.delete(least, GANGS, axis=0)
+            cost, least = (np.delete(part, (GANGS, CONFINED), axis=0) for part in (cost, least))
         self._cost[:, of], self._least[:, of] = cost, least
         self._open[of] = _below(least, cost)
         if self.searched:

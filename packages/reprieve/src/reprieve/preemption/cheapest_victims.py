@@ -20,7 +20,14 @@ from reprieve.preemption.outcome import Cost, Verdict
 from reprieve.preemption.reprieved_units import judge_by_numbers
 from reprieve.preemption.units import PreemptionUnit, units_below
 from reprieve.preemption.victim_search.eviction import Eviction
-from reprieve.preemption.victim_search.problem import Kind, Numbers, budgets_that_matter, gangs_of, shares_of
+from reprieve.preemption.victim_search.problem import (
+    Kind,
+    Numbers,
+    budgets_that_matter,
+    confined_of,
+    gangs_of,
+    shares_of,
+)
 from reprieve.preemption.victim_search.single_pod_search import cheapest_for_one
 
 
@@ -65,6 +72,7 @@ def cheapest_on_row(running: RunningProfile, criteria: Criteria, pod: PodRecord,
         exact=True,
         pricing=pricing_of(criteria, ranking.ordered, ranking.violations, ranking.costing),
         gangs=gangs_of(ranking),
+        confined=confined_of(ranking),
     )
     found = cheapest_for_one(Eviction(numbers))
     if found is None or not found[0]:

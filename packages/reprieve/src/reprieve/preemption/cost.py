@@ -136,8 +136,9 @@ class Criteria:
             return _native_cost(evicted)
         assert costing is not None
         if self.native:
-            pods = (pod for v in evicted for pod in v.unit.pods)
-            return _native_cost(evicted, len(broken(pods, costing.slack)))
+            units = [v.unit for v in evicted]
+            gangs = len(broken((pod for unit in units for pod in unit.pods), costing.slack))
+            return _native_cost(evicted, gangs, sum(costing.confined(units) or ()))
         victims = costing.columns([v.unit for v in evicted], [v.violates_pdb for v in evicted])
         return tuple(cost.total(victims) for cost in self.costs)
 
@@ -147,17 +148,17 @@ class Criteria:
         """Indices of units, given by importance, in the order in which a reprieve tries them (preemption.md 3.4).
 
         By a native comparison those first that violate a budget, each class by importance; where gangs count, of one
-        priority those first that a gang needs for its minimum.  By any other, what each costs alone decides, criterion
-        by criterion, the dearest first; what ties goes by importance.
+        priority those first that a gang needs for its minimum, and of one size those that may use no other node.  By
+        any other, what each costs alone decides, criterion by criterion, the dearest first; what ties goes by
+        importance.
         """
         if self.upstream or not units:
             return sorted(range(len(units)), key=lambda i: not violates[i])
         assert costing is not None
-        gangs = costing.standing(units) if self.counts_gangs else None
         if self.native:
-            if gangs is None:
-                return sorted(range(len(units)), key=lambda i: not violates[i])
-            return sorted(range(len(units)), key=lambda i: (not violates[i], -units[i].priority, *gangs[i]))
+            turns = in_turn(units, costing.confined(units), costing.slack)
+            return sorted(turns, key=lambda i: not violates[i])
+        gangs = costing.standing(units) if self.counts_gangs else None
         columns = costing.columns(units, violates)
         keys: list[Costs] = []
         for cost in self.costs:
@@ -169,10 +170,24 @@ class Criteria:
         return order
 
 
-def _native_cost(evicted: Sequence[Verdict], gangs: int | None = None) -> Cost:
+def in_turn(units: Sequence[PreemptionUnit], confined: Sequence[int] | None, slack: Mapping[str, int]) -> Sequence[int]:
+    """Return indices of units, given by importance, as a reprieve by the default list tries them; budgets aside.
+
+    `confined` and `slack`: see `Costing`.
+    """
+    turns: Sequence[int] = range(len(units))
+    if confined is not None:
+        turns = sorted(turns, key=lambda i: (*units[i].importance[:3], -confined[i], i))
+    if slack:
+        places = dict(zip(turns, standing([losses(units[i].pods, slack) for i in turns], slack), strict=True))
+        turns = sorted(turns, key=lambda i: (-units[i].priority, *places[i]))
+    return turns
+
+
+def _native_cost(evicted: Sequence[Verdict], gangs: int | None = None, confined: int = 0) -> Cost:
     """In order: units that violate a budget; the highest victim priority; gangs that break, if they count; the sum of
-    the victims' priorities; the number of victim pods; and the earliest start among the highest-priority victims,
-    later being cheaper.
+    the victims' priorities; the number of victim pods; those of them that may use no other node, if gangs count; and
+    the earliest start among the highest-priority victims, later being cheaper.
     """
     highest = max(v.unit.priority for v in evicted)
     earliest = min(v.unit.start for v in evicted if v.unit.priority == highest)
@@ -182,6 +197,7 @@ def _native_cost(evicted: Sequence[Verdict], gangs: int | None = None) -> Cost:
         *(() if gangs is None else (gangs,)),
         sum((v.unit.priority + PRIORITY_OFFSET) * len(v.unit.pods) for v in evicted),
         sum(len(v.unit.pods) for v in evicted),
+        *(() if gangs is None else (confined,)),
         -earliest,
     )
 
@@ -210,6 +226,13 @@ class Costing:
     def standing(self, units: Sequence[PreemptionUnit]) -> list[tuple[bool, int]] | None:
         """See `reprieve.preemption.gangs.standing`; None where no gang can break."""
         return standing(self.losses(units), self.slack) if self.slack else None
+
+    def confined(self, units: Sequence[PreemptionUnit]) -> list[int] | None:
+        """Return how many pods of each unit may use no other node than theirs; None: none of any."""
+        if self.evaluator is None:
+            return None
+        counts = self.evaluator.confined.count([unit.pods for unit in units], [unit.rows for unit in units])
+        return counts if any(counts) else None
 
     def columns(self, units: Sequence[PreemptionUnit], violates: Sequence[bool]) -> EvictionUnits:
         """Units, in order of importance, as criteria see them; `violates`: which of them violate a budget."""

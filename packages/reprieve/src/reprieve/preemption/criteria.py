@@ -12,7 +12,6 @@ import numpy as np
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.plugin import CycleState
 from reprieve.framework.preemption_cost import Costs, EvictionUnits, PreemptionCost
 from reprieve.preemption.gangs import broken
 from reprieve.preemption.lost_work import lost_by_pod
@@ -170,28 +169,16 @@ class MinimumRuntime(PreemptionCost):
 
 
 class RestartElsewhere(_ByFacts):
-    """Pods that, once evicted, may run on no other node than theirs, by selector, affinity and taints."""
+    """Pods that, once evicted, may run on no other node than theirs, by selector, affinity and taints (cost.md 1.9)."""
 
     name = "restartElsewhere"
     text: ClassVar[str] = "fewest pods that fit on no other node"
     measure: ClassVar[str] = "pods"
 
     def of_units(self, units: EvictionUnits) -> Costs:
-        evaluator, cluster = units.evaluator, units.cluster
-        if evaluator is None:
+        if units.evaluator is None:
             return np.zeros(len(units))
-        usable: dict[int, tuple[int, frozenset[int]]] = {}
-        """By signature: how many nodes, and which if they are few."""
-        stuck = []
-        for pods, rows in zip(units.pods, units.rows, strict=True):
-            for pod, row in zip(pods, rows, strict=True):
-                found = usable.get(pod.signature.id)
-                if found is None:
-                    where = np.flatnonzero(evaluator.usable_nodes(CycleState(cluster, pod)))
-                    found = usable[pod.signature.id] = (len(where), frozenset(where[:2].tolist()))
-                count, first = found
-                stuck.append(count == 0 or (count == 1 and row in first))
-        return units.per_unit(stuck)
+        return np.array(units.evaluator.confined.count(units.pods, units.rows), dtype=np.float64)
 
 
 class TenantSpread(_ByFacts):
@@ -244,7 +231,15 @@ IN_TREE: Final[dict[str, type[PreemptionCost]]] = {
     )
 }
 """By the names that configurations call them."""
-STANDARD: Final = ("pdbViolations", "highestPriority", "gangsBroken", "prioritySum", "pods", "startTime")
+STANDARD: Final = (
+    "pdbViolations",
+    "highestPriority",
+    "gangsBroken",
+    "prioritySum",
+    "pods",
+    "restartElsewhere",
+    "startTime",
+)
 """The order that counts if nothing is configured (cost.md 1.1)."""
 SAVING: Final = (*STANDARD[:-1], LostWorkCost.name, STANDARD[-1])
 """The order where preemptors wait for checkpoints or limits count evictions (cost.md 6.6, 9.8)."""

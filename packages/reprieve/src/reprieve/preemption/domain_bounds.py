@@ -23,7 +23,7 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.plugin import Placement, PlacementFeasiblePlugin, PodGroupAttempt
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.status import call_plugin
-from reprieve.preemption.criteria import PRIORITY_OFFSET
+from reprieve.preemption.criteria import PRIORITY_OFFSET, Pods
 from reprieve.preemption.free_resources import RESOURCES_PLUGIN
 from reprieve.preemption.gangs import broken
 from reprieve.preemption.order import Ranking
@@ -55,13 +55,15 @@ class DomainBounds:
     placed: Sequence[int]
     """By domain: how many members are placed there, if `alike`."""
     alike: bool
+    pods: int
+    """Which part of a cost is the number of pods."""
     _victims_on: dict[int, list[PodRecord]] = field(default_factory=dict)
 
     def score(self, index: int, price: Price) -> int | None:
         """Return what the group scores a candidate of that price in a domain; None if that is not known beforehand."""
         if not self.alike:
             return None
-        domain, gone = self.domains[index], int(price[1][-2]) if price[0] else 0
+        domain, gone = self.domains[index], int(price[1][self.pods]) if price[0] else 0
         there = [(pod, row) for row in domain.rows.tolist() for pod in self._victims_on.get(row, ())]
         if gone > len(there):
             return None
@@ -160,7 +162,8 @@ def bounds_of(
         for unit in units:
             result.setdefault(unit.rows[0], []).append(unit.pods[0])
     ordered = sorted((price, index) for index, price in enumerate(prices))
-    return DomainBounds(attempt, cluster, domains, ordered, placed.tolist(), alike, result)
+    number = ranking.criteria.names.index(Pods.name)
+    return DomainBounds(attempt, cluster, domains, ordered, placed.tolist(), alike, number, result)
 
 
 def _feasible(plugin: PlacementFeasiblePlugin, group: Group, count: int) -> bool:
@@ -257,9 +260,10 @@ def _prices(rooms: _DomainFreeResources, victims: _Victims) -> list[Price]:
         among = max(1, number[domain] - int((priorities < top).sum()))
         # Of so many victims of the highest priority the first to start did so no later than this.
         latest = float(same[-min(among, len(same))]) if len(same) else _NOT_STARTED
-        # Every victim breaks its gang: so at least one does.
+        # Every victim breaks its gang: so at least one does.  Perhaps none is confined to its node.
         gangs = () if victims.breaks is None else (int(victims.breaks[there].min(initial=_IMPOSSIBLE)),)
-        result.append((True, (0, top, *gangs, total[domain], number[domain], -latest)))
+        confined = () if victims.breaks is None else (0,)
+        result.append((True, (0, top, *gangs, total[domain], number[domain], *confined, -latest)))
     return result
 
 

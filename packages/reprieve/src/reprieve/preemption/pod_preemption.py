@@ -82,7 +82,7 @@ class PodPreemption:
         self._beyond: Hashable = ()
         """What the criteria counted beyond the nodes when answers were remembered last."""
         self._beyond_version = 0
-        self._columns = VictimColumns(running.cluster, by_gang=criteria.counts_gangs)
+        self._columns = VictimColumns(running.cluster, running.evaluator.confined, by_gang=criteria.counts_gangs)
         self._memory: dict[tuple[object, ...], RowAnswers] = {}
         """By what is the same for identical preemptors, those used longest ago first."""
         self._latest: dict[tuple[object, ...], tuple[object, ...]] = {}

@@ -5,6 +5,8 @@ resources are known.  A reprieve goes through them turn by turn, the first unit 
 back where it leaves enough room (preemption.md 3.4).
 """
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
@@ -13,8 +15,9 @@ from reprieve.preemption.criteria import PRIORITY_OFFSET
 from reprieve.preemption.unit_matrices import ABOVE_ALL, Counts, UnitColumns
 
 Costs = npt.NDArray[np.float64]
-"""float64[6, rows]: the parts of a `Cost`, in the default order."""
-VIOLATIONS, HIGHEST, GANGS, WEIGHT, PODS, LATEST = range(6)
+"""float64[PARTS, rows]: the parts of a `Cost`, in the default order."""
+VIOLATIONS, HIGHEST, GANGS, WEIGHT, PODS, CONFINED, LATEST = range(7)
+PARTS: Final = 7
 
 
 class JudgedUnits:
@@ -66,7 +69,7 @@ class JudgedUnits:
     def _costs(self) -> Costs:
         """Of the evicted units, nothing but zeros where there are none."""
         units, gone = self._units, self._gone
-        cost = np.zeros((6, gone.shape[1]), dtype=np.float64)
+        cost = np.zeros((PARTS, gone.shape[1]), dtype=np.float64)
         cost[PODS] = pods = (units.size * gone).sum(axis=0)
         some = pods > 0
         highest = self._highest
@@ -79,6 +82,8 @@ class JudgedUnits:
         if units.gang is not None and units.slack is not None and units.breaks is not None:
             cost[GANGS] = _broken(units.gang, units.slack, gone & units.below)
             cost[GANGS] += np.where(units.gang < 0, units.breaks * gone, 0).sum(axis=0)
+        if units.confined is not None:
+            cost[CONFINED] = (units.confined * gone).sum(axis=0)
         if self._begun:
             first = np.where(gone & (units.priority == highest), units.begun, np.inf).min(axis=0)
             cost[LATEST] = np.where(some, -first, 0)
@@ -115,6 +120,8 @@ class JudgedUnits:
         least[HIGHEST], least[WEIGHT], least[PODS] = highest, weight, needed
         if units.breaks is not None:
             least[GANGS] = np.where(units.below, units.breaks, ABOVE_ALL).min(axis=0)
+        if units.confined is not None:
+            least[CONFINED] = needed * np.where(units.below, units.confined, ABOVE_ALL).min(axis=0)
         least[LATEST] = -self._latest_start(highest, needed)
         return least
 

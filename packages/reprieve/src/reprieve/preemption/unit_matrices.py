@@ -159,7 +159,8 @@ class UnitColumns:
     """The units of some slots of a block that are below a preemptor, [..., depth, slots]; others weigh nothing.
 
     `below`: whether there is one that is.  `amounts`: int64[requests, depth, slots], of what the preemptor asks for.
-    `standing`, `gang`, `slack` and `breaks`: None where no gang of a unit can break.
+    `standing` is None where units are tried back in their order; `gang`, `slack` and `breaks` where no gang of a unit
+    can break; `confined` where no pod of a unit is.
     """
 
     __slots__ = (
@@ -167,6 +168,7 @@ class UnitColumns:
         "begun",
         "below",
         "breaks",
+        "confined",
         "gang",
         "priority",
         "size",
@@ -191,6 +193,9 @@ class UnitColumns:
         self.gang: Counts | None = None
         self.slack: Counts | None = None
         self.breaks: Counts | None = None
+        self.confined: Counts | None = None
+        if "confined" in entries and entries["confined"].any():
+            self.standing, self.confined = entries["standing"][:, slots], entries["confined"][:, slots]
         if "gang" in entries and ((entries["gang"] >= 0).any() or entries["breaks"].any()):
             self.standing, self.gang = entries["standing"][:, slots], entries["gang"][:, slots]
             self.slack, self.breaks = entries["slack"][:, slots], entries["breaks"][:, slots]

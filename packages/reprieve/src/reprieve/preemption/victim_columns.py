@@ -23,11 +23,13 @@ from reprieve.cluster.changes import GangReader
 from reprieve.cluster.groups import disrupted_with, running_below
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
+from reprieve.framework.confined_pods import ConfinedPods
 from reprieve.framework.diagnoser import nominated_rows
 from reprieve.framework.plugin import Mask
+from reprieve.preemption.cost import in_turn
 from reprieve.preemption.criteria import PRIORITY_OFFSET
-from reprieve.preemption.gangs import losses, slack_of, standing
-from reprieve.preemption.unit_costs import HIGHEST, PODS, WEIGHT, Costs, JudgedUnits
+from reprieve.preemption.gangs import losses, slack_of
+from reprieve.preemption.unit_costs import HIGHEST, PARTS, PODS, WEIGHT, Costs, JudgedUnits
 from reprieve.preemption.unit_matrices import ABOVE_ALL, Counts, UnitColumns, UnitMatrices
 from reprieve.preemption.units import PreemptionUnit, units_below
 
@@ -37,10 +39,10 @@ class JudgedRows:
     """What became of some rows, in their order.
 
     `units`: bool[rows], there are potential victims.  `short`: bool[requests, rows], what the preemptor lacks with all
-    of them gone, by its `signature.requests`.  Where it lacks nothing, `cost`: float64[6, rows] are the parts of a
-    `Cost` in the default order, that of the pods zero where no pods are evicted, and `least`: float64[6, rows] those of
-    one that no set of units is below.  `spans`: bool[rows], a unit has pods on other rows, or may get some.  `low` and
-    `high`: int64[rows], the priorities of a preemptor from and to which all this is the same.
+    of them gone, by its `signature.requests`.  Where it lacks nothing, `cost`: float64[PARTS, rows] are the parts of a
+    `Cost` in the default order, that of the pods zero where no pods are evicted, and `least`: float64[PARTS, rows]
+    those of one that no set of units is below.  `spans`: bool[rows], a unit has pods on other rows, or may get some.
+    `low` and `high`: int64[rows], the priorities of a preemptor from and to which all this is the same.
     """
 
     units: Mask
@@ -124,13 +126,14 @@ class VictimColumns:
     (when the first started, in seconds; infinite if none has), `spans`, `amounts` (int64[columns, ...]: what it holds
     on the row) and `violates` (a budget, for preemptors as `_violating_for` says); and where gangs count `standing`
     (its turn in a reprieve), `gang` (the turn of the first unit on the row that is a pod of its gang, -1: it is no pod
-    of one that can break), `slack` (of that gang) and `breaks` (how many gangs break with it alone).  `_charges` has an
-    entry for each budget that counts any of a unit's pods: the unit's `turn` on its row and `priority`, the `budget`
-    and how many `pods`; on a row by budget and then by turn.
+    of one that can break), `slack` (of that gang), `breaks` (how many gangs break with it alone) and `confined` (how
+    many of its pods may use no other node).  `_charges` has an entry for each budget that counts any of a unit's pods:
+    the unit's `turn` on its row and `priority`, the `budget` and how many `pods`; on a row by budget and then by turn.
     """
 
-    def __init__(self, cluster: ClusterState, *, by_gang: bool = False) -> None:
+    def __init__(self, cluster: ClusterState, confined: ConfinedPods | None = None, *, by_gang: bool = False) -> None:
         self._cluster = cluster
+        self._confined, self._confined_version = confined, -1
         self._resized = cluster.gang_changes() if by_gang else None
         """What to ask which groups have grown or shrunk, where gangs that break count."""
         self._changes = cluster.changes(of_nodes=False)
@@ -164,8 +167,8 @@ class VictimColumns:
         judged = JudgedRows(
             units=np.zeros(n, dtype=np.bool_),
             short=np.zeros((len(asked), n), dtype=np.bool_),
-            cost=np.zeros((6, n), dtype=np.float64),
-            least=np.zeros((6, n), dtype=np.float64),
+            cost=np.zeros((PARTS, n), dtype=np.float64),
+            least=np.zeros((PARTS, n), dtype=np.float64),
             spans=np.zeros(n, dtype=np.bool_),
             low=np.full(n, -ABOVE_ALL, dtype=np.int64),
             high=np.full(n, ABOVE_ALL, dtype=np.int64),
@@ -261,10 +264,12 @@ class VictimColumns:
         touched = self._changes.take()
         if self._resized is not None:
             touched = self._with_resized(self._resized, touched)
+        confined = 0 if self._confined is None else self._confined.version()
         counting = cluster.budget_index.counting
         width = len(cluster.nodes.used)
-        if touched is None or counting != self._counting or width != self._width:
-            self._counting, self._width = counting, width
+        known = self._counting, self._width, self._confined_version
+        self._counting, self._width, self._confined_version = counting, width, confined
+        if touched is None or known != (counting, width, confined):
             self._whole_on, self._rows_of = {}, {}
             self._violating_for = None
             self._read(range(len(cluster.nodes)), everything=True)
@@ -301,7 +306,7 @@ class VictimColumns:
     def _read(self, rows: Collection[int], *, everything: bool) -> None:
         units: list[PreemptionUnit] = []
         counts, spans = [], []
-        gangs: list[tuple[int, int, int, int]] = []
+        gangs: list[tuple[int, ...]] = []
         deltas: list[Counts] = []
         there = self._cluster.nodes.pods
         for row in rows:
@@ -324,7 +329,7 @@ class VictimColumns:
             units += found
             counts.append(len(found))
             if self._resized is not None:
-                gangs += _gangs(self._cluster, found)
+                gangs += self._gangs(found)
         number = np.array(counts, dtype=np.int64)
         width = len(self._cluster.nodes.used)
         priority = np.array([unit.priority for unit in units], dtype=np.int64)
@@ -339,8 +344,8 @@ class VictimColumns:
             "amounts": np.ascontiguousarray(np.array(deltas, dtype=np.int64).reshape(len(units), width).T),
         }
         if self._resized is not None:
-            names = ("standing", "gang", "slack", "breaks")
-            of_gangs = np.array(gangs, dtype=np.int64).reshape(len(units), 4).T
+            names = ("confined", "standing", "gang", "slack", "breaks")
+            of_gangs = np.array(gangs, dtype=np.int64).reshape(len(units), len(names)).T
             columns |= {name: np.ascontiguousarray(values) for name, values in zip(names, of_gangs, strict=True)}
         charges, charged = self._read_charges(units, number)
         if everything:
@@ -350,6 +355,25 @@ class VictimColumns:
             self._units.replace(list(rows), number, columns)
             self._charges.replace(list(rows), charged, charges)
             self._unsure.update(rows)
+
+    def _gangs(self, units: Sequence[PreemptionUnit]) -> list[tuple[int, ...]]:
+        """`confined`, `standing`, `gang`, `slack` and `breaks` of the units of a row, given by importance."""
+        confined = [0] * len(units)
+        if self._confined is not None:
+            confined = self._confined.count([unit.pods for unit in units], [unit.rows for unit in units])
+        slack = slack_of(self._cluster, units) if any(unit.in_group for unit in units) else {}
+        if not slack and not any(confined):
+            return [(0, turn, -1, 0, 0) for turn in range(len(units))]
+        turns = dict(zip(in_turn(units, confined, slack), range(len(units)), strict=True))
+        first: dict[str, int] = {}
+        result: list[tuple[int, ...]] = []
+        for turn, unit in enumerate(units):
+            each = losses(unit.pods, slack)
+            breaks = sum(count > slack[key] for key, count in each.items())
+            key = next(iter(each), None) if unit.group is None else None
+            gang = -1 if key is None else first.setdefault(key, turn)
+            result.append((confined[turn], turns[turn], gang, slack[key] if key is not None else 0, breaks))
+        return result
 
     def _read_charges(
         self, units: Sequence[PreemptionUnit], counts: Counts
@@ -367,25 +391,6 @@ class VictimColumns:
         flat = {"turn": turns - (ends - counts)[row], "budget": budgets, "pods": pods, "priority": priorities}
         columns = {name: values[order] for name, values in flat.items()}
         return columns, np.bincount(row, minlength=len(counts))
-
-
-def _gangs(cluster: ClusterState, units: Sequence[PreemptionUnit]) -> list[tuple[int, int, int, int]]:
-    """`standing`, `gang`, `slack` and `breaks` of the units of a row, given by importance."""
-    slack = slack_of(cluster, units) if any(unit.in_group for unit in units) else {}
-    if not slack:
-        return [(turn, -1, 0, 0) for turn in range(len(units))]
-    lost = [losses(unit.pods, slack) for unit in units]
-    places = standing(lost, slack)
-    order = sorted(range(len(units)), key=lambda turn: (-units[turn].priority, *places[turn]))
-    turns = dict(zip(order, range(len(units)), strict=True))
-    first: dict[str, int] = {}
-    result = []
-    for turn, (unit, each) in enumerate(zip(units, lost, strict=True)):
-        breaks = sum(count > slack[key] for key, count in each.items())
-        key = next(iter(each), None) if unit.group is None else None
-        gang = -1 if key is None else first.setdefault(key, turn)
-        result.append((turns[turn], gang, slack[key] if key is not None else 0, breaks))
-    return result
 
 
 def _importance(unit: PreemptionUnit) -> tuple[int, int, int, float, str]:

@@ -21,6 +21,8 @@ from reprieve.preemption.victim_search.similar_pods import LikePods
 Price = tuple[int, int, Cost]
 """Violations and highest priority as far as they decide before all else, and what it costs by each criterion."""
 NO_EVICTION: Price = (0, -(1 << 62), ())
+_LITTLE = 1 / 64
+"""What the start counts beside pods that may use no other node, in what guides the search."""
 Mark = tuple[int, int]
 """A point to come back to: how much was remembered of units, and of places."""
 
@@ -30,7 +32,8 @@ class UnitWeights:
     """What units weigh by themselves, `[units]` each.
 
     `weight`: guides what is tried; `start`: seconds since the epoch; `age`: from 0 for those that started last to less
-    than a quarter; `size`: the share of all there is, summed over resources.
+    than a quarter, where pods that may use no other node count half; `size`: the share of all there is, summed over
+    resources.
     """
 
     weight: Sequence[float]
@@ -44,11 +47,14 @@ class UnitWeights:
         units, pricing = numbers.units, numbers.pricing
         start = [unit.start for unit in units]
         turns = {latest: turn for turn, latest in enumerate(sorted(set(start), reverse=True))}
+        age = [turns[item] / (4.0 * len(turns)) for item in start]
+        if numbers.confined:
+            age = [count / 2 + early * _LITTLE for count, early in zip(numbers.confined, age, strict=True)]
         whole = [max(1, sum(max(0, amounts[r]) for amounts in numbers.free)) for r in range(len(numbers.free[0]))]
         return cls(
             pricing.weight if pricing else [(unit.priority + PRIORITY_OFFSET) * len(unit.pods) for unit in units],
             start,
-            [turns[item] / (4.0 * len(turns)) for item in start],
+            age,
             [
                 sum(amount / whole[r] for _, amounts in takes for r, amount in enumerate(amounts) if amount > 0)
                 for takes in numbers.takes
@@ -189,8 +195,10 @@ class Eviction:
         earliest = min(map(self.weights.start.__getitem__, as_high))
         total = sum(map(self.weights.weight.__getitem__, order))
         pods = sum(map(self._pods.__getitem__, order))
-        gangs = () if self.numbers.gangs is None else (self.gangs.broken(order),)
-        return violations, highest, (*gangs, total, pods, -earliest)
+        if self.numbers.gangs is None:
+            return violations, highest, (total, pods, -earliest)
+        confined = sum(map(self.numbers.confined.__getitem__, order)) if self.numbers.confined else 0
+        return violations, highest, (self.gangs.broken(order), total, pods, confined, -earliest)
 
     @property
     def lowest(self) -> int:

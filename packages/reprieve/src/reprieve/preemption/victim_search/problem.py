@@ -81,6 +81,8 @@ class Numbers:
     """The criteria by which evictions are compared; None: a native list (`reprieve.preemption.cost`)."""
     gangs: Gangs | None = None
     """Where gangs that fall below their minimum count."""
+    confined: tuple[int, ...] = ()
+    """How many pods of each unit may use no other node, where that counts and there are any."""
 
 
 def numbers_of(
@@ -141,6 +143,7 @@ def numbers_of(
         exact=exact,
         pricing=pricing_of(ranking.criteria, ranking.ordered, ranking.violations, ranking.costing),
         gangs=gangs_of(ranking),
+        confined=confined_of(ranking),
     )
 
 
@@ -284,6 +287,13 @@ def gangs_of(ranking: Ranking) -> Gangs | None:
         lost=tuple(tuple([(number[key], count) for key, count in item.items() if key in number]) for item in lost),
         slack=tuple([costing.slack[key] for key in number]),
     )
+
+
+def confined_of(ranking: Ranking) -> tuple[int, ...]:
+    """Return `Numbers.confined`."""
+    if ranking.criteria.upstream or ranking.costing is None:
+        return ()
+    return tuple(ranking.costing.confined(ranking.ordered) or ())
 
 
 def hardest_first(kinds: Iterable[Kind], free: np.ndarray) -> tuple[Kind, ...]:

@@ -134,9 +134,10 @@ class VictimSearch:
             return False  # a bound is known for sums of priorities alone
         if not best.units:
             return True
-        total, pods = best.price[2][-3:-1]
-        if best.price[2][0] > self.gang_bound and self.numbers.gangs is not None:
+        gangs = self.numbers.gangs is not None
+        if gangs and best.price[2][0] > self.gang_bound:
             return False
+        total, pods = best.price[2][gangs : gangs + 2]
         return (total - self.bound) * CLOSE <= self.bound and (pods >= CLOSE or len(self.numbers.free) > _FEW_NODES)
 
     def run(self, known: Sequence[int]) -> Found | None:
@@ -395,6 +396,7 @@ class VictimSearch:
                 -state.violates(unit),
                 small_first and weights.size[unit],
                 -weights.weight[unit],
+                -weights.age[unit] if self.numbers.confined else 0,
                 unit,
             ),
         )
@@ -508,7 +510,14 @@ def _first_like(numbers: Numbers) -> Sequence[int]:
     first: dict[tuple[object, ...], int] = {}
     return [
         first.setdefault(
-            (numbers.takes[unit], numbers.charged[unit], gangs and gangs.lost[unit], made.priority, len(made.pods)),
+            (
+                numbers.takes[unit],
+                numbers.charged[unit],
+                gangs and gangs.lost[unit],
+                numbers.confined and numbers.confined[unit],
+                made.priority,
+                len(made.pods),
+            ),
             unit,
         )
         for unit, made in enumerate(numbers.units)

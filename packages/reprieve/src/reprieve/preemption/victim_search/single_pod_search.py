@@ -50,6 +50,7 @@ class _Node:
         useful = [unit for unit, amounts in share.items() if any(amounts[r] > 0 for r, _ in self._lack)]
         native = numbers.pricing is None
         lost = numbers.gangs.lost if numbers.gangs is not None else ((),) * len(numbers.units)
+        confined = numbers.confined or (0,) * len(numbers.units)
         # Those come first that weigh little beside the gangs that break with them.
         useful.sort(
             key=lambda u: (
@@ -59,12 +60,15 @@ class _Node:
                 state.weights.weight[u],
                 share[u],
                 numbers.charged[u],
+                confined[u],
                 0 if native else -numbers.units[u].start,
                 -u,
             )
         )
         weight = state.weights.weight
-        kinds = [(numbers.units[u].priority, weight[u], share[u], numbers.charged[u], lost[u]) for u in useful]
+        kinds = [
+            (numbers.units[u].priority, weight[u], share[u], numbers.charged[u], lost[u], confined[u]) for u in useful
+        ]
         self._units = [
             _Unit(u, weight[u], share[u], native and turn > 0 and kinds[turn - 1] == kinds[turn])
             for turn, u in enumerate(useful)
@@ -135,7 +139,7 @@ class _Node:
         if pricing is not None:
             sure = pricing.criteria.never_less
             return bool(most[2]) and cost[:sure] <= most[2][:sure]
-        weight = len(cost) - 3
+        weight = int(self._state.numbers.gangs is not None)
         return bool(most[2]) and (violations, highest, *cost[:weight], cost[weight] + more * (1 - 1e-12)) <= (
             *most[:2],
             *most[2][: weight + 1],

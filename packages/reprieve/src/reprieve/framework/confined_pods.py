@@ -1,0 +1,64 @@
+"""Running pods that may use no node but their own, whatever runs elsewhere (cost.md 1.9).
+
+A pod is *confined* if its node selector, its node affinity and the taints of the nodes leave it no other node than the
+one it runs on.  It is worked out once for each set of node constraints, not for each pod, and again when nodes change.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from reprieve.cluster.node_affinity_masks import required_mask
+from reprieve.cluster.pods import NO_ROW, PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.plugin import Mask
+
+_SEVERAL: Final = -2
+_FOR_EACH_NODE, _MORE = 2, 1024
+"""So many sets of node constraints are remembered for each node, and for all of them."""
+
+
+class ConfinedPods:
+    """See the module docstring. `allowed`: bool[rows], the nodes that a pod may use by its node constraints."""
+
+    def __init__(self, cluster: ClusterState, allowed: Callable[[PodRecord], Mask]) -> None:
+        self._nodes, self._allowed = cluster.nodes, allowed
+        self._only: dict[int, tuple[int, PodRecord]] = {}
+        """By node constraints: the one row that is left, `_SEVERAL` or NO_ROW, and a pod that has them."""
+        self._seen = self._nodes.version
+        self._changes = 0
+
+    def version(self) -> int:
+        """Return a number that grows when pods become confined, or are no longer, because nodes have changed."""
+        if self._seen != self._nodes.version:
+            self._seen = self._nodes.version
+            before, self._only = self._only, {}
+            for key, (row, pod) in before.items():
+                self._only[key] = after = self._row_of(pod), pod
+                self._changes += after[0] != row
+        if len(self._only) > _FOR_EACH_NODE * len(self._nodes) + _MORE:
+            self._only.clear()
+            self._changes += 1  # what becomes of those that are forgotten is not noticed
+        return self._changes
+
+    def count(self, pods: Sequence[Sequence[PodRecord]], rows: Sequence[Sequence[int]]) -> list[int]:
+        """Return how many pods of each unit are confined to the rows they run on."""
+        self.version()
+        only, result = self._only, []
+        for members, there in zip(pods, rows, strict=True):
+            confined = 0
+            for pod, row in zip(members, there, strict=True):
+                key = pod.signature.constraints.nodes.id
+                known = only.get(key)
+                if known is None:
+                    known = only[key] = self._row_of(pod), pod
+                confined += known[0] != _SEVERAL and known[0] in (row, NO_ROW)
+            result.append(confined)
+        return result
+
+    def _row_of(self, pod: PodRecord) -> int:
+        few = np.flatnonzero(required_mask(self._nodes, pod.signature))  # each pod of a DaemonSet has its own
+        if len(few) > 1 or (len(few) and few[0] != pod.row):
+            few = np.flatnonzero(self._allowed(pod))
+        return _SEVERAL if len(few) > 1 else int(few[0]) if len(few) else NO_ROW
