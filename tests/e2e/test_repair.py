@@ -94,4 +94,7 @@ def test_lost_members_get_their_nodes_back_over_the_end_of_the_scheduler(tmp_pat
             events.until(lambda: events.seen(lambda event: event["reason"] == "GangRestarted"), "restarted")
             pods.until(lambda: api.runs("other", "second", namespace=SPACE), "the gang's capacity serves others")
             reports("False", "0 of 3 members scheduled")
+            told = cluster.explained("podgroup", "train", SPACE, tmp_path)  # its record: repair.md 4.5
+            assert "Why it was evicted: " in told
+            assert f"and {POLICY}: Restart." in told
         assert "Traceback" not in cluster.log.read_text(), cluster.log.read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,17 +11,26 @@ from msgspec.structs import replace
 
 from kube_rules import objects
 from reprieve.cli.evidence import Asked, Evidence
-from reprieve.cli.explain_text import explanation_of
+from reprieve.cli.explain_text import explanation_of, own_record
+from reprieve.cli.history import history_sections
 from reprieve.cli.render import plan_sections
 from reprieve.cli.sections import plain
+from reprieve.cluster.evictions import OWNER, EvictionHistory, EvictionLimit
+from reprieve.decisions.history import PreemptionHistory, history_of
 from reprieve.decisions.records import CandidateRecord, Comparison, CostRecord, DecisionRecord, PreemptionRecord
 from reprieve.decisions.wording import without_success
+from reprieve.live.recalled_evictions import recall
+from reprieve.page.rights import visible_record
 from reprieve.plugins.gang_scheduling import GangScheduling, RepairOptions
 from reprieve.plugins.reservations import ReservationOptions, ReservationsPlugin
 from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.eviction_limits import evicted_unit
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import NoRoom, WaitsFor
+from reprieve.preemption.units import ABOVE_ALL, units_below
+from reprieve.scheduling.advance_reservation import AdvanceReservation
 from reprieve.scheduling.gang_restarts import GangRestart
+from reprieve.scheduling.overruns import Overrun
 from reprieve.scheduling.preemptor_reservations import Released
 from reprieve.simulation.report import Account, Answer, Plan
 from reprieve.simulation.report_preemptions import deferred_preemptions, released_capacity
@@ -277,10 +287,54 @@ def test_gang_that_lost_members_is_reported() -> None:
 
     [restart] = engine.tick(seen.world.now + 100).evictions
     assert isinstance(restart, GangRestart)
-    seen.observer.gang_restarted(restart, now=seen.world.now + 100)
+    seen.observer.evicts(restart, now=seen.world.now + 100)
     note = (
         "1 pod of podgroup default/train is evicted: 1 of 2 members scheduled for 1m40s, and "
         "scheduling.reprieve.dev/recovery-policy: Restart"
     )
     assert seen.events("GangRestarted") == [("Warning", "train", note)]
     assert seen.value("reprieve_pod_group_restarts_total") == 1
+
+    # repair.md 4.5: one record, also if it is asked for again; `explain`, `history` and eviction limits have it
+    seen.observer.evicts(restart, now=seen.world.now + 160)
+    [record] = seen.about("train", "PodGroup")
+    made = record.preemption
+    assert made is not None
+    assert (record.result, record.message, made.state) == ("Evicted", restart.message, "UnderWay")
+    assert (made.cause, made.cost.pods) == ("GangRestarted", 1)
+    [unit] = made.evicted
+    assert (unit.unit, unit.kind, unit.pod_names) == ("default/train", "PodGroup", ("default/train-1",))
+    seen.observer.eviction_ended(restart)
+    [record] = seen.about("train-1")
+    assert record.preemption is not None
+    assert record.preemption.state == "Done"
+    [item] = history_of([record], "default").items
+    assert [victim.why for victim in item.victims] == [restart.message]
+    [section] = history_sections(PreemptionHistory(items=(item,)), "1d")
+    assert (item.cause, section.title) == ("GangRestarted", "1 eviction since 1d: 1 pod evicted")
+    counted = EvictionHistory([EvictionLimit(OWNER, 1, 3600.0)])
+    asyncio.run(recall(seen.store, counted, seen.world.now + 200))
+    assert counted.used(0, evicted_unit(engine.cluster, restart.unit), seen.world.now + 200) == [seen.world.now + 100]
+    crew = Evidence(Asked("PodGroup", "default", "train"), records=[record], source="s")
+    [section] = [section for section in explanation_of(crew) if section.title.startswith("Evicted ")]
+    assert section.notes == (f"Why it was evicted: {restart.message}.",)
+    assert own_record(crew) is None, "it is no attempt to place the gang"
+
+
+def test_backfilled_work_that_is_evicted_has_a_record() -> None:
+    """reservations.md 4.5: found by the pod, with the holder of the reservation; not for other namespaces."""
+    seen = Recorded(node("n", cpu=4), pod("late", cpu=4, node="n", start=0.0), pod("holder", cpu=4))
+    cluster, holder = seen.world.engine.cluster, seen.world.record("holder")
+    [unit] = units_below(cluster, ABOVE_ALL, [seen.world.record("late")])
+    held = AdvanceReservation("pod/uid-holder", None, ((holder, "n"),), 0, START, None, ())
+    overrun = Overrun(unit, held, "it was to end by 10:00, and its capacity is reserved for default/holder")
+    seen.observer.evicts(overrun, now=START + 60)
+    record = seen.one("late")
+    made = record.preemption
+    assert made is not None
+    assert (record.entity.name, made.cause, made.evicted[0].because) == ("holder", "BackfillOverrun", overrun.message)
+    [victim] = history_of([record], None, node="n").items[0].victims
+    assert victim.why == overrun.message
+    hidden = visible_record(record, frozenset(["other"])).preemption
+    assert hidden is not None
+    assert hidden.evicted[0].because == ""

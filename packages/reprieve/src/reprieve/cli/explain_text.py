@@ -174,7 +174,10 @@ def own_record(evidence: Evidence) -> DecisionRecord | None:
 
 
 def _is_about(evidence: Evidence, record: DecisionRecord) -> bool:
+    """Return whether a record is of an attempt to place the object, or its group."""
     entity, asked = record.entity, evidence.asked
+    if record.preemption is not None and record.preemption.cause:
+        return False
     if (entity.kind, entity.namespace, entity.name) == (asked.kind, asked.namespace, asked.name):
         uid = _uid(evidence)
         return not uid or not entity.uid or entity.uid == uid
@@ -496,21 +499,20 @@ def _potential_victims(found: FailedPreemption, priority: int) -> Section:
 
 
 def _preempted(evidence: Evidence, record: DecisionRecord) -> Section:
-    made, entity = record.preemption, record.entity
-    unit = _unit_of(evidence, record)
+    made, entity, unit = record.preemption, record.entity, _unit_of(evidence, record)
     assert made is not None
     assert unit is not None
-    kind = entity.kind.lower()
-    by = f"{kind} {entity.namespace}/{entity.name}" if entity.name else f"a {kind} of priority {entity.priority}"
+    by = str(entity) if entity.name else f"a {entity.kind.lower()} of priority {entity.priority}"
     notes = [f"{by if entity.name else 'It'} has priority {entity.priority}, this workload has {unit.priority}."]
+    title, why, mode = f"Preempted by {by}", "chosen", ": disruptionMode all"
+    if made.cause:
+        title, why, mode, notes = "Evicted", "evicted", "", []
     if evidence.owner is not None:
         notes.append(f"Evicted from {evidence.owner}: {unit.kind.lower()} {unit.unit} ({count(unit.pods, 'pod')}).")
     elif unit.kind in _GROUPS and unit.kind != evidence.asked.kind:
         whole = "group" if unit.kind == "PodGroup" else "tree"
-        notes.append(
-            f"It was evicted with its whole {whole} {unit.unit} ({count(unit.pods, 'pod')}): disruptionMode all."
-        )
-    notes.append(f"Why it was chosen: {unit.reason or 'everything still fits with it'}.")
+        notes.append(f"It was evicted with its whole {whole} {unit.unit} ({count(unit.pods, 'pod')}){mode}.")
+    notes.append(f"Why it was {why}: {unit.reason or 'everything still fits with it'}.")
     if unit.violates_pdb:
         notes.append(f"It was evicted {BUDGET_OVERRULED}.")
     notes += comparison_sentences(made)
@@ -519,7 +521,7 @@ def _preempted(evidence: Evidence, record: DecisionRecord) -> Section:
         notes.append(f"{count(others, 'other workload')} evicted as well, {made.reprieved_total} spared.")
     if made.state == "Failed":
         notes.append(f"The preemption failed: {made.error}")
-    return Section(f"Preempted by {by} {time_text(record.time)}", notes=tuple(notes), tone=Tone.BAD)
+    return Section(f"{title} {time_text(record.time)}", notes=tuple(notes), tone=Tone.BAD)
 
 
 # -- what would help -------------------------------------------------------------------------------
@@ -529,6 +531,8 @@ def helps(evidence: Evidence) -> list[str]:
     """Sentences about what would change the outcome; none where nothing is sure."""
     result: list[str] = []
     for record in _preemptions_of(evidence):
+        if record.preemption is not None and record.preemption.cause:
+            continue
         priority = record.entity.priority
         result.append(f"With a priority of {priority} or more it would not have been a potential victim.")
         break

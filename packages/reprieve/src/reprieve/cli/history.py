@@ -126,6 +126,7 @@ def history_sections(history: "PreemptionHistory", since: str) -> "list[Section]
         cells = (to_the_second(item.time), f"{item.kind.lower()} {item.namespace}/{item.name}", str(item.priority))
         rows.append(Row((*cells, count(item.pods, "pod"), lost, item.state), below=tuple(below)))
     pods = sum(item.pods for item in history.items)
-    title = f"{count(len(rows), 'preemption')} since {since}: {count(pods, 'pod')} evicted"
+    noun = "eviction" if any(item.cause for item in history.items) else "preemption"
+    title = f"{count(len(rows), noun)} since {since}: {count(pods, 'pod')} evicted"
     columns = ("when", "by", "priority", "evicted", "work lost", "state")
     return [Section(title, columns, tuple(rows), tone=Tone.PLAIN)]

@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from msgspec.structs import replace
+
 from kube_rules.durations import micro_time, readable_time
 from kube_rules.versions import DOCUMENT_VERSION
+from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.decisions.preemptions import failed_preemption, owners_of, preemption_record, reason_counts
 from reprieve.decisions.records import (
+    BACKFILL_OVERRUN,
+    GANG_RESTARTED,
     KIND,
     MOST_LEVELS,
     MOST_MESSAGES,
@@ -34,10 +39,12 @@ from reprieve.decisions.shortages import lack_of
 from reprieve.framework.plugin import CycleState
 from reprieve.plugins.gang_scheduling import GREEDY, RETRY
 from reprieve.preemption.free_resources import only_resources
-from reprieve.preemption.outcome import Deferral, Preemption
+from reprieve.preemption.outcome import Deferral, Preemption, Reason, Verdict
 from reprieve.queueing.entity import RESIZES
 from reprieve.scheduling.decision import WAITING_FOR_QUORUM, Decision, Rejection, Result
+from reprieve.scheduling.effects import DirectEviction
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.gang_restarts import GangRestart
 from reprieve.scheduling.group_orders import retries
 
 RESULTS: Final = {
@@ -46,6 +53,8 @@ RESULTS: Final = {
     Result.WAITING: "Preempting",
     Result.ERROR: "Error",
 }
+EVICTED: Final = "Evicted"
+"""The result in records of evictions without a preemption."""
 
 
 ObjectName = tuple[str, str, str]
@@ -105,6 +114,30 @@ class RecordBuilder:
             order=OrderRecord(search=self._search(decision), placed=order.placed) if order is not None else None,
         )
 
+    def evicted(self, eviction: DirectEviction, now: float) -> tuple[DecisionRecord, tuple[ObjectName, ...]]:
+        """Return the record of an eviction without a preemption, with the id 0, and the names that it is found by."""
+        cluster, entity, unit = self._engine.cluster, eviction.entity, eviction.unit
+        group, pod = (None, entity) if isinstance(entity, PodRecord) else (entity, None)
+        reason = Reason(unit.pods[0], unit.rows[0], "", eviction.message, chosen=True)
+        preemption = Preemption(pod, group, 0, "cluster", (), (Verdict(unit, False, reason),))
+        made = preemption_record(cluster, preemption, now)
+        cause = GANG_RESTARTED if isinstance(eviction, GangRestart) else BACKFILL_OVERRUN
+        evicted = tuple(replace(item, because=eviction.message) for item in made.evicted)
+        reference = _pod_reference(entity) if isinstance(entity, PodRecord) else _group_reference(entity)
+        record = DecisionRecord(
+            id=0,
+            api_version=DOCUMENT_VERSION,
+            kind=KIND,
+            time=micro_time(now),
+            entity=reference,
+            result=EVICTED,
+            message=eviction.message,
+            attempt=0,
+            timings=Timings(attempt_seconds=0.0, waiting_seconds=0.0),
+            preemption=replace(made, cause=cause, evicted=evicted, cost_notes=(), told=()),
+        )
+        return record, involved_names(cluster, reference, preemption)
+
     def _search(self, decision: Decision) -> str:
         return RETRY if retries(self._engine.running[decision.profile]) else GREEDY
 
@@ -160,16 +193,19 @@ def _entity(cluster: ClusterState, decision: Decision) -> EntityReference:
     if kind != "pod":
         namespace, _, name = key.partition("/")
         group = cluster.trees.find(ref)
-        spec = group.spec if group is not None else None
-        return EntityReference(
-            kind="PodGroup" if kind == "group" else "CompositePodGroup",
-            namespace=namespace,
-            name=name,
-            uid=group.uid if group is not None else "",
-            priority=spec.priority if spec is not None else 0,
-        )
-    pod = _pod_of(decision)
-    return EntityReference(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid, priority=pod.priority)
+        if group is not None:
+            return _group_reference(group)
+        return EntityReference("PodGroup" if kind == "group" else "CompositePodGroup", namespace, name)
+    return _pod_reference(_pod_of(decision))
+
+
+def _group_reference(group: Group) -> EntityReference:
+    priority = group.spec.priority if group.spec is not None else 0
+    return EntityReference(group.kind, group.namespace, group.name, group.uid, priority)
+
+
+def _pod_reference(pod: PodRecord) -> EntityReference:
+    return EntityReference("Pod", pod.namespace, pod.name, pod.uid, pod.priority)
 
 
 def _levels(decision: Decision) -> tuple[LevelRecord, ...]:

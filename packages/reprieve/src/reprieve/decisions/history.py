@@ -10,7 +10,10 @@ from reprieve.decisions.records import DecisionRecord, UnitRecord
 
 
 class Evicted(Document, frozen=True, kw_only=True):
-    """An evicted unit. `why`: which pod needed its capacity; `running_seconds`: how long its oldest pod ran."""
+    """An evicted unit. `running_seconds`: how long its oldest pod ran.
+
+    `why`: which pod needed its capacity, where it moves, or what else it was evicted for.
+    """
 
     unit: str
     kind: str
@@ -36,6 +39,8 @@ class HistoryItem(Document, frozen=True, kw_only=True):
     lost_cpu_hours: float
     pdb_violations: int
     state: str
+    cause: str = ""
+    """Empty for a preemption; else as `PreemptionRecord.cause`."""
     victims: tuple[Evicted, ...] = ()
 
 
@@ -104,13 +109,14 @@ def _item(record: DecisionRecord) -> HistoryItem | None:
         lost_cpu_hours=round(made.cost.lost_cpu_hours, 3),
         pdb_violations=made.cost.pdb_violations,
         state=made.state,
+        cause=made.cause,
         victims=tuple(_evicted(unit) for unit in made.evicted if unit.outcome != "NotEvicted"),
     )
 
 
 def _evicted(unit: UnitRecord) -> Evicted:
     why = unit.why
-    text = f"{why.pod} on {why.node} needed its capacity, {why.text}" if why is not None else ""
+    text = f"{why.pod} on {why.node} needed its capacity, {why.text}" if why is not None else unit.reason
     return Evicted(
         unit=unit.unit,
         kind=unit.kind,

@@ -181,6 +181,8 @@ class UnitRecord(RecordPart, frozen=True):
     """The plugin that named it as a victim (preemption.md 2.8); then there is no other reason."""
     moves_to: tuple[str, ...] = ()
     """The node that each of `pod_names` moves to; empty if it does not move (moving.md 4)."""
+    because: str = ""
+    """Why it is evicted without a preemption (`PreemptionRecord.cause`)."""
 
     @property
     def reason(self) -> str:
@@ -189,7 +191,7 @@ class UnitRecord(RecordPart, frozen=True):
             return self.why.clause
         if self.moves_to:
             return f"moves to {', '.join(dict.fromkeys(self.moves_to))}"
-        return f"chosen by plugin {self.chosen_by}" if self.chosen_by else ""
+        return f"chosen by plugin {self.chosen_by}" if self.chosen_by else self.because
 
 
 class CostRecord(RecordPart, frozen=True):
@@ -283,6 +285,12 @@ class AvoidedEviction(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     cascade: tuple[EvictionInTurn, ...] = ()
 
 
+GANG_RESTARTED: Final = "GangRestarted"
+"""A degraded gang is evicted as a whole (repair.md 4): reason of the event, and cause in records."""
+BACKFILL_OVERRUN: Final = "BackfillOverrun"
+"""Backfilled work that runs for too long is evicted (reservations.md 4.5)."""
+
+
 class PreemptionRecord(RecordPart, frozen=True):
     """A decision to preempt: what is evicted, what is spared, why, and what became of it."""
 
@@ -312,6 +320,9 @@ class PreemptionRecord(RecordPart, frozen=True):
     """How it was released, where the preemptor does not use it."""
     together: tuple[str, ...] = ()
     """The preemptors with which it was planned together (`namespace/name`), the first of them."""
+    cause: str = ""
+    """`GangRestarted` or `BackfillOverrun`: it is no preemption, so that nothing was compared or spared. The entity is
+    the group that restarts, or the holder of the reservation that needs the capacity."""
 
     def __post_init__(self) -> None:
         """Read the names of earlier versions."""
@@ -402,7 +413,7 @@ class Timings(RecordPart, frozen=True):
 
 
 class DecisionRecord(RecordPart, frozen=True):
-    """See the module docstring. `result`: Unschedulable, Preempting or Error.
+    """See the module docstring. `result`: Unschedulable, Preempting, Error, or Evicted (`PreemptionRecord.cause`).
 
     An attempt that ends exactly as the one before does not make a new record: `repeated` counts, `first_time` is when
     that began, and everything else is as of the latest.

@@ -41,7 +41,6 @@ from reprieve.scheduling.decision import SCHEDULER_ERROR, Binding, Decision, Gro
 from reprieve.scheduling.effects import DirectEviction, Effects
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.gang_health import Satisfaction
-from reprieve.scheduling.gang_restarts import GangRestart
 from reprieve.scheduling.lost_place import LostPlace
 from reprieve.scheduling.preemptor_reservations import ReleasedReservation
 
@@ -74,7 +73,10 @@ class DecisionExecutor:
         self.binder = Binder(client, served, writes, self, **calls)
         self.conditions = Conditions(writes, client.clock, on_trouble=lambda text: outages.besides("write", text))
         self._evictions = DirectEvictions(
-            writes, client.clock, trouble=lambda text: observer.trouble("preemption", text)
+            writes,
+            client.clock,
+            trouble=lambda text: observer.trouble("preemption", text),
+            done=observer.eviction_ended,
         )
         self.preemptor = PreemptionExecutor(
             writes,
@@ -164,11 +166,8 @@ class DecisionExecutor:
 
     def evict(self, eviction: DirectEviction) -> None:
         """Evict a degraded gang (repair.md 4), or backfilled work that runs for too long (reservations.md 4.5)."""
+        self._observer.evicts(eviction, now=self._now())
         self._evictions.start(eviction)
-        if isinstance(eviction, GangRestart):
-            self._observer.gang_restarted(eviction, now=self._now())
-        else:
-            self._observer.overrun(eviction, now=self._now())
 
     def deferred_writes(self, instructions: Iterable[Instruction]) -> None:
         """Start writes that belong to no binding. A failed one is not repeated: the caller that needs it asks again."""

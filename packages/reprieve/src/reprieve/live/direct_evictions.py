@@ -25,10 +25,15 @@ _OF_RESTARTS: Final = "restarting a pod group that has less than its minimum"
 
 
 class DirectEvictions:
-    """See the module docstring. Made and used in one event loop; `aclose` it. `trouble` is called with a failure."""
+    """See the module docstring. Made and used in one event loop; `aclose` it.
 
-    def __init__(self, writes: Writes, clock: Clock, *, trouble: Callable[[str], None]) -> None:
-        self._writes, self._clock, self._trouble = writes, clock, trouble
+    `trouble` is called with a failure, `done` when all calls of an eviction were made.
+    """
+
+    def __init__(
+        self, writes: Writes, clock: Clock, *, trouble: Callable[[str], None], done: Callable[[DirectEviction], None]
+    ) -> None:
+        self._writes, self._clock, self._trouble, self._done = writes, clock, trouble, done
         self._tasks: dict[str, asyncio.Task[None]] = {}
         """By `ref` of the eviction."""
 
@@ -58,6 +63,8 @@ class DirectEvictions:
 
         results = await asyncio.gather(*map(evict, eviction.pods), return_exceptions=True)
         errors = [result for result in results if isinstance(result, ClientError)]
+        if not errors:
+            self._done(eviction)
         if errors and not isinstance(errors[0], LeadershipLostError):
             self._trouble(f"eviction of {eviction.ref}, which will be tried again: {errors[0]}")
 

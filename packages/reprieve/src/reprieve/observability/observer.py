@@ -16,6 +16,7 @@ from kube_rules.objects import CompositePodGroup, PodGroup
 from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 from reprieve.decisions.costs import counts_work, lost_text
+from reprieve.decisions.records import BACKFILL_OVERRUN, GANG_RESTARTED
 from reprieve.observability.events import (
     NORMAL,
     WARNING,
@@ -41,6 +42,7 @@ from reprieve.preemption.outcome import NoRoom, Preemption, UnhelpfulPreemption
 from reprieve.queueing.entity import RESIZES
 from reprieve.scheduling.advance_reservation import AdvanceReservation
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Result
+from reprieve.scheduling.effects import DirectEviction
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.gang_restarts import GangRestart
 from reprieve.scheduling.lost_place import LostPlace
@@ -71,6 +73,12 @@ class Recorder(Protocol):
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
         """An attempt ended."""
+
+    def evicted(self, eviction: DirectEviction, *, now: float) -> None:
+        """Record an eviction that no preemption makes."""
+
+    def eviction_ended(self, eviction: DirectEviction) -> None:
+        """Record that every API call of it was made."""
 
     def capacity_reserved(self, reservation: AdvanceReservation) -> None:
         """Record that capacity is reserved for that entity."""
@@ -306,18 +314,32 @@ class Observer:
         note = f"Capacity on {place.node} is kept for a replacement of pod {place.lost.key} for {seconds:.0f} s"
         self._about_gang(place.group, place.lost, NORMAL, "CapacityKept", note, now)
 
-    def gang_restarted(self, restart: GangRestart, *, now: float) -> None:
+    def evicts(self, eviction: DirectEviction, *, now: float) -> None:
+        """A unit is evicted without a preemption: events, and a record of it."""
+        if isinstance(eviction, GangRestart):
+            self._gang_restarted(eviction, now)
+        else:
+            self._overrun(eviction, now)
+        if self._records is not None:
+            self._records.evicted(eviction, now=now)
+
+    def eviction_ended(self, eviction: DirectEviction) -> None:
+        """Every API call of an eviction without a preemption was made."""
+        if self._records is not None:
+            self._records.eviction_ended(eviction)
+
+    def _gang_restarted(self, restart: GangRestart, now: float) -> None:
         """A degraded gang is evicted as a whole (repair.md 4): an event on the group that it is of."""
         number = len(restart.pods)
         of_group = f"of {restart.group.kind.lower()} {restart.group.key}"
         note = f"{'1 pod' if number == 1 else f'{number} pods'} {of_group} {'is' if number == 1 else 'are'} evicted"
         note += f": {restart.message}"
-        self._about_gang(restart.broken.group, restart.pods[0], WARNING, "GangRestarted", note, now)
+        self._about_gang(restart.broken.group, restart.pods[0], WARNING, GANG_RESTARTED, note, now)
 
-    def overrun(self, overrun: Overrun, *, now: float) -> None:
+    def _overrun(self, overrun: Overrun, now: float) -> None:
         """Backfilled work that runs for too long is evicted (reservations.md 4.5): an event on its pods."""
         for pod in overrun.pods:
-            self._event(pod, None, WARNING, "BackfillOverrun", "Scheduling", f"Evicted: {overrun.message}", now)
+            self._event(pod, None, WARNING, BACKFILL_OVERRUN, "Scheduling", f"Evicted: {overrun.message}", now)
         self.log.info("Backfilled work is evicted", v=DECISIONS, unit=overrun.unit.name, reason=overrun.message)
 
     def _about_gang(self, key: str, pod: PodRecord, kind: str, reason: str, note: str, now: float) -> None:

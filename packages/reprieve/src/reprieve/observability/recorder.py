@@ -27,6 +27,7 @@ from reprieve.preemption.lost_work import EvictedPods
 from reprieve.preemption.outcome import Preemption
 from reprieve.scheduling.advance_reservation import AdvanceReservation
 from reprieve.scheduling.decision import Decision
+from reprieve.scheduling.effects import DirectEviction
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.preemptor_reservations import ReleasedReservation
 
@@ -62,6 +63,8 @@ class RecordKeeper:
         """Preemptions that have not ended: these records are large, and kept no longer than needed."""
         self._held: OrderedDict[str, _LatestRecord] = OrderedDict()
         """The latest preemptions with reserved capacity that may still be released."""
+        self._evicting: OrderedDict[str, _LatestRecord] = OrderedDict()
+        """Evictions without a preemption that have not ended, by `ref`."""
 
     def attach(self, engine: Engine) -> None:
         """Record the decisions of that engine."""
@@ -108,6 +111,23 @@ class RecordKeeper:
         if error is not None:
             made = _failed(made, preemption, evicted, error)
         self._put(latest, made)
+
+    def evicted(self, eviction: DirectEviction, *, now: float) -> None:
+        """Record an eviction that no preemption makes. One that is asked for again, as a call failed, is the same."""
+        engine, builder = self._engine, self._builder
+        if engine is None or builder is None or eviction.ref in self._evicting:
+            return
+        record, involved = builder.evicted(eviction, now)
+        latest = _LatestRecord(replace(record, id=self.store.next_id()), involved, now)
+        _keep(self._evicting, eviction.ref, latest, _MOST_UNDER_WAY)
+        self.preempted(engine, now)
+        self.store.put(latest.record, involved)
+
+    def eviction_ended(self, eviction: DirectEviction) -> None:
+        """Note that every API call of such an eviction was made."""
+        latest = self._evicting.pop(eviction.ref, None)
+        if latest is not None and latest.record.preemption is not None:
+            self._put(latest, replace(latest.record.preemption, state="Done"))
 
     def capacity_reserved(self, reservation: AdvanceReservation) -> None:
         """Note in the record of the last attempt that capacity is reserved, while that record is at hand."""

@@ -153,6 +153,7 @@ def _preemption(made: PreemptionRecord, namespaces: Namespaces, *, own: bool) ->
         nominations_total=made.nominations_total if own else 0,
         state=made.state,
         seconds=made.seconds,
+        cause=made.cause,
     )
 
 
@@ -163,7 +164,7 @@ def _unit(unit: UnitRecord, namespaces: Namespaces, *, reasons: bool = False) ->
             unit="", kind=unit.kind, outcome=unit.outcome, priority=unit.priority, pods=0, pod_names=(), nodes=()
         )
     why = unit.why if reasons else _without_pod(unit.why)
-    return replace(unit, owners=(), owner="", why=why)
+    return replace(unit, owners=(), owner="", why=why, because=unit.because if reasons else "")
 
 
 def _without_pod(why: EvictionReason | None) -> EvictionReason | None:

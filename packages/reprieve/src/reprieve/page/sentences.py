@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from reprieve.decisions.phrases import count
 from reprieve.decisions.queue_items import GATED, QueueItem
-from reprieve.decisions.records import DecisionRecord
+from reprieve.decisions.records import GANG_RESTARTED, DecisionRecord
 from reprieve.page.documents import CORDONED, TAINTED, ClusterTables, PageDocument
 
 
@@ -106,7 +106,7 @@ def _decision(record: DecisionRecord, more: int) -> str:
     verb = "was" if len(units) == 1 else "were"
     if preemption.state == "Failed":
         verb = f"{verb} to be"
-    text = f"{victims} {verb} evicted for {entity}{spared}"
+    text = f"{victims} {verb} evicted{'' if preemption.cause == GANG_RESTARTED else f' for {entity}'}{spared}"
     return f"{text}. {more:,} earlier." if more else f"{text}."
 
 

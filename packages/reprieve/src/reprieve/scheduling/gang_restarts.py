@@ -30,11 +30,21 @@ class GangRestart:
 
     group: Group
     """The gang, or the group of the tree that lost its minimum."""
-    pods: tuple[PodRecord, ...]
+    unit: PreemptionUnit
     """What runs of it."""
     broken: Satisfaction
     """The gang that broke."""
     message: str
+
+    @property
+    def pods(self) -> tuple[PodRecord, ...]:
+        """Return the pods to evict."""
+        return self.unit.pods
+
+    @property
+    def entity(self) -> Group | PodRecord:
+        """Return what it is evicted for: itself."""
+        return self.group
 
     @property
     def ref(self) -> str:
@@ -103,20 +113,22 @@ class GangRestarts:
         level = broken_level(gang)
         if level is None:
             return None
-        pods = tuple(pod for pod in running_below(level.below()) if not pod.terminating)
-        if not pods or not self._may_go(level, pods, now):
+        pods = tuple(sorted((p for p in running_below(level.below()) if not p.terminating), key=lambda pod: pod.uid))
+        if not pods:
+            return None
+        priority = max(effective_priority(self._cluster, pod) for pod in pods)
+        unit = PreemptionUnit(level.key, pods, tuple(pod.row for pod in pods), priority, True, level)
+        if not self._may_go(level, unit, now):
             return None
         state = self._health.degraded[key]
         message = (
             f"{state.message} for {readable_duration(math.floor(now - state.since))}, and {RECOVERY_POLICY}: {RESTART}"
         )
-        return GangRestart(level, pods, state, message)
+        return GangRestart(level, unit, state, message)
 
-    def _may_go(self, level: Group, pods: tuple[PodRecord, ...], now: float) -> bool:
+    def _may_go(self, level: Group, unit: PreemptionUnit, now: float) -> bool:
         """Return whether limits and respected budgets let the group be evicted; it is noted as evicted then."""
         cluster = self._cluster
-        priority = max(effective_priority(cluster, pod) for pod in pods)
-        unit = PreemptionUnit(level.key, pods, tuple(pod.row for pod in pods), priority, True, level)
         cluster.now = max(cluster.now, now)
         if beyond_limits(cluster, unit) is not None:
             return False

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kube_rules.durations import readable_time
+from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.preemption.eviction_limits import beyond_limits, evicted_unit
@@ -38,6 +39,11 @@ class Overrun:
     def by(self) -> str:
         """Return the ref of the entity that needs the capacity."""
         return self.holder.ref
+
+    @property
+    def entity(self) -> Group | PodRecord:
+        """Return what needs the capacity."""
+        return self.holder.group if self.holder.group is not None else self.holder.pods[0][0]
 
     @property
     def pods(self) -> tuple[PodRecord, ...]:

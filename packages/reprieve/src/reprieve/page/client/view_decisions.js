@@ -93,7 +93,7 @@ export class DecisionsView {
     put(this.detail, h("h2", {}, `For ${named(record.entity)}`),
       h("p", { class: "quiet" }, h("a", { href: `#/decisions/${record.id}${this.suffix()}` }, "Link to this decision"), ` · ${time(record.time)}${this.document.plan ? "" : ` · decided in ${duration(record.timings.attemptSeconds)}`}`),
       !this.document.plan && h("p", {}, h("b", {}, stateOf(preemption)), preemption.error ? `: ${preemption.error}` : ""),
-      h("h3", {}, term("evicted", "Evicted")), this.units(preemption.evicted, (unit) => unit.why ? why(unit.why) : unit.movesTo?.length ? `moves to ${unit.movesTo.join(", ")}` : unit.chosenBy ? `chosen by plugin ${unit.chosenBy}` : ""),
+      h("h3", {}, term("evicted", "Evicted")), this.units(preemption.evicted, (unit) => unit.why ? why(unit.why) : unit.movesTo?.length ? `moves to ${unit.movesTo.join(", ")}` : unit.chosenBy ? `chosen by plugin ${unit.chosenBy}` : unit.because ?? ""),
       h("h3", {}, term("spared", "Spared"), preemption.reprievedTotal > preemption.reprieved.length && `: ${number(preemption.reprieved.length)} of ${number(preemption.reprievedTotal)} listed`),
       preemption.reprieved.length ? this.units(preemption.reprieved, (unit) => unit.violatesPdb ? "spared first, because a PodDisruptionBudget protects it" : "everything still fits with it running") : h("p", { class: "quiet" }, "Nothing of a lower priority was left."),
       h("h3", {}, "Cost"),
