@@ -54,7 +54,7 @@ from reprieve.preemption.eviction_limits import evicted_unit
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import WaitsFor
 from reprieve.scheduling.decision import Decision
-from reprieve.scheduling.effects import Effects
+from reprieve.scheduling.effects import NO_EFFECTS, Effects
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.scheduling.gang_health import INITIALLY_SCHEDULED, SATISFIED, Satisfaction
@@ -169,9 +169,8 @@ class Api:
         """Let both learn that an object is gone."""
         if self.with_standby:
             self._ended += self.standby.remove(reference, self.now).unnominated
-        if self.back_at is None:
-            with suppress(KilledError):  # what removes it goes on
-                self.carry_out(self.engine.remove(reference, self.now))
+        with suppress(KilledError):  # what removes it goes on
+            self.carry_out(self.engine.remove(reference, self.now) if self.back_at is None else NO_EFFECTS)
 
     def put(self, item: objects.Pod | objects.PodGroup) -> None:
         """Write an object; the scheduler sees it at once."""
@@ -350,7 +349,9 @@ class Api:
         moved = {item.uid: names[row] for item, row in made.moves}
         units = [verdict.unit for verdict in made.victims]
         for unit in (unit for unit in units if not all(item.terminating for item in unit.pods)):
-            self.evictions.append((self.now, evicted_unit(self.engine.cluster, unit)))
+            evicted = evicted_unit(self.engine.cluster, unit)
+            if evicted.uid not in {known.uid for _, known in self.evictions}:  # it counts once (cost.md 9.1)
+                self.evictions.append((self.now, evicted))
             if unit.pods[0].uid in moved:
                 self.moves.append((self.now, {item.uid: moved[item.uid] for item in unit.pods}))
         self.done["moves" if moved else "preemptions"] += 1
@@ -533,9 +534,8 @@ class World:
 
     def start_again(self) -> None:
         """Start three schedulers, each when the one before has nothing to do: the last finds nothing to change."""
-        api = self.api
+        api, counts = self.api, list[int]()
         api.kills, kills = 0.0, api.kills
-        counts = []
         for _ in range(3):
             api.restart()
             self.step()

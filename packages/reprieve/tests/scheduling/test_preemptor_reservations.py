@@ -351,6 +351,26 @@ def test_standby_that_takes_over_during_a_preemption_evicts_nothing_more(
     assert sorted(binding.node for binding in bindings) == places
 
 
+def test_degraded_gang_keeps_all_places_of_its_preemption_over_a_restart() -> None:
+    """repair.md 2.8, cost.md 5.1: also where the victims have left already."""
+    found = objects.Condition(type="PodGroupInitiallyScheduled", status="True")
+    made, *members = gang("high", 2, cpu=4, priority=9)
+    assert isinstance(made, objects.PodGroup)
+    waiting = [
+        replace(item, status=replace(item.status, nominated_node_name=f"n{i}"))
+        for i, item in enumerate(members)
+        if isinstance(item, objects.Pod)
+    ]
+    leaves = pod("low", cpu=4, node="n1", terminating=True, preempted=True)
+    gang_before = replace(made, status=replace(made.status, conditions=(found,)))
+    world = World(node("n0"), node("n1"), gang_before, *waiting, leaves)
+    world.engine.complete(START)
+    world.engine.resume(START)
+    assert len(waiting) == len(world.nominated) == 2
+    assert not world.engine.repair.places.kept
+    assert world.engine._nominations.held.until("group/default/high") is not None
+
+
 def _decided(engine: Engine, now: float) -> list[Decision]:
     """Return all decisions of this moment."""
     engine.tick(now)

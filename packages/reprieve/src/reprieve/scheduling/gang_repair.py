@@ -87,11 +87,12 @@ class GangRepair:
         self._effects.satisfaction += self.health.review(self._common.first)
         for key in self.health.degraded:
             group = self._cluster.groups[key]
-            for pod in group.pending():
-                waits = self._nominations.in_flight.waits(group.home)
-                if pod.nominated >= 0 and not waits and not self.places.keeps(pod) and not self._is_waited_for(pod):
-                    self._nominations.held.forget(group.home)
-                    self.places.adopt(key, pod, now)
+            nominated = [pod for pod in group.pending() if pod.nominated >= 0 and not self.places.keeps(pod)]
+            if self._nominations.in_flight.waits(group.home) or any(map(self._is_waited_for, nominated)):
+                continue  # a preemption is under way for the gang: it has all its places for that
+            for pod in nominated:
+                self._nominations.held.forget(group.home)
+                self.places.adopt(key, pod, now)
 
     def _is_waited_for(self, pod: PodRecord) -> bool:
         """Return whether victims leave the node that a pod is nominated to: a preemption is under way."""
