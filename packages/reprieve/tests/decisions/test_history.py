@@ -72,6 +72,7 @@ def test_preemption_lists_its_victims_and_what_it_cost() -> None:
         "lostCpuHours": 0.123,
         "pdbViolations": 2,
         "state": "Done",
+        "cause": "",
     }
     assert list(victims) == [
         {

@@ -257,7 +257,7 @@ def test_reservation_for_what_waits_for_long_is_an_event_and_what_is_idle_a_gaug
     some = "n0, n1, n2 and 2 more"
     note = f"Capacity reserved on {some}: when 5 pods on {some} have ended"
     assert seen.events("CapacityReserved") == [("Normal", "train", note)]
-    reservation.is_news = False
+    reservation.as_before = True
     seen.observer.capacity_reserved(reservation, now=seen.world.now)
     assert seen.events("CapacityReserved") == [("Normal", "train", note)]
 

@@ -84,4 +84,4 @@ def test_command(run: Run, tmp_path: Any) -> None:
     for more in ((), ("--like", "n1", "--shape", file)):
         ended = run("capacity", "-f", file, *more)
         assert ended.code == 2
-        assert "one of --shape FILE and --like NODE is needed" in ended.err
+        assert "expected one of --shape FILE" in ended.err

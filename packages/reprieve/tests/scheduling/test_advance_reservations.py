@@ -559,7 +559,7 @@ def test_nominated_places_are_kept_after_a_restart_where_no_other_is_much_earlie
     alone: list[Any] = [pod("alone", cpu=4)]
     world = world_of(there, waiting_since(EARLY, pair() if size == 2 else alone, "n2", "n3"), min_pods=1).drain()
     assert sorted(world.nominated.values()) == places.split()[:size]
-    assert [reservation.is_news for reservation in held(world).values()] == [places != "n2 n3"]
+    assert [reservation.as_before for reservation in held(world).values()] == [places == "n2 n3"]
     if places == "n2 n3":
         assert not any(decision.cleared for decision in world.engine.decisions)
     after(world, HOUR / 2)

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import force_setattr
 
 from kube_rules import objects
 from kube_rules.node_features import needed_features
@@ -66,7 +67,7 @@ class PodConstraints:
     """Some of these terms mean pods of other namespaces too, or may."""
 
 
-class PodSpecSignature(msgspec.Struct, eq=False, weakref=True):
+class PodSpecSignature(msgspec.Struct, frozen=True, eq=False, weakref=True):
     """The scheduling-relevant part of a pod's spec.
 
     `requests` are (column, amount) pairs with an amount above zero, in column order: what NodeResourcesFit compares.
@@ -99,7 +100,8 @@ class PodSpecSignature(msgspec.Struct, eq=False, weakref=True):
             vector[SCORING_CPU], vector[SCORING_MEMORY] = self.scoring_cpu, self.scoring_memory
             for column, amount in self.requests:
                 vector[column] = amount
-            self.vector = vector
+            force_setattr(self, "vector", vector)
+            return vector
         return self.vector
 
     def add_to(self, used: npt.NDArray[np.int64], row: int, by: int) -> None:
@@ -209,7 +211,8 @@ class SignatureTable:
         self._fitted = capacity
         for signature in self._signatures.values():
             if signature.vector is not None and len(signature.vector) < capacity:
-                signature.vector = np.pad(signature.vector, (0, capacity - len(signature.vector)))
+                vector = np.pad(signature.vector, (0, capacity - len(signature.vector)))
+                force_setattr(signature, "vector", vector)
 
     def _make_constraints(
         self, spec: objects.PodSpec, ports: tuple[HostPort, ...], features: tuple[str, ...]

@@ -302,7 +302,7 @@ class Observer:
         """A reservation was made or moved (reservations.md 6): an event on the group, or on the pod, if it is news."""
         note = f"Capacity reserved on {reservation.on_nodes()}: {reservation.when()}"
         first, says = reservation.pods[0][0], (NORMAL, "CapacityReserved", "Scheduling", note, now)
-        if reservation.is_news and not self._group_event(reservation.group, None, first, *says):
+        if not reservation.as_before and not self._group_event(reservation.group, None, first, *says):
             self._event(first, None, *says)
         self.log.info("Reserved capacity", v=DECISIONS, by=reservation.ref, nodes=len(reservation.nodes), reason=note)
         if self._records is not None:

@@ -39,8 +39,8 @@ class AdvanceReservation:
     """When it was last worked out."""
     lost: bool = False
     """A nomination of it was lost since."""
-    is_news: bool = True
-    """False: it was there before a restart, and stays where it was."""
+    as_before: bool = False
+    """It was there before a restart, and stays where it was: that is no news."""
     freed: int = 0
     """How much had been freed by then (`SchedulingQueue.freed`)."""
 

@@ -363,7 +363,7 @@ class AdvanceReservations:
             amounts=amounts,
             members=len(entity.ready),
             reviewed=now,
-            is_news=entity.attempts > 1 or any(pod.nominated != row for pod, row in start.places),
+            as_before=entity.attempts <= 1 and all(pod.nominated == row for pod, row in start.places),
         )
         held.freed = self._queue.freed
         self._nominations.reserve(entity.ref, start.places, entity.priority, now)
