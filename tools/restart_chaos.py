@@ -284,7 +284,7 @@ class Api:
         for item in effects.unnominated:
             self.status(item.uid, nominated_node_name="")
         for held in effects.reserved:
-            self.done["reservations"] += held.is_news
+            self.done["reservations"] += not held.as_before
             if self.engine.reservations.held.get(held.ref) is held:
                 for item, name in held.standing(self.engine.cluster.nodes.row_of):
                     self.status(item.uid, nominated_node_name=name)
