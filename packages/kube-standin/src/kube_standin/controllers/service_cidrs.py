@@ -136,6 +136,8 @@ class ServiceAddressRepair(Controller):
         self._row = context.kind("v1", "Service")
         services = context.sources.of(self._row.storage_key, SelectingSeen)
         services.add_handler(lambda old, new: self.queue(new.metadata.key) if new is not None else None)
+        self._services: dict[str, Key] = {}
+        """The Service that each IPAddress names."""
         self._addresses = context.registry.kinds.of("networking.k8s.io/v1", "IPAddress")
         if self._addresses is not None:
             context.sources.of(self._addresses.storage_key, Seen).add_handler(self._address_changed)
@@ -184,11 +186,11 @@ class ServiceAddressRepair(Controller):
         context, store = self.context, self.context.registry.store
         state = store.head(ADDRESSES, "", name)
         if state is None:
-            for service in list(store.heads(SERVICES)):
-                if service.field("spec.clusterIP") == name:
-                    self.queue(service.key)
+            if (service := self._services.pop(name, None)) is not None:
+                self.queue(service)
             return
         found = state.decode()
+        self._services[name] = parent_key(found)
         if (found["metadata"].get("labels") or {}).get(MANAGED_BY) != ALLOCATOR:
             return
         owner = context.find(self._row, parent_key(found)) if _is_of_service(found) else None
