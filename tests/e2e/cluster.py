@@ -229,6 +229,12 @@ class Up:
         }
         return self.metric("informer_store_resource_version", **labels) >= int(one["metadata"]["resourceVersion"])
 
+    def kill_scheduler(self) -> None:
+        """kill -9 of the scheduler; another one runs afterwards."""
+        [scheduler] = self.children()
+        os.kill(scheduler, signal.SIGKILL)
+        eventually(lambda: self.children() not in ([], [scheduler]), "another scheduler")
+
     def explained(self, kind: str, name: str, namespace: str, home: Path, output: str = "text") -> str:
         """What `reprieve explain` says, on one line."""
         where = ["-n", namespace, f"--kubeconfig={self.kubeconfig}", f"--output={output}"]
@@ -372,6 +378,10 @@ def is_running(pod: Json) -> bool:
 def is_preempted(pod: Json) -> bool:
     found = condition(pod, "DisruptionTarget")
     return (found.get("status"), found.get("reason")) == ("True", "PreemptionByScheduler")
+
+
+def is_leaving(pod: Json) -> bool:
+    return is_preempted(pod) and "deletionTimestamp" in pod["metadata"]
 
 
 def environment(home: Path) -> dict[str, str]:

@@ -4,8 +4,6 @@ reservations.md 4.5).
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from functools import partial
 
@@ -15,10 +13,10 @@ import yaml
 from tests.e2e.cluster import (
     CLASSES,
     GROUPS,
-    Json,
     Up,
     condition,
     eventually,
+    is_leaving,
     is_preempted,
     is_running,
     nodes_file,
@@ -53,16 +51,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         assert "Traceback" not in running.log.read_text(), running.log.read_text()
 
 
-def _kill(cluster: Up) -> None:
-    [scheduler] = cluster.children()
-    os.kill(scheduler, signal.SIGKILL)
-    eventually(lambda: cluster.children() not in ([], [scheduler]), "another scheduler")
-
-
-def _leaves(item: Json) -> bool:
-    return is_preempted(item) and "deletionTimestamp" in item["metadata"]
-
-
 def test_evictions_of_before_count_for_limits(cluster: Up) -> None:
     """cost.md 9.4: a limit of one eviction holds after kill -9 in the middle of that eviction."""
     path, api = cluster.workplace("limits"), cluster.api
@@ -72,8 +60,8 @@ def test_evictions_of_before_count_for_limits(cluster: Up) -> None:
     eventually(lambda: api.runs("low-0", "low-1", "low-2", namespace="limits"), "the nodes full")
     with api.history(path) as pods:
         api.create(path, pod("first", cpu="4", priority="high", selector=there))
-        pods.until(partial(pods.seen, _leaves), "a victim")
-        _kill(cluster)
+        pods.until(partial(pods.seen, is_leaving), "a victim")
+        cluster.kill_scheduler()
         eventually(lambda: api.runs("first", namespace="limits"), "the first one running")
         api.create(path, pod("second", cpu="4", priority="high", selector=there))
         text = "protected by eviction limits"
@@ -101,7 +89,7 @@ def test_backfilled_pod_that_overstays_is_evicted_by_the_next_scheduler(cluster:
         api.create(path, pod("brief", cpu="4", selector=there, annotations=brief))
         eventually(lambda: api.runs("brief", namespace="backfill"), "the brief one running")
         assert "scheduling.reprieve.dev/backfilled-until" in api.pods("backfill")["brief"]["metadata"]["annotations"]
-        _kill(cluster)
+        cluster.kill_scheduler()
         api.delete(f"{path}/long")
         eventually(lambda: api.runs("train-0", "train-1", namespace="backfill"), "the gang running")
         assert pods.seen(lambda item: item["metadata"]["name"] == "brief" and is_preempted(item))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -16,7 +14,7 @@ from tests.e2e.cluster import (
     Up,
     condition,
     eventually,
-    is_preempted,
+    is_leaving,
     is_running,
     nodes_file,
     pod,
@@ -59,18 +57,8 @@ def _node_of(cluster: Up, space: str) -> str | None:
     return there[0] if len(there) == 1 else None
 
 
-def _kill(cluster: Up) -> None:
-    [scheduler] = cluster.children()
-    os.kill(scheduler, signal.SIGKILL)
-    eventually(lambda: cluster.children() not in ([], [scheduler]), "another scheduler")
-
-
 def _refused(name: str, item: Json) -> bool:
     return bool(item["metadata"]["name"] == name and condition(item, "PodScheduled").get("reason") == "Unschedulable")
-
-
-def _leaves(item: Json) -> bool:
-    return is_preempted(item) and "deletionTimestamp" in item["metadata"]
 
 
 def _nominated(name: str, item: Json) -> bool:
@@ -100,7 +88,7 @@ def test_pod_moves_and_the_pending_one_starts(cluster: Up, pair: str, killed: bo
         api.create(path, pod("train", cpu="4", selector={"pair": pair}))
         pods.until(partial(pods.seen, partial(_nominated, "train")), "the place reserved")
         if killed:
-            _kill(cluster)
+            cluster.kill_scheduler()
     eventually(lambda: api.runs("train", namespace=pair), "the large pod running")
     eventually(lambda: _node_of(cluster, pair) == second, "the small pod running elsewhere")
     assert api.pods(pair)["train"]["spec"]["nodeName"] == first
@@ -119,12 +107,12 @@ def test_moves_of_before_count_for_the_hour(tmp_path: Path, at: str) -> None:
         api, path = cluster.api, PODS.format(namespace="a")
         with api.history(path) as pods:
             api.create(path, pod("train", cpu="4", selector={"pair": "a"}))
-            pods.until(partial(pods.seen, _leaves), "the small pod leaving")
+            pods.until(partial(pods.seen, is_leaving), "the small pod leaving")
             if at == "moved":
                 eventually(lambda: cluster.metric("reprieve_moves_total", result="moved") == 1, "the move counted")
                 api.delete(f"{path}/train")
                 eventually(lambda: api.gone("train", namespace="a"), "the large pod gone")
-            _kill(cluster)
+            cluster.kill_scheduler()
         eventually(lambda: _node_of(cluster, "a") == second, "the small pod running elsewhere")
         first, _ = _scatter(cluster, "b")
         path = PODS.format(namespace="b")

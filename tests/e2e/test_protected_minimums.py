@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from functools import partial
 from pathlib import Path
 
 from tests.e2e.cluster import (
     CLASSES,
     GROUPS,
-    Json,
-    Up,
     condition,
     eventually,
+    is_leaving,
     is_preempted,
     nodes_file,
     pod,
@@ -25,16 +22,6 @@ from tests.e2e.cluster import (
 SPACE = "protect"
 DOMAIN = "scheduling.reprieve.dev/"
 PROTECTED = "2 workloads are protected by below-minimum: Protect"
-
-
-def _kill(cluster: Up) -> None:
-    [scheduler] = cluster.children()
-    os.kill(scheduler, signal.SIGKILL)
-    eventually(lambda: cluster.children() not in ([], [scheduler]), "another scheduler")
-
-
-def _leaves(item: Json) -> bool:
-    return is_preempted(item) and "deletionTimestamp" in item["metadata"]
 
 
 def test_gang_keeps_its_minimum_over_ends_of_the_scheduler(tmp_path: Path) -> None:
@@ -57,12 +44,12 @@ def test_gang_keeps_its_minimum_over_ends_of_the_scheduler(tmp_path: Path) -> No
 
         with api.history(path) as pods:
             api.create(path, pod("first", cpu="4", priority="high"))
-            pods.until(partial(pods.seen, _leaves), "a victim")
+            pods.until(partial(pods.seen, is_leaving), "a victim")
             api.create(path, pod("second", cpu="4", priority="high"))
-            _kill(cluster)  # the surplus is on its way, and two members are left
+            cluster.kill_scheduler()  # the surplus is on its way, and two members are left
             eventually(lambda: api.runs("first", namespace=SPACE), "the first one running")
             eventually(lambda: refused("second"), "the second one refused")
-            _kill(cluster)  # two members are left, and one preemptor waits
+            cluster.kill_scheduler()  # two members are left, and one preemptor waits
             api.create(path, pod("third", cpu="4", priority="high"))
             eventually(lambda: refused("third"), "the third one refused by the next scheduler")
             assert len(pods.seen(is_preempted)) == 1

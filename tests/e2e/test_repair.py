@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from functools import partial
 from pathlib import Path
 
@@ -82,9 +80,7 @@ def test_lost_members_get_their_nodes_back_over_the_end_of_the_scheduler(tmp_pat
             pods.until(lambda: len(api.pods(SPACE)) == 3, "both gone")
             api.create(path, pod("train-1", cpu="4", group="train"))
             pods.until(partial(pods.seen, partial(_nominated, "train-1", nodes["train-1"])), "train-1 nominated")
-            [scheduler] = cluster.children()
-            os.kill(scheduler, signal.SIGKILL)
-            eventually(lambda: cluster.children() not in ([], [scheduler]), "another scheduler")
+            cluster.kill_scheduler()
             pods.until(partial(pods.seen, partial(_running, "other", nodes["train-2"])), "the other place is free")
             assert (api.pod("train-1", SPACE) or {})["status"].get("nominatedNodeName") == nodes["train-1"]
             assert not api.runs("second", namespace=SPACE)

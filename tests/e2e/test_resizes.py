@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -18,6 +16,7 @@ from tests.e2e.cluster import (
     Up,
     condition,
     eventually,
+    is_leaving,
     is_preempted,
     is_running,
     nodes_file,
@@ -73,17 +72,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         assert "Traceback" not in running.log.read_text(), running.log.read_text()
 
 
-def _killed(cluster: Up) -> None:
-    """kill -9 of the scheduler; another one runs afterwards."""
-    [scheduler] = cluster.children()
-    os.kill(scheduler, signal.SIGKILL)
-    eventually(lambda: cluster.children() not in ([], [scheduler]), "another scheduler")
-
-
-def _leaves(item: Json) -> bool:
-    return is_preempted(item) and "deletionTimestamp" in item["metadata"]
-
-
 def _for_a_gang(item: Json) -> bool:
     return bool(condition(item, "DisruptionTarget").get("message", "").endswith("a higher priority podgroup"))
 
@@ -110,8 +98,8 @@ def test_killed_scheduler_evicts_no_others_for_a_resize(cluster: Up) -> None:
     eventually(lambda: api.runs("web", "small-1", "small-2", namespace="resize"), "all pods running")
     with api.history(path) as pods:
         _resize(cluster, f"{path}/web", "2")
-        victims = pods.until(lambda: pods.seen(_leaves), "a victim leaving")
-        _killed(cluster)
+        victims = pods.until(lambda: pods.seen(is_leaving), "a victim leaving")
+        cluster.kill_scheduler()
         pods.until(partial(pods.seen, partial(_has, "web", "2")), "the pod resized")
         assert pods.seen(is_preempted) == victims
         assert len(victims) == 1
@@ -154,14 +142,14 @@ def test_resizes_of_a_gang_over_two_nodes_are_one_over_a_restart(cluster: Up) ->
         eventually(lambda: cluster.metric("scheduler_pending_resize_pods") == 1, "the resize of team-1 queued")
         _resize(cluster, f"{path}/team-0", "2")
         before = eventually(because_of_the_other, "team-0 rejected because of team-1")
-        _killed(cluster)
+        cluster.kill_scheduler()
         eventually(lambda: because_of_the_other() - before, "team-0 rejected by the next scheduler for the same reason")
         assert because_of_the_other() == set(rejections())
         assert pods.seen(is_preempted) == set()
 
         _resize(cluster, f"{path}/team-1", "2")
-        victims = pods.until(lambda: len(found := pods.seen(_leaves)) == 2 and found, "both victims leaving")
-        _killed(cluster)
+        victims = pods.until(lambda: len(found := pods.seen(is_leaving)) == 2 and found, "both victims leaving")
+        cluster.kill_scheduler()
         for name in ("team-0", "team-1"):
             pods.until(partial(pods.seen, partial(_has, name, "2")), f"{name} resized")
         assert pods.seen(is_preempted) == pods.seen(_for_a_gang) == victims
@@ -180,7 +168,7 @@ def test_killed_scheduler_keeps_its_request_and_deletes_it_with_the_gang(cluster
         api.create(path, pod(name, cpu="64", group="train"))
     eventually(lambda: len(api.items(requests)) == 1, "the request")
     [request] = api.items(requests)
-    _killed(cluster)
+    cluster.kill_scheduler()
     conditions = [{"type": "Accepted", "status": "True", "reason": "Accepted", "message": "in work"}]
     api.patch(f"{requests}/{request['metadata']['name']}/status", {"status": {"conditions": conditions}})
 
