@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -295,7 +296,7 @@ def test_gang_that_lost_members_is_reported() -> None:
     assert seen.events("GangRestarted") == [("Warning", "train", note)]
     assert seen.value("reprieve_pod_group_restarts_total") == 1
 
-    # repair.md 4.5: one record, also if it is asked for again; `explain`, `history` and eviction limits have it
+    # repair.md 4.5, observability.md 4.10: one record, which `explain`, `history` and eviction limits have
     seen.observer.evicts(restart, now=seen.world.now + 160)
     [record] = seen.about("train", "PodGroup")
     made = record.preemption
@@ -320,9 +321,16 @@ def test_gang_that_lost_members_is_reported() -> None:
     assert section.notes == (f"Why it was evicted: {restart.message}.",)
     assert own_record(crew) is None, "it is no attempt to place the gang"
 
+    # a failed call left it unfinished: when other pods of the gang are evicted later, that is another eviction
+    seen.observer.evicts(restart, now=seen.world.now + 300)
+    seen.world.add(pod("train-9", cpu=4, group="train", node="n0"))
+    later = dataclasses.replace(restart.unit, pods=(seen.world.record("train-9"),))
+    seen.observer.evicts(dataclasses.replace(restart, unit=later), now=seen.world.now + 900)
+    assert len(seen.about("train", "PodGroup")) == 3
+
 
 def test_backfilled_work_that_is_evicted_has_a_record() -> None:
-    """reservations.md 4.5: found by the pod, with the holder of the reservation; not for other namespaces."""
+    """reservations.md 4.5, observability.md 4.10: not for other namespaces."""
     seen = Recorded(node("n", cpu=4), pod("late", cpu=4, node="n", start=0.0), pod("holder", cpu=4))
     cluster, holder = seen.world.engine.cluster, seen.world.record("holder")
     [unit] = units_below(cluster, ABOVE_ALL, [seen.world.record("late")])

@@ -113,9 +113,10 @@ class RecordKeeper:
         self._put(latest, made)
 
     def evicted(self, eviction: DirectEviction, *, now: float) -> None:
-        """Record an eviction that no preemption makes. One that is asked for again, as a call failed, is the same."""
-        engine, builder = self._engine, self._builder
-        if engine is None or builder is None or eviction.ref in self._evicting:
+        """Record an eviction that no preemption makes. If a call failed and it is tried again, it is the same."""
+        engine, builder, before = self._engine, self._builder, self._evicting.get(eviction.ref)
+        names = {("Pod", pod.namespace, pod.name) for pod in eviction.pods}
+        if engine is None or builder is None or (before is not None and names.issubset(before.involved)):
             return
         record, involved = builder.evicted(eviction, now)
         latest = _LatestRecord(replace(record, id=self.store.next_id()), involved, now)

@@ -45,9 +45,14 @@ class AdvanceReservation:
     """How much had been freed by then (`SchedulingQueue.freed`)."""
 
     @property
+    def holder(self) -> Group | PodRecord:
+        """Return the group that holds it, or the pod."""
+        return self.group if self.group is not None else self.pods[0][0]
+
+    @property
     def name(self) -> str:
         """`namespace/name` of the group, or of the pod."""
-        return self.group.key if self.group is not None else self.pods[0][0].key
+        return self.holder.key
 
     def standing(self, row_of: Mapping[str, int]) -> list[tuple[PodRecord, str]]:
         """Return what still holds of `pods`: a higher priority may have taken a node since. `row_of`: rows by name."""

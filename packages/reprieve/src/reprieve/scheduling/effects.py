@@ -19,7 +19,7 @@ from reprieve.scheduling.overruns import Overrun
 from reprieve.scheduling.preemptor_reservations import ReleasedReservation
 
 DirectEviction = GangRestart | Overrun
-"""A unit that is evicted as one, and not by a preemption: with `ref`, `by`, `pods` and `message`."""
+"""A unit that is evicted as one, and not by a preemption: with `ref`, `by`, `entity`, `unit`, `pods`, `message`."""
 
 
 class Effects(msgspec.Struct, frozen=True, kw_only=True):

@@ -43,7 +43,7 @@ class Overrun:
     @property
     def entity(self) -> Group | PodRecord:
         """Return what needs the capacity."""
-        return self.holder.group if self.holder.group is not None else self.holder.pods[0][0]
+        return self.holder.holder
 
     @property
     def pods(self) -> tuple[PodRecord, ...]:
@@ -114,7 +114,7 @@ class Overruns:
         cluster.now = max(cluster.now, now)
         if beyond_limits(cluster, unit) is not None:
             return False
-        terms = cluster.class_terms_of(holder.group if holder.group is not None else holder.pods[0][0])
+        terms = cluster.class_terms_of(holder.holder)
         if terms.respects_budgets and RespectedBudgets(cluster).violated_by([unit]):
             return False
         cluster.evictions.note(evicted_unit(cluster, unit), now)

@@ -149,6 +149,6 @@ function why(reason) {
 
 function receiptText(record) {
   const { preemption } = record;
-  const line = (unit) => `  ${unitName(unit)}  priority ${unit.priority}  ${count(unit.pods, "pod")}  ${unit.nodes.join(", ")}${unit.why ? `\n      ${why(unit.why)}` : ""}`;
+  const line = (unit) => `  ${unitName(unit)}  priority ${unit.priority}  ${count(unit.pods, "pod")}  ${unit.nodes.join(", ")}${unit.why || unit.because ? `\n      ${unit.why ? why(unit.why) : unit.because}` : ""}`;
   return [`${record.time}  ${named(record.entity)}  priority ${record.entity.priority ?? 0}`, "Evicted", ...preemption.evicted.map(line), `Spared (${preemption.reprievedTotal})`, ...preemption.reprieved.map(line)].join("\n");
 }
