@@ -4,6 +4,10 @@ Each example has a namespace of its own on the same three nodes. Objects are cre
 the next step the cluster must have come to what the plan of the steps so far says: which pods exist and where they run,
 what is refused with which message, which are evicted, and what the conditions of pods and groups say. In the plan the
 steps are a Scenario. A mismatch is a state that the cluster does not come to, however long one waits (`DEADLINE`).
+
+What breaks ties is the same on both sides: the plan is told the UIDs that the cluster gave, and after each step the
+starts of the cluster's pods are put in the order of the plan. Kubelets write whole seconds, and two pods of a gang may
+start on two sides of one's end.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -308,9 +312,24 @@ def _is_counted(there: list[Json], quota: Json) -> bool:
     return {name: one.nano for name, one in used.items()} == {name: one.nano for name, one in told.items()}
 
 
+def start_in_planned_order(cluster: Up, namespace: str, result: PlanResult, began: datetime) -> None:
+    """Let the running pods have started in the order of the plan, whole seconds apart, before `began`."""
+    starts = {one.object.name: one.object.status.start_time for one in result.cluster.manifests.pods}
+    order = sorted({start for start in starts.values() if start is not None})
+    for name, one in cluster.api.pods(namespace).items():
+        start = starts.get(name)  # pods of controllers have other names in the plan; they are no victims
+        if start is None or not one["spec"].get("nodeName"):
+            continue
+        stamp = (began - timedelta(seconds=60 - order.index(start))).strftime("%Y-%m-%dT%H:%M:%SZ")
+        if one["status"]["startTime"] != stamp:
+            path = f"{PODS.format(namespace=namespace)}/{name}/status"
+            cluster.heard(cluster.api.patch(path, {"status": {"startTime": stamp}}))
+
+
 def play(cluster: Up, namespace: str, limits: list[Json], steps: list[Step]) -> None:
     """Create and delete, step by step; after each the cluster comes to what the plan says."""
     api = cluster.api
+    began = datetime.now(UTC)
     api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
     for one in limits:
         api.create(COLLECTIONS[one["kind"]].format(namespace=namespace), one)
@@ -327,10 +346,14 @@ def play(cluster: Up, namespace: str, limits: list[Json], steps: list[Step]) -> 
             answer = api.request("POST", path, one)
             message = answer.get("message") if answer["kind"] == "Status" else None
             assert message == refusals.get(name), f"{name}: cluster {message!r}, plan {refusals.get(name)!r}"
+            if one["kind"] in ("Pod", "PodGroup") and message is None:
+                one["metadata"] = {**one["metadata"], "uid": answer["metadata"]["uid"]}
             if one["kind"] == "PodGroup":
                 cluster.heard(answer)
+        result = expected(namespace, limits, steps[:number])
         comes_to(cluster, namespace, result)
         eventually(lambda: is_steady(cluster, namespace), "kubelets and budgets")
+        start_in_planned_order(cluster, namespace, result, began)
 
 
 @pytest.fixture(scope="module")
