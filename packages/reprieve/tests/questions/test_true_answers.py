@@ -49,6 +49,36 @@ def test_what_no_priority_helps_waits_for_resources(asked: list[object], why: st
     assert item.why == why
 
 
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        pytest.param([pod("new", cpu=4, priority=1)], "Priority", id="a pod"),
+        pytest.param([pod("new", cpu=4, priority=1, never=True)], "Priority", id="a pod that never preempts"),
+        pytest.param(
+            gang("new", 2, cpu=2, priority=1, policy="Never", never=True), "Priority", id="a gang that never preempts"
+        ),
+        pytest.param([pod("new", cpu=8, priority=1, never=True)], "Resources", id="a pod that is too large"),
+    ],
+)
+def test_capacity_that_another_pending_pod_takes_goes_to_the_highest_priority(asked: list[object], why: str) -> None:
+    """whatif.md 6.2: `other` preempts what runs; with the highest priority `new` gets what that frees."""
+    running, other = pod("old", cpu=4, node="n", priority=0), pod("other", cpu=4, priority=5)
+    items = queue_of(
+        manifests_of(
+            [
+                node("n", cpu=4),
+                node("m", cpu=9),
+                pod("fixed", cpu=8, node="m", priority=2_000_000_000),
+                running,
+                other,
+                *asked,
+            ]
+        ),
+        PlanOptions(),
+    ).items
+    assert [item.why for item in items] == ["Preempting", why]
+
+
 @given(SEEDS)
 @settings(max_examples=20, deadline=None)
 def test_what_is_stated_as_missing_with_a_victim_back_is_missing(seed: int) -> None:

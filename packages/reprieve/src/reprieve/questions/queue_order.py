@@ -18,6 +18,7 @@ from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Manifests
 from kube_rules.requests import pod_requests
 from kube_rules.versions import DOCUMENT_VERSION
+from reprieve.cluster.groups import GroupState
 from reprieve.decisions.outcomes import Document
 from reprieve.decisions.queue_items import (
     BACKOFF,
@@ -31,6 +32,8 @@ from reprieve.decisions.queue_items import (
     reserved_sentence,
 )
 from reprieve.decisions.requested_nodes import requested_sentence
+from reprieve.preemption.eligibility import group_never_preempts
+from reprieve.questions.changes import InputChange, changed
 from reprieve.questions.suggestions import HIGHEST_PRIORITY
 from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.engine import Engine
@@ -42,6 +45,8 @@ MOST_SEARCHED: Final = 25_000
 """Nodes and pods that all trials of priorities may search in one answer."""
 LEAST_SEARCHED: Final = 200
 """A trial counts as so many at least."""
+_PLAN_COST: Final = 4
+"""Another plan of the input counts as so many trials."""
 
 Key = tuple[str, str, str]
 """(Pod or PodGroup, namespace, name)."""
@@ -91,9 +96,6 @@ def queue_of(
     turned = sorted(
         waiting, key=lambda key: (order.get(refs.get(key, ""), len(order)), created.get(key, _NEVER)[0], key)
     )
-    strongest = max(
-        (loaded.object.spec.priority or 0 for loaded in manifests.pods if loaded.object.spec.node_name), default=None
-    )
     asked = {
         (loaded.object.namespace, loaded.object.name): loaded.object
         for loaded in manifests.pods
@@ -101,7 +103,7 @@ def queue_of(
     }
     requests_of = {name: pod_requests(pod) for name, pod in asked.items()}
     groups = {(pod_group.namespace, pod_group.name): pod_group for pod_group in document.pod_groups}
-    trials = _PriorityTrials(first.engine) if first.engine is not None else None
+    trials = _PriorityTrials(first.engine, manifests, options) if first.engine is not None else None
     items = []
     for position, key in enumerate(turned, 1):
         pods, decision = waiting[key], first.found.get(refs.get(key, ""))
@@ -118,7 +120,7 @@ def queue_of(
                 priority=pods[0].priority,
                 pods=len(pods),
                 since=readable_time(created[key][0]) if created.get(key, _NEVER)[1] else None,
-                why=_why(decision, pods[0].priority, requests, strongest, trials),
+                why=_why(decision, key, pods[0].priority, requests, trials),
                 message=_message(group, pods),
                 evicts=evicts,
                 help=group.help if group is not None else pods[0].help,
@@ -164,12 +166,12 @@ def _reserved(engine: Engine | None, ref: str) -> str:
 
 def _why(
     decision: Decision | None,
+    key: Key,
     priority: int,
     requests: list[dict[str, int]],
-    strongest: int | None,
     trials: _PriorityTrials | None,
 ) -> str:
-    """In one word. `requests`: of each of the pods; `strongest`: the highest priority of what runs."""
+    """In one word. `requests`: of each of the pods."""
     if decision is None or trials is None:
         return GATED
     engine = trials.engine
@@ -191,30 +193,57 @@ def _why(
         cured[[row for row in diagnosis.resolvable_rows() if row < len(cured)]] = True
         if not any((rows & cured).any() for rows in large):
             return CONSTRAINTS
-    return PRIORITY if strongest is not None and strongest >= priority and trials.helps(decision.ref) else RESOURCES
+    return PRIORITY if trials.strongest >= priority and trials.helps(decision.ref, key) else RESOURCES
 
 
 class _PriorityTrials:
     """Tries pending pods and groups with the highest priority on the cluster as the plan leaves it.
 
-    Identical pods are tried once; the work in all is bounded by `MOST_SEARCHED`.
+    One that never preempts and finds no place there is tried in another plan, in which its turn comes first. Identical
+    pods are tried once; the work in all is bounded by `MOST_SEARCHED`. `strongest`: the highest priority of what runs.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    def __init__(self, engine: Engine, manifests: Manifests, options: PlanOptions) -> None:
+        self.engine, self._manifests = engine, manifests
+        self._options = replace(options, observer=None, first_decision=False, account=False)
+        pods = engine.cluster.pods.values()
+        self.strongest = max((pod.priority for pod in pods if pod.row >= 0 or pod.nominated >= 0), default=-(1 << 31))
         self._left = MOST_SEARCHED
         self._known: dict[Hashable, bool] = {}
 
-    def helps(self, ref: str) -> bool:
+    def helps(self, ref: str, key: Key) -> bool:
         """Return whether the highest priority would give it a place; False too where that was not tried."""
         like = self._like(ref)
         if like not in self._known:
-            cluster = self.engine.cluster
-            self._left -= max(LEAST_SEARCHED, len(cluster.nodes) + len(cluster.pods))
-            if self._left < 0:
+            if not self._affordable(1):
                 return False
-            self._known[like] = self.engine.helped_by_priority(ref, HIGHEST_PRIORITY)
+            helps = self.engine.helped_by_priority(ref, HIGHEST_PRIORITY)
+            if not helps and self._never_preempts(ref) and self._affordable(_PLAN_COST):
+                helps = self._runs_if_first(key)
+            self._known[like] = helps
         return self._known[like]
+
+    def _affordable(self, times: int) -> bool:
+        """Count a trial, or what costs so many times as much; False: that is too much."""
+        cluster = self.engine.cluster
+        self._left -= times * max(LEAST_SEARCHED, len(cluster.nodes) + len(cluster.pods))
+        return self._left >= 0
+
+    def _never_preempts(self, ref: str) -> bool:
+        """Return whether a queued pod or group, but no tree, waits for capacity that others leave or take."""
+        entity = self.engine.queue.get(ref)
+        if entity is None:
+            return False
+        if isinstance(entity.group, GroupState):
+            return group_never_preempts(entity.group, group_policy=True)
+        return entity.group is None and any(pod.never_preempts for pod in entity.ready.values())
+
+    def _runs_if_first(self, key: Key) -> bool:
+        kind, namespace, name = key
+        change = InputChange("set-priority", f"{namespace}/{kind.lower()}/{name}={HIGHEST_PRIORITY}")
+        document = plan(changed(self._manifests, [change]).manifests, self._options).plan
+        outcomes = document.pods if kind == "Pod" else document.pod_groups
+        return any((each.namespace, each.name, each.outcome) == (namespace, name, "Scheduled") for each in outcomes)
 
     def _like(self, ref: str) -> Hashable:
         """Return what pods have in common that get the same answer; the ref of what has to be tried by itself."""
