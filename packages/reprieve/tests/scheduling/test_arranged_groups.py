@@ -264,6 +264,27 @@ def test_domain_in_which_another_group_of_the_tree_runs_is_in_use(above: dict[st
     assert _where(world.settle(), 2) == [name] * 2
 
 
+@pytest.mark.parametrize(
+    ("above", "name"),
+    [
+        ({"tree": RACKS}, "n1"),
+        ({"top": RACKS}, "n1"),
+        ({"top": RACKS, "left": RACKS}, "n1"),
+        ({"left": RACKS}, "n0"),
+        ({"right": RACKS, "left": RACKS}, "n0"),
+        ({"top": {PREFERRED_TOPOLOGY: "host"}, "left": RACKS}, "n0"),
+    ],
+)
+def test_groups_of_all_composites_below_a_preference_share_domains(above: dict[str, dict[str, str]], name: str) -> None:
+    """topology.md 1.1, 2.4: the nearest annotation counts, and the composites between may have the same or none."""
+    parents = {"tree": "", "top": "tree", "left": "top", "right": "top"}
+    tree = [composite(part, min_groups=1, parent=parent) for part, parent in parents.items()]
+    tree = [replace(c, metadata=replace(c.metadata, annotations=above.get(c.metadata.name, {}))) for c in tree]
+    aide = [group("aide", min_count=1, parent="right"), pod("aide-0", cpu=1, group="aide", node="n1")]
+    world = World(*_nodes("a", "b", cpu=(2, 4)), *tree, *aide, *_crew(2, parent="left"))
+    assert _where(world.settle(), 2) == [name] * 2
+
+
 def test_no_group_of_a_tree_waits_for_the_preference_of_another() -> None:
     """topology.md 2.4: packed by racks the first groups would leave too little for the last."""
     root = composite("tree", min_groups=3)

@@ -177,9 +177,13 @@ class _Arrangement:
         spec = item.spec
         while spec is not None and spec.parent is not None:
             above = cluster.trees.composites.get(spec.parent)
-            if above is None or above.spec is None or above.spec.topology.preferred != self.terms.preferred:
+            if above is None or above.spec is None:
                 break
-            item, spec = above, above.spec
+            spec = above.spec
+            if spec.topology.preferred == self.terms.preferred:
+                item = above
+            elif spec.topology.preferred:
+                break
         return [pod for pod in item.running() if not pod.terminating] if item is not self.group else self.staying
 
     @cached_property
