@@ -78,6 +78,17 @@ def test_unlike_pods_leave_nothing_behind() -> None:
     assert set(_sizes(state).values()) == {0}
 
 
+def test_signatures_of_pods_that_are_gone_make_way_for_others() -> None:
+    """Those of pods that are there stay; of others there are never more than 1,024, or a quarter of the former."""
+    signatures = ClusterState().signatures
+    kept = [signatures.intern(_unlike(number)) for number in range(100)]
+    for number in range(100, 3000):
+        signatures.intern(_unlike(number))
+        assert len(signatures) <= 1024
+    assert all(signatures.intern(_unlike(number)) is known for number, known in enumerate(kept))
+    assert signatures.sizes() == {"signatures": 100, "pod_constraints": 100, "node_constraints": 1}
+
+
 def test_amounts_and_images_are_no_part_of_the_constraints() -> None:
     """Pods that differ in requests and images share what is compiled from selectors and tolerations."""
     pods = [_with_image(pod(f"p{i}", node="n0", cpu=f"{i + 1}m", selector={"disk": "fast"}), i) for i in range(5)]

@@ -9,14 +9,14 @@ same for far more pods: selectors, tolerations, affinity, ports, spread constrai
 alone its *node constraints*, shared by pods that say different things of other pods.
 
 Invariants: both are interned, so equality is identity; an `id` is never given again to another one. What no pod has any
-more is forgotten at once.
+more is forgotten before the tables have grown by a quarter.
 """
 
 import hashlib
 import itertools
-import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from sys import getrefcount
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -40,18 +40,16 @@ HostPort = tuple[str, str, int]
 """(protocol, host IP, port) as `kube_rules.requests.host_ports` gives them."""
 
 
-@dataclass(eq=False, slots=True, weakref_slot=True)
-class NodeConstraints:
+class NodeConstraints(msgspec.Struct, frozen=True, eq=False):
     """What a pod's spec says about nodes themselves: nodeSelector, node affinity, tolerations, features it needs."""
 
     id: int
     features: tuple[str, ...]
-    memo: dict[str, object] = field(default_factory=dict)
+    memo: dict[str, object] = msgspec.field(default_factory=dict)
     """Where plugins keep what they compiled from it, by plugin name."""
 
 
-@dataclass(eq=False, slots=True, weakref_slot=True)
-class PodConstraints:
+class PodConstraints(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What a pod's spec says about nodes and other pods, apart from amounts and images."""
 
     id: int
@@ -67,7 +65,7 @@ class PodConstraints:
     """Some of these terms mean pods of other namespaces too, or may."""
 
 
-class PodSpecSignature(msgspec.Struct, frozen=True, eq=False, weakref=True):
+class PodSpecSignature(msgspec.Struct, frozen=True, eq=False, gc=False):
     """The scheduling-relevant part of a pod's spec.
 
     `requests` are (column, amount) pairs with an amount above zero, in column order: what NodeResourcesFit compares.
@@ -142,12 +140,16 @@ class PodSpecSignature(msgspec.Struct, frozen=True, eq=False, weakref=True):
 
 
 _MOST_PAIRS = 16_384
+_FEWEST = 1_024
+"""Signatures up to which none is looked for that no pod has any more."""
+_UNUSED = 2
+"""References to what a table alone has: its own, and that of the call that counts them."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def _key(read: object, more: bytes = b"") -> bytes:
-    """Equal where the same is read: a digest, as that may be long; of 128 bits, so that none are equal by chance."""
-    return hashlib.blake2b(_encode(read) + more, digest_size=16).digest()
+    """Equal where the same is read: a digest, as that may be long; of 120 bits, so that none are equal by chance."""
+    return hashlib.blake2b(_encode(read) + more, digest_size=15).digest()
 
 
 class SignatureTable:
@@ -155,9 +157,10 @@ class SignatureTable:
 
     def __init__(self, resources: ResourceTable) -> None:
         self._resources = resources
-        self._signatures: weakref.WeakValueDictionary[bytes, PodSpecSignature] = weakref.WeakValueDictionary()
-        self._constraints: weakref.WeakValueDictionary[bytes, PodConstraints] = weakref.WeakValueDictionary()
-        self._node_constraints: weakref.WeakValueDictionary[bytes, NodeConstraints] = weakref.WeakValueDictionary()
+        self._signatures: dict[bytes, PodSpecSignature] = {}
+        self._constraints: dict[bytes, PodConstraints] = {}
+        self._node_constraints: dict[bytes, NodeConstraints] = {}
+        self._most = _FEWEST
         self._ids = itertools.count()
         self._fitted = resources.capacity
         self._pairs: dict[tuple[int, int], tuple[int, int]] = {}
@@ -166,7 +169,8 @@ class SignatureTable:
         return len(self._signatures)
 
     def sizes(self) -> dict[str, int]:
-        """Return how much is kept, for the gauges."""
+        """Return how much pods have, for the gauges."""
+        self._forget()
         return {
             "signatures": len(self._signatures),
             "pod_constraints": len(self._constraints),
@@ -192,11 +196,21 @@ class SignatureTable:
         key = _key((*read, extended) if extended else read, constraining)
         result = self._signatures.get(key)
         if result is None:
+            if len(self._signatures) >= self._most:
+                self._forget()
             constraints = self._constraints.get(constraining)
             if constraints is None:
                 constraints = self._constraints[constraining] = self._make_constraints(spec, ports, features)
             result = self._signatures[key] = self._make(constraints, amounts, nonzero, images, extended)
         return result
+
+    def _forget(self) -> None:
+        """Forget what no pod has any more; weak references would need as much memory as what they refer to."""
+        tables: tuple[dict[bytes, Any], ...] = (self._signatures, self._constraints, self._node_constraints)
+        for table in tables:  # the former hold the latter
+            for key in [key for key in table if getrefcount(table[key]) == _UNUSED]:
+                del table[key]
+        self._most = max(_FEWEST, len(self._signatures) * 5 // 4)
 
     def _pair(self, pair: tuple[int, int]) -> tuple[int, int]:
         """Return the equal pair that came first: many pods ask for the same amount of one resource."""
