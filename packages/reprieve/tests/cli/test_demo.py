@@ -74,7 +74,7 @@ def test_demo_that_hangs_is_stopped_with_everything_it_began(run: Run, monkeypat
     monkeypatch.setattr("reprieve.cli.demo._STOP_SECONDS", DEADLINE)  # what is ended by force is the test runner
     ended = run("demo")
     assert ended.code == 1
-    assert ended.err.endswith("error: the demo is not over after 5 s; all of it is stopped\n")
+    assert ended.err.endswith("error: the demo did not end after 5 s; stopping it\n")
     assert _children() == []
 
 
@@ -104,7 +104,7 @@ main.main()
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
     assert ended.returncode == 1
-    assert ended.stderr == "error: the demo did not end after 0.2 s, nor can it be stopped: ended by force\n"
+    assert ended.stderr == "error: the demo did not end after 0.2 s and cannot be stopped: ended by force\n"
 
 
 @pytest.mark.parametrize(

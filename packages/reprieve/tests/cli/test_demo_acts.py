@@ -525,7 +525,7 @@ def test_demo_ends_itself_at_its_deadline(
     timer.act()
     assert codes == [1]
     assert capsys.readouterr().err == (
-        "error: the demo did not end after 330 s, nor can it be stopped: ended by force\n"
+        "error: the demo did not end after 330 s and cannot be stopped: ended by force\n"
     )
 
 
@@ -545,7 +545,7 @@ def test_its_own_deadline_is_reported_as_not_over(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(command, "_play", hangs)
     monkeypatch.setattr(command, "_WHOLE_SECONDS", 0.0)
-    with pytest.raises(CommandError, match="the demo is not over after 0 s; all of it is stopped") as refused:
+    with pytest.raises(CommandError, match="the demo did not end after 0 s; stopping it") as refused:
         asyncio.run(command._play_in_time(0))
     assert refused.value.code == 1
 

@@ -276,7 +276,7 @@ _OFF = FeatureGates(generic_workload=False)
         (
             profile_with(Informs()),
             _ON,
-            [(True, "plugin Informs extends PostFilter but not PodGroupPostFilter: it is never asked")],
+            [(True, "plugin Informs extends PostFilter but not PodGroupPostFilter: it is never called")],
         ),
         (profile_with(Informs()), _OFF, []),
         (profile_with(InformsOfBoth()), _ON, []),

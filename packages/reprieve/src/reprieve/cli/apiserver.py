@@ -9,7 +9,7 @@ from reprieve.cli.progress import working
 
 
 class CommandConsole(Console):
-    """Writes as all commands of reprieve do."""
+    """The output of `kube-standin serve`, written as by all commands of reprieve."""
 
     def note(self, *lines: str) -> None:
         note(*lines)

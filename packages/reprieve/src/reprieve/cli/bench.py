@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class BenchFormat(StrEnum):
-    """What to write to stdout."""
+    """The output formats."""
 
     TEXT = "text"
     JSON = "json"
@@ -95,7 +95,7 @@ def _show_figures(chosen: tuple[str, ...], output: BenchFormat, *, profile: bool
 
 
 def _more(figures: "list[BenchMeasurement]") -> tuple[str, ...]:
-    """Return what single scenarios measure beside the columns, one line each."""
+    """Return figures that single scenarios measure beside the columns, one line each."""
     lines = []
     for figure in figures:
         more = (

@@ -1,4 +1,4 @@
-"""`reprieve capacity`: how many more of something fit, and what is fragmented."""
+"""`reprieve capacity`: how many more copies of a shape fit, and which capacity is fragmented."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -78,7 +78,7 @@ def command(
 
 
 def _show_needed(source: "InputSource", like: str, output: Format) -> None:
-    """Show how many more nodes like one the pending pods need."""
+    """Show how many more nodes like a given one the pending pods need."""
     from dataclasses import replace
 
     from msgspec.structs import replace as with_fields

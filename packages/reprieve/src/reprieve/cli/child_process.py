@@ -1,6 +1,6 @@
-"""`python -m reprieve.cli.child_process ARGUMENTS`: the command `reprieve`, ending when its standard input does.
+"""`python -m reprieve.cli.child_process ARGUMENTS`: run `reprieve` until its standard input ends.
 
-For programs that start it and must not leave it behind (`live.supervisor`).
+For programs that start it and must not leave it running (`live.supervisor`).
 """
 
 from reprieve.live.supervisor import tie

@@ -1,4 +1,4 @@
-"""The commands of `reprieve` and the one way to call them.
+"""The commands of `reprieve`, and the function that runs them.
 
 Start-up stays under half a second: numpy and the engine are imported inside the commands that need them.
 """
@@ -86,7 +86,7 @@ stored = typer.Typer(help="Manage decision records.", no_args_is_help=True, rich
 
 @stored.callback()
 def _records() -> None:
-    """Keep `migrate` a name of its own."""
+    """Keep `migrate` a subcommand: without a callback, typer would merge it into `records`."""
 
 
 stored.command("migrate", cls=Command)(records.command)
@@ -95,7 +95,7 @@ app.add_typer(stored, name="records")
 
 @shadows.callback()
 def _shadow() -> None:
-    """Keep `report` a name of its own: a program of one command would have none."""
+    """Keep `report` a subcommand: without a callback, typer would merge it into `shadow`."""
 
 
 shadows.command("report", cls=Command)(shadow.command)
@@ -116,11 +116,11 @@ def root(
         bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Options of the program itself."""
+    """Handle the options of the program itself."""
 
 
 def with_only(name: str) -> typer.Typer:
-    """Return the program with one command, where that is known: the options of the others are not made for nothing."""
+    """Return the program, with one command alone if that is known: making the options of all others takes time."""
     named = [registered_command for registered_command in app.registered_commands if registered_command.name == name]
     if not named or name == "help":
         return app
@@ -166,7 +166,7 @@ def call(arguments: Sequence[str], program: str) -> int:
 
 
 def _refusal(error: Exception) -> CommandError | None:
-    """Return how an error of the input or of an API server ends a command; None for a bug."""
+    """Return the exit code and message of an error of the input or of an API server; None for a bug."""
     from kube_rules.errors import InputError
     from reprieve.client.errors import ClientError, ConfigError
 
@@ -176,4 +176,4 @@ def _refusal(error: Exception) -> CommandError | None:
 
 
 _UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
-"""Of the click that typer uses, which may be one of its own."""
+"""Return a class of the click that typer uses, which may be a copy of its own."""

@@ -1,4 +1,4 @@
-"""`plan --compare`: the same question under several configurations, or with and without more manifests."""
+"""`plan --compare`: the same plan under several configurations, or with and without more manifests."""
 
 import sys
 from collections.abc import Mapping, Sequence, Set
@@ -29,10 +29,10 @@ def compare_plans(
     only_different: bool,
     own: str = "",
 ) -> "PlanComparison":
-    """Plan every variant: each configuration, or what was asked and the same with each of the additions.
+    """Plan every variant: each configuration, or the input alone and with each of the additions.
 
-    `settings`: further options of `read_options`, for the configurations; `own`: the option that gives `options` a
-    configuration of their own.
+    `settings`: further options of `read_options`, for the configurations; `own`: the option by which `options` have a
+    configuration.
     """
     from kube_rules.group_sources import OWNERS
     from reprieve.cli.options import read_options
@@ -81,7 +81,7 @@ def compare_plans(
 
 
 def comparison_sections(found: "PlanComparison", *, only_different: bool) -> "list[Section]":
-    """Return the table of outcomes, and the numbers below it."""
+    """Return the table of outcomes and the figures below it."""
     from reprieve.cli.render import changes_section
     from reprieve.cli.sections import Row, Section, Tone
 

@@ -1,7 +1,7 @@
-"""`reprieve completion SHELL`: what makes a shell complete commands, options and their values.
+"""`reprieve completion SHELL`: print the script by which a shell completes commands, options and their values.
 
-kubectl completes `kubectl reprieve` by the program `kubectl_complete-reprieve`: it is given the words that follow, the
-last of them to be completed, and reads a line for each completion, as fish does.  Where there is none, the shell
+kubectl completes `kubectl reprieve` with the program `kubectl_complete-reprieve`: it passes the words that follow, of
+which the last is to be completed, and reads a line for each completion, as fish does. Without such a program, the shell
 completes names of files.
 """
 
@@ -16,11 +16,11 @@ import typer
 from reprieve.cli.outcome import show
 
 VARIABLE = "_REPRIEVE_COMPLETE"
-"""Set by the shell's function when it asks for completions."""
+"""Environment variable that the shell's function sets when it requests completions."""
 
 
 class Shell(StrEnum):
-    """Shells that are known."""
+    """Supported shells."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -40,7 +40,7 @@ def command(
 
 
 def answer_shells() -> None:
-    """Let the program answer a shell that asks; called only when one does."""
+    """Print completions; called only when a shell requests them."""
     from typer.completion import completion_init  # type: ignore[attr-defined]
 
     # A description is one line whatever the width: fish takes what is on the next for something else to complete.
@@ -49,7 +49,7 @@ def answer_shells() -> None:
 
 
 def ask_for_kubectl(words: Sequence[str]) -> None:
-    """Have the program answer about these words, of which the last is to be completed, as if fish asked."""
+    """Print completions for the last of these words, in the format of fish."""
     before, last = words[:-1], words[-1] if words else ""
     line = f"{shlex.join(('reprieve', *before))} {shlex.quote(last) if last else ''}"
     os.environ |= {

@@ -1,4 +1,4 @@
-"""Runs of a replay on Dask: their inputs go to the workers as data, so that workers need no files (replay.md 9)."""
+"""Runs of a replay on Dask: workers get their inputs as data, so that they need no files (replay.md 9)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ _PACKED: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class RemoteRun:
-    """A run without its inputs, as a worker gets it."""
+    """A run without its inputs, as it is sent to a worker."""
 
     run: ReplayRun
     document: Mapping[str, Any] | None
@@ -33,7 +33,7 @@ class RemoteRun:
 
 
 class _Sender:
-    """Sends runs; the inputs of the last ones stay with the scheduler until others come."""
+    """Sends runs to workers; the Dask scheduler keeps the inputs of the latest run until a run needs others."""
 
     def __init__(self, inputs: ReplayInputs) -> None:
         self._inputs = inputs
@@ -41,7 +41,7 @@ class _Sender:
         self._sent: Future | None = None
 
     def send(self, remote: RemoteRun, client: "Client") -> "Future":
-        """Hand a run out."""
+        """Submit a run."""
         key = self._inputs.key(remote.run)
         if self._sent is None or self._key != key:
             self._key, self._sent = key, client.submit(unpacked, packed(self._inputs.of(remote.run)), pure=False)
@@ -51,7 +51,7 @@ class _Sender:
 def run_on_dask(
     runs: Sequence[ReplayRun], inputs: ReplayInputs, jobs: int, interrupt: Interrupt, take: Take
 ) -> RunsEnded:
-    """Run them on the workers of `--dask`; an interruption cancels what has not ended."""
+    """Run all runs on the workers of `--dask`; an interruption cancels those that have not ended."""
     from reprieve.python.configuration import read_configuration_document
 
     documents = {
@@ -86,7 +86,7 @@ def _named(outcome: "PolicyOutcome", run: ReplayRun) -> Any:
 
 
 def packed(given: object) -> bytes:
-    """Return inputs as bytes, small enough to be kept by a scheduler that gives them to new workers."""
+    """Return inputs as compressed bytes; the Dask scheduler keeps them and sends them to new workers."""
     import pickle
     import zlib
 
@@ -102,7 +102,7 @@ def unpacked(data: bytes) -> Any:
 
 
 def run_remotely(given: GivenReplay, remote: RemoteRun) -> "PolicyOutcome":
-    """Run it, on a worker. Raises CommandError for another version than the command's."""
+    """Run a run on a worker. Raises CommandError if its version of reprieve is not that of the command."""
     from reprieve.replay.policy_run import Stop
 
     here = version("reprieve")
@@ -116,7 +116,7 @@ def run_remotely(given: GivenReplay, remote: RemoteRun) -> "PolicyOutcome":
 
 
 def stop_if_cancelled(stop: "Stop") -> Callable[[int, int], None]:
-    """Return what stops a run that was cancelled, as it goes on: Dask cannot end a thread."""
+    """Return a function that stops a cancelled run from inside, because Dask cannot end a thread."""
     from distributed import get_worker
 
     worker = get_worker()

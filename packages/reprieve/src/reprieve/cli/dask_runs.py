@@ -1,9 +1,8 @@
 """Runs on the workers of a Dask scheduler (`--dask`), a few at a time for each worker (replay.md 9).
 
-Invariants: no more runs are handed out than the workers need, and of one that has come back nothing is left with the
-scheduler; a scheduler that is away ends the command; when the block ends, what still runs is cancelled.
-
-`distributed` is imported here alone, and only where `--dask` is given.
+Invariants: no more runs are submitted than the workers need, and the Dask scheduler keeps nothing of a run that has
+ended; an unreachable scheduler ends the command; when the block ends, running runs are cancelled. Only this module
+imports `distributed`, and only with `--dask`.
 """
 
 import logging
@@ -27,23 +26,23 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 CONNECT_SECONDS: Final = 10
-"""How long a scheduler may not answer, at the beginning and later."""
+"""Seconds for which a scheduler may not answer, at the beginning and later."""
 _LOCAL: Final = re.compile(r"local:(\d{1,4})", re.ASCII)
 _REMOTE: Final = re.compile(r"(tcp|tls)://[^/\s]+:\d{1,5}/?")
 _FOR_EACH_WORKER: Final = 2
-"""Runs that a worker has at a time: one runs, the next waits."""
+"""Runs submitted per worker at a time: one runs, the next is queued."""
 _TURN: Final = 0.2
-"""Seconds between two looks at whether to stop."""
+"""Seconds between two checks for an interruption."""
 _WORKERS_HOLD: Final = 2.0
-"""Seconds for which the number of workers is taken to hold."""
+"""Seconds for which the number of workers is cached."""
 _COMES_BACK: Final = "1 hour"
 _LOST_WORKERS: Final = 3
-"""If workers end so often while they run one, it is not tried again."""
+"""A run during which so many workers ended is not tried again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a run came to nothing."""
+    """Why a run has no result."""
 
     reason: str
 
@@ -63,9 +62,9 @@ class DaskRuns:
     def results(
         self, submit: "Sequence[Callable[[Client], Future]]", interrupt: Interrupt
     ) -> Iterator[tuple[int, Any]]:
-        """Yield the place and the result of each run, or its Failure, as they end; no more after an interruption.
+        """Yield the index and the result of each run, or its Failure, as they end, until an interruption.
 
-        Raises CommandError where the scheduler is away.
+        Raises CommandError if the scheduler cannot be reached.
         """
         waiting = iter(enumerate(submit))
         left = len(submit)
@@ -86,11 +85,11 @@ class DaskRuns:
             yield number, self._answer(partial(self._result, future))
 
     def _note_end(self, number: int, future: "Future") -> None:
-        """Called in a thread of Dask."""
+        """Receive a status of the connection; called in a thread of Dask."""
         self._done.put((number, future))
 
     def _workers(self) -> int:
-        """How many there are, asked for now and then."""
+        """Return the number of workers, which is cached for some seconds."""
         if time.monotonic() >= self._ask_again:
             self._ask_again = time.monotonic() + _WORKERS_HOLD
             self._known_workers = len(self._client.ncores())
@@ -100,7 +99,7 @@ class DaskRuns:
         return self._known_workers
 
     def _answer(self, ask: "Callable[[], Answer]") -> "Answer":
-        """Return what asking the scheduler comes to."""
+        """Return the result of a call to the scheduler. Raises CommandError if it does not answer."""
         try:
             return ask()
         except (OSError, TimeoutError, CancelledError) as error:
@@ -127,7 +126,7 @@ class DaskRuns:
         return Failure(str(error) or type(error).__name__)
 
     def cancel(self) -> None:
-        """Cancel what has not ended."""
+        """Cancel runs that have not ended."""
         if self._out and self._client.status == "running":
             with suppress(OSError, TimeoutError, CancelledError):
                 self._client.cancel(list(self._out.values()), force=True)
@@ -138,7 +137,7 @@ class DaskRuns:
 def dask_runs(place: str) -> Iterator[DaskRuns]:
     """Connect to a scheduler, or start one of this machine (`local:N`).
 
-    Raises CommandError for one that does not answer, and for a Dask that is not installed.
+    Raises CommandError if it does not answer or Dask is not installed.
     """
     local = _LOCAL.fullmatch(place)
     if local is None and not _REMOTE.fullmatch(place):
@@ -184,7 +183,7 @@ def dask_runs(place: str) -> Iterator[DaskRuns]:
 
 
 def _hush() -> None:
-    """What Dask logs of workers that end and connections that are lost becomes one error, or nothing."""
+    """Silence Dask's logs about lost workers and connections; the command reports one error or nothing."""
     for name in logging.root.manager.loggerDict:
         if name.partition(".")[0] == "distributed":
             logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -1,6 +1,6 @@
-"""Decision records that a command reads from their file or database, as its user may (`--records FILE|URL`).
+"""Decision records that a command reads from a file or database with its user's rights (`--records FILE|URL`).
 
-Its errors are those of commands: ConfigError for a database that cannot be used, ClientError for one that is away.
+A database that cannot be used is a ConfigError, one that cannot be reached a ClientError.
 """
 
 import re
@@ -27,26 +27,29 @@ def is_database(place: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionsSince:
-    """A question about every preemption from then on, in seconds since 1970."""
+    """A query for all preemptions since then, in seconds since 1970."""
 
     seconds: float
     namespace: str = ""
-    """Only those by it and of it; empty: all."""
+    """Only preemptions by and of this namespace; empty: all."""
 
     @property
     def query(self) -> dict[str, str]:
-        """As the scheduler is asked."""
+        """Return the query string of the scheduler's endpoint."""
         return {"since": repr(self.seconds), **({"namespace": self.namespace} if self.namespace else {})}
 
 
 class DatabaseRecords:
-    """Reads a file or a database."""
+    """Reads records from a file or a database."""
 
     def __init__(self, place: str) -> None:
         self._place = place
 
     def answer(self, queries: Iterable[Mapping[str, str]]) -> list[DecisionRecord]:
-        """Return what the endpoint of a scheduler would answer to queries. Raises as a call does."""
+        """Return the records that the endpoint of a scheduler would return for the queries.
+
+        Raises ConfigError, ClientError.
+        """
         asked = [
             float(query["since"]) if "since" in query else (query["kind"], query["namespace"], query["name"])
             for query in queries

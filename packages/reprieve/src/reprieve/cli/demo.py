@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 _GPU = "nvidia.com/gpu"
 _WHOLE_SECONDS = 300.0
-"""The whole demo, half a minute on an idle machine. What is waited for in it has deadlines of its own."""
+"""Limit of the whole demo, in seconds; it takes half a minute on an idle machine. Each wait in it has its own deadline.
+"""
 _STOP_SECONDS = 30.0
-"""For stopping what runs when that time is over; then the process ends itself, and the scheduler with it."""
+"""Seconds for stopping everything after that limit; then the process ends itself and the scheduler."""
 
 
 def command() -> None:
@@ -53,12 +54,12 @@ def command() -> None:
 
 @contextmanager
 def _ended_by_force(seconds: float) -> "Iterator[None]":
-    """End this process after so long, whatever it is at: an event loop that hangs keeps no deadline of its own."""
+    """End this process after so many seconds, whatever it does: an event loop that hangs cannot check a deadline."""
     import os
     from threading import Timer
 
     def end() -> None:
-        note(f"error: the demo did not end after {seconds:g} s, nor can it be stopped: ended by force")
+        note(f"error: the demo did not end after {seconds:g} s and cannot be stopped: ended by force")
         os._exit(Exit.NOT_SO)
 
     timer = Timer(seconds, end)
@@ -71,7 +72,7 @@ def _ended_by_force(seconds: float) -> "Iterator[None]":
 
 
 async def _play_in_time(log: int) -> list[str]:
-    """See `_play`; what has begun is stopped when the time is over."""
+    """Play the demo (`_play`); stop everything that it started when the time is over."""
     import asyncio
     import signal
 
@@ -84,9 +85,7 @@ async def _play_in_time(log: int) -> list[str]:
     except TimeoutError:
         if not whole.expired():
             raise
-        raise CommandError(
-            f"the demo is not over after {_WHOLE_SECONDS:g} s; all of it is stopped", Exit.NOT_SO
-        ) from None
+        raise CommandError(f"the demo did not end after {_WHOLE_SECONDS:g} s; stopping it", Exit.NOT_SO) from None
 
 
 async def _play(log: int) -> list[str]:
@@ -130,7 +129,7 @@ async def _play(log: int) -> list[str]:
 
 
 def _ways() -> "Iterator[tuple[str, list[str]]]":
-    """Yield what to try, and the lines that a shell takes for it, in order."""
+    """Yield titles of commands to try, and their lines for a shell, in order."""
     import shlex
 
     from reprieve.simulation.demo import ACTS, CLUSTER, DIRECTORY
@@ -144,7 +143,7 @@ def _ways() -> "Iterator[tuple[str, list[str]]]":
 
 
 def _path_to_program() -> str:
-    """Return the line after which a shell finds this program by its name; empty where it does."""
+    """Return the line after which a shell finds this program by its name; empty if it finds it anyway."""
     import os
     import shlex
     import shutil
@@ -170,11 +169,11 @@ _IN_WORDS = {
     "its pods do not preempt one by one, the gang does as a whole. Here that does not help: even with all less "
     "important pods evicted, the gang does not fit as a whole.",
 }
-"""What parts of kube-scheduler's message mean."""
+"""Explanations of parts of kube-scheduler's message."""
 
 
 async def _fill(scene: "DemoCluster") -> Section:
-    """Fill the cluster: everything is placed by the scheduler and runs."""
+    """Fill the cluster with pods that the scheduler places and that run."""
     from reprieve.simulation.demo import furniture, nodes, waves
 
     await scene.create(furniture())
@@ -196,7 +195,7 @@ async def _fill(scene: "DemoCluster") -> Section:
 async def _perform(
     act: "Act", scene: "DemoCluster", client: "ApiClient", scheduler_url: str
 ) -> tuple[list[Section], list[str]]:
-    """Let the gang of an act arrive, wait for what must come, and show what came; also what was not expected."""
+    """Create the gang of an act, wait for the expected outcome, show it, and return unexpected differences."""
     from reprieve.cli.preemption_text import decision_sections
     from reprieve.decisions.phrases import count
     from reprieve.simulation.demo import differences, objects
@@ -259,9 +258,7 @@ async def _recorded(act: "Act", scheduler_url: str) -> "tuple[int, PreemptionRec
 
 
 async def _foreseen(act: "Act", client: "ApiClient") -> "tuple[int, PreemptionRecord] | None":
-    """Return what `reprieve plan` predicts for the cluster as it is if the gang came: what happens then must be the
-    same.
-    """
+    """Return the preemption that `reprieve plan` predicts if the gang arrives; the scheduler must make the same."""
     from reprieve.client.cluster_reader import add_new, known_classes, manifests_of, read_cluster
     from reprieve.inputs.loader import load
     from reprieve.simulation.demo import DIRECTORY

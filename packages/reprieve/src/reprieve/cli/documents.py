@@ -1,4 +1,4 @@
-"""What commands write to stdout: text for people, or one document as JSON or YAML (interfaces.md 1)."""
+"""Output of commands on stdout: text for people, or one document as JSON or YAML (interfaces.md 1)."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """What to write to stdout."""
+    """The output formats of a command."""
 
     TEXT = "text"
     JSON = "json"
@@ -18,7 +18,7 @@ class Format(StrEnum):
 
 
 class PlanFormat(StrEnum):
-    """What `plan` writes to stdout; html: the page as one file, page: its document as JSON (page.md 6)."""
+    """The output formats of `plan`. `html`: the page as one file; `page`: its document as JSON (page.md 6)."""
 
     TEXT = "text"
     JSON = "json"
@@ -38,7 +38,7 @@ def document(content: object, output: Format) -> str:
     if output is Format.JSON:
         try:
             encoded = msgspec.json.encode(content)
-        except UnicodeEncodeError:  # the name of a file that is not UTF-8
+        except UnicodeEncodeError:  # for names of files that are not UTF-8
             encoded = msgspec.json.encode(_encodable(msgspec.to_builtins(content)))
         return json_text(msgspec.json.format(encoded, indent=2).decode()) + "\n"
     import yaml
@@ -58,7 +58,7 @@ def _text(dumper: "yaml.SafeDumper", text: str) -> "yaml.ScalarNode":
 
 
 def _encodable(content: Any) -> Any:
-    """Plain data with the bytes of texts that are not UTF-8 (lone surrogates) written out."""
+    """Return plain data with the bytes of texts that are not UTF-8 (lone surrogates) as escapes."""
     if isinstance(content, str):
         return content.encode(errors="backslashreplace").decode()
     if isinstance(content, list | tuple):

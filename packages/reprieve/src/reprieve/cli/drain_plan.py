@@ -1,4 +1,4 @@
-"""`reprieve drain-plan`: in which order to drain nodes, where pods go, which gangs break, which budgets stop it."""
+"""`reprieve drain-plan`: in which order to drain nodes, where pods move, which gangs break, which budgets block it."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,7 +53,7 @@ def command(
 
 
 def drain_sections(found: "DrainPlan") -> "list[Section]":
-    """Return a section for each step, in order; before them the verdict and how often gangs break."""
+    """Return the verdict, how often gangs break, and a section for each step, in order."""
     from reprieve.cli.sections import Row, Section, Tone
 
     steps: dict[int, list[DrainedNode]] = {}
@@ -101,7 +101,7 @@ def _steps(gang: "GangCount") -> str:
 
 
 def _step(number: int, nodes: "list[DrainedNode]") -> "Section":
-    """Return the nodes that are drained together: which pods go where, which are preempted, gangs and budgets."""
+    """Return the section of nodes drained together: new nodes of their pods, preempted pods, gangs and budgets."""
     from reprieve.cli.render import budgets_text, displaced_rows, evicted_rows, kubectl_needs
     from reprieve.cli.sections import Section, Tone
 

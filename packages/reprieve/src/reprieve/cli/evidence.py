@@ -1,10 +1,9 @@
-"""What is known about a pod, pod group or tree of groups: the object, its events, and the scheduler's records.
+"""Read what is known about a pod, pod group or tree of groups: the object, its events, and the scheduler's records.
 
-Records are read from where they are named (`--records`), else from where the kubeconfig's context has the scheduler
-answers, else through the API server at the pod that holds the lease.  Where none can be read, the answer is worked out
-on what the API server shows now, which changes nothing and is marked so.
-
-Invariant: only reads.  The user's token goes to the API server, and to a scheduler on this machine or behind TLS.
+Records are read from `--records`, else from the scheduler's endpoint in the kubeconfig's context, else through the API
+server from the pod that holds the lease. If none can be read, the answer is computed from the current objects of the
+API server, changes nothing, and is marked as computed. Invariant: only reads. The user's token is sent only to the API
+server, and to a scheduler on this machine or behind TLS.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ from reprieve.decisions.records import DecisionRecord, UnitRecord
 from reprieve.simulation.report import ChangeMade
 
 MANIFESTS: Final = "cluster they describe"
-"""What an answer was worked out on (`Evidence.worked_out_on`); the other is the cluster after the changes."""
+"""The cluster that an answer was computed on (`Evidence.worked_out_on`); the other is the cluster after the changes."""
 CHANGED: Final = "changed cluster"
 _OURS: Final = "app.kubernetes.io/name=reprieve"
-"""What the pods of deploy/ are called; the lease has the name and namespace of their configuration."""
+"""The name of the pods of deploy/; the lease has the name and namespace of their configuration."""
 _LEASE: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/reprieve-scheduler"
 _PORT: Final = 10259
 MOST_NODES: Final = 500
@@ -60,7 +59,7 @@ T = TypeVar("T", bound=objects.KubernetesObject)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the question is about. `kind`: Pod, PodGroup or CompositePodGroup; of an owner without pods its own."""
+    """The object to explain. `kind`: Pod, PodGroup or CompositePodGroup, or the kind of an owner without pods."""
 
     kind: str
     namespace: str
@@ -71,13 +70,13 @@ class Asked:
 
     @property
     def query(self) -> dict[str, str]:
-        """As the scheduler is asked."""
+        """Return the query string of the scheduler's endpoint."""
         return {"kind": self.kind, "namespace": self.namespace, "name": self.name}
 
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """An event, with how often it happened and when last (seconds since the epoch, 0 if it has no time)."""
+    """An event, how often it happened, and when last (seconds since 1970, 0 if it has no time)."""
 
     at: float
     type: str
@@ -88,7 +87,7 @@ class Occurrence:
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """An owner, `kind namespace/name`, that one of its gangs or pods stands for: how many it has, how many wait."""
+    """An owner that is explained by one of its gangs or pods, and the numbers of its pods and its pending pods."""
 
     kind: str
     namespace: str
@@ -96,14 +95,14 @@ class Owned:
     pods: int
     waiting: int
     refused: str = ""
-    """A sentence on its pods that admission refuses."""
+    """A sentence about its pods that admission refuses."""
     created: float | None = None
-    """When it was created, in seconds since 1970; None: that is not known, or it does not exist."""
+    """Time of its creation, in seconds since 1970; None if unknown or if it does not exist."""
     exists: bool = True
 
     @property
     def asked(self) -> Asked:
-        """Return its name as decision records of evictions of its pods have it."""
+        """Return its name as it is in decision records of evictions of its pods."""
         return Asked(self.kind.lower(), self.namespace, self.name)
 
     def __str__(self) -> str:
@@ -112,41 +111,41 @@ class Owned:
 
 @dataclass(slots=True)
 class Evidence:
-    """Everything there is. Without `pod`, `group` and `composite` the object is gone."""
+    """All that was read. Without `pod`, `group` and `composite` the object does not exist."""
 
     asked: Asked
     pod: objects.Pod | None = None
     group: objects.PodGroup | None = None
     composite: objects.CompositePodGroup | None = None
-    """The object, where that is a CompositePodGroup."""
+    """The object if it is a CompositePodGroup."""
     above: list[str] = field(default_factory=list)
-    """Names of the CompositePodGroups that the object is in, the nearest first; those that exist (composite.md 2)."""
+    """Names of the existing CompositePodGroups above the object, the nearest first (composite.md 2)."""
     missing: str = ""
     """Name of the parent that does not exist."""
     members: list[objects.Pod] = field(default_factory=list)
     """Pods of the group, or of all groups of the tree below."""
     topology: Sequence[LevelUse] = ()
-    """What the members of a pod group use of the levels that it asks for."""
+    """Domains that the members of a pod group use, by the topology levels that it requests."""
     refused: str = ""
-    """The server's message, where the object is a pod that admission refuses."""
+    """The server's message if the object is a pod that admission refuses."""
     refusals: list[str] = field(default_factory=list)
-    """Sentences on members that admission refuses, and on the controllers that want them."""
+    """Sentences about members that admission refuses, and about their controllers."""
     events: list[Occurrence] = field(default_factory=list)
     records: list[DecisionRecord] = field(default_factory=list)
-    """About the object, and about the group of a pod; newest first."""
+    """Events of the object and of the group of a pod; newest first."""
     source: str = ""
-    """Where the records are from; empty if there are none."""
+    """The source of the records; empty if there are none."""
     worked_out_on: str = ""
-    """What the answer was worked out on, if that is not the current cluster; no records are read then."""
+    """The cluster that the answer was computed on, if not the current one; no records are read then."""
     owner: Owned | None = None
-    """The controller that was asked about; this evidence is about one of its gangs or pods."""
+    """The controller in question; this evidence is about one of its gangs or pods."""
     changes: Sequence[ChangeMade] = ()
-    """What was changed before the question."""
+    """Changes that were applied to the cluster first."""
     computed: Answered | None = None
-    """What a scheduler with the default configuration would decide now, where that was worked out."""
+    """The decision that a scheduler with the default configuration would make now, if it was computed."""
     warnings: list[str] = field(default_factory=list)
     refusal: ClientError | None = None
-    """Why the scheduler was not asked for records, where an API server refused or could not be reached."""
+    """Why no records were read, if an API server refused or could not be reached."""
 
     @property
     def exists(self) -> bool:
@@ -155,18 +154,17 @@ class Evidence:
 
     @property
     def object(self) -> objects.Pod | objects.PodGroup | objects.CompositePodGroup | None:
-        """Return the object that is asked about."""
+        """Return the object in question."""
         return {"Pod": self.pod, "PodGroup": self.group, "CompositePodGroup": self.composite}.get(self.asked.kind)
 
 
 async def gather(
     connection: Connection, asked: Asked, records: str | None, *, owner: Owned | None = None, suggest: bool = True
 ) -> Evidence:
-    """Read everything; `suggest`: with what would help, tried on the cluster as it is now.
+    """Read everything. `suggest`: also find suggestions, tried on the current cluster.
 
-    `owner`: what was asked about, if that is an owner of what is explained; evictions of its pods belong to it.
-
-    Raises ClientError where the API server cannot be asked, ConfigError for bad `records`.
+    `owner`: the controller in question, if the object is explained for it; evictions of its pods belong to it. Raises
+    ClientError if the API server fails, ConfigError for bad `records`.
     """
     evidence = Evidence(asked, owner=owner)
     async with ApiClient(connection, limits=_SHOWN) as client:
@@ -186,12 +184,10 @@ async def gather(
 async def evictions(
     connection: Connection, since: float, records: str | None, namespace: str = ""
 ) -> tuple[list[DecisionRecord], str]:
-    """Return every preemption from then on (seconds since 1970), newest first, and where the records are from.
+    """Return every preemption since then (seconds since 1970), newest first, and the source of the records.
 
-    `namespace`: those that involve it, so that the right to read its pods suffices.
-
-    Raises ClientError where a server refuses or cannot be reached, ConfigError for bad `records` and where there are
-    none.
+    `namespace`: only preemptions that involve it, so that the right to read its pods suffices. Raises ClientError if a
+    server refuses or cannot be reached, ConfigError for bad or no `records`.
     """
     return await read_records(connection, [PreemptionsSince(since, namespace)], records)
 
@@ -199,7 +195,7 @@ async def evictions(
 async def read_records(
     connection: Connection, names: Sequence[Asked | PreemptionsSince], records: str | None
 ) -> tuple[list[DecisionRecord], str]:
-    """Return the records that answer questions, newest first, and where they are from. Raises as `evictions`."""
+    """Return the records that match the queries, newest first, and their source. Raises as `evictions`."""
     evidence = Evidence(Asked("", "", ""))
     async with ApiClient(connection, limits=_SHOWN) as client:
         if not await _find_records(client, connection, names, records, evidence):
@@ -211,13 +207,13 @@ async def read_records(
 
 
 def _small(records: Sequence[DecisionRecord]) -> bool:
-    """Return whether it is worth reading the whole cluster for more than the records have: what would help."""
+    """Return whether suggestions for the object are possible, for which the whole cluster has to be read."""
     latest = records[0] if records else None
     return latest is not None and latest.result == "Unschedulable" and latest.nodes <= MOST_NODES
 
 
 def _names(evidence: Evidence) -> list[Asked]:
-    """Return the names to read records of: the object's, its group's, and that of the root of its tree."""
+    """Return the names for which records are read: of the object, of its group, and of the root of its tree."""
     names = [evidence.asked]
     if evidence.pod is not None:
         group = pod_group_name(evidence.pod)
@@ -230,10 +226,9 @@ def _names(evidence: Evidence) -> list[Asked]:
 
 
 def belongs(evidence: Evidence, record: DecisionRecord) -> bool:
-    """Return whether a record is of the objects that exist, and not of earlier ones of their names (observability.md
-    4.9).
+    """Return whether a record is about the existing objects, not earlier ones of their names (observability.md 4.9).
 
-    By UID; where the record has none of an object, by the time of its creation.
+    UIDs are compared; if the record has no UID of an object, times of creation.
     """
     at = _seconds(record.time)
     asked = evidence.asked
@@ -249,9 +244,7 @@ def belongs(evidence: Evidence, record: DecisionRecord) -> bool:
 
 
 def tells_of_object(evidence: Evidence, record: DecisionRecord) -> bool:
-    """Return whether an eviction in a record may be that of the very object that is asked about, or of its owner's
-    pods.
-    """
+    """Return whether an eviction in a record may be of exactly the object in question, or of its owner's pods."""
     item = evidence.object
     return item is None or evidence.owner is not None or _tells_of(record, item, _seconds(record.time))
 
@@ -259,7 +252,7 @@ def tells_of_object(evidence: Evidence, record: DecisionRecord) -> bool:
 def _tells_of(
     record: DecisionRecord, item: objects.Pod | objects.PodGroup | objects.CompositePodGroup, at: float
 ) -> bool:
-    """Return whether a record, made at that time, is of an attempt or an eviction of this very object."""
+    """Return whether a record made at that time is of an attempt or an eviction of exactly this object."""
     meta, entity, key = item.metadata, record.entity, item.key
     stamp = meta.creation_timestamp
     late = stamp is None or at >= stamp.timestamp()
@@ -281,7 +274,7 @@ def owned_unit(owner: Owned, record: DecisionRecord) -> UnitRecord | None:
 
 
 def _waits(evidence: Evidence) -> bool:
-    """Return whether there is something to work out."""
+    """Return whether an answer can be computed."""
     if evidence.asked.kind == "Pod":
         return evidence.pod is not None and (not evidence.pod.spec.node_name or resize_is_deferred(evidence.pod))
     return evidence.exists and any(not pod.spec.node_name for pod in evidence.members)
@@ -326,7 +319,7 @@ async def _composite(client: ApiClient, served: Served, namespace: str, name: st
 
 
 async def _read_above(client: ApiClient, served: Served, evidence: Evidence, parent: str) -> None:
-    """The composites an object is in, upwards; what is deeper or goes round is no tree, and read no further."""
+    """Return the composites above an object, upwards; reading stops at cycles and at the maximum depth."""
     while parent and parent not in evidence.above and len(evidence.above) < _MOST_LEVELS:
         found = await _composite(client, served, evidence.asked.namespace, parent)
         if found is None:
@@ -337,7 +330,7 @@ async def _read_above(client: ApiClient, served: Served, evidence: Evidence, par
 
 
 async def _read_below(client: ApiClient, served: Served, evidence: Evidence) -> None:
-    """The pods of all groups below a composite."""
+    """Return the pods of all groups below a composite."""
     namespace = evidence.asked.namespace
     composites = await _every(client, served, objects.CompositePodGroup, namespace)
     groups = await _every(client, served, objects.PodGroup, namespace)
@@ -349,7 +342,7 @@ async def _read_below(client: ApiClient, served: Served, evidence: Evidence) -> 
 def leaves_below(
     name: str, composites: Mapping[str, objects.CompositePodGroup], groups: Mapping[str, objects.PodGroup]
 ) -> set[str]:
-    """Return names of the pod groups below a composite; all by name, of one namespace (composite.md 1)."""
+    """Return names of the pod groups below a composite. The arguments are of one namespace (composite.md 1)."""
     below = {name}
     for _ in range(_MOST_LEVELS):
         below |= {name for name, one in composites.items() if one.spec.parent_composite_pod_group_name in below}
@@ -357,7 +350,7 @@ def leaves_below(
 
 
 def read_above(evidence: Evidence, parent: str, composites: Mapping[str, objects.CompositePodGroup]) -> None:
-    """The composites an object is in, where all of its namespace are known by name."""
+    """Return the composites above an object, given all of its namespace by name."""
     while parent and parent not in evidence.above and len(evidence.above) < _MOST_LEVELS:
         found = composites.get(parent)
         if found is None:
@@ -368,7 +361,7 @@ def read_above(evidence: Evidence, parent: str, composites: Mapping[str, objects
 
 
 async def _every(client: ApiClient, served: Served, kind: type[T], namespace: str) -> dict[str, T]:
-    """Return all objects of a kind in a namespace by name, of two of one name the one that counts."""
+    """Return all objects of a kind in a namespace by name; of two with one name, the one that applies."""
     result: dict[str, T] = {}
     for resource in reversed(served.readable(kind.KIND)):
         listed = await list_objects(client, resource, kind, namespace=namespace)
@@ -526,7 +519,7 @@ def _ca(extension: Mapping[str, object]) -> bytes | None:
 async def _from_leader(
     client: ApiClient, names: Sequence[Asked | PreemptionsSince], evidence: Evidence
 ) -> tuple[str, list[DecisionRecord] | None]:
-    """Through the API server at the pod that holds the lease. (where, None) if there is no such pod."""
+    """Read records through the API server from the pod that holds the lease; (source, None) if there is no such pod."""
     try:
         labelled = (await client.get(_PODS.path(), {"labelSelector": _OURS})).read(Json).get("items") or ()
         holders = [await _holder(client, _LEASE)]

@@ -1,4 +1,4 @@
-"""`reprieve explain`: why a pod, a pod group or a tree of groups waits, why it was preempted, what would help."""
+"""`reprieve explain`: why a pod, a pod group or a tree of groups is pending or was preempted, and what would help."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -101,7 +101,7 @@ def command(
 
 
 def _named(kind: str, name: str | None, namespace: str | None) -> tuple[str, str, str | None]:
-    """Kind, name and namespace of TYPE NAME, TYPE/NAME or NAMESPACE/TYPE/NAME; bad usage ends the command."""
+    """Return kind, name and namespace of TYPE NAME, TYPE/NAME or NAMESPACE/TYPE/NAME; bad usage ends the command."""
     given = kind if name is None else f"{kind}/{name}"
     parts = given.split("/")
     if len(parts) == 1:
@@ -120,7 +120,7 @@ def _named(kind: str, name: str | None, namespace: str | None) -> tuple[str, str
 
 
 def _worked_out(source: "InputSource", kind: str, name: str, namespace: str | None, *, suggest: bool) -> "Evidence":
-    """From an input."""
+    """Explain an object of the input."""
     from reprieve.cli.evidence import Asked
     from reprieve.cli.explain_files import evidence_of, resolved, without_refused
 
@@ -129,7 +129,7 @@ def _worked_out(source: "InputSource", kind: str, name: str, namespace: str | No
     asked, owner = (Asked(chosen, space, name) if (chosen := _KINDS.get(kind.lower())) else None), None
     if asked is None:
         asked, owner = resolved(gathered.with_makers, kind, name, space, source.rows)
-    with working("working it out"):
+    with working("computing the answer"):
         evidence = evidence_of(gathered, asked, source, suggest=suggest)
     evidence.owner = without_refused(owner, gathered) if owner is not None else None
     return evidence
@@ -138,7 +138,7 @@ def _worked_out(source: "InputSource", kind: str, name: str, namespace: str | No
 def _of_cluster(
     source: "InputSource", kind: str, name: str, namespace: str | None, records: str | None, *, suggest: bool
 ) -> "Evidence":
-    """From a live cluster and its scheduler's records."""
+    """Explain an object of a live cluster from it and its scheduler's records."""
     import asyncio
 
     from reprieve.cli.evidence import Asked
@@ -161,8 +161,8 @@ def _of_cluster(
 def _owner(source: "InputSource", kind: str, name: str, namespace: str) -> "tuple[Asked, Owned, str]":
     """Return what to explain for a controller of a live cluster, which is read whole only for kinds that make pods.
 
-    A controller that has no pods or no longer exists stands for itself, as records may report the eviction of its pods.
-    The third value is then the message for the case that there are no such records.
+    A controller that has no pods or no longer exists is explained itself, because records may report the eviction of
+    its pods. The third value is then the message for the case that there are no such records.
     """
     from kube_rules.errors import FieldError
     from reprieve.cli.evidence import Asked, Owned
@@ -200,7 +200,7 @@ def _explain_all(source: "InputSource", namespace: str | None, output: Format, *
 
     gathered = gather(source)
     only = None if redact else namespace  # with `redact` the namespace limits the names shown, not the pods explained
-    with working("working it out"):
+    with working("computing the answer"):
         answer, records = all_waiting(gathered, read_options(), source, only, suggest=suggest)
     shown, others = answer, None
     record_of: RecordOf = records.of

@@ -1,4 +1,4 @@
-"""`explain` for manifests, for controllers and for all pending workloads: worked out, as there are no records of it.
+"""`explain` for manifests, for controllers and for all pending workloads: computed, because there are no records.
 
 For a controller it shows its gang or one of its pending pods.
 """
@@ -43,7 +43,7 @@ T = TypeVar("T", bound=KubernetesObject)
 
 
 class WaitingItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A pending workload: why it waits, as the scheduler reports it, and what would help."""
+    """A pending workload: the reason, as the scheduler reports it, and what would help."""
 
     kind: str
     namespace: str
@@ -53,7 +53,7 @@ class WaitingItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str | None
     message: str | None
     parent: str | None = None
-    """The CompositePodGroup it is a child of."""
+    """Its parent, a CompositePodGroup."""
     help: tuple[Help, ...] = ()
     tried: str | None = None
 
@@ -68,7 +68,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class NoPodsError(FieldError):
-    """The owner is there, and no pods of it are."""
+    """The owner exists and has no pods."""
 
     def __init__(self, message: str, owner: Owned) -> None:
         super().__init__("", message)
@@ -78,9 +78,7 @@ class NoPodsError(FieldError):
 def resolved(
     manifests: Manifests, kind: str, name: str, namespace: str, rows: Rows | None = None
 ) -> tuple[Asked, Owned]:
-    """Return what to explain of an owner: its gang, else a pod of it that waits, else any. Nothing there ends the
-    command.
-    """
+    """Return what to explain of an owner: its gang, else a pending pod, else any pod. Without pods the command ends."""
     try:
         return owned(manifests, kind, name, namespace, rows)
     except FieldError as error:
@@ -88,7 +86,7 @@ def resolved(
 
 
 def owned(manifests: Manifests, kind: str, name: str, namespace: str, rows: Rows | None = None) -> tuple[Asked, Owned]:
-    """Return the same. Raises NoPodsError where the owner has no pods, NotThereError where there is no such owner."""
+    """Return what to explain of an owner. Raises NoPodsError if it has no pods, NotThereError if it does not exist."""
     workloads = Workloads(manifests, rows or TABLE)
     found = workloads.named(f"{namespace}/{kind}/{name}")
     created = next(
@@ -113,7 +111,7 @@ def owned(manifests: Manifests, kind: str, name: str, namespace: str, rows: Rows
 
 
 def evidence_of(gathered: PreparedInput, asked: Asked, source: InputSource, *, suggest: bool = True) -> Evidence:
-    """Return everything that an input has of an object, and what would be decided about it."""
+    """Return everything that the input has about an object, and the decision that would be made."""
     manifests = gathered.manifests
     evidence = Evidence(asked, worked_out_on=CHANGED if source.live else MANIFESTS, changes=gathered.changed.made)
     evidence.pod = next(
@@ -160,7 +158,7 @@ def evidence_of(gathered: PreparedInput, asked: Asked, source: InputSource, *, s
 
 
 def _note_refusals(evidence: Evidence, refused: Plan) -> None:
-    """Record of the object and its members what admission refuses: such pods do not exist (whatif.md 14)."""
+    """Remove pods that admission refuses from the object and its members: they do not exist (whatif.md 14)."""
     asked, messages = evidence.asked, {(pod.namespace, pod.name): pod.message or "" for pod in refused.pods}
     if evidence.pod is not None:
         evidence.refused = messages.get((asked.namespace, asked.name), "")
@@ -178,7 +176,7 @@ def _note_refusals(evidence: Evidence, refused: Plan) -> None:
 
 
 def without_refused(owner: Owned, gathered: PreparedInput) -> Owned:
-    """Return the owner without the pods that admission refuses, which are named instead (whatif.md 14)."""
+    """Return the owner without the pods that admission refuses, which a sentence names (whatif.md 14)."""
     key = (owner.kind.lower(), owner.namespace, owner.name)
     for item in refusals_of(gathered.manifests, _now(gathered)).refused:
         if (item.kind.lower(), item.namespace, item.name) == key:
@@ -189,7 +187,7 @@ def without_refused(owner: Owned, gathered: PreparedInput) -> Owned:
 
 
 def _created(manifest: Mapping[str, Any]) -> float | None:
-    """Return when an object was created, in seconds since 1970; None if it does not say."""
+    """Return the time of an object's creation, in seconds since 1970; None if it has none."""
     try:
         return datetime.fromisoformat(manifest["metadata"]["creationTimestamp"]).timestamp()
     except (KeyError, TypeError, ValueError):
@@ -208,9 +206,9 @@ def all_waiting(
     *,
     suggest: bool = True,
 ) -> tuple[Answer, WaitingRecords]:
-    """Plan all of the input; return what would help each pending workload, and the last attempt of each.
+    """Plan the whole input; return what would help each pending workload, and its last attempt.
 
-    `namespace` limits the answer to workloads of that namespace; all of the input is planned anyway.
+    `namespace` limits the answer to workloads of that namespace, not the plan.
     """
     records = WaitingRecords()
     options = replace(options, observer=records, now=gathered.now, rows=source.rows)

@@ -1,7 +1,7 @@
-"""What is known of a pod or pod group as text: its state, why, its victims or preemptor, what would help.
+"""The text of `explain`: state of a pod or pod group, reason, victims or preemptor, what would help.
 
-Invariant: every sentence follows from the object, its events or a decision record; what would help is given only where
-the numbers show it.  Nothing here reads a clock or a cluster.
+Invariant: every sentence follows from the object, its events or a decision record; suggestions are given only if the
+numbers show that they help.  Nothing here reads a clock or a cluster.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def document(evidence: Evidence) -> dict[str, Any]:
 
 
 def _object_details(evidence: Evidence) -> dict[str, Any]:
-    """Return what is known of the object itself, by its kind."""
+    """Return the fields of the object itself, by its kind."""
     details: dict[str, Any] = {}
     pod, group, composite = evidence.pod, evidence.group, evidence.composite
     if pod is not None:
@@ -194,7 +194,7 @@ def _uid(evidence: Evidence) -> str:
 
 
 def _preemptions_by(evidence: Evidence) -> Iterable[DecisionRecord]:
-    """Preemptions for the object or its group."""
+    """Return preemptions for the object or its group."""
     for record in evidence.records:
         if record.preemption is not None and _is_about(evidence, record):
             yield record
@@ -205,7 +205,7 @@ def _preemptions_by(evidence: Evidence) -> Iterable[DecisionRecord]:
 
 
 def _preemptions_of(evidence: Evidence) -> Iterable[DecisionRecord]:
-    """Preemptions that evicted the object."""
+    """Return preemptions that evicted the object."""
     for record in evidence.records:
         if record.preemption is None or _is_about(evidence, record) or not tells_of_object(evidence, record):
             continue
@@ -214,7 +214,7 @@ def _preemptions_of(evidence: Evidence) -> Iterable[DecisionRecord]:
 
 
 def _unit_of(evidence: Evidence, record: DecisionRecord) -> UnitRecord | None:
-    """The evicted unit the object was, or was part of."""
+    """Return the evicted unit that was, or contained, the object."""
     asked = evidence.asked
     key = f"{asked.namespace}/{asked.name}"
     evicted = record.preemption.evicted if record.preemption is not None else []
@@ -233,7 +233,7 @@ def _unit_of(evidence: Evidence, record: DecisionRecord) -> UnitRecord | None:
     for unit in evicted:
         if unit.kind in _GROUPS and key in unit.pod_names:
             return unit
-    # A unit lists its first pods only; the record was found under the pod's name, so it is in one that lists fewer.
+    # A unit lists only its first pods. The record was found by the pod's name, so the pod is in a unit with a cut list.
     partial = [unit for unit in evicted if unit.kind in _GROUPS and unit.pods > len(unit.pod_names)]
     return partial[0] if len(partial) == 1 else None
 
@@ -242,7 +242,7 @@ def _unit_of(evidence: Evidence, record: DecisionRecord) -> UnitRecord | None:
 
 
 def state_of(evidence: Evidence) -> tuple[str, str, Tone]:
-    """Return a word for the state (of `-o json`), a sentence, and how good that is."""
+    """Return a word for the state (for `-o json`), a sentence, and its tone."""
     asked = evidence.asked
     if evidence.refused:
         return "Refused", f"{asked} does not exist: admission refuses it.", Tone.BAD
@@ -260,7 +260,7 @@ def state_of(evidence: Evidence) -> tuple[str, str, Tone]:
 
 
 def _owner_section(owner: Owned | None) -> list[Section]:
-    """Return how an owner of several pods stands, of which only one, or one gang, is explained."""
+    """Return the state of an owner of several pods, of which only one pod or gang is explained."""
     if owner is None or (owner.pods < 2 and not owner.refused):
         return []
     waiting = f"{owner.waiting} pending"
@@ -404,7 +404,7 @@ def _schedulers(members: Sequence[objects.Pod]) -> list[str]:
 
 
 def _group_priority(group: objects.PodGroup | objects.CompositePodGroup, members: Sequence[objects.Pod]) -> int:
-    """Return a custom resource that has none gets the highest of its pods."""
+    """Return the priority of a group; a custom resource without one has the highest of its pods."""
     own = group.spec.priority
     return own if own is not None else max((pod.spec.priority or 0 for pod in members), default=0)
 
@@ -438,7 +438,7 @@ def _why(record: DecisionRecord, suggested: Container[str]) -> list[Section]:
 
 
 def _levels(record: DecisionRecord) -> list[Section]:
-    """Return which groups of a tree failed, and what each was short of; the root comes first."""
+    """Return which groups of a tree failed and what each lacked, the root first."""
     if not record.levels:
         return []
     rows = []
@@ -465,7 +465,7 @@ def _reservation(held: ReservationRecord) -> Section:
 
 
 def _waits(found: DeferralRecord) -> Section:
-    """Return what a preemptor waits for before it evicts pods."""
+    """Return why a preemption is deferred, and until when."""
     until = time_text(found.until)
     names = ", ".join(found.pods) + (
         f" and {found.pods_total - len(found.pods)} more" if found.pods_total > len(found.pods) else ""
@@ -528,7 +528,7 @@ def _preempted(evidence: Evidence, record: DecisionRecord) -> Section:
 
 
 def helps(evidence: Evidence) -> list[str]:
-    """Sentences about what would change the outcome; none where nothing is sure."""
+    """Return sentences about what would change the outcome; none if nothing is certain."""
     result: list[str] = []
     for record in _preemptions_of(evidence):
         if record.preemption is not None and record.preemption.cause:
@@ -547,7 +547,7 @@ def helps(evidence: Evidence) -> list[str]:
 
 
 def tried(evidence: Evidence) -> Sequence[Help]:
-    """Return what would help the object, each suggestion tried (whatif.md 5); none where nothing was tried."""
+    """Return the tried suggestions that would help the object (whatif.md 5); none if none were tried."""
     computed = evidence.computed
     return computed.helps or () if computed is not None and _is_waiting(evidence) else ()
 

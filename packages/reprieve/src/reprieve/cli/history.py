@@ -81,7 +81,7 @@ def _records(
     *,
     everywhere: bool,
 ) -> "tuple[Sequence[DecisionRecord], str | None]":
-    """Return the records, and the namespace that is meant where none is named; None means all."""
+    """Return the records, and the namespace of the answer; None means all."""
     import asyncio
 
     from reprieve.cli.database_records import EXPECTED, DatabaseRecords, is_database, without_user

@@ -1,4 +1,4 @@
-"""Ctrl-C, and SIGTERM where a command asks for it, as a wish to stop and show what there is so far."""
+"""Ctrl-C, and on request SIGTERM, as a request to stop and show the results so far."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ from reprieve.cli.outcome import Exit
 
 
 class Interrupt:
-    """Whether Ctrl-C was pressed, and what is to be done then."""
+    """Whether Ctrl-C was pressed, and what to do then."""
 
     def __init__(self) -> None:
         self.wanted = False
@@ -17,13 +17,13 @@ class Interrupt:
         self._act: Callable[[], None] = lambda: None
 
     def then(self, act: Callable[[], None]) -> None:
-        """Do that; at once if it was pressed before."""
+        """Call this when Ctrl-C is pressed; at once if it already was."""
         self._act = act
         if self.wanted:
             act()
 
     def pressed(self, number: int, _frame: FrameType | None) -> None:
-        """The handler."""
+        """Handle the signal."""
         self.wanted = True
         if number == signal.SIGTERM:
             self.code = Exit.TERMINATED
@@ -32,7 +32,7 @@ class Interrupt:
 
 @contextmanager
 def interrupts(*, terminate: bool = False) -> Iterator[Interrupt]:
-    """Hear of Ctrl-C, with `terminate` of SIGTERM too, while the block runs, instead of an exception somewhere."""
+    """Record Ctrl-C, with `terminate` also SIGTERM, while the block runs, instead of raising an exception."""
     interrupt = Interrupt()
     numbers = (signal.SIGINT, signal.SIGTERM) if terminate else (signal.SIGINT,)
     before = [(number, signal.signal(number, interrupt.pressed)) for number in numbers]
@@ -45,7 +45,7 @@ def interrupts(*, terminate: bool = False) -> Iterator[Interrupt]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits, here and in threads and processes that are started, until it is wanted again."""
+    """Block Ctrl-C in this thread and in started threads and processes while the block runs."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

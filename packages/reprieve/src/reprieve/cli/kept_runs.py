@@ -1,4 +1,4 @@
-"""Runs of a replay that are kept in a directory, so that the same command does not repeat them (replay.md 9).
+"""Runs of a replay stored in a directory, so that the same command does not repeat them (replay.md 9).
 
 A file is named by a digest of everything its run depends on, and written completely or not at all.
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class KeptRuns:
-    """The runs in a directory; without one none are kept."""
+    """The runs in a directory; without a directory none are stored."""
 
     def __init__(self, directory: Path | None, inputs: ReplayInputs) -> None:
         self._directory = directory
@@ -28,7 +28,7 @@ class KeptRuns:
                 refuse(f"--keep {reason_of(error)}")
 
     def find(self, run: ReplayRun) -> "PolicyOutcome | None":
-        """Return what the run came to before; None for one that is not there or cannot be read."""
+        """Return the stored outcome of a run; None if it is missing or cannot be read."""
         if self._directory is None:
             return None
         import msgspec
@@ -53,7 +53,7 @@ class KeptRuns:
         return PolicyOutcome(msgspec.structs.replace(report, name=run.name), rows, timeline)
 
     def keep(self, run: ReplayRun, outcome: "PolicyOutcome") -> None:
-        """Keep a run that was not interrupted."""
+        """Store a run that was not interrupted."""
         if self._directory is None or outcome.report.interrupted:
             return
         import msgspec
@@ -92,7 +92,7 @@ def _document(config: str) -> object:
 
 
 def _source(plugin: str) -> bytes:
-    """Return the source of a plugin's module, so that another version of it is another run."""
+    """Return the source of a plugin's module, so that a changed plugin is a different run."""
     from importlib.util import find_spec
 
     spec = find_spec(plugin.partition(":")[0])

@@ -1,4 +1,4 @@
-"""The command `reprieve`: what happens before a command, and how the process ends.
+"""Entry points of `reprieve`: what runs before a command, and how the process ends.
 
 Little is imported here, so that Ctrl-C ends the process quietly from the first moment on (interfaces.md 1.14).
 """
@@ -11,12 +11,12 @@ import sys
 
 
 def kubectl() -> None:
-    """Entry point of `kubectl-reprieve`, by which kubectl knows `kubectl reprieve`."""
+    """Run `kubectl-reprieve`, the program that kubectl starts for `kubectl reprieve`."""
     main("kubectl reprieve")
 
 
 def complete_kubectl() -> None:
-    """Entry point of `kubectl_complete-reprieve`, which kubectl asks to complete `kubectl reprieve`."""
+    """Run `kubectl_complete-reprieve`, the program that kubectl starts to complete `kubectl reprieve`."""
     from reprieve.cli.completion import ask_for_kubectl
 
     ask_for_kubectl(sys.argv[1:])
@@ -24,7 +24,7 @@ def complete_kubectl() -> None:
 
 
 def main(program: str = "reprieve") -> None:
-    """Entry point; ends the process with one of the codes of `reprieve.cli.outcome.Exit`."""
+    """Run the command; end the process with one of the codes of `reprieve.cli.outcome.Exit`."""
     on_interrupt = signal.getsignal(signal.SIGINT)
     _end_quietly_on_interrupt()
     _open_streams()
@@ -52,7 +52,7 @@ def _end_quietly_on_interrupt() -> None:
 
 
 def _open_streams() -> None:
-    """Have all three standard streams, in UTF-8 as kubectl writes it.
+    """Open all three standard streams, in UTF-8 as kubectl writes it.
 
     A stream that the caller has closed fails when it is used, and no file gets its descriptor; nothing is written to a
     closed stderr.

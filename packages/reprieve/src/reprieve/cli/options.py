@@ -1,7 +1,6 @@
 """Options that several commands share: sizes, feature gates and the scheduler's configuration file.
 
-Whatever is wrong with them ends the command with exit code 2 and one line that names the option or the place in the
-file.
+A wrong value ends the command with exit code 2 and one line that names the option or the place in the file.
 """
 
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from reprieve.simulation.plan import PlanOptions
 
 ORDER = "reprieve.order"
-"""Key of a context's `meta`: the names of the options, once for each time that it was given, in order."""
+"""Key of a context's `meta`: the names of the given options in order, once for each use."""
 DEFAULT_PLUGIN_TIMEOUT = "10s"
 PluginOption = Annotated[
     list[str] | None,
@@ -47,9 +46,9 @@ NOT_ASKED = (
 
 
 class Command(TyperCommand):
-    """A command that knows the order of its options (`ORDER`) and refuses an empty name for a file or directory.
+    """A command that keeps the order of its options (`ORDER`) and refuses an empty name for a file or directory.
 
-    An empty name would be the current directory, which `--data-dir "$UNSET"` never means.
+    An empty name would mean the current directory, which is never meant by `--data-dir "$UNSET"`.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -65,7 +64,7 @@ class Command(TyperCommand):
         return super().parse_args(ctx, args)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write when the command ends with exit code 1."""
+        """Write when the command ends with exit code 1, below the options."""
         if self.name in FAILED_WHEN:
             with formatter.section("Exit code 1"):
                 formatter.write_text(FAILED_WHEN[self.name])
@@ -82,7 +81,7 @@ def read_options(
     call_extenders: bool = False,
     compatible: bool = False,
 ) -> "PlanOptions":
-    """Return how to plan. Extenders of the configuration are called only with `call_extenders`.
+    """Return the options of a plan. Extenders of the configuration are called only with `call_extenders`.
 
     `compatible`: `placement: Compatible` in every profile, whatever the configuration has.
     """

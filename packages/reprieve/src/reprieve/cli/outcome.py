@@ -1,8 +1,8 @@
-"""How a command ends: exit codes (interfaces.md), the one-line error, and writing to a pipe that may close.
+"""The end of a command: exit codes (interfaces.md), the one-line error, and writing to a pipe that may close.
 
-Invariants: a command that refuses its input has written nothing to stdout; a line on stderr has at most
-`LONGEST_LINE` characters, whatever names and values it quotes. No control character of an object reaches a terminal
-(interfaces.md 1.13): all output passes `show`, `note` or, where it has colours of our own, `show_drawn`.
+Invariants: a command that refuses its input has written nothing to stdout; a line on stderr has at most `LONGEST_LINE`
+characters, whatever names and values it quotes. No control character of an object reaches a terminal (interfaces.md
+1.13): all output passes `show`, `note` or, where it has colours of our own, `show_drawn`.
 """
 
 import os
@@ -16,14 +16,14 @@ from kube_rules.printable import printable, printable_line
 
 LONGEST_LINE: Final = 2000
 MOST_LINES: Final = 20
-"""Warnings of one kind that are written out."""
+"""Maximum number of warnings of one kind that are written."""
 
 
 class Exit(IntEnum):
     """Exit codes of every command."""
 
     DONE = 0
-    """The command did what it was asked for."""
+    """The command succeeded."""
     NOT_SO = 1
     """A condition of the command does not hold; `FAILED_WHEN` lists them."""
     BAD_INPUT = 2
@@ -48,7 +48,7 @@ FAILED_WHEN: Final = {
     "bench": "a scenario did not finish",
     "replay": "a policy could not be replayed to the end",
 }
-"""When a command ends with exit code 1, by its name."""
+"""The conditions of exit code 1, by command."""
 
 
 class CommandError(Exception):
@@ -65,14 +65,14 @@ def refuse(message: str) -> NoReturn:
 
 
 def show(text: str) -> None:
-    """Write to stdout what a terminal may get, whatever objects put into it; otherwise as `show_drawn`."""
+    """Write to stdout without control characters, whatever objects contain; otherwise as `show_drawn`."""
     show_drawn(printable(text))
 
 
 def show_drawn(text: str) -> None:
-    """Write to stdout text with control sequences of our own; a reader that has gone away (`| head`) ends the process.
+    """Write to stdout text with control sequences of our own; a closed pipe (`| head`) ends the process.
 
-    Raises CommandError where nothing can be written, a full disk for one.
+    Raises CommandError if writing fails, for example on a full disk.
     """
     try:
         sys.stdout.write(text)
@@ -86,11 +86,11 @@ def show_drawn(text: str) -> None:
 
 
 apart: Callable[[], AbstractContextManager[None]] = nullcontext
-"""Keeps the last line of stderr free of anything else while a line is written (`reprieve.cli.progress`)."""
+"""Removes the progress line from stderr while another line is written (`reprieve.cli.progress`)."""
 
 
 def note(*lines: str) -> None:
-    """Write lines to stderr: what a person should know, and a program reading stdout should not see."""
+    """Write lines for people to stderr, so that a program that reads stdout does not see them."""
     try:
         with apart():
             print("\n".join(_bounded(printable_line(line)) for line in lines), file=sys.stderr, flush=True)
@@ -116,18 +116,18 @@ def _bounded(line: str) -> str:
 
 def reason_of(error: OSError) -> str:
     """`FILE: No such file or directory`."""
-    if isinstance(error, FileExistsError):  # of all we make only directories may be there already
+    if isinstance(error, FileExistsError):  # only directories are created if they may exist already
         return f"{error.filename}: is a file, not a directory"
     return ": ".join(str(part) for part in (error.filename, error.strerror or error) if part)
 
 
 def give_up_stdout() -> None:
-    """Write no more to stdout, nor what is still buffered."""
+    """Stop writing to stdout, and drop what is still buffered."""
     _hush(sys.stdout.fileno())
 
 
 def _hush(descriptor: int) -> None:
-    """Let what is still buffered vanish, so the interpreter does not complain while it ends."""
+    """Drop what is still buffered, so that the interpreter does not report an error when it ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)
@@ -140,7 +140,7 @@ def log_to_stderr(verbose: bool) -> None:
     from kube_rules.log_lines import PrintableFormatter
 
     class _SeparateLines(logging.StreamHandler[TextIO]):
-        """Lines that stand by themselves, beside those of the progress."""
+        """Write log lines without mixing them with the progress line."""
 
         def emit(self, record: logging.LogRecord) -> None:
             with apart():

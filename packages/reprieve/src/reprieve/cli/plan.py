@@ -1,4 +1,4 @@
-"""`reprieve plan`: what would happen, and why."""
+"""`reprieve plan`: what the scheduler would do, and why."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -180,7 +180,7 @@ def page_for(
 
 
 def answer_for(source: "InputSource", options: "PlanOptions", records: "WaitingRecords | None") -> "Answer":
-    """Read the cluster and plan it; with `records` changes that could help are tried (`answered`)."""
+    """Read the cluster and plan it. With `records`, changes that could help are tried (`answered`)."""
     from reprieve.python.answers import answered
 
     prepared = _prepared(source, options)

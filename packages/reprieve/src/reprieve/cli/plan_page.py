@@ -1,4 +1,4 @@
-"""A plan as the page (page.md 6.2): the cluster before and after it, its decisions, what still waits, and its text."""
+"""A plan as the page (page.md 6.2): the cluster before and after it, its decisions, pending workloads, and its text."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ class PlanRecording(EngineKeeper):
         self.before: ClusterTables | None = None
 
     def loaded(self, engine: Engine, now: float) -> None:
-        """Keep the cluster as it was before anything was decided; trials of changes load others afterwards."""
+        """Keep the cluster from before the first decision; trials of changes load others later."""
         if self.before is None:
             self.before, self.now = tables_of(engine), now
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
-        """See `PlanObserver`."""
+        """Observe the engine of the plan (`PlanObserver`)."""
         self.now = now
         super().decided(decision, seconds=seconds, now=now)
 

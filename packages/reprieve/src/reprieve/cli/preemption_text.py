@@ -1,4 +1,4 @@
-"""Preemptions as text, in `plan`, `explain` and the demo: victims and why, what is spared, what it costs.
+"""Preemptions as text, in `plan`, `explain` and the demo: victims and reasons, spared workloads, cost.
 
 Invariant: nothing here reads a clock; the same decision gives the same text.
 """
@@ -31,7 +31,7 @@ _STATES: Final = {
 
 
 def planned_sections(made: PlannedPreemption) -> list[Section]:
-    """Return what a plan evicts for one preemptor, and what it spares."""
+    """Return the section of a preemption in a plan: victims and spared workloads."""
     outcome, record = made.outcome, made.record
     amounts: tuple[str, ...] = ()
     for resource, needed in outcome.needed.items():
@@ -56,7 +56,7 @@ def _planned_spared(made: PlannedPreemption) -> Section:
 
 
 def _saved(made: PlannedPreemption) -> tuple[str, ...]:
-    """Return what the search for the cheapest eviction saved."""
+    """Return a sentence on how much the search for the cheapest eviction saved."""
     other = made.outcome.by_score
     if other is None or not other.pods:
         return ()
@@ -71,7 +71,7 @@ def _saved(made: PlannedPreemption) -> tuple[str, ...]:
 
 
 def _domain(made: PlannedPreemption) -> tuple[str, ...]:
-    """Return where a group with a topology constraint is placed as a whole."""
+    """Return the domain of a group with a topology constraint."""
     outcome = made.outcome
     if outcome.preemptor.kind != "PodGroup" or outcome.domain == CLUSTER_DOMAIN:
         return ()
@@ -90,9 +90,9 @@ def first_rows(rows: Sequence[Row]) -> tuple[tuple[Row, ...], tuple[str, ...]]:
 
 
 def decision_sections(preemptor: str, priority: int, made: PreemptionRecord) -> list[Section]:
-    """Return what is evicted and what is spared, without times: pods of one node and priority together, sorted by name.
+    """Return victims and spared workloads without times: pods of one node and priority together, sorted by name.
 
-    The same decision gives the same text, whenever it was made and whatever UIDs the pods have.
+    The same decision gives the same text at any time and with any UIDs.
     """
     sections = []
     for title, units, tone in (
@@ -115,7 +115,7 @@ def natural(name: str) -> list[tuple[int, str]]:
 
 
 def recorded_sections(record: DecisionRecord, *, would: bool) -> list[Section]:
-    """Return what a record evicts and spares; `would`: it was computed, and nothing is evicted."""
+    """Return the victims and spared workloads of a record; `would`: it was computed, and nothing is evicted."""
     made = record.preemption
     if made is None:
         return []
@@ -145,7 +145,7 @@ def recorded_sections(record: DecisionRecord, *, would: bool) -> list[Section]:
 
 
 def _failed(record: DecisionRecord, made: PreemptionRecord) -> Section:
-    """The calls to evict failed: nothing is reserved, and only what was evicted is lost."""
+    """Return a preemption with failed calls to evict: nothing is reserved, and only evicted pods lost work."""
     cost = made.cost
     notes = [f"Decided {time_text(record.time)}; the calls to evict its victims failed: {made.error}"]
     if cost.pods:
@@ -183,7 +183,7 @@ def release_sentences(made: PreemptionRecord | None) -> list[str]:
 
 
 def comparison_sentences(made: PreemptionRecord) -> list[str]:
-    """Return how the domain was chosen, where there was a choice."""
+    """Return how the domain was chosen, if there was a choice."""
     comparison = made.comparison
     if comparison.candidates < 2:
         return []
@@ -201,7 +201,7 @@ def comparison_sentences(made: PreemptionRecord) -> list[str]:
 
 
 def _spared(made: PreemptionRecord, title: str, notes: Sequence[str]) -> Section:
-    """Return the first of the spared units, and how many more there are."""
+    """Return the first spared units and the number of the others."""
     columns, rows = unit_table(map(unit_summary, made.reprieved[:MOST_SPARED]), together=False)
     more = made.reprieved_total - len(rows)
     counted = (f"... and {more} more",) if more > 0 else ()
@@ -209,7 +209,7 @@ def _spared(made: PreemptionRecord, title: str, notes: Sequence[str]) -> Section
 
 
 def unit_summary(unit: UnitRecord, evicted_before: Iterable[str] = ()) -> UnitSummary:
-    """Return the row of a unit, with lines on why it is evicted or what spares it first."""
+    """Return the row of a unit, with lines on why it is evicted or spared first."""
     below = []
     if unit.outcome == "Reprieved":
         below += ["spared first because a PodDisruptionBudget protects them"] if unit.violates_pdb else []

@@ -1,8 +1,8 @@
-"""A line on a terminal's stderr that shows what is being done, once that takes longer than a second; or a bar.
+"""A progress line or bar on a terminal's stderr for work that takes longer than a second.
 
-Invariants: stdout is never written to; where stderr is no terminal nothing is written at all; when the work ends, or
-something else is written, the line is gone. The cursor waits in its first column, so that what another process
-writes there begins a line too.
+Invariants: stdout is never written to; nothing is written if stderr is no terminal; the line is removed when the work
+ends or something else is written. The cursor stays in its first column, so that output of another process begins a line
+too.
 """
 
 import os
@@ -16,10 +16,10 @@ from typing import Final
 from reprieve.cli import outcome
 
 Advance = Callable[[int], None]
-"""Shows that so many are done."""
+"""Shows how many are done."""
 
 AFTER: Final = 1.0
-"""Seconds of work without a word."""
+"""Seconds of work before the line is shown."""
 PAUSE: Final = 1.0
 """Seconds between two updates."""
 _CLEAR: Final = "\r\x1b[K"
@@ -27,7 +27,7 @@ _CLEAR: Final = "\r\x1b[K"
 
 @contextmanager
 def working(what: str, *, after: float = AFTER) -> Iterator[None]:
-    """Show `what`, and for how long, while the block runs; work within work is that of the outer one."""
+    """Show `what` and the elapsed time while the block runs; within another such block, do nothing."""
     if not _is_terminal() or outcome.apart is not nullcontext:
         yield
         return
@@ -43,7 +43,7 @@ def working(what: str, *, after: float = AFTER) -> Iterator[None]:
 
 @contextmanager
 def bar(total: int, what: str) -> Iterator[Advance]:
-    """Show how many of `total` runs are done while the block runs; where stderr is no terminal nothing is written."""
+    """Show how many of `total` runs are done while the block runs; write nothing if stderr is no terminal."""
     if not _is_terminal():
         yield lambda done: None
         return
@@ -57,7 +57,7 @@ def bar(total: int, what: str) -> Iterator[Advance]:
 
 
 class _Line(threading.Thread):
-    """Writes the line from beside the work, which knows nothing of it."""
+    """Writes the line from a thread of its own."""
 
     def __init__(self, what: str, after: float) -> None:
         super().__init__(daemon=True)
@@ -78,7 +78,7 @@ class _Line(threading.Thread):
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """Take the line away; it is not written again before the block has ended."""
+        """Remove the line; it is not written again before the block has ended."""
         with self._lock:
             if self._shown:
                 self._write(_CLEAR)
@@ -86,7 +86,7 @@ class _Line(threading.Thread):
             yield
 
     def end(self) -> None:
-        """No more updates."""
+        """Stop the updates."""
         self._done.set()
         self.join()
         with self.apart():

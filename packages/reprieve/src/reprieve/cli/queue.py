@@ -1,4 +1,4 @@
-"""`reprieve queue`: what waits, in the order it will be tried."""
+"""`reprieve queue`: pending workloads, in the order in which they are tried."""
 
 import functools
 import time
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 PAUSE = 2.0
 """Seconds between two tables with `-w`."""
 MOST_OBJECTS = 2_500
-"""In clusters with more objects no suggestions are tried, so that the queue is shown within a second."""
+"""In clusters with more objects, no suggestions are tried, so that the queue is shown within a second."""
 _HOPING = ("Priority", "Resources", "Constraints")
-"""Reasons to wait for which a change might help."""
+"""Reasons to be pending for which a change might help."""
 
 
 def command(
@@ -104,7 +104,7 @@ def _show_queue(
 
 
 def _with_suggestions(prepared: "PreparedInput", options: "PlanOptions") -> "Queue":
-    """Return the queue and what would help pending pods, each suggestion tried."""
+    """Return the queue, and for pending pods the suggestions that would help; each was tried."""
     from dataclasses import replace
 
     from reprieve.python.pending_records import WaitingRecords

@@ -1,4 +1,4 @@
-"""What `reprieve queue --records` adds: the last attempt of each pending workload, from the scheduler's records."""
+"""`reprieve queue --records`: the last attempt of each pending workload, from the scheduler's records."""
 
 import asyncio
 from typing import TYPE_CHECKING, Final
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from reprieve.questions.queue_order import Queue
 
 MOST_ASKED: Final = 200
-"""Workloads of which records are read: each is a question to the scheduler or its database."""
+"""Maximum number of workloads for which records are read: each is a query to the scheduler or its database."""
 
 
 def with_attempts(queue: "Queue", source: "InputSource", records: str) -> "Queue":
     """Return the queue with the last attempts of its first workloads (whatif.md 6.6).
 
-    Ends the command with exit code 2 for a place that has no records, and with 3 for one that cannot be reached.
+    A source without records ends the command with exit code 2, one that cannot be reached with 3.
     """
     if not source.live:
         refuse("--records needs a live cluster: --kubeconfig FILE")
@@ -49,7 +49,7 @@ def with_attempts(queue: "Queue", source: "InputSource", records: str) -> "Queue
 
 
 def _with_attempt(item: QueueItem, latest: dict[Asked, DecisionRecord]) -> QueueItem:
-    """Return the item with its last attempt; records from before it was created are those of another one."""
+    """Return the item with its last attempt; records from before its creation are about another object."""
     record = latest.get(Asked(item.kind, item.namespace, item.name))
     if record is None or (item.since is not None and record.time < item.since):
         return item

@@ -1,4 +1,4 @@
-"""`reprieve records migrate`: the version of the schema of a database of decision records (history.md 2)."""
+"""`reprieve records migrate`: change the version of the schema of a records database (history.md 2)."""
 
 from typing import Annotated
 

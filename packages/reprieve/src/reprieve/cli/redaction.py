@@ -1,10 +1,10 @@
-"""Other people's objects shown by kind and priority alone (`explain --redact`, whatif.md 11.3).
+"""Redaction: objects of others are shown only by kind and priority (`explain --redact`, whatif.md 11.3).
 
-Terms: own is what is asked about, with the group and the tree it is part of and their pods; of all pending pods,
-those in the user's namespace.  Nodes belong to no namespace and keep their names.
+Terms: own are the object in question, its group, its tree and their pods; of all pending pods, those in the user's
+namespace.  Nodes belong to no namespace and keep their names.
 
-Invariant: names are taken out of the evidence before anything is rendered, so that no output forgets one;
-a name without a known kind and priority becomes "another object".
+Invariant: names are removed from the evidence before anything is rendered, so that no output contains one; a name
+without a known kind and priority becomes "another object".
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _REST: Final = r"/(?:([a-z][a-z0-9.]*)/)?([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)"
 
 @dataclass(slots=True)
 class Redaction:
-    """What may be named, and what is known of the others: (kind in small letters, priority) by name."""
+    """The objects that may be named, and of the others (kind in lower case, priority) by name."""
 
     own: set[Name] = field(default_factory=set)
     own_namespace: str | None = None
-    """Everything of it is own."""
+    """The namespace in which everything is own."""
     known: dict[Name, tuple[str, int]] = field(default_factory=dict)
     namespaces: set[str] = field(default_factory=set)
     _pattern: re.Pattern[str] | None = None
@@ -54,13 +54,13 @@ class Redaction:
         return namespace == self.own_namespace or (namespace, name) in self.own
 
     def learn(self, namespace: str, name: str, kind: str, priority: int) -> None:
-        """Note an object that a text may name."""
+        """Add an object that a text may name."""
         self.known[namespace, name] = (kind.lower(), priority)
         self.namespaces.add(namespace)
         self._pattern = None
 
     def text(self, text: str) -> str:
-        """A text without names of others, nor UIDs."""
+        """Return a text without names of others and without UIDs."""
         if self._pattern is None:
             spaces = "|".join(
                 re.escape(namespace) for namespace in sorted(self.namespaces, key=lambda one: (-len(one), one))
@@ -72,7 +72,7 @@ class Redaction:
         before, namespace, kind, name = match.groups()
         if self.is_own(namespace, name):
             return match[0]
-        if kind:  # as flags name workloads: namespace/kind/name
+        if kind:  # workloads in flags: namespace/kind/name
             return f"another {kind}"
         found = self.known.get((namespace, name))
         if found is None:
@@ -80,7 +80,7 @@ class Redaction:
         return f"{before} of priority {found[1]}" if before else f"a {found[0]} of priority {found[1]}"
 
     def help(self, help: Help) -> Help:
-        """Return a suggestion, without how to make it where that names others."""
+        """Return a suggestion, without its flags if they name others."""
         flags = tuple(flag for flag in help.flags if self.text(flag) == flag)
         workload = self.text(help.workload) if help.workload is not None else None
         sentence = help.sentence
@@ -89,7 +89,7 @@ class Redaction:
         return with_fields(help, flags=flags, workload=workload, sentence=self.text(sentence))
 
     def within(self, value: Any) -> Any:
-        """Plain data with every text redacted; pods of others are not listed."""
+        """Return plain data with every text redacted; pods of others are not listed."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list | tuple):
@@ -104,7 +104,7 @@ class Redaction:
 
 
 def redacted(evidence: Evidence) -> Evidence:
-    """The same evidence without the names of others."""
+    """Return the evidence without the names of others."""
     asked = evidence.asked
     redaction = Redaction()
     redaction.namespaces.add(asked.namespace)
@@ -148,7 +148,7 @@ class WaitingRedacted:
 
 
 def redacted_waiting(document: Plan, record_of: RecordOf, manifests: Manifests, namespace: str) -> WaitingRedacted:
-    """Return the pending objects, those of other namespaces by kind and priority alone."""
+    """Return the pending objects, those of other namespaces only by kind and priority."""
     redaction = Redaction(own_namespace=namespace)
     there: list[Pod | PodGroup | CompositePodGroup] = [loaded.object for loaded in manifests.pods]
     there += [loaded.object for loaded in manifests.pod_groups]
@@ -198,7 +198,7 @@ _NAMELESS: Final[Mapping[type, Mapping[str, Any]]] = {
         **dict.fromkeys(("groups", "short"), ()),
     },
 }
-"""What of other people's outcomes is not shown."""
+"""Fields of outcomes of others that are not shown."""
 
 
 def _others_section(document: Plan, namespace: str) -> Section | None:

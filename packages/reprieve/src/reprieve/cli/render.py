@@ -1,4 +1,4 @@
-"""The answer of `plan` as text: placements, preemptions with their victims and why these, pods kept, pending pods.
+"""The answer of `plan` as text: placements, preemptions with victims and reasons, spared workloads, pending pods.
 
 Invariant: nothing here depends on the wall clock; the same answer gives the same text.
 """
@@ -31,7 +31,7 @@ from reprieve.simulation.report_refusals import REFUSED, refusal_sentences
 
 MOST_REASONS = 6
 NOT_TRIED = "not tried yet"
-"""Of a pod that has had no attempt when the plan stops at the first decision."""
+"""Outcome of a pod without an attempt when the plan stops at the first decision."""
 
 Group = tuple[str, str]
 """(namespace, name)."""
@@ -72,7 +72,7 @@ def plan_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[Sect
 
 
 def waiting_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[Section]:
-    """Return pending workloads, why, and what would help: trees of groups, then groups and pods; or an empty list."""
+    """Return pending workloads with reasons and suggestions: trees of groups, then groups and pods; may be empty."""
     plan = answer.plan
     groups = {(g.namespace, g.name): g for g in plan.pod_groups}
     found = (_trees(plan), _refused(plan), _waiting(plan, groups, _members(plan.asked_pods), record_of))
@@ -120,14 +120,14 @@ def _verdict(plan: Plan, account: Account) -> Section:
 def _evicted_units(decisions: Iterable[PlannedPreemption]) -> str:
     """`2 workloads (5 pods)`; empty for none.
 
-    A unit that was leaving already when a more important preemptor took its capacity counts once.
+    A unit that was already terminating when a more important preemptor took its capacity counts once.
     """
     units = [unit for made in decisions for unit in made.record.evicted if unit.unit not in made.evicted_before]
     return f"{count(len(units), 'workload')} ({count(sum(unit.pods for unit in units), 'pod')})" if units else ""
 
 
 def _beside(plan: Plan, evicted: str) -> list[str]:
-    """Return what becomes of pods that wait in the cluster and that the question is not about (whatif.md 13)."""
+    """Return the outcome of pending pods of the cluster that are not part of the question (whatif.md 13)."""
     others = [pod for pod in plan.pods if not pod.asked]
     if not others:
         return []
@@ -142,7 +142,7 @@ def _beside(plan: Plan, evicted: str) -> list[str]:
 
 
 def changes_section(changes: Sequence[ChangeMade]) -> Section | None:
-    """Return what was changed before anything was decided, in order."""
+    """Return the changes that were made before the first decision, in order."""
     rows = tuple(Row((made.change, made.sentence)) for made in changes)
     needs = ((made.change, kubectl_needs(made.kubectl_needs)) for made in changes)
     notes = tuple(f"{change}: {needed}" for change, needed in needs if needed)
@@ -150,22 +150,22 @@ def changes_section(changes: Sequence[ChangeMade]) -> Section | None:
 
 
 def kubectl_needs(flags: Sequence[str]) -> str:
-    """Without which flags `kubectl drain` would refuse; nothing where no pod and no data is lost for good by them."""
+    """Return the flags that `kubectl drain` needs; empty if no pods and no data are lost permanently."""
     return f"kubectl drain needs {' '.join(flags)}" if set(flags) - {"--ignore-daemonsets"} else ""
 
 
 def _displaced(plan: Plan) -> Section | None:
-    """Return where pods went that a change removed from their nodes: pending pods first, then lost ones."""
+    """Return the new nodes of pods that a change removed from theirs: pending pods first, then lost ones."""
     rows = list(displaced_rows(plan.displaced))
     return Section("Displaced", ("", "", "", ""), *first_rows(rows)) if rows else None
 
 
 _FATES = {"Waiting": Tone.WAITING, "Lost": Tone.BAD, "Moved": Tone.PLAIN}
-"""What becomes of a pod that is taken from its node, in the order of the rows."""
+"""Outcomes of a displaced pod, in the order of the rows."""
 
 
 def displaced_rows(displaced: Iterable[DisplacedPod], *, why: bool = False) -> tuple[Row, ...]:
-    """Return a row for each displaced pod; `why`: with the reason why it waits."""
+    """Return a row for each displaced pod; `why`: with the reason why it is pending."""
     order = list(_FATES)
     rows = []
     for one in sorted(displaced, key=lambda one: (order.index(one.outcome), one.namespace, natural(one.name))):
@@ -210,7 +210,7 @@ _RESIZES = {
     "Evicted": ("evicted", Tone.BAD),
     "Resized": ("resized", Tone.GOOD),
 }
-"""What becomes of deferred resizes, in the order of the rows."""
+"""Outcomes of deferred resizes, in the order of the rows."""
 
 
 def resizes_section(plan: Plan) -> Section | None:
@@ -227,7 +227,7 @@ def resizes_section(plan: Plan) -> Section | None:
 
 
 def _broken_gangs(plan: Plan) -> Section | None:
-    """Gangs of which the changes left fewer than their minimum."""
+    """Return gangs that fell below their minimum by the changes."""
     rows = []
     for broken_gang in plan.broken_gangs:
         left = f"{broken_gang.left} of {broken_gang.before} left, minCount {broken_gang.min_count}"
@@ -271,7 +271,7 @@ def _spread(pods: Iterable[PodOutcome]) -> str:
 
 
 def _deferred(plan: Plan) -> Section | None:
-    """Return the deferred preemptions: what each waited for, from when and until when at the latest."""
+    """Return the deferred preemptions: the reason of each, since when and until when at the latest."""
     if not plan.put_off:
         return None
     rows = [
@@ -330,7 +330,7 @@ def _released(plan: Plan) -> Section | None:
 
 
 def _lost(plan: Plan, groups: dict[Group, PodGroupOutcome]) -> Section | None:
-    """Return pods that went with their node, by group; single pods of a node together."""
+    """Return pods lost with their node, by group; single pods of a node together."""
     together: dict[tuple[Group | None, str], list[LostPod]] = defaultdict(list)
     for pod in plan.lost:
         group = (pod.namespace, pod.pod_group) if pod.pod_group is not None else None
@@ -367,7 +367,7 @@ def _below_minimum(plan: Plan) -> Section | None:
 
 
 def _trees(plan: Plan) -> Section | None:
-    """Return the composites that are not scheduled, parents first: how far each came, and which children were short."""
+    """Return the composites that are not scheduled, parents first: how many children fit, and which were short."""
     rows = []
     for composite_pod_group in sorted(
         plan.composite_pod_groups, key=lambda one: (one.namespace, one.parent is not None, one.name)
@@ -403,12 +403,12 @@ def _trees(plan: Plan) -> Section | None:
 
 
 def _refused(plan: Plan) -> Section | None:
-    """Return pods that admission refuses: by the controller that wants them, then those without one."""
+    """Return pods that admission refuses: by controller, then those without one."""
     return refused_section(refusal_sentences(plan))
 
 
 def refused_section(sentences: Sequence[str]) -> Section | None:
-    """Sentences on what admission refuses."""
+    """Return sentences about what admission refuses."""
     rows = [Row((sentence,), tone=Tone.BAD) for sentence in sentences]
     return Section("Refused by admission", ("",), *first_rows(rows), tone=Tone.BAD) if rows else None
 
@@ -447,15 +447,15 @@ def _waiting(
 _WAITS_FOR_OTHERS = "waiting for minCount pods from a gang to be scheduled"
 _UNSCHEDULABLE = "pod group is unschedulable"
 _ONLY_PLACEMENT = "0/1 placements are available, first placement status: "
-"""Means no more than that all nodes were tried."""
+"""A message that means only that all nodes were tried."""
 
 
 def _group_messages(
     pods: Sequence[PodOutcome], group: PodGroupOutcome | None, record: DecisionRecord | None
 ) -> tuple[str, ...]:
-    """Return why a group waits: what its last attempt found, why nothing was preempted, what would help.
+    """Return why a group is pending: the result of its last attempt, why it did not preempt, what would help.
 
-    Of its messages those stay that have more than that it failed.
+    Messages that state only the failure are left out.
     """
     messages = _messages(pods, group.message if group is not None else None)
     if record is None or record.members is None or group is None or group.outcome != "Unschedulable":
@@ -484,7 +484,7 @@ def _helps(waiting: PodOutcome | PodGroupOutcome) -> tuple[str, ...]:
 
 
 def help_lines(helps: Iterable[Help], tried: str | None) -> tuple[str, ...]:
-    """Return what would help, a line each; and a line where not everything was tried (whatif.md 5.7)."""
+    """Return a line for each suggestion, and a line if not everything was tried (whatif.md 5.7)."""
     stopped = {SOME: "not all changes that may help were tried", NONE: "changes that may help were not tried"}.get(
         tried or ""
     )
@@ -492,7 +492,7 @@ def help_lines(helps: Iterable[Help], tried: str | None) -> tuple[str, ...]:
 
 
 def _messages(pods: Iterable[PodOutcome], group: str | None, most: int = 3) -> tuple[str, ...]:
-    """Return the group's message and its members' most frequent ones; what is part of another one is left out."""
+    """Return the group's message and the most frequent ones of its members; omit those that others contain."""
     frequent = Counter(pod.message for pod in pods if pod.message).most_common(most)
     messages = dict.fromkeys([*([group] if group else []), *(text for text, _ in frequent)])
     kept = tuple(m for m in messages if not any(m != other and m in other for other in messages))

@@ -33,7 +33,7 @@ _SEEDS = re.compile(r"(-?\d{1,18})(?:-(\d{1,18}))?", re.ASCII)
 
 
 class ReplayFormat(StrEnum):
-    """What to write."""
+    """The output formats."""
 
     TEXT = "text"
     JSON = "json"
@@ -201,9 +201,7 @@ def _check_sweep(task: "Task", output: ReplayFormat) -> None:
 
 
 def _names_file(text: str) -> bool:
-    """Return whether the text is a path: of a file that exists, or with a separator or the ending of a
-    configuration.
-    """
+    """Return whether a text is a path: an existing file, or a text with a separator or a configuration's suffix."""
     path = Path(text)
     return path.suffix in (".yaml", ".yml", ".json") or len(path.parts) > 1 or path.is_file()
 

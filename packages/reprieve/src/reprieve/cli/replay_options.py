@@ -1,4 +1,4 @@
-"""Options that `replay` and `tune` share: which jobs on which cluster, and how they run (replay.md, tune.md)."""
+"""Options that `replay` and `tune` share: jobs, cluster, and how jobs run (replay.md, tune.md)."""
 
 from typing import Annotated
 

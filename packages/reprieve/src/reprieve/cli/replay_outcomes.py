@@ -1,4 +1,4 @@
-"""One run of a replay, wherever it runs: here, in a process of its own, or on a worker of Dask."""
+"""One run of a replay, in this process, in another one, or on a worker of Dask."""
 
 import time
 from collections.abc import Callable
@@ -16,19 +16,19 @@ _EVERY = 0.5
 """Seconds between two reports of progress."""
 Progress = Callable[[int, int], None]
 Take = Callable[[int, "PolicyOutcome"], None]
-"""Called with the number of a run and what it came to."""
+"""Called with the number of a run and its outcome."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunsEnded:
-    """How runs ended that came to nothing: messages of those that failed, names of those that were not begun."""
+    """Runs without a result: messages of those that failed, names of those that were not started."""
 
     died: tuple[str, ...] = ()
     not_begun: tuple[str, ...] = ()
 
 
 def outcome_of(given: GivenReplay, name: str, policy: "Policy", stop: "Stop", progress: Progress) -> "PolicyOutcome":
-    """Run a policy. Raises CommandError for jobs and a cluster that do not go together."""
+    """Run a policy. Raises CommandError if the jobs do not match the cluster."""
     from reprieve.replay.world import ReplayError
 
     try:
@@ -38,7 +38,7 @@ def outcome_of(given: GivenReplay, name: str, policy: "Policy", stop: "Stop", pr
 
 
 def trimmed(outcome: "PolicyOutcome", task: Task) -> "PolicyOutcome":
-    """Return the outcome without what the answer does not have: a sweep has no series, only some forms have jobs."""
+    """Return the outcome without parts that the answer does not use: series in a sweep, jobs in some formats."""
     report = outcome.report
     if task.sweep:
         import msgspec
@@ -49,7 +49,7 @@ def trimmed(outcome: "PolicyOutcome", task: Task) -> "PolicyOutcome":
 
 
 def paced(report: Progress) -> Progress:
-    """Report twice a second at most."""
+    """Report progress at most twice a second."""
     last = time.monotonic()
 
     def progress(done: int, now: int) -> None:

@@ -1,7 +1,7 @@
-"""Running the policies of a replay: one here, several in processes of their own.
+"""Run the policies of a replay: one in this process, several in processes of their own.
 
-A policy's process reads the same files again and sends back what it came to; nothing else is shared.  Ctrl-C is handed
-on to all of them: each stops where it is and reports that.
+A policy's process reads the same files again and sends back its outcome; nothing else is shared. Ctrl-C reaches all of
+them: each stops and reports its outcome so far.
 """
 
 import os
@@ -38,7 +38,7 @@ _MOST_NAMED = 20
 
 @dataclass(frozen=True, slots=True)
 class ReplayAnswer:
-    """The results of the runs in their order, and messages about those that came to nothing."""
+    """The results of the runs in their order, and messages about those without a result."""
 
     outcomes: "list[PolicyOutcome]"
     setting: Mapping[str, Any]
@@ -51,7 +51,7 @@ class ReplayAnswer:
 
 
 def answer_of(task: Task) -> ReplayAnswer:
-    """Run all policies. Whatever is wrong with the input ends the command with exit code 2."""
+    """Run all policies. Bad input ends the command with exit code 2."""
     with interrupts(terminate=bool(task.dask)) as interrupt:
         return _answer_of(task, interrupt)
 
@@ -77,7 +77,7 @@ def _answer_of(task: Task, interrupt: Interrupt) -> ReplayAnswer:
 
 
 def _run_all(runs: Sequence[ReplayRun], inputs: ReplayInputs, jobs: int, interrupt: Interrupt) -> ReplayAnswer:
-    """Run what is not kept already, apart or on Dask; what ends is kept."""
+    """Run the runs that are not stored yet, in processes or on Dask, and store them as they end."""
     from reprieve.cli.kept_runs import KeptRuns
     from reprieve.decisions.phrases import names_text
 
@@ -124,12 +124,12 @@ def _run_here(given: GivenReplay, name: str, policy: "Policy", interrupt: Interr
 def _run_apart(
     runs: Sequence[ReplayRun], inputs: ReplayInputs, jobs: int, interrupt: Interrupt, take: Take
 ) -> RunsEnded:
-    """Each run in a fresh interpreter, as many at a time as there are cores: more would only take more memory."""
+    """Run each in a fresh interpreter, as many at a time as there are cores: more would only use more memory."""
     from multiprocessing import get_context, resource_tracker
     from multiprocessing.connection import wait
 
     context = get_context("spawn")
-    # Otherwise the first process to be started starts it, and lets Ctrl-C in when that has to wait.
+    # Otherwise the first started process starts it, and Ctrl-C interrupts that start.
     resource_tracker.ensure_running()
     running: dict[Any, tuple[int, BaseProcess]] = {}
 
@@ -148,7 +148,7 @@ def _run_apart(
         number, run = waiting.pop(0)
         ours, theirs = context.Pipe(duplex=False)
         started = context.Process(target=_apart, args=(run, theirs), name=run.name)
-        with uninterrupted():  # until the process can make something of them
+        with uninterrupted():  # until the process handles signals
             started.start()
             running[ours] = (number, started)
         theirs.close()
@@ -162,7 +162,7 @@ def _run_apart(
             pipe: Any = ready
             try:
                 kind, content = pipe.recv()
-            except (EOFError, OSError):  # it ended, or was ended while it reported
+            except (EOFError, OSError):  # it ended, also while it reported
                 del running[ready]
                 process.join()
                 code = process.exitcode
@@ -200,7 +200,7 @@ def _how(code: int | None) -> str:
 
 
 def _apart(run: ReplayRun, pipe: "Connection") -> None:
-    """One run, in its process."""
+    """Run one run in its process."""
     with interrupts() as interrupt:
         from reprieve.replay.policy_run import Stop
 
@@ -215,7 +215,7 @@ def _apart(run: ReplayRun, pipe: "Connection") -> None:
         except CommandError as error:
             pipe.send(("error", str(error)))
         except BrokenPipeError:
-            pass  # the process that reads the reports has ended
+            pass  # the process that reads the reports ended
         finally:
             pipe.close()
 
@@ -229,7 +229,7 @@ class _ReplayLine:
         self._shown = False
 
     def update(self, policy: int, done: int, now: int) -> None:
-        """How many jobs of a policy have ended."""
+        """Record how many jobs of a policy have ended."""
         self._done[policy] = done
         if sys.stderr.isatty():
             self._shown = True
@@ -238,7 +238,7 @@ class _ReplayLine:
             sys.stderr.flush()
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         if self._shown:
             sys.stderr.write("\r\033[K")
             sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Reading what a replay is of: jobs, cluster, policies, settings. Whatever is wrong is exit code 2."""
+"""Read the inputs of a replay: jobs, cluster, policies, settings. Bad input ends the command with exit code 2."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What was typed, read as far as it stands by itself."""
+    """The options of the command, parsed but not compared with the files."""
 
     jobs: Path
     cluster: tuple[str, ...]
@@ -43,7 +43,7 @@ class Task:
     plugin_timeout: str
     timeline: bool
     rows: bool = True
-    """Each job by itself is wanted."""
+    """The answer lists each job."""
     traces: tuple[Path, ...] = ()
     """All job lists; empty: `jobs` alone."""
     seeds: tuple[int, ...] = ()
@@ -68,7 +68,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class ReplayRun:
-    """One policy on one trace with one seed. `task`: what is read for it."""
+    """One policy on one trace with one seed. `task`: its inputs."""
 
     task: Task
     policy: str
@@ -76,7 +76,7 @@ class ReplayRun:
 
     @property
     def name(self) -> str:
-        """Return what it is called beside the others."""
+        """Return its name among all runs."""
         parts = [self.policy]
         if len(self.task.traces) > 1:
             parts.append(f"of {self.task.jobs}")
@@ -97,7 +97,7 @@ class GivenReplay:
     remarks: list[str] = field(default_factory=list)
 
     def quotas(self) -> "JobQuotas":
-        """Their state is that of one run."""
+        """The profiles of the policy; their state belongs to one run."""
         from kube_rules import objects
         from reprieve.replay.job_objects import terms_for
         from reprieve.replay.quotas import JobQuotaError, JobQuotas
@@ -119,7 +119,7 @@ class GivenReplay:
 
 
 def read_replay(task: Task) -> GivenReplay:
-    """Return everything but the policy, read from the files that were named."""
+    """Read everything but the policy from the files."""
     from reprieve.decisions.phrases import count
     from reprieve.replay.job_list import JobListError, read_jobs
     from reprieve.replay.selection import JobSelection, chosen
@@ -299,7 +299,7 @@ def read_policy(task: Task, config: str | None, *, warn: bool = False) -> "Polic
 
 
 class ReplayPolicies:
-    """Makes policies of configurations that are plain data, by the options that hold for all of them."""
+    """Makes policies of configurations that are plain data, with the options that apply to all of them."""
 
     def __init__(self, task: Task) -> None:
         from reprieve.cli.options import read_gates
@@ -324,14 +324,14 @@ class ReplayPolicies:
 
 
 class ReplayInputs:
-    """The inputs of runs; those that were read last are kept."""
+    """The inputs of runs; the last ones are cached."""
 
     def __init__(self) -> None:
         self._key: tuple[Path, int | None] | None = None
         self._given: GivenReplay | None = None
 
     def key(self, run: ReplayRun) -> tuple[Path, int | None]:
-        """Return what decides what is read: without a sample that is not the seed."""
+        """Return the key of the inputs; without a sample the seed is not part of it."""
         return run.task.jobs, run.task.seed if run.task.sample is not None else None
 
     def of(self, run: ReplayRun) -> GivenReplay:
@@ -355,7 +355,7 @@ def inputs_of(given: GivenReplay) -> tuple[object, ...]:
 
 
 def digest(parts: tuple[object, ...]) -> str:
-    """Return a digest of values that show all they hold (`repr`), and of the version of the program."""
+    """Return a digest of values by their full `repr`, and of the version of the program."""
     import hashlib
     from importlib.metadata import version
 
@@ -363,7 +363,7 @@ def digest(parts: tuple[object, ...]) -> str:
 
 
 def check_replay(given: GivenReplay) -> None:
-    """Refuse jobs that the cluster can make nothing of before any process is started."""
+    """Refuse jobs that can never run on the cluster before any process is started."""
     from kube_rules import objects
     from reprieve.replay.job_objects import terms_for
     from reprieve.replay.world import ReplayError, check
@@ -381,7 +381,7 @@ def check_replay(given: GivenReplay) -> None:
 
 
 def setting_of(given: GivenReplay) -> dict[str, Any]:
-    """Return what holds for all policies, as the document has it."""
+    """Return the settings of all policies, as in the document."""
     from kube_rules import objects
 
     chosen, settings = given.chosen, given.settings

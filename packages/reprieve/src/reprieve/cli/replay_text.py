@@ -47,7 +47,7 @@ def sweep_sections(runs: Sequence[tuple[str, str, PolicyReport]]) -> list[Sectio
 
 
 def _never_started(reports: Sequence[PolicyReport]) -> Section | None:
-    """Return why jobs never started, by policy; reasons that hold back most jobs first."""
+    """Return why jobs never started, by policy; the most frequent reasons first."""
     rows, more = [], 0
     for report in reports:
         shown = report.never_started[:MOST_REASONS]

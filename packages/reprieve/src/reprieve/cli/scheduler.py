@@ -246,7 +246,7 @@ def command(
 def read_records(
     place: str | None, *, spool: tuple[Path | None, str], cluster: str, keep: tuple[str, str], most: str
 ) -> "RecordsDatabase | None":
-    """Return where records are kept, None for memory. Bad usage ends with exit code 2."""
+    """Return where records are stored; None: in memory. Bad usage ends with exit code 2."""
     import re
 
     from reprieve.cli.options import read_size
@@ -281,7 +281,7 @@ def read_token(path: str | None, option: str = "--endpoint-token-file") -> str |
 
 
 def read_shadow(wanted: bool, hold: str, report: Path | None, *, elect: bool | None) -> "ShadowSettings | None":
-    """Return how to shadow, None without --shadow. Bad usage ends the command with exit code 2."""
+    """Return the settings of a shadow; None without --shadow. Bad usage ends the command with exit code 2."""
     from reprieve.live.settings import ShadowSettings, seconds
 
     if not wanted:
@@ -300,7 +300,7 @@ def read_shadow(wanted: bool, hold: str, report: Path | None, *, elect: bool | N
 
 
 def run(settings: "Settings") -> None:
-    """Schedule until SIGINT or SIGTERM. What ends it otherwise is one error with its exit code (interfaces.md)."""
+    """Schedule until SIGINT or SIGTERM. Anything else that ends it is one error with its exit code (interfaces.md)."""
     from reprieve.client.errors import ClientError, ConfigError
     from reprieve.client.leader_election import LeadershipLostError
 

@@ -1,7 +1,7 @@
 """Text for people as plain data: sections of headings, table rows and notes.
 
-The content (`reprieve.cli.render`) is apart from its form (`reprieve.cli.terminal`): a terminal gets colours and
-tables that fold to its width, a pipe gets plain lines of any length.
+`reprieve.cli.render` makes the content and `reprieve.cli.terminal` the layout: a terminal gets colours and tables that
+fold to its width, a pipe gets plain lines of any length.
 """
 
 import functools
@@ -15,12 +15,13 @@ from kube_rules.printable import printable_line
 BUDGET_OVERRULED: Final = (
     "although a PodDisruptionBudget forbids it: evicting only unprotected pods is not enough on these nodes"
 )
-"""Of a victim. Protected units are tried for reprieve before all others (preemption.md 3.4), so that is known; what
-other nodes or placements would have asked for is not."""
+"""Note on a victim. Protected units are tried for reprieve first (preemption.md 3.4), so this is certain for these
+nodes, but not for others.
+"""
 
 
 class Tone(StrEnum):
-    """What a piece of text means for the reader; colours follow from it."""
+    """The meaning of a text for the reader, which determines its colour."""
 
     PLAIN = ""
     GOOD = "green"
@@ -40,7 +41,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading, rows with as many cells as there are `columns`, and closing notes. Without columns: only text."""
+    """A heading, rows with as many cells as there are `columns`, and closing notes; only text without columns."""
 
     title: str
     columns: tuple[str, ...] = ()
@@ -50,7 +51,7 @@ class Section:
 
 
 def plain(sections: Iterable[Section]) -> str:
-    """Plain text, no control characters, columns aligned, nothing cut short."""
+    """Return plain text without control characters, with aligned columns and nothing cut."""
     return "\n".join("".join(f"{line}\n" for line in _lines(section)) for section in map(printing, sections))
 
 

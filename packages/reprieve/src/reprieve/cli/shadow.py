@@ -14,7 +14,7 @@ DEFAULT_SOURCE = "http://127.0.0.1:10259"
 
 
 class Output(StrEnum):
-    """What to write to stdout."""
+    """The output formats."""
 
     TEXT = "text"
     JSON = "json"
@@ -60,7 +60,10 @@ def command(
 
 
 def _read(source: str, token_file: str | None) -> "ShadowReport":
-    """Return the report of an endpoint or a file. Bad input ends the command with exit code 2, no answer with 3."""
+    """Return the report of an endpoint or a file.
+
+    Bad input ends the command with exit code 2; an endpoint that does not answer, with 3.
+    """
     import asyncio
     from pathlib import Path
 
@@ -86,7 +89,7 @@ def _read(source: str, token_file: str | None) -> "ShadowReport":
 
 
 async def _ask(url: str, token: str | None) -> bytes:
-    """Ask a shadow. Raises ClientError."""
+    """Get the report of a shadow. Raises ClientError."""
     from yarl import URL
 
     from reprieve.client.connection import Connection, Identity, TlsSettings

@@ -1,4 +1,4 @@
-"""A shadow report as sections of text: those of the page, one sentence of conclusion first."""
+"""A shadow report as sections of text: the conclusion in one sentence, then the sections of the page."""
 
 from reprieve.cli.sections import Row, Section, Tone
 from reprieve.decisions.shadow import ShadowReport

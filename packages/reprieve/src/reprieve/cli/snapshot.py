@@ -1,4 +1,4 @@
-"""`reprieve snapshot`: everything `plan` needs from a live cluster, in a file. Reads only."""
+"""`reprieve snapshot`: save everything that `plan` needs from a live cluster to a file. Only reads the cluster."""
 
 import os
 from collections.abc import Iterable

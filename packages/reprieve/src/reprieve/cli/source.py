@@ -1,7 +1,7 @@
 """The input of a question: its options, and the cluster that they choose, read and changed (whatif.md).
 
-`SourceCommand` gives a command the options of this table; inside it `source_of` returns what they choose.  Bad input
-ends the command with exit code 2 and one line, a server that cannot be reached or refuses with exit code 3.
+`SourceCommand` adds the options of this table to a command; in the command, `source_of` returns what they choose. Bad
+input ends the command with exit code 2 and one line; a server that refuses or cannot be reached, with exit code 3.
 """
 
 from collections.abc import Callable, Sequence
@@ -54,7 +54,7 @@ EverywhereOption = Annotated[
 
 
 def _option(*names: str, metavar: str, meaning: str, **more: Any) -> Callable[[], TyperOption]:
-    """Return a maker of one option, which may be given several times."""
+    """Return a function that makes an option, which may be repeated."""
     more = {"multiple": True, "help": f"{meaning} Repeatable.", **more}
     return lambda: TyperOption(param_decls=list(names), metavar=metavar, expose_value=False, callback=_keep, **more)
 
@@ -74,7 +74,7 @@ def _change(name: str, metavar: str, meaning: str) -> Callable[[], TyperOption]:
 
 
 def _keep(context: typer.Context, param: Any, value: Any) -> None:
-    """Keep the value of an option of the source for `source_of`."""
+    """Store the value of an option of the source for `source_of`."""
     context.meta.setdefault(_VALUES, {})[param.name] = value
 
 
@@ -132,7 +132,7 @@ _READING: Final = (
 
 
 class SourceCommand(Command):
-    """A command about an input: the options that choose a cluster first, then its own, then changes and reading."""
+    """A command about an input: first the options that choose a cluster, then its own, then changes and reading."""
 
     def __init__(self, *args: Any, params: list[Any] | None = None, **more: Any) -> None:
         changes = [_change(name, *row)() for name, row in _CHANGES.items()]
@@ -184,9 +184,10 @@ def read_runs(run: Sequence[str] | None) -> list[str]:
 def read_changes(
     order: Sequence[str | None], values: dict[str, Any], *, like_alone: bool = False
 ) -> "list[InputChange]":
-    """Return the changes in the order in which they were given. `like_alone`: `--like` may stand by itself.
+    """Return the changes in the order in which they were given.
 
-    `order`: the names of the options, one for each time that it was given; `values`: by the same names.
+    `like_alone`: `--like` is allowed without `--add-nodes`. `order`: the names of the options, once for each use;
+    `values`: their values by the same names.
     """
     from reprieve.questions.changes import InputChange
 
@@ -212,9 +213,9 @@ def read_changes(
 
 
 def answering_for_all(source: "InputSource", asked: "Sequence[tuple[str, bool]]") -> "InputSource":
-    """Return the source with parts that are not planned as an error, where an exit code is the answer.
+    """Return the source; parts that cannot be planned are an error if an exit code is the answer.
 
-    `asked`: the options that ask for an exit code, and whether each was given.
+    `asked`: the options that request an exit code, and whether each was given.
     """
     option = next((name for name, given in asked if given), "")
     if not option or source.strictness.lenient or source.strictness.answer_for_all:
@@ -225,9 +226,10 @@ def answering_for_all(source: "InputSource", asked: "Sequence[tuple[str, bool]]"
 def gather(
     source: "InputSource", now: float | None = None, noted: "Callable[[Sequence[str]], object]" = lambda lines: None
 ) -> "PreparedInput":
-    """Read what a question is about, with a line of progress. `now`: the time that is asked about, if it was given.
+    """Read the input of a question, with a line of progress.
 
-    `noted`: called with the warnings, which are also written to stderr.
+    `now`: the time of the question, if it was given. `noted`: called with the warnings, which are also written to
+    stderr.
     """
     from reprieve.python import inputs
 
@@ -251,7 +253,7 @@ def warn_of(prepared: "PreparedInput") -> None:
 
 
 def show_with_changes(prepared: "PreparedInput", sections: "Sequence[Section]") -> None:
-    """Show the answer as text, below the changes that were made first (whatif.md 4.2)."""
+    """Show the answer as text, below the changes of the input (whatif.md 4.2)."""
     from reprieve.cli.render import changes_section
     from reprieve.cli.terminal import show_sections
 

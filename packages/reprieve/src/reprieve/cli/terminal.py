@@ -1,6 +1,6 @@
-"""Sections on the screen: tables as wide as the terminal, plain text elsewhere. NO_COLOR (no-color.org) is honoured.
+"""Sections on the screen: tables as wide as the terminal; otherwise plain text. NO_COLOR (no-color.org) is honoured.
 
-Invariants: no line is wider than the terminal; a word is broken only if it is.
+Invariants: no line is wider than the terminal; only words that are wider than the terminal are broken.
 """
 
 import os
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def show_sections(sections: Sequence[Section], out: TextIO | None = None) -> None:
-    """Write the sections to stdout, as suits what stdout is."""
+    """Write the sections to stdout, as tables to a terminal, else as plain text."""
     out = out or sys.stdout
     if out.isatty() and os.environ.get("TERM") != "dumb":
         show_drawn(drawn(sections, colour=not os.environ.get("NO_COLOR")))
@@ -50,7 +50,7 @@ _BELOW: Final = 6
 
 
 def _rows(section: Section, console: "Console") -> Iterator["RenderableType"]:
-    """Yield the rows as a table; what has no room beside the others goes below its row, from the last column on."""
+    """Yield the rows as a table; cells that do not fit are shown below their row, from the last column on."""
     while section.rows:
         widths = _widths(section, console.width - _INDENT)
         if widths is not None:
@@ -72,9 +72,7 @@ def _without_last(section: Section) -> Section:
 
 
 def _widths(section: Section, room: int) -> list[int] | None:
-    """Return how wide each column is, so that no word is broken; None where there is no room for the longest of
-    each.
-    """
+    """Return the width of each column, so that no word is broken; None if the longest words do not fit."""
     cells = [(column, *(row.cells[turn] for row in section.rows)) for turn, column in enumerate(section.columns)]
     whole = [max(map(len, column)) for column in cells]
     widths = [max((len(word) for cell in column for word in cell.split()), default=0) for column in cells]
@@ -88,7 +86,7 @@ def _widths(section: Section, room: int) -> list[int] | None:
 
 
 def _table(section: Section, widths: Sequence[int], console: "Console") -> Iterator["RenderableType"]:
-    """Yield the rows under their columns, each with what belongs to it below, indented like everything else."""
+    """Yield the rows under their columns, each with its further lines below, indented like everything else."""
     from rich.text import Text
 
     if any(section.columns) and section.rows:
@@ -101,7 +99,7 @@ def _table(section: Section, widths: Sequence[int], console: "Console") -> Itera
 
 
 def _row(cells: Sequence[str], widths: Sequence[int], style: str, console: "Console") -> Iterator["RenderableType"]:
-    """Yield the lines of one row: cells that are too long for their column go on in the next line."""
+    """Yield the lines of one row; cells that are too long for their column are wrapped."""
     from rich.text import Text
 
     wrapped = [Text(cell).wrap(console, max(width, 1)) for cell, width in zip(cells, widths, strict=True)]
@@ -112,7 +110,7 @@ def _row(cells: Sequence[str], widths: Sequence[int], style: str, console: "Cons
 
 
 def _listed(section: Section, console: "Console") -> Iterator["RenderableType"]:
-    """Rows of which not even the first cell has room beside the margin: each one folded."""
+    """Yield rows with a first cell that does not fit beside the margin, each folded."""
     from rich.text import Text
 
     for row in section.rows:
@@ -122,7 +120,7 @@ def _listed(section: Section, console: "Console") -> Iterator["RenderableType"]:
 
 
 def _indented(text: "Text", by: int, console: "Console") -> "RenderableType":
-    """Return a text behind a margin, which leaves it a column at least however narrow the terminal is."""
+    """Return a text behind a margin that leaves at least one column, however narrow the terminal is."""
     from rich.padding import Padding
 
     return Padding(text, (0, 0, 0, min(by, console.width - 1)), expand=False)

@@ -1,4 +1,4 @@
-"""`reprieve help TOPIC`: pages of the documentation, which come with the program."""
+"""`reprieve help TOPIC`: pages of the documentation, which the package contains."""
 
 from pathlib import Path
 from typing import Annotated
@@ -29,11 +29,11 @@ TOPICS = (
     "benchmarks",
     "glossary",
 )
-"""In the order in which they are listed; pyproject.toml puts these pages of docs/ into the wheel."""
+"""Topics in the order of the list; pyproject.toml puts these pages of docs/ into the wheel."""
 
 
 def _completed(context: typer.Context, incomplete: str) -> list[str]:
-    """Topics and commands that begin like that."""
+    """Complete names of topics and commands."""
     program = context.parent.command if context.parent is not None else None
     names = dict.fromkeys((*TOPICS, *getattr(program, "commands", {})))
     return [name for name in names if name.startswith(incomplete.lower())]
@@ -85,7 +85,7 @@ def _title(page: str) -> str:
 
 
 def _page(name: str) -> str:
-    """Return the page as installed, with the place of the example files that it names.
+    """Return the installed page, with the path of the example files that it names.
 
     In a checkout `pages` and `examples` are links to docs/ and examples/.
     """

@@ -1,4 +1,4 @@
-"""What the members of a group use of the topology levels that it asks for, as `explain` shows it (topology.md 5.3)."""
+"""The domains that the members of a group use of its topology levels, as `explain` shows them (topology.md 5.3)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Above = objects.PodGroup | objects.CompositePodGroup
 
 
 def terms_of(members: Sequence[objects.Pod], groups: Sequence[Above]) -> TopologyTerms:
-    """Return what a group asks for; `groups`: it and those above it, the nearest first."""
+    """Return the topology levels that a group requests; `groups`: it and those above it, the nearest first."""
     terms = NO_TOPOLOGY_TERMS
     for item in (*members[:1], *groups):
         terms = terms.over(topology_terms(item.metadata.annotations))
@@ -51,7 +51,7 @@ def use_of(
 
 
 async def read_use(client: ApiClient, members: Sequence[objects.Pod], groups: Sequence[Above]) -> tuple[LevelUse, ...]:
-    """Return the same, with the nodes read from the API server; nothing where the user may not read them."""
+    """Return these domains, with nodes read from the API server; empty if the user may not read nodes."""
     terms = terms_of(members, groups)
     if terms == NO_TOPOLOGY_TERMS or not any(pod.spec.node_name for pod in members):
         return ()
@@ -63,7 +63,7 @@ async def read_use(client: ApiClient, members: Sequence[objects.Pod], groups: Se
 
 
 def topology_section(uses: Sequence[LevelUse]) -> list[Section]:
-    """Return what is used of each level."""
+    """Return a sentence on the domains used of each level."""
     rows = [
         Row((use.level, names_text(use.domains, _MOST_DOMAINS), str(len(use.domains)), str(use.breaks))) for use in uses
     ]
@@ -71,7 +71,7 @@ def topology_section(uses: Sequence[LevelUse]) -> list[Section]:
 
 
 def topology_document(uses: Sequence[LevelUse]) -> list[dict[str, Any]]:
-    """Return the same for `-o json`."""
+    """Return the domains used of each level for `-o json`."""
     return [
         {"level": use.level, "label": use.label, "domains": list(use.domains), "breaks": use.breaks} for use in uses
     ]

@@ -17,7 +17,7 @@ class Import(TyperGroup):
     """`import openb ...` makes manifests for `plan`; anything else is the name of a trace."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the command's name in front of what is none."""
+        """Insert the name of the command before arguments without one."""
         if args[:1] != ["openb"]:
             args = ["trace", *(args or ["--help"])]
         return super().parse_args(ctx, args)

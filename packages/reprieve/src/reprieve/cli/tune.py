@@ -1,4 +1,4 @@
-"""`reprieve tune`: the configuration that serves two objectives best on a trace of jobs (tune.md)."""
+"""`reprieve tune`: search for the configuration that meets two objectives best on a trace of jobs (tune.md)."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -31,14 +31,14 @@ DEFAULT_OBJECTIVES = "lost GPU-hours, wait of gangs"
 
 
 class TuneFormat(StrEnum):
-    """What to write to stdout."""
+    """The output formats."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class Sampler(StrEnum):
-    """How Optuna proposes."""
+    """Samplers of Optuna."""
 
     TPE = "tpe"
     NSGA2 = "nsga2"

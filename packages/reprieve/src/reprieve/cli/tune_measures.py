@@ -1,6 +1,7 @@
-"""How `tune` measures configurations on blocks of the trace: here, one after the other, or on Dask (tune.md 8).
+"""Measure configurations of `tune` on blocks of the trace, in this process or on Dask (tune.md 8).
 
-Workers get the inputs as data and split the trace as the command does; of a block comes back what the objectives need.
+Workers get the inputs as data, split the trace as the command does, and return the values of a block that the
+objectives need.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -76,14 +77,14 @@ def measures_here(
 
 @dataclass(frozen=True, slots=True)
 class RemoteMeasure:
-    """A configuration and a block, as a worker gets them: the blocks themselves are part of the inputs."""
+    """A configuration and the interval of a block, as sent to a worker; the inputs contain the blocks."""
 
     task: Task
     objective: str
     document: Mapping[str, Any] | None
     compatible: bool
     begin: int
-    """Of the block, in milliseconds since the first job of the trace."""
+    """The block's interval, in milliseconds since the first job of the trace."""
     version: str
 
 
@@ -93,9 +94,9 @@ Inputs = tuple[GivenReplay, "SplitTrace"]
 def measures_on_dask(
     given: GivenReplay, split: "SplitTrace", task: Task, objective: str, workers: DaskRuns, interrupt: Interrupt
 ) -> "Measure":
-    """Return the function that measures on workers, all blocks of all configurations that are wanted at a time.
+    """Return the function that measures on workers, many blocks at a time.
 
-    It raises SearchInterruptedError, and CommandError where a block could not be measured.
+    It raises SearchInterruptedError, and CommandError for a block that could not be measured.
     """
     content = packed((given, split))
     sent: list[Future] = []
@@ -126,7 +127,7 @@ def measures_on_dask(
 
 
 def measure_remotely(inputs: Inputs, remote: RemoteMeasure) -> "Pair":
-    """Measure it, on a worker. Raises CommandError for another version than the command's."""
+    """Measure a block on a worker. Raises CommandError if its version of reprieve is not that of the command."""
     from reprieve.replay.policy_run import Stop
     from reprieve.replay.tuning.objectives import read_objectives
 

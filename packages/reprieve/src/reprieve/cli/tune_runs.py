@@ -1,4 +1,4 @@
-"""Tuning from what was typed: the inputs, the storage of the study, and an interruption."""
+"""Run `tune` with the options of the command: inputs, storage of the study, interruption."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -37,7 +37,7 @@ NEEDED = "tune needs the extra `tune`: pip install 'reprieve[tune]'"
 
 @dataclass(frozen=True, slots=True)
 class TuneTask:
-    """What was typed."""
+    """The options of the command."""
 
     replay: Task
     objective: str
@@ -53,7 +53,7 @@ class TuneTask:
 
 
 def tuned_report(task: TuneTask) -> "tuple[TuningReport, tuple[Objective, Objective]]":
-    """Search, and judge what was found. Whatever is wrong with the input ends the command with exit code 2."""
+    """Search and judge the chosen configurations. Bad input ends the command with exit code 2."""
     with interrupts(terminate=True) as interrupt:
         _require_optuna()
         given = _given(task)
@@ -67,7 +67,7 @@ def tuned_report(task: TuneTask) -> "tuple[TuningReport, tuple[Objective, Object
                 with _on_workers(task, given, tuner, interrupt) as spread:
                     try:
                         return _report(task, given, spread, study), tuner.objectives
-                    except CommandError as error:  # the scheduler is away, or a worker cannot do it
+                    except CommandError as error:  # the scheduler cannot be reached, or a worker failed
                         if not task.replay.dask:
                             raise
                         raise CommandError(f"{error}; {_kept(task, len(study.done()))}", error.code) from error
@@ -78,7 +78,7 @@ def tuned_report(task: TuneTask) -> "tuple[TuningReport, tuple[Objective, Object
 
 @contextmanager
 def _on_workers(task: TuneTask, given: GivenReplay, tuner: "Tuner", interrupt: Interrupt) -> "Iterator[Tuner]":
-    """Yield the tuner that measures where it is wanted: with `--dask` on workers."""
+    """Yield the tuner, which measures on workers with `--dask`, else in this process."""
     if not task.replay.dask:
         yield tuner
         return
@@ -160,7 +160,7 @@ def _tuner(task: TuneTask, given: GivenReplay, interrupt: Interrupt) -> "Tuner":
 
 
 def _check_counted(task: TuneTask, tuner: "Tuner") -> None:
-    """Refuse an objective that no job of the training or of the held-out blocks counts for."""
+    """Refuse an objective for which no job of the training or of the held-out blocks counts."""
     for objective in tuner.objectives:
         for what, blocks in (("training", tuner.split.training), ("held-out", tuner.split.held_out)):
             if not any(objective.counts(job.shape) for block in blocks for job in block.chosen.jobs):
@@ -213,7 +213,7 @@ def _split(task: TuneTask, given: GivenReplay) -> "SplitTrace":
 
 
 def _digest(task: TuneTask, given: GivenReplay, tuner: "Tuner") -> str:
-    """Return a digest of all that the values of a trial depend on."""
+    """Return a digest of everything that the values of a trial depend on."""
     parts = (
         inputs_of(given),
         given.settings,
@@ -233,7 +233,7 @@ def _digest(task: TuneTask, given: GivenReplay, tuner: "Tuner") -> str:
 
 @contextmanager
 def _storage(task: TuneTask) -> "Iterator[BaseStorage | None]":
-    """Open the storage; a database that fails, then or later, ends the command with one line without its password."""
+    """Open the storage; a database that fails, now or later, ends the command with one line without its password."""
     if not task.storage:
         yield None
         return

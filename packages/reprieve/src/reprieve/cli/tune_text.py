@@ -1,4 +1,4 @@
-"""The outcome of tuning as text, and the table of what is searched (tune.md 5, 7)."""
+"""The outcome of tuning as text, and the table of searched parameters (tune.md 5, 7)."""
 
 from collections.abc import Sequence
 
@@ -53,7 +53,7 @@ def _chosen(report: TuningReport) -> Section:
 
 
 def search_section() -> Section:
-    """Return the table of what is searched."""
+    """Return the table of searched parameters."""
     rows = tuple(
         Row(
             (

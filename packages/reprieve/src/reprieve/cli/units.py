@@ -1,7 +1,6 @@
 """Units of preemption as rows of a table: victims and units kept, their nodes, priority and running time.
 
-Terms: units are alike if they are single pods on the same nodes, of one priority, with the same lines below them;
-they share a row, which names the first of them.
+Single pods on the same nodes, of one priority, and with the same lines below them share a row, which names the first.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ UNKNOWN: Final = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class UnitSummary:
-    """What a row shows of a unit. `name`: `namespace/name`, or what stands for it; `kind`: pod, group or tree."""
+    """The content of a unit's row. `name`: `namespace/name` or its replacement; `kind`: pod, group or tree."""
 
     kind: str
     name: str
@@ -36,9 +35,9 @@ class UnitSummary:
 def unit_table(
     units: Iterable[UnitSummary], *, ages: bool = True, together: bool = True
 ) -> tuple[tuple[str, ...], list[Row]]:
-    """Columns and rows. Without `ages`, and where none is known, there is no column of them.
+    """Return columns and rows. Ages have a column if `ages` is set and any is known.
 
-    `together`: units that are alike share a row.
+    `together`: similar units share a row.
     """
     rows = [_row(alike) for alike in (_alike(units) if together else ([unit] for unit in units))]
     if ages and any(row.cells[-1] != UNKNOWN for row in rows):
@@ -47,13 +46,13 @@ def unit_table(
 
 
 def nodes_text(nodes: Sequence[str], total: int = 0) -> str:
-    """The first names, and how many more there are."""
+    """Return the first names and the number of the others."""
     more = max(total, len(nodes)) - MOST_NODES
     return ", ".join(nodes[:MOST_NODES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _alike(units: Iterable[UnitSummary]) -> Iterable[Sequence[UnitSummary]]:
-    """Units in order, those that are alike with the first of them."""
+    """Return units in order, similar ones with the first of them."""
     result: dict[object, list[UnitSummary]] = {}
     for unit in units:
         alone = unit.kind != "pod" or unit.pods > 1

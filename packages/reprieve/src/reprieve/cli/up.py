@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _NAMES_OF_OTHERS = ("volcano", "scheduler-plugins-scheduler")
-"""Operators write these into pods; this cluster has no other scheduler (workloads.md 3.3)."""
+"""Scheduler names that operators write into pods; this cluster has no other scheduler (workloads.md 3.3)."""
 
 
 def command(
@@ -104,7 +104,7 @@ def command(
 
 
 def features_of(gates: "FeatureGates", minor: int) -> "Features":
-    """Return what the API server does without when these gates of the scheduler are off, or in an earlier release."""
+    """Return the features that the API server turns off with these gates of the scheduler, or in an earlier release."""
     from kube_standin.features import Features
 
     return Features(
@@ -126,16 +126,16 @@ _REPORTED = {
     "batch/jobs": "jobs",
     "apps/deployments": "deployments",
 }
-"""Resources that users make, in the words of a sentence."""
+"""Resources that users create, with their names in a sentence."""
 
 
 def _found(counts: "Mapping[str, int]") -> str:
-    """Return what an earlier run left, empty if nothing that a user would know of."""
+    """Return what an earlier run left, in words; empty if users created nothing."""
     return ", ".join(f"{counts[resource]} {word}" for resource, word in _REPORTED.items() if counts.get(resource))
 
 
 async def _run(options: "LocalOptions", read_only_kubeconfig: "Path | None") -> None:
-    """Run until interrupted; a scheduler that refuses to run ends everything, as it has reported why."""
+    """Run until interrupted. A scheduler that refuses to run ends everything; it has reported the reason."""
     import asyncio
     from contextlib import AsyncExitStack
 

@@ -1,7 +1,7 @@
-"""What a scheduler would decide about one pod or group, on a snapshot; and what would have to be different.
+"""Decide about one pod or group on a snapshot, and find the changes that would let it run.
 
-The snapshot goes into an engine of its own; nothing is written anywhere.  Entities are tried in the order of the queue
-until it is the turn of the one in question, so what comes before it has its room.
+The snapshot is loaded into a separate engine; nothing is written anywhere. Entities are tried in the order of the queue
+up to the one in question, so capacity that earlier entities use is not available to it.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
 
 MOST_OBJECTS = 10_000
-"""In larger clusters suggestions are not tried, so that the answer comes soon."""
+"""In larger clusters no suggestions are tried, so that the answer does not take long."""
 MOST_OF_PRIORITIES = 5_000
-"""In clusters with more, a priority that helps is one of few trials, and is not looked for beside them."""
+"""In clusters with more objects, a priority that helps is found by few trials, and not searched for separately."""
 HIGHEST_PRIORITY = 1_000_000_000
-"""Of a class that users may make (preemption.md 8)."""
+"""The highest value of a PriorityClass that users may create (preemption.md 8)."""
 
 Timed = tuple[objects.KubernetesObject, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What would be decided. `fits`: it would be placed; `gated`: why it may not even be tried."""
+    """The decision that would be made. `fits`: it would be placed; `gated`: why it would not be tried."""
 
     record: DecisionRecord | None = None
     fits: bool = False
     gated: str = ""
     priority_that_helps: int | None = None
-    """The lowest priority with which it would be placed or could make room."""
+    """The lowest priority with which it would be placed or could preempt to free capacity."""
     helps: tuple[Help, ...] | None = None
-    """What would help, each tried; None where nothing was tried."""
+    """Suggestions that would help, each tried; None if none were tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """The turn of the one in question: None if it did not come."""
+    """The decision about the entity in question; None if it was not tried."""
 
     decision: Decision | None
     record: DecisionRecord | None
@@ -68,7 +68,7 @@ class _Turn:
 
 @dataclass(frozen=True, slots=True)
 class Expanding:
-    """How the input was expanded, for trials of what would help: `base` is as it was before, to which flags apply."""
+    """The expanded input, for trials of suggestions; `base` is the input before, to which flags apply."""
 
     base: Manifests | None = None
     rows: Rows = TABLE
@@ -87,7 +87,7 @@ def ask(
 ) -> Answered:
     """Decide about one object now, with the feature gates at their defaults.
 
-    `suggest`: with what would help, for which all of it is planned some more times (whatif.md 5).
+    `suggest`: also return suggestions, for which the whole input is planned several more times (whatif.md 5).
     """
     items = [(loaded.object, loaded.created) for loaded in manifests.all()]
     turn = _turn(items, kind, namespace, name, now)
@@ -103,7 +103,7 @@ def ask(
     if len(items) > most:
         note(f"in a cluster of more than {most:,} objects suggestions are not tried")
         return Answered(record=turn.record)
-    if in_tree:  # what is changed has to be changed in all of the tree
+    if in_tree:  # a changed priority has to be the same in the whole tree
         return Answered(record=turn.record, priority_that_helps=_priority(items, kind, namespace, name, now))
     expanding = expanding or Expanding()
     options = PlanOptions(now=max(now, starts_at(manifests.all())), rows=expanding.rows)
@@ -131,7 +131,7 @@ def _turn(items: Iterable[Timed], kind: str, namespace: str, name: str, now: flo
             break
         if decision.ref == ref:
             record = builder.record(decision, seconds=time.perf_counter() - began, now=now)
-            engine.tick(now)  # it may have waited long enough to hold a reservation
+            engine.tick(now)  # it may have been pending long enough to hold a reservation
             reserved = reservation_record(engine, ref)
             if record is not None and reserved is not None:
                 record = with_fields(record, reservation=reserved)
@@ -167,9 +167,9 @@ def _ref(world: VirtualCluster, kind: str, namespace: str, name: str) -> str | N
 
 
 def _priority(items: list[Timed], kind: str, namespace: str, name: str, now: float) -> int | None:
-    """Return the lowest priority that helps, among those just above what runs; found by halving, as more can only help.
+    """Return the lowest priority that helps, among those just above the running pods; None also in too large clusters.
 
-    None also where the cluster is too large to look for it.
+    A binary search finds it, because a higher priority never hurts.
     """
     if len(items) > MOST_OF_PRIORITIES:
         return None
@@ -191,9 +191,7 @@ def _priority(items: list[Timed], kind: str, namespace: str, name: str, now: flo
 
 
 def _with_priority(items: Sequence[Timed], kind: str, namespace: str, name: str, priority: int) -> list[Timed]:
-    """Return the same with another priority of the object, and of all that has to have its priority: its group, its
-    tree.
-    """
+    """Return the objects with another priority for the object and for its whole group or tree."""
     groups = _one_tree(items, kind, namespace, name)
     changed: list[Timed] = []
     for item, created in items:
@@ -211,7 +209,7 @@ _WITH_PRIORITY = (objects.Pod, objects.PodGroup, objects.CompositePodGroup)
 
 
 def _one_tree(items: Sequence[Timed], kind: str, namespace: str, name: str) -> set[tuple[str, str | None]]:
-    """(kind, name) of the groups that stand or fall with a group: those of its tree, however they hang together."""
+    """Return (kind, name) of all groups of a group's tree."""
     if kind == "Pod":
         return set()
     joined: dict[tuple[str, str | None], set[tuple[str, str | None]]] = {}

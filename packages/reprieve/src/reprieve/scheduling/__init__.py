@@ -1,1 +1,1 @@
-"""The queue's entities go in, decisions come out: the cycles, and the engine that runs them."""
+"""The engine and its scheduling cycles, which turn queued entities into decisions."""

@@ -19,30 +19,30 @@ class AdvanceReservation:
     """See the module docstring. Times are seconds since the epoch."""
 
     ref: str
-    """Of the entity that holds it: `pod/<uid>`, `group/<namespace>/<name>` or `composite/<namespace>/<name>`."""
+    """The entity that holds it: `pod/<uid>`, `group/<namespace>/<name>` or `composite/<namespace>/<name>`."""
     group: Group | None
     pods: tuple[tuple[PodRecord, str], ...]
     """(pod, node reserved for it)."""
     priority: int
     made: float
-    """When it was made; it lasts for `maxReserved` from then."""
+    """Time when it was made; it lasts for `maxReserved` from then."""
     expected: float | None
-    """When the holder is expected to start; None: pods are in the way that state no end."""
+    """Time when the holder is expected to start; None: it waits for pods that state no end."""
     awaited: tuple[PodRecord, ...]
-    """The pods in the way on its nodes."""
+    """The pods on its nodes that have to end first."""
     rows: Amounts = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
     amounts: Amounts = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64), repr=False)
-    """What is reserved: `int64[rows]`, each once, and `int64[columns, rows]` by column of the resource table."""
+    """The reserved amounts: `int64[rows]`, each once, and `int64[columns, rows]` by column of the resource table."""
     members: int = 0
-    """How many pods the holder had."""
+    """Number of pods of the holder when it was made."""
     reviewed: float = 0.0
-    """When it was last worked out."""
+    """Time when it was last computed."""
     lost: bool = False
-    """A nomination of it was lost since."""
+    """One of its nominations was lost since then."""
     as_before: bool = False
-    """It was there before a restart, and stays where it was: that is no news."""
+    """It existed before a restart and is unchanged, so it is not reported."""
     freed: int = 0
-    """How much had been freed by then (`SchedulingQueue.freed`)."""
+    """The value of `SchedulingQueue.freed` at that time."""
 
     @property
     def holder(self) -> Group | PodRecord:
@@ -55,7 +55,7 @@ class AdvanceReservation:
         return self.holder.key
 
     def standing(self, row_of: Mapping[str, int]) -> list[tuple[PodRecord, str]]:
-        """Return what still holds of `pods`: a higher priority may have taken a node since. `row_of`: rows by name."""
+        """Return the `pods` that still hold their node, which a higher priority may take. `row_of`: rows by name."""
         return [(pod, node) for pod, node in self.pods if pod.nominated == row_of.get(node)]
 
     @property
@@ -65,11 +65,11 @@ class AdvanceReservation:
 
     @property
     def waits_for(self) -> tuple[PodRecord, ...]:
-        """Return the pods in the way that still run."""
+        """Return the pods that have to end first and still run."""
         return tuple(pod for pod in self.awaited if pod.row >= 0)
 
     def when(self) -> str:
-        """Say when the holder is expected to start: at a time, or when pods on its nodes have ended."""
+        """Return in words when the holder is expected to start: at a time, or when pods on its nodes have ended."""
         if self.expected is not None:
             return f"expected start {readable_time(self.expected)}"
         waits = self.waits_for
@@ -79,7 +79,7 @@ class AdvanceReservation:
         return f"when {pods} on {self._where(waits)} {'has' if len(waits) == 1 else 'have'} ended"
 
     def backfill(self) -> str:
-        """Say which pods of the same or a lower priority may use the capacity until then."""
+        """Return in words which pods of the same or a lower priority may use the capacity until then."""
         if self.expected is None:
             return "no pods may use it until then"
         return "pods that state an end before then may use it"
@@ -89,7 +89,7 @@ class AdvanceReservation:
         return named(list(dict.fromkeys(by_row[pod.row] for pod in waits if pod.row in by_row)))
 
     def on_nodes(self) -> str:
-        """Name the nodes: `n1, n2, n3 and 5 more`."""
+        """Return the names of the nodes: `n1, n2, n3 and 5 more`."""
         return named(self.nodes)
 
 

@@ -1,13 +1,14 @@
-"""Reservations for long-pending workloads: which get one, for how long, how it moves (reservations.md 1, 3).
+"""Reservations for long-pending workloads: which get one, for how long, when they move (reservations.md 1, 3).
 
 A reservation is a nomination of every member, so that pods of the same or a lower priority see the capacity as taken,
-and a restart finds it in the API.  What is kept here is which entities hold one, until when, and when the holder is
-expected to start.  `reprieve.scheduling.preemptor_reservations` is about what evicted pods leave, held for seconds.
+and a restart finds it in the API.  This module records which entities hold one, until when, and when the holder is
+expected to start. Capacity freed by evictions, which is reserved for seconds, is in
+`reprieve.scheduling.preemptor_reservations`.
 
-Nothing happens by itself: `review` is called before every attempt and with every tick, and does nothing in most calls.
+`review` is called before every attempt and with every tick, and does nothing in most calls.
 
-Invariants: a reservation's pods are pending, and nominated where it says, or it is worked out anew; what ended because
-its time was over is not renewed before something has changed in the cluster.
+Invariants: a reservation's pods are pending and nominated to its nodes, otherwise it is computed again; what ended
+because its time was over is not renewed before something has changed in the cluster.
 """
 
 import heapq
@@ -36,26 +37,28 @@ from reprieve.scheduling.running_profiles import RunningProfiles
 
 OFF = ReservationOptions(reserve_after=0.0)
 _PAUSE = 60.0
-"""Seconds between two looks at a reservation, or at those that wait for one; also the least that a move gains."""
+"""Seconds between two checks of a reservation, or of entities that wait for one; also the minimum gain of a move."""
 _PAUSE_IF_LOST = 10.0
-"""Seconds between two looks at a reservation that loses nominations: a stream of a higher priority may take them."""
+"""Seconds between two checks of a reservation that loses nominations, as many pods of a higher priority may take them.
+"""
 _GAIN = 0.1
-"""The share of the wait that a move gains at least."""
+"""The minimum gain of a move, as a share of the wait."""
 _TRIED = 8
-"""So many that wait for a reservation are looked at in one round, in the order of the queue, and the next ones in the
-round after it: those that can hold none are not in the way of the others."""
+"""Number of entities checked for a reservation in one round, in the order of the queue. The next round continues, so
+that entities that can hold none do not block the others.
+"""
 _FEWEST_KEPT = 256
 _TOO_LONG = "more would be idle than may be if the pods in the way run for as long again as they have"
 
 
 def reservation_options(profile: Profile) -> ReservationOptions:
-    """Return how a profile reserves; a profile without the plugin never does."""
+    """Return the reservation options of a profile; without the plugin it never reserves."""
     plugin = first_of(ReservationsPlugin, profile.plugins)
     return plugin.options if plugin is not None else OFF
 
 
 def _is_earlier(start: ExpectedStart, expected: float | None, in_the_way: int, now: float) -> bool:
-    """Return whether a start is worth a move from where the holder is expected then, or has so many pods in the way."""
+    """Return whether a start is worth a move from the present expected start and number of pods to wait for."""
     if start.when is None:
         return expected is None and len(start.awaited) < (1 - _GAIN) * in_the_way
     if expected is None:
@@ -69,7 +72,7 @@ def _worth_a_move(expected: float, now: float) -> float:
 
 
 class AdvanceReservations:
-    """See the module docstring. How many there may be, and what may be idle, the first profile says."""
+    """See the module docstring. The first profile sets how many there may be, and how much may be idle."""
 
     def __init__(
         self,
@@ -92,35 +95,35 @@ class AdvanceReservations:
         self.changed = False
         """Reservations were made, moved or ended since `Backfill` set this to False."""
         self._due: dict[str, float] = {}
-        """From when on an entity that failed may hold one, by ref."""
+        """Time from which an entity that failed may hold one, by ref."""
         self._next: list[tuple[float, str]] = []
-        """The same as a heap; entries that no longer hold are skipped."""
+        """These times as a heap; outdated entries are skipped."""
         self._most_kept = _FEWEST_KEPT
-        """How much of this there may be before entities that are gone are forgotten."""
+        """Size of the table at which deleted entities are removed from it."""
         self._waiting: dict[str, None] = {}
-        """Those that have waited long enough."""
+        """Entities that have been pending long enough."""
         self._passed: dict[str, None] = {}
-        """Those of them that can hold none, until all the others have been looked at."""
+        """Entities among them that can hold none, until all others have been checked."""
         self._looked_at = -math.inf, 0
-        """When those were looked at last, and how much had been freed by then."""
+        """Time when these were last checked, and the value of `SchedulingQueue.freed` at that time."""
         self._look = False
-        """Something else has changed for them since."""
+        """Something else has changed for them since then."""
         self._unused: dict[str, int] = {}
-        """How much had been freed when a reservation ended unused, by ref."""
+        """The value of `SchedulingQueue.freed` when a reservation ended unused, by ref."""
         self._noted = -1
-        """How often nominations had changed when those of the reservations were looked at."""
+        """The number of changes of nominations when those of the reservations were last checked."""
         self.idle = IdleAmounts(cluster, self._common)
 
     # -- attempts --------------------------------------------------------------------------------------------------
 
     def attempted(self, entity: Entity, decision: Decision, now: float) -> Decision:
-        """Take note of an attempt; return the decision, which leaves a reservation as it is if it failed."""
+        """Record an attempt; return the decision, which keeps a reservation if the attempt failed."""
         ref = entity.ref
         if decision.result is Result.SCHEDULED or decision.preemption is not None:
             self._forget(ref)
             return decision
         if ref in self.held:
-            if decision.nominations:  # it waits for pods that leave now, and holds what they leave
+            if decision.nominations:  # it waits for terminating pods, and their capacity is reserved for it
                 self._forget(ref)
                 return decision
             return replace(decision, cleared=())
@@ -134,7 +137,7 @@ class AdvanceReservations:
         return decision
 
     def _continue(self, entity: Entity, now: float) -> bool:
-        """Take over nominations that the API had, of the time before a restart: they are not given up for a moment."""
+        """Take over nominations from before a restart, as the API has them, without releasing them in between."""
         if len(self.held) >= self._common.max_reservations or self.idle.exhausted(now):
             return False
         self._cluster.now = max(self._cluster.now, now)
@@ -154,7 +157,7 @@ class AdvanceReservations:
         return False
 
     def resume(self, now: float) -> None:
-        """Let those that the API has as holders be tried before others get a reservation (reservations.md 3.6)."""
+        """Try entities that hold reservations in the API before others get one (reservations.md 3.6)."""
         self._looked_at = now, self._queue.freed
 
     def _begin(self, entity: Entity, when: float) -> None:
@@ -169,16 +172,16 @@ class AdvanceReservations:
             self._most_kept = max(_FEWEST_KEPT, 4 * len(self._due))
 
     def _failed_first(self, entity: Entity, now: float) -> float:
-        """Return when its first attempt failed: now, or before a restart, as the conditions of its pods have it."""
+        """Return when its first attempt failed: now, or before a restart according to the conditions of its pods."""
         known = [pod.unschedulable_since for pod in entity.ready.values() if pod.unschedulable_since is not None]
         return min((now, *known))
 
     def margin_of(self, entity: Entity) -> float:
-        """By what share of its runtime an entity may run longer where it backfills."""
+        """Return by which share of its runtime backfilled work may run longer."""
         return self._options_of(entity).backfill_margin
 
     def evicts_overrun(self, profile: str) -> bool:
-        """Return whether what backfills is evicted when it runs for longer than it stated."""
+        """Return whether backfilled work is evicted when it runs longer than it stated."""
         return self._options.get(profile, self._common).evict_overrun
 
     def _options_of(self, entity: Entity) -> ReservationOptions:
@@ -187,7 +190,7 @@ class AdvanceReservations:
     # -- time ------------------------------------------------------------------------------------------------------
 
     def review(self, now: float) -> None:
-        """End, move and make reservations as far as it is time for that."""
+        """End, move and make the reservations that are due."""
         if not self.held and not self.idle.amounts:
             self._nominations.overtaken.clear()
             if not self._waiting and not (self._next and self._next[0][0] <= now):
@@ -203,7 +206,7 @@ class AdvanceReservations:
         self._bound_idle(now)
 
     def next_time(self) -> float | None:
-        """Return when `review` has something to do, if nothing else happens."""
+        """Return when `review` is next due, if nothing else happens."""
         times = [entry[0] for entry in self._next[:1]]
         for held in self.held.values():
             entity = self._queue.get(held.ref)
@@ -223,7 +226,7 @@ class AdvanceReservations:
         return min(times, default=None)
 
     def _may_make(self) -> bool:
-        """Return whether others may get a reservation now, and something has changed since they were looked at."""
+        """Return whether others may get a reservation now, and something has changed since they were checked."""
         room = self._waiting and len(self.held) < self._common.max_reservations
         return bool(room) and (self._look or self._looked_at[1] != self._queue.freed)
 
@@ -279,7 +282,7 @@ class AdvanceReservations:
         return search((), nominated) if known and yielding else start
 
     def _behind(self, entity: Entity) -> list[AdvanceReservation]:
-        """Return the reservations that make way for an entity: of those behind it, without an expected start."""
+        """Return the reservations that an entity replaces: of entities behind it, without an expected start."""
         turn = self._queue.order(entity)
         return [
             held
@@ -291,13 +294,13 @@ class AdvanceReservations:
         ]
 
     def _lost(self, held: AdvanceReservation) -> bool:
-        """Return whether a member is not nominated where the reservation has it: a node is gone, or was taken."""
+        """Return whether a member is not nominated to its reserved node, because it was deleted or taken."""
         return len(held.standing(self._cluster.nodes.row_of)) < len(held.pods)
 
     # -- making and ending -----------------------------------------------------------------------------------------
 
     def _make(self, now: float) -> None:
-        """Give reservations to those that have waited long enough, in the order of the queue."""
+        """Make reservations for entities that have been pending long enough, in the order of the queue."""
         while self._next and self._next[0][0] <= now:
             when, ref = heapq.heappop(self._next)
             if self._due.get(ref) == when and ref not in self.held:
@@ -335,7 +338,7 @@ class AdvanceReservations:
             self._passed.clear()
 
     def _is_worth_it(self, entity: Entity, start: ExpectedStart, now: float) -> bool:
-        """Return whether an entity is to hold what it waits for; what fits now waits for nothing."""
+        """Return whether an entity should get a reservation; an entity that fits now needs none."""
         if start.when is None:
             return not self.idle.is_too_long(now, *self._amounts_of(start), start.awaited, entity.timestamp)
         return bool(start.awaited or self._behind(entity))
@@ -367,7 +370,7 @@ class AdvanceReservations:
         )
         held.freed = self._queue.freed
         self._nominations.reserve(entity.ref, start.places, entity.priority, now)
-        self._queue.freed = held.freed  # what it was moved from was free before, but reserved
+        self._queue.freed = held.freed  # the capacity that it was moved from was free before, but reserved
         self._look = True
         self.held[entity.ref] = held
         for kept in (self._waiting, self._unused):
@@ -379,7 +382,7 @@ class AdvanceReservations:
         self._make_way(entity, held, now)
 
     def _make_way(self, entity: Entity, taken: AdvanceReservation, now: float) -> None:
-        """Work out anew the reservations behind an entity on nodes that it has taken (reservations.md 3.7)."""
+        """Compute the reservations behind an entity again on nodes that it has taken (reservations.md 3.7)."""
         for behind in self._behind(entity):
             held, other = self.held.get(behind.ref), self._queue.get(behind.ref)
             if held is None or other is None or np.intersect1d(held.rows, taken.rows).size == 0:
@@ -391,7 +394,7 @@ class AdvanceReservations:
                 self._reserve(other, start, held.made, now)
 
     def _end(self, held: AdvanceReservation, entity: Entity, now: float, why: str) -> None:
-        """Give the capacity back; the holder waits from the beginning until it may hold another."""
+        """Release the capacity; the holder waits the full time again until it may hold another reservation."""
         self._forget(held.ref)
         freed = self._queue.freed
         self._nominations.give_up([pod for pod, _ in held.pods], now, Released.NOT_USED, why)
@@ -401,14 +404,14 @@ class AdvanceReservations:
         self._begin(entity, now + self._options_of(entity).reserve_after)
 
     def _forget(self, ref: str) -> None:
-        """The entity holds nothing and waits for nothing here."""
+        """Forget the entity, its reservation and its time."""
         if self.held.pop(ref, None) is not None:
             self.changed = True
         for kept in (self._due, self._waiting, self._unused, self._passed):
             kept.pop(ref, None)
 
     def _bound_idle(self, now: float) -> None:
-        """Give up the youngest reservation when too much has been idle for them (reservations.md 5)."""
+        """End the youngest reservation when too much has been idle for reservations (reservations.md 5)."""
         if not self.held or not self.idle.exhausted(now):
             return
         with_idle = [held for held in self.held.values() if self.idle.share_of(held.rows, held.amounts)]

@@ -1,8 +1,8 @@
-"""Where the members of a group go among the nodes that hold it: preferred levels and ranks (topology.md 1-3).
+"""Assign the members of a group to nodes by preferred levels and ranks (topology.md 1-3).
 
-The group's algorithm says first what it places without a preference; that is how many members have a place, whatever
-is preferred.  Then they are placed in the fewest domains of the preferred levels that hold as many, in the order of
-their ranks, by the group's algorithm with all its filters.  That is taken only if it is no worse.
+The group's algorithm first places members without a preference, which gives the number of members to place. Then it
+places as many in the fewest domains of the preferred levels, in the order of their ranks, with all its filters. This
+result is used only if it is no worse.
 
 Invariant: as many members are placed as without; the cluster is left as it was.
 """
@@ -31,23 +31,24 @@ from reprieve.scheduling.slice_units import follows_terms
 
 Rows = npt.NDArray[np.int64]
 _MOST_SEARCHED = 64
-"""Up to so many members, and nodes, are searched for the fewest breaks; of more the ranks fill one domain by one."""
+"""Maximum number of members, and of nodes, for the search for the fewest breaks; above it, ranks fill domain by domain.
+"""
 _MOST_FILLED = 16_384
-"""So many times a member is compared with the nodes of a domain."""
+"""Maximum number of comparisons of a member with the nodes of a domain."""
 _MOST_SETS = 24
-"""So many sets of domains are tried for members that are not alike."""
+"""Maximum number of sets of domains that are tried for members that differ."""
 _MOST_PLACED, _LEAST_SETS = 2_048, 4
-"""So many of them are placed for that in all, but so many sets at least."""
+"""Maximum number of members placed for that in total, and the minimum number of sets."""
 _MOST_DOMAINS_OF_TREE = 4
-"""So many domains of a level are tried for a whole tree."""
+"""Maximum number of domains of a level that are tried for a whole tree."""
 _MOST_PLACEMENTS = 64
-"""So many placements of a required constraint are compared."""
+"""Maximum number of placements of a required constraint that are compared."""
 
 Placed = Sequence[tuple[PodRecord, int]]
 
 
 def arranged(cycle: GroupCycle, found: GroupAssignment, within: Placement | None = None) -> GroupAssignment:
-    """Return the assignment with its members where they are preferred to be; `within`: on these nodes alone."""
+    """Return the assignment with its members in preferred domains; `within`: only on these nodes."""
     group = cycle.group
     if not found.placed or not isinstance(group, GroupState) or not follows_terms(cycle.running):
         return found
@@ -67,7 +68,7 @@ def arranged(cycle: GroupCycle, found: GroupAssignment, within: Placement | None
 
 
 def has_terms(cycle: GroupCycle) -> bool:
-    """Return whether some group of a tree is arranged: it asks for that, or has a constraint and members with ranks."""
+    """Return whether a group of a tree is arranged: on request, or as it has a constraint and members with ranks."""
     if not follows_terms(cycle.running):
         return False
     first = {pod.group: pod for pod in reversed(cycle.pods)}
@@ -84,14 +85,14 @@ def has_terms(cycle: GroupCycle) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TreePreference:
-    """What the root of a tree prefers for all groups below it. `columns`: by level the domain of every row."""
+    """Preferred levels of the root of a tree for all groups below it. `columns`: by level the domain of every row."""
 
     cycle: GroupCycle
     columns: list[Rows]
 
     @classmethod
     def of(cls, cycle: GroupCycle) -> TreePreference | None:
-        """Return the preference of the root; None where it has none of its own."""
+        """Return the preference of the root; None if it has none."""
         cluster, spec = cycle.running.cluster, cycle.group.spec
         preferred = spec.topology.preferred if spec is not None else ()
         labels = dict.fromkeys(label for level in preferred if (label := label_of(cluster, level)) is not None)
@@ -103,7 +104,7 @@ class TreePreference:
         return tuple(len({int(column[row]) for row in rows}) for column in self.columns)
 
     def single(self, count: int) -> Iterator[Placement]:
-        """Yield domains that may hold so many pods of the tree: by level, a few, the fullest first."""
+        """Yield a few domains of each level that may hold so many pods of the tree, the fullest first."""
         cluster = self.cycle.running.cluster
         alive = np.flatnonzero(cluster.nodes.alive[: len(cluster.nodes)])
         for column in self.columns:
@@ -117,7 +118,7 @@ class TreePreference:
                 yield placements[turn]
 
     def _free(self, rows: Rows) -> int:
-        """Return how many pods there is room for, each kind counted by itself."""
+        """Return the number of pods that fit, each kind counted separately."""
         return int(holds_at_most(self.cycle.running, self.cycle.pods, [Placement("", rows)], beyond=True)[0])
 
 
@@ -141,7 +142,7 @@ class _Levels:
 
 @dataclass
 class _Arrangement:
-    """See the module docstring. `required`: the placement of the group's constraint, if it has one."""
+    """Arranges one group. `required`: the placement of the group's constraint, if it has one."""
 
     cycle: GroupCycle
     group: GroupState
@@ -152,7 +153,7 @@ class _Arrangement:
     ranks: Ranks = field(init=False)
     steps: int = field(init=False)
     chosen: Placement | None = None
-    """The placement of the constraint in which the preferred places are."""
+    """The placement of the constraint that contains the preferred places."""
 
     def __post_init__(self) -> None:
         """Read the levels and the ranks."""
@@ -166,12 +167,12 @@ class _Arrangement:
 
     @cached_property
     def staying(self) -> list[PodRecord]:
-        """Members that run, by rank."""
+        """Running members, by rank."""
         return self.ranks.ordered(sorted((p for p in self.group.running() if not p.terminating), key=_key))
 
     @cached_property
     def around(self) -> list[PodRecord]:
-        """Return the pods that run in the groups that the preference is for: their domains count as in use."""
+        """Return the running pods of the groups with the preference: their domains count as in use."""
         cluster = self.cycle.running.cluster
         item: Group = self.group
         spec = item.spec
@@ -188,19 +189,19 @@ class _Arrangement:
 
     @cached_property
     def alike(self) -> bool:
-        """All pods are alike and go by amounts alone."""
+        """All pods are identical and only amounts limit their nodes."""
         return filled_as_counted(self.cycle.running, self.cycle.pods)
 
     @cached_property
     def targets(self) -> list[PodRecord]:
-        """The pods that get a place, by rank: as many as the group's algorithm places."""
+        """The pods to place, by rank: as many as the group's algorithm places."""
         count = len(self.found.placed)
         if self.alike and self.terms.slices is None:
             return self.ranks.ordered(self.cycle.pods)[:count]
         return self.ranks.ordered([pod for pod, _ in self.found.placed])
 
     def with_places(self, placed: Placed, placement: Placement | None) -> GroupAssignment:
-        """Return what was found with these places, in that placement of the constraint."""
+        """Return the assignment with these places, in that placement of the constraint."""
         there = {pod.uid for pod, _ in placed}
         failed = self.found.failed
         if any(uid in there for uid in failed):
@@ -208,7 +209,7 @@ class _Arrangement:
             failed = {pod.uid: why for pod in self.cycle.pods if pod.uid not in there}
         return replace(self.found, placed=list(placed), failed=failed, placement=placement)
 
-    # -- how good it is ------------------------------------------------------------------------------------------------
+    # -- quality ------------------------------------------------------------------------------------------------
 
     def worth(self, placed: Placed) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the domains in use at each level, and the breaks between neighbouring ranks; less is better."""
@@ -225,7 +226,7 @@ class _Arrangement:
     # -- ranks over places ---------------------------------------------------------------------------------------------
 
     def in_rank_order(self, placed: Placed) -> Placed:
-        """Return the same places, those of members that are alike exchanged so that neighbours are together."""
+        """Return the places, exchanged between identical members so that neighbours are together."""
         running = self.cycle.running
         nodes = running.cluster.nodes
         rows = np.unique(np.array([row for _, row in placed], dtype=np.int64))
@@ -268,7 +269,7 @@ class _Arrangement:
         return tried.placed if len(tried.placed) == len(pods) else None
 
     def cells_of_ranks(self, cells: Cells, places: Places, pods: Sequence[PodRecord]) -> list[int]:
-        """Return the cell of each pod, by rank, where `places` has how many go to which cell at most."""
+        """Return the cell of each pod, by rank; `places` has the maximum number of pods for each cell."""
         places = in_order(cells, places)
         searched = len(pods) + len(self.staying) <= _MOST_SEARCHED and len(places) <= _MOST_SEARCHED
         if self.staying and self.ranks.of and searched:
@@ -276,7 +277,7 @@ class _Arrangement:
         return [cell for cell, units in places for _ in range(units)][: len(pods)]
 
     def _beside_running(self, cells: Cells, places: Places, pods: Sequence[PodRecord]) -> list[int]:
-        """Return the same where members run already, of which the neighbours go to the same domain."""
+        """Return the cell of each pod if members already run: their neighbours get the same domain."""
         staying = self.staying
         apart = [tuple(labels[cell] for labels in cells.labels) for cell, _ in places]
         apart += [tuple(int(column[pod.row]) for column in self.levels.columns) for pod in staying]
@@ -298,7 +299,7 @@ class _Arrangement:
     # -- the preferred levels ------------------------------------------------------------------------------------------
 
     def preferred(self, placements: Sequence[Placement]) -> Placed | None:
-        """Return places in as few domains as possible; None where none were found that hold as many."""
+        """Return places in as few domains as possible; None if none were found for as many members."""
         cluster = self.cycle.running.cluster
         alive = np.flatnonzero(cluster.nodes.alive[: len(cluster.nodes)])
         if not self.alike:
@@ -338,7 +339,7 @@ class _Arrangement:
     # -- members that are not alike ------------------------------------------------------------------------------------
 
     def _of_different(self, rows: Rows) -> Placed | None:
-        """Return places for members that differ: the first set of domains that holds them, the best first."""
+        """Return places for members that differ, in the best set of domains that holds them."""
         parts, cells = self._cells(rows)
         numbers = by_amounts(self.cycle.running, self.targets)
         numbers = numbers and all(self.cycle.running.evaluator.identity(pod) is not None for pod in self.targets)
@@ -367,7 +368,7 @@ class _Arrangement:
         return None
 
     def _has_the_sum(self, rows: Rows) -> bool:
-        """Return whether the rows have what the pods ask for, all together."""
+        """Return whether the rows together have the amounts that the pods request."""
         nodes = self.cycle.running.cluster.nodes
         asked: dict[int, int] = {}
         for pod in self.targets:
@@ -379,7 +380,7 @@ class _Arrangement:
     def _filled(self, chosen: Sequence[int], parts: list[list[int]], cells: Cells) -> Placed | None:
         """Return places that fill one cell after the other in the order of the ranks, by amounts.
 
-        In a cell a member goes to the node where it leaves least; one that fits in no later cell goes to any.
+        In a cell a member gets the node where it leaves least; one that fits in no later cell gets any.
         """
         running, nodes = self.cycle.running, self.cycle.running.cluster.nodes
         order = [cell for cell, _ in in_order(cells, [(cell, cells.capacity[cell]) for cell in chosen])]
@@ -450,7 +451,7 @@ class _Arrangement:
 def _sets(cells: Cells, need: int, enough: Callable[[Sequence[int]], bool]) -> Iterator[list[int]]:
     """Yield sets of cells that may hold so many, those that are `enough`, the fewest domains of the first level first.
 
-    Of many domains one set of each number is looked at, the roomiest, and less and less numbers.
+    With many domains only the largest set of each number of domains is tried, and fewer and fewer numbers.
     """
     everything = [cell for cell, capacity in enumerate(cells.capacity) if capacity > 0]
     if not cells.labels:

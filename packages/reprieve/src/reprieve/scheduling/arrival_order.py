@@ -1,4 +1,4 @@
-"""In which order a scheduler that starts up learns of what is there."""
+"""The order in which a starting scheduler loads existing objects."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -6,15 +6,15 @@ from typing import Final
 from kube_rules import objects
 
 _APART: Final = 1e-6
-"""Seconds between pending pods that were created in the same second: what is written first is tried first."""
+"""Seconds between pending pods that were created in the same second: the first in the input is tried first."""
 
 
 def in_order(items: Iterable[tuple[objects.KubernetesObject, float]]) -> list[tuple[objects.KubernetesObject, float]]:
-    """Return objects, each with its creation time in seconds, in the order a starting scheduler learns of them.
+    """Return objects, each with its creation time in seconds, in the order in which a starting scheduler loads them.
 
     Quotas and limit ranges, nodes, budgets, groups of every level, bound pods, pending pods; within a kind by creation,
-    then by the resource version, then as given.  Pending pods created at one time are set microseconds apart, as the
-    API has seconds only.  The decisions do not depend on the order but for the first-come order of pending pods.
+    then by the resource version, then as given.  Pending pods with the same creation time are set microseconds apart,
+    because the API has only seconds. The order affects decisions only by the first-come order of pending pods.
     """
     result = sorted(items, key=lambda entry: (_turn(entry[0]), entry[1], entry[0].metadata.revision))
     latest = float("-inf")

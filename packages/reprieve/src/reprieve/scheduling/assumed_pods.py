@@ -1,4 +1,4 @@
-"""Pods that the engine has assumed on a node and the API has not confirmed: what becomes of them (scheduling.md 2).
+"""Pods that the engine has assumed on a node and the API has not confirmed (scheduling.md 2).
 
 A Permit plugin may let an assumed pod wait; the pod keeps its capacity until the plugin decides.  Times are in seconds.
 """
@@ -17,7 +17,7 @@ from reprieve.scheduling.nominations import Nominations
 from reprieve.scheduling.running_profiles import RunningProfiles
 
 PERMIT_TIMEOUT: Final = 900.0
-"""Seconds after which a pod that still waits is refused, as by kube-scheduler (at most 15 minutes there)."""
+"""Seconds after which a waiting pod is refused, as by kube-scheduler (at most 15 minutes there)."""
 
 
 class AssumedPods:
@@ -37,9 +37,9 @@ class AssumedPods:
         self._running = running
         self._effects = effects
         self._attempts: dict[str, int] = {}
-        """Attempts by UID: the backoff of a pod goes on if its binding fails."""
+        """Attempts by UID: the backoff of a pod continues if its binding fails."""
         self._waiting: dict[str, tuple[Binding, float]] = {}
-        """Pods that a Permit plugin lets wait, by UID, and since when."""
+        """Pods that a Permit plugin lets wait, and the time since they wait, by UID."""
 
     @property
     def waits(self) -> bool:
@@ -47,15 +47,15 @@ class AssumedPods:
         return bool(self._waiting)
 
     def add(self, pod: PodRecord, attempts: int) -> None:
-        """Note that a pod was assumed after so many attempts."""
+        """Record that a pod was assumed after so many attempts."""
         self._attempts[pod.uid] = attempts
 
     def wait(self, binding: Binding, now: float) -> None:
-        """Note that a Permit plugin asked to wait."""
+        """Record that a Permit plugin lets a pod wait."""
         self._waiting[binding.pod.uid] = (binding, now)
 
     def bound(self, uid: str) -> None:
-        """The API confirmed a binding."""
+        """Handle a binding that the API confirmed."""
         self._attempts.pop(uid, None)
         self._nominations.bound(uid)
         pod = self._cluster.pods.get(uid)
@@ -66,7 +66,7 @@ class AssumedPods:
                 run_post_bind(self._running.of(pod), pod, pod.row)
 
     def failed(self, uid: str, now: float) -> None:
-        """A binding failed for good: the pod gives its capacity back and is queued again."""
+        """Handle a binding that failed permanently: the pod's capacity is released and the pod is queued again."""
         pod = self._cluster.pods.get(uid)
         if pod is None or pod.row < 0 or pod.bound:
             return

@@ -1,9 +1,9 @@
-"""Backfill: work that is over in time uses what is reserved for a later start (reservations.md 4).
+"""Backfill: work that ends in time uses capacity that is reserved for a later start (reservations.md 4).
 
-An entity is tried in the ordinary way first.  If it fails, and its pods state for how long they run, it is tried once
-more without the nominations of those reservations that begin after its end.  Nothing is evicted for it.
+An entity is tried in the ordinary way first. If it fails and its pods state how long they run, it is tried again
+without the nominations of reservations that begin after its end. No pods are evicted for it.
 
-Invariant: nominations are as before; what states no end, or ends too late, never gets what is reserved.
+Invariant: nominations are as before; work that states no end, or ends too late, never gets reserved capacity.
 """
 
 import heapq
@@ -32,7 +32,7 @@ from reprieve.scheduling.pod_cycle import pod_without_help
 from reprieve.scheduling.running_profiles import RunningProfiles
 
 _TRIED = 64
-"""So many are woken at a time, in the order of the queue."""
+"""Number of entities that are woken at a time, in the order of the queue."""
 
 
 class Backfill:
@@ -68,7 +68,7 @@ class Backfill:
         return self._noted(found, entity, now)
 
     def _noted(self, found: Decision, entity: Entity, now: float) -> Decision:
-        """Take note of pods that use reserved capacity, and until when: the pods say so after a restart."""
+        """Record pods that use reserved capacity, and until when; after a restart their annotations have it."""
         pods = [binding.pod for binding in found.bindings]
         end = self.end_of(pods, now, self._reservations.margin_of(entity)) if pods else None
         if end is None:
@@ -79,15 +79,15 @@ class Backfill:
         return replace(found, bindings=tuple(replace(binding, annotations=until) for binding in found.bindings))
 
     def resume(self) -> None:
-        """Take over from a scheduler before: what it backfilled says until when."""
+        """Take over the backfilled pods of an earlier scheduler; they state until when they run."""
         for pod in self._cluster.pods.values():
             text = pod.annotations.get(BACKFILLED_UNTIL)
             if text is not None and pod.row >= 0 and self._reservations.evicts_overrun(pod.scheduler_name):
-                with suppress(ValueError):  # not of the scheduler: nothing is known of the pod
+                with suppress(ValueError):  # not by the scheduler: nothing is known about the pod
                     self._overruns.lent([pod], moment(text))
 
     def _on_its_places(self, entity: Entity, own: AdvanceReservation) -> Decision | None:
-        """Place a holder where it holds capacity, whatever is held there for a later start: that is freed later."""
+        """Place a holder on its reserved capacity, also if it is reserved for others from a later time on."""
         rows = set(own.rows.tolist())
         beside = [
             one for one in self._reservations.held.values() if _is_later(one, own) and not rows.isdisjoint(one.rows)
@@ -99,7 +99,7 @@ class Backfill:
         return found if not Counter(binding.node for binding in found.bindings) - wanted else None
 
     def _without(self, lifted: Sequence[AdvanceReservation], entity: Entity) -> Decision | None:
-        """Decide for an entity as if these reservations were not there; None: it does not fit."""
+        """Decide for an entity without these reservations; None: it does not fit."""
         pods = list(entity.ready.values())
         running = self._running.of(pods[0])
         with self._cluster.trial():
@@ -111,7 +111,7 @@ class Backfill:
             return group_without_help(running, entity.ref, entity.group, pods)
 
     def wake(self, now: float) -> None:
-        """Wake those that may use what is reserved from another time on; what is freed wakes them by its event."""
+        """Wake entities for capacity that is now reserved from another time; freed capacity wakes them by its event."""
         reservations = self._reservations
         if not reservations.held or not reservations.changed:
             return
@@ -162,14 +162,14 @@ class Backfill:
         ]
 
     def end_of(self, pods: Iterable[PodRecord], now: float, margin: float) -> float | None:
-        """Return when pods that start now have ended, with the margin on top; None: one of them does not state it."""
+        """Return when pods that start now will have ended, with the margin; None: one of them states no end."""
         ends = [stated_end(self._cluster, pod, now) for pod in pods]
         known = [end for end in ends if end is not None and end > now]
         return max(known) + margin * (max(known) - now) if known and len(known) == len(ends) else None
 
 
 def _is_later(one: AdvanceReservation, other: AdvanceReservation) -> bool:
-    """Whether a reservation is for a later start than the other one, or for the same and was made later."""
+    """Return whether a reservation has a later start than the other, or the same start and was made later."""
     return one is not other and _turn(one) >= _turn(other)
 
 

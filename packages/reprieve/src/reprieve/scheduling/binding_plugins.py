@@ -1,4 +1,4 @@
-"""Reserve, Permit, PreBind: what happens between choosing a node and binding (scheduling.md 2)."""
+"""Reserve, Permit and PreBind: the steps between choosing a node and binding (scheduling.md 2)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,9 +12,9 @@ from reprieve.scheduling.decision import SCHEDULER_ERROR, UNSCHEDULABLE, Binding
 
 
 def reserve_all(decision: Decision, running_for: Callable[[PodRecord], RunningProfile]) -> Decision:
-    """Run Reserve and Permit for what was assumed; a pod that is refused gives its capacity back.
+    """Run Reserve and Permit for assumed pods; the capacity of a refused pod is released.
 
-    The decision comes back with what PreBind and Bind want done; `waiting` are those a Permit plugin lets wait.
+    Returns the decision with the instructions of PreBind and Bind; `waiting` are pods that a Permit plugin lets wait.
     """
     bindings, waiting, rejections = [], [], list(decision.rejections)
     rejected_by = set(decision.rejected_by)
@@ -92,7 +92,7 @@ def permitted(running: RunningProfile, binding: Binding) -> Status:
 
 
 def instructed(running: RunningProfile, binding: Binding) -> Binding:
-    """Return the binding with what its PreBind and Bind plugins want done. Raises PluginError."""
+    """Return the binding with the instructions of its PreBind and Bind plugins. Raises PluginError."""
     state = CycleState(running.cluster, binding.pod)
     before: list[Instruction] = []
     for plugin in running.profile.pre_binds:
@@ -106,7 +106,7 @@ def instructed(running: RunningProfile, binding: Binding) -> Binding:
 
 
 def run_post_bind(running: RunningProfile, pod: PodRecord, row: int) -> None:
-    """Tell the PostBind plugins; what they raise changes nothing and is kept for the log."""
+    """Call the PostBind plugins; an exception changes nothing and is kept for the log."""
     state = CycleState(running.cluster, pod)
     for plugin in running.profile.post_binds:
         try:
@@ -116,7 +116,7 @@ def run_post_bind(running: RunningProfile, pod: PodRecord, row: int) -> None:
 
 
 def given_up(running: RunningProfile, binding: Binding) -> list[Instruction]:
-    """Return what the Reserve plugins want taken back of a binding that failed."""
+    """Return the instructions by which Reserve plugins undo their writes for a failed binding."""
     state = CycleState(running.cluster, binding.pod)
     result: list[Instruction] = []
     for plugin in running.profile.reserves:
@@ -128,7 +128,7 @@ def given_up(running: RunningProfile, binding: Binding) -> list[Instruction]:
 
 
 def unreserve(running: RunningProfile, binding: Binding) -> None:
-    """Undo every Reserve, in reverse order; an error of one plugin does not keep the others from theirs."""
+    """Undo every Reserve, in reverse order; an error of one plugin does not stop the others."""
     state = CycleState(running.cluster, binding.pod)
     for plugin in reversed(running.profile.reserves):
         try:

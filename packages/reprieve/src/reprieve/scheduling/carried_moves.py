@@ -1,8 +1,8 @@
-"""Moving: units are evicted for a pending entity that fits then, and their new places are reserved (moving.md 4).
+"""Moving: evict units so that a pending entity fits, and reserve their new places (moving.md 4).
 
-A move is a preemption: its victims are the units, and it says where their pods are to run next.  Before anything is
-evicted, a *stand-in* of each pod is nominated to its new node, as for lost members of gangs
-(`reprieve.scheduling.lost_places`); the pod that replaces it takes the nomination over.
+A move is a preemption with the units as victims and the next nodes of their pods. Before any eviction, a *stand-in* of
+each pod is nominated to its new node, as for lost members of gangs (`reprieve.scheduling.lost_places`); the replacement
+of the pod takes over the nomination.
 
 Invariants: a place is kept for the grace period of its pod and `SECONDS`, or until the replacement runs; no more units
 are moved within an hour than allowed.
@@ -34,11 +34,11 @@ from reprieve.scheduling.nominations import Nominations
 from reprieve.scheduling.running_profiles import RunningProfiles
 
 SECONDS: Final = 60.0
-"""For how long a new place is kept after the grace period of the pod that moves."""
+"""Seconds for which a new place is reserved after the grace period of the pod that moves."""
 _PAUSE: Final = 60.0
 """Seconds between two searches for the same entity."""
 HOUR: Final = 3600.0
-"""Over which moves are counted, in seconds."""
+"""The period in which moves are counted, in seconds."""
 _FEWEST_KEPT: Final = 256
 _RESPECTING: Final = ClassTerms(respects_budgets=True)
 _NOT_STARTED: Final = "the pod that moved there did not start in time"
@@ -46,12 +46,12 @@ _NOT_STARTED: Final = "the pod that moved there did not start in time"
 
 @dataclass(slots=True, eq=False)
 class _Moving:
-    """One unit on its way; `left`: places without their pod, `lost`: one of them was taken or not used."""
+    """One unit that moves; `left`: places without their pod, `lost`: one of them was taken or not used."""
 
     ref: str
-    """Of the entity for which it moves."""
+    """The ref of the entity for which it moves."""
     name: str
-    """Of the unit."""
+    """The name of the unit."""
     when: float
     """When it was decided, seconds since the epoch."""
     owner: Owner | None
@@ -60,7 +60,7 @@ class _Moving:
 
 
 class CarriedMoves:
-    """See the module docstring. How many units may move, the first profile says."""
+    """See the module docstring. The first profile sets how many units may move."""
 
     def __init__(
         self,
@@ -76,21 +76,21 @@ class CarriedMoves:
         self._most = plugin.moves_per_hour if plugin is not None else 0
         self.on = self._most > 0
         self._times: deque[float] = deque()
-        """When units were moved in the last hour."""
+        """Times of the moves in the last hour."""
         self._looked_at: dict[str, tuple[float, int]] = {}
-        """When moves were searched for an entity last, and how much had been freed by then."""
+        """Time of the last search for an entity, and the value of `SchedulingQueue.freed` then."""
         self._recalled: list[tuple[float, Mapping[str, str]]] = []
-        """Moves of before a restart: when they were decided, and the node for each pod, by UID."""
+        """Moves from before a restart: the time of the decision, and the node for each pod, by UID."""
         self.under_way: list[_Moving] = []
         self.moved = 0
-        """How many units run at their new places."""
+        """Number of units that run at their new places."""
         self.lost = 0
-        """How many have lost their place by moving."""
+        """Number of units that lost their place by moving."""
 
     # -- deciding --------------------------------------------------------------------------------------------------
 
     def instead(self, entity: Entity, decision: Decision, now: float) -> Decision:
-        """Return the decision, or the one by which units move for the entity: it would fail, or evict others."""
+        """Return the decision, or one that moves units if the entity would fail or evict others."""
         evicts = decision.preemption is not None and bool(decision.preemption.victims)
         if decision.result is not Result.UNSCHEDULABLE and not (evicts and decision.result is Result.WAITING):
             return decision
@@ -119,7 +119,7 @@ class CarriedMoves:
         return self._most - len(self._times)
 
     def _may_move(self, unit: PreemptionUnit, entity: Entity, ceilings: Ceilings) -> bool:
-        """Return whether a unit is annotated as movable, is made anew by a controller, and nothing forbids it now."""
+        """Return whether a unit is annotated as movable, a controller recreates it, and no rule forbids a move now."""
         cluster = self._cluster
         if unit.priority > entity.priority or any(moving.name == unit.name for moving in self.under_way):
             return False
@@ -160,7 +160,7 @@ class CarriedMoves:
     # -- carrying out ----------------------------------------------------------------------------------------------
 
     def begin(self, preemption: Preemption, now: float) -> None:
-        """Reserve the new places: the units are evicted next."""
+        """Reserve the new places before the units are evicted."""
         rows = {pod.uid: row for pod, row in preemption.moves}
         self._note(preemption.pod or preemption.nominations[0][0], Moved(now, units=len(preemption.victims)))
         for verdict in preemption.victims:
@@ -175,18 +175,18 @@ class CarriedMoves:
         self.under_way.append(_Moving(ref, name, when, _owner(self._cluster, pods[0][0]), places))
 
     def _note(self, pod: PodRecord, moved: Moved) -> None:
-        """Let a pod say that it is part of a move: a scheduler that comes after reads it (`resume`)."""
+        """Annotate a pod as part of a move, so that a later scheduler reads it (`resume`)."""
         status = {"status": {"conditions": [moved_condition(moved)]}}
         where = (pod.namespace, pod.name)
         self._effects.writes.append(PatchObject("Pod", *where, status, "status", uid=pod.uid, strategic=True))
 
     def recall(self, when: float, to: Mapping[str, str]) -> None:
-        """A scheduler before had decided to move a unit: it counts, and keeps its places (`resume`)."""
+        """Take over a move that an earlier scheduler decided: it counts, and its places are kept (`resume`)."""
         self._times.append(when)
         self._recalled.append((when, to))
 
     def resume(self, now: float) -> None:
-        """Everything is known after a start: units that still leave for other nodes keep their places there."""
+        """Take over moves after the initial load: units that still move keep their new places."""
         known, row_of = self._cluster.pods, self._cluster.nodes.row_of
         self._recall_by_pods(now)
         last = {uid: number for number, (_, to) in enumerate(self._recalled) for uid in to}
@@ -203,9 +203,9 @@ class CarriedMoves:
         self._recalled.clear()
 
     def _recall_by_pods(self, now: float) -> None:
-        """Add moves that only pods tell of: those that move, that replace them, and for which they move.
+        """Add moves that only annotations of pods show: moving pods, their replacements, and preemptors.
 
-        Where the records have more moves of the last hour, or as many, these count.
+        If the records have at least as many moves of the last hour, the records count.
         """
         if not self.on:
             return
@@ -228,12 +228,12 @@ class CarriedMoves:
             self._times = deque(sorted(counted)[-self._most :])
 
     def _holds(self, pod: PodRecord, moved: Moved) -> bool:
-        """Return whether what a pod says of a move is so: it is not if it was to move and stayed where it was."""
+        """Return whether a pod's annotation of a move is still true: a pod that stayed in its place did not move."""
         there = not moved.node or pod.row == self._cluster.nodes.row_of.get(moved.node)
         return there or pod.terminating or pod.row < 0
 
     def appeared(self, uid: str, now: float) -> None:
-        """A pod appeared or changed: a replacement is nominated to the new place."""
+        """Nominate a replacement that appeared to the new place."""
         pod = self._cluster.pods.get(uid)
         if pod is None or pod.scheduled or pod.row >= 0 or pod.nominated >= 0 or pod.terminating:
             return
@@ -250,7 +250,7 @@ class CarriedMoves:
             self._nominations.hand_over(place, pod)
 
     def review(self, now: float) -> None:
-        """End what is over: replacements run, or a place was not used in time."""
+        """End moves with running replacements, and places that were not used in time."""
         for moving in list(self.under_way):
             for place in list(moving.left):
                 keeper = place.keeper
@@ -267,7 +267,7 @@ class CarriedMoves:
                 self.moved, self.lost = self.moved + (not moving.lost), self.lost + moving.lost
 
     def failed(self, ref: str, now: float) -> None:
-        """An eviction for an entity failed: its units stay, and need no other places."""
+        """End the moves for an entity with a failed eviction: its units stay."""
         for moving in [moving for moving in self.under_way if moving.ref == ref]:
             self.under_way.remove(moving)
             for place in moving.left:
@@ -279,6 +279,6 @@ class CarriedMoves:
 
 
 def _owner(cluster: ClusterState, pod: PodRecord) -> Owner | None:
-    """Return the controller that makes a pod anew: its own, or that of its group."""
+    """Return the controller that recreates a pod: its own, or that of its group."""
     group = cluster.groups.get(pod.group) if pod.group is not None else None
     return pod.owner or (group.owner if group is not None else None)

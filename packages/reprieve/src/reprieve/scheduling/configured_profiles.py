@@ -1,8 +1,8 @@
-"""Profiles made of a configuration's, by upstream's rules of precedence (scheduling.md 6).
+"""Make profiles from a configuration, by upstream's rules of precedence (scheduling.md 6).
 
-`multiPoint` enables or disables a plugin wherever it has something to say; a single extension point overrides that:
-first come plugins that both name, in the order of the extension point, then the rest of `multiPoint`, then those that
-only the extension point names.  What cannot be is a `ConfigurationError` with the path of the field.
+`multiPoint` enables or disables a plugin at all its extension points; a single extension point overrides that: first
+come plugins that both name, in the order of the extension point, then the rest of `multiPoint`, then those that only
+the extension point names. A wrong configuration is a `ConfigurationError` with the path of the field.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -67,10 +67,10 @@ POINTS: dict[str, type[Plugin]] = {
     "placementScore": PlacementScorePlugin,
     "placementFeasible": PlacementFeasiblePlugin,
 }
-"""Extension points as the file calls them."""
+"""Extension points by their names in the file."""
 
 _COVERED = {"preFilter": "filter", "preScore": "score"}
-"""Points that are one with another here: they can only be switched together with it."""
+"""Extension points that share a plugin with another one: they can only be switched together with it."""
 
 _UPSTREAM_ALSO = {
     "preEnqueue": {"DefaultPreemption", "DynamicResources"},
@@ -82,7 +82,7 @@ _UPSTREAM_ALSO = {
     "preBind": {"DynamicResources", "VolumeBinding"},
     "placementScore": {"NodeResourcesFit"},
 }
-"""Points at which upstream's plugin of that name has something to say and ours does not: it may be named there."""
+"""Points that upstream's plugin of that name extends and ours does not: it may be named there."""
 
 MAX_TOTAL_SCORE = 1 << 41
 """Scores and name ranks share 63 bits (`reprieve.framework.evaluation`)."""
@@ -90,22 +90,22 @@ MAX_TOTAL_SCORE = 1 << 41
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """Every plugin there is, by name."""
+    """All known plugins, by name."""
 
     in_tree: Mapping[str, Factory]
     """In the order they run; enabled unless a configuration says otherwise."""
     weights: Mapping[str, int]
     """Default weights of in-tree scores."""
     also_called: Mapping[str, str] = field(default_factory=dict)
-    """What configurations written for kube-scheduler call some of them -> our name."""
+    """Names in configurations for kube-scheduler -> our names."""
     third_party: Mapping[str, Factory] = field(default_factory=dict)
-    """Enabled only if a configuration says so, or `named`."""
+    """Plugins that are enabled only by a configuration or by `named`."""
     named: tuple[str, ...] = ()
     """Third-party plugins to enable in every profile that does not mention them."""
     watch: CallPolicy = field(default_factory=CallPolicy)
-    """How third-party plugins are called."""
+    """The caller of third-party plugins."""
     extenders: Plugin | None = None
-    """Stands for the extenders of the configuration in every profile."""
+    """The plugin that calls the extenders of the configuration in every profile."""
     ignored_resources: tuple[str, ...] = ()
     """Extended resources that only extenders look at."""
 
@@ -152,7 +152,7 @@ def profile_of(configuration: ProfileConfiguration, gates: FeatureGates, registr
     if registry.extenders is not None:
         extenders = registry.extenders
         every.append(extenders)
-        weights[extenders.name] = 1  # their weights are in what they answer
+        weights[extenders.name] = 1  # their answers include their weights
         binders = order.get(BindPlugin.__name__) or tuple(p.name for p in every if isinstance(p, BindPlugin))
         others = tuple(name for name in binders if name != extenders.name)
         order = {point: (*names, extenders.name) for point, names in order.items()}
@@ -177,7 +177,7 @@ def profile_of(configuration: ProfileConfiguration, gates: FeatureGates, registr
 
 
 def _by_our_names(configuration: ProfileConfiguration, names: Mapping[str, str]) -> ProfileConfiguration:
-    """Return the same with plugins called as they are called here."""
+    """Return the profile with plugins under our names."""
 
     def renamed(chosen: PluginSet) -> PluginSet:
         return PluginSet(
@@ -192,7 +192,7 @@ def _by_our_names(configuration: ProfileConfiguration, names: Mapping[str, str])
 
 
 def _multi_point(plugins: Plugins, registry: Registry, where: str) -> dict[str, int]:
-    """Return the plugins of multiPoint in order with their weights: defaults, replaced in place, then what is new."""
+    """Return the plugins of multiPoint in order with their weights: defaults, replaced in place, then new ones."""
     chosen = plugins.multi_point
     off = {entry.name for entry in chosen.disabled}
     for index, entry in enumerate(chosen.disabled):
@@ -235,10 +235,10 @@ def _check_set(plugins: Plugins, point: str, chosen: PluginSet, registry: Regist
 
 
 def _following(own: PluginSet, of_pods: PluginSet) -> PluginSet:
-    """Return what is chosen for podGroupPostFilter: as for postFilter, but for the plugins that are named there itself.
+    """Return the plugins of podGroupPostFilter: those of postFilter, except plugins that are named there.
 
-    To switch preemption off at postFilter, the only such point that kube-scheduler's files knew for years, means groups
-    as well.
+    A file that disables preemption at postFilter, for years the only such point of kube-scheduler, disables it for
+    groups too.
     """
     named = {ref.name for ref in own.enabled} | {entry.name for entry in own.disabled}
     if "*" in named:
@@ -264,7 +264,7 @@ def _expanded(multi: Mapping[str, int], chosen: PluginSet) -> Iterator[str]:
 def _weights(
     multi: Mapping[str, int], chosen: PluginSet, built: Mapping[str, Plugin], kind: type[Plugin], where: str
 ) -> dict[str, int]:
-    """Weights of one kind of scores: the extension point's before multiPoint's."""
+    """Return the weights of one kind of scores: the extension point's before multiPoint's."""
     own = {ref.name: ref.weight or 1 for ref in chosen.enabled}
     weights = {name: weight for name, weight in {**multi, **own}.items() if isinstance(built[name], kind)}
     if sum(weights.values()) * MAX_NODE_SCORE >= MAX_TOTAL_SCORE:
@@ -282,9 +282,7 @@ def _args(configuration: ProfileConfiguration, registry: Registry, path: str) ->
 
 
 def _build(name: str, gates: FeatureGates, registry: Registry, args: Args, where: str) -> Plugin:
-    """Return a plugin, guarded if it is not in-tree. Raises ConfigurationError for whatever keeps it from being
-    made.
-    """
+    """Return a plugin, guarded if it is not in-tree. Raises ConfigurationError if it cannot be made."""
     if name in registry.in_tree:
         if name == "NodeResourcesFit" and registry.ignored_resources:
             args = {**args, "ignoredResources": [*(args.get("ignoredResources") or ()), *registry.ignored_resources]}

@@ -1,4 +1,4 @@
-"""What a cycle decides: plain data for the driver that acts on it."""
+"""The decision of a cycle: plain data for the driver that carries it out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ WAITING_FOR_QUORUM = (
 
 
 def below_unschedulable(root: str) -> str:
-    """Return what a group says that would do if the tree above it did."""
+    """Return the message of a group that would fit if the tree above it did."""
     return f'composite pod group "{root}" is unschedulable'
 
 
 class Result(Enum):
-    """How an attempt ended."""
+    """The outcome of an attempt."""
 
     SCHEDULED = "scheduled"
     UNSCHEDULABLE = "unschedulable"
@@ -39,22 +39,22 @@ class Result(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A pod was assumed on a node and is to be bound there."""
+    """A pod that was assumed on a node and must be bound there."""
 
     pod: PodRecord
     node: str
     row: int
     before: tuple[Instruction, ...] = ()
-    """What has to be done first, in order (PreBind)."""
+    """Instructions to carry out before the binding, in order (PreBind)."""
     how: object | None = None
-    """What the Bind plugin wants done (`ApiBinding`, an `Instruction`); None: POST the binding subresource."""
+    """How the Bind plugin binds (`ApiBinding`, an `Instruction`); None: POST the binding subresource."""
     annotations: Mapping[str, str] | None = None
-    """What the pod is annotated with by the binding itself."""
+    """Annotations that the binding sets on the pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A pod was not placed: the PodScheduled=False condition to write (observability.md)."""
+    """A pod that was not placed: the PodScheduled=False condition to write (observability.md)."""
 
     pod: PodRecord
     reason: str
@@ -80,9 +80,9 @@ class GroupCondition:
 
 @dataclass(frozen=True, slots=True)
 class TreeLevel:
-    """What became of one group of a tree in an attempt (composite.md 3.3): `succeeded` of its `of` children.
+    """The result of one group of a tree in an attempt (composite.md 3.3): `succeeded` of its `of` children.
 
-    Children are pods or groups; `needed` is how many have to succeed, `short` names the child groups that did not.
+    Children are pods or groups; `needed` is the minimum that must succeed, `short` names the child groups that did not.
     """
 
     kind: str
@@ -98,9 +98,9 @@ class TreeLevel:
 
 @dataclass(frozen=True, slots=True)
 class OrderMatters:
-    """A gang failed in the order in which its pods are tried, and another one may do (scheduling.md 3.9).
+    """A gang that failed in the usual order of its pods, and may fit in another order (scheduling.md 3.9).
 
-    `placed`: how many members another order places; 0 where none is known and nothing rules one out.
+    `placed`: number of members that another order places; 0 if no order is known and none is ruled out.
     """
 
     placed: int
@@ -111,59 +111,59 @@ class Decision:
     """One attempt of one entity, decided and already reflected in the cluster cache."""
 
     ref: str
-    """Of the entity: `pod/<uid>`, `group/<namespace>/<name>` or `composite/<namespace>/<name>`."""
+    """The entity: `pod/<uid>`, `group/<namespace>/<name>` or `composite/<namespace>/<name>`."""
     result: Result
     bindings: tuple[Binding, ...] = ()
     waiting: tuple[Binding, ...] = ()
     """Assumed, but a Permit plugin wants to decide later (`Engine.ask_permission`)."""
     rejections: tuple[Rejection, ...] = ()
     conditions: tuple[GroupCondition, ...] = ()
-    """Of a group, or of all groups of a tree, the root first."""
+    """The conditions of a group, or of all groups of a tree, the root first."""
     levels: tuple[TreeLevel, ...] = ()
-    """Of a tree: what became of each of its groups that was tried, the root first."""
+    """For a tree: the result of each group that was tried, the root first."""
     preemption: Preemption | None = None
     in_vain: UnhelpfulPreemption | None = None
-    """Why no capacity was freed, where a pod group needed some."""
+    """Why no capacity was freed for a pod group that needed some."""
     order_matters: OrderMatters | None = None
-    """Where a gang failed that another order of its pods may place."""
+    """Set for a gang that failed and that another order of its pods may place."""
     nominations: tuple[tuple[PodRecord, str], ...] = ()
     """`status.nominatedNodeName` to set."""
     cleared: tuple[PodRecord, ...] = ()
     """`status.nominatedNodeName` to clear."""
     diagnosis: Diagnosis | None = None
-    """Why (the first member) did not fit."""
+    """Why the pod, or the first member, did not fit."""
     deferred_writes: tuple[Instruction, ...] = ()
-    """What a PostFilter wants done so that the pod may fit later (`Effects.writes`)."""
+    """Instructions of a PostFilter by which the pod may fit later (`Effects.writes`)."""
     rejected_by: frozenset[str] = frozenset()
     retry_now: bool = False
     put_off: Deferral | None = None
-    """Why no pods are evicted yet, where some might be."""
+    """Why an eviction is deferred."""
     held_until: float | None = None
-    """Until when at the latest the capacity of a preemption is reserved; None: without an end, or there is none."""
+    """Latest end of the reservation for a preemption; None: without an end, or no preemption."""
     resize: bool = False
-    """It is about the deferred resize of a running pod (resizes.md), not about a place for a pending one."""
+    """The decision is about the deferred resize of a running pod (resizes.md), not about a pending pod."""
     attempt: int = 1
-    """Which attempt of the entity this was, counted from 1."""
+    """The number of this attempt of the entity, counted from 1."""
     queued: float = 0.0
-    """When the entity first might be tried, in the caller's seconds."""
+    """The first time at which the entity could be tried, in the caller's seconds."""
     profile: str = ""
-    """The profile that decided."""
+    """The name of the profile that decided."""
 
     @property
     def condition(self) -> GroupCondition | None:
-        """That of the group or of the root; None for a pod."""
+        """The name of the group or of the root; None for a pod."""
         return self.conditions[0] if self.conditions else None
 
     @property
     def failed(self) -> bool:
-        """Not for want of capacity: the attempt, or a step after the choice of a node, had an error."""
+        """The attempt, or a step after the choice of a node, had an error, so the reason is not a lack of capacity."""
         return self.result is Result.ERROR or any(each.reason == SCHEDULER_ERROR for each in self.rejections)
 
 
 def stamped(decision: Decision, attempt: int, queued: float, profile: str) -> Decision:
     """Stamp a decision in place: a cycle has just made it, and nothing else refers to it yet.
 
-    A copy would cost a tenth of what deciding about a simple pod does.
+    A copy would take a tenth of the time of the decision for a simple pod.
     """
     for name, value in (("attempt", attempt), ("queued", queued), ("profile", profile)):
         object.__setattr__(decision, name, value)

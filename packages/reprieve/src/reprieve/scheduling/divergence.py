@@ -1,4 +1,4 @@
-"""Why pods and groups cannot be scheduled as one: they do not want the same (preemption.md 8.3, composite.md 3.1)."""
+"""Conflicts that keep pods and groups from being scheduled as one (preemption.md 8.3, composite.md 3.1)."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,7 +8,7 @@ from reprieve.scheduling.decision import INVALID, SCHEDULER_ERROR
 
 
 def conflict_of(group: Group, pods: Sequence[PodRecord], *, group_policy: bool) -> tuple[str, str] | None:
-    """None, or why the pods tried and their groups cannot be one, and the reason in a composite's condition."""
+    """Return why the tried pods and their groups conflict, and a composite's reason; None: they do not conflict."""
     if isinstance(group, GroupState):
         error = divergence(group, pods, group_policy=group_policy)
         return None if error is None else (error, SCHEDULER_ERROR)
@@ -25,13 +25,13 @@ def conflict_of(group: Group, pods: Sequence[PodRecord], *, group_policy: bool) 
 
 
 def divergence(group: GroupState, pods: Sequence[PodRecord], *, group_policy: bool) -> str | None:
-    """None, or why the members cannot be one group: mixed schedulers, priorities or policies (preemption.md 8).
+    """Return why members conflict: mixed schedulers, priorities or policies (preemption.md 8); None: they do not.
 
-    Every member counts that is not on its way out, scheduled ones and those of other schedulers too, and a lone one as
-    well as several: what it asks for itself must not be had by way of its group.  A group without a priority has
-    nothing to compare.  A lone member is let through where neither it nor its group names a priority class: admission
-    leaves no such objects, and kube-scheduler 1.36 places them by the group's number.  In a group of another API pods
-    that name no class are of the group's priority (workloads.md 2.6).
+    Every member counts that is not terminating, also scheduled ones, those of other schedulers, and a single one, so
+    that a group cannot raise the priority of its pods.  A group without a priority has nothing to compare.  A single
+    member is allowed if neither it nor its group names a priority class: admission leaves no such objects, and
+    kube-scheduler 1.36 places them by the group's number.  In a group of another API pods that name no class are of the
+    group's priority (workloads.md 2.6).
 
     With `group_policy` (the gate PodGroupPreemptionPolicy) members must have the group's own preemptionPolicy; a group
     that has none, as in versions without the field, follows its members, which must agree.  Without the gate every
@@ -67,7 +67,7 @@ def divergence(group: GroupState, pods: Sequence[PodRecord], *, group_policy: bo
 
 
 def _tree_divergence(root: CompositeState, pods: Sequence[PodRecord], *, group_policy: bool) -> str | None:
-    """Return the same of a tree: everything in it wants what its root does (composite.md 3.1)."""
+    """Return why a tree conflicts: a group or pod in it differs from the root (composite.md 3.1); None: none does."""
     spec = root.spec
     assert spec is not None
     members = _members(root, pods)
@@ -105,7 +105,7 @@ def _pods(what: str, got: str) -> str:
 
 
 def _policies(root: CompositeState, members: Sequence[PodRecord], group_policy: bool) -> Iterator[tuple[str, str]]:
-    """Preemption policies and what has them, the decisive one first: the root's, another group's, a pod's."""
+    """Yield preemption policies with their holders, the decisive one first: the root's, another group's, a pod's."""
     for group in root.below() if group_policy else ():
         if group.spec is not None and group.spec.preemption_policy is not None:
             yield group.spec.preemption_policy, group.name
@@ -118,9 +118,7 @@ def _workload(group: Group) -> str:
 
 
 def _members(group: Group, pods: Sequence[PodRecord]) -> list[PodRecord]:
-    """Return the pods tried, then those of their groups that were not, scheduled ones too, and are not on their way
-    out.
-    """
+    """Return the tried pods, then the other pods of their groups that are not terminating, also scheduled ones."""
     tried = {pod.uid for pod in pods}
     others = [pod for pod in group.members.values() if pod.uid not in tried and not pod.terminating]
     return [*pods, *sorted(others, key=queue_order)]

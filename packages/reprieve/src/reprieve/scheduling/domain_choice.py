@@ -1,12 +1,10 @@
-"""Which domains a group goes to: as few as possible at each level, then the fullest that fit (topology.md 1).
+"""Choose the domains of a group: as few as possible at each level, then the fullest that fit (topology.md 1).
 
-A *cell* is the nodes that are in the same domain at every level; of levels that contain one another it is a domain of
-the narrowest.  `Cells` has for each how many units (pods, or slices of them) it can take, and its domain at each level,
-the level that counts first before the others.
-
-Domains are chosen greedily, the roomiest first and the last as small as possible, in the whole cluster and in each
-wider domain that is large enough by itself; the best of these choices is taken.  The fewest domains are found exactly
-for few cells, and for two levels that contain one another as long as few domains are needed.
+A *cell* is the nodes that are in the same domain at every level; for nested levels it is a domain of the narrowest.
+`Cells` has the number of units (pods, or slices of them) that each cell can take, and its domain at each level, the
+decisive level first. Domains are chosen greedily, the largest first and the last as small as possible, in the whole
+cluster and in each wider domain that is large enough alone; the best of these choices is used.  The fewest domains are
+found exactly for few cells, and for two levels that contain one another as long as few domains are needed.
 """
 
 from __future__ import annotations
@@ -16,14 +14,14 @@ from dataclasses import dataclass, field
 from itertools import accumulate, combinations, pairwise
 
 _MOST_WIDER = 64
-"""So many wider domains are tried by themselves, those that fit closest first."""
+"""Maximum number of wider domains that are tried alone, the closest fit first."""
 _FEW_CELLS = 9
-"""Of so few cells with room all sets are compared."""
+"""Up to this number of cells with capacity, all sets are compared."""
 _MOST_EXACT = 24
-"""Up to so many domains are counted exactly."""
+"""Up to this number of domains, the count is exact."""
 
 Places = list[tuple[int, int]]
-"""(cell, units there), in the order in which ranks go there."""
+"""(cell, units there), in the order in which ranks fill them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +33,17 @@ class Cells:
     in_use: Sequence[frozenset[int]] = field(default=())
 
     def score(self, cells: Sequence[int]) -> tuple[int, ...]:
-        """Return how many domains come into use at each level; fewer are better."""
+        """Return how many more domains are used at each level; fewer are better."""
         return tuple(
             len({labels[cell] for cell in cells} - self.used(level)) for level, labels in enumerate(self.labels)
         )
 
     def used(self, level: int) -> frozenset[int]:
-        """Return the domains of a level where members run."""
+        """Return the domains of a level with running members."""
         return self.in_use[level] if self.in_use else frozenset()
 
     def units(self, cells: Sequence[int]) -> int:
-        """Return how many units cells take together."""
+        """Return how many units the cells take together."""
         return sum(self.capacity[cell] for cell in cells)
 
     def grouped(self, cells: Sequence[int], level: int) -> dict[int, list[int]]:
@@ -57,7 +55,7 @@ class Cells:
 
 
 def chosen_places(cells: Cells, need: int) -> Places | None:
-    """Return where `need` units go; None where there is no room for so many."""
+    """Return the cells of `need` units; None if not so many fit."""
     everything = [cell for cell, capacity in enumerate(cells.capacity) if capacity > 0]
     if need <= 0 or cells.units(everything) < need:
         return None
@@ -92,7 +90,7 @@ def in_order(cells: Cells, places: Places) -> Places:
 
 
 def wider_first(columns: Sequence[Sequence[int]]) -> list[int]:
-    """Return the levels, the widest first; in the order in which they count where they do not contain one another."""
+    """Return the levels, the widest first, or in the order of their weight if they are not nested."""
     levels = sorted(range(len(columns)), key=lambda level: len(set(columns[level])))
     contained = all(_contains(columns[wide], columns[narrow]) for wide, narrow in pairwise(levels))
     return levels if contained else list(range(len(columns)))
@@ -104,7 +102,7 @@ def _contains(wide: Sequence[int], narrow: Sequence[int]) -> bool:
 
 
 def _parts(cells: Cells, everything: list[int], need: int) -> Iterator[list[int]]:
-    """Yield all cells, and those of each domain that takes all units by itself, the fullest of a level first."""
+    """Yield all cells, then those of each domain that takes all units alone, the fullest of a level first."""
     yield everything
     for level in range(len(cells.labels)):
         fitting = [part for part in cells.grouped(everything, level).values() if cells.units(part) >= need]
@@ -112,7 +110,7 @@ def _parts(cells: Cells, everything: list[int], need: int) -> Iterator[list[int]
 
 
 def _greedy(cells: Cells, part: list[int], need: int) -> Places:
-    """Return places among the cells of a part, which have the room."""
+    """Return places in the cells of a part, which has enough capacity."""
     for level in range(len(cells.labels)):
         domains = cells.grouped(part, level)
         used = cells.used(level)
@@ -128,7 +126,7 @@ def _greedy(cells: Cells, part: list[int], need: int) -> Places:
 
 
 def _fewest(totals: dict[int, int], need: int, free: Callable[[int], bool]) -> list[int]:
-    """Return the fewest keys with so much in total, those that are free first, and the last as small as possible."""
+    """Return the fewest keys with this total: first the free ones, the last as small as possible."""
     result: list[int] = []
     left = need
     ordered = sorted(totals, key=lambda key: (not free(key), -totals[key], key))
@@ -144,7 +142,7 @@ def _fewest(totals: dict[int, int], need: int, free: Callable[[int], bool]) -> l
 
 
 def _of_few(cells: Cells, everything: list[int], need: int) -> list[int]:
-    """Return the best of all sets of cells, where there are few."""
+    """Return the best of all sets of cells, for few cells."""
     sets = (list(found) for size in range(1, len(everything) + 1) for found in combinations(everything, size))
     enough = (found for found in sets if cells.units(found) >= need)
     return min(enough, key=lambda found: (cells.score(found), cells.units(found)))
@@ -155,14 +153,14 @@ def _of_few(cells: Cells, everything: list[int], need: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Best:
-    """The most units of so many wide and narrow domains, and which: (wide domain, narrow ones of it)."""
+    """The most units in given numbers of wide and narrow domains, with these: (wide domain, its narrow ones)."""
 
     units: int
     taken: tuple[tuple[int, int], ...]
 
 
 def _exact(cells: Cells, everything: list[int], need: int) -> list[int]:
-    """Return the cells of the fewest domains at the first two levels; none where they are not counted."""
+    """Return the cells of the fewest domains at the first two levels; none if they are too many to count."""
     if len(cells.labels) < 2 or any(map(cells.used, range(2))):
         return []
     columns = [[cells.labels[level][cell] for cell in everything] for level in range(2)]
@@ -181,12 +179,12 @@ def _exact(cells: Cells, everything: list[int], need: int) -> list[int]:
     narrow_ones = {domain for label, count in counts[best].taken for domain, _ in ranked[label][:count]}
     part = [cell for label in chosen for cell in parts[label]]
     inside = [cell for cell in part if cells.labels[narrow][cell] in narrow_ones]
-    # All narrow domains of the wide ones may be used, so that the last is the smallest that does.
+    # All narrow domains of the wide ones may be used, so that the last is the smallest that suffices.
     return min((part, inside), key=lambda found: cells.score([cell for cell, _ in _greedy(cells, found, need)]))
 
 
 def _roomiest(cells: Cells, part: list[int], level: int) -> list[tuple[int, int]]:
-    """Return (domain, units) of a level among the cells of a part, the roomiest first."""
+    """Return (domain, units) of a level among the cells of a part, the largest first."""
     totals = {label: cells.units(found) for label, found in cells.grouped(part, level).items()}
     return sorted(totals.items(), key=lambda item: -item[1])
 

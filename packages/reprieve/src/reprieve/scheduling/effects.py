@@ -1,6 +1,6 @@
-"""Effects: what a change or a cycle asks of the driver of the engine, as one frozen value.
+"""Effects: the work for the driver of the engine after a change or a cycle, as one frozen value.
 
-Every door of the engine that changes something returns `Effects`; nothing is left inside to be fetched later.
+Every method of the engine that changes something returns its `Effects`; nothing has to be fetched later.
 """
 
 from typing import Final
@@ -26,7 +26,7 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
     """See the module docstring."""
 
     decision: Decision | None = None
-    """The outcome of a cycle; None if nothing was ready to be tried, and for everything but `Engine.step`."""
+    """The outcome of a cycle; None if nothing was ready to be tried, and after other calls than `Engine.step`."""
     unnominated: tuple[PodRecord, ...] = ()
     """Pods with a nomination that ended without a decision to report it: clear `status.nominatedNodeName`.
 
@@ -35,23 +35,23 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
     reserved: tuple[AdvanceReservation, ...] = ()
     """Reservations that were made or moved: set `status.nominatedNodeName` of their pods (reservations.md 3)."""
     kept: tuple[LostPlace, ...] = ()
-    """Capacity of lost members that is kept, or handed to replacements: set `status.nominatedNodeName` of these."""
+    """Capacity of lost members that is reserved or given to replacements: set `status.nominatedNodeName` of these."""
     satisfaction: tuple[Satisfaction, ...] = ()
-    """What the conditions PodGroupSatisfied of gangs are to say (repair.md 3)."""
+    """The PodGroupSatisfied conditions of gangs to write (repair.md 3)."""
     evictions: tuple[DirectEviction, ...] = ()
-    """Units to evict that no preemption evicts: degraded gangs, and backfilled work that runs for too long."""
+    """Units to evict without a preemption: degraded gangs, and backfilled work that runs too long."""
     released: tuple[ReleasedReservation, ...] = ()
-    """Capacity that was reserved for a preemptor and is free again, unused (cost.md 5)."""
+    """Capacity that was reserved for a preemptor and is released unused (cost.md 5)."""
     writes: tuple[Instruction, ...] = ()
-    """Writes that belong to no binding, such as claims to give back. A write that fails is not repeated."""
+    """Writes that belong to no binding, such as claims to release. A write that fails is not repeated."""
     incidents: tuple[PluginIncident, ...] = ()
-    """What went wrong in plugins, with tracebacks: for the log and the counters."""
+    """Errors of plugins, with tracebacks, for the log and the counters."""
     allowed: tuple[Binding, ...] = ()
     """Bindings that a Permit plugin let wait and now permits."""
     refused: tuple[Rejection, ...] = ()
     """Pods that a Permit plugin let wait and now refuses."""
     known: bool = True
-    """False if the object to remove was not there."""
+    """False if the object to remove was not known."""
 
 
 NO_EFFECTS: Final = Effects()
@@ -59,7 +59,7 @@ UNKNOWN: Final = Effects(known=False)
 
 
 class EffectsInProgress:
-    """The effects of the call that the engine is in."""
+    """Collects the effects of the running call of the engine."""
 
     def __init__(self) -> None:
         self.unnominated: dict[str, PodRecord] = {}
@@ -80,7 +80,10 @@ class EffectsInProgress:
         refused: tuple[Rejection, ...] = (),
         known: bool = True,
     ) -> Effects:
-        """Return the effects of the call that ends, and begin anew. A pod with another place is nominated no longer."""
+        """Return the effects of the call that ends, and start again empty.
+
+        A pod placed elsewhere is no longer nominated.
+        """
         lists = (self.reserved, self.kept, self.satisfaction, self.evictions, self.released, self.writes)
         own = self.unnominated or any(lists)
         if not (own or incidents or allowed or refused):

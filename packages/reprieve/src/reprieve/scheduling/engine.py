@@ -66,15 +66,15 @@ class Engine:
         options = options or EngineOptions()
         self.gates = options.gates
         self.sources = options.sources if self.gates.generic_workload else NO_SOURCES
-        """By what pods say that they belong together (workloads.md 1)."""
+        """The fields by which pods name their group (workloads.md 1)."""
         self.cluster = RecordedCluster() if options.validate else ClusterState()
         profiles = options.named_profiles
         self.running = RunningProfiles(self.cluster, profiles, self.gates, seed=options.seed, share=options.share)
         self.cluster.evictions = EvictionHistory(eviction_limits(profiles.values()))
         self.waits_for_completions = waits_for_completions(profiles.values())
-        """Some preemptors may wait for pods that end by themselves: the driver reports Jobs to the engine then."""
+        """Some preemptors may wait for pods that end by themselves; then the driver reports Jobs to the engine."""
         self._stands_for = {other: p.name for p in profiles.values() for other in p.also_known_as}
-        """Further names of profiles."""
+        """Further names of profiles (alsoKnownAs)."""
         self.reach = RoomBound(self.cluster, self.running) if options.share else None
         ageing = reservation_options(next(iter(profiles.values()))).ageing
         self.queue = SchedulingQueue(
@@ -83,7 +83,7 @@ class Engine:
         self.cluster.devices.serves_extended = self.gates.dra_extended_resource
         self.attempts = 0
         self.watch: Callable[[str], AbstractContextManager[None]] | None = None
-        """Put around every attempt, with the profile's name: it measures how long plugins take."""
+        """Wraps every attempt, with the profile's name, to measure the time of plugins."""
         self._validate = options.validate
         self._any_scheduler = options.any_scheduler
         self._in_progress = EffectsInProgress()
@@ -126,9 +126,9 @@ class Engine:
     # -- objects -----------------------------------------------------------------------------------
 
     def set(self, item: objects.KubernetesObject, now: float, *, created: float | None = None) -> Effects:
-        """An object appeared or changed. Raises TypeError for a kind that the engine does not read.
+        """Add or change an object. Raises TypeError for a kind that the engine does not read.
 
-        `created` (seconds): the creation time of pods and groups, where it is not the object's own.
+        `created` (seconds): the creation time of pods and groups, if it is not in the object.
         """
         handler = self._handlers.get(item.KIND)
         if handler is None:
@@ -139,46 +139,46 @@ class Engine:
         return self.finished()
 
     def remove(self, ref: ObjectRef, now: float) -> Effects:
-        """An object is gone; pods go by UID. `Effects.known` answers whether the object was there."""
+        """Remove an object; a pod is identified by its UID. `Effects.known` states whether the object was known."""
         handler = self._handlers.get(ref.kind)
         return self.finished(known=handler is not None and handler.remove(ref, now))
 
     def reads(self, kind: str) -> bool:
-        """Return whether objects of that kind mean anything to the engine."""
+        """Return whether the engine reads objects of that kind."""
         return kind in self._handlers
 
     def pod_terminating(self, uid: str, now: float, *, preempted: bool = False) -> Effects:
-        """A pod got a deletionTimestamp; `preempted`: with the condition that the scheduler sets on its victims."""
+        """Handle a pod's deletionTimestamp; `preempted`: with the condition that the scheduler sets on its victims."""
         self._pods.terminating(uid, now, preempted=preempted)
         return self.finished()
 
     def pod_succeeded(self, uid: str) -> None:
-        """A pod that is about to be removed has done its work: its gang has not lost it (repair.md 1.3)."""
+        """Record that a pod succeeded before it is removed: its gang has not lost it (repair.md 1.3)."""
         pod = self.cluster.pods.get(uid)
         if pod is not None and pod.group is not None:
             self.repair.health.succeeded(pod.group, uid, kept=False)
 
     def set_job(self, job: Job, now: float) -> Effects:
-        """A Job appeared or changed: only its deadline counts, its pods are known (cost.md 6.4)."""
+        """Handle a Job that appeared or changed: only its deadline counts, its pods are known (cost.md 6.4)."""
         self._groups.set_deadline(job, now)
         return self.finished()
 
     def watch_owners(self, kinds: Iterable[str], now: float) -> Effects:
-        """Learn which kinds of controllers are reported from now on; pods of other kinds do not wait for them."""
+        """Set the kinds of controllers that are reported from now on; pods of other kinds do not wait for them."""
         self._groups.watch_owners(kinds, now)
         return self.finished()
 
     def complete(self, now: float) -> Effects:
-        """Every object of the start is known: groups that may not be tried give back what was reserved before."""
+        """Note that the initial objects are complete: groups that may not be tried release their old reservations."""
         self.repair.resume(now)
         return self.give_up_gated(now, after=float("-inf"))
 
     def resume(self, now: float) -> Effects:
-        """Take over from a scheduler before.
+        """Take over from an earlier scheduler.
 
-        What it kept for lost and moving pods is kept (repair.md 2.8, moving.md 4.6), what it backfilled is known
-        (reservations.md 4.5), and what leaves because it evicted it counts (cost.md 9.4). What it reserved is reserved
-        from now on (cost.md 5.1).
+        Its places for lost and moving pods stay reserved (repair.md 2.8, moving.md 4.6), its backfilled pods are known
+        (reservations.md 4.5), and its terminating victims count (cost.md 9.4). Its reservations start again now
+        (cost.md 5.1).
         """
         self._nominations.resume(now)
         self.repair.resume(now)
@@ -193,10 +193,10 @@ class Engine:
         return self.finished()
 
     def give_up_gated(self, now: float, *, after: float) -> Effects:
-        """End the nominations of groups that may not be tried for `after` seconds now.
+        """End the nominations of groups that could not be tried for `after` seconds.
 
-        The API may have such nominations: of a scheduler that was killed, or that had not observed yet that a member
-        was gone. They are not refused as they come, as the other members may be yet to come.
+        A scheduler that was killed, or that had not observed the deletion of a member, may leave such nominations. They
+        are not refused at once, because the other members may still arrive.
         """
         for entity in list(self.queue.entities()):
             if entity.group is not None and now - entity.since >= after:
@@ -214,7 +214,7 @@ class Engine:
             self.cluster.held_by_this_thread = False
 
     def tick(self, now: float) -> Effects:
-        """Let time pass: end the reservations that are due, and queue what waited for a point in time."""
+        """Advance the time: end reservations that are due, and queue entities that waited for a point in time."""
         self._pass_time(now)
         self.queue.tick(now)
         return self.finished()
@@ -230,9 +230,9 @@ class Engine:
             self._backfill.wake(now)
 
     def next_wakeup(self, *, flush: bool = True, holds: bool = True, ignoring: Collection[str] = ()) -> float | None:
-        """Return when `tick` has something to do next, if nothing else happens (`SchedulingQueue.next_wakeup`).
+        """Return when `tick` is next due, if nothing else happens (`SchedulingQueue.next_wakeup`).
 
-        Without `holds` it is left out that room is not held for ever.
+        Without `holds`, ends of preemptor reservations are left out.
         """
         times = [self.queue.next_wakeup(flush=flush, ignoring=ignoring), self.repair.places.next_time()]
         times.append(self.moves.next_time())
@@ -280,7 +280,7 @@ class Engine:
         return self._apply(entity, stamped(decided, entity.attempts, queued, entity.profile), now)
 
     def _try_resize(self, entity: Entity, now: float) -> Decision:
-        """Decide for deferred resizes and assume the outcome: victims, or that they leave the queue (resizes.md 2)."""
+        """Decide for deferred resizes and assume the outcome: victims, or removal from the queue (resizes.md 2)."""
         pods = sorted(entity.ready.values(), key=lambda pod: pod.key)
         running = self.running.of(pods[0])
         try:
@@ -319,7 +319,7 @@ class Engine:
             if entity.group is None:
                 return failed_pod(entity.ref, pods[0], str(error))
             decision = failed_group(entity.ref, entity.group, pods, str(error))
-            return replace(decision, rejected_by=frozenset())  # trouble, not lack of room: tried again after backoff
+            return replace(decision, rejected_by=frozenset())  # an error, not lack of capacity: tried again later
 
     def helped_by_priority(self, ref: str, priority: int) -> bool:
         """Return whether an entity would be placed or preempt now with that priority, or is placed; nothing changes."""
@@ -388,7 +388,7 @@ class Engine:
     def _hold(
         self, entity: Entity, wanted: Preemption | Deferral | None, places: Assigned, now: float
     ) -> tuple[PodRecord, ...]:
-        """Nominate, and wait for the pods that leave; return the pods that lost their nominations by that."""
+        """Nominate, and wait for the terminating pods; return the pods that lost their nominations."""
         leaving: Sequence[PodRecord] = ()
         if isinstance(wanted, Preemption):
             leaving = self._wait_for_victims(entity, wanted, now)
@@ -397,7 +397,7 @@ class Engine:
         return self._nominations.decide(entity.ref, places, entity.priority, leaving, now)
 
     def _wait_for_victims(self, entity: Entity, preemption: Preemption, now: float) -> list[PodRecord]:
-        """Note that the victims leave; the entity is not tried while the calls for that are made."""
+        """Record that the victims terminate; the entity is not tried while the eviction calls are made."""
         leaving = [pod for verdict in preemption.victims for pod in verdict.unit.pods]
         for verdict in preemption.victims:
             self.cluster.evictions.note(evicted_unit(self.cluster, verdict.unit), now)
@@ -409,7 +409,7 @@ class Engine:
         return leaving
 
     def sizes(self) -> dict[str, int]:
-        """Return how much is kept beside nodes and pods, by kind, of all profiles together: for the gauges."""
+        """Return the sizes of tables beside nodes and pods, by kind, of all profiles together, for the gauges."""
         cluster, waiting = self.cluster, self.reach.sizes() if self.reach is not None else {}
         return {**cluster.signatures.sizes(), **cluster.pod_affinity.sizes(), **waiting, **self.running.sizes()}
 
@@ -423,17 +423,17 @@ class Engine:
     # -- what became of decisions ------------------------------------------------------------------
 
     def wants_room(self, ref: str) -> bool:
-        """Return whether the preemptor is still there, and may be tried once its victims are gone."""
+        """Return whether the preemptor still exists and may be tried once its victims have terminated."""
         entity = self.queue.get(ref)
         return entity is not None and bool(entity.ready) and (entity.gate.ok or entity.gate.code is Code.ERROR)
 
     def bound(self, uid: str) -> Effects:
-        """The API confirmed a binding."""
+        """Handle a binding that the API confirmed."""
         self._assumed.bound(uid)
         return self.finished()
 
     def bind_failed(self, uid: str, now: float) -> Effects:
-        """A binding failed for good: the pod gives its capacity back and is queued again."""
+        """Handle a binding that failed permanently: the pod's capacity is released and the pod is queued again."""
         self._assumed.failed(uid, now)
         return self.finished()
 
@@ -448,17 +448,17 @@ class Engine:
         return self.finished(allowed=allowed, refused=refused)
 
     def preemption_done(self, ref: str, now: float) -> Effects:
-        """All API calls of a preemption succeeded; the preemptor may be tried when its victims are gone.
+        """Handle a preemption with successful API calls; the preemptor may be tried when its victims have terminated.
 
-        At once if its nomination has been cleared meanwhile: then it waits for those victims no longer.
+        It may be tried at once if its nomination has been cleared meanwhile: then it no longer waits for those victims.
         """
         self.queue.unblock(ref, now, retry=self._nominations.in_flight.waits(ref) and not self.preempting(ref))
         return self.finished()
 
     def preemption_failed(self, ref: str, now: float) -> Effects:
-        """An API call of a preemption failed: take the nominations back and try again (preemption.md 7.5).
+        """Handle a preemption with a failed API call: clear its nominations and try again (preemption.md 7.5).
 
-        At once, but after its backoff if the one before failed too.
+        It is tried at once, or after its backoff if the previous one failed too.
         """
         spared = self._nominations.in_flight.victims_of(ref)
         self.cluster.doomed.difference_update(spared)
@@ -472,11 +472,10 @@ class Engine:
         return self.finished()
 
     def preempting(self, ref: str) -> bool:
-        """Return whether a preemption for this entity is under way: victims of it are still there, and a nomination
-        stands.
+        """Return whether a preemption for this entity is in progress: victims still exist, and it is nominated.
 
-        A nomination that was cleared, because a more important pod took the node, the node is gone or the API says
-        so, frees the entity to preempt elsewhere at once, though victims are still leaving (preemption.md 2.3).
+        If a nomination was cleared by a more important pod, the deletion of the node or the API, the entity may preempt
+        elsewhere at once, while its victims still terminate (preemption.md 2.3).
         """
         entity = self.queue.get(ref) if self._nominations.in_flight.waits(ref) else None
         return entity is not None and any(pod.nominated >= 0 or pod.resizing for pod in entity.ready.values())
@@ -484,10 +483,9 @@ class Engine:
     # -- inside ------------------------------------------------------------------------------------
 
     def is_for_us(self, key: str, api_version: str) -> bool:
-        """Return whether a group of another scheduler's API (by `namespace/name`) is ours to look after (workloads.md
-        4.4).
+        """Return whether this scheduler handles a `namespace/name` group of another scheduler (workloads.md 4.4).
 
-        One of its pods asks for a profile of ours; without pods, the scheduler that the API was made for is one.
+        It does if one of its pods names our profile or, without pods, if the API's own scheduler is one of our names.
         """
         members = self._groups.members(key)
         if members:

@@ -1,4 +1,4 @@
-"""How an engine is set up: its profiles and gates, and what it may leave out."""
+"""The options of an engine: profiles, gates, and work that it may leave out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,14 +15,14 @@ class EngineOptions:
     """See the module docstring. The defaults are those of a scheduler without a configuration file."""
 
     profiles: Mapping[str, Profile] = field(default_factory=dict)
-    """By schedulerName; empty: the default profile alone."""
+    """Profiles by schedulerName; empty: the default profile alone."""
     gates: FeatureGates = field(default_factory=FeatureGates)
     timing: Timing = field(default_factory=Timing)
     """Backoffs of the queue, in seconds."""
     sources: GroupSources = DEFAULT_SOURCES
-    """By what pods say that they belong together (workloads.md 1); none without the gate GenericWorkload."""
+    """The fields by which pods name their group (workloads.md 1); none without the gate GenericWorkload."""
     seed: int | None = None
-    """Settles ties between nodes by a seeded choice instead of by name (scheduling.md 2)."""
+    """Seed that breaks ties between nodes at random instead of by name (scheduling.md 2)."""
     any_scheduler: bool = False
     """Pods of every schedulerName are scheduled, by the first profile (`plan`)."""
     current_reasons: bool = True

@@ -1,9 +1,9 @@
 """When and where a pending entity can start, as far as ends of running pods are known (reservations.md 2).
 
-Pods that the entity may evict count as gone, unless that is enough by itself: then preemption would not help, and they
-stay.  Of the others those with a known end are gone from then on; the earliest time at which the entity fits by the
-engine's own filters is found by bisection.  Where known ends do not suffice, pods without one are taken away as well,
-those first of which the fewest make place for one more member, and of these the ones that run longest.
+Pods that the entity may evict count as removed, unless that alone is enough: then preemption would not help, and they
+stay. Other pods with a known end are removed at that time; the earliest time at which the entity fits by the engine's
+own filters is found by bisection. If known ends do not suffice, pods without one are removed too: first those of which
+the fewest free capacity for one more member, and of these the ones that have run longest.
 
 Invariant: the cluster is left as it was.
 """
@@ -29,12 +29,12 @@ from reprieve.scheduling.pod_cycle import pod_places
 
 NOWHERE: Mapping[str, int] = MappingProxyType({})
 MOST_PODS = 8192
-"""So many pods in the way are looked at, those that end first or are cheapest to wait for."""
+"""Maximum number of pods to wait for that are tried, those that end first or are cheapest to wait for."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedStart:
-    """Where an entity can start: (pod, row) of all members, when, and the pods it waits for there.
+    """The expected start of an entity: (pod, row) of all members, the time, and the pods that it waits for there.
 
     `when` in seconds since the epoch; None: some of the pods it waits for state no end.
     """
@@ -54,11 +54,11 @@ def expected_start(
     *,
     ends_known: bool = False,
 ) -> ExpectedStart | None:
-    """Return the earliest start of an entity, or the one with the least in the way; None: it fits nowhere.
+    """Return the earliest start of an entity, or the one with the fewest pods to wait for; None: it fits nowhere.
 
     Ends later than `longest` seconds from now count as unknown; with `ends_known` it waits only for known ends.
     Nominations of `yielding` pods do not count.  `nominated`: the rows of members, by UID; it waits only for pods
-    there, and all members go to these rows.
+    there, and all members are placed on these rows.
     """
     cluster = running.cluster
     rows = set(nominated.values())
@@ -107,7 +107,7 @@ def expected_start(
 
 
 def present_places(running: RunningProfile, entity: Entity, nominated: Mapping[str, int] = NOWHERE) -> Assigned | None:
-    """Return where all members go in the present view, if they do; to the `nominated` rows (by UID) if possible."""
+    """Return the rows of all members in the present view if they fit; the `nominated` rows (by UID) if possible."""
     pods = list(entity.ready.values())
     if entity.group is None:
         return pod_places(running, pods[0], nominated.get(pods[0].uid, NO_ROW))
@@ -115,7 +115,7 @@ def present_places(running: RunningProfile, entity: Entity, nominated: Mapping[s
 
 
 def _in_the_way(running: RunningProfile, entity: Entity) -> tuple[list[PodRecord], list[PodRecord]]:
-    """Return pods on nodes that a member may go to: those it may evict, and the others but its own."""
+    """Return pods on possible nodes of members: those that the entity may evict, and others except its own."""
     cluster = running.cluster
     pods = list(entity.ready.values())
     if entity.group is not None:
@@ -139,7 +139,7 @@ def _in_the_way(running: RunningProfile, entity: Entity) -> tuple[list[PodRecord
 def _by_end(
     cluster: ClusterState, pods: Sequence[PodRecord], now: float, latest: float
 ) -> tuple[list[tuple[float, PodRecord]], list[PodRecord]]:
-    """(end, pod) of those that state an end to come, soonest first; and those that do not."""
+    """Return (end, pod) of pods that state a future end, soonest first, and the pods that state none."""
     timed, unknown = [], []
     for pod in pods:
         end = expected_end(cluster, pod)
@@ -154,7 +154,7 @@ def _by_end(
 def _fewest(
     cluster: ClusterState, pods: Sequence[PodRecord], assign: Callable[[], Assigned | None]
 ) -> tuple[int, Assigned] | None:
-    """Return how many of the first pods have to end, and the place then."""
+    """Return how many of the first pods have to end, and the resulting place."""
 
     def after(count: int) -> Assigned | None:
         with cluster.trial():
@@ -165,9 +165,9 @@ def _fewest(
 
 
 def _cheapest_first(cluster: ClusterState, entity: Entity, pods: Sequence[PodRecord]) -> list[PodRecord]:
-    """Return pods in the order in which they are waited for: by how many make place for one more of the largest member.
+    """Return pods in the order in which to wait for them: by how many free capacity for one more of the largest member.
 
-    Of as many those that have run longest.  What makes no place comes last.
+    Ties: those that have run longest first. Pods that free no such capacity come last.
     """
     largest = max(entity.ready.values(), key=lambda pod: (*pod.signature.delta[FIRST_RESOURCE:].tolist(), pod.uid))
     wanted = np.array(largest.signature.delta[FIRST_RESOURCE:], dtype=np.int64)
@@ -200,6 +200,6 @@ def _cheapest_first(cluster: ClusterState, entity: Entity, pods: Sequence[PodRec
 
 
 def _on(places: Assigned, pods: Sequence[PodRecord]) -> tuple[PodRecord, ...]:
-    """Return those of the pods that are on the rows of the places."""
+    """Return the pods that are on the rows of the places."""
     rows = {row for _, row in places}
     return tuple(pod for pod in pods if pod.row in rows)

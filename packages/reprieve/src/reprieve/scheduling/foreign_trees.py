@@ -1,9 +1,9 @@
 """PodGroups of Volcano with pods that have roles or form subgroups, as trees of groups (workloads.md 2.7 and 2.8).
 
-`minTaskMember`: the root needs a leaf for every task, each leaf its minimum; they count only where they do not ask for
-more than `minMember`, as in Volcano. What `minMember` asks beyond them is asked of the pods that are of none of these
-tasks, in a leaf that is there as long as one of them is. `subGroupPolicy`: pods that match a policy are divided by
-the values of some labels; each such subgroup is a leaf, and the root needs as many of them as the policy says.
+`minTaskMember`: the root needs a leaf for every task, each leaf its minimum; they count only if their sum is not above
+`minMember`, as in Volcano. If `minMember` is larger, the rest is the minimum of a leaf for pods of no such task, which
+exists as long as one of these pods does. `subGroupPolicy`: pods that match a policy are divided by the values of some
+labels; each such subgroup is a leaf, and the root needs the number of them that the policy states.
 
 Invariant: names below the group have a colon, which no object of an API can have.
 """
@@ -19,13 +19,13 @@ from kube_rules.selectors import Selector, compile_label_selector
 _REST: Final = "rest"
 _NO_TASKS: Final[Mapping[str, int]] = {}
 Tree = list[tuple[int, objects.CompositePodGroup | objects.PodGroup]]
-"""Groups with the place each has among its siblings, ties by name; parents before children."""
+"""Groups with the position of each among its siblings, ties by name; parents before children."""
 Subgroup = tuple[int, objects.PodGroup]
 
 
 @dataclass(frozen=True, slots=True)
 class _Policy:
-    """A sub-group policy that says how large its subgroups are and how many are needed; others say nothing."""
+    """A sub-group policy that states the size of its subgroups and how many are needed; others are ignored."""
 
     name: str
     keys: tuple[str, ...]
@@ -33,7 +33,7 @@ class _Policy:
     size: int
     least: int
     matcher: Selector | None
-    """The role of the pods it is about; None: all."""
+    """The role of the pods to which it applies; None: all."""
 
 
 def _policies(foreign: ForeignGroup) -> list[_Policy]:
@@ -51,9 +51,9 @@ def _policies(foreign: ForeignGroup) -> list[_Policy]:
 
 
 class ForeignTree:
-    """The tree that one PodGroup stands for, by its policies or by its tasks; `tree_of` makes one.
+    """The tree of one PodGroup, by its policies or by its tasks; `tree_of` makes one.
 
-    `rest`: how many pods are asked for beyond the minima of `tasks`.
+    `rest`: how many pods are required beyond the minima of `tasks`.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ForeignTree:
         self._rest = rest
 
     def leaf_of(self, task: str, labels: Mapping[str, str]) -> str | None:
-        """Return the name of the leaf of a pod; None for a pod that the minimum does not concern: it is by itself."""
+        """Return the name of the leaf of a pod; None for a pod that does not count for the minimum, a single pod."""
         for policy in self._policies:
             if policy.matcher is None or policy.matcher.matches(labels):
                 values = [labels.get(key, "") for key in policy.keys]
@@ -104,9 +104,7 @@ class ForeignTree:
         return made
 
     def subgroup(self, leaf: str, priority: int | None) -> Subgroup | None:
-        """Return a leaf that comes with its first pod and goes with its last, while the rest of the tree stays as it
-        is.
-        """
+        """Return a leaf that exists only while it has pods, without an effect on the rest of the tree."""
         for place, policy in enumerate(self._policies):
             if self._is_of(leaf, policy):
                 return self._subgroup(place, policy, leaf, priority)
@@ -154,7 +152,7 @@ class ForeignTree:
 
 
 def tree_of(group: objects.PodGroup) -> ForeignTree | None:
-    """Return the tree of a PodGroup; None where the group is flat."""
+    """Return the tree of a PodGroup; None if the group is flat."""
     foreign = group.foreign
     if foreign is None:
         return None

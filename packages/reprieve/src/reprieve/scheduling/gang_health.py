@@ -1,10 +1,10 @@
 """Gangs that have been scheduled once, and whether they still have their minimum (docs/rules/repair.md, section 1).
 
-The queue notes which groups had an event; `review` looks at those, once for all that happened before an attempt.  So a
-start, in which groups are learned of before their pods, reports nothing that was not so.
+The queue records which groups had an event; `review` checks those once before an attempt. So the initial load, in which
+groups come before their pods, reports no false state.
 
 Invariants: a gang is known while its object is; it is `degraded` if it was scheduled once and has less than its
-minimum; what is kept of a gang does not grow with its age.
+minimum; the data of a gang does not grow with its age.
 """
 
 from collections import Counter
@@ -23,18 +23,18 @@ MIN_COUNT_SATISFIED = "MinCountSatisfied"
 
 @dataclass(frozen=True, slots=True)
 class Satisfaction:
-    """How many members a gang has that was scheduled once: what its condition PodGroupSatisfied says."""
+    """The members of a gang that was scheduled once, as in its condition PodGroupSatisfied."""
 
     group: str
     """`namespace/name`."""
     scheduled: int
-    """Members that run or are on their way, without those that leave."""
+    """Members that run or start, without terminating ones."""
     succeeded: int
-    """Members that have done their work and are not replaced, as far as they are missing."""
+    """Members that have succeeded and are not replaced, at most as many as are missing."""
     needed: int
     """minCount."""
     since: float
-    """Since when it is satisfied, or not, in seconds."""
+    """Time since which it is satisfied, or not, in seconds."""
 
     @property
     def satisfied(self) -> bool:
@@ -58,18 +58,18 @@ class Satisfaction:
 @dataclass(slots=True)
 class _KnownGang:
     uid: str
-    """Of the object: another one of the same name is another gang."""
+    """The UID of the object: a new object of the same name is another gang."""
     once: bool = False
-    """It has been scheduled once."""
+    """The gang has been scheduled once."""
     succeeded: set[str] = field(default_factory=set)
     """UIDs of members that have succeeded and that the API may still have."""
     succeeded_before: int = 0
-    """How many more have, that are deleted since."""
+    """Number of deleted members that had succeeded."""
     state: Satisfaction | None = None
     degraded_since: float | None = None
-    """As the API has it, from before a restart."""
+    """The condition in the API, from before a restart."""
     home: str = ""
-    """Key of the entity that goes first because of this gang."""
+    """Key of the entity that is tried first because of this gang."""
 
 
 class GangHealth:
@@ -80,20 +80,20 @@ class GangHealth:
         self._gangs: dict[str, _KnownGang] = {}
         """By `namespace/name`."""
         self.degraded: dict[str, Satisfaction] = {}
-        """Of those that have less than their minimum, by `namespace/name`."""
+        """Degraded gangs, by `namespace/name`."""
         self.transitions = Counter[bool]()
-        """How often gangs came to be satisfied, and not satisfied."""
+        """How often gangs became satisfied, and not satisfied."""
         self.changes = 0
-        """Grows when a gang comes to be degraded, or is not any more."""
+        """Grows when a gang becomes degraded, or is no longer."""
         self._succeeded: dict[str, str] = {}
         """The groups of pods that have succeeded and that the API may still have, by UID."""
         self._first = Counter[str]()
-        """For how many degraded gangs an entity goes first, by its key."""
+        """Number of degraded gangs for which an entity is tried first, by its key."""
 
     # -- what is observed --------------------------------------------------------------------------------------------
 
     def seen(self, group: objects.PodGroup) -> None:
-        """The API has a group: its conditions tell what was before a restart."""
+        """Read the conditions of a group in the API, which have its state from before a restart."""
         key = f"{group.metadata.namespace or 'default'}/{group.metadata.name}"
         conditions = {condition.type: condition for condition in group.status.conditions}
         scheduled, satisfied = conditions.get(INITIALLY_SCHEDULED), conditions.get(SATISFIED)
@@ -105,7 +105,7 @@ class GangHealth:
             gang.degraded_since = satisfied.last_transition_time.timestamp()
 
     def succeeded(self, key: str, uid: str, *, kept: bool = True) -> None:
-        """A member has done its work; `kept`: its pod may be reported again, until it is deleted."""
+        """Record that a member succeeded; `kept`: its pod may be reported again, until it is deleted."""
         state = self._cluster.groups.get(key)
         gang = self._gang(key, state.uid if state is not None and state.spec is not None else "")
         if kept:
@@ -116,7 +116,7 @@ class GangHealth:
         self._queue.changed_groups.setdefault(key, self._cluster.now)
 
     def deleted(self, uid: str) -> None:
-        """A pod is deleted, perhaps one that had succeeded before."""
+        """Handle the deletion of a pod, which may have succeeded before."""
         gang = self._gangs.get(self._succeeded.pop(uid, ""))
         if gang is not None and uid in gang.succeeded:
             gang.succeeded.discard(uid)
@@ -134,9 +134,9 @@ class GangHealth:
     # -- what follows ------------------------------------------------------------------------------------------------
 
     def review(self, first: bool) -> list[Satisfaction]:
-        """Look at the groups that had an event; return what their conditions are to say, where that is new.
+        """Check the groups that had an event; return their new conditions.
 
-        `first`: degraded gangs go before all others of their priority.
+        `first`: degraded gangs are tried before all others of their priority.
         """
         changed = self._queue.changed_groups
         if not changed:
@@ -163,14 +163,14 @@ class GangHealth:
         return news
 
     def forget_gone(self) -> None:
-        """Forget the groups that had an event and are gone."""
+        """Forget deleted groups that had an event."""
         changed, groups = self._queue.changed_groups, self._cluster.groups
         for key in [key for key in changed if key not in groups]:
             self._forget(key)
             del changed[key]
 
     def _review(self, group: GroupState, now: float) -> Satisfaction | None:
-        """Take note of the state of a gang; return it if it is to be reported."""
+        """Record the state of a gang; return it if it must be reported."""
         gang = self._gangs.get(group.key)
         needed = max(1, group.min_count)
         if gang is not None and gang.uid not in ("", group.uid):

@@ -1,7 +1,7 @@
-"""Repair first: gangs that lost members get them back before anything else starts (docs/rules/repair.md).
+"""Repair gangs that lost members before anything else starts (docs/rules/repair.md).
 
-`GangHealth` says which gangs are degraded, `LostPlaces` keeps their capacity for a while, and `GangRestarts` says which
-are to be evicted as a whole.  Nothing happens by itself: `review` is called before every attempt and with every tick.
+`GangHealth` finds degraded gangs, `LostPlaces` reserves their capacity for a while, and `GangRestarts` selects those to
+evict as a whole. `review` is called before every attempt and with every tick.
 """
 
 from collections.abc import Mapping
@@ -27,13 +27,13 @@ _OFF = RepairOptions(first=False, seconds=0.0, degraded_seconds=0.0)
 
 
 def repair_options(profile: Profile) -> RepairOptions:
-    """Return how a profile repairs gangs; a profile without GangScheduling does not."""
+    """Return the repair options of a profile; a profile without GangScheduling does not repair."""
     plugin = first_of(GangScheduling, profile.plugins)
     return plugin.repair if plugin is not None else _OFF
 
 
 class GangRepair:
-    """See the module docstring. Whether degraded gangs go first, the first profile says."""
+    """See the module docstring. The first profile sets whether degraded gangs are tried first."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class GangRepair:
         return self._of(pod).degraded_seconds if pod is not None else 0.0
 
     def review(self, now: float) -> None:
-        """Take note of all that happened to gangs, and of the time."""
+        """Process the events of gangs and the time."""
         changed = list(self._queue.changed_groups)
         if changed:
             self._protected.review(changed, now)
@@ -71,30 +71,30 @@ class GangRepair:
         self._effects.evictions += self.restarts.review(now)
 
     def attempted(self, decision: Decision) -> Decision:
-        """Return the decision, which leaves replacements nominated where capacity is kept for them."""
+        """Return the decision; replacements stay nominated to capacity that is reserved for them."""
         if not decision.cleared or decision.nominations or not self.places.kept:
             return decision
         return replace(decision, cleared=tuple(pod for pod in decision.cleared if not self.places.keeps(pod)))
 
     def trim(self) -> None:
-        """Forget groups that are gone: a standby learns of many and reviews none."""
+        """Forget deleted groups: a standby receives many and reviews none."""
         changed, groups = self._queue.changed_groups, self._cluster.groups
         if len(changed) > 2 * len(groups) + _FEWEST_KEPT:
             self.health.forget_gone()
 
     def resume(self, now: float) -> None:
-        """Everything is known after a start: nominations of members of degraded gangs last as long as new ones."""
+        """Take over nominations of members of degraded gangs after the initial load; they last as long as new ones."""
         self._effects.satisfaction += self.health.review(self._common.first)
         for key in self.health.degraded:
             group = self._cluster.groups[key]
             nominated = [pod for pod in group.pending() if pod.nominated >= 0 and not self.places.keeps(pod)]
             if self._nominations.in_flight.waits(group.home) or any(map(self._is_waited_for, nominated)):
-                continue  # a preemption is under way for the gang: it has all its places for that
+                continue  # a preemption for the gang is in progress: it has all its places for that
             for pod in nominated:
                 self._nominations.held.forget(group.home)
                 self.places.adopt(key, pod, now)
 
     def _is_waited_for(self, pod: PodRecord) -> bool:
-        """Return whether victims leave the node that a pod is nominated to: a preemption is under way."""
+        """Return whether victims terminate on a pod's nominated node, so that a preemption is in progress."""
         there = self._cluster.nodes.pods[pod.nominated].values()
         return any(other.terminating and other.preempted for other in there)

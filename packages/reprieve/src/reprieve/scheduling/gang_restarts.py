@@ -1,7 +1,7 @@
-"""Gangs that stay degraded and are to be started anew: `recovery-policy: Restart` (docs/rules/repair.md, section 4).
+"""Restart gangs that stay degraded: `recovery-policy: Restart` (docs/rules/repair.md, section 4).
 
-Invariants: a gang is evicted only while it is degraded, has been for `degradedSeconds`, and says so itself or by a
-group above it that lost its minimum, too; the same gang is asked for at most once in `_PAUSE`.
+Invariants: a gang is evicted only while it is degraded, after `degradedSeconds`, and if it has the policy itself or by
+a group above it that lost its minimum too; its eviction is requested at most once in `_PAUSE`.
 """
 
 import math
@@ -21,19 +21,19 @@ from reprieve.queueing.queue import SchedulingQueue
 from reprieve.scheduling.gang_health import GangHealth, Satisfaction
 
 _PAUSE = 60.0
-"""Seconds until a gang is looked at again: pods of it may still run, or budgets kept it."""
+"""Seconds until a gang is checked again: its pods may still run, or budgets blocked the eviction."""
 
 
 @dataclass(frozen=True, slots=True)
 class GangRestart:
-    """A degraded gang is evicted as a whole."""
+    """The eviction of a degraded gang as a whole."""
 
     group: Group
     """The gang, or the group of the tree that lost its minimum."""
     unit: PreemptionUnit
-    """What runs of it."""
+    """Its running pods."""
     broken: Satisfaction
-    """The gang that broke."""
+    """The degraded gang."""
     message: str
 
     @property
@@ -43,17 +43,17 @@ class GangRestart:
 
     @property
     def entity(self) -> Group | PodRecord:
-        """Return what it is evicted for: itself."""
+        """Return the object for which it is evicted: itself."""
         return self.group
 
     @property
     def ref(self) -> str:
-        """Return the `ref` of what is evicted at a time."""
+        """Return the `ref` of the group that is evicted."""
         return self.group.ref
 
     @property
     def by(self) -> str:
-        """Return for which entity it is evicted: itself."""
+        """Return the entity for which it is evicted: itself."""
         return self.group.ref
 
 
@@ -69,16 +69,16 @@ class GangRestarts:
     ) -> None:
         self._cluster, self._queue, self._health, self._seconds_for = cluster, queue, health, seconds_for
         self._due: dict[str, float] = {}
-        """When a gang that asks for it may be evicted, by `namespace/name`; only of degraded ones."""
+        """Time at which a degraded gang with the policy may be evicted, by `namespace/name`."""
         self._looked_at: dict[str, float] = {}
-        """When those that were due were looked at last; they wait for no point in time any more."""
+        """Time at which due gangs were last checked."""
         self._known: tuple[object, ...] = ()
-        """Which gangs were degraded, and by what rules, when these were worked out."""
+        """The degraded gangs and the rules for which these times were computed."""
         self.made = 0
-        """How many gangs were evicted."""
+        """Number of gangs that were evicted."""
 
     def review(self, now: float) -> list[GangRestart]:
-        """Return the gangs that are to be evicted now."""
+        """Return the gangs to evict now."""
         degraded = self._health.degraded
         if not degraded and not self._due:
             return []
@@ -108,7 +108,7 @@ class GangRestarts:
         gang = self._cluster.groups[key]
         entity = self._queue.get(gang.home)
         if entity is not None and entity.state is QueueState.ACTIVE:
-            return None  # it is tried at once, and may be repaired by that
+            return None  # it is tried at once, which may repair it
         self._looked_at[key] = now
         level = broken_level(gang)
         if level is None:
@@ -127,7 +127,7 @@ class GangRestarts:
         return GangRestart(level, unit, state, message)
 
     def _may_go(self, level: Group, unit: PreemptionUnit, now: float) -> bool:
-        """Return whether limits and respected budgets let the group be evicted; it is noted as evicted then."""
+        """Return whether limits and respected budgets allow to evict the group; if so, record the eviction."""
         cluster = self._cluster
         cluster.now = max(cluster.now, now)
         if beyond_limits(cluster, unit) is not None:
@@ -139,9 +139,9 @@ class GangRestarts:
 
 
 def broken_level(gang: GroupState) -> Group | None:
-    """Return the group that is evicted for a degraded gang: the highest that lost its minimum and wants that.
+    """Return the group to evict for a degraded gang: the highest that lost its minimum and has the policy.
 
-    None: none does, or the gang is part of a larger unit that is evicted only as a whole (preemption.md 1).
+    None: no group has it, or the gang is part of a larger unit that is evicted only as a whole (preemption.md 1).
     """
     chain: list[Group] = [gang]
     by_key = (

@@ -1,7 +1,7 @@
 """Placing a pod group in one view (scheduling.md 3.1-3.2); groups of groups are `tree_algorithm`'s.
 
-Members are tried one after another, each seeing those before it; a member that does not fit is remembered and the
-walk goes on while minCount can still be reached.
+Members are tried one after another, with earlier ones in place. If a member does not fit, the next ones are tried while
+minCount can still be reached.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from reprieve.framework.status import SUCCESS, Code, Status, call_plugin
 from reprieve.scheduling.slice_units import Slicing, searched, sliced
 
 _MOST_SLICED = 20_000
-"""So many times a member of a sliced gang is tried in a domain."""
+"""Maximum number of trials of members of a sliced gang in domains."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupCycle:
     """The pods to be placed in one pod-group cycle, and the profile. `pods` are in scheduling order.
 
-    Of a tree they are all its pods, those of the first leaf first.
+    For a tree they are all its pods, those of the first leaf first.
     """
 
     running: RunningProfile
     group: Group
     pods: Sequence[PodRecord]
     nominated: Mapping[str, int] = field(default_factory=dict)
-    """Rows that members were nominated to, by UID."""
+    """Rows to which members were nominated, by UID."""
     placements: Sequence[Placement] | None = None
-    """The sets of nodes of which the group goes to one; None: any node will do."""
+    """The sets of nodes, of which the group uses one; None: any node is possible."""
     most: int | None = None
-    """So many pods are placed and no more; None: as many as fit."""
+    """Maximum number of pods to place; None: as many as fit."""
     zones: Mapping[str, npt.NDArray[np.int64]] = field(default_factory=dict)
-    """The only rows that certain pods may go to, by UID."""
+    """The only rows that certain pods may use, by UID."""
 
     def ordered(self, pods: Sequence[PodRecord]) -> GroupCycle:
         """Return the same members in another order."""
@@ -52,7 +52,7 @@ class GroupCycle:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What became of one group of a tree: of how many children (pods or groups), how many succeeded.
+    """The result of one group of a tree: how many of its children (pods or groups) succeeded.
 
     `short`: the names of child groups that did not, in order.
     """
@@ -67,20 +67,20 @@ class Level:
 
 @dataclass(slots=True)
 class GroupAssignment:
-    """Where members can go. `placed` is in scheduling order; `failed`: why the others that were tried did not fit."""
+    """The places of members. `placed` is in scheduling order; `failed`: why the others that were tried did not fit."""
 
     placed: list[tuple[PodRecord, int]] = field(default_factory=list)
     failed: dict[str, Diagnosis] = field(default_factory=dict)
-    """By UID. Members in neither were not tried any more."""
+    """Reasons by UID. Members in neither were not tried."""
     status: Status = SUCCESS
     """SUCCESS: enough members have a place."""
     rejected_by: set[str] = field(default_factory=set)
     why: str = ""
-    """What to say of the group where it fails; empty: nothing beyond that it does."""
+    """The message of a group that fails; empty: nothing beyond that it does."""
     placement: Placement | None = None
     """The placement that was chosen of several."""
     levels: dict[str, Level] = field(default_factory=dict)
-    """Of a tree: what became of each group in it that was tried, by `ref`."""
+    """For a tree: the result of each group in it that was tried, by `ref`."""
     kept: bool = False
     """The pods are assumed in the present view."""
     in_vain: set[str] = field(default_factory=set)
@@ -88,12 +88,12 @@ class GroupAssignment:
 
     @property
     def feasible(self) -> bool:
-        """Enough members have a place, and at least one of them got it now."""
+        """Return whether enough members have a place, and at least one of them got it now."""
         return self.status.ok and bool(self.placed)
 
 
 def scheduling_order(pods: Sequence[PodRecord]) -> list[PodRecord]:
-    """Priority descending, then creation; identical pods next to each other, at the turn of the first of them."""
+    """Sort by priority, descending, then creation; identical pods follow the first of them."""
     ordered = sorted(pods, key=queue_order)
     turn: dict[tuple[int, int], int] = {}
     for index, pod in enumerate(ordered):
@@ -109,13 +109,13 @@ def place_group(
     within: Placement | None = None,
     keep: bool = False,
 ) -> GroupAssignment:
-    """Find a place for every pod of the group, in the cluster's present view, which is left as it was.
+    """Find a place for every pod of the group, in the cluster's present view, which is not changed.
 
     With `keep`, in a trial of the caller's, the pods stay assumed there if they are enough (`GroupAssignment.kept`).
 
-    Nominations that still stand in this view hold their room against the other members too; each is lifted for the
-    member itself alone.  Without `diagnose` no reasons are kept.  `within`: only these nodes may
-    be used; the cycle's `placements` are ignored.
+    Nominations in this view reserve their capacity against other members too; each is lifted only for the member
+    itself.  Without `diagnose` no reasons are kept.  `within`: only these nodes may be used; the cycle's `placements`
+    are ignored.
     """
     cluster, profile = cycle.running.cluster, cycle.running.profile
     group, pods = cycle.group, cycle.pods
@@ -150,7 +150,7 @@ def place_group(
 
 
 def _searched(cycle: GroupCycle, slicing: Slicing, *, keep: bool) -> GroupAssignment | None:
-    """Return places for all members in which their slices fit, where one slice after the other did not do."""
+    """Return places for all members in which their slices fit, after placing slice by slice failed."""
     zones = searched(cycle.running, slicing)
     if zones is None:
         return None
@@ -213,7 +213,7 @@ def _place_slices(members: _Members, slicing: Slicing, before: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Members:
-    """Places one member after the other. `hopeless`: what came of pods that failed, by what identical pods share."""
+    """Places members one by one. `hopeless`: results of pods that failed, by the signature of identical pods."""
 
     cycle: GroupCycle
     result: GroupAssignment
@@ -223,7 +223,7 @@ class _Members:
     diagnose: bool
 
     def place(self, pod: PodRecord) -> bool:
-        """Assume the pod on its best node; False where none fits."""
+        """Assume the pod on its best node; return False if none fits."""
         cycle, result = self.cycle, self.result
         cluster, evaluator = cycle.running.cluster, cycle.running.evaluator
         reserved = pod.nominated
@@ -266,7 +266,7 @@ class _Members:
         return False
 
     def shape(self, pods: Sequence[PodRecord]) -> tuple[object, ...]:
-        """Return what such pods have in common that fit nowhere once they did not fit; empty: nothing."""
+        """Return the signature of pods that fit nowhere after one of them failed; empty: none."""
         running = self.cycle.running
         kinds: list[object] = []
         for pod in pods:
@@ -287,7 +287,7 @@ class _Members:
 
 
 def progress(profile: Profile, group: Group, scheduled: int, remaining: int) -> Status:
-    """Return what the PlacementFeasible plugins say: the first UNSCHEDULABLE, else the last that is not a SUCCESS."""
+    """Return the status of the PlacementFeasible plugins: the first UNSCHEDULABLE, else the last except SUCCESS."""
     status = SUCCESS
     for plugin in profile.placement_feasible:
         answer = call_plugin(

@@ -1,4 +1,4 @@
-"""Objects of groups that appear, change or are deleted: which pods move, are woken, or lose reserved capacity.
+"""Changes of group objects: which pods change their group, are woken, or lose reserved capacity.
 
 Groups of all levels of a tree are treated alike (composite.md 2).  `now` is in seconds.
 """
@@ -51,13 +51,13 @@ class GroupChanges:
         self.members = self._objects.members
 
     def set(self, group: objects.PodGroup, now: float, created: float | None = None) -> None:
-        """A PodGroup of the API appeared or changed."""
+        """Add or change a PodGroup of the API."""
         if self._gates.generic_workload:
             self._repair.health.seen(group)
             self._carry_out(self._objects.set(group, created or 0.0), now)
 
     def remove(self, ref: ObjectRef, now: float) -> bool:
-        """A PodGroup object is gone: pending members wait for it to appear again."""
+        """Remove a PodGroup object: pending members wait until it exists again."""
         changes = self._objects.remove(ref.key)
         self._carry_out(changes, now)
         return bool(changes)
@@ -68,46 +68,46 @@ class GroupChanges:
         now: float,
         created: float | None = None,
     ) -> None:
-        """A CompositePodGroup appeared or changed: groups below it may have a root now (composite.md 2)."""
+        """Add or change a CompositePodGroup: groups below it may have a root now (composite.md 2)."""
         if self._gates.generic_workload and self._gates.composite_pod_group:
             self._set_composite(group, now, created or 0.0)
 
     def remove_composite(self, ref: ObjectRef, now: float) -> bool:
-        """A CompositePodGroup is gone: the groups below it wait for it to appear again."""
+        """Remove a CompositePodGroup: the groups below it wait until it exists again."""
         return self._remove_composite(ref.key, now)
 
     def set_owner(self, owner: GroupOwner, now: float, _created: float | None = None) -> None:
-        """A controller of pods that may be gangs appeared or changed (workloads.md 2.10)."""
+        """Add or change a controller with pods that may be gangs (workloads.md 2.10)."""
         self._carry_out(self._objects.set_owner(owner), now)
         if isinstance(owner, Job):
             self.set_deadline(owner, now)
 
     def remove_owner(self, ref: ObjectRef, _now: float) -> bool:
-        """Such a controller is gone."""
+        """Remove a controller with pods that may be gangs."""
         if ref.kind == Job.KIND:
             self._cluster.job_deadlines.remove(ref.namespace or "default", ref.name)
         self._objects.remove_owner(ref.kind, ref.namespace or "default", ref.name)
         return True
 
     def set_deadline(self, job: Job, now: float) -> None:
-        """A Job appeared or changed: by its deadline its pods have ended (cost.md 6.4)."""
+        """Add or change a Job: its pods end by its deadline (cost.md 6.4)."""
         if self._cluster.job_deadlines.set(job) and self._waits_for_completions:
             self._queue.retry_all(now)
 
     def watch_owners(self, kinds: Iterable[str], now: float) -> None:
-        """Learn which kinds of controllers are reported from now on; pods of other kinds do not wait for them."""
+        """Set the kinds of controllers that are reported from now on; pods of other kinds do not wait for them."""
         self._carry_out(self._objects.watched(frozenset(kinds)), now)
 
     def pod_joined(self, pod: PodRecord, manifest: objects.Pod, membership: Membership, now: float) -> None:
-        """A new pod belongs to a group."""
+        """Add a new pod to its group."""
         self._carry_out(self._objects.joined(pod, manifest, membership), now)
 
     def pod_left(self, pod: PodRecord, now: float) -> None:
-        """A pod is gone, and not among the members any more."""
+        """Handle a deleted pod that is no longer a member."""
         self._carry_out(self._objects.left(pod), now)
 
     def _carry_out(self, changes: Iterable[GroupChange | Move], now: float) -> None:
-        """Make the groups what their objects, and those that pods stand for, have become."""
+        """Apply changes of group objects, and of groups that exist only by their pods."""
         for change in changes:
             if isinstance(change, Move):
                 self._regroup(change.pod, change.group, now)
@@ -129,7 +129,7 @@ class GroupChanges:
         if old is None and state.spec is not None and state.spec.claims:
             for pod in state.pending():
                 if pod.claims:
-                    self._queue.update_pod(pod, now)  # what its claims mean is known only now
+                    self._queue.update_pod(pod, now)  # its claims can be resolved only now
 
     def _remove_group(self, key: str, now: float) -> None:
         known = self._cluster.groups.get(key)
@@ -165,7 +165,7 @@ class GroupChanges:
         return True
 
     def _regroup(self, pod: PodRecord, key: str | None, now: float) -> None:
-        """A pod belongs to another group than it did: what it waits in, and what it counts for, is another."""
+        """Move a pod to another group: its queued entity and its group's counts change."""
         waiting = pod.row < 0 and self._queue.find(pod) is not None
         if waiting:
             self._queue.remove_pod(pod, now)
@@ -180,9 +180,9 @@ class GroupChanges:
             self._queue.on_event(ClusterEvent(kind, pod=pod, group=group), now)
 
     def give_up_if_gated(self, entity: Entity | None, now: float) -> None:
-        """A group that may not be tried any more (too few members) holds no room for later.
+        """Release the reservations of a group that may no longer be tried because it has too few members.
 
-        But what a lost member had is kept until all replacements are there (repair.md 2.3).
+        The place of a lost member stays reserved until all replacements exist (repair.md 2.3).
         """
         if entity is None or entity.group is None or entity.state is not QueueState.GATED or entity.gate.ok:
             return
@@ -190,7 +190,7 @@ class GroupChanges:
         self._nominations.give_up(pods, now, Released.GATED, entity.gate.reason)
 
     def _changed(self, state: Group, old: GroupSpec | None, now: float) -> None:
-        """What it says is other than `old`; its pods, and those below it, may be of another tree now."""
+        """Handle a group that differs from `old`; its pods, and those below it, may be in another tree now."""
         self._move(now, f"{state.kind.lower()} {state.key} stands in another tree")
         spec = state.spec
         assert spec is not None
@@ -198,7 +198,7 @@ class GroupChanges:
             self.resizes.regrouped(state.running(), now)
         raised = old is not None and (spec.min_count or 0) > (old.min_count or 0)
         if old is not None and replace(spec, min_count=old.min_count) != old:
-            raised = False  # what else is new may help
+            raised = False  # other changes may help
         kind = EventKind.GROUP_ADDED if old is None else EventKind.GROUP_CHANGED
         if isinstance(state, GroupState):
             event = ClusterEvent(kind, group=state.key, raised=raised)
@@ -215,7 +215,7 @@ class GroupChanges:
             units_changed(self._cluster, self._queue, state, now)
 
     def _move(self, now: float, why: str) -> None:
-        """Queue the pods that belong to another tree than before there; what was reserved in the old one is free."""
+        """Queue pods that belong to another tree than before in that one; reservations of the old one end."""
         for group, before in self._cluster.trees.take_moved():
             self._nominations.give_up(group.pending(), now, Released.DELETED, why)
             self._queue.move_group(group, before, now)

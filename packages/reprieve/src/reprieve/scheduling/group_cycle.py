@@ -1,6 +1,6 @@
 """The pod-group cycle: all or nothing, in one consistent view (scheduling.md 3, preemption.md 4, composite.md 3).
 
-A pod group and a tree of them go the same way; a group without a parent is a tree of one level.
+A pod group and a tree of them use the same code; a group without a parent is a tree of one level.
 """
 
 from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ class _Attempt(PodGroupAttempt):
         diagnose: bool = False,
         chosen: Mapping[str, Placement] | None = None,
     ) -> PodGroupAssignment:
-        """See `PodGroupAttempt.run`. With placements and none given, the one that scores best."""
+        """Run the attempt (`PodGroupAttempt.run`). With placements and none given, the one that scores best is used."""
         if not isinstance(self.group, GroupState):
             ties = None if self.constrained_below else ties
             return _answer(self._walked(ties, within, chosen or {}, diagnose=diagnose), diagnose)
@@ -104,7 +104,7 @@ class _Attempt(PodGroupAttempt):
         *,
         diagnose: bool,
     ) -> GroupAssignment:
-        """Return the same for a tree."""
+        """Return the handle for a tree."""
         result = place(self._cycle, diagnose=diagnose, ties=ties, within=within, chosen=chosen)
         if not result.feasible and retries(self._cycle.running):
             result = in_another_way(self._cycle, result, within) or result
@@ -126,7 +126,7 @@ class _Attempt(PodGroupAttempt):
 
 
 def _is_all_of(placement: Placement | None, domains: Sequence[Placement]) -> bool:
-    """Return whether there is one domain alone, and it is the whole placement."""
+    """Return whether there is only one domain, and it is the whole placement."""
     return len(domains) == 1 and placement is not None and len(domains[0].rows) == len(placement.rows)
 
 
@@ -140,9 +140,7 @@ def _answer(found: GroupAssignment, diagnose: bool) -> PodGroupAssignment:
 
 
 def _where(cycle: GroupCycle) -> tuple[Sequence[Placement] | None, bool]:
-    """Return the placements of the topmost group that has any, if the whole tree is below it; and whether others have
-    some.
-    """
+    """Return the placements of the topmost group if the whole tree is below it, and whether others have some."""
     if isinstance(cycle.group, GroupState):
         return cycle.placements, False
     running, group = cycle.running, cycle.group
@@ -166,7 +164,7 @@ def schedule_group(
     lingering: bool = False,
     planned: object = None,
 ) -> Decision:
-    """Decide for a whole group, or a tree of them. The cluster is left as it was; the engine applies the decision.
+    """Decide for a whole group, or a tree of them. The cluster is not changed; the engine applies the decision.
 
     `planned`: its part in an eviction for several preemptors (cost.md 8).
     """
@@ -185,7 +183,7 @@ def schedule_group(
 def group_without_help(
     running: RunningProfile, ref: str, group: Group, members: Sequence[PodRecord]
 ) -> Decision | None:
-    """Decide for a group as far as it fits in the present view; None: it does not. Nothing is evicted for it."""
+    """Decide for a group without evictions; None: it does not fit in the present view."""
     cycle = _undisputed(running, group, members)
     if cycle is None:
         return None
@@ -198,7 +196,7 @@ def group_without_help(
 def group_places(
     running: RunningProfile, group: Group, members: Sequence[PodRecord], nominated: Mapping[str, int] | None = None
 ) -> Assigned | None:
-    """(pod, row) of the members if the group fits in the present view, in which they are not nominated.
+    """Return (pod, row) of the members if the group fits in the present view, in which they are not nominated.
 
     `nominated`: rows that are tried first, by UID.
     """
@@ -210,7 +208,7 @@ def group_places(
 
 
 def _undisputed(running: RunningProfile, group: Group, members: Sequence[PodRecord]) -> GroupCycle | None:
-    """Return a cycle of the group; None if its members conflict or it has no right placement."""
+    """Return a cycle of the group; None if its members conflict or it has no valid placement."""
     pods = order_of(group, members)
     if conflict_of(group, pods, group_policy=running.gates.pod_group_preemption_policy) is not None:
         return None
@@ -232,7 +230,7 @@ def _schedule(
     lingering: bool,
     planned: object,
 ) -> Decision:
-    """Raises PlacementError where a group of the tree has no right placement."""
+    """Raise PlacementError if a group of the tree has no valid placement."""
     cluster = running.cluster
     placements = proposed(running, group)
     cycle = GroupCycle(running, group, pods, {pod.uid: pod.nominated for pod in pods if pod.nominated >= 0}, placements)
@@ -259,7 +257,7 @@ def _schedule(
     if trouble is not None:
         running.report(trouble)
         failed = failed_group(ref, group, pods, str(trouble))
-        # Trouble, not lack of room: it is tried again after backoff.
+        # An error, not a lack of capacity: it is tried again after backoff.
         return replace(failed, rejected_by=frozenset(), in_vain=UnhelpfulPreemption(group, NoRoom.ERROR))
     if outcome is not None and isinstance(outcome.proposal, Preemption):
         return replace(_wait(cycle, ref, found, outcome.proposal), order_matters=matters)
@@ -283,18 +281,18 @@ def _schedule(
 
 
 def _binds(cycle: GroupCycle, found: GroupAssignment) -> bool:
-    """Return whether what was found is bound, and nothing evicted: all members have a place, or enough for a start."""
+    """Return whether the result is bound without evictions: all members have a place, or enough for a start."""
     if not found.feasible or len(found.placed) == len(cycle.pods):
         return found.feasible
     leaves = list(cycle.group.leaves())
-    # Composites bind first; what 3.4 of scheduling.md says of a gang goes for one without siblings.
+    # Composites bind first; scheduling.md 3.4 applies to a gang without siblings.
     return cycle.group.scheduled == 0 or len(leaves) > 1 or not leaves[0].is_gang
 
 
 def peer_of(running: RunningProfile, ref: str, group: Group, members: Sequence[PodRecord]) -> Peer | Assigned:
-    """Return a group that is not nominated as one of several preemptors; or the places it gets without an eviction.
+    """Return a group that is not nominated as one of several preemptors, or the places it gets without an eviction.
 
-    No places where it cannot be tried at all.
+    No places: it cannot be tried at all.
     """
     pods = order_of(group, members)
     if conflict_of(group, pods, group_policy=running.gates.pod_group_preemption_policy) is not None:
@@ -330,7 +328,7 @@ def _in_another_order(cycle: GroupCycle, found: GroupAssignment) -> tuple[GroupA
 
 
 def _makes_room(cycle: GroupCycle, *, under_way: bool) -> bool:
-    """Return whether victims are still leaving for a member: its room is not for the others of the group to take."""
+    """Return whether victims of a member still terminate: their capacity is not for other members of the group."""
     spec = cycle.group.spec
     priority = spec.priority if spec is not None else 0
     rows = cycle.nominated.values()
@@ -343,7 +341,7 @@ def _lift_nominations(cycle: GroupCycle) -> None:
 
 
 def _is_overtaken(cycle: GroupCycle, *, under_way: bool) -> bool:
-    """Return whether the group fails, too, when its victims have left (preemption.md 2.7)."""
+    """Return whether the group still fails after its victims have terminated (preemption.md 2.7)."""
     spec = cycle.group.spec
     return group_is_overtaken(
         cycle.running.cluster,
@@ -355,7 +353,7 @@ def _is_overtaken(cycle: GroupCycle, *, under_way: bool) -> bool:
 
 
 def _otherwise(cycle: GroupCycle, found: GroupAssignment) -> GroupAssignment | None:
-    """Return how a group that failed can be placed if not in the usual way, where one is known."""
+    """Return another way to place a group that failed in the usual order, if one is known."""
     if not isinstance(cycle.group, GroupState):
         return in_another_way(cycle, found)
     return in_another_order(
@@ -384,7 +382,7 @@ def _post_filters(
 ) -> tuple[PostFilterResult | None, list[str], UnhelpfulPreemption | None]:
     """Run PodGroupPostFilter plugins in order; the first Success ends it.
 
-    So do deferred_writes, unless the group is `feasible`: what its members have is about to be used.
+    Deferred writes end it too, unless the group is `feasible`: its members then use what they have.
     """
     texts: list[str] = []
     last = unhelpful = None
@@ -465,12 +463,12 @@ def _condition(group: Group, scheduled: bool, reason: str, message: str) -> Grou
 
 
 def _all_of(group: Group, reason: str, message: str) -> tuple[GroupCondition, ...]:
-    """Return the same of all groups of a tree."""
+    """Return the conditions of all groups of a tree."""
     return tuple(_condition(item, False, reason, message) for item in group.below())
 
 
 def _scheduled(group: Group, found: GroupAssignment) -> tuple[GroupCondition, ...]:
-    """Of a tree that succeeded: its groups have, but those below one that has not."""
+    """Return the conditions of a tree that succeeded: its groups did, except those below one that did not."""
     if isinstance(group, GroupState):
         return (_condition(group, True, SCHEDULED, ""),)
     conditions = []
@@ -489,7 +487,7 @@ def _scheduled(group: Group, found: GroupAssignment) -> tuple[GroupCondition, ..
 
 
 def _unschedulable(group: Group, found: GroupAssignment, message: str) -> tuple[GroupCondition, ...]:
-    """Of a tree that failed: each group says what it failed for, or that those above it did."""
+    """Return the conditions of a tree that failed: each has its own reason, or that a group above it failed."""
     conditions = [_condition(group, False, UNSCHEDULABLE, message)]
     for item in group.below():
         if item is not group:
@@ -500,7 +498,7 @@ def _unschedulable(group: Group, found: GroupAssignment, message: str) -> tuple[
 
 
 def _levels(group: Group, found: GroupAssignment) -> tuple[TreeLevel, ...]:
-    """Return what is reported of the groups of a tree; nothing of one level."""
+    """Return the results of the groups of a tree; empty for one level."""
     if isinstance(group, GroupState):
         return ()
     return tuple(
@@ -522,7 +520,7 @@ def _levels(group: Group, found: GroupAssignment) -> tuple[TreeLevel, ...]:
 def failed_group(
     ref: str, group: Group, pods: Sequence[PodRecord], error: str, *, composites: str = SCHEDULER_ERROR
 ) -> Decision:
-    """SchedulerError for every member and the groups (scheduling.md 3.7); `composites`: the reason of those."""
+    """Return SchedulerError for every member and the groups (scheduling.md 3.7); `composites`: their reason."""
     conditions = tuple(
         _condition(item, False, SCHEDULER_ERROR if isinstance(item, GroupState) else composites, error)
         for item in group.below()
@@ -559,9 +557,7 @@ def _rejections(cycle: GroupCycle, found: GroupAssignment, *, group_failed: bool
 
 
 def _post_filters_of_member(profile: Profile, pod: PodRecord) -> str:
-    """Return what in-tree PostFilter plugins answer for a pod of a group, for which they do nothing (preemption.md
-    2.4).
-    """
+    """Return the answer of in-tree PostFilter plugins for a pod of a group: they do nothing (preemption.md 2.4)."""
     messages = {
         DynamicResources.name: NOT_SCHEDULABLE if pod.claims else NO_CLAIMS,
         DefaultPreemption.name: f"preemption: {GROUP_MEMBER}",

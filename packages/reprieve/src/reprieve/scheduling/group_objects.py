@@ -1,12 +1,12 @@
-"""Group objects as the engine is to know them: the API's own, and those that pods or foreign objects stand for.
+"""Group objects for the engine: those of the API, and those that are derived from pods or foreign objects.
 
 Groups of other APIs than `scheduling.k8s.io` may name no priority class and then have the highest priority of their
-pods (workloads.md 2.6); groups of a sized source have no object, their pods stand for it (2.4). What changes by an
-object or a pod that comes or goes is given back as changes, for the engine to make. A PodGroup of Volcano may stand for
-a tree of groups, and its pods then belong to the leaves (2.7, 2.8).
+pods (workloads.md 2.6); groups of a sized source have no object and are derived from their pods (2.4). Additions and
+removals of objects and pods return changes for the engine to apply. A PodGroup of Volcano may represent a tree of
+groups, and its pods then belong to the leaves (2.7, 2.8).
 
-Invariant: a key has at most one object at any time. Of several of one name that of the stronger API counts, and each of
-them before one that pods stand for (workloads.md 1.4); those of a source that is off are not there.
+Invariant: a key has at most one object at any time. Of several with one name the one of the stronger API counts, and
+any of them before one derived from pods (workloads.md 1.4); those of a source that is off are not there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,18 +31,18 @@ Group = objects.PodGroup | objects.CompositePodGroup
 
 
 class GroupChange(NamedTuple):
-    """A group appeared or changed; with `group` None: the one of that key (`namespace/name`) is gone."""
+    """A group that appeared or changed; with `group` None: the one of that key (`namespace/name`) is deleted."""
 
     key: str
     group: Group | None
     created: float = 0.0
     composite: bool = False
     foreign: str | None = None
-    """Of a composite that a foreign PodGroup stands for: that one's apiVersion."""
+    """For a composite of a foreign PodGroup: the apiVersion of that PodGroup."""
 
 
 class Move(NamedTuple):
-    """A pod belongs to another group now (`namespace/name`), or to none."""
+    """A pod that belongs to another group now (`namespace/name`), or to none."""
 
     pod: PodRecord
     group: str | None
@@ -52,7 +52,7 @@ Changes = list[GroupChange | Move]
 
 
 class _Counts(NamedTuple):
-    """The object that counts for a key, and the priority it was given if it has none of its own."""
+    """The object that counts for a key, and the priority that was derived if it has none."""
 
     group: objects.PodGroup
     created: float
@@ -65,9 +65,9 @@ _OwnerKey = tuple[str, str, str]
 
 
 class GroupObjects:
-    """See the module docstring. What is kept is bounded by the objects and pods that are there.
+    """See the module docstring. Tables are bounded by the existing objects and pods.
 
-    Without `trees` (gate CompositePodGroup) a PodGroup of Volcano is flat, whatever it says of tasks.
+    Without `trees` (gate CompositePodGroup) a PodGroup of Volcano is flat, whatever its tasks.
     """
 
     def __init__(self, cluster: ClusterState, sources: GroupSources, *, trees: bool) -> None:
@@ -76,25 +76,25 @@ class GroupObjects:
         self._trees = trees
         self._sized = SizedGroups()
         self._objects: dict[str, dict[int, tuple[objects.PodGroup, float]]] = {}
-        """Those of the API with their time of creation, by key, then by the rank of their API: 0 is the strongest."""
+        """Groups of the API with their time of creation, by key, then by the rank of their API: 0 is the strongest."""
         self._counts: dict[str, _Counts] = {}
-        """Foreign groups, and those that pods stand for, by key."""
+        """Foreign groups, and those derived from pods, by key."""
         self._made: dict[str, dict[tuple[bool, str], Group]] = {}
         """The groups of the trees: by key of the foreign group, then by whether it is a composite, and its own key."""
         self._tasks: dict[str, dict[str, tuple[PodRecord, str]]] = {}
         """Pods of Volcano's groups with their tasks, by key of the group, then by UID."""
         self._named: dict[str, str] = {}
-        """The key of the group that such a pod names, by UID: it may be in a leaf, or by itself."""
+        """The key of the group that such a pod names, by UID: it may be in a leaf, or a single pod."""
         self.owner_kinds: frozenset[str] = frozenset()
-        """Kinds of controllers that are reported here; pods of others are by themselves."""
+        """Kinds of controllers that are reported here; pods of others are single pods."""
         self._owners: dict[_OwnerKey, Mapping[str, int]] = {}
-        """How large the gangs of each controller are; empty for one that asks for none."""
+        """Sizes of the gangs of each controller; empty for one without gangs."""
         self._owned: dict[_OwnerKey, dict[str, tuple[PodRecord, OwnerOf]]] = {}
         """Pods by their controller, then by UID."""
         self._owner_of: dict[str, _OwnerKey] = {}
 
     def set(self, group: objects.PodGroup, created: float) -> Changes:
-        """An object of the API appeared or changed."""
+        """Add or change an object of the API."""
         if not self._sources.read(group):
             return []
         key = f"{group.metadata.namespace or 'default'}/{group.metadata.name}"
@@ -104,7 +104,7 @@ class GroupObjects:
         return self._there(key, *counts)
 
     def remove(self, key: str) -> Changes:
-        """An object of the API is gone; one that pods stand for takes its place."""
+        """Remove an object of the API; one derived from pods may replace it."""
         if self._objects.pop(key, None) is None:
             return []
         gone = self._gone(key)
@@ -112,7 +112,7 @@ class GroupObjects:
         return gone if made is None else [*gone, *self._there(key, made)]
 
     def key_of(self, pod: objects.Pod, membership: Membership) -> str:
-        """Return the key of the group that a new pod belongs to; empty if its group leaves it by itself."""
+        """Return the key of the group of a new pod; empty if the pod is scheduled as a single pod."""
         namespace = pod.metadata.namespace or "default"
         owner = owner_of(pod.metadata) if membership.source.name == OWNERS else None
         if owner is not None:
@@ -124,7 +124,7 @@ class GroupObjects:
         return f"{namespace}/{leaf}" if leaf is not None else ""
 
     def joined(self, pod: PodRecord, manifest: objects.Pod, membership: Membership) -> Changes:
-        """A pod that names a group is there."""
+        """Add a pod that names a group."""
         owner = owner_of(manifest.metadata) if membership.source.name == OWNERS else None
         if owner is not None:
             return self._joined_owner(pod, owner)
@@ -150,7 +150,7 @@ class GroupObjects:
         return [self._change(key, pod.group, place, leaf, held.created)]
 
     def left(self, pod: PodRecord) -> Changes:
-        """A pod is gone, and not among the members any more."""
+        """Remove a deleted pod that is no longer a member."""
         owner = self._owner_of.pop(pod.uid, None)
         if owner is not None:
             del self._owned[owner][pod.uid]
@@ -180,12 +180,12 @@ class GroupObjects:
         return [GroupChange(pod.group, None)]
 
     def _emptied(self, key: str) -> bool:
-        """Return whether the pod that is gone was the last of its leaf, so that the tree is another."""
+        """Return whether the deleted pod was the last of its leaf, which changes the tree."""
         leaf = self._cluster.groups.get(key)
         return leaf is None or not leaf.members
 
     def _was_dearest(self, pod: PodRecord, key: str, held: _Counts) -> bool:
-        """Return whether the group had its priority of this pod alone, which is gone (workloads.md 2.6)."""
+        """Return whether only the deleted pod gave the group its priority (workloads.md 2.6)."""
         if held.group.spec.priority is not None or held.given is None or pod.priority < held.given:
             return False
         state = self._cluster.groups.get(key)
@@ -195,7 +195,7 @@ class GroupObjects:
     # -- controllers -------------------------------------------------------------------------------
 
     def set_owner(self, owner: GroupOwner) -> Changes:
-        """A controller appeared or changed: its pods are gangs from now on, or not any more (workloads.md 2.10)."""
+        """Add or change a controller: its pods become gangs, or are no longer (workloads.md 2.10)."""
         key = (owner.KIND, owner.metadata.namespace or "default", owner.metadata.name)
         sizes = dict(owner.sizes()) if owner.asks else {}
         if self._owners.get(key) == sizes:
@@ -204,11 +204,11 @@ class GroupObjects:
         return self._owner_changed(key)
 
     def remove_owner(self, kind: str, namespace: str, name: str) -> None:
-        """A controller is gone; its pods, which are about to go, stay what they are."""
+        """Remove a controller; its pods, which will be deleted, keep their groups."""
         self._owners.pop((kind, namespace, name), None)
 
     def watched(self, kinds: frozenset[str]) -> Changes:
-        """Which kinds of controllers are reported from now on."""
+        """Set the kinds of controllers that are reported from now on."""
         before, self.owner_kinds = self.owner_kinds, kinds
         concerned = [key for key in self._owned if (key[0] in before) != (key[0] in kinds)]
         for key in [key for key in self._owners if key[0] not in kinds]:
@@ -216,9 +216,7 @@ class GroupObjects:
         return [change for key in concerned for change in self._owner_changed(key)]
 
     def _owned_key(self, namespace: str, owner: OwnerOf) -> str:
-        """Return the key of the gang of a pod; empty where it is by itself. A pod with an unknown controller waits for
-        it.
-        """
+        """Return the key of a pod's gang; empty for a single pod. A pod with an unknown controller waits for it."""
         if owner.kind not in self.owner_kinds:
             return ""
         sizes = self._owners.get((owner.kind, namespace, owner.name))
@@ -256,13 +254,16 @@ class GroupObjects:
         return self._there(key, made) if made is not None and key not in self._objects else []
 
     def members(self, key: str) -> Sequence[PodRecord]:
-        """Return the pods that name the group, in whatever leaf they are."""
+        """Return the pods that name the group, in any leaf."""
         return self._pods(key)
 
     # -- inside ------------------------------------------------------------------------------------
 
     def _there(self, key: str, group: objects.PodGroup, created: float = 0.0) -> Changes:
-        """`created` orders the groups of a tree (composite.md 2.3); one that pods stand for is in none."""
+        """Set the object of a key.
+
+        `created` orders the groups of a tree (composite.md 2.3); groups derived from pods have none.
+        """
         if group.foreign is None:
             return [*self._gone(key, stays=True), GroupChange(key, group, created)]
         given = group.spec.priority
@@ -282,13 +283,13 @@ class GroupObjects:
         return [*made, *moves, GroupChange(key, None)]
 
     def _gone(self, key: str, *, stays: bool = False) -> Changes:
-        """What stood for the key is gone; with `stays` an object of the same key takes its place."""
+        """Remove the object of the key; with `stays` an object of the same key replaces it."""
         self._counts.pop(key, None)
         changes = self._remake(key, [], 0.0)
         return [*changes, *([] if stays else [GroupChange(key, None)]), *self._moves(key)]
 
     def _remake(self, key: str, tree: Tree, created: float) -> Changes:
-        """Make the groups of the tree those that there are: parents come first and go last."""
+        """Update the groups of the tree: parents are added first and removed last."""
         namespace = key.partition("/")[0]
         before = self._made.pop(key, {})
         now: dict[tuple[bool, str], Group] = {}
@@ -307,14 +308,14 @@ class GroupObjects:
         return [*changes, *reversed(gone)]
 
     def _change(self, key: str, name: str, place: int, group: Group, created: float) -> GroupChange:
-        """Return a group of the tree that the foreign group of that key stands for is there, or another than before."""
+        """Return the change for a new or changed group in the tree of the foreign group of that key."""
         counts = self._counts.get(key)
         foreign = counts.group.foreign.api_version if counts is not None and counts.group.foreign is not None else None
         composite = isinstance(group, objects.CompositePodGroup)
         return GroupChange(name, group, created + place * _APART, composite, foreign)
 
     def _moves(self, key: str) -> list[Move]:
-        """Return pods of Volcano's groups that belong elsewhere now."""
+        """Return pods of Volcano's groups that changed their leaf."""
         counts = self._counts.get(key)
         tree = counts.tree if counts is not None else None
         moves = []
@@ -342,7 +343,7 @@ def _rank(group: objects.PodGroup) -> int:
 
 
 def _name(key: str) -> str:
-    """Of `namespace/name`."""
+    """Return the namespace and name of a key `namespace/name`."""
     return key.partition("/")[2]
 
 

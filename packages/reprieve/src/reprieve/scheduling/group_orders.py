@@ -1,17 +1,17 @@
-"""Other orders of a gang's pods: what the greedy algorithm misses, and the option to look again (scheduling.md 3.9).
+"""Other orders of a gang's pods, which find placements that the greedy algorithm misses (scheduling.md 3.9).
 
-A gang's pods are tried one after another, each on the node that is best for it, without going back.  So an early pod
-may take the room that a later one cannot do without, and the gang fails although a placement exists: the limitation
-that KEP-4671 and KEP-5710 accept.  Two things are made of that:
+A gang's pods are tried one after another, each on its best node, without going back. So an early pod may take the
+capacity that a later one needs, and the gang fails although a placement exists: the limitation that KEP-4671 and
+KEP-5710 accept. The scheduler handles it in two ways:
 
-- Where nothing rules a placement out, the decision says so (`OrderMatters`).
+- If nothing rules out a placement, the decision states it (`OrderMatters`).
 - With `treeSearch: Retry` (args of GangScheduling) the gang is placed in the first other order that works.  They are
   tried only after the usual order failed, so the option never makes a gang fail that is placed without it.
 
-The orders are few and always the same: pods without a place go first, up to `_ROUNDS` times; then the most
-demanding go first; then the last become the first.  Pods that are treated alike are the same wherever they stand, so a
-gang of one kind has no other order.  Where pods must be near others (required pod affinity), the first of them decides
-where all go: then each domain of their topology keys is tried by itself, the first `_DOMAINS` that may have the room.
+The orders are few and always the same: pods without a place go first, up to `_ROUNDS` times; then the most demanding go
+first; then the last become the first.  Pods that are treated alike are the same wherever they stand, so a gang of one
+kind has no other order.  Where pods must be near others (required pod affinity), the first of them decides where all
+go: then each domain of their topology keys is tried by itself, the first `_DOMAINS` that may have the room.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,11 +32,11 @@ _ROUNDS = 3
 _DOMAINS = 64
 
 Assign = Callable[[Sequence[PodRecord], Placement | None], GroupAssignment]
-"""Runs the group's algorithm on its pods in that order, there or anywhere, and leaves the view as it was."""
+"""Runs the group's algorithm on its pods in that order, there or anywhere, without changing the view."""
 
 
 def retries(running: RunningProfile) -> bool:
-    """Return whether a plugin of the profile asks for other orders to be tried."""
+    """Return whether a plugin of the profile requests trying other orders."""
     return any(plugin.retries_orders for plugin in running.profile.placement_feasible)
 
 
@@ -46,7 +46,7 @@ def in_another_order(
     """Return the first other order in which a pod group can be placed, in the present view; None if none of those tried
     works.
 
-    `anywhere`: no topology constraint says where; then domains of pod affinity are tried too.
+    `anywhere`: without a topology constraint; then domains of pod affinity are tried too.
     """
     if not cycle.group.is_gang:
         return None
@@ -85,10 +85,10 @@ def _other_order(
 
 
 def order_matters(cycle: GroupCycle, other: GroupAssignment | None) -> OrderMatters | None:
-    """Return what to say of a gang that has failed in the usual order; None where no order would have helped.
+    """Return a hint for a gang that failed in the usual order; None if no order would have helped.
 
-    `other`: how it can be placed in another order, if one is known.  Without one it is reported only if the pods are of
-    several kinds and neither the room that each kind finds by itself nor the sum of what they ask for rules it out.
+    `other`: a placement in another order, if one is known. Without one the hint is given only if the pods are of
+    several kinds and neither the capacity for each kind alone nor the sum of requests rules out a placement.
     """
     if other is not None:
         return OrderMatters(placed=len(other.placed))
@@ -110,7 +110,7 @@ def order_matters(cycle: GroupCycle, other: GroupAssignment | None) -> OrderMatt
 
 
 def _kind(running: RunningProfile, pod: PodRecord) -> object:
-    """Return what pods share that are treated alike; one that cannot be compared is a kind of its own."""
+    """Return the signature of identical pods; a pod that cannot be compared is a kind of its own."""
     identity = running.evaluator.identity(pod)
     if identity is not None and not running.evaluator.ruled(CycleState(running.cluster, pod)):
         return identity
@@ -135,7 +135,7 @@ def _fixed_orders(running: RunningProfile, pods: Sequence[PodRecord]) -> Iterato
     most = nodes.allocatable[:, : len(nodes)].max(axis=1, initial=0)
 
     def share(pod: PodRecord) -> float:
-        """Return the largest part of a node that it asks for."""
+        """Return the largest share of a node that the pod requests."""
         return max((amount / max(int(most[column]), 1) for column, amount in pod.signature.requests), default=0.0)
 
     yield sorted(pods, key=share, reverse=True)
@@ -157,9 +157,7 @@ def _domains(running: RunningProfile, pods: Sequence[PodRecord]) -> list[Placeme
 
 
 def _has_the_sum(running: RunningProfile, pods: Sequence[PodRecord], need: int, domain: Placement) -> bool:
-    """Return whether the `need` pods that ask for least of a resource ask for no more than is free, for every
-    resource.
-    """
+    """Return whether the `need` smallest requests fit into the free amount, for every resource."""
     nodes = running.cluster.nodes
     asked: dict[int, list[int]] = {}
     for pod in pods:

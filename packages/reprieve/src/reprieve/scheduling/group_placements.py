@@ -1,12 +1,12 @@
 """Placing a whole group in one of several sets of nodes (KEP-5732).
 
 The group's algorithm is tried in each placement; the placements that work are scored and the best is taken, ties by the
-order in which they were proposed.  The placement in which most members were nominated before comes first of all and is
-taken if it works: capacity was freed there.
+order in which they were proposed.  The placement in which most members were nominated is tried first and used if it
+works: capacity was freed there.
 
-Work is shared by counting: a placement without capacity for enough of the members cannot hold the group, and is
-not tried.  Where the members are identical and nothing but resources is in play the count is exact, and only the best
-placement is tried at all.  Property tests hold the outcome equal to trying them all.
+Counting saves work: a placement without capacity for enough of the members cannot hold the group, and is not tried. If
+members are identical and only resources matter, the count is exact, and only the best placement is tried. Property
+tests compare the outcome with trying all placements.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -30,15 +30,15 @@ from reprieve.scheduling.slice_units import has_slices
 NO_PLACEMENTS = "0/0 placements are available"
 _NEVER = 1 << 40
 _FEW_PLACEMENTS = 4
-"""So few are tried anew every time."""
+"""Up to this number, all placements are tried every time."""
 Counts = npt.NDArray[np.int64]
 
 
 def proposed(running: RunningProfile, group: Group, within: Placement | None = None) -> Sequence[Placement] | None:
-    """Return the placements of a group, None if any node will do. Raises PlacementError where there is no right answer.
+    """Return the placements of a group; None: any node is possible. Raises PlacementError if there is no valid one.
 
-    What several plugins propose is intersected; the name is theirs joined by a slash.  `within`: the placement of the
-    group above, of which they have a part.
+    Proposals of several plugins are intersected; the name is theirs joined by a slash. `within`: the placement of the
+    group above, which limits them.
     """
     if not running.gates.topology_aware_workload_scheduling:
         return None
@@ -64,9 +64,9 @@ def _intersected(these: Sequence[Placement], those: Sequence[Placement]) -> list
 
 
 def place_in_one(cycle: GroupCycle, placements: Sequence[Placement]) -> GroupAssignment:
-    """Find a place for the group within one of the placements, in the present view, which is left as it was.
+    """Find a place for the group within one of the placements, in the present view, which is not changed.
 
-    Where none works, the answer is that of the first one tried, with a `why` that counts them.
+    If none works, the result is that of the first one tried, with a `why` that counts them.
     """
     running, pods, kind = cycle.running, cycle.pods, cycle.group.kind
     if not pods:
@@ -117,13 +117,11 @@ def best_of(
     *,
     shared: bool = True,
 ) -> Placement | None:
-    """Return the placement that scores best of those in which the group works, the first of them; None if it works in
-    none.
+    """Return the first placement with the best score of those in which the group fits; None: it fits in none.
 
-    Where only one is hopeful that one, tried or not.
-
-    `but` is left out.  `assign` tries the group in one that holds so many of its pods at most, and leaves the view as
-    it was; None: it does not work.  If `shared`, what is known of a group of the same shape is not tried again.
+    If only one may hold the group, that one, tried or not. `but` is left out.  `assign` tries the group in one that
+    holds at most so many of its pods, without changing the view; None: it does not fit. With `shared`, results of a
+    group of the same shape are used again.
     """
     running, group = cycle.running, cycle.group
     turns = [(turn, count) for turn, count in _hopeful(cycle, placements) if placements[turn] is not but]
@@ -154,9 +152,9 @@ def best_of(
 
 
 def _shape(cycle: GroupCycle) -> Hashable | None:
-    """Equal for groups that find the same in any placement, while nothing changes there; None: not known.
+    """Return a key that is equal for groups with the same result in any unchanged placement; None: unknown.
 
-    That is: pods that go by the rows alone, none nominated, in groups with equal rules; and only our own plugins.
+    Such groups have equal rules and pods without nominations that depend only on rows, and use only our own plugins.
     """
     running = cycle.running
     profile, evaluator, cluster = running.profile, running.evaluator, running.cluster
@@ -192,14 +190,12 @@ def nominated_placement(placements: Sequence[Placement], nominated: Mapping[str,
 
 
 def hopeful(cycle: GroupCycle, placements: Sequence[Placement]) -> list[Placement]:
-    """Return those of the placements that may hold enough of the pods in the present view; the others certainly do
-    not.
-    """
+    """Return the placements that may hold enough of the pods in the present view; the others certainly do not."""
     return [placements[turn] for turn, _ in _hopeful(cycle, placements)]
 
 
 def _hopeful(cycle: GroupCycle, placements: Sequence[Placement]) -> list[tuple[int, int]]:
-    """Return the same by index, with the most pods each holds; of a group without pods the first."""
+    """Return these placements by index, with the most pods each holds; for a group without pods the first."""
     running, group, pods = cycle.running, cycle.group, cycle.pods
     if not pods:
         return [(0, 0)]
@@ -211,9 +207,7 @@ def _hopeful(cycle: GroupCycle, placements: Sequence[Placement]) -> list[tuple[i
 
 
 def fewest(profile: Profile, group: Group) -> int:
-    """Return how many more pods have to be placed at least for the tree below to be feasible, all PlacementFeasible
-    asked.
-    """
+    """Return the minimum of further pods that make the tree below feasible by all PlacementFeasible plugins."""
     if isinstance(group, GroupState):
         pods = len(group.pending())
         enough = (n for n in range(pods + 1) if progress(profile, group, group.scheduled + n, 0).ok)
@@ -226,16 +220,14 @@ def fewest(profile: Profile, group: Group) -> int:
 
 
 def _may_do(profile: Profile, group: Group, count: int) -> bool:
-    """Return whether so many pods more may be enough for the group."""
+    """Return whether so many more pods may be enough for the group."""
     if isinstance(group, GroupState):
         return progress(profile, group, group.scheduled + count, 0).ok
     return count >= fewest(profile, group)
 
 
 def _counts_are_exact(running: RunningProfile, pods: Sequence[PodRecord]) -> bool:
-    """Return whether as many pods are placed as are counted, the first of them, and scores ask no more than how
-    many.
-    """
+    """Return whether exactly the counted number of pods is placed, in order, and scores depend only on that number."""
     return filled_as_counted(running, pods) and all(
         weighted.plugin.by_count for weighted in running.profile.placement_scores
     )
@@ -244,7 +236,7 @@ def _counts_are_exact(running: RunningProfile, pods: Sequence[PodRecord]) -> boo
 def placement_scores(
     running: RunningProfile, group: Group, found: Sequence[tuple[Placement, Assigned, Sequence[PodRecord]]]
 ) -> list[int]:
-    """Weighted sum of what the PlacementScore plugins say of (placement, assigned, pods to be counted as gone)."""
+    """Return the weighted sums of the PlacementScore plugins for (placement, assigned, pods that count as removed)."""
     cluster = running.cluster
     raw = []
     for placement, assigned, gone in found:
@@ -256,7 +248,7 @@ def placement_scores(
 
 
 def _raw_scores(running: RunningProfile, group: Group, placement: Placement, assigned: Assigned) -> tuple[int, ...]:
-    """Return what each PlacementScore plugin says of one placement in the present view."""
+    """Return the score of each PlacementScore plugin for one placement in the present view."""
     plugins = (weighted.plugin for weighted in running.profile.placement_scores)
     return tuple(
         call_plugin(p.name, "PlacementScore", p.score_placement, running.cluster, group, placement, assigned)
@@ -265,7 +257,7 @@ def _raw_scores(running: RunningProfile, group: Group, placement: Placement, ass
 
 
 def _totals(running: RunningProfile, raw: Sequence[tuple[int, ...]]) -> list[int]:
-    """Return the weighted sums for some placements beside each other, given what each plugin says of each."""
+    """Return the weighted sums for several placements, given the score of each plugin for each."""
     totals = [0] * len(raw)
     for index, weighted in enumerate(running.profile.placement_scores):
         plugin, values = weighted.plugin, [each[index] for each in raw]
@@ -275,14 +267,14 @@ def _totals(running: RunningProfile, raw: Sequence[tuple[int, ...]]) -> list[int
 
 
 def first_of(count: int, status: str = GROUP_UNSCHEDULABLE) -> str:
-    """kube-scheduler's words where none of some placements works; without a constraint all nodes are the only one."""
+    """Return kube-scheduler's message if no placement works; without a constraint all nodes are the only one."""
     return f"0/{count} placements are available, first placement status: {status}"
 
 
 def _nowhere(
     running: RunningProfile, pods: Sequence[PodRecord], reported: GroupAssignment, count: int
 ) -> GroupAssignment:
-    """Return no placement works: whatever might have rejected a member in any of them may help when it changes."""
+    """Return the status if no placement works, with all plugins that may have rejected a member, for their events."""
     reported.why = first_of(count, reported.why or GROUP_UNSCHEDULABLE)
     reported.rejected_by |= {plugin.name for plugin in running.profile.placement_generators}
     for pod in {pod.signature.id: pod for pod in pods}.values():

@@ -1,6 +1,6 @@
-"""What is idle because it is reserved: now, and within a long time (reservations.md 5).
+"""Capacity that is idle because it is reserved, now and over a long period (reservations.md 5).
 
-It is kept in a bounded number of parts of that time.
+The period has a bounded number of parts.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ from reprieve.scheduling.advance_reservation import AdvanceReservation, Amounts
 
 _PARTS = 240
 _SPANS = 10
-"""The bound is over so many times `maxReserved`."""
+"""The period of the limit, in multiples of `maxReserved`."""
 _NOTHING: Mapping[str, int] = {}
 
 
@@ -29,9 +29,11 @@ class IdleAmounts:
         self._most = options.max_idle_share
         self._span = _SPANS * options.max_reserved
         self.amounts: Mapping[str, int] = _NOTHING
-        """By resource, as of the last `measure`: free on a node, and reserved there."""
+        """Amounts by resource at the last `measure`: free on a node, and reserved there."""
         self._share = 0.0
-        """That of the cluster's amount: of its GPUs if some are reserved, else of the resource of which it is most."""
+        """Their share of the cluster's amount: of its GPUs if some are reserved, else of the resource with the highest
+        share.
+        """
         self._at = 0.0
         self._parts: deque[list[float]] = deque()
         """[beginning, share times seconds], oldest first."""
@@ -47,12 +49,12 @@ class IdleAmounts:
             self._total += self._share * seconds
 
     def measure(self, now: float, held: Iterable[AdvanceReservation]) -> None:
-        """Work out what is idle from now on."""
+        """Compute what is idle from now on."""
         self._at = max(now, self._at)
         self.amounts, self._share = self._idle_of([(one.rows, one.amounts) for one in held])
 
     def _idle_of(self, reserved: Sequence[tuple[Amounts, Amounts]]) -> tuple[Mapping[str, int], float]:
-        """Return what is free and reserved, by resource, and its share of the cluster. Rows and amounts as reserved."""
+        """Return free and reserved amounts by resource, and their share of the cluster."""
         if not reserved:
             return _NOTHING, 0.0
         nodes = self._cluster.nodes
@@ -73,10 +75,10 @@ class IdleAmounts:
     def is_too_long(
         self, now: float, rows: Amounts, amounts: Amounts, awaited: Iterable[PodRecord], since: float
     ) -> bool:
-        """Return whether more would be idle than may be, for a reservation that waits for pods without a known end.
+        """Return whether a reservation that waits for pods without a known end would exceed the limit.
 
-        Such a pod is expected to run for as long again as it has run.  For a holder that has waited since so long ago
-        that the bound has begun anew meanwhile, it does not matter.
+        Such a pod is expected to run for as long again as it has run. The limit does not apply to a holder that has
+        waited for longer than the period.
         """
         starts = [pod.start for pod in awaited if pod.start is not None]
         if not starts or now - since >= self._span:
@@ -84,17 +86,17 @@ class IdleAmounts:
         return self.share_of(rows, amounts) * (now - min(starts)) > self._left
 
     def share_of(self, rows: Amounts, amounts: Amounts) -> float:
-        """Return what is idle for one reservation, as a share of the cluster."""
+        """Return the idle capacity of one reservation, as a share of the cluster."""
         return self._idle_of([(rows, amounts)])[1]
 
     def exhausted(self, now: float) -> bool:
-        """Return whether as much was idle as may be."""
+        """Return whether the limit is reached."""
         while self._parts and self._parts[0][0] < now - self._span:
             self._total -= self._parts.popleft()[1]
         return self._left <= 0
 
     def next_time(self) -> float | None:
-        """Return when as much was idle as may be, if nothing changes; None: nothing is idle."""
+        """Return when the limit will be reached if nothing changes; None: nothing is idle."""
         return self._at + max(0.0, self._left) / self._share + 1.0 if self._share else None
 
     @property

@@ -1,12 +1,12 @@
 """Attempts of several preemptors of one priority and profile that are pending at the same time (cost.md 8).
 
-When an entity is about to evict pods, those that follow it in the queue are looked at with it.  Those that fit without
-an eviction are tried first; the others are planned together (`reprieve.preemption.joint_preemption`) and then tried one
-after another, each with its part of what was planned.  So every attempt is an ordinary one, with a decision and
-nominations of its own.
+When an entity is about to evict pods, the entities that follow it in the queue are tried with it.  Those that fit
+without an eviction are tried first; the others are planned together (`reprieve.preemption.joint_preemption`) and then
+tried one after another, each with its part of the plan. So every attempt is an ordinary one, with its own decision and
+nominations.
 
-Invariant: nothing is taken from the queue before its own turn; what was planned is dropped when anything of a higher
-priority is to be tried.
+Invariant: no entity leaves the queue before its own attempt; the plan is dropped when an entity of a higher priority is
+ready.
 """
 
 from collections import deque
@@ -29,7 +29,7 @@ from reprieve.scheduling.running_profiles import RunningProfiles
 
 
 class JointAttempts:
-    """See the module docstring. `preempting`: whether a preemption of an entity (its key) is under way."""
+    """See the module docstring. `preempting`: whether a preemption of an entity (its key) is in progress."""
 
     def __init__(
         self,
@@ -40,10 +40,10 @@ class JointAttempts:
     ) -> None:
         self._cluster, self._queue, self._profiles, self._preempting = cluster, queue, profiles, preempting
         self._turns: deque[tuple[str, JointPart | None]] = deque()
-        """The keys of those that are tried next, each with its part."""
+        """The keys of the entities that are tried next, each with its part."""
 
     def pop(self, now: float) -> tuple[Entity | None, JointPart | None]:
-        """Return the next entity to try, and its part in what was planned for several."""
+        """Return the next entity to try, and its part in the plan for several."""
         while self._turns:
             key, part = self._turns.popleft()
             entity = self._queue.pop_only(key, now)
@@ -52,9 +52,9 @@ class JointAttempts:
         return self._queue.pop(now), None
 
     def plan(self, entity: Entity, decided: Decision, now: float) -> bool:
-        """Plan an entity in its cycle that would evict pods by itself together with others; False: there are none.
+        """Plan an entity that would evict pods together with others; False: there are no others.
 
-        If there are it is back in the queue, and those to be tried first are known.
+        If there are, it is put back into the queue, and the entities to try first are recorded.
         """
         wanted = decided.preemption
         plugin = self._plugin(entity)
@@ -99,7 +99,7 @@ class JointAttempts:
         return plugin.may_join(pods, entity.group)
 
     def _apart(self, running: RunningProfile, entities: Sequence[Entity]) -> tuple[list[str], list[Peer]]:
-        """Keys of those that fit without an eviction, which are placed in the present view; and the others."""
+        """Place entities that fit without an eviction in the present view; return their keys, and the others."""
         fitting: list[str] = []
         failing: list[Peer] = []
         for entity in entities:
@@ -129,7 +129,7 @@ class JointAttempts:
 
 
 def _is_complete(part: JointPart, entity: Entity) -> bool:
-    """Return whether all pods of the part are still to be tried: none was deleted, gated or bound since."""
+    """Return whether all pods of the part are still to be tried: none was deleted, gated or bound."""
     return all(entity.ready.get(pod.uid) is pod for pod, _ in part.places)
 
 

@@ -1,4 +1,4 @@
-"""Capacity on a node that is kept for a pod that is not there yet (repair.md 2, moving.md 4.4)."""
+"""Capacity on a node that is reserved for a pod that does not exist yet (repair.md 2, moving.md 4.4)."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -12,22 +12,22 @@ from reprieve.cluster.signature import PodSpecSignature
 from reprieve.cluster.state import ClusterState
 
 STAND_IN: Final = "lost/"
-"""Begins the UIDs of stand-ins: no UID of the API has a slash."""
+"""Prefix of the UIDs of stand-ins: no UID of the API has a slash."""
 
 
 @dataclass(slots=True, eq=False)
 class LostPlace:
-    """Where a lost member ran or a unit moves to, and what keeps its capacity. Times are seconds."""
+    """The node of a lost or moving pod, and the pod record that reserves its capacity. Times are seconds."""
 
     group: str
-    """`namespace/name` of the pod group; "": of none."""
+    """`namespace/name` of the pod group; "" without one."""
     lost: PodRecord
     row: int
     node: str
     until: float
-    """When it is free for all at the latest."""
+    """Time at which it is released at the latest."""
     keeper: PodRecord
-    """The stand-in, or the replacement: the pod that is nominated there."""
+    """The pod that is nominated there: the stand-in, or the replacement."""
 
     @property
     def replaced(self) -> bool:
@@ -36,7 +36,7 @@ class LostPlace:
 
 
 def keep(cluster: ClusterState, pod: PodRecord, row: int, until: float) -> LostPlace:
-    """Nominate a stand-in of a pod: it asks for what the pod has, and stands for no object of the API."""
+    """Nominate a stand-in of a pod: it has the pod's requests, and is no object of the API."""
     keeper = PodRecord(
         namespace=pod.namespace,
         name=pod.name,

@@ -1,11 +1,11 @@
-"""The capacity that a lost member of a gang had, kept for its replacement (docs/rules/repair.md, section 2).
+"""Reserve the capacity of a lost member of a gang for its replacement (docs/rules/repair.md, section 2).
 
-As long as there is no replacement a *stand-in* is nominated to the node: a pod record that no API object stands for,
-which asks for what the lost member had.  So pods of the same or a lower priority see the capacity as taken, and higher
-ones do not.  The replacement, as soon as it waits, takes over the nomination, which the API learns of then.
+Without a replacement, a *stand-in* is nominated to the node: a pod record without an API object, with the requests of
+the lost member. So pods of the same or a lower priority see the capacity as taken, and higher ones do not. When the
+replacement is pending it takes over the nomination, which is then written to the API.
 
-Invariants: a place is kept for `repairSeconds` at most, only while its gang is degraded and has members, and only on a
-node that takes pods; a stand-in is known here and in the nominations of its node, and nowhere else.
+Invariants: a place is reserved for `repairSeconds` at most, only while its gang is degraded and has members, and only
+on a node that accepts pods; a stand-in exists only here and in the nominations of its node.
 """
 
 import heapq
@@ -24,7 +24,7 @@ from reprieve.scheduling.nominations import Nominations
 
 
 class LostPlaces:
-    """See the module docstring. `seconds_for`: how long the capacity of a pod of a gang is kept; 0: not at all."""
+    """See the module docstring. `seconds_for`: how long the capacity of a pod of a gang is reserved; 0: not at all."""
 
     def __init__(
         self,
@@ -38,16 +38,16 @@ class LostPlaces:
         self._cluster, self._queue, self._nominations = cluster, queue, nominations
         self._health, self._effects, self._seconds_for = health, effects, seconds_for
         self._losses: deque[tuple[str, PodRecord, int, float]] = deque()
-        """Members that were lost since the last review: pod group, pod, row, until when that is kept."""
+        """Members that were lost since the last review: pod group, pod, row, end of the reservation."""
         self.kept: dict[str, list[LostPlace]] = {}
-        """By `namespace/name` of the pod group; no list is empty."""
+        """Places by `namespace/name` of the pod group; no list is empty."""
         self._ends: list[tuple[float, int, LostPlace]] = []
-        """A heap; places that are given back already are skipped."""
+        """A heap; released places are skipped."""
         self._numbers = itertools.count()
         self._nodes = cluster.nodes.version
 
     def lost(self, pod: PodRecord, row: int, now: float) -> None:
-        """A member that ran on a row is gone, was not evicted by a preemption, and has not succeeded."""
+        """Record a lost member that ran on a row, was not evicted by a preemption, and has not succeeded."""
         seconds = self._seconds_for(pod)
         if pod.group is not None and seconds > 0:
             self._losses.append((pod.group, pod, row, now + seconds))
@@ -55,7 +55,7 @@ class LostPlaces:
                 self._losses.popleft()  # a standby reviews nothing
 
     def review(self, changed: Collection[str], now: float) -> None:
-        """Keep what was lost, hand it to replacements, and give back what is not to be kept any more.
+        """Reserve lost places, give them to replacements, and release those no longer needed.
 
         `changed`: pod groups that had an event since the last review.
         """
@@ -76,23 +76,23 @@ class LostPlaces:
                 self._give_back(place, now, f"it was kept for a replacement for {self._seconds_for(place.lost):g} s")
 
     def next_time(self) -> float | None:
-        """Return when `review` has something to do, if nothing else happens."""
+        """Return when `review` is next due, if nothing else happens."""
         while self._ends and self._ends[0][2] not in self.kept.get(self._ends[0][2].group, ()):
             heapq.heappop(self._ends)
         return self._ends[0][0] if self._ends else None
 
     def of_entity(self, ref: str) -> list[LostPlace]:
-        """Return the places that are kept for the gangs of an entity (`group/...` or `composite/...`)."""
+        """Return the places that are reserved for the gangs of an entity (`group/...` or `composite/...`)."""
         groups = self._cluster.groups
         return [place for group in self.kept if groups[group].home == ref for place in self.kept[group]]
 
     def keeps(self, pod: PodRecord) -> bool:
-        """Return whether capacity of a lost member is kept for a pod."""
+        """Return whether capacity of a lost member is reserved for a pod."""
         return pod.group is not None and any(place.keeper is pod for place in self.kept.get(pod.group, ()))
 
     @contextmanager
     def lifted(self, ref: str) -> Iterator[None]:
-        """Let an entity see the capacity that is kept for more replacements of its own gangs as free."""
+        """Let an entity see capacity that is reserved for further replacements of its own gangs as free."""
         own = [place.keeper for place in self.of_entity(ref) if not place.replaced]
         if not own:
             yield
@@ -103,7 +103,7 @@ class LostPlaces:
             yield
 
     def adopt(self, key: str, pod: PodRecord, now: float) -> None:
-        """After a restart: the replacement waits on the place that the scheduler before kept for it."""
+        """Take over a nomination after a restart: the earlier scheduler reserved the place for the replacement."""
         seconds = self._seconds_for(pod)
         if seconds > 0:
             name = self._cluster.nodes.names[pod.nominated]
@@ -112,11 +112,11 @@ class LostPlaces:
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _keep(self, key: str, pod: PodRecord, row: int, until: float, now: float) -> LostPlace | None:
-        """Keep what a lost member had, if its gang is degraded and its node takes pods."""
+        """Reserve the place of a lost member if its gang is degraded and its node accepts pods."""
         if key not in self._health.degraded or until <= now or not self._may_keep(key, row):
             return None
         if any(other.nominated == row for other in self._cluster.groups[key].pending()):
-            return None  # it waits there already
+            return None  # it is nominated there already
         place = keep(self._cluster, pod, row, until)
         self._add(place)
         return place
@@ -126,14 +126,14 @@ class LostPlaces:
         heapq.heappush(self._ends, (place.until, next(self._numbers), place))
 
     def _may_keep(self, key: str, row: int) -> bool:
-        """Return whether the gang has members left, and the node takes pods."""
+        """Return whether the gang has members left, and the node accepts pods."""
         group, nodes = self._cluster.groups.get(key), self._cluster.nodes
         return (
             group is not None and group.existing > 0 and bool(nodes.alive[row]) and not bool(nodes.unschedulable[row])
         )
 
     def _look_at(self, key: str, now: float) -> None:
-        """Hand the places of a gang to its replacements, and give back those that are not to be kept any more."""
+        """Give the places of a gang to its replacements, and release those no longer needed."""
         for place in list(self.kept[key]):
             keeper = place.keeper
             if keeper.nominated != place.row or keeper.row >= 0:
@@ -163,7 +163,7 @@ class LostPlaces:
                 self._nominations.hand_over(place, pod)
 
     def _fit(self, keeper: PodRecord) -> None:
-        """The cluster has learned of more resources: what the stand-in asks for has a number for each."""
+        """Extend the requests of stand-ins to further resource columns of the cluster."""
         capacity = self._cluster.resources.capacity
         if len(keeper.signature.delta) < capacity:
             keeper.signature = plain(keeper.signature, capacity)

@@ -1,23 +1,23 @@
-"""At most how many members of a waiting entity could get a place: one that cannot fit is not tried (scheduling.md 1.7).
+"""Bound how many members of a pending entity could get a place, to skip those that cannot fit (scheduling.md 1.7).
 
-A cluster with many waiting gangs is full, and every pod that ends is news to all of them.  To try each of them then is
-a full attempt and a preemption without success, per gang and event.  The capacity of the nodes shows beforehand: an
-entity with members that, each counted as if it had the nodes for itself, find fewer places than it needs cannot be
-placed, whatever else is asked of a node.
+A cluster with many pending gangs is full, and every pod that ends is an event for all of them. Trying each of them then
+costs a full attempt and a preemption without success, per gang and event. The capacity of the nodes rules them out: if
+the members of an entity, each counted as if it had the nodes for itself, find fewer places than it needs, it cannot be
+placed, whatever other rules apply.
 
 *Room* of a node, seen from an entity, is what would be free there if all pods were gone that the entity may evict: the
 pods below its priority, none if it never preempts.  The entity's needs are *shapes*: requests and node constraints.
 For each shape the places are summed over the nodes and kept up by the rows that changed, so that an event costs one
 row and not a pass over nodes and entities.
 
-A domain is no place for a member if its required anti-affinity matches a pod there that stays whatever is evicted.
-Such pods are counted by row, so that one row is read for each pod that comes or goes.  Members with anti-affinity to
+A domain is no place for a member if its required anti-affinity matches a pod there that stays whatever is evicted. Such
+pods are counted by row, so that one row is read for each pod that comes or goes.  Members with anti-affinity to
 themselves find no more places than there are domains left.
 
 Invariant: never less than what an attempt in the present view could place.  All that is left out of account only makes
 it fewer: other rules about pods, ports, volumes, devices, nominations, topology constraints, filters of others.  Where
-victims may be chosen by a plugin that is not ours, or requests are not compared by ours, nothing is claimed.
-Property tests hold the outcome equal to that of a scheduler that always tries again.
+victims may be chosen by a plugin that is not ours, or requests are not compared by ours, nothing is claimed. Property
+tests hold the outcome equal to that of a scheduler that always tries again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,13 +49,13 @@ Mask = npt.NDArray[np.bool_]
 Cell = TypeVar("Cell", np.int64, np.bool_)
 
 _LEVELS = 16
-"""Most priorities that are distinguished; entities of further ones are taken to be able to evict all pods."""
+"""Maximum number of priorities that are distinguished; entities of further ones count as able to evict all pods."""
 _KINDS = 4
-"""Most kinds of members that are counted apart; of the others only the least that any of them asks for is."""
+"""Maximum number of kinds of members that are counted separately; for the others, only their smallest requests are."""
 _MASKS = 64
-"""Masks that are kept beside those of the shapes there are."""
+"""Number of masks that are kept beside those of the present shapes."""
 _MANY = 1 << 20
-"""Places on one node are not counted further than this."""
+"""Maximum count of places on one node."""
 _EVICTS_NONE = float("-inf")
 _EVICTS_ALL = float("inf")
 _MAY_FIT: frozenset[str] = frozenset()
@@ -64,18 +64,19 @@ _ANY_NODE = 0
 _STEP = 16
 
 _MOST_EXCLUSIONS = 256
-"""Masks in which required anti-affinity is counted; of further ones it is left out of account."""
+"""Maximum number of masks in which required anti-affinity is counted; it is ignored for further ones."""
 
 _Constraints = tuple[str, int, tuple[TermSpec, ...], tuple[TermSpec, ...], float]
-"""Profile name, id of node constraints, anti-affinity terms, those of them that mean the pod itself, and the priority
-from which on those they match stay."""
+"""Profile name, id of node constraints, anti-affinity terms, those that match the pod itself, and the priority from
+which matching pods stay.
+"""
 _Shape = tuple[tuple[tuple[int, int], ...], int]
 """(column, amount) pairs and the index of a mask."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """What of a profile decides whether a bound may be given."""
+    """The properties of a profile that decide whether a bound is valid."""
 
     running: RunningProfile
     all_resources: bool
@@ -89,9 +90,9 @@ class _Rules:
 
 @dataclass(slots=True)
 class _Level:
-    """Shapes of entities that may evict the pods below one priority, with room `int64[columns, rows]`.
+    """Shapes of entities that may evict the pods below one priority, with `room`, `int64[columns, rows]`.
 
-    By slot: `divisors`, the amounts asked for and 1 for none, and `beside`, 0 and `_MANY`, `int64[slots, columns]`;
+    By slot: `divisors`, the requested amounts or 1 for none, and `beside`, 0 or `_MANY`, `int64[slots, columns]`;
     `masks` (index) and `totals`, `int64[slots]`.
     """
 
@@ -106,7 +107,7 @@ class _Level:
     totals: Amounts = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def grow(self) -> None:
-        """Make free slots."""
+        """Add free slots."""
         held = len(self.users)
         more = max(_STEP, held)
         self.users += [0] * more
@@ -118,14 +119,14 @@ class _Level:
         self.totals = np.concatenate([self.totals, np.zeros(more, dtype=np.int64)])
 
     def places(self, room: Amounts) -> Amounts:
-        """`int64[slots]`: how many of each shape a node with that room `int64[columns]` holds."""
+        """Return `int64[slots]`: how many of each shape a node with that `room` (`int64[columns]`) holds."""
         result: Amounts = (np.maximum(room, 0) // self.divisors + self.beside).min(axis=1, initial=_MANY)
         return result
 
 
 @dataclass(slots=True)
 class _Entry:
-    """One waiting entity. `kinds`: slots of its kinds of members with how many there are; `least`: of all together.
+    """One pending entity. `kinds`: slots of its kinds of members with their numbers; `least`: for all together.
 
     `spreads`: constraints that all members share.
     """
@@ -139,27 +140,27 @@ class _Entry:
 
     @property
     def together(self) -> tuple[_Shape, int]:
-        """Return a shape that fits wherever a member does, and its slot."""
+        """Return a shape that fits on any node where a member does, and its slot."""
         return self.least or self.kinds[0][:2]
 
 
 class RoomBound:
-    """Bounds for the entities that wait, by entity key; see the module docstring.
+    """Bounds for pending entities, by entity key; see the module docstring.
 
-    `refresh` brings the bounds up to date with the cluster cache; between two of them the answers stay the same.
+    `refresh` updates the bounds from the cluster cache; between two calls the answers stay the same.
     """
 
     def __init__(self, cluster: ClusterState, profiles: Mapping[str, RunningProfile]) -> None:
         self._cluster = cluster
         self._rules = {name: rules for name, running in profiles.items() if (rules := _rules(running)) is not None}
         self._entries: dict[str, _Entry | None] = {}
-        """None: nothing is claimed of the entity."""
+        """None: no bound is known for the entity."""
         self._levels: dict[float, _Level] = {}
         self._mask_of: dict[_Constraints, int] = {}
         self._exclusions: dict[int, Amounts] = {}
-        """By index of a mask with anti-affinity terms: `int64[terms, rows]`, how many of the pods they mean stay."""
+        """By index of a mask with anti-affinity terms: `int64[terms, rows]`, number of matching pods that stay."""
         self._most: dict[int, int] = {}
-        """By index of a mask with pods that keep away from each other: the domains that are left to them."""
+        """By index of a mask with pods that have anti-affinity to each other: the domains that they may use."""
         self._masks: list[tuple[_Constraints, PodRecord] | None] = [None]
         """By index: the key of its mask, and a pod that has these constraints."""
         self._allowed: Mask = np.zeros((1, 0), dtype=np.bool_)
@@ -167,20 +168,20 @@ class RoomBound:
         self._columns = 0
         self._changes = cluster.changes(of_nodes=False)
         self._version = (0, 0)
-        """The nodes' that all this is of."""
+        """The version of the nodes for which all this was computed."""
         self._allocatable: Amounts = np.zeros((0, 0), dtype=np.int64)
-        """`int64[columns, rows]`, as of that version."""
+        """`int64[columns, rows]`, at that version."""
         self._rearranged: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """Rows in another domain than before, within a `refresh`."""
         self._spreads = SpreadBounds(cluster)
         self._spread: dict[str, _Entry] = {}
-        """The entities of which spread constraints count."""
+        """The entities for which spread constraints count."""
         self._nominated: set[str] = set()
         self._noted = (-1, -1, -1)
-        """Of which nominations, groups and trees that is, as they count their changes."""
+        """The change counters of nominations, groups and trees for which this was computed."""
 
     def sizes(self) -> dict[str, int]:
-        """Return how much is kept, for the gauges."""
+        """Return the sizes of the tables, for the gauges."""
         return {
             "waiting_entities": len(self._entries),
             "waiting_shapes": sum(len(level.slots) for level in self._levels.values()),
@@ -188,9 +189,10 @@ class RoomBound:
         }
 
     def out_of_reach(self, entity: Entity) -> frozenset[str]:
-        """Return the plugins that would reject the entity for want of room, whatever is evicted; empty if it may fit.
+        """Return the plugins that would reject the entity for lack of capacity with any evictions; empty if it may fit.
 
-        As of the last `refresh`.  An entity with a nomination is never out of reach: an attempt would take that back.
+        Computed by the last `refresh`. An entity with a nomination is always tried, because an attempt clears a useless
+        nomination.
         """
         ref = entity.ref
         try:
@@ -214,10 +216,10 @@ class RoomBound:
         return _MAY_FIT
 
     def forget(self, key: str) -> None:
-        """The entity does not wait any more, or what it needs may have changed.
+        """Remove an entity that is no longer pending, or with needs that may have changed.
 
-        The last level stays, kept up to date: the next to wait is most often of the same priority, and a level made
-        anew goes over all pods of the cluster.
+        The last level stays and is kept up to date: the next pending entity most often has the same priority, and a new
+        level reads all pods of the cluster.
         """
         entry = self._entries.pop(key, None)
         if entry is None:
@@ -234,7 +236,7 @@ class RoomBound:
             del self._levels[level.priority]
 
     def refresh(self) -> None:
-        """Take in what has changed in the cluster cache."""
+        """Apply the changes of the cluster cache."""
         cluster = self._cluster
         noted = (cluster.nodes.nominations, cluster.groups_version, cluster.trees.settled)
         if noted != self._noted:
@@ -268,9 +270,9 @@ class RoomBound:
     def _changed_rows(
         self, touched: Sequence[int] | None, *, nodes_changed: bool
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """Rows to count anew, and the rows that masks allowed before, as wide as the cluster is now.
+        """Return the rows to count again, and the rows that masks allowed before, as wide as the cluster is now.
 
-        `touched`: rows that have changed, None: not known.
+        `touched`: rows that have changed; None: unknown.
         """
         before, nodes = self._allowed, len(self._cluster.nodes)
         if touched is None:
@@ -292,7 +294,7 @@ class RoomBound:
         return rows, before
 
     def _recount_levels(self, rows: npt.NDArray[np.int64], before: npt.NDArray[np.bool_], *, each_spread: bool) -> None:
-        """Count the places of every level on these rows anew; `each_spread`: spreads follow each change."""
+        """Count the places of every level on these rows again; `each_spread`: update spreads after each change."""
         moved = (self._allowed[:, rows] != before[:, rows]).any(axis=0) | np.isin(rows, self._rearranged)
         spread_slots: dict[float, list[tuple[Spread, int]]] = {}
         for entry in self._spread.values() if each_spread else ():
@@ -314,7 +316,7 @@ class RoomBound:
             level.room[:, rows[changed]] = room[:, changed]
 
     def _start_over(self) -> None:
-        """Columns are new, or most masks are of no waiting pod: all is worked out again when it is asked for."""
+        """Reset everything after new columns, or if most masks belong to no pending pod."""
         self._entries.clear()
         self._levels.clear()
         self._spreads.clear()
@@ -371,7 +373,7 @@ class RoomBound:
         return entry
 
     def _place(self, entry: _Entry) -> None:
-        """Reckon anew what an entity's spread constraints leave."""
+        """Compute again what an entity's spread constraints allow."""
         places = self._places(entry.level, entry.together[0])
         for spread in entry.spreads:
             self._spreads.place(spread, places)
@@ -379,7 +381,7 @@ class RoomBound:
     def _after_nodes_changed(self, touched: Sequence[int], before: Mask) -> npt.NDArray[np.int64]:
         """Read masks and domains of nodes again. Returns the rows to count again: those `touched`, and new ones.
 
-        `before`: the masks as they were, as wide as there are rows now.
+        `before`: the earlier masks, as wide as there are rows now.
         """
         cluster, known = self._cluster, self._version[1]
         rows = np.union1d(np.array(touched, dtype=np.int64), np.arange(known, len(cluster.nodes), dtype=np.int64))
@@ -388,7 +390,7 @@ class RoomBound:
             self._count_staying(index, rows)
         self._allowed = np.array([self._allowed_rows(index) for index in range(len(self._masks))], dtype=np.bool_)
         self._rearranged = self._spreads.lay_out()
-        # Where device classes serve a resource from now on, or no longer, the amounts are others, too.
+        # If device classes begin or stop to serve a resource, the amounts change too.
         allocatable = self._stated()
         other = np.flatnonzero((allocatable != _widened(self._allocatable, len(cluster.nodes))).any(axis=0))
         self._allocatable = allocatable.copy()
@@ -396,7 +398,7 @@ class RoomBound:
         return np.unique(np.concatenate([rows, self._rearranged, other, opened_or_shut]))
 
     def _stated(self) -> Amounts:
-        """`int64[columns, rows]`: what nodes can give."""
+        """Return `int64[columns, rows]`: the capacity of the nodes."""
         nodes = self._cluster.nodes
         return nodes.allocatable[FIRST_RESOURCE : len(self._cluster.resources), : len(nodes)]
 
@@ -435,7 +437,7 @@ class RoomBound:
         return requests, mask
 
     def _enter(self, level: _Level, shape: _Shape) -> int:
-        """Return the slot of a shape, with one user more."""
+        """Return the slot of a shape, with one more user."""
         slot = level.slots.get(shape)
         if slot is not None:
             level.users[slot] += 1
@@ -455,7 +457,7 @@ class RoomBound:
         return slot
 
     def _places(self, level: _Level, shape: _Shape) -> Amounts:
-        """`int64[rows]`: how many of a shape each node holds."""
+        """Return `int64[rows]`: how many of a shape each node holds."""
         requests, mask = shape
         places: Amounts = np.where(self._allowed[mask], _MANY, 0)
         for column, amount in requests:
@@ -468,7 +470,7 @@ class RoomBound:
         self._allowed = np.array([self._allowed_rows(index) for index in range(len(self._masks))], dtype=np.bool_)
 
     def _exclude(self, index: int) -> None:
-        """Count anew the pods that stay of those that a mask's terms mean."""
+        """Count again the pods that match a mask's terms and stay."""
         known = self._masks[index]
         assert known is not None
         rows = len(self._cluster.nodes)
@@ -476,7 +478,7 @@ class RoomBound:
         self._count_staying(index, np.arange(rows, dtype=np.int64))
 
     def _count_staying(self, index: int, rows: npt.NDArray[np.int64]) -> bool:
-        """Count the pods on these rows; whether there are more or fewer than before."""
+        """Count the pods on these rows; return whether the counts changed."""
         known = self._masks[index]
         assert known is not None
         (_, _, terms, _, priority), _ = known
@@ -492,7 +494,7 @@ class RoomBound:
         return shifted
 
     def _allowed_rows(self, index: int) -> Mask:
-        """`bool[rows]`: one mask."""
+        """Return one mask, `bool[rows]`."""
         known = self._masks[index]
         nodes = self._cluster.nodes
         if known is None:
@@ -508,23 +510,23 @@ class RoomBound:
         self._most.pop(index, None)
         for term in apart:
             left = np.bincount(pods.domains(term.topology_key)[0][allowed], minlength=1)
-            if not left[0]:  # on a node without the label they need not keep apart
+            if not left[0]:  # on a node without the label the anti-affinity has no effect
                 self._most[index] = min(self._most.get(index, _MANY), int(np.count_nonzero(left)))
         return allowed
 
     def _excluding(self, pod: PodRecord) -> tuple[TermSpec, ...]:
-        """Required anti-affinity of the pod, but for terms that ask what labels a namespace has."""
+        """Return the required anti-affinity of the pod, except terms with a namespace selector."""
         terms = self._cluster.pod_affinity.terms(pod).of(TermKind.REQUIRED_ANTI_AFFINITY)
         return tuple(term for term in terms if term.matcher.namespace_selector.nothing)
 
     def _stays(self, pod: PodRecord, term: TermSpec, priority: float) -> bool:
-        """Return whether a term means a pod that is not on its way out and may not be evicted by that priority."""
+        """Return whether a term matches a pod that does not terminate and may not be evicted by that priority."""
         if not term.matcher.accepts(pod.namespace, {}, pod.labels, terminating=False):
             return False
         return not pod.terminating and effective_priority(self._cluster, pod) >= priority
 
     def _room(self, priority: float, rows: npt.NDArray[np.int64]) -> Amounts:
-        """`int64[columns, rows]`: what those rows have with all pods below the priority gone."""
+        """Return `int64[columns, rows]`: the free amounts of these rows without all pods below the priority."""
         cluster, nodes = self._cluster, self._cluster.nodes
         there = slice(FIRST_RESOURCE, len(cluster.resources))
         room = nodes.allocatable[there, rows]
@@ -541,7 +543,7 @@ class RoomBound:
 
 
 def _rules(running: RunningProfile) -> _Rules | None:
-    """Return what may be claimed of the profile's entities; None: nothing."""
+    """Return the properties of a profile for bounds; None: it allows none."""
     profile = running.profile
     fit = next((plugin for plugin in map(unguarded, profile.node_filters) if type(plugin) is NodeResourcesFit), None)
     victims = [*profile.post_filters, *profile.group_post_filters]
@@ -565,7 +567,7 @@ def _is_ours(plugin: object) -> bool:
 
 
 def _victims_of(running: RunningProfile, group: Group) -> float:
-    """Below which priority the group may evict."""
+    """Return the priority below which the group may evict."""
     if not running.profile.group_post_filters or group.spec is None:
         return _EVICTS_NONE
     never = group_never_preempts(group, group_policy=running.gates.pod_group_preemption_policy)
@@ -573,7 +575,7 @@ def _victims_of(running: RunningProfile, group: Group) -> float:
 
 
 def _together(shapes: Iterable[_Shape]) -> _Shape:
-    """Return a shape that fits wherever one of them does."""
+    """Return a shape that fits on any node where one of them does."""
     shapes = list(shapes)
     if len(shapes) == 1:
         return shapes[0]
@@ -592,6 +594,6 @@ def _leave(level: _Level, shape: _Shape, slot: int) -> None:
 
 
 def _widened(matrix: npt.NDArray[Cell], rows: int) -> npt.NDArray[Cell]:
-    """Return the matrix with so many columns, new ones zero."""
+    """Return the matrix with that number of columns, new ones zero."""
     more = rows - matrix.shape[1]
     return np.hstack([matrix, np.zeros((len(matrix), more), dtype=matrix.dtype)]) if more > 0 else matrix

@@ -1,10 +1,10 @@
-"""The fewest running units that make place for pending pods by moving elsewhere, by amounts alone (moving.md 2).
+"""Find the fewest running units that free capacity for pending pods by moving, by amounts alone (moving.md 2).
 
-The search is best first over partial plans.  A step takes the first pod without a place: it gets a node where it fits,
-or one where a smallest set of units makes place for it; these units' pods are then without a place, too.  What a plan
-still has to move at least is bounded from below, so the first complete plan is one of the fewest units, as far as a
-step looks: at the tightest few nodes of each sort.  The work is limited by steps.  Two quick searches come first, which
-first of all find places for the pending pods; a plan within one unit of the bound is taken.
+The search is best-first over partial plans. A step takes the first pod without a place and gives it a node where it
+fits, or one where a smallest set of units frees capacity for it; the pods of these units are then without a place too.
+A lower bound on the further moves of a plan makes the first complete plan one of the fewest units, within the nodes
+that a step tries: the few tightest of each kind. The number of steps is limited. Two quick searches come first, which
+place the pending pods first; a plan within one unit of the bound is used.
 
 Invariant: the same problem has the same answer; rows and units are numbers in the caller's order.
 """
@@ -19,19 +19,19 @@ Amounts = tuple[int, ...]
 
 QUICK_STEPS: Final = 4_000
 STEPS: Final = 16_000
-"""Partial plans that are made at most."""
+"""Maximum number of partial plans."""
 _TIGHTEST: Final = 4
-"""Sorts of nodes on which a pod that fits is tried, those first where the least is left."""
+"""Number of kinds of nodes on which a pod that fits is tried, those with the least left first."""
 _ROWS: Final = 16
-"""Sorts of nodes where units make place for a pod, those first where the fewest do."""
+"""Number of kinds of nodes on which units are moved for a pod, those with the fewest units first."""
 _SETS: Final = 4
-"""Sets of units of one node."""
+"""Maximum number of sets of units of one node."""
 _VISITS: Final = 256
-"""Sets looked at on one node."""
+"""Maximum number of sets that are tried on one node."""
 
 
 class PodKind(NamedTuple):
-    """Pods that ask for the same and may go to the same nodes. `rows`: a bit for each row."""
+    """Pods with the same requests and the same possible nodes. `rows`: a bit for each row."""
 
     need: Amounts
     rows: int
@@ -42,14 +42,14 @@ class MoveProblem:
     """Amounts by column, in the same order everywhere."""
 
     free: Sequence[Amounts]
-    """By row: what may be used there. It may be negative."""
+    """Usable amounts by row. They may be negative."""
     kinds: Sequence[PodKind]
     wanted: Sequence[int]
     """The kind of each pending pod."""
     units: Sequence[tuple[tuple[int, int], ...]]
-    """(kind, row) of each pod of a unit that may move. A unit of one pod does not stay on its row."""
+    """(kind, row) of each pod of a unit that may move. A unit of one pod must leave its row."""
     forbidden: set[tuple[int, int]] = field(default_factory=set)
-    """(kind, row) where a filter refuses such a pod though there is room."""
+    """(kind, row) at which a filter rejects such a pod although the amounts fit."""
 
 
 class MoveSolution(NamedTuple):
@@ -60,14 +60,14 @@ class MoveSolution(NamedTuple):
 
 
 class MoveAnswer(NamedTuple):
-    """The best plan that was found; `spent`: the search ended because of its limit, and not because it was done."""
+    """The best plan; `spent`: the search ended because of its limit, not because it was complete."""
 
     solution: MoveSolution | None
     spent: bool
 
 
 def fewest_moves(problem: MoveProblem, most: int, steps: int = STEPS) -> MoveAnswer:
-    """Return a plan of at most `most` units, one of the fewest or with one more as long as the limit is not reached."""
+    """Return a plan of at most `most` units: the fewest, or one more, unless the limit is reached."""
     search = _MoveSearch(problem)
     if not search.possible():
         return MoveAnswer(None, spent=False)
@@ -84,22 +84,22 @@ def fewest_moves(problem: MoveProblem, most: int, steps: int = STEPS) -> MoveAns
 
 
 class _MoveOrder(Enum):
-    """Which partial plan is continued first: once all pending pods have a place, the one with ..."""
+    """Which partial plan is continued first, once all pending pods have a place:"""
 
     SHORT = auto()
     """the lowest bound."""
     LIGHT = auto()
     """the least without a place."""
     FEWEST = auto()
-    """the lowest bound, places of pending pods or not: complete plans come in order."""
+    """the lowest bound, also before pending pods have a place: complete plans come in order."""
 
 
 class _Item(NamedTuple):
-    """A pod without a place. `pod`: its number among the pending ones, or (unit, number) as `unit`, `pod`."""
+    """A pod without a place: `pod` is its number among the pending ones, or in `unit`."""
 
     kind: int
     origin: int
-    """The row it must leave; -1: any will do."""
+    """The row that it must leave; -1: none."""
     unit: int
     pod: int
 
@@ -111,7 +111,7 @@ class _Partial:
     pending: tuple[_Item, ...]
     units: frozenset[int]
     over: dict[int, Amounts]
-    """What is free on rows where that has changed."""
+    """The free amounts of rows where they have changed."""
     before: "_Partial | None" = None
     item: _Item | None = None
     row: int = -1
@@ -122,13 +122,13 @@ class _Partial:
 
 
 class _Cover(NamedTuple):
-    """Units that make place on a row. Sorted by `cost`: how many, and what their pods weigh."""
+    """Units that free capacity on a row. Sorted by `cost`: their number, and the weight of their pods."""
 
     cost: tuple[int, float]
     row: int
     units: tuple[int, ...]
     sort: object
-    """Equal for rows that are alike."""
+    """Equal for identical rows."""
 
 
 class _MoveSearch:
@@ -156,12 +156,12 @@ class _MoveSearch:
         self._steps_of: dict[int, list[float]] = {}
 
     def possible(self) -> bool:
-        """Return whether all that is free together is enough."""
+        """Return whether the total of all free amounts is enough."""
         needs = [self._kinds[item.kind].need for item in self.start.pending]
         return all(total >= sum(column) for total, column in zip(self._totals, zip(*needs, strict=True), strict=True))
 
     def run(self, most: int, steps: int, order: "_MoveOrder") -> tuple[_Partial | None, bool]:
-        """Return a complete plan of at most so many units, and whether the limit of steps ended the search."""
+        """Return a complete plan within a number of units, and whether the limit of steps ended the search."""
         heap: list[tuple[tuple[float, ...], int, _Partial]] = [((0.0,), 0, self.start)]
         known: set[object] = set()
         made = 0
@@ -190,7 +190,7 @@ class _MoveSearch:
         return (waiting, least, load) if order is _MoveOrder.SHORT else (waiting, load, least)
 
     def solution(self, plan: _Partial) -> MoveSolution:
-        """Return a complete plan as the caller knows it."""
+        """Return a complete plan in terms of the problem."""
         places = [-1] * self._wanted
         rows = {unit: [-1] * len(self._units[unit]) for unit in plan.units}
         at: _Partial | None = plan
@@ -227,7 +227,7 @@ class _MoveSearch:
         return item.unit >= 0, -self._weight[item.kind], item
 
     def _tightest(self, plan: _Partial, item: _Item) -> list[int]:
-        """Return rows on which a pod fits, one of each sort, those first where the least is left."""
+        """Return rows on which a pod fits, one of each kind, those with the least left first."""
         kind = self._kinds[item.kind]
         candidates: list[tuple[float, int]] = []
         for row, free in plan.over.items():
@@ -253,7 +253,7 @@ class _MoveSearch:
         return self._fitting[kind]
 
     def _cheapest(self, plan: _Partial, item: _Item) -> list[_Cover]:
-        """Return sets of units that make place for a pod, of one row of each sort, the fewest units first."""
+        """Return sets of units that free capacity for a pod, for one row of each kind, the fewest units first."""
         candidates: list[_Cover] = []
         for row in plan.over:
             if row != item.origin and self._allowed(item.kind, row):
@@ -276,7 +276,7 @@ class _MoveSearch:
         return self._covers[kind]
 
     def _sets(self, row: int, kind: int, free: Amounts, moved: frozenset[int]) -> list[_Cover]:
-        """Return sets of units on a row of which none can be left out, the fewest units first."""
+        """Return minimal sets of units on a row, the fewest units first."""
         need = self._kinds[kind].need
         if _covers(free, need):
             return []
@@ -296,13 +296,13 @@ class _MoveSearch:
         return heapq.nsmallest(_SETS, covers, key=lambda cover: (cover.cost, cover.units))
 
     def _pointless(self, unit: int, kind: int) -> bool:
-        """Return whether wherever a lone pod could go the other one could go itself."""
+        """Return whether the other pod could use every row that a single pod could use."""
         pods = self._units[unit]
         own, other = self._kinds[pods[0][0]], self._kinds[kind]
         return len(pods) == 1 and _covers(own.need, other.need) and own.rows & ~other.rows == 0
 
     def _on(self, unit: int, row: int) -> Amounts:
-        """Return what a unit uses on a row."""
+        """Return the amounts that a unit uses on a row."""
         total: Amounts = (0,) * len(self._weights)
         for kind, place in self._units[unit]:
             if place == row:
@@ -318,7 +318,7 @@ class _MoveSearch:
     # -- bounds ----------------------------------------------------------------------------------------------------
 
     def bound(self, plan: _Partial) -> int:
-        """Return how many more units have to move at least."""
+        """Return a lower bound of further units to move."""
         waiting: dict[int, int] = {}
         for item in plan.pending:
             waiting[item.kind] = waiting.get(item.kind, 0) + 1
@@ -339,14 +339,14 @@ class _MoveSearch:
         return least
 
     def _base_holes(self, kind: int) -> dict[int, int]:
-        """Return how many pods of a kind fit on each row where one does."""
+        """Return how many pods of a kind fit on each row with capacity for one."""
         if kind not in self._holes:
             need = self._kinds[kind].need
             self._holes[kind] = {row: _times(self._free[row], need) for row in self._base_fits(kind)}
         return self._holes[kind]
 
     def _wanted_steps(self, kind: int) -> list[float]:
-        """Return how many units have to move for 0, 1, 2 ... pods of a kind: fractions of the cheapest nodes."""
+        """Return how many units must move for 0, 1, 2 ... pods of a kind: fractions of the cheapest nodes."""
         if kind not in self._steps_of:
             need = self._kinds[kind].need
             rates = []
@@ -370,7 +370,7 @@ class _MoveSearch:
         return self._steps_of[kind]
 
     def _sets_for_more(self, row: int, kind: int) -> list[_Cover]:
-        """Return sets of units that make place for one pod more than fit."""
+        """Return sets of units that free capacity for one more pod."""
         need, free = self._kinds[kind].need, self._free[row]
         for _ in range(_times(free, need)):
             free = _minus(free, need)
@@ -378,7 +378,7 @@ class _MoveSearch:
 
 
 def _covering(gains: Sequence[Amounts], counts: Sequence[int], missing: Amounts) -> Iterator[tuple[int, ...]]:
-    """Yield how many of each sort cover what is missing, such that none can be left out; a limited number."""
+    """Yield minimal numbers of units of each kind that cover the missing amounts; a limited number of results."""
     visits = 0
     stack: list[tuple[tuple[int, ...], Amounts]] = [((), missing)]
     while stack and visits < _VISITS:

@@ -1,8 +1,8 @@
-"""Which running units could move so that a pending entity fits, checked by the engine's own filters (moving.md 2).
+"""Find running units that could move so that a pending entity fits, by the engine's own filters (moving.md 2).
 
-`reprieve.scheduling.move_search` proposes by amounts; here the proposal is carried out in a trial view: the units
-leave, their pods take their new places if every filter agrees, and then the entity is placed by its own algorithm.
-Where a filter refuses, the search goes on without that place.
+`reprieve.scheduling.move_search` proposes by amounts; this module carries out the proposal in a trial view: it removes
+the units, places their pods on the new nodes if every filter agrees, and then places the entity by its own algorithm.
+If a filter rejects a place, the search continues without it.
 
 Invariant: the cluster is left as it was.
 """
@@ -30,18 +30,18 @@ from reprieve.scheduling.running_profiles import RunningProfiles
 from reprieve.scheduling.slice_units import has_slices
 
 MOST_UNITS: Final = 64
-"""Units that one plan moves at most, and pods of one unit."""
+"""Maximum number of units that one plan moves, and of pods of one unit."""
 _MOST_PODS: Final = 64
-"""Pending pods of an entity for which moves are searched."""
+"""Maximum number of pending pods of an entity for which moves are searched."""
 _MOST_ROWS: Final = 256
-"""Nodes from which units may move: in larger clusters those that lack least."""
+"""Maximum number of nodes from which units may move: in larger clusters those that lack least."""
 _PROPOSALS: Final = 8
-"""Proposals that are checked, and topology domains that are looked at."""
+"""Maximum number of proposals that are checked, and of topology domains that are tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnitMove:
-    """A unit that moves. `rows`: where `unit.pods` go, in the same order."""
+    """A unit that moves. `rows`: the new rows of `unit.pods`, in the same order."""
 
     unit: PreemptionUnit
     rows: tuple[int, ...]
@@ -49,7 +49,7 @@ class UnitMove:
 
 @dataclass(frozen=True, slots=True)
 class MovePlan:
-    """Units that move, and where the pending pods then fit: (pod, row)."""
+    """Units that move, and the resulting places of the pending pods: (pod, row)."""
 
     moves: tuple[UnitMove, ...]
     places: Assigned
@@ -73,7 +73,7 @@ def find_moves(
 
 
 def movable_units(cluster: ClusterState, pods: Collection[PodRecord], without: Group | None) -> list[PreemptionUnit]:
-    """Return the units of running pods that can move at all: gangs whole, and nothing of a tree (moving.md 1)."""
+    """Return the units of running pods that can move: gangs as a whole, and no members of a tree (moving.md 1)."""
     staying = without.ref if without is not None else ""
     alone: list[PodRecord] = []
     gangs: set[str] = set()
@@ -148,7 +148,7 @@ class _Finder:
     # -- the problem -----------------------------------------------------------------------------------------------
 
     def _free(self) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]]":
-        """int64[columns, rows]: what neither pods nor nominations use; nothing on rows without a node."""
+        """Return `int64[columns, rows]`: amounts that neither pods nor nominations use; 0 on rows without a node."""
         nodes = self._cluster.nodes
         n = len(nodes)
         free = nodes.allocatable[:, :n] - nodes.used[:, :n]
@@ -180,7 +180,7 @@ class _Finder:
         return [unit for unit in units if self._may_move(unit)]
 
     def _domains(self, free: "np.ndarray[tuple[int, int], np.dtype[np.int64]]") -> list[Mask | None]:
-        """Return where the entity may be placed: anywhere (None), or the domains with the most free capacity."""
+        """Return the possible domains of the entity, those with the most free capacity first; None: all nodes."""
         group = self._entity.group
         placements = proposed(self._running, group) if group is not None else None
         if placements is None:
@@ -243,7 +243,7 @@ class _Finder:
         wanted: Sequence[int],
         moving: Sequence[tuple[tuple[int, int], ...]],
     ) -> MovePlan | None:
-        """Return the proposal as a plan if every filter agrees; else note which places they refuse."""
+        """Return the proposal as a plan if every filter agrees; else record the places that they reject."""
         with self._cluster.trial() as cluster:
             cluster.displace_all([pod for unit in solution.moves for pod in units[unit].pods])
             moves = []
@@ -262,7 +262,7 @@ class _Finder:
             return MovePlan(tuple(moves), tuple(places_of_entity))
 
     def _placed(self, unit: PreemptionUnit, rows: tuple[int, ...], kinds: Sequence[int]) -> tuple[int, ...] | None:
-        """Place the pods of a unit in the trial view; None: a filter refuses one."""
+        """Place the pods of a unit in the trial view; None: a filter rejects one."""
         cluster = self._cluster
         group = cluster.groups.get(unit.pods[0].group) if unit.pods[0].group is not None else None
         running = self._profiles.of(unit.pods[0])
@@ -281,12 +281,12 @@ class _Finder:
 
 
 def _keeps_together(running: RunningProfile, group: GroupState, pods: Sequence[PodRecord]) -> bool:
-    """Return whether not every node will do for every pod of a group: it has a topology constraint or slices."""
+    """Return whether a group limits the nodes of its pods by a topology constraint or slices."""
     return (group.spec is not None and group.spec.topology_key is not None) or has_slices(running, group, pods)
 
 
 def _wanted(entity: Entity) -> list[PodRecord]:
-    """Return the pods that need a place: of a gang as many as its minimum lacks, the first in its order."""
+    """Return the pods that need a place: for a gang as many as its minimum lacks, the first in its order."""
     pods = sorted(entity.ready.values(), key=queue_order)
     group = entity.group
     if isinstance(group, GroupState) and group.is_gang:

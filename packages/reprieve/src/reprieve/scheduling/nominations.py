@@ -1,10 +1,10 @@
-"""Nominations as the engine makes and ends them: in the cluster cache, for the queue, and towards the API.
+"""Make and end nominations: in the cluster cache, for the queue, and for the API.
 
-A nomination is a pending pod's claim on room that is being made on a node.  It ends by a decision (the pod is bound or
-turns to another node, a more important pod takes this one), which reports it; or without one (its node is gone, its
-group may not be tried any more, the preemption failed, the capacity was reserved long enough), and then the effects
-list the pod: its `status.nominatedNodeName` is to be cleared.  Either way the reserved capacity is free for others;
-what it was reserved for and why it no longer is stands in the effects, too (cost.md 5).
+A nomination is a pending pod's claim on capacity that is being freed on a node. It ends by a decision, which reports it
+(the pod is bound or nominated to another node, or a more important pod takes this one), or without one (its node is
+deleted, its group may no longer be tried, the preemption failed, the reservation expired). In the second case the
+effects list the pod, so that its `status.nominatedNodeName` is cleared. Either way the reserved capacity is free for
+others; the effects also have its preemptor and the reason of the release (cost.md 5).
 """
 
 from collections import Counter
@@ -24,11 +24,11 @@ from reprieve.scheduling.preemptor_reservations import PreemptorReservations, Re
 
 Places = Iterable[tuple[PodRecord, int]]
 """(pod, row)."""
-"""Nodes that a message names."""
+"""Maximum number of nodes that a message names."""
 
 
 class Nominations:
-    """See the module docstring. `hold_seconds`: for how long room is held, by schedulerName; 0 without an end."""
+    """See the module docstring. `hold_seconds`: the duration of reservations, by schedulerName; 0 without an end."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Nominations:
         self.held = PreemptorReservations()
         self.in_flight = PreemptionsInFlight()
         self.overtaken: set[str] = set()
-        """Entities that lost capacity they are nominated to, since the last step of the engine."""
+        """Entities that lost nominated capacity since the last step of the engine."""
 
     # -- decided by a cycle ------------------------------------------------------------------------
 
@@ -54,8 +54,8 @@ class Nominations:
     ) -> tuple[PodRecord, ...]:
         """Nominate in memory first; lower-priority nominations on the same nodes make way (preemption.md 7.1, 7.4).
 
-        The capacity is free when all of `leaving` have left; from then on it is reserved for `hold_seconds` at most.
-        Returns the pods that lost theirs.
+        The capacity is free when all of `leaving` have terminated; from then on it is reserved for `hold_seconds` at
+        most. Returns the pods that lost theirs.
         """
         places = tuple(places)
         room_by = max((self._gone_by(pod, now) for pod in leaving), default=now)
@@ -64,9 +64,9 @@ class Nominations:
         return self._nominate(places, priority, now)
 
     def reserve(self, ref: str, places: Places, priority: int, now: float) -> None:
-        """Nominate for pods that end by themselves: the reservation, not `hold_seconds`, says for how long.
+        """Nominate for pods that end by themselves; the reservation, not `hold_seconds`, sets the duration.
 
-        Reported as effects: no decision does (reservations.md 3).
+        Effects report it, because no decision does (reservations.md 3).
         """
         places = tuple(places)
         self.held.forget(ref)
@@ -89,7 +89,7 @@ class Nominations:
         for pod, row in places:
             for other in list(cluster.nodes.nominated.get(row, {}).values()):
                 if other.priority < priority and other.uid not in cluster.pods:
-                    cluster.clear_nomination(other)  # a stand-in, of which the API knows nothing (repair.md 2.3)
+                    cluster.clear_nomination(other)  # a stand-in, which is not in the API (repair.md 2.3)
                 elif other.priority < priority:
                     self.clear(other)
                     displaced.setdefault(cluster.entity_ref(other), []).append((other, row))
@@ -102,7 +102,7 @@ class Nominations:
         return tuple(pod for held in displaced.values() for pod, _ in held)
 
     def hand_over(self, place: LostPlace, pod: PodRecord) -> None:
-        """Nominate the replacement to what a stand-in kept for it so far: nothing else moves (repair.md 2.3)."""
+        """Nominate the replacement in place of its stand-in; nothing else changes (repair.md 2.3)."""
         self._cluster.clear_nomination(place.keeper)
         place.keeper = pod
         self._cluster.nominate(pod, place.row)
@@ -111,7 +111,7 @@ class Nominations:
         self._effects.kept.append(place)
 
     def give_back(self, place: LostPlace, now: float, why: str) -> None:
-        """What was kept is free for all; a replacement that waits there for another reason stays nominated."""
+        """Release a kept place; a replacement that is nominated there for another reason stays nominated."""
         keeper, ref = place.keeper, self._cluster.entity_ref(place.keeper)
         if keeper.nominated != place.row:
             return
@@ -122,18 +122,19 @@ class Nominations:
             self.give_up((keeper,), now, Released.NOT_USED, why)
 
     def clear(self, pod: PodRecord) -> None:
-        """A decision ends the pod's nomination, and says so."""
+        """End the pod's nomination by a decision, which reports it."""
         self._cluster.clear_nomination(pod)
         self._echoes.decided(pod.uid, "")
 
     def freed(self, pod: PodRecord, row: int, now: float, *, but: str = "") -> None:
-        """Room held for a pod is free again: for all others but entity `but` as if a pod had left."""
+        """Release the capacity reserved for a pod: as if a pod had terminated, for all entities except `but`."""
         self._queue.on_event(ClusterEvent(EventKind.POD_GONE, row=row, pod=pod, group=pod.group), now, but=but)
 
     def overtake(self, placed: PodRecord, row: int, now: float, *, outside: bool = False) -> None:
-        """A pod was placed on a row: preemptors of lower priority that are nominated there are tried again.
+        """Try preemptors of lower priority again that are nominated to a row on which a pod was placed.
 
-        `outside`: by another scheduler, which respects no nomination, so that any priority counts (preemption.md 2.7).
+        `outside`: another scheduler placed it, which respects no nomination, so any priority counts (preemption.md
+        2.7).
         """
         own = self._cluster.entity_ref(placed)
         for other in list(self._cluster.nodes.nominated.get(row, {}).values()):
@@ -145,12 +146,12 @@ class Nominations:
     # -- ended without a decision ------------------------------------------------------------------
 
     def end(self, pod: PodRecord) -> None:
-        """A nomination ends without a decision; the room is not reported, as with a node that is gone."""
+        """End a nomination without a decision and without a report of its capacity, as for a deleted node."""
         self.clear(pod)
         self._effects.unnominated[pod.uid] = pod
 
     def give_up(self, pods: Iterable[PodRecord], now: float, why: Released | None = None, message: str = "") -> None:
-        """End the nominations among the pods; what was reserved is reported if there is a reason."""
+        """End the nominations of the pods; with a reason, report the released capacity."""
         ended = [(pod, pod.nominated) for pod in pods if pod.nominated >= 0]
         if why is not None:
             self.release(ended, why, message, now)
@@ -159,13 +160,13 @@ class Nominations:
             self.freed(pod, row, now)
 
     def victim_left(self, uid: str, now: float) -> None:
-        """A pod has freed its capacity, if it was a victim at all."""
+        """Handle a pod that freed its capacity, if it was a victim."""
         self.held.room_is_there(self.in_flight.left(uid), now)
 
     def give_back_unused(self, now: float) -> None:
-        """End what was reserved long enough: a preemptor that did not use it may preempt elsewhere (cost.md 5.2).
+        """End expired reservations: a preemptor that did not use its capacity may preempt elsewhere (cost.md 5.2).
 
-        Victims that have not left by now are counted on no more.
+        Victims that have not terminated by then no longer count.
         """
         given_back = []
         for ref, seconds in self.held.end_due(now):
@@ -192,7 +193,7 @@ class Nominations:
             self._queue.wake(ref, now)
 
     def release(self, places: Places, why: Released, message: str, now: float) -> None:
-        """Room that was held on these rows is not held any more, to be reported; all of it was for one preemptor."""
+        """Report released capacity on these rows, which was reserved for one preemptor."""
         names = self._cluster.nodes.names
         pods = tuple((pod, names[row]) for pod, row in places)
         if pods:
@@ -202,14 +203,14 @@ class Nominations:
             self._effects.released.append(ReleasedReservation(ref, group, pods, why, message, now))
 
     def placed(self, places: Places, now: float) -> None:
-        """Members of one entity are about to get these rows: what was held for them elsewhere is free."""
+        """Release capacity reserved elsewhere for members of one entity that get these rows."""
         places = tuple(places)
         left = _unused(((pod, pod.nominated) for pod, _ in places if pod.nominated >= 0), places)
         if left:
             self.release(left, Released.PLACED_ELSEWHERE, f"free capacity was found on {self._where(places)}", now)
 
     def moved(self, before: Places, places: Places, now: float) -> None:
-        """Members of one entity are about to be nominated to these rows instead of those before."""
+        """Release the earlier capacity of members of one entity that are nominated to these rows instead."""
         left = _unused(before, places)
         if left:
             self.release(left, Released.MOVED, f"capacity is freed on {self._where(places)} instead", now)
@@ -218,7 +219,7 @@ class Nominations:
         return named(list(dict.fromkeys(self._cluster.nodes.names[row] for _, row in places)))
 
     def _gone_by(self, pod: PodRecord, now: float) -> float:
-        """Return when a pod that leaves, or is about to be evicted, is gone at the latest."""
+        """Return when a terminating pod, or a victim, is deleted at the latest."""
         due = self._cluster.departures.get(pod.uid)
         return min(max(due, now) if due is not None else now + pod.grace, now + LONGEST)
 
@@ -227,7 +228,7 @@ class Nominations:
         return found if found is not None else next(iter(self._hold_seconds.values()))
 
     def _begin_known(self, pod: PodRecord, now: float) -> None:
-        """Reserve capacity for a nomination that the API has: by another scheduler, or by this one before a restart."""
+        """Reserve capacity for a nomination in the API: by another scheduler, or by this one before a restart."""
         ref = self._cluster.entity_ref(pod)
         if ref not in self.held and pod.nominated >= 0:
             there = self._cluster.nodes.pods[pod.nominated].values()
@@ -235,7 +236,7 @@ class Nominations:
             self.held.begin(ref, max(leaving, default=now), self._seconds_for(pod))
 
     def resume(self, now: float) -> None:
-        """Let the time of what is reserved begin now, when this scheduler takes over (cost.md 5.1)."""
+        """Restart the time of reservations when this scheduler takes over (cost.md 5.1)."""
         for entity in self._queue.entities():
             first = next((pod for pod in entity.ready.values() if pod.nominated >= 0), None)
             if first is not None and entity.ref in self.held:
@@ -245,7 +246,7 @@ class Nominations:
     # -- what the API says -------------------------------------------------------------------------
 
     def known(self, pod: PodRecord, node: str, now: float) -> None:
-        """A pod that was not known came with a nomination."""
+        """Handle a new pod with a nomination."""
         self._cluster.nominate(pod, self._cluster.nodes.row_for_pod(node))
         self._begin_known(pod, now)
         self._echoes.begin(pod.uid, node)
@@ -264,21 +265,21 @@ class Nominations:
             self.freed(pod, before, now)
 
     def stands_in_api(self, pod: PodRecord) -> bool:
-        """Return whether the API has a nomination of the pod, or will have one once everything is written."""
+        """Return whether the API has a nomination of the pod, or will have one after pending writes."""
         return self._echoes.stands(pod.uid)
 
     def bound(self, uid: str) -> None:
-        """The pod is bound: the API clears its nomination."""
+        """Handle a bound pod: the API clears its nomination."""
         self._echoes.forget(uid)
 
     def forget(self, uid: str) -> None:
-        """The pod is gone."""
+        """Forget a deleted pod."""
         self._echoes.forget(uid)
         self._effects.unnominated.pop(uid, None)
 
 
 def _unused(before: Places, places: Places) -> list[tuple[PodRecord, int]]:
-    """Return what was held and is not among the places: members of an entity may use each other's."""
+    """Return reserved places that are not among the new ones: members of an entity may use each other's."""
     used = Counter(row for _, row in places)
     left = []
     for pod, row in before:

@@ -1,4 +1,4 @@
-"""What the engine does with an object that appears, changes or is deleted: one table, from kind to handler."""
+"""Handlers of objects that appear, change or are deleted: one table, from kind to handler."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ class ObjectHandler(NamedTuple):
     """The two functions of a kind. Times are in seconds."""
 
     set: Callable[[Any, float, float | None], None]
-    """Called with an object that appeared or changed, the time, and the creation time where it is not the object's."""
+    """Called with an object that appeared or changed, the time, and the creation time if it is not the object's."""
     remove: Callable[[ObjectRef, float], bool]
     """Called with a deleted object and the time; returns whether the object was known."""
 
@@ -58,7 +58,7 @@ class OtherChanges:
         self._nominations = nominations
 
     def set_node(self, node: objects.Node, now: float, _created: float | None = None) -> None:
-        """A node appeared or changed."""
+        """Add or change a node."""
         nodes = self._cluster.nodes
         before = nodes.row_of.get(node.metadata.name)
         known = before is not None and bool(nodes.alive[before])
@@ -67,7 +67,7 @@ class OtherChanges:
             self._queue.on_event(ClusterEvent(kind, row=nodes.row_of[node.metadata.name]), now)
 
     def remove_node(self, ref: ObjectRef, now: float) -> bool:
-        """A node is gone. Its pods stay until they are reported deleted; nominations to it are void."""
+        """Remove a node. Its pods stay until they are reported deleted; nominations to it end."""
         nodes = self._cluster.nodes
         row = nodes.row_of.get(ref.name, -1)
         if not self._cluster.remove_node(ref.name):
@@ -82,37 +82,37 @@ class OtherChanges:
         return True
 
     def set_class(self, item: objects.PriorityClass, now: float, _created: float | None = None) -> None:
-        """A PriorityClass appeared or changed: its annotations about the work of its pods count at once (cost.md 2)."""
+        """Add or change a PriorityClass: its annotations about the work of its pods count at once (cost.md 2)."""
         if self._cluster.set_class(item):
             self._queue.retry_all(now)
 
     def remove_class(self, ref: ObjectRef, now: float) -> bool:
-        """A PriorityClass is gone; pods keep the priority they got from it."""
+        """Remove a PriorityClass; pods keep their priority."""
         known = self._cluster.remove_class(ref.name)
         if known:
             self._queue.retry_all(now)
         return known
 
     def set_namespace(self, namespace: objects.Namespace, now: float, _created: float | None = None) -> None:
-        """A namespace appeared or its labels changed: terms with a namespace selector may mean other pods."""
+        """Add or change a namespace: terms with a namespace selector may match other pods."""
         if self._cluster.set_namespace(namespace):
             self._queue.on_event(ClusterEvent(EventKind.NAMESPACE_CHANGED), now)
 
     def remove_namespace(self, ref: ObjectRef, now: float) -> bool:
-        """A namespace is gone."""
+        """Remove a namespace."""
         known = self._cluster.remove_namespace(ref.name)
         if known:
             self._queue.on_event(ClusterEvent(EventKind.NAMESPACE_CHANGED), now)
         return known
 
     def set_selector_owner(self, item: SelectorOwner, now: float, _created: float | None = None) -> None:
-        """A service or controller appeared or changed: default spread constraints take their selectors from it."""
+        """Add or change a service or controller: default spread constraints use its selector."""
         self._cluster.default_selectors.set(item)
         self._cluster.controllers.set(item)
         self._queue.on_event(ClusterEvent(EventKind.SELECTOR_CHANGED), now)
 
     def remove_selector_owner(self, ref: ObjectRef, now: float) -> bool:
-        """A service or controller is gone."""
+        """Remove a service or controller."""
         known = self._cluster.default_selectors.remove(ref.kind, ref.namespace, ref.name)
         self._cluster.controllers.remove(ref.kind, ref.namespace, ref.name)
         if known:
@@ -120,12 +120,12 @@ class OtherChanges:
         return known
 
     def set_budget(self, budget: objects.PodDisruptionBudget, now: float, _created: float | None = None) -> None:
-        """A PodDisruptionBudget appeared or changed: preemptors that respect budgets are tried again."""
+        """Add or change a PodDisruptionBudget: preemptors that respect budgets are tried again."""
         self._cluster.set_budget(budget)
         self._retry_for_budgets(now)
 
     def remove_budget(self, ref: ObjectRef, now: float) -> bool:
-        """A PodDisruptionBudget is gone: preemptors that respect budgets are tried again."""
+        """Remove a PodDisruptionBudget: preemptors that respect budgets are tried again."""
         known = ref.key in self._cluster.budgets
         self._cluster.remove_budget(ref.key)
         self._retry_for_budgets(now)

@@ -1,7 +1,7 @@
-"""Backfilled work that runs for longer than it stated, and is to be evicted for that (reservations.md 4.5).
+"""Evict backfilled work that runs longer than it stated (reservations.md 4.5).
 
-Invariants: a unit is evicted only while a reservation needs its capacity and nothing else is in the way of it, after
-the end that it stated and its margin; the same unit is asked for at most once in `_PAUSE`.
+Invariants: a unit is evicted only while a reservation needs its capacity and waits for nothing else, and after its
+stated end and margin; its eviction is requested at most once in `_PAUSE`.
 """
 
 import heapq
@@ -18,12 +18,12 @@ from reprieve.preemption.units import ABOVE_ALL, PreemptionUnit, units_below
 from reprieve.scheduling.advance_reservation import AdvanceReservation
 
 _PAUSE = 60.0
-"""Seconds until a unit is asked for again: a call failed, or a budget or limit kept it."""
+"""Seconds until the eviction of a unit is requested again: a call failed, or a budget or limit blocked it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overrun:
-    """A backfilled unit is evicted as a whole."""
+    """The eviction of a backfilled unit as a whole."""
 
     unit: PreemptionUnit
     holder: AdvanceReservation
@@ -32,7 +32,7 @@ class Overrun:
 
     @property
     def ref(self) -> str:
-        """What is evicted at a time, by name."""
+        """Return the name of the unit that is evicted."""
         return f"overrun/{self.unit.name}"
 
     @property
@@ -42,7 +42,7 @@ class Overrun:
 
     @property
     def entity(self) -> Group | PodRecord:
-        """Return what needs the capacity."""
+        """Return the object that needs the capacity."""
         return self.holder.holder
 
     @property
@@ -57,20 +57,20 @@ class Overruns:
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
         self._lent: dict[str, tuple[PodRecord, float]] = {}
-        """Backfilled pods, and when they have ended with their margin, by UID."""
+        """Backfilled pods, and their latest ends with the margin, by UID."""
         self._ends: list[float] = []
-        """A heap of these times that are to come."""
+        """A heap of these times that are in the future."""
         self._looked_at: dict[str, float] = {}
         self.made = 0
-        """How many units were evicted."""
+        """Number of units that were evicted."""
 
     def lent(self, pods: Iterable[PodRecord], end: float) -> None:
-        """Take note of pods that use reserved capacity until `end`."""
+        """Record pods that use reserved capacity until `end`."""
         self._lent |= {pod.uid: (pod, end) for pod in pods}
         heapq.heappush(self._ends, end)
 
     def _late(self, now: float) -> dict[str, PodRecord]:
-        """Return the pods that run for too long; what has ended is forgotten."""
+        """Return the pods that run too long; forget pods that have ended."""
         known = self._cluster.pods
         for uid in [uid for uid in self._lent if uid not in known]:
             del self._lent[uid]
@@ -80,7 +80,7 @@ class Overruns:
         }
 
     def review(self, held: Iterable[AdvanceReservation], now: float) -> list[Overrun]:
-        """Return the units that are to be evicted now."""
+        """Return the units to evict now."""
         while self._ends and self._ends[0] <= now:
             heapq.heappop(self._ends)
         late = self._late(now) if self._lent else {}
@@ -101,15 +101,15 @@ class Overruns:
         return list(found.values())
 
     def next_time(self) -> float | None:
-        """Return when `review` has something to do, if nothing else happens."""
+        """Return when `review` is next due, if nothing else happens."""
         return self._ends[0] if self._ends else None
 
     def _unit(self, pod: PodRecord) -> PreemptionUnit:
-        """Return what is evicted with a pod: its gang, if it is evicted as one."""
+        """Return the pods that are evicted with a pod: its gang, if it is evicted as a whole."""
         return units_below(self._cluster, ABOVE_ALL, [pod])[0]
 
     def _may_go(self, unit: PreemptionUnit, holder: AdvanceReservation, now: float) -> bool:
-        """Return whether limits and respected budgets let a unit be evicted; it is noted as evicted then."""
+        """Return whether limits and respected budgets allow to evict a unit; if so, record the eviction."""
         cluster = self._cluster
         cluster.now = max(cluster.now, now)
         if beyond_limits(cluster, unit) is not None:

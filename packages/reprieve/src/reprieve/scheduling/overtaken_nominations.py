@@ -1,9 +1,8 @@
-"""Whether a nomination still leads anywhere, while the victims that were evicted for it leave (preemption.md 2.7).
+"""Check whether a nomination is still useful while its victims terminate (preemption.md 2.7).
 
 A pod of higher priority may take a part of the capacity without preempting anything, and another scheduler may bind a
-pod there. The preemptor would wait for victims that do not help it any more.
-
-Invariant: the cluster is left as it was. In doubt the preemptor waits.
+pod there. The preemptor would wait for victims that no longer help it. Invariant: the cluster is not changed. In doubt
+the preemptor waits.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,9 +16,9 @@ from reprieve.preemption.units import effective_priority
 
 
 def pod_is_overtaken(running: RunningProfile, state: CycleState) -> bool:
-    """Return whether a pod that fits nowhere now cannot have its nominated row either once the victims have left.
+    """Return whether a pod that fits nowhere cannot use its nominated row either once its victims have terminated.
 
-    Its own nomination has been lifted in the present view.
+    Its own nomination is lifted in the present view.
     """
     cluster, evaluator, pod, row = running.cluster, running.evaluator, state.pod, state.nominated
     known = state.preemption_under_way
@@ -29,7 +28,7 @@ def pod_is_overtaken(running: RunningProfile, state: CycleState) -> bool:
         cluster.displace_all(_leaving_rows(cluster, (row,), pod.priority, known=known))
         if evaluator.fits_row(CycleState(cluster, pod), row):
             return False
-        if evaluator.ruled(CycleState(cluster, pod)):  # pods that leave elsewhere may matter
+        if evaluator.ruled(CycleState(cluster, pod)):  # pods that terminate elsewhere may matter
             cluster.displace_all(_leaving(cluster))
             return not evaluator.fits_row(CycleState(cluster, pod), row)
     return True
@@ -38,9 +37,9 @@ def pod_is_overtaken(running: RunningProfile, state: CycleState) -> bool:
 def group_is_overtaken(
     cluster: ClusterState, priority: int, rows: Iterable[int], fits: Callable[[], bool], *, under_way: bool
 ) -> bool:
-    """Return whether a group that failed fails, too, once its victims have left. `fits` tries it in the present view.
+    """Return whether a group that failed still fails once its victims have terminated.
 
-    `rows`: those that its members are nominated to.
+    `fits` tries it in the present view. `rows`: the nominated rows of its members.
     """
     with cluster.trial():
         cluster.displace_all(_leaving_rows(cluster, rows, priority, known=under_way))
@@ -55,9 +54,7 @@ def _leaving(cluster: ClusterState) -> list[PodRecord]:
 
 
 def _leaving_rows(cluster: ClusterState, rows: Iterable[int], priority: int, *, known: bool) -> list[PodRecord]:
-    """Return the same on some rows. Without `known` victims, as after a restart, every pod of lower priority may be
-    one.
-    """
+    """Return the terminating pods on some rows. Without `known` victims, every pod of lower priority may be one."""
     return [
         pod
         for row in sorted(set(rows))

@@ -1,4 +1,4 @@
-"""How many pods of a group sets of nodes hold at most, by what the pods ask for and what the nodes allow."""
+"""Bound how many pods of a group a set of nodes can hold, by requests and node constraints."""
 
 from collections.abc import Sequence
 
@@ -17,9 +17,7 @@ _UNBOUNDED = 1 << 20
 
 
 def filled_as_counted(running: RunningProfile, pods: Sequence[PodRecord]) -> bool:
-    """Return whether nodes hold as many of the pods as `holds_at_most` counts: they are alike and go by amounts
-    alone.
-    """
+    """Return whether `holds_at_most` is exact for the pods: they are identical and only amounts limit them."""
     first = running.evaluator.identity(pods[0])
     if first is None or any(running.evaluator.identity(pod) != first for pod in pods):
         return False
@@ -27,7 +25,7 @@ def filled_as_counted(running: RunningProfile, pods: Sequence[PodRecord]) -> boo
 
 
 def by_amounts(running: RunningProfile, pods: Sequence[PodRecord]) -> bool:
-    """Return whether nothing but amounts and the nodes' own objects decides where the pods fit."""
+    """Return whether only amounts and the nodes' own objects decide where the pods fit."""
     if any_concerned(running.profile.outside_filters, CycleState(running.cluster, pods[0])):
         return False
     return only_resources(running.profile, [CycleState(running.cluster, pod) for pod in pods])
@@ -36,11 +34,11 @@ def by_amounts(running: RunningProfile, pods: Sequence[PodRecord]) -> bool:
 def holds_at_most(
     running: RunningProfile, pods: Sequence[PodRecord], placements: Sequence[Placement], *, beyond: bool = False
 ) -> Counts:
-    """`int64[placements]`: no placement holds more of the pods than this.
+    """Return `int64[placements]`: an upper bound of the pods that each placement holds.
 
-    Each kind of pod is counted as if it had the nodes for itself, by its requests and by what the nodes' own objects
-    allow, nominated pods counted as running; other kinds and rules about other pods can only make it fewer.
-    `beyond`: more pods of each kind are counted than there are, as many as find room.
+    Each kind of pod is counted as if it had the nodes for itself, by its requests and by the nodes' own objects, and
+    nominated pods count as running; other kinds and rules about other pods can only reduce the number. `beyond`: count
+    all pods of each kind that fit, also more than exist.
     """
     if not placements:
         return np.zeros(0, dtype=np.int64)
@@ -72,7 +70,7 @@ def holds_at_most(
 
 
 def _kinds(evaluator: Evaluator, pods: Sequence[PodRecord]) -> list[list[PodRecord]]:
-    """Return pods that are treated alike, together."""
+    """Return the pods grouped by identical signatures."""
     kinds: dict[object, list[PodRecord]] = {}
     for pod in pods:
         identity = evaluator.identity(pod)
@@ -81,7 +79,7 @@ def _kinds(evaluator: Evaluator, pods: Sequence[PodRecord]) -> list[list[PodReco
 
 
 def free_amounts(running: RunningProfile, pods: Sequence[PodRecord]) -> Counts:
-    """`int64[columns, rows]`: what is free on every row for these pods, nominated pods counted as running."""
+    """Return `int64[columns, rows]`: free amounts by row for these pods, nominated pods counted as running."""
     nodes = running.cluster.nodes
     count = len(nodes)
     held = nominated_rows(running.cluster, min(pod.priority for pod in pods), slice(0, count))

@@ -68,11 +68,11 @@ from reprieve.preemption.outcome import (
 Args = Mapping[str, Any]
 
 _MOST_LIMITS, _MOST_EVICTIONS, _LONGEST_WINDOW = 16, 100_000, 744 * 3600.0
-"""So many eviction limits there are, so many evictions each counts, and over so many seconds."""
+"""Maximum number of eviction limits, of evictions that each counts, and of seconds."""
 
 
 class _Args(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Base of all args."""
+    """Base class of all args."""
 
     api_version: str = ""
     kind: str = ""
@@ -307,7 +307,7 @@ def _strategy(chosen: _ScoringStrategy) -> Strategy:
 
 
 def _weighted(resources: Sequence[_ResourceSpec], where: str) -> tuple[tuple[str, int], ...]:
-    """(name, weight) pairs; none given means cpu and memory, a weight of 0 means 1."""
+    """Return (name, weight) pairs; none given means cpu and memory, a weight of 0 means 1."""
     result = []
     for index, resource in enumerate(resources or _CPU_AND_MEMORY):
         weight = resource.weight or 1
@@ -408,7 +408,7 @@ class _DynamicResourcesArgs(_Args, frozen=True, kw_only=True):
 
 
 def dynamic_resources(gates: FeatureGates, args: Args) -> Plugin:
-    """DynamicResourcesArgs. `filterTimeout` is checked and not used: the search is bounded by steps, not by time."""
+    """Return a plugin of DynamicResourcesArgs. `filterTimeout` is not used: steps, not time, limit the search."""
     given = msgspec.convert(args, _DynamicResourcesArgs)
     if checked_duration("filterTimeout", given.filter_timeout) < 0:
         raise ConfigurationError("filterTimeout", "must be zero or positive")

@@ -1,7 +1,7 @@
 """Nominations and victims that a PostFilter of a plugin names (preemption.md 2.8).
 
-The plugin names pods and nodes as plain data.  Before anything is done, the same rules are held against them as
-against the evictions that reprieve finds itself; what breaks one is a `PluginError`.
+The plugin names pods and nodes as plain data. They are checked first by the same rules as evictions that reprieve finds
+itself; a violation is a `PluginError`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ from reprieve.scheduling.group_algorithm import progress
 from reprieve.scheduling.group_placements import proposed
 
 _NAMED = 5
-"""So many pods are named in a message."""
+"""Maximum number of pods in a message."""
 
 
 _Rows = Mapping[str | None, Sequence[int]]
@@ -37,14 +37,14 @@ _Rows = Mapping[str | None, Sequence[int]]
 
 
 class _RefusedError(Exception):
-    """The plugin names what it may not."""
+    """A plugin named pods or nodes that it may not name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preemptor:
-    """The entity a plugin makes room for.
+    """The entity for which a plugin frees capacity. `why_not`: why it may not preempt now, or None.
 
-    `why_not`: why it may not preempt now, or None. `placed`: how many of its pods have a place without evictions.
+    `placed`: the number of its pods that have a place without evictions.
     """
 
     pods: Sequence[PodRecord]
@@ -73,9 +73,9 @@ class Preemptor:
 def taken(
     running: RunningProfile, preemptor: Preemptor, found: PostFilterResult, plugin: str, point: str
 ) -> PostFilterResult:
-    """The success with what the plugin names as its `proposal`; no success where the preemptor may not preempt now.
+    """Return the success with the plugin's choice as `proposal`; no success if the preemptor may not preempt now.
 
-    Leaves the cluster as it was. Raises PluginError for nominations and victims that break a rule.
+    The cluster is not changed. Raises PluginError for nominations and victims that break a rule.
     """
     delayed = None
     try:
@@ -97,7 +97,7 @@ def taken(
 
 
 def held_places(outcome: PostFilterResult | None) -> Assigned:
-    """Nominations of an outcome that evicts nothing."""
+    """Return the nominations of an outcome without evictions."""
     if outcome is None:
         return ()
     if isinstance(outcome.proposal, Nominated):
@@ -108,7 +108,7 @@ def held_places(outcome: PostFilterResult | None) -> Assigned:
 def _places(
     cluster: ClusterState, preemptor: Preemptor, nominations: Mapping[str, str]
 ) -> tuple[tuple[PodRecord, int], ...]:
-    """(pod, row) of the nominations, in scheduling order."""
+    """Return (pod, row) of the nominations, in scheduling order."""
     unknown = set(nominations) - {pod.key for pod in preemptor.pods}
     if unknown:
         raise _RefusedError(f"nominates {_listed(unknown)}, of the pods to schedule there is none of that name")
@@ -158,7 +158,7 @@ def _preemption(
 
 
 def _units(cluster: ClusterState, preemptor: Preemptor, victims: Sequence[str]) -> list[PreemptionUnit]:
-    """Return the units of the victims: each may go, by every rule, and goes whole."""
+    """Return the units of the victims. Every rule must allow each, and each must be complete."""
     wanted = set(victims)
     pods = [pod for pod in scheduled_pods(cluster) if pod.key in wanted]
     unknown = wanted - {pod.key for pod in pods}
@@ -195,7 +195,7 @@ def _units(cluster: ClusterState, preemptor: Preemptor, victims: Sequence[str]) 
 
 
 def _check_levels(running: RunningProfile, group: Group, by_leaf: _Rows) -> None:
-    """Every level with a nominated pod below it reaches its minimum, in one of its placements if it has some."""
+    """Check that every level above a nominated pod reaches its minimum, in one of its placements if it has any."""
     rows = [row for leaf in group.leaves() for row in by_leaf.get(leaf.key, ())]
     if not rows:
         return
@@ -228,7 +228,7 @@ def _counts(group: Group, by_leaf: _Rows) -> bool:
 
 
 def _check_fit(running: RunningProfile, places: Assigned) -> None:
-    """Every nominated pod passes every filter on its node, beside those before it. Places them in the view."""
+    """Check that every nominated pod passes every filter on its node beside earlier ones. Places them in the view."""
     cluster = running.cluster
     for pod, row in places:
         state = CycleState(cluster, pod, cluster.groups.get(pod.group) if pod.group is not None else None)
@@ -239,6 +239,6 @@ def _check_fit(running: RunningProfile, places: Assigned) -> None:
 
 
 def _listed(names: set[str]) -> str:
-    """Return the first names, in order, each cut to its first characters."""
+    """Return the first names, in order, each shortened."""
     shown = ", ".join(f"{name[:200]!r}" for name in sorted(names)[:_NAMED])
     return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown

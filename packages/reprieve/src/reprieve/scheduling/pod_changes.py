@@ -1,4 +1,4 @@
-"""Pods that appear, change or are deleted: their place in the cluster cache, and what is woken by it.
+"""Changes of pods: update the cluster cache, and wake entities that the change may help.
 
 `now` and `due` are in seconds.
 """
@@ -36,9 +36,10 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 
 
 class PodChanges:
-    """See the module docstring. `scheduled_here` answers whether a pod is for one of the profiles.
+    """See the module docstring. `scheduled_here` returns whether a pod is for one of the profiles.
 
-    `linger` answers whether a deleted victim still holds devices, `aliases` maps further names of profiles to theirs.
+    `linger` returns whether a deleted victim still holds devices, `aliases` maps further names of profiles to their
+    names.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class PodChanges:
         self._linger = linger
 
     def set(self, pod: objects.Pod, now: float, created: float | None = None) -> None:
-        """A pod appeared, changed or ended. `created` (seconds) stands in for a missing creationTimestamp."""
+        """Add, change or end a pod. `created` (seconds) replaces a missing creationTimestamp."""
         uid = uid_of(pod)
         known = self._cluster.pods.get(uid)
         if pod.status.phase in _ENDED:
@@ -82,13 +83,13 @@ class PodChanges:
             self._changed(known, pod, now)
 
     def remove(self, ref: ObjectRef, now: float) -> bool:
-        """A pod was deleted."""
+        """Remove a deleted pod."""
         uid = ref.uid or ref.key
         self._repair.health.deleted(uid)
         return self.gone(uid, now)
 
     def _succeeded(self, pod: objects.Pod, uid: str) -> None:
-        """A pod has done its work: its gang has not lost it (repair.md 1.3)."""
+        """Record that a pod succeeded: its gang has not lost it (repair.md 1.3)."""
         known = self._cluster.pods.get(uid)
         membership = self._sources.membership(pod) if known is None else None
         group = known.group if known is not None else self._groups.key_of(pod, membership) if membership else None
@@ -96,7 +97,7 @@ class PodChanges:
             self._repair.health.succeeded(group, uid)
 
     def gone(self, uid: str, now: float) -> bool:
-        """A pod was deleted or has ended: its capacity is free. Return whether it was known."""
+        """Free the capacity of a pod that was deleted or has ended. Return whether it was known."""
         self._cluster.now = max(self._cluster.now, now)
         pod = self._cluster.pods.get(uid)
         if pod is None:
@@ -156,13 +157,13 @@ class PodChanges:
             self._queue.on_event(ClusterEvent(EventKind.POD_ADDED, pod=record, group=record.group), now)
 
     def _placed_outside(self, pod: PodRecord, now: float) -> None:
-        """Another scheduler placed the pod, or this one before it was restarted."""
+        """Handle a pod that another scheduler bound, or this one before a restart."""
         event = ClusterEvent(EventKind.POD_PLACED, row=pod.row, pod=pod, group=pod.group)
         self._queue.on_event(event, now)
         self._nominations.overtake(pod, pod.row, now, outside=True)
 
     def _changed(self, known: PodRecord, pod: objects.Pod, now: float) -> None:
-        """The API has another version of a pod."""
+        """Handle another version of a pod."""
         known.preempted = was_preempted(pod)
         known.moved = moved_of(pod)
         known.generation = pod.metadata.generation
@@ -178,7 +179,7 @@ class PodChanges:
         if due is not None and not known.terminating:
             self._terminating(known, now, due)
         elif due is not None:
-            self._cluster.set_terminating(known, due=due)  # it may have been given less time
+            self._cluster.set_terminating(known, due=due)  # it may have got a shorter grace period
         if pod.spec.node_name:
             self._bound_to(known, pod.spec.node_name, now)
             changed = before is not known.signature
@@ -217,7 +218,7 @@ class PodChanges:
             self._queue.on_event(event, now)
 
     def _tried_by_another(self, known: PodRecord, pod: objects.Pod, now: float) -> None:
-        """Learn of an attempt that is not our own: a standby knows since when a pod waits (reservations.md 1.2)."""
+        """Record an attempt of another scheduler: a standby knows since when a pod is pending (reservations.md 1.2)."""
         if known.unschedulable_since is not None:
             return
         entity = self._queue.find(known)
@@ -228,7 +229,7 @@ class PodChanges:
             self._queue.update_pod(known, now)
 
     def terminating(self, uid: str, now: float, *, preempted: bool) -> None:
-        """A pod got a deletionTimestamp; `preempted`: with the condition that the scheduler sets on its victims."""
+        """Handle a pod's deletionTimestamp; `preempted`: with the condition that the scheduler sets on its victims."""
         pod = self._cluster.pods.get(uid)
         if pod is None:
             return
@@ -237,7 +238,7 @@ class PodChanges:
             self._terminating(pod, now, now + pod.grace)
 
     def _terminating(self, pod: PodRecord, now: float, due: float | None) -> None:
-        """A pod got a deletionTimestamp; by `due` it is gone."""
+        """Handle a pod's deletionTimestamp; it is deleted by `due`."""
         self._resizes.end(pod, now)
         self._cluster.set_terminating(pod, due=due)
         if pod.row < 0:
@@ -250,11 +251,11 @@ class PodChanges:
         self._groups.give_up_if_gated(self._queue.find(pod), now)
 
     def _member_gone(self, pod: PodRecord, now: float) -> None:
-        """A pending pod is gone: its group may be at one without it (preemption.md 8.3)."""
+        """Handle a deleted pending pod: its group may have no conflict without it (preemption.md 8.3)."""
         if pod.group is not None:
             self._queue.on_event(ClusterEvent(EventKind.MEMBER_GONE, pod=pod, group=pod.group), now)
 
 
 def uid_of(pod: objects.Pod) -> str:
-    """Return a pod's UID; its `namespace/name` stands in for a missing one."""
+    """Return a pod's UID, or its `namespace/name` without one."""
     return pod.metadata.uid or f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}"

@@ -21,10 +21,10 @@ def schedule_pod(
     lingering: bool = False,
     planned: object = None,
 ) -> Decision:
-    """Decide for a single pod. The cluster is left as it was; the engine applies the decision.
+    """Decide for a single pod. The cluster is not changed; the engine applies the decision.
 
-    `under_way`: victims of its last preemption are leaving; `lingering`: one has gone, its devices are not released.
-    `planned`: its part in an eviction for several preemptors (cost.md 8).
+    `under_way`: victims of its last preemption are terminating; `lingering`: one is deleted, but its devices are not
+    released. `planned`: its part in an eviction for several preemptors (cost.md 8).
     """
     cluster, evaluator = running.cluster, running.evaluator
     overtaken = False
@@ -69,7 +69,7 @@ def schedule_pod(
 
 
 def pod_without_help(running: RunningProfile, ref: str, pod: PodRecord) -> Decision | None:
-    """Decide for a pod as far as it fits in the present view; None: it does not. Nothing is evicted for it."""
+    """Decide for a pod without evictions; None: it does not fit in the present view."""
     with running.cluster.trial():
         nominated = pod.nominated
         running.cluster.clear_nomination(pod)
@@ -78,7 +78,7 @@ def pod_without_help(running: RunningProfile, ref: str, pod: PodRecord) -> Decis
 
 
 def pod_places(running: RunningProfile, pod: PodRecord, nominated: int = NO_ROW) -> Assigned | None:
-    """(pod, row) if the pod, which is not nominated, fits in the present view; row `nominated` is tried first."""
+    """Return (pod, row) if the pod fits without a nomination in the present view; row `nominated` is tried first."""
     row = running.evaluator.best_row(CycleState(running.cluster, pod, nominated=nominated))
     return ((pod, row),) if row >= 0 else None
 
@@ -108,7 +108,7 @@ def _post_filters(
 
 
 def failed_pod(ref: str, pod: PodRecord, error: str) -> Decision:
-    """SchedulerError (observability.md)."""
+    """Return a decision with the reason SchedulerError (observability.md)."""
     return Decision(
         ref=ref,
         result=Result.ERROR,

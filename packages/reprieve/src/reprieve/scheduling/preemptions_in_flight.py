@@ -1,9 +1,8 @@
-"""Preemptions that were decided, with victims that are still there.
+"""Preemptions in progress: decided, with victims that still exist.
 
-A preemptor goes by the ref of its entity (a pod or a group), a victim by UID.  Two preemptors may have decided on
-the same victim: it counts for both until it has left.
-
-Invariant: both tables say the same, and neither has an empty set.
+A preemptor is identified by the ref of its entity (a pod or a group), a victim by UID.  Two preemptors may have decided
+on the same victim: it counts for both until it is deleted. Invariant: both tables have the same content, and neither
+has an empty set.
 """
 
 from collections.abc import Iterable
@@ -20,19 +19,19 @@ class PreemptionsInFlight:
         return len(self._victims)
 
     def waits(self, ref: str) -> bool:
-        """Return whether victims of that preemptor are still there."""
+        """Return whether victims of that preemptor still exist."""
         return ref in self._victims
 
     def victims_of(self, ref: str) -> list[str]:
-        """UIDs of the victims of that preemptor that are still there, sorted."""
+        """Return the UIDs of existing victims of that preemptor, sorted."""
         return sorted(self._victims.get(ref, ()))
 
     def is_victim(self, uid: str) -> bool:
-        """Return whether a preemptor waits for the pod to leave."""
+        """Return whether a preemptor waits for the pod to terminate."""
         return uid in self._preemptors
 
     def begin(self, ref: str, victims: Iterable[str]) -> bool:
-        """A preemption was decided, in place of any earlier one of the same preemptor; whether it has victims."""
+        """Record a preemption, in place of any earlier one of the preemptor; return whether it has victims."""
         self.forget(ref)
         chosen = set(victims)
         if chosen:
@@ -42,7 +41,7 @@ class PreemptionsInFlight:
         return bool(chosen)
 
     def left(self, uid: str) -> list[str]:
-        """The pod has left, if it was a victim at all; return the preemptors with no victims left."""
+        """Remove a victim, if the pod is one; return the preemptors with no victims left."""
         done = []
         for ref in self._preemptors.pop(uid, ()):
             victims = self._victims[ref]
@@ -53,7 +52,7 @@ class PreemptionsInFlight:
         return done
 
     def forget(self, ref: str) -> None:
-        """The victims of that preemptor that still leave are not waited for any more."""
+        """Stop waiting for the remaining victims of that preemptor."""
         for uid in self._victims.pop(ref, ()):
             preemptors = self._preemptors[uid]
             preemptors.discard(ref)

@@ -1,12 +1,12 @@
-"""Capacity that is reserved for preemptors by nominations: for how long, and how it is given back (cost.md 5).
+"""Capacity that is reserved for preemptors by nominations: its duration and its release (cost.md 5).
 
-Victims leave so that their preemptor can run.  Until it is bound its nominations keep pods of the same or a lower
-priority off the capacity.  A reservation must not last for ever: it ends `holdSeconds` after the capacity was free,
-that is after the last victim had left, or should have by its grace period.
+Victims terminate so that their preemptor can run.  Until it is bound its nominations keep pods of the same or a lower
+priority off the capacity.  A reservation must not last forever: it ends `holdSeconds` after the capacity was free, that
+is after the last victim had terminated, or should have by its grace period.
 
 Long-pending workloads have reservations of another kind: `reprieve.scheduling.advance_reservations`.
 
-Every hold that ends without the preemptor there is reported as a `ReleasedReservation`.
+Every reservation that ends without the preemptor on its node is reported as a `ReleasedReservation`.
 
 Invariant: a reservation is kept until it ends at the latest; without nominations it is forgotten when it is due.
 """
@@ -26,13 +26,13 @@ from reprieve.preemption.outcome import HOLD_SECONDS
 
 
 def hold_seconds(profile: Profile) -> float:
-    """For how long room is held for pods of a profile: `holdSeconds`; 0 without an end."""
+    """Return the duration of reservations for pods of a profile: `holdSeconds`; 0 without an end."""
     plugin = first_of(DefaultPreemption, profile.plugins)
     return plugin.hold_seconds if plugin is not None else HOLD_SECONDS
 
 
 def eviction_limits(profiles: Iterable[Profile]) -> tuple[EvictionLimit, ...]:
-    """Return how often anything may be evicted: `evictionLimits` of the first profile that preempts (cost.md 9)."""
+    """Return the limits of evictions: `evictionLimits` of the first profile that preempts (cost.md 9)."""
     plugin = first_of(DefaultPreemption, (plugin for profile in profiles for plugin in profile.plugins))
     return plugin.eviction_limits if plugin is not None else ()
 
@@ -44,14 +44,14 @@ def waits_for_completions(profiles: Iterable[Profile]) -> bool:
 
 
 class Released(Enum):
-    """Why capacity is not reserved any more."""
+    """Why a reservation ended."""
 
     NOT_USED = "NotUsed"
-    """Its time is over."""
+    """It expired."""
     DELETED = "Deleted"
     """The preemptor is deleted."""
     GATED = "Gated"
-    """The preemptor may not be tried any more."""
+    """The preemptor may no longer be tried."""
     PLACED_ELSEWHERE = "PlacedElsewhere"
     """The preemptor has other nodes."""
     NODE_GONE = "NodeGone"
@@ -60,12 +60,12 @@ class Released(Enum):
     MOVED = "Moved"
     """Capacity is freed elsewhere instead."""
     NO_USE = "NoUse"
-    """To free capacity there does not help any more."""
+    """Freeing capacity there no longer helps."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleasedReservation:
-    """Capacity that was reserved for a preemptor and is free for others again. `pods`: (pod, node it was held on)."""
+    """Capacity that was reserved for a preemptor and is free for others again. `pods`: (pod, reserved node)."""
 
     ref: str
     """`pod/<uid>` or `group/<namespace>/<name>`."""
@@ -73,7 +73,7 @@ class ReleasedReservation:
     pods: tuple[tuple[PodRecord, str], ...]
     reason: Released
     message: str
-    """A sentence that goes on after "Room held on ... is released: "."""
+    """A clause with the reason of the release."""
     at: float
     """Seconds since the epoch."""
 
@@ -90,7 +90,7 @@ class _Hold:
 
 
 class PreemptorReservations:
-    """When the holds of preemptors end, by the refs of their entities. Times are seconds."""
+    """The ends of reservations, by the refs of the preemptors' entities. Times are seconds."""
 
     def __init__(self) -> None:
         self._holds: dict[str, _Hold] = {}
@@ -103,7 +103,7 @@ class PreemptorReservations:
         return len(self._holds)
 
     def begin(self, ref: str, room_by: float, seconds: float) -> float | None:
-        """Hold until so many seconds after the room is due to be there; returns the end. 0: without an end."""
+        """Reserve until so many seconds after the capacity is due to be free; return the end. 0: without an end."""
         self._holds.pop(ref, None)
         if seconds <= 0:
             return None
@@ -113,12 +113,12 @@ class PreemptorReservations:
         return until
 
     def until(self, ref: str) -> float | None:
-        """Return when the hold ends as far as is known now."""
+        """Return when the reservation ends, as far as known now."""
         hold = self._holds.get(ref)
         return hold.until if hold is not None else None
 
     def room_is_there(self, refs: Iterable[str], now: float) -> None:
-        """The last victims have left, perhaps before they had to: the time runs from now on."""
+        """Start the time now, because the last victims have terminated, perhaps early."""
         for ref in refs:
             hold = self._holds.get(ref)
             if hold is not None and now + hold.seconds < hold.until:
@@ -126,11 +126,11 @@ class PreemptorReservations:
                 heapq.heappush(self._ends, (hold.until, ref))
 
     def forget(self, ref: str) -> None:
-        """Nothing is held for it any more."""
+        """End the reservation."""
         self._holds.pop(ref, None)
 
     def end_due(self, now: float) -> list[tuple[str, float]]:
-        """End the reservations that are due; return (ref, for how many seconds each was to last)."""
+        """End the reservations that are due; return (ref, duration in seconds) of each."""
         ended = []
         while self._ends and self._ends[0][0] <= now:
             until, ref = heapq.heappop(self._ends)
@@ -141,7 +141,7 @@ class PreemptorReservations:
         return ended
 
     def next_end(self) -> float | None:
-        """Return when the next hold is over."""
+        """Return when the next reservation ends."""
         while self._ends:
             until, ref = self._ends[0]
             hold = self._holds.get(ref)

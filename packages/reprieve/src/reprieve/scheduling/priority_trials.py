@@ -1,6 +1,6 @@
-"""What a pending pod, group or tree would get with another priority: the answer of a cycle that is not carried out.
+"""Try a pending pod, group or tree with another priority: the decision of a cycle that is not carried out.
 
-Invariant: the cluster, the groups and the queue are as before.
+Invariant: the cluster, the groups and the queue are not changed.
 """
 
 from __future__ import annotations

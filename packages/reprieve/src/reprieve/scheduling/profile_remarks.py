@@ -1,4 +1,4 @@
-"""Remarks at start about profiles that are allowed and will not do what their owner expects.
+"""Remarks at start about profiles that are allowed and may not do what users expect.
 
 Nothing here refuses a profile: a third-party plugin may do what the missing one does (KEP-5710, "Risks and
 mitigations").  Both remarks are about pod groups, so there are none with the gate GenericWorkload off.
@@ -23,7 +23,7 @@ class ProfileRemark:
 
 
 def remarks_on(profile: Profile, gates: FeatureGates) -> list[ProfileRemark]:
-    """Return what to say of a profile before it decides anything."""
+    """Return remarks about a profile."""
     if not gates.generic_workload:
         return []
     result = []
@@ -31,7 +31,7 @@ def remarks_on(profile: Profile, gates: FeatureGates) -> list[ProfileRemark]:
         if not isinstance(plugin, PodGroupPostFilterPlugin):
             text = (
                 f"profile {profile.name!r}: plugin {plugin.name} extends PostFilter but not PodGroupPostFilter: it is "
-                "never asked for pods of a PodGroup"
+                "never called for pods of a PodGroup"
             )
             result.append(ProfileRemark(error=True, text=text))
     points: dict[str, Sequence[Plugin]] = {

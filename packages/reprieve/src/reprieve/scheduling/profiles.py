@@ -1,7 +1,7 @@
-"""The plugins that come with the product, and profiles made of them.
+"""The plugins of the product, and profiles made from them.
 
-Order and score weights are kube-scheduler's (scheduling.md 5).  `configured_profiles` applies a configuration to
-them, `third_party_plugins` finds other plugins.
+Order and score weights are kube-scheduler's (scheduling.md 5).  `configured_profiles` applies a configuration to them,
+`third_party_plugins` finds other plugins.
 """
 
 from collections.abc import Callable, Mapping
@@ -94,7 +94,7 @@ REGISTRY: dict[str, Factory] = {
 """In-tree plugins by name, in the order they run."""
 
 _ALSO_CALLED = {"TopologyPlacementGenerator": "TopologyPlacement"}
-"""Names by which configuration files written for kube-scheduler call plugins of ours."""
+"""Names of our plugins in configuration files for kube-scheduler."""
 
 IN_TREE_NAMES = frozenset({*REGISTRY, *_ALSO_CALLED})
 """Names third-party plugins cannot have."""
@@ -128,9 +128,9 @@ _PLACED_BY_SCORE: Mapping[str, Mapping[str, str | int | list[str] | dict[str, st
     "Reservations": {"reserveAfter": "0s", "queueing": {"ageing": "0s"}},
     "TopologyPlacement": {"preferences": False},
 }
-"""Args that make a preempting group go where kube-scheduler puts it, whatever the configuration says of it.
-
-Without reservations, repair, preferred levels, ranks and slices, as kube-scheduler has none."""
+"""Args that place a preempting group as kube-scheduler does, whatever the configuration. Reservations, repair,
+preferred levels, ranks and slices are off, as kube-scheduler has none.
+"""
 
 
 def default_profile(gates: FeatureGates, name: str = DEFAULT_SCHEDULER, *, compatible: bool = False) -> Profile:
@@ -150,7 +150,7 @@ def profiles_of(
 ) -> tuple[Profile, ...]:
     """Return the profiles of a configuration. Raises ConfigurationError naming the path in the file.
 
-    `extenders` is the plugin that asks the configuration's extenders; without it they are not asked.  `compatible`:
+    `extenders` is the plugin that calls the configuration's extenders; without it they are not called.  `compatible`:
     victims are chosen as kube-scheduler does it in every profile (`placement: Compatible`).
     """
     registry = Registry(

@@ -1,6 +1,6 @@
-"""Preemptors are tried again when a gang that keeps its minimum has pods beyond it (cost.md 2.9).
+"""Try preemptors again when a gang with a protected minimum has more pods than that (cost.md 2.9).
 
-Invariant: nothing is kept of gangs that are gone, or that may lose no pod.
+Invariant: deleted gangs and gangs that may lose no pod have no entry.
 """
 
 from collections.abc import Iterable
@@ -18,10 +18,10 @@ class ProtectedGangs:
     def __init__(self, cluster: ClusterState, queue: SchedulingQueue) -> None:
         self._cluster, self._queue = cluster, queue
         self._known: dict[str, float] = {}
-        """How many pods a gang could lose when it was looked at last, by `namespace/name`, where that is not none."""
+        """Number of pods that a gang could lose at its last check, by `namespace/name`; none are left out."""
 
     def review(self, changed: Iterable[str], now: float) -> None:
-        """Look at groups that had an event, by `namespace/name`."""
+        """Check groups that had an event, by `namespace/name`."""
         if not self._cluster.work_rules.protects_minimums:
             self._known.clear()
             return

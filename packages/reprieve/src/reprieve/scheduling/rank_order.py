@@ -1,9 +1,9 @@
-"""The order of ranks over domains: neighbours are apart as seldom as possible (topology.md 3).
+"""Assign ranks to domains so that few neighbours are apart (topology.md 3).
 
-Members stand in the order of their index.  Each goes to a *bin*: a node with what is free there, or, for members that
-are all alike, a whole domain with how many it takes.  A pair of neighbours in different domains is a *break*.  The
-search tries the bins of the domain before first, remembers what it has seen, and ends after a number of steps; until
-then its answer is exact, and afterwards the best it came across.
+Members are in the order of their index. Each gets a *bin*: a node with its free amounts or, for identical members, a
+whole domain with its number of places. A pair of neighbours in different domains is a *break*. The search tries the
+bins of the previous domain first, remembers states, and ends after a number of steps; until then its answer is exact,
+afterwards it is the best found.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 STEPS = 4_000
-"""So many times a member is put into a bin."""
+"""Maximum number of steps: assignments of a member to a bin."""
 
 Amounts = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member: what it asks for, and the bins it may go to; `domain`: it runs there already (its bins are none).
+    """One member: its requests, and the bins that it may use; `domain`: it already runs there (and has no bins).
 
     `beside`: it does not run yet, and is placed in the domain of the member before it.
     """
@@ -47,23 +47,23 @@ class FewestBreaks:
     apart: Sequence[tuple[int, ...]]
     steps: int
     least: tuple[int, ...] = ()
-    """No order costs less; one that costs this is not improved."""
+    """A lower bound of the cost; an order with this cost is not improved."""
     best: list[int] | None = None
-    """The bin of each member (-1: it runs already) in the best order that was found."""
+    """The bin of each member (-1: it already runs) in the best order."""
     cost: tuple[int, ...] = ()
     _seen: dict[tuple[object, ...], tuple[int, ...]] = field(default_factory=dict)
     _kinds: list[int] = field(default_factory=list)
     """By bin: the same number for bins that admit the same members."""
 
     def __post_init__(self) -> None:
-        """Number the kinds of bins."""
+        """Return a number for each kind of bin."""
         ordered = sorted({member.bins for member in self.members}, key=sorted)
         numbers: dict[tuple[bool, ...], int] = {}
         keys = (tuple(index in bins for bins in ordered) for index in range(len(self.bins)))
         self._kinds = [numbers.setdefault(key, len(numbers)) for key in keys]
 
     def run(self) -> list[int] | None:
-        """Return the bin of each member; None where no order that fits was found."""
+        """Return the bin of each member; None if no order was found that fits."""
         self._extend([], [list(item.free) for item in self.bins], -1, (0,) * len(self.apart[0] if self.apart else ()))
         return self.best
 
@@ -105,7 +105,7 @@ class FewestBreaks:
         return tuple(count + (one != other) for count, (one, other) in zip(cost, pairs, strict=True))
 
     def _choices(self, member: Member, free: list[list[int]], last: int, cost: tuple[int, ...]) -> list[int]:
-        """Return the bins that the member fits into, the cheapest first; of bins that are alike the first."""
+        """Return the bins into which the member fits, the cheapest first; of identical bins the first."""
         choices: dict[tuple[tuple[int, ...], int, tuple[int, ...]], int] = {}
         for index in sorted(member.bins):
             there, domain = free[index], self.bins[index].domain
@@ -117,6 +117,6 @@ class FewestBreaks:
         return [index for _, index in sorted(choices.items(), key=lambda item: (*item[0][:2], item[1]))]
 
     def _state(self, free: list[list[int]]) -> tuple[object, ...]:
-        """Return what is left, the same for bins of a domain that changed places."""
+        """Return a key of the remaining capacity, which is equal after an exchange of bins of one domain."""
         left = ((item.domain, kind, *there) for item, kind, there in zip(self.bins, self._kinds, free, strict=True))
         return tuple(sorted(left))

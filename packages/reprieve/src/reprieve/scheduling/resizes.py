@@ -1,13 +1,13 @@
-"""Running pods with a deferred resize in place: queued by themselves, decided on their own nodes (resizes.md).
+"""Running pods with a deferred resize in place: they are queued, and decided on their own nodes (resizes.md).
 
-The cluster cache counts a pod with the most of what it wants, was given and uses, so a deferred resize is counted on
-its node already.  It fits if nothing that the pod asks for is overcommitted there.  If it does not, units of lower
+The cluster cache counts the maximum of a pod's desired, allocated and used amounts, so a deferred resize already counts
+on its node. It fits if no resource that the pod requests is overcommitted there.  If it does not, units of lower
 priority on the node are evicted as for a pending pod for which resources are all that matters.
 
 The deferred resizes of a gang are one entity: pods are evicted for all that do not fit, or for none.
 
 Invariant: a pod is `resizing` as long as its resize is deferred and may evict pods, whether it is queued or not; then
-`resize_ref` says what it waits in.
+`resize_ref` is its queued entity.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,11 +33,11 @@ from reprieve.scheduling.decision import SCHEDULER_ERROR, UNSCHEDULABLE, Decisio
 PREEMPTION_DISABLED: Final = "node had resize preemption disabled"
 """The policy of the node forbids evictions for resizes (KEP-5836)."""
 EVICTED: Final = "the pod is being evicted"
-"""Of a pod that another preemptor evicts: its own resize evicts no pods any more (resizes.md 3.6)."""
+"""Message for a pod that another preemptor evicts: its own resize evicts no pods (resizes.md 3.6)."""
 
 
 class PendingResizes:
-    """See the module docstring: which pods wait, as the API reports them. Times are in seconds."""
+    """See the module docstring. Times are in seconds."""
 
     def __init__(self, cluster: ClusterState, queue: SchedulingQueue, gates: FeatureGates) -> None:
         self._cluster = cluster
@@ -45,7 +45,7 @@ class PendingResizes:
         self._on = gates.in_place_pod_vertical_scaling_scheduler_preemption
 
     def observe(self, known: PodRecord, pod: objects.Pod, now: float, *, ours: bool, changed: bool) -> None:
-        """The API has a version of a running pod; `changed`: it counts with other amounts than before."""
+        """Handle a version of a running pod; `changed`: it counts with other amounts than before."""
         deferred = self._on and ours and known.row >= 0 and not known.terminating and resize_is_deferred(pod)
         disabled = deferred and resize_may_not_preempt(pod)
         freed = known.resize_disabled and not disabled
@@ -62,19 +62,19 @@ class PendingResizes:
             self._left_on(known.row, now)
 
     def _queue_all(self, pod: PodRecord, now: float) -> None:
-        """Queue a resize, and with it those of its gang that had left the queue because they fitted."""
+        """Queue a resize, and those of its gang that had left the queue because they fitted."""
         peers = [peer for peer in _of_gang(self._cluster, pod) if peer.resizing and peer.resize_ref == pod.resize_ref]
         for peer in peers if self._queue.get(pod.resize_ref) is None else (pod,):
             self._queue.add_pod(peer, now)
 
     def _left_on(self, row: int, now: float) -> None:
-        """Amounts of a pod on a node changed: resizes there that have left the queue are tried again (1.6)."""
+        """Try resizes on a node again that have left the queue, after amounts of a pod there changed (1.6)."""
         for pod in list(self._cluster.nodes.pods[row].values()):
             if pod.resizing and self._queue.find(pod) is None:
                 self._queue_all(pod, now)
 
     def regrouped(self, pods: Iterable[PodRecord], now: float) -> None:
-        """Pods belong to another gang, or to one of which more is known: their resizes wait in another entity."""
+        """Queue resizes in another entity after their pods changed the gang, or their gang changed."""
         for pod in list(pods):
             ref = _ref(self._cluster, pod)
             if pod.resizing and pod.resize_ref != ref:
@@ -86,7 +86,7 @@ class PendingResizes:
                     self._queue_all(pod, now)
 
     def end(self, pod: PodRecord, now: float) -> None:
-        """The resize is done, taken back, or the pod leaves: what is left of its gang is tried without it."""
+        """Remove a resize that is done or withdrawn, or with a terminating pod; try the rest of its gang without it."""
         if not pod.resizing:
             return
         ref = pod.resize_ref
@@ -95,7 +95,7 @@ class PendingResizes:
         self._queue.wake(ref, now)
 
     def stays(self, uids: Iterable[str], now: float) -> None:
-        """Pods that were to be evicted are not: their resizes are tried again."""
+        """Try the resizes of pods again that were victims and are not evicted."""
         for uid in uids:
             pod = self._cluster.pods.get(uid)
             if pod is not None and pod.resizing:
@@ -103,7 +103,7 @@ class PendingResizes:
 
 
 def gang_of(cluster: ClusterState, pod: PodRecord) -> Group | None:
-    """Return the gang of which the resizes are one: the pod's group, or the highest gang that consists of gangs."""
+    """Return the gang with one entity for its resizes: the pod's group, or the highest gang of gangs."""
     group: Group | None = cluster.groups.get(pod.group) if pod.group is not None else None
     if group is None or not group.is_gang or group.root is None:
         return None
@@ -127,7 +127,7 @@ def _of_gang(cluster: ClusterState, pod: PodRecord) -> list[PodRecord]:
 
 
 def decide_resizes(running: RunningProfile, ref: str, pods: Sequence[PodRecord], *, under_way: bool) -> Decision:
-    """Decide for running pods with deferred resizes, those of one entity; the cluster is left as it was (resizes.md 2).
+    """Decide for the running pods of one entity with deferred resizes; the cluster is not changed (resizes.md 2).
 
     They are all of one gang, or it is one pod alone.
     """
@@ -167,7 +167,7 @@ def decide_resizes(running: RunningProfile, ref: str, pods: Sequence[PodRecord],
 
 
 def _beside(pod: PodRecord, text: str, hopeless: dict[str, str]) -> Rejection:
-    """Return why a pod is not resized where no evictions help it, or another one of its gang."""
+    """Return why a pod is not resized if no evictions help it or another pod of its gang."""
     if pod.key not in hopeless:
         other, why = next(iter(sorted(hopeless.items())))
         text = f"{text} preemption: {ALL_OR_NONE}: pod {other}: {why}"
@@ -175,7 +175,7 @@ def _beside(pod: PodRecord, text: str, hopeless: dict[str, str]) -> Rejection:
 
 
 def _short(running: RunningProfile, pod: PodRecord) -> list[int]:
-    """Return the columns of what the pod asks for and of which its node has too little."""
+    """Return the columns of the pod's requests that its node lacks."""
     if not any(plugin.name == RESOURCES_PLUGIN for plugin in running.profile.filters):
         return []
     nodes = running.cluster.nodes

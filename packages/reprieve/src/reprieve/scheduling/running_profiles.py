@@ -1,4 +1,4 @@
-"""The profiles of a scheduler at work, by schedulerName; a pod of any other name is treated by the first."""
+"""The profiles of a running scheduler, by schedulerName; the first handles pods of any other name."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ from reprieve.preemption.default_preemption import DefaultPreemption
 class RunningProfiles(dict[str, RunningProfile]):
     """See the module docstring. `reserve` and `listen`: whether any of them has more to do when a pod is bound.
 
-    `share` lets pods that are alike share what is worked out, if the gates allow it.
+    `share`: identical pods share results, if the gates allow it.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class RunningProfiles(dict[str, RunningProfile]):
         return any(running.profile.blocking for running in self.values())
 
     def sizes(self) -> dict[str, int]:
-        """Return how much the evaluators keep, by kind."""
+        """Return the sizes of the evaluators' tables, by kind."""
         sizes: dict[str, int] = {}
         for running in self.values():
             for kind, number in running.evaluator.sizes().items():
@@ -61,5 +61,5 @@ class RunningProfiles(dict[str, RunningProfile]):
         return sizes
 
     def incidents(self) -> list[PluginIncident]:
-        """Return what went wrong in plugins since the last call, with tracebacks."""
+        """Return errors of plugins since the last call, with tracebacks."""
         return [incident for policy in self._policies if policy.noted for incident in policy.take()]

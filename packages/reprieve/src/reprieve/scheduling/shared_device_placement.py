@@ -1,11 +1,9 @@
-"""A second look for a group that shares devices: where else its first member could have taken them (KEP-5729).
+"""A second try for a group that shares devices, with other devices for its first member (KEP-5729).
 
-The members of a group are placed one after another; the first decides which devices a claim that all of them share
-gets, and so where the others can go.  Its best node may leave no room for them while another would have.  Where the
-first look fails, each set of nodes that one allocation reaches is tried, in the order of the nodes; the first that
-holds the group is taken.
-
-Invariant: the view is left as it was; at most `MOST_TRIED` sets are tried.
+The members of a group are placed one after another; the first decides which devices their shared claim gets, and so the
+possible nodes of the others. On its best node the others may not fit, while they would on another. If the first try
+fails, each set of nodes that one allocation reaches is tried, in the order of the nodes; the first that holds the group
+is used. Invariant: the view is not changed; at most `MOST_TRIED` sets are tried.
 """
 
 import numpy as np
@@ -19,7 +17,7 @@ MOST_TRIED = 64
 
 
 def within_reach(cycle: GroupCycle) -> GroupAssignment | None:
-    """Return a place for the group in the reach of one allocation of what its members share; None if there is none."""
+    """Return a place for the group within reach of one allocation of its shared devices; None if there is none."""
     pods, book = cycle.pods, cycle.running.cluster.devices
     if len(pods) < 2:
         return None

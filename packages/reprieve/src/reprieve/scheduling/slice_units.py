@@ -1,8 +1,8 @@
-"""Slices of a gang: so many consecutive ranks run in one domain, always (topology.md 4).
+"""Slices of a gang: a number of consecutive ranks always run in one domain (topology.md 4).
 
-A *unit* is the members of one slice that are to be placed; all of them go to one domain or none of them does.  Of
-members that are alike the domains are planned for all units by counting, as few as possible; otherwise each unit goes
-where the one before it went as long as it fits, then to the first domain that holds it.
+A *unit* is the pending members of one slice; all of them are placed in one domain, or none. For identical members the
+domains of all units are planned by counting, as few as possible; otherwise each unit is placed in the domain of the one
+before as long as it fits, then in the first domain that holds it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from reprieve.scheduling.rank_order import STEPS, Bin, FewestBreaks, Member
 Rows = npt.NDArray[np.int64]
 NO_ZONE = -1
 _MOST_SEARCHED = 64
-"""Up to so many members, and nodes, are searched for an order that fits."""
+"""Maximum number of members, and of nodes, for the search for an order that fits."""
 _MOST_TRIED = 32
-"""So many domains are considered for a slice with fewer members."""
+"""Maximum number of domains that are tried for a slice with fewer members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +40,19 @@ class SliceUnit:
     pods: Sequence[PodRecord]
     zones: Sequence[Placement]
     beside: bool
-    """The domain of the unit before is tried first."""
+    """The domain of the previous unit is tried first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slicing:
-    """The units of a group in the order of their ranks. `error`: why it cannot be sliced at all."""
+    """The units of a group in the order of their ranks. `error`: why it cannot be sliced."""
 
     slices: RankSlices
     label: str = ""
     units: Sequence[SliceUnit] = field(default=())
     error: str = ""
     fixed: Mapping[int, str] = field(default_factory=dict)
-    """The domain of each slice of which members run."""
+    """The domain of each slice with running members."""
 
     def ranks(self, number: int) -> str:
         """Return the name of a slice in messages."""
@@ -60,12 +60,12 @@ class Slicing:
         return f"slice {self.slices}: ranks {first}-{first + self.slices.size - 1}"
 
     def why(self, unit: SliceUnit) -> str:
-        """Return what to say where a unit finds no domain."""
+        """Return the message if a unit fits in no domain."""
         return f"{self.ranks(unit.number)} fit together in no domain of {self.label}"
 
 
 def follows_terms(running: RunningProfile) -> bool:
-    """Return whether what groups ask for beside their constraint counts in a profile (topology.md 5)."""
+    """Return whether preferences of groups beside their constraint count in a profile (topology.md 5)."""
     if not running.gates.topology_aware_workload_scheduling:
         return False
     return any(plugin.follows_terms for plugin in running.profile.placement_generators)
@@ -88,7 +88,7 @@ def sliced(
     nominated: Mapping[str, int],
     within: Rows | None,
 ) -> Slicing | None:
-    """Return the slices of a group; None where it has none. `within`: the only rows to use."""
+    """Return the slices of a group; None if it has none. `within`: the only rows to use."""
     cluster = running.cluster
     terms = terms_of(cluster, group, pods)
     slices = terms.slices
@@ -117,9 +117,9 @@ def sliced(
 
 
 def searched(running: RunningProfile, slicing: Slicing) -> dict[str, Rows] | None:
-    """Return a row for each pod, by UID, with which all slices fit; None where none was found.
+    """Return a row for each pod, by UID, with which all slices fit; None if none was found.
 
-    For few members that differ and go by amounts, where one slice after the other did not do (topology.md 4.6).
+    For few members that differ and that only amounts limit, if placing slice by slice failed (topology.md 4.6).
     """
     pods = [pod for unit in slicing.units for pod in unit.pods]
     zones = {zone.name: zone.rows for unit in slicing.units for zone in unit.zones}
@@ -156,7 +156,7 @@ def searched(running: RunningProfile, slicing: Slicing) -> dict[str, Rows] | Non
 def _running(
     cluster: ClusterState, group: GroupState, ranks: Ranks, slicing: Slicing, wanted: Collection[int]
 ) -> dict[int, str] | str:
-    """Return the domain of each slice of which members run; in words why one that is wanted has no right one."""
+    """Return the domain of each slice with running members, or a message if a pending one has no valid domain."""
     result: dict[int, str] = {}
     for pod in sorted(group.running(), key=lambda pod: pod.key):
         rank = ranks.of.get(pod.uid)
@@ -176,16 +176,16 @@ def _running(
 
 @dataclass(slots=True)
 class _Plan:
-    """Where the units of a group may go. `rows`: those that may be used, all of them in a domain of the label."""
+    """The possible domains of the units of a group. `rows`: usable rows, all of them in a domain of the label."""
 
     running: RunningProfile
     terms: TopologyTerms
     slicing: Slicing
     rows: Rows
     pods: Mapping[int, Sequence[PodRecord]]
-    """By number of the slice, those that are to be placed."""
+    """Units to place, by the number of the slice."""
     fixed: Mapping[int, str]
-    """The domain of a slice in which members run already."""
+    """The domain of a slice with running members."""
     nominated: Mapping[str, int]
     zones: list[Placement] = field(init=False)
 
@@ -219,7 +219,7 @@ class _Plan:
     def _tried(
         self, number: int, pods: Sequence[PodRecord], room: Sequence[int], planned: int | None
     ) -> list[Placement]:
-        """Return the domains to try for a unit, in order: where most of it was nominated, as planned, the fullest."""
+        """Return the domains to try for a unit: by most of its nominations, the planned one, then the fullest."""
         fitting = [zone for zone in range(len(self.zones)) if room[zone] >= len(pods)]
         if number in self.fixed:
             return [self.zones[zone] for zone in fitting if self.zones[zone].name == self.fixed[number]]
@@ -229,10 +229,10 @@ class _Plan:
         return [self.zones[zone] for zone in fitting]
 
     def _planned(self, counts: Sequence[int]) -> dict[int, int]:
-        """Return the domain of each unit of a gang with equal members, as far as they have room.
+        """Return the domain of each unit of a gang with identical members, as far as they fit.
 
-        The last slice may have fewer members: each domain that has the room for it is considered, those first where it
-        takes the place of no full slice.
+        The last slice may have fewer members: each domain with capacity for it is tried, those first where it replaces
+        no full slice.
         """
         size, left = self.slicing.slices.size, list(counts)
         names = {zone.name: index for index, zone in enumerate(self.zones)}
@@ -263,7 +263,7 @@ class _Plan:
         return result | planned | {parts[-1]: zone}
 
     def _fitting(self, left: Sequence[int], asked: int, running: Collection[int]) -> list[int]:
-        """Return the domains with room for a part of a slice, the best first."""
+        """Return the domains with capacity for a part of a slice, the best first."""
         size = self.slicing.slices.size
 
         def worth(zone: int) -> tuple[object, ...]:
@@ -274,9 +274,9 @@ class _Plan:
     def _spread(
         self, full: Sequence[int], left: Sequence[int], running: Collection[int], last: int
     ) -> tuple[tuple[object, ...], dict[int, int]]:
-        """Plan whole slices over as few domains as possible, and say how good that is; less is better.
+        """Plan whole slices over as few domains as possible, and return the cost; less is better.
 
-        Members run in some domains; in `last` there is the part of a slice that comes last.
+        Members run in some domains; `last` has the domain of the partial last slice.
         """
         size = self.slicing.slices.size
         capacity = [max(0, room) // size for room in left]
@@ -291,7 +291,7 @@ class _Plan:
         return worth, dict(zip(full, zones, strict=False))
 
     def _labels(self) -> list[list[int]]:
-        """Return by level that counts the domain of each zone: those wider than slices, and that of the slices."""
+        """Return the domain of each zone by level: the levels wider than slices, and the level of the slices."""
         cluster = self.running.cluster
         result: list[list[int]] = []
         own = list(range(len(self.zones)))

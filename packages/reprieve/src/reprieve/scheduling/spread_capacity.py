@@ -1,4 +1,4 @@
-"""The most members of a pending entity that topology spread constraints leave places for (scheduling.md 1.7).
+"""Bound how many members of a pending entity topology spread constraints allow (scheduling.md 1.7).
 
 A gang may find enough places in total and still not fit: where one zone is full, the others may hold only `maxSkew`
 more pods.  The domain that ends up with the fewest pods has at most the pods counted there now plus as many members as
@@ -29,9 +29,9 @@ from reprieve.plugins.pod_topology_spread import PodTopologySpread, SpreadConstr
 from reprieve.preemption.units import effective_priority
 
 _MOST: Final = 4096
-"""Spreads that are kept; of further ones nothing is claimed."""
+"""Maximum number of spreads; further ones have no bound."""
 _MOST_DOMAINS: Final = 256
-"""Constraints over more domains are left out of account."""
+"""Constraints over more domains are ignored."""
 _UNCOUNTED: Final = 0
 """Stands for all nodes on which members are not counted."""
 _NONE: Final = (0, 0, _UNCOUNTED)
@@ -41,25 +41,25 @@ _NONE: Final = (0, 0, _UNCOUNTED)
 class Layout:
     """The domain of each row, `int64[rows]`, for all spreads that have the same nodes and key; 0: not counted there.
 
-    `there`: the domains that are compared, empty where nothing is claimed.  `before`: `domain_of` before the last
-    change of nodes.  `users`: how many spreads have it.
+    `there`: the domains that are compared, empty without a bound. `before`: `domain_of` before the last change of
+    nodes. `users`: number of spreads that use it.
     """
 
     key: tuple[object, ...]
-    """Among all layouts: equal for entities that may share one."""
+    """Key among all layouts: equal for entities that may share one."""
     signature: PodSpecSignature
     constraints: Sequence[SpreadConstraint]
-    """All that the pods have which spread so, this one among them."""
+    """All constraints of the pods with this one."""
     constraint: SpreadConstraint
     domain_of: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     before: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     there: list[int] = field(default_factory=list)
     domains: int = 0
-    """One more than the highest there may be."""
+    """One more than the highest domain number."""
     users: int = 0
 
     def work_out(self, cluster: ClusterState) -> npt.NDArray[np.int64]:
-        """Look at the nodes again; the rows that are in another domain than before."""
+        """Read the nodes again; return the rows that changed their domain."""
         domains, highest = cluster.pod_affinity.domains(self.constraint.topology_key)
         counted = eligible(cluster, self.signature, self.constraints, self.constraint)
         self.before = np.zeros(len(domains), dtype=np.int64)
@@ -76,7 +76,7 @@ class Spread:
     """One constraint of an entity's members.
 
     By domain, the first for nodes that are not counted: `places` for members, `held` pods that are counted there, and
-    how many of them `stay` whatever the entity evicts.
+    the number of them that `stay` whatever the entity evicts.
     """
 
     number: int
@@ -84,24 +84,24 @@ class Spread:
     constraint: SpreadConstraint
     pod: PodRecord
     priority: float
-    """From which on pods stay."""
+    """The priority from which on pods stay."""
     placed: bool = False
-    """What follows is known."""
+    """The following attributes are computed."""
     places: list[int] = field(default_factory=list)
     held: list[int] = field(default_factory=list)
     stay: list[int] = field(default_factory=list)
     counted: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    """By row, where there are any: how many pods are counted, how many of them stay, and in which domain."""
+    """By row with counted pods: their number, how many of them stay, and the domain."""
     most: int | None = None
-    """`members`, while it holds."""
+    """The cached result of `members`."""
 
     @property
     def to_be_placed(self) -> bool:
-        """Something can be claimed, and `SpreadBounds.place` has not been called since that is so."""
+        """A bound is possible, and `SpreadBounds.place` has not been called since then."""
         return bool(self.layout.there) and not self.placed
 
     def members(self) -> int | None:
-        """So many members find a place at most; None: nothing is claimed."""
+        """Return the maximum number of members with a place; None: no bound."""
         there = self.layout.there
         if not there:
             return None
@@ -118,16 +118,16 @@ class Spread:
 
 
 class SpreadBounds:
-    """The spreads of all entities that wait; see the module docstring."""
+    """The spreads of all pending entities; see the module docstring."""
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
         self._spreads: dict[int, Spread] = {}
         self._layouts: dict[tuple[object, ...], Layout] = {}
-        """By node constraints, the keys of all constraints, and what the constraint says of nodes."""
+        """Layouts by node constraints, the keys of all constraints, and the constraint's own rules about nodes."""
         self._numbers = count()
         self._by_label: ByLabel | None = None
-        """The pods that each spread may count, by its number; None: to be made again."""
+        """The pods that each spread may count, by its number; None: to be computed again."""
         self._on_row: dict[int, set[int]] = {}
         """By row: the numbers of the spreads that count pods there."""
 
@@ -135,7 +135,7 @@ class SpreadBounds:
         return len(self._spreads)
 
     def of(self, plugin: PodTopologySpread, pods: Sequence[PodRecord], priority: float) -> list[Spread]:
-        """Return the constraints that all these pods have and are counted by; `place` has to be called for each."""
+        """Return the constraints that all these pods have and by which they count; call `place` for each."""
         first = pods[0]
         nodes = first.signature.constraints.nodes.id
         constraints = plugin.filtering(self._cluster, first)
@@ -159,7 +159,7 @@ class SpreadBounds:
     def _layout(
         self, signature: PodSpecSignature, constraint: SpreadConstraint, constraints: Sequence[SpreadConstraint]
     ) -> Layout:
-        """Return the one of a constraint of pods with that signature, with one user more; see `eligible`."""
+        """Return the spread of a constraint of pods with that signature, with one more user; see `eligible`."""
         key = self._layout_key(signature, constraint, constraints)
         layout = self._layouts.get(key)
         if layout is None:
@@ -178,7 +178,7 @@ class SpreadBounds:
         return signature.constraints.nodes.id, keys, constraint.topology_key, *policies
 
     def place(self, spread: Spread, places: npt.NDArray[np.int64]) -> None:
-        """Reckon anew: `int64[rows]`, for how many members there is room on each."""
+        """Compute again with `int64[rows]`: the number of members that fit on each row."""
         layout = spread.layout
         self._leave_rows(spread)
         spread.most = None
@@ -192,9 +192,9 @@ class SpreadBounds:
             self._count(spread, row)
 
     def lay_out(self) -> npt.NDArray[np.int64]:
-        """Nodes have changed: the rows that are in another domain of some spread than before.
+        """Handle changed nodes; return the rows that changed their domain in some spread.
 
-        Spreads that could not be reckoned with before and can be now are no longer `placed`.
+        Spreads without a bound before that have one now are no longer `placed`.
         """
         moved = [np.zeros(0, dtype=np.int64)]
         changed = set()
@@ -215,12 +215,12 @@ class SpreadBounds:
         return np.unique(np.concatenate(moved))
 
     def laid_out(self) -> None:
-        """`moved` has been called for all that `lay_out` named."""
+        """End a change of nodes, after `moved` has been called for all rows that `lay_out` returned."""
         for layout in self._layouts.values():
             layout.before = layout.domain_of
 
     def moved(self, row: int, slots: Iterable[tuple[Spread, int, int]]) -> None:
-        """There was room for so many members of each on a row, and is for so many now."""
+        """Update the numbers of members that fit on a row, per spread."""
         for spread, before, now in slots:
             if spread.placed:
                 layout = spread.layout
@@ -231,7 +231,7 @@ class SpreadBounds:
                     spread.most = None
 
     def recount(self, rows: Iterable[int]) -> None:
-        """Pods came to these rows, left them, or are others now."""
+        """Handle pods that were added to, removed from or changed on these rows."""
         if not self._spreads:
             return
         if self._by_label is None:
@@ -247,7 +247,7 @@ class SpreadBounds:
                 self._count(self._spreads[number], row)
 
     def forget(self, spreads: Iterable[Spread]) -> None:
-        """No entity waits for these any more."""
+        """Remove spreads of an entity that is no longer pending."""
         for spread in spreads:
             if self._spreads.pop(spread.number, None) is not None:
                 self._by_label = None
@@ -257,7 +257,7 @@ class SpreadBounds:
                     del self._layouts[spread.layout.key]
 
     def clear(self) -> None:
-        """No entity waits."""
+        """Remove all spreads."""
         self._spreads.clear()
         self._layouts.clear()
         self._on_row.clear()

@@ -1,7 +1,7 @@
-"""Volumes, device claims, their classes and slices that appear, change or are deleted.
+"""Changes of volumes, device claims, their classes and slices.
 
-Invariant: a victim *lingers* while the API has not given its devices back: its preemptor goes on waiting for it, so
-that no other pods are evicted for devices that are about to be free (KEP-5690).
+Invariant: a victim *lingers* until the API has released its devices: its preemptor keeps waiting for it, so that no
+other pods are evicted for devices that are about to be free (KEP-5690).
 """
 
 from kube_rules import objects
@@ -42,18 +42,18 @@ class StorageAndDeviceEvents:
         self._nominations = nominations
         self._taint_rules = taint_rules
         self._lingering: dict[str, set[str]] = {}
-        """Device claim -> victims that are gone while the API still lists them as its consumers."""
+        """Device claim -> deleted victims that the API still lists as its consumers."""
 
     def set_volume(self, item: VolumeObject, now: float, _created: float | None = None) -> None:
-        """A volume, a claim of one, or an object that says what can be provisioned appeared or changed."""
+        """Add or change a volume, a claim, or an object that states what can be provisioned."""
         self._report(item.KIND, self._cluster.volumes.set(item), item, now)
 
     def remove_volume(self, ref: ObjectRef, now: float) -> bool:
-        """Such an object is gone."""
+        """Remove such an object."""
         return self._report(ref.kind, self._cluster.volumes.remove(ref.kind, ref.namespace, ref.name), None, now)
 
     def set_device(self, item: DeviceObject, now: float, _created: float | None = None) -> None:
-        """A device claim, slice, class or taint rule appeared or changed."""
+        """Add or change a device claim, slice, class or taint rule."""
         if isinstance(item, objects.DeviceTaintRule) and not self._taint_rules:
             return
         before: Item | None = self._cluster.devices.set(item)
@@ -63,7 +63,7 @@ class StorageAndDeviceEvents:
         self._report(item.KIND, before, item, now)
 
     def remove_device(self, ref: ObjectRef, now: float) -> bool:
-        """Such an object is gone."""
+        """Remove such an object."""
         before: Item | None = self._cluster.devices.remove(ref.kind, ref.namespace, ref.name)
         self._extended_changed(before, now)
         if ref.kind == objects.ResourceClaim.KIND:
@@ -77,14 +77,14 @@ class StorageAndDeviceEvents:
         return before is not None
 
     def linger(self, pod: PodRecord) -> bool:
-        """A victim is about to be forgotten; returns whether its devices are still to come back."""
+        """Handle a victim before it is forgotten; return whether its devices are still to be released."""
         keys = self._cluster.devices.lingering(pod) if pod.claims else []
         for key in keys:
             self._lingering.setdefault(key, set()).add(pod.uid)
         return bool(keys)
 
     def _extended_changed(self, item: Item | None, now: float) -> None:
-        """Classes serve other resources, or the claim for a pod's extended resources has come or gone."""
+        """Handle classes that serve other resources, or a new or deleted claim for a pod's extended resources."""
         renewed: list[PodRecord] = []
         if isinstance(item, objects.DeviceClass) and self._cluster.devices.served_anew():
             renewed = self._cluster.classes_changed()
@@ -97,7 +97,7 @@ class StorageAndDeviceEvents:
                 self._queue.update_pod(pod, now)
 
     def _claim_changed(self, namespace: str, name: str, before: Item | None, after: Item | None, now: float) -> None:
-        """Pods may wait for a device claim to be made or to go, preemptors for devices of victims."""
+        """Wake pods that wait for changes of a claim, and preemptors that wait for devices of victims."""
         key = f"{namespace or 'default'}/{name}"
         for uid in sorted(self._lingering.get(key, ())):
             if not self._cluster.devices.lists(key, uid):
@@ -113,7 +113,7 @@ class StorageAndDeviceEvents:
 
 
 def _there(item: Item | None) -> tuple[object, ...]:
-    """Return what a pod that waits for a claim needs of it: that it exists, is not being deleted, and its owners."""
+    """Return what pods wait for in a claim: that it exists, that it is not being deleted, and its owners."""
     if item is None:
         return ()
     meta = item.metadata

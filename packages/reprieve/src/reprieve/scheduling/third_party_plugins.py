@@ -1,10 +1,8 @@
-"""Plugins that do not come with the product (scheduling.md 5, docs/plugins.md).
+"""Third-party plugins (scheduling.md 5, docs/plugins.md).
 
-They come from any installed package that names them in the entry point group `reprieve.plugins`, or are named on the
-command line as `module:Class`.  The first are known and enabled only where a configuration says so, like upstream's
-out-of-tree registry; the second are enabled in every profile that does not mention them.
-
-Nothing of an entry point is imported before a configuration enables it.
+Any installed package can name them in the entry point group `reprieve.plugins`, and the command line as `module:Class`.
+The first are enabled only by a configuration, like upstream's out-of-tree registry; the second in every profile that
+does not mention them. An entry point is not imported before a configuration enables it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,16 +32,16 @@ class PluginLoadError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ThirdParty:
-    """Third-party plugins by the names configurations call them."""
+    """Third-party plugins by their names in configurations."""
 
     factories: Mapping[str, Factory] = field(default_factory=dict)
     named: tuple[str, ...] = ()
-    """Those that were named on the command line."""
+    """Plugins that were named on the command line."""
     watch: CallPolicy | None = None
-    """How they are called; None: directly."""
+    """The caller of the plugins; None: direct calls."""
 
     def watched(self, watch: CallPolicy) -> "ThirdParty":
-        """Return the same, called in another way."""
+        """Return these plugins with another caller."""
         return replace(self, watch=watch)
 
 
@@ -58,10 +56,10 @@ def third_party(
 ) -> ThirdParty:
     """Return the plugins of installed packages and those named as `module:Class`, or given as classes.
 
-    `in_tree` are names that are taken: an entry point of such a name is never asked, for plugins that come with the
-    product go first.  `found` are the entry points, by default those of this Python: without references they are
-    looked for when a configuration names a plugin that is not in the tree.  Raises PluginLoadError for a reference that
-    cannot be used, or a name that is taken.
+    `in_tree` are names that are taken: an entry point of such a name is never used, because in-tree plugins take
+    precedence. `found` are the entry points, by default those of this Python: without references they are read when a
+    configuration names a plugin that is not in-tree.  Raises PluginLoadError for a reference that cannot be used, or a
+    name that is taken.
     """
     taken = frozenset(in_tree)
     references = tuple(references)
@@ -89,7 +87,7 @@ def third_party(
 
 
 class _Installed(Mapping[str, Factory]):
-    """What installed packages offer, looked up when the first name is asked for."""
+    """Plugins of installed packages, read at the first lookup of a name."""
 
     def __init__(self) -> None:
         self._known: dict[str, Factory] | None = None
@@ -134,7 +132,7 @@ def _factory(kind: type[Plugin]) -> Factory:
 
 
 def _of_entry_points(name: str, points: "Sequence[EntryPoint]") -> Factory:
-    """Return a factory that imports when it is asked; until then trouble of one package troubles no other."""
+    """Return a factory that imports on its first call; until then an error of one package affects no other."""
 
     def build(_gates: FeatureGates, args: Args) -> Plugin:
         if len({_reference(point) for point in points}) > 1:
@@ -177,7 +175,7 @@ def _class_of(reference: str) -> type[Plugin]:
 
 
 def _checked(reference: str, found: object) -> type[Plugin]:
-    """Return what was found, if it is a plugin. Raises PluginLoadError."""
+    """Return the class if it is a plugin. Raises PluginLoadError."""
     if not isinstance(found, type) or not issubclass(found, Plugin):
         raise PluginLoadError(f"{reference}: not a plugin: it does not derive from reprieve.Plugin")
     if not isinstance(found.name, str) or not found.name:

@@ -1,10 +1,9 @@
 """Placing a tree of groups in one view (composite.md 3.2-3.5).
 
-A pod group is a tree of one level, and placed as `group_algorithm` and `group_placements` say.  A composite asks the
-same of its children as a pod group of its pods: each is placed in turn, sees those before it, and is undone if it
-fails; after each it is asked whether the composite can still succeed.
-
-Invariant: nothing below a level that failed stays assumed, and the view is left as it was.
+A pod group is a tree of one level, and placed as `group_algorithm` and `group_placements` say.  A composite treats its
+children as a pod group treats its pods: each is placed in turn beside earlier ones, and is undone if it fails; after
+each, PlacementFeasible plugins check whether the composite can still succeed. Invariant: nothing below a level that
+failed stays assumed, and the view is not changed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,7 +37,7 @@ NOTHING_PLACED = "no pods were schedulable"
 
 
 def order_of(group: Group, pods: Iterable[PodRecord]) -> list[PodRecord]:
-    """Return pods of a tree as they are tried: leaf by leaf, within one as `scheduling_order` says."""
+    """Return pods of a tree in the order in which they are tried: leaf by leaf, within one by `scheduling_order`."""
     by_leaf = _by_leaf(pods)
     return [pod for leaf in group.leaves() for pod in scheduling_order(by_leaf.get(leaf.key, []))]
 
@@ -58,10 +57,10 @@ def place(
     within: Placement | None = None,
     chosen: Mapping[str, Placement] | None = None,
 ) -> GroupAssignment:
-    """Find a place for the pods of a tree, in the present view, which is left as it was.
+    """Find a place for the pods of a tree, in the present view, which is not changed.
 
-    `within`: only these nodes may be used, and the placements of the root are ignored.  Without `diagnose` the
-    reasons of failures are not collected.  `chosen`: the only placements of groups below the root, by `ref`.
+    `within`: only these nodes may be used, and the placements of the root are ignored.  Without `diagnose` the reasons
+    of failures are not collected.  `chosen`: the only placements of groups below the root, by `ref`.
     """
     return _Walk(cycle, diagnose=diagnose, ties=ties, chosen=chosen or {}).run(within)
 
@@ -69,10 +68,10 @@ def place(
 def arranged_tree(
     cycle: GroupCycle, found: GroupAssignment, within: Placement | None = None, *, diagnose: bool = True
 ) -> GroupAssignment:
-    """Return the tree's assignment with the members of its groups where they are preferred to be (topology.md 2.4).
+    """Return the tree's assignment with the members of its groups in preferred domains (topology.md 2.4).
 
-    What was found stays where not as many pods get a place so.  If the root prefers levels for all of them, the tree is
-    tried in single domains, too, and what uses the fewest domains is taken.
+    The assignment stays if fewer pods would get a place. If the root prefers levels for all of them, the tree is also
+    tried in single domains, and the result with the fewest domains is used.
     """
     if not has_terms(cycle):
         return found
@@ -95,8 +94,8 @@ def in_another_way(
     """Return the first other way in which the tree can be placed, in the present view; None if none of those tried
     works.
 
-    Where a child took more than it needs, children are held to their minimum and filled up afterwards; then the pods
-    of gangs are tried in other orders, with and without that (composite.md 3.5).
+    If a child took more than it needs, children are limited to their minimum and filled up afterwards; then the pods of
+    gangs are tried in other orders, with and without that (composite.md 3.5).
     """
     if isinstance(cycle.group, GroupState):
         return None
@@ -125,7 +124,7 @@ class _WalkOrder:
 
 @dataclass(slots=True)
 class _Walk:
-    """One walk over the tree. What a level finds is assumed in the view as soon as the level has succeeded."""
+    """One walk over the tree. The pods of a level are assumed in the view as soon as the level has succeeded."""
 
     cycle: GroupCycle
     diagnose: bool
@@ -133,7 +132,7 @@ class _Walk:
     way: _WalkOrder = field(default_factory=_WalkOrder)
     chosen: Mapping[str, Placement] = field(default_factory=dict)
     arranges: bool = False
-    """Members go where they are preferred to be."""
+    """Members are placed in preferred domains."""
     _pods: dict[str | None, list[PodRecord]] = field(default_factory=dict)
     _filling: bool = False
 
@@ -163,7 +162,7 @@ class _Walk:
     def _one_of(
         self, group: Group, within: Placement | None, placements: Sequence[Placement] | None
     ) -> GroupAssignment:
-        """Place the group in one of its placements; without any, wherever the one above it is."""
+        """Place the group in one of its placements; without any, in that of the group above."""
         if placements is None:
             return self._below(group, within)
         if isinstance(group, GroupState):
@@ -237,7 +236,7 @@ class _Walk:
         placements: Sequence[Placement] | None,
         within: Placement | None,
     ) -> GroupAssignment:
-        """Place a pod group and assume what was found, if it is enough."""
+        """Place a pod group and assume its pods, if they are enough."""
         cluster = self.cycle.running.cluster
         pods = self._pods.get(group.key, [])
         least = max(0, max(1, group.min_count) - group.scheduled)
@@ -296,9 +295,9 @@ class _Walk:
         return _with_level(group, result, succeeded, len(children))
 
     def _fill(self, group: Group, above: Placement | None, found: GroupAssignment) -> None:
-        """Place what was held back below a level that has succeeded, beside what is there; what does not fit waits."""
+        """Place further pods below a level that has succeeded, up to the limits; pods that do not fit stay pending."""
         placements = proposed(self.cycle.running, group, above)
-        within = placements[0] if placements else above  # there is one: that of the pods that are assumed
+        within = placements[0] if placements else above  # the one placement of the pods that are assumed
         if isinstance(group, GroupState):
             placed = {pod.uid for pod, _ in found.placed}
             self._pods[group.key] = [pod for pod in self._pods.get(group.key, ()) if pod.uid not in placed]
@@ -322,7 +321,7 @@ class _Walk:
 
 
 def _with_level(group: Group, found: GroupAssignment, succeeded: int, of: int) -> GroupAssignment:
-    """Return what was found, with what there is to say of the level."""
+    """Return the assignment with the message of the level."""
     short = tuple(
         child.name for child in group.children if (level := found.levels.get(child.ref)) is None or not level.ok
     )
@@ -332,7 +331,7 @@ def _with_level(group: Group, found: GroupAssignment, succeeded: int, of: int) -
 
 
 def _add(result: GroupAssignment, found: GroupAssignment) -> None:
-    """Take what a child came to into what its parent does."""
+    """Add the result of a child to that of its parent."""
     result.placed += found.placed
     result.failed.update(found.failed)
     result.rejected_by |= found.rejected_by

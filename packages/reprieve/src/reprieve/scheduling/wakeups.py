@@ -1,4 +1,4 @@
-"""What a change to a pod or a group wakes: a pending pod that is another now, or the pods that it stood in the way of.
+"""Wake entities after a change of a pod or a group: the changed pending pod, or entities that it blocked.
 
 Each function updates the cluster cache and notifies the queue.  `now` is in seconds.
 """
@@ -16,7 +16,7 @@ from reprieve.queueing.queue import SchedulingQueue
 
 
 def spec_changed(cluster: ClusterState, queue: SchedulingQueue, known: PodRecord, pod: objects.Pod, now: float) -> None:
-    """Labels, start, or what the filters read of it: resized in place, tolerations added, a selector narrowed."""
+    """Handle changed labels, start time or fields that filters read: resized in place, tolerations, selectors."""
     labels = pod.metadata.labels or {}
     start = pod.status.start_time.timestamp() if pod.status.start_time is not None else known.start
     signature = cluster.signatures.intern(pod)
@@ -42,7 +42,7 @@ def spec_changed(cluster: ClusterState, queue: SchedulingQueue, known: PodRecord
 def terms_changed(
     cluster: ClusterState, queue: SchedulingQueue, known: PodRecord, terms: WorkTerms, now: float
 ) -> None:
-    """What the pod says of its work; when it was saved last changes what it costs, not whether it may be evicted."""
+    """Handle annotations about the pod's work; its last checkpoint changes its cost, not whether it may be evicted."""
     before = known.terms
     if terms == before:
         return
@@ -56,12 +56,12 @@ def terms_changed(
 
 
 def units_changed(cluster: ClusterState, queue: SchedulingQueue, group: Group, now: float) -> None:
-    """A group object decides which pods are evicted together: preemptors that waited may be helped now."""
+    """Wake preemptors after a change of a group object, which decides which pods are evicted together."""
     retry_preemptors_of(cluster, queue, running_below(all_below(group)), now)
 
 
 def retry_preemptors_of(cluster: ClusterState, queue: SchedulingQueue, pods: Iterable[PodRecord], now: float) -> None:
-    """These running pods may be evicted otherwise than before."""
+    """Handle running pods that may be evicted under other conditions than before."""
     lowest = min((effective_priority(cluster, pod) for pod in pods if pod.row >= 0), default=None)
     if lowest is not None:
         queue.retry_above(lowest, now)
