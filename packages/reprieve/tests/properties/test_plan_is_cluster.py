@@ -5,7 +5,7 @@ the next step the cluster must have come to what the plan of the steps so far sa
 what is refused with which message, which are evicted, and what the conditions of pods and groups say. In the plan the
 steps are a Scenario. A mismatch is a state that the cluster does not come to, however long one waits (`DEADLINE`).
 
-What breaks ties is the same on both sides: the plan is told the UIDs that the cluster gave, and after each step the
+What breaks ties is the same on both sides: the plan gets the UIDs that the cluster gave, and after each step the
 starts of the cluster's pods are put in the order of the plan. Kubelets write whole seconds, and two pods of a gang may
 start on two sides of one's end.
 """

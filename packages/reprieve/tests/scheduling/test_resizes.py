@@ -11,7 +11,7 @@ from reprieve.decisions.preemptions import preemption_amounts
 from reprieve.framework.gates import FeatureGates
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import Result
-from tests.building import START, World, annotated, gang, group, node, pdb, pod, profile_with
+from tests.building import START, World, annotated, composite, gang, group, node, pdb, pod, profile_with
 
 PENDING = objects.PodCondition(type="PodResizePending", status="True", reason="Deferred")
 
@@ -159,6 +159,13 @@ def test_a_resize_that_fits_leaves_the_queue() -> None:
     world = World(node("n1", cpu=8), growing()).drain()
     (decision,) = world.engine.decisions
     assert (decision.result, decision.bindings) == (Result.SCHEDULED, ())
+    assert entity_state(world) is None
+
+
+def test_change_of_a_pod_that_counts_with_the_same_amounts_brings_no_resize_back() -> None:
+    """resizes.md 1.6: it fitted, and nothing about that is different."""
+    world = World(node("n1", cpu=4), growing(), pod("peer", cpu=1, node="n1", priority=10)).drain()
+    world.engine.set(pod("peer", cpu=1, node="n1", priority=10, labels={"app": "x"}), world.now)
     assert entity_state(world) is None
 
 
@@ -343,6 +350,48 @@ def test_pods_of_a_basic_group_are_resized_one_by_one() -> None:
             node("n1", cpu=4), node("n2", cpu=4), *items, growing("a", group="g"), growing("b", group="g", on="n2")
         )
         assert resizes_of(world) == {"pod/uid-a": {"a"}, "pod/uid-b": {"b"}}
+
+
+@pytest.mark.parametrize(("of_low", "evicted"), [("two", []), ("", ["low"])])
+def test_one_resize_that_does_not_fit_evicts_no_pod_of_its_gang(of_low: str, evicted: list[str]) -> None:
+    """3.5, 4.1: the gang is the tree, and it preempts as for several; one of its groups has a lower priority."""
+    world = World(
+        node("n1", cpu=4),
+        composite("tree", min_groups=2),
+        group("one", min_count=1, parent="tree"),
+        group("two", min_count=1, parent="tree", priority=0),
+        growing("a", group="one"),
+        pod("other", cpu="1m", node="n1", group="two"),
+        pod("low", cpu=2, node="n1", group=of_low),
+    ).drain()
+    (decision,) = world.engine.decisions
+    preemptors = [decision.preemption.group] if decision.preemption is not None else []
+    assert world.evicted == evicted
+    assert [group.ref for group in preemptors if group is not None] == ["composite/default/tree"] * len(evicted)
+
+
+@pytest.mark.parametrize(
+    ("policies", "found"),
+    [
+        (("gang", "gang"), {"resizes/composite/default/tree": {"a", "b"}}),
+        (("basic", "gang"), {"resizes/composite/default/left": {"a", "b"}}),
+        (("gang", "basic"), {"resizes/group/default/one": {"a"}, "resizes/group/default/two": {"b"}}),
+    ],
+)
+def test_gang_of_a_tree_is_the_highest_group_reached_through_gangs(
+    policies: tuple[str, str], found: dict[str, set[str]]
+) -> None:
+    """1.9: below a composite with the basic policy the gangs are entities of their own."""
+    tree, left = (1 if policy == "gang" else None for policy in policies)
+    world = World(
+        node("n1", cpu=6),
+        composite("tree", min_groups=tree),
+        composite("left", min_groups=left, parent="tree"),
+        *(group(name, min_count=1, parent="left") for name in ("one", "two")),
+        growing("a", group="one"),
+        growing("b", group="two", want="4"),
+    )
+    assert resizes_of(world) == found
 
 
 def test_the_gang_is_deleted_while_its_resizes_wait() -> None:

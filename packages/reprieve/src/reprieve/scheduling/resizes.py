@@ -153,9 +153,8 @@ def decide_resizes(running: RunningProfile, ref: str, pods: Sequence[PodRecord],
             hopeless[pod.key] = "its kubelet reports PodResizePreemptionDisabled"
     if hopeless or plugin is None:
         return _rejected(ref, tuple(_beside(pod, text, hopeless) for pod, text in texts.items()))
-    first, *others = short
-    if not others or gang is None:
-        outcome = plugin.for_resize(first, under_way=under_way)
+    if gang is None:
+        outcome = plugin.for_resize(next(iter(short)), under_way=under_way)
     else:
         outcome = plugin.for_resizes(gang, list(short), under_way=under_way)
     if isinstance(outcome.proposal, Preemption):
