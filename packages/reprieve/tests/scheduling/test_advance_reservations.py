@@ -745,20 +745,38 @@ def test_backfill_wakes_what_does_not_fit_only_after_a_change() -> None:
     assert len(world.engine.decisions) == tried
 
 
-def test_backfill_wakes_what_waits_when_a_reservation_moves() -> None:
-    """reservations.md 4.4: the pod in the way states a later end, and nothing else happens."""
-    items = [node("n0"), node("n1"), runs("r0", "n0", expected_runtime="20m"), runs("r1", "n1", expected_runtime="1h")]
-    world = after(world_of(items, pair()).drain(), 20 * MINUTE)
-    brief = pod("brief", cpu=2, annotations=annotated(expected_runtime="1h"))
-    lasting = pod("lasting", cpu=2, annotations=annotated(expected_runtime="9h"))
-    world.gone("r0").add(brief, lasting).drain()
+def moved_backfill(*items: objects.KubernetesObject) -> tuple[World, list[str]]:
+    """Pods come while n0 is reserved for an hour; then the pod in the way on n1 states a later end.
+
+    And what is tried when its first one has passed, which is some minutes after all that wait were tried.
+    """
+    there = [node("n0"), node("n1"), runs("r0", "n0", expected_runtime="20m"), runs("r1", "n1", expected_runtime="58m")]
+    world = after(world_of(there, pair()).drain(), 20 * MINUTE).gone("r0").add(*items).drain()
+    assert {item.metadata.name for item in items} <= set(world.pending)
     world.change_pod("r1", lambda item: ends(item, "4h"))
-    after(world, HOUR + 30)
-    assert {"brief", "lasting"} <= set(world.pending)
-    after(world, HOUR + 90)
+    after(after(world, 56 * MINUTE), 57 * MINUTE + 5)
+    before = len(world.engine.decisions)
+    after(world, 59 * MINUTE + 5)
     assert held(world)["train"].expected == START + 4 * HOUR
+    return world, [decision.ref for decision in world.engine.decisions[before:]]
+
+
+@pytest.mark.parametrize("cpu", [2, 4])
+def test_backfill_wakes_what_waits_when_a_reservation_moves(cpu: int) -> None:
+    """reservations.md 4.4: nothing else happens; what asks for too much, and what ends too late, is not tried."""
+    brief = annotated(expected_runtime="1h")
+    lasting = pod("lasting", cpu=cpu, annotations=annotated(expected_runtime="9h"))
+    items = [pod("brief", cpu=cpu, annotations=brief), pod("large", cpu=5, annotations=brief), lasting]
+    world, tried = moved_backfill(*items)
+    assert tried == ["pod/uid-brief"]
     assert world.where["brief"] == "n0"
-    assert "lasting" in world.pending
+
+
+def test_backfill_wakes_64_at_a_time_in_the_order_of_the_queue() -> None:
+    """reservations.md 4.4"""
+    brief = annotated(expected_runtime="1h")
+    _, tried = moved_backfill(*(pod(f"b{turn:02}", cpu=4, annotations=brief) for turn in range(66)))
+    assert tried == [f"pod/uid-b{turn:02}" for turn in range(64)]
 
 
 def test_nothing_is_backfilled_without_an_expected_start_and_the_rest_goes_on() -> None:

@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 from reprieve.scheduling.domain_choice import Cells, chosen_places
 from tests.drawing import examples
 
-_ONE_LEVEL = (list(range(4)),)
-
 
 def _cells(chance: random.Random) -> Cells:
-    """Return racks in blocks in zones, in any order of levels; members may run in one of them."""
+    """Return racks in blocks in zones, in any order of levels; members may run in one of them.
+
+    More than nine racks are alone, or in blocks where no members run: of those the fewest are found exactly.
+    """
     count = chance.randint(1, 12)
     block = [chance.randrange(3) for _ in range(count)]
     zones = [chance.randrange(2) for _ in range(3)]
-    levels = [list(range(count)), block, [zones[label] for label in block]][
-        : chance.choice((1, 2, 3)) if count < 10 else 2
-    ]
+    number = chance.choice((1, 2, 3) if count < 10 else (1, 2))
+    levels = [list(range(count)), block, [zones[label] for label in block]][:number]
     chance.shuffle(levels)
-    runs = chance.randrange(count) if count < 10 and chance.random() < 0.3 else None
+    runs = chance.randrange(count) if (count < 10 or number == 1) and chance.random() < 0.3 else None
     in_use = [frozenset([level[runs]] if runs is not None else ()) for level in levels]
     return Cells([chance.randint(0, 6) for _ in range(count)], levels, in_use)
 
@@ -56,11 +56,14 @@ def test_no_set_of_domains_does_better(seed: int) -> None:
         ([4, 4, 4, 0], 4, [(0, 4)]),
         ([1, 1, 1, 0], 4, None),
         ([1, 1, 1, 0], 0, None),
+        ([*[1] * 8, 4, 9, 5, 5], 4, [(8, 4)]),
+        ([*[1] * 8, 4, 9, 5, 5], 13, [(9, 9), (8, 4)]),
+        ([*[1] * 8, 4, 9, 5, 5], 14, [(9, 9), (10, 5)]),
     ],
 )
 def test_the_fullest_that_fit_are_taken(capacity: list[int], need: int, places: list[tuple[int, int]] | None) -> None:
     """topology.md 2.2: the last has the least room that suffices; ties go to the first by name."""
-    assert chosen_places(Cells(capacity, _ONE_LEVEL), need) == places
+    assert chosen_places(Cells(capacity, [list(range(len(capacity)))]), need) == places
 
 
 def test_wide_domain_that_just_suffices_by_itself_is_taken() -> None:
