@@ -166,3 +166,15 @@ def test_usual_fields_are_looked_at(without: str | None) -> None:
     pod = _typed(manifest)
     assert pod is not None
     assert is_plain(pod) == (without != "containers")
+
+
+@pytest.mark.parametrize("labels", [[], MACHINES["nodeSelectorTerms"][0]["matchExpressions"]])
+@pytest.mark.parametrize(("name", "allowed"), [("n-1", True), ("Not_Ok", False)])
+def test_terms_about_the_name_of_a_node_are_checked(labels: list[Json], name: str, allowed: bool) -> None:
+    """With requirements on labels beside them, and without."""
+    field = {"key": "metadata.name", "operator": "In", "values": [name]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": labels, "matchFields": [field]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    pod = _typed({**PLAIN, "spec": {**PLAIN["spec"], "affinity": affinity}})
+    assert pod is not None
+    assert is_plain(pod) == (not _broken(pod)) == allowed

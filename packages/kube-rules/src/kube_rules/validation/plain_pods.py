@@ -8,6 +8,7 @@ Invariant: a plain pod breaks no rule of `validation.typed` (a property test com
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any, Final
@@ -20,6 +21,8 @@ from kube_rules.meta import ObjectMeta
 from kube_rules.quantity import NANO
 from kube_rules.validation import metadata, names, pods, resources, selectors
 
+_is_word: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?").fullmatch
+"""What every kind of name may be, and the value of a label: most are, and new ones are found out without a cache."""
 _CONTAINER_RESOURCES: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
@@ -50,7 +53,7 @@ def is_plain(pod: o.Pod) -> bool:
 
 
 def _plain_meta(meta: ObjectMeta) -> bool:
-    if _META(meta) != _NO_META or not meta.name or names.subdomain(meta.name) or meta.generation < 0:
+    if _META(meta) != _NO_META or not _is_name(meta.name) or meta.generation < 0:
         return False
     if not meta.namespace or names.dns_label(meta.namespace) or not _are_labels(meta.labels):
         return False
@@ -63,8 +66,15 @@ def _plain_meta(meta: ObjectMeta) -> bool:
     )
 
 
+def _is_name(text: str) -> bool:
+    return _is_word(text) is not None or (text != "" and not names.subdomain(text))
+
+
 def _are_labels(labels: Mapping[str, str]) -> bool:
-    return not any(names.qualified(key) or names.label_value(value) for key, value in labels.items())
+    for key, value in labels.items():
+        if names.qualified(key) or (not _is_word(value) and names.label_value(value)):
+            return False
+    return True
 
 
 _MOST_CHARACTERS: Final = 60_000
@@ -86,7 +96,7 @@ def _plain_spec(spec: o.PodSpec) -> bool:
         taken.add(container.name)
     group = spec.scheduling_group
     return (
-        not (spec.node_name and names.subdomain(spec.node_name))
+        (not spec.node_name or _is_name(spec.node_name))
         and spec.restart_policy in pods.RESTART_POLICIES
         and (spec.preemption_policy is None or spec.preemption_policy in pods.PREEMPTION)
         and not (spec.priority_class_name and names.subdomain(spec.priority_class_name))
@@ -108,9 +118,10 @@ def _plain_container(container: o.Container) -> bool:
     if needs.claims:
         return False
     requests, limits = needs.requests, needs.limits
-    return all(_is_amount(name, amount) for name, amount in limits.items()) and all(
-        limits[name] == amount if name in limits else _is_amount(name, amount) for name, amount in requests.items()
-    )
+    for name, amount in requests.items():
+        if not (limits[name] == amount if name in limits else _is_amount(name, amount)):
+            return False
+    return not limits or all(_is_amount(name, amount) for name, amount in limits.items())
 
 
 def _is_amount(name: str, amount: object) -> bool:
@@ -127,7 +138,7 @@ def _plain_affinity(affinity: o.Affinity) -> bool:
         required = of_nodes.required_during_scheduling_ignored_during_execution
         if of_nodes.preferred_during_scheduling_ignored_during_execution:
             return _keeps("affinity", affinity)
-        if required is not None and not _keeps_node_selector(_encode(required)):
+        if required is not None and not _plain_node_selector(required):
             return False
     for kind in (affinity.pod_affinity, affinity.pod_anti_affinity):
         if kind is not None:
@@ -138,6 +149,20 @@ def _plain_affinity(affinity: o.Affinity) -> bool:
                 if not 1 <= weighted.weight <= 100 or not _keeps_pod_term(_encode(weighted.pod_affinity_term)):
                     return False
     return True
+
+
+def _plain_node_selector(selector: o.NodeSelector) -> bool:
+    """Pods have lists of their own of values that they have in common."""
+    for term in selector.node_selector_terms:
+        for each in term.match_expressions:
+            if each.operator != "In" or not each.values or names.qualified(each.key):
+                return _keeps_node_selector(_encode(selector))
+            for value in each.values:
+                if names.label_value(value):
+                    return False
+        if term.match_fields:
+            return _keeps_node_selector(_encode(selector))
+    return bool(selector.node_selector_terms)
 
 
 def _keeps(name: str, part: object) -> bool:
