@@ -332,6 +332,13 @@ LABELS: Json = {"labels": {"new": "x"}, "annotations": {"new": "x"}, "finalizers
         (DEPLOYMENTS, {"metadata": {"name": "x"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {
             "metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}},
          {"annotations", "finalizers"}),
+        (DEPLOYMENTS.replace("deployments", "statefulsets"), {"metadata": {"name": "x"}, "spec": {
+            "selector": {"matchLabels": {"a": "b"}}, "serviceName": "s", "template": {
+                "metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}},
+         {"labels", "annotations", "finalizers"}),
+        ("/apis/networking.k8s.io/v1/namespaces/default/ingresses", {"metadata": {"name": "x"}, "spec": {
+            "defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}},
+         {"labels", "annotations", "finalizers"}),
         (GROUPS, {"metadata": {"name": "x"}, "spec": {"schedulingPolicy": {"basic": {}}}}, set()),
     ],
 )  # fmt: skip

@@ -169,7 +169,7 @@ _EVENT_V1_FIELDS = "reason reportingController=reportingComponent type " + " ".j
 _SCHEDULING = "scheduling.k8s.io"
 _core = partial(_row, "", "v1")
 _cluster = partial(_row, namespaced=False)
-_apps = partial(_row, "apps", "v1", categories=_ALL, generation=True, status_metadata="labels-kept")
+_apps = partial(_row, "apps", "v1", categories=_ALL, generation=True)
 _batch = partial(_row, "batch", "v1", categories=_ALL, generation=True, sub="status")
 _networking = partial(_row, "networking.k8s.io", "v1", generation=True)
 _storage = partial(_cluster, "storage.k8s.io", "v1", returns_deleted=True)
@@ -207,8 +207,8 @@ def _composite(version: str) -> ServedKind:
 
 
 def _autoscaler(version: str) -> ServedKind:
-    more: dict[str, Any] = {"categories": _ALL, "sub": "status", "status_metadata": "reset"}
-    return _row("autoscaling", version, "HorizontalPodAutoscaler", "hpa", stored_as="autoscaling/v2", **more)
+    more: dict[str, Any] = {"categories": _ALL, "sub": "status", "stored_as": "autoscaling/v2"}
+    return _row("autoscaling", version, "HorizontalPodAutoscaler", "hpa", **more)
 
 
 def _with_older(rows: Iterable[ServedKind]) -> Iterator[ServedKind]:
@@ -266,7 +266,7 @@ _ROWS: tuple[ServedKind, ...] = (
     _core("ServiceAccount", "sa", sub="token", unconditional_update=False, returns_deleted=True),
     _row("apps", "v1", "ControllerRevision"),
     _apps("DaemonSet", "ds", sub="status"),
-    _apps("Deployment", "deploy", sub="scale status"),
+    _apps("Deployment", "deploy", sub="scale status", status_metadata="labels-kept"),
     _apps("ReplicaSet", "rs", sub="scale status", fields="status.replicas"),
     _apps("StatefulSet", "sts", sub="scale status"),
     _autoscaler("v2"),
@@ -289,7 +289,7 @@ _ROWS: tuple[ServedKind, ...] = (
         sub="approval status",
         fields="spec.signerName",
     ),
-    _networking("Ingress", "ing", sub="status", status_metadata="reset"),
+    _networking("Ingress", "ing", sub="status"),
     _networking("IngressClass", namespaced=False),
     _networking("NetworkPolicy", "netpol"),
     _cluster("networking.k8s.io", "v1", "IPAddress", "ip"),

@@ -124,6 +124,16 @@ def test_new_or_freed_volume_is_bound_to_a_pending_claim(world: World) -> None:
     assert bound_to(world) == "v"
 
 
+def test_status_of_a_volume_keeps_what_a_client_wrote_while_its_phase_holds(world: World) -> None:
+    """persistent_volumes.go, "should apply changes to a pv/pvc status"; another phase has no message yet."""
+    make(world, claim("c"), volume("v"))
+    written = {"message": "m", "reason": "E2E"}
+    world.set_status("v1", "PersistentVolume", "v", written, ns="")
+    assert world.settle().get("v1", "PersistentVolume", "v", "")["status"] == {"phase": "Bound", **written}
+    world.delete("v1", "PersistentVolumeClaim", "c")
+    assert world.settle().get("v1", "PersistentVolume", "v", "")["status"] == {"phase": "Released"}
+
+
 def test_binding_that_was_cut_short_is_completed(world: World) -> None:
     """Whatever was written of it: every side says what it is again."""
     make(world, volume("v", "2Gi"), claim("c"))

@@ -228,7 +228,11 @@ def _matches(term: Json, resource: str, obj: Json, classes: Collection[str]) -> 
     if resource == "persistentvolumeclaims":
         if scope != "VolumeAttributesClass":
             return False
-        named = (spec.get("volumeAttributesClassName"), status.get("currentVolumeAttributesClassName"))
+        named = (
+            spec.get("volumeAttributesClassName"),
+            status.get("currentVolumeAttributesClassName"),
+            (status.get("modifyVolumeStatus") or {}).get("targetVolumeAttributesClassName"),
+        )
         return any(_by_value(name or "", operator, values) for name in named)
     if resource != "pods":
         return False

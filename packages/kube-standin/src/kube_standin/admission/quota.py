@@ -133,6 +133,9 @@ class ResourceQuotaAdmission(Step):
         status = quota.get("status") or {}
         hard, used = amounts(status.get("hard")), amounts(status.get("used"))
         new, resource = request.old is None, request.kind.resource
+        claim = resource == "persistentvolumeclaims"
+        if claim and request.old is not None and not in_scope(quota, resource, request.old):
+            growth = growth_of(resource, request.new, None, request.registry.clock.now())  # it comes into the scope
         classes = class_names(request.registry, request.namespace)(request.new) if resource == "pods" else ()
         try:
             charge = charge_for(

@@ -41,6 +41,13 @@ class Quotas(Controller):
         sources.pods.add_handler(self._pod_changed)
         for group in ("podgroups", "compositepodgroups"):
             sources.of(f"scheduling.k8s.io/{group}", GroupSeen).add_handler(self._group_changed)
+        definitions = sources.of("apiextensions.k8s.io/customresourcedefinitions", Seen)
+        definitions.add_handler(lambda _old, _new: self._recount_all())
+
+    def _recount_all(self) -> None:
+        """A kind comes or goes: quotas may name it."""
+        for key in self._quotas.items:
+            self.queue_after(key, self.context.times.quota_pause)
 
     def _quota_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
         if new is not None and (old is None or old.spec != new.spec):
@@ -59,7 +66,7 @@ class Quotas(Controller):
             self._ended(seen.metadata.namespace)
 
     def _changed(self, resource: str, old: HasMeta | None, new: HasMeta | None) -> None:
-        if new is None and old is not None:
+        if old is not None and (new is None or resource == "persistentvolumeclaims"):  # claims change their class
             self._ended(old.metadata.namespace)
 
     def _ended(self, namespace: str) -> None:

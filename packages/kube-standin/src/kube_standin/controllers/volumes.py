@@ -187,7 +187,7 @@ class VolumeBinder(Controller):
 
         volumes, claims = self._volume_row, self._claim_row
         self.context.modify(volumes, volume.metadata.key, take)
-        self.context.set_status(volumes, volume.metadata.key, {"phase": "Bound"})
+        self._set_phase(volume, "Bound")
         self.context.modify(claims, meta.key, name)
         before = (self.context.find(claims, meta.key) or {}).get("status") or {}
         status = {
@@ -227,16 +227,22 @@ class VolumeBinder(Controller):
         if owner is None or ref is None or not ref.uid:
             # Free, or held beforehand for a claim that may come.
             if volume.item.status.phase != "Bound":
-                self.context.set_status(kind, key, {"phase": "Available"})
+                self._set_phase(volume, "Available")
         elif claim is None or claim.metadata.uid != ref.uid:
-            self.context.set_status(kind, key, {"phase": "Released"})
+            self._set_phase(volume, "Released")
             deleted = volume.metadata.deletion_timestamp is not None
             if volume.item.spec.persistent_volume_reclaim_policy == "Delete" and not deleted:
                 self.context.delete(kind, key)
         elif claim.item.spec.volume_name == volume.metadata.name:
-            self.context.set_status(kind, key, {"phase": "Bound"})
+            self._set_phase(volume, "Bound")
         elif volume.item.status.phase == "Pending":
-            self.context.set_status(kind, key, {"phase": "Available"})
+            self._set_phase(volume, "Available")
+
+    def _set_phase(self, volume: VolumeSeen, phase: str) -> None:
+        """Set a phase; message and reason are those of another phase then, else they stay as a client set them."""
+        found = self.context.find(self._volume_row, volume.metadata.key)
+        if found is not None and (found.get("status") or {}).get("phase") != phase:
+            self.context.set_status(self._volume_row, volume.metadata.key, {"phase": phase})
 
 
 def _claim_of(volume: VolumeSeen) -> Key | None:

@@ -31,7 +31,7 @@ from kube_standin.server.connections import CLIENT, RESET
 from kube_standin.server.controls import PREFIX, ControlEndpoints
 from kube_standin.server.discovery import Discovery, version_info, wants_aggregated
 from kube_standin.server.metrics import CONTENT_TYPE, Measured, ServerMetrics, labels_of
-from kube_standin.server.negotiation import negotiate, negotiate_custom, takes_only_protobuf
+from kube_standin.server.negotiation import negotiate_watch, takes_only_protobuf
 from kube_standin.server.pod_streams import PodLog
 from kube_standin.server.protobuf_answers import ProtobufSender
 from kube_standin.server.query import check_timeout, watch_options
@@ -231,12 +231,12 @@ class App:
         if target.subresource == "log" and kind.resource == "pods":
             return await self._pod_log(target, kind, receive, send)
         if target.watch:
-            answer = (negotiate_custom if kind.custom else negotiate)(headers.get("accept", ""))
             namespace = target.namespace if kind.namespaced and target.namespace else None
             query = dict(target.query)
             if target.name:  # the old /watch/ path of one object
                 query["fieldSelector"] = f"metadata.name={target.name}"
             options = watch_options(query)
+            answer = negotiate_watch(headers.get("accept", ""), custom=kind.custom, lists=options.lists)
             if not effect.bookmarks:
                 options = replace(options, bookmarks=False)
             stream = WatchStream(

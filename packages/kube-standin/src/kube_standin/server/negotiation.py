@@ -81,6 +81,11 @@ def negotiate_custom(header: str) -> AnswerForm:
     return _chosen(header, tables=True, protobuf=False)
 
 
+def negotiate_watch(header: str, *, custom: bool, lists: bool) -> AnswerForm:
+    """Choose the form of a watch; one that `lists`, with bookmarks, comes as no Table. Raises 406 if nothing fits."""
+    return _chosen(header, tables=not lists, protobuf=not custom)
+
+
 def _chosen(header: str, *, tables: bool, protobuf: bool = True) -> AnswerForm:
     if not header.strip():
         return PLAIN

@@ -195,6 +195,11 @@ class WatchOptions:
     bookmarks: bool = False
     timeout: float | None = None
 
+    @property
+    def lists(self) -> bool:
+        """Return whether the watch begins as a list would, with a bookmark at its end."""
+        return bool(self.initial and self.bookmarks)
+
 
 def check_timeout(target: Target) -> None:
     """Refuse a `timeout` that is no duration, whatever the path; watches and streams of a pod have none to check.
