@@ -27,11 +27,15 @@ _ALWAYS = ("metadata.name", "metadata.namespace")
 
 @dataclass(frozen=True)
 class Selection:
-    """What a list or watch selects: ``match`` is None for everything, ``name`` is set if only one can match."""
+    """What a list or watch selects: ``match`` is None for everything, ``name`` is set if only one can match.
+
+    ``by_fields``: it depends on fields beside name and namespace.
+    """
 
     match: Matcher | None = None
     name: str | None = None
     namespace: str | None = None
+    by_fields: bool = False
 
 
 def select(kind: ServedKind, labels: str, fields: str) -> Selection:
@@ -69,7 +73,8 @@ def select(kind: ServedKind, labels: str, fields: str) -> Selection:
                 return False
         return selector.everything or labels_match(state.labels)
 
-    return Selection(match, exact.get("metadata.name"), exact.get("metadata.namespace"))
+    by_fields = any(path not in _ALWAYS for path in (*wanted, *unwanted))
+    return Selection(match, exact.get("metadata.name"), exact.get("metadata.namespace"), by_fields)
 
 
 def _unknown_field(kind: ServedKind, label: str) -> StatusError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import urllib.request
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,8 +21,9 @@ from tests.server.live import Live, live
 from tests.webhooks.answering import Hooks, hooks, http
 
 TEXT = {"type": "string"}
-HOST = version("v1", fields(hostPort=TEXT))
-PARTS = version("v2", fields(host=TEXT, port=TEXT), storage=False)
+HOST = version("v1", fields(hostPort=TEXT), selectableFields=[{"jsonPath": ".hostPort"}])
+SELECTABLE = [{"jsonPath": ".host"}, {"jsonPath": ".port"}]
+PARTS = version("v2", fields(host=TEXT, port=TEXT), storage=False, selectableFields=SELECTABLE)
 
 
 def swapped(obj: Json, to: str) -> Json:
@@ -167,6 +169,42 @@ def test_watch_shows_converted_objects(server: Live, converter: Converter) -> No
     text = raw.decode() if isinstance(raw, bytes) else json.dumps(raw)
     event = json.loads(text.splitlines()[0])
     assert (event["type"], event["object"]["host"]) == ("ADDED", "h")
+
+
+def watched(server: Live, query: str, at: str = "v2") -> list[tuple[str, str]]:
+    """The type and name of each event of a second."""
+    headers = {"Authorization": f"Bearer {server.server.keys.admin_token}"}
+    path = f"{server.url}{place(at=at)}?watch=true&timeoutSeconds=1&{query}"
+    with urllib.request.urlopen(urllib.request.Request(path, headers=headers), context=server.context) as stream:
+        events = [json.loads(line) for line in stream]
+    return [(event["type"], event["object"]["metadata"]["name"]) for event in events]
+
+
+def test_field_selectors_compare_the_version_that_is_asked_for(server: Live, converter: Converter) -> None:
+    """crd_selectable_fields.go, "MUST list and watch custom resources matching the field selector"."""
+    since = server.request("GET", place())[1]["metadata"]["resourceVersion"]
+    for name, host, port in (("a", "host1", "80"), ("b", "host1", "8080"), ("c", "host2", "")):
+        assert server.request("POST", place(at="v2"), widget(name, "v2", host=host, port=port))[0] == 201
+
+    def listed(selector: str, at: str = "v2", more: str = "") -> list[str]:
+        items = server.request("GET", f"{place(at=at)}?fieldSelector={selector}{more}")[1]["items"]
+        return [item["metadata"]["name"] for item in items]
+
+    assert listed("host=host1") == ["a", "b"]
+    assert listed("host=host1,port!=80") == ["b"]
+    assert listed("metadata.name=a,host=host2") == []
+    assert listed("hostPort=host1:8080", at="v1") == ["b"]
+    assert listed("host=host1", more="&limit=1") == ["a"]
+    middle = server.request("GET", place())[1]["metadata"]["resourceVersion"]
+    assert server.request("DELETE", f"{place(at='v2')}?fieldSelector=host=host1,port=80")[0] == 200
+    found = server.request("GET", place("b", at="v2"))[1]
+    assert server.request("PUT", place("b", at="v2"), {**found, "host": "host2"})[0] == 200
+    assert listed("host=host1") == []
+    came, went = [("ADDED", "a"), ("ADDED", "b")], [("DELETED", "a"), ("DELETED", "b")]
+    assert watched(server, f"resourceVersion={since}&fieldSelector=host=host1") == [*came, *went]
+    assert watched(server, f"resourceVersion={middle}&fieldSelector=host=host1") == went
+    assert watched(server, "fieldSelector=host=host2") == [("ADDED", "b"), ("ADDED", "c")]
+    assert watched(server, f"resourceVersion={since}&fieldSelector=hostPort=host1:80", "v1") == [came[0], went[0]]
 
 
 def objects(change: Callable[[Json], object]) -> Callable[[Json], bytes]:

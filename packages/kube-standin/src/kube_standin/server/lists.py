@@ -10,7 +10,8 @@ from kube_standin import errors
 from kube_standin.errors import Cause, StatusError
 from kube_standin.kinds import ServedKind
 from kube_standin.registry import ObjectRegistry
-from kube_standin.selectors import Matcher, Selection, select
+from kube_standin.selectors import Selection, select
+from kube_standin.server.converted_selection import needs_conversion, selected_when_converted
 from kube_standin.server.query import ContinueToken, ListOptions
 from kube_standin.storage import CompactedError, Page, Stored
 from kube_standin.worker_thread import Turn
@@ -86,20 +87,25 @@ async def _page(
     if name is not None and at is None and after is None and (scope is not None or not kind.namespaced):
         # A list of one name (what "kubectl get -w NAME" and informers for one object ask) is a look-up.
         state = store.get(kind.storage_key, (scope or "") if kind.namespaced else "", name)
-        chosen = [state] if state is not None and match is not None and match(state) else []
+        chosen = [] if state is None else await selected(kind, [state], selection)
         return Page(chosen, store.revision, more=False, remaining=0)
     if match is None:
         return store.page(kind.storage_key, scope, at=at, after=after, limit=options.limit)
     page = store.page(kind.storage_key, scope, at=at, after=after)
-    found = await selected(page.states, match, None if options.limit is None else options.limit + 1)
+    found = await selected(kind, page.states, selection, None if options.limit is None else options.limit + 1)
     chosen = found[: options.limit]
     return Page(chosen, page.revision, more=len(found) > len(chosen), remaining=0)
 
 
-async def selected(states: Sequence[Stored], match: Matcher | None, most: int | None = None) -> list[Stored]:
+async def selected(
+    kind: ServedKind, states: Sequence[Stored], selection: Selection, most: int | None = None
+) -> list[Stored]:
     """Return the states that match, ``most`` of them at most, a few milliseconds at a time (interfaces.md 5.7)."""
+    match = selection.match
     if match is None:
         return list(states)
+    if needs_conversion(kind, selection):
+        return (await selected_when_converted(kind, states, match))[:most]
     found: list[Stored] = []
     turn = Turn()
     for state in states:

@@ -481,7 +481,7 @@ class Resources:
         selection = select(kind, listing.labels, listing.fields)
         namespace = target.namespace if kind.namespaced else None
         page = registry.store.page(kind.storage_key, namespace)
-        states = await selected(page.states, selection.match)
+        states = await selected(kind, page.states, selection)
         turn = Turn()
         for state in states:
             try:

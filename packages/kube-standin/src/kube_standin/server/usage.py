@@ -48,7 +48,7 @@ class Usage:
         selection = select(kind, listing.labels, listing.fields)
         namespace = target.namespace if kind.namespaced and target.namespace else None
         page = self._registry.store.page(kind.plural, namespace)
-        return await self._of(kind, await selected(page.states, selection.match))
+        return await self._of(kind, await selected(kind, page.states, selection))
 
     async def _of(self, kind: ServedKind, states: Sequence[Stored]) -> list[Json]:
         if kind.plural == "pods":

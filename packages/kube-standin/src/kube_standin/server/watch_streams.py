@@ -20,7 +20,8 @@ from kube_standin.deprecations import deprecation_of
 from kube_standin.errors import StatusError, expired
 from kube_standin.kinds import ServedKind
 from kube_standin.registry import ObjectRegistry
-from kube_standin.selectors import select
+from kube_standin.selectors import Selection, select
+from kube_standin.server.converted_selection import ShownObjects, needs_conversion
 from kube_standin.server.lists import reach, selected
 from kube_standin.server.negotiation import AnswerForm
 from kube_standin.server.query import WatchOptions
@@ -82,7 +83,12 @@ class WatchStream:
         self._sent = sent
         self._future_wait = future_wait
         selection = select(kind, options.labels, options.fields)
-        self._match = selection.match
+        self._selection = selection
+        self._shown: ShownObjects | None = None
+        self._before: Page | None = None
+        """What there was when a watch with `_shown` begins, if it does not send it."""
+        if selection.match is not None and needs_conversion(kind, selection):
+            self._shown, self._selection = ShownObjects(selection.match), Selection()
         self._namespace = namespace if namespace is not None else selection.namespace
         self._columns_sent = False
         self._subscription: Subscription | None = None
@@ -157,8 +163,12 @@ class WatchStream:
         options, store = self._options, self._registry.store
         with_state = options.initial if options.initial is not None else options.since is None
         since = None if with_state or (options.initial is not None and options.since is None) else options.since
-        subscription = store.subscribe(self._kind.storage_key, self._namespace, match=self._match, since=since)
+        match = self._selection.match
+        subscription = store.subscribe(self._kind.storage_key, self._namespace, match=match, since=since)
         if not with_state:
+            if self._shown is not None:
+                at = None if since is None else min(since, store.revision)
+                self._before = store.page(self._kind.storage_key, self._namespace, at=at)
             return subscription, None
         return subscription, store.page(self._kind.storage_key, self._namespace)
 
@@ -168,12 +178,14 @@ class WatchStream:
         duration = options.timeout or times.shortest_default * (1 + random.random())
         ends = loop.time() + duration
         if initial is not None:
-            _, chosen = await served(self._defined_kind, await selected(initial.states, self._match))
+            chosen = await self._first(initial)
             await send_parts(send, self._initial_lines(chosen))
             self._sent(len(chosen))
             if options.initial and options.bookmarks:
                 await self._send_line(send, self._bookmark(initial.revision, initial_end=True))  # interfaces.md 4.6
         else:
+            if self._before is not None:
+                await self._first(self._before)
             await send({"type": "http.response.body", "body": b"", "more_body": True})
         next_bookmark = loop.time() + times.bookmark
         credit, counted = times.gather * _BURST, loop.time()
@@ -202,12 +214,19 @@ class WatchStream:
         await self._send_pending(send, subscription)
         await send({"type": "http.response.body", "body": b""})
 
+    async def _first(self, page: Page) -> Sequence[Stored]:
+        """Return what the watch shows of a page, in its version."""
+        _, chosen = await served(self._defined_kind, await selected(self._kind, page.states, self._selection))
+        return chosen if self._shown is None else self._shown.begin(chosen)
+
     async def _send_pending(self, send: Send, subscription: Subscription) -> None:
         """Send what there is to take, a chunk at a time: what a client does not read stays in the history."""
         while subscription.pending:
             taken = subscription.take(_TAKEN)
             _, states = await served(self._defined_kind, [event.state for event in taken])
             events = [WatchEvent(event.type, state) for event, state in zip(taken, states, strict=True)]
+            if self._shown is not None:
+                events = self._shown.seen(events)
             for number, part in enumerate(_parts(events)):
                 if number:
                     await asyncio.sleep(self._times.apart)

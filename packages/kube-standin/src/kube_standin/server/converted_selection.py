@@ -1,0 +1,63 @@
+"""Field selectors over custom resources that a webhook converts: they compare the version that is asked for.
+
+Rules: k8s.io/apiextensions-apiserver (selectable fields of a version), e2e crd_selectable_fields.go. The store selects
+stored bytes; here it hands over everything, and what was converted is selected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from kube_standin.custom_versions import served
+from kube_standin.kinds import ServedKind
+from kube_standin.selectors import Matcher, Selection
+from kube_standin.storage import Stored, WatchEvent
+from kube_standin.storage.model import Key
+
+
+def needs_conversion(kind: ServedKind, selection: Selection) -> bool:
+    """Return whether what is selected shows only after a webhook has converted it."""
+    return selection.by_fields and kind.versions is not None and kind.versions.webhook is not None
+
+
+async def selected_when_converted(kind: ServedKind, states: Sequence[Stored], match: Matcher) -> list[Stored]:
+    """Return the states, as they are stored, of which the converted form matches; raises StatusError (500)."""
+    _, converted = await served(kind, states)
+    return [state for state, form in zip(states, converted, strict=True) if match(form)]
+
+
+class ShownObjects:
+    """What a watch shows at present, in the version of the watch: so it knows what comes into its selection and leaves.
+
+    Every state that is handed over has been converted.
+    """
+
+    def __init__(self, match: Matcher) -> None:
+        self._match = match
+        self._shown: dict[Key, Stored] = {}
+
+    def begin(self, states: Sequence[Stored]) -> list[Stored]:
+        """Return which of the first states match."""
+        self._shown = {state.key: state for state in states if self._match(state)}
+        return list(self._shown.values())
+
+    def seen(self, events: Sequence[WatchEvent]) -> list[WatchEvent]:
+        """Return the events as seen through the selection."""
+        return [found for event in events if (found := self._seen(event)) is not None]
+
+    def _seen(self, event: WatchEvent) -> WatchEvent | None:
+        state = event.state
+        before = self._shown.pop(state.key, None)
+        if event.type != "DELETED" and self._match(state):
+            self._shown[state.key] = state
+            return WatchEvent("ADDED" if before is None else "MODIFIED", state)
+        return None if before is None else WatchEvent("DELETED", _at(before, state.revision))
+
+
+def _at(state: Stored, revision: int) -> Stored:
+    """Return a state that wears another revision."""
+    body = state.decode()
+    body["metadata"]["resourceVersion"] = str(revision)
+    return Stored(state.resource, state.namespace, state.name, revision, msgspec.json.encode(body))
