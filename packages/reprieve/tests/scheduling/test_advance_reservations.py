@@ -506,6 +506,16 @@ def test_member_that_comes_later_is_reserved_for() -> None:
     assert world.nominated == {"train-0": "n0", "train-1": "n0", "train-2": "n0"}
 
 
+def test_members_keep_their_places_when_another_comes() -> None:
+    """reservations.md 3.2, 3.3: other nodes would do as well."""
+    there = [*(node(f"n{i}") for i in range(4)), *(runs(f"r{i}", f"n{i}") for i in range(4))]
+    world = world_of(there, waiting_since(EARLY, pair(), "n2", "n3")).drain()
+    world.add(pod("train-2", cpu=4, group="train"))
+    after(world, 2 * MINUTE)
+    assert held(world)["train"].members == 3
+    assert world.nominated == {"train-0": "n2", "train-1": "n3"}
+
+
 def test_stream_of_a_higher_priority_is_no_stream_of_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     """reservations.md 3.2: what it takes is made up for once in ten seconds."""
     world = after(world_of(full(8), gang("train", 4, cpu=4)).drain(), DUE + 15)
@@ -582,13 +592,13 @@ def test_gang_gets_other_places_after_a_restart_where_those_it_had_do_not_do(the
     assert held(world)
 
 
-def test_gang_gets_other_places_after_a_restart_where_those_it_had_are_taken() -> None:
+def test_gang_gets_another_place_after_a_restart_where_one_it_had_is_taken() -> None:
     """reservations.md 3.1, 3.6: a higher priority has one of them."""
     there = [*(node(f"n{i}") for i in range(4)), *(runs(f"r{i}", f"n{i}", priority=200) for i in range(4))]
     urgent: list[Any] = [pod("urgent", cpu=4, priority=100)]
     waiting = [*waiting_since(EARLY, pair(), "n2", "n3"), *waiting_since(EARLY, urgent, "n3")]
     world = world_of(there, waiting, min_pods=1).drain()
-    assert world.nominated == {"urgent": "n3", "train-0": "n0", "train-1": "n1"}
+    assert world.nominated == {"urgent": "n3", "train-0": "n2", "train-1": "n0"}
 
 
 def test_holder_of_before_a_restart_keeps_its_reservation_when_others_are_tried_first() -> None:
@@ -598,6 +608,20 @@ def test_holder_of_before_a_restart_keeps_its_reservation_when_others_are_tried_
     world.engine.resume(world.now)
     assert world.drain().nominated == {"late": "n1"}
     assert not any(decision.cleared for decision in world.engine.decisions)
+
+
+@pytest.mark.parametrize("runtime", [None, "2h"], ids=["no ends", "known ends"])
+@pytest.mark.parametrize("now", [("n2", "n3", ""), ("n3",), ("", "n3")], ids=["one more", "one less", "replaced"])
+def test_members_that_are_still_there_keep_their_places_after_a_restart(
+    now: tuple[str, ...], runtime: str | None
+) -> None:
+    """reservations.md 3.6: members came or were deleted while no scheduler ran."""
+    terms: dict[str, Any] = {"expected_runtime": runtime} if runtime else {}
+    there = [*(node(f"n{i}") for i in range(4)), *(runs(f"r{i}", f"n{i}", **terms) for i in range(4))]
+    world = world_of(there, waiting_since(EARLY, gang("train", len(now), cpu=4), *now), min_pods=1).drain()
+    assert list(held(world)) == ["train"]
+    assert len(set(world.nominated.values())) == len(now)
+    assert all(world.nominated[f"train-{i}"] == name for i, name in enumerate(now) if name)
 
 
 @pytest.mark.parametrize(

@@ -141,17 +141,8 @@ class AdvanceReservations:
         if len(self.held) >= self._common.max_reservations or self.idle.exhausted(now):
             return False
         self._cluster.now = max(self._cluster.now, now)
-        longest = self._options_of(entity).max_reserved
-        nominated = {pod.uid: pod.nominated for pod in entity.ready.values() if pod.nominated >= 0}
-        there = self._start_of(entity, now, longest, nominated)
-        if there is None or there.when is None:
-            anew = self._start_of(entity, now, longest)
-        else:  # a later start changes nothing, and the search for it takes ten times as long
-            anew = self._start_of(entity, now, _worth_a_move(there.when, now) - now, ends_known=True)
-        if anew is not None and there is not None and _is_earlier(anew, there.when, len(there.awaited), now):
-            there = None
-        for start in (there, anew):
-            if start is not None and self._is_worth_it(entity, start, now):
+        for start in self._starts(entity, now, self._options_of(entity).max_reserved):
+            if self._is_worth_it(entity, start, now):
                 self._reserve(entity, start, now, now)
                 return True
         return False
@@ -259,7 +250,10 @@ class AdvanceReservations:
         ):
             self._end(held, entity, now, _TOO_LONG)
             return
-        start = self._start_of(entity, now, left)
+        if other_members and not held.lost:
+            start = next(iter(self._starts(entity, now, left)), None)
+        else:
+            start = self._start_of(entity, now, left)
         if start is None:
             self._end(held, entity, now, "it does not fit there any more")
         elif held.lost or late or other_members or _is_earlier(start, held.expected, len(held.waits_for), now):
@@ -280,6 +274,18 @@ class AdvanceReservations:
         start = search(yielding, nominated)
         known = start is not None and start.when is not None and start.awaited
         return search((), nominated) if known and yielding else start
+
+    def _starts(self, entity: Entity, now: float, longest: float) -> list[ExpectedStart]:
+        """Return where an entity can start if its nominated members stay, unless that is much later, and anywhere."""
+        nominated = {pod.uid: pod.nominated for pod in entity.ready.values() if pod.nominated >= 0}
+        there = self._start_of(entity, now, longest, nominated)
+        if there is None or there.when is None:
+            anew = self._start_of(entity, now, longest)
+        else:  # a later start changes nothing, and the search for it takes ten times as long
+            anew = self._start_of(entity, now, _worth_a_move(there.when, now) - now, ends_known=True)
+        if anew is not None and there is not None and _is_earlier(anew, there.when, len(there.awaited), now):
+            there = None
+        return [start for start in (there, anew) if start is not None]
 
     def _behind(self, entity: Entity) -> list[AdvanceReservation]:
         """Return the reservations that an entity replaces: of entities behind it, without an expected start."""

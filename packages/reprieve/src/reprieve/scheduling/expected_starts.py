@@ -57,8 +57,8 @@ def expected_start(
     """Return the earliest start of an entity, or the one with the fewest pods to wait for; None: it fits nowhere.
 
     Ends later than `longest` seconds from now count as unknown; with `ends_known` it waits only for known ends.
-    Nominations of `yielding` pods do not count.  `nominated`: the rows of members, by UID; it waits only for pods
-    there, and all members are placed on these rows.
+    Nominations of `yielding` pods do not count.  `nominated`: the rows of members, by UID, on which they are
+    placed; if it has all members, the entity waits only for pods there.
     """
     cluster = running.cluster
     rows = set(nominated.values())
@@ -72,7 +72,7 @@ def expected_start(
 
     def assign() -> Assigned | None:
         found = anywhere()
-        return None if rows and found is not None and any(row not in rows for _, row in found) else found
+        return None if found and any(row not in rows for pod, row in found if pod.uid in nominated) else found
 
     with cluster.trial():
         yielded = list(yielding)
@@ -89,7 +89,7 @@ def expected_start(
                 return ExpectedStart(free, now, ())
             cluster.roll_back(mark)
             evictable, others = [], evictable + others
-        if rows:
+        if entity.ready.keys() <= nominated.keys():
             others = [pod for pod in others if pod.row in rows]
         timed, unknown = _by_end(cluster, others, now, now + longest)
         found = after_known_ends(cluster, timed, assign)
@@ -97,7 +97,7 @@ def expected_start(
             when, places = found
             return ExpectedStart(places, max(when, now), _on(places, [pod for end, pod in timed if end <= when]))
         cluster.displace_all([pod for _, pod in timed])
-        ordered = _cheapest_first(cluster, entity, unknown)
+        ordered = sorted(_cheapest_first(cluster, entity, unknown), key=lambda pod: pod.row not in rows)
         left = None if ends_known else _fewest(cluster, ordered, assign)
         if left is None:
             return None
