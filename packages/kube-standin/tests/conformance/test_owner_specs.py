@@ -336,6 +336,64 @@ def test_scale_of_a_stateful_set(world: World) -> None:
     assert world.get(APPS, "StatefulSet", "ss")["spec"]["replicas"] == 4
 
 
+def claiming(world: World, deleted: str, scaled: str, replicas: int = 3) -> World:
+    """Return a world with a StatefulSet of which each pod has a claim."""
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1"}}, "storageClassName": "none"}
+    claim = {"metadata": {"name": "data"}, "spec": spec}
+    policy = {"whenDeleted": deleted, "whenScaled": scaled}
+    more: Json = {"podManagementPolicy": "Parallel", "persistentVolumeClaimRetentionPolicy": policy}
+    world.create(owner("StatefulSet", replicas=replicas, serviceName="s", volumeClaimTemplates=[claim], **more))
+    return scheduled(world, 2)
+
+
+def claims(world: World) -> dict[str, list[str]]:
+    """The kinds of the owners of each claim."""
+    return {
+        one["metadata"]["name"]: [owner["kind"] for owner in one["metadata"].get("ownerReferences") or ()]
+        for one in world.all(CORE, "PersistentVolumeClaim")
+    }
+
+
+def test_claims_are_deleted_with_their_set(world: World) -> None:
+    """statefulset.go, "should delete PVCs with a WhenDeleted policy"."""
+    claiming(world, "Delete", "Retain", 2)
+    assert claims(world) == {"data-a-0": ["StatefulSet"], "data-a-1": ["StatefulSet"]}
+    world.delete(APPS, "StatefulSet", "a")
+    scheduled(world, 2)
+    assert (world.pods(), claims(world)) == ([], {})
+
+
+@pytest.mark.parametrize(("deleted", "owners"), [("Retain", []), ("Delete", ["StatefulSet"])])
+def test_claims_are_deleted_with_pods_that_a_set_is_scaled_below(world: World, deleted: str, owners: list[str]) -> None:
+    """statefulset.go, "should delete PVCs with a OnScaledown policy"; a pod that fails keeps its claim."""
+    claiming(world, deleted, "Delete")
+    before = {one["metadata"]["name"]: one["metadata"]["uid"] for one in world.all(CORE, "PersistentVolumeClaim")}
+    world.delete(CORE, "Pod", "a-1", grace=0)
+    scheduled(world, 2)
+    set_scale(world, "StatefulSet", "a", 2)
+    scheduled(world, 3)
+    assert claims(world) == {"data-a-0": owners, "data-a-1": owners}
+    set_scale(world, "StatefulSet", "a", 3)
+    scheduled(world, 3)
+    after = {one["metadata"]["name"]: one["metadata"]["uid"] for one in world.all(CORE, "PersistentVolumeClaim")}
+    assert [name for name in after if after[name] == before[name]] == ["data-a-0", "data-a-1"]
+    world.delete(APPS, "StatefulSet", "a")
+    scheduled(world, 2)
+    assert len(claims(world)) == (3 if deleted == "Retain" else 0)
+
+
+def test_claim_of_another_controller_is_left_to_it(world: World) -> None:
+    """statefulset.go, "should not delete PVCs when there is another controller"."""
+    claiming(world, "Delete", "Delete", 2)
+    other = {"apiVersion": APPS, "kind": "Deployment", "name": "o", "uid": "u", "controller": True}
+    world.create({**owner("Deployment", "o", replicas=0), "metadata": {"name": "o"}})
+    other["uid"] = world.settle().get(APPS, "Deployment", "o")["metadata"]["uid"]
+    world.patch(CORE, "PersistentVolumeClaim", "data-a-1", {"metadata": {"ownerReferences": [other]}})
+    set_scale(world, "StatefulSet", "a", 1)
+    scheduled(world, 3)
+    assert claims(world) == {"data-a-0": ["StatefulSet"], "data-a-1": ["Deployment"]}
+
+
 # -- Deployments
 
 

@@ -1,7 +1,7 @@
 """ReplicaSets of a Deployment, and pods and claims of a StatefulSet.
 
 Source: kube-controller-manager's deployment controller (`getNewReplicaSet`, `Revision`) and stateful set controller
-(`newStatefulSetPod`, `initIdentity`, `getPersistentVolumeClaims`).
+(`newStatefulSetPod`, `initIdentity`, `getPersistentVolumeClaims`, `updateClaimOwnerRefForSetAndPod`).
 """
 
 from __future__ import annotations
@@ -76,6 +76,18 @@ def claim_of(stateful_set: Mapping[str, Any], template: Mapping[str, Any], pod: 
     }
     spec = mapping(template.get("spec"))
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+
+
+def claim_owner(spec: Mapping[str, Any], ordinal: int) -> str | None:
+    """Return the kind that the claims of a pod go with by the set's retention policy: StatefulSet, Pod, or None.
+
+    A pod that the set is scaled below takes its claims with it by `whenScaled`.
+    """
+    policy = mapping(spec.get("persistentVolumeClaimRetentionPolicy"))
+    start = mapping(spec.get("ordinals")).get("start") or 0
+    if policy.get("whenScaled") == "Delete" and not start <= ordinal < start + spec.get("replicas", 1):
+        return "Pod"
+    return "StatefulSet" if policy.get("whenDeleted") == "Delete" else None
 
 
 def _volume_of(template: Mapping[str, Any]) -> str:

@@ -1,7 +1,8 @@
 """StatefulSets: pods with names and numbers, made and ended in order (or in parallel), updated from the top.
 
 Rules: upstream's stateful set controller, its basics: OrderedReady and Parallel, RollingUpdate with partition and
-OnDelete, claims from volumeClaimTemplates, revisions. A pod that failed, succeeded or vanished is made again.
+OnDelete, claims from volumeClaimTemplates with their retention policy, revisions. A pod that failed, succeeded or
+vanished is made again.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ import copy
 from collections.abc import Iterable
 
 from kube_rules.controllers.pods import CONTROLLER_REVISION_HASH
-from kube_rules.controllers.sets import claim_of, claim_templates, set_pod
+from kube_rules.controllers.sets import claim_of, claim_owner, claim_templates, set_pod
 from kube_rules.json import Json
 from kube_standin.controllers.availability import available
 from kube_standin.controllers.pod_owners import CREATES_AT_ONCE, PodOwner, pod_of
 from kube_standin.controllers.revisions import Revisions
-from kube_standin.controllers.views import Key, PodSeen
+from kube_standin.controllers.views import Key, PodSeen, VolumeClaimSeen
 from kube_standin.deletion import DeleteOptions
 from kube_standin.errors import StatusError
-from kube_standin.metadata import key_of
+from kube_standin.metadata import key_of, owner_reference
 
 
 class StatefulSets(PodOwner):
@@ -26,6 +27,12 @@ class StatefulSets(PodOwner):
 
     name = "statefulset"
     of_kind = ("apps/v1", "StatefulSet")
+
+    def connect(self) -> None:
+        """Follow claims, too: a pod waits for one of its name that is to go."""
+        super().connect()
+        self._claim_row = self.context.kind("v1", "PersistentVolumeClaim")
+        self._claims = self.context.sources.of(self._claim_row.storage_key, VolumeClaimSeen)
 
     def reconcile(self, key: Key) -> None:
         """Move one step on: make, end or replace pods, then write the status."""
@@ -59,6 +66,8 @@ class StatefulSets(PodOwner):
         start = (spec.get("ordinals") or {}).get("start", 0)
         wanted = range(start, start + spec.get("replicas", 1))
         made = 0
+        for number, present in pods.items() if spec.get("volumeClaimTemplates") else ():
+            self._own_claims(owner, number, present)
         for number in wanted:
             pod = pods.get(number)
             if pod is None:
@@ -117,7 +126,9 @@ class StatefulSets(PodOwner):
             if old is not None:
                 digest, template = hashes[0], old
         parts = set_pod(owner, number, digest)
-        self._make_claims(owner, parts.name)
+        if not self._make_claims(owner, parts.name):
+            self.sync_again_later(key_of(owner))
+            return
         pod = pod_of(owner, template, parts)
         try:
             self.create_pod(owner, pod)
@@ -128,13 +139,48 @@ class StatefulSets(PodOwner):
             self.context.event(owner, "FailedCreate", str(error), "Warning", self.source)
             self.sync_again_later(key_of(owner))
 
-    def _make_claims(self, owner: Json, pod_name: str) -> None:
-        """Make the claims of a pod that are not there yet."""
-        kind, namespace = self.context.kind("v1", "PersistentVolumeClaim"), owner["metadata"]["namespace"]
+    def _make_claims(self, owner: Json, pod_name: str) -> bool:
+        """Make the claims of a pod that are not there yet; False if one is there that goes with an earlier pod."""
+        namespace = owner["metadata"]["namespace"]
         for template in claim_templates(owner["spec"]):
             claim = claim_of(owner, template, pod_name)
-            if self.context.registry.head(kind, namespace, claim["metadata"]["name"]) is None:
-                self.context.create(kind, namespace, copy.deepcopy(claim))
+            if self.context.registry.head(self._claim_row, namespace, claim["metadata"]["name"]) is None:
+                self.context.create(self._claim_row, namespace, copy.deepcopy(claim))
+                continue
+            seen = self._claims.items.get((namespace, claim["metadata"]["name"]))
+            if seen is not None and (
+                seen.metadata.deletion_timestamp
+                or any((one.kind, one.name) == ("Pod", pod_name) for one in seen.metadata.owner_references or ())
+            ):
+                return False
+        return True
+
+    def _own_claims(self, owner: Json, number: int, pod: PodSeen) -> None:
+        """Have the claims of a pod go with the set, with the pod or with neither, as the retention policy says."""
+        by_kind = {
+            "StatefulSet": owner_reference(owner),
+            "Pod": owner_reference(
+                {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod.metadata.name, "uid": pod.metadata.uid}}
+            ),
+        }
+        ours = {one["uid"] for one in by_kind.values()}
+        kind = claim_owner(owner["spec"], number)
+        for template in claim_templates(owner["spec"]):
+            name = claim_of(owner, template, pod.metadata.name)["metadata"]["name"]
+            seen = self._claims.items.get((pod.metadata.namespace, name))
+            if seen is None:
+                continue
+            references = seen.metadata.owner_references or ()
+            foreign = any(one.controller and one.uid not in ours for one in references)
+            wanted = [] if kind is None or foreign else [by_kind[kind]]
+            if {one.uid for one in references} & ours == {one["uid"] for one in wanted}:
+                continue
+
+            def change(obj: Json, wanted: list[Json] = wanted) -> None:
+                kept = [one for one in obj["metadata"].get("ownerReferences") or () if one["uid"] not in ours]
+                obj["metadata"]["ownerReferences"] = [*kept, *wanted]
+
+            self.context.modify(self._claim_row, seen.metadata.key, change)
 
     def _report(self, key: Key, owner: Json, pods: dict[int, PodSeen], hashes: tuple[str, str]) -> None:
         spec, name = owner["spec"], owner["metadata"]["name"]
