@@ -11,7 +11,8 @@ import pytest
 from kube_standin.admission_chain import User
 from kube_standin.errors import StatusError
 from kube_standin.registry import WriteOptions
-from kube_standin.storage import Store
+from kube_standin.service_addresses import UsedPorts
+from kube_standin.storage import Store, Stored
 from tests.admission.plane import Json, Plane, SetClock
 
 CLIENT = User("alice")
@@ -296,3 +297,40 @@ def test_services_of_another_cluster_are_taken_over_as_they_are() -> None:
     made = cluster.create({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "six"}, "spec": far})["spec"]
     assert "clusterIP" not in made
     assert cluster.addresses() == {}
+
+
+class CountingStore:
+    """Services of which each counts how often it is decoded."""
+
+    def __init__(self) -> None:
+        self.decoded: list[str] = []
+        self.states = [self.state(f"s{number}", 1, 30000 + number) for number in range(3)]
+
+    def state(self, name: str, revision: int, port: int) -> Stored:
+        decoded = self.decoded
+
+        class Counted(Stored):
+            def decode(self) -> Json:
+                decoded.append(self.name)
+                return super().decode()
+
+        raw = b'{"metadata":{},"spec":{"type":"NodePort","ports":[{"nodePort":%d}]}}' % port
+        made = Counted("services", "default", name, revision, raw)
+        made.field("spec.type")
+        decoded.clear()
+        return made
+
+    def heads(self, _resource: str) -> list[Stored]:
+        return self.states
+
+
+def test_ports_in_use_are_read_again_only_from_services_that_changed() -> None:
+    """The allocation of ports for many Services does not decode all of them for each."""
+    store: Any = CountingStore()
+    used = UsedPorts()
+    for own, left in (("s0", {30001, 30002}), ("s1", {30000, 30002})):
+        assert used.but(store, ("default", own)) == left
+    assert store.decoded == ["s0", "s1", "s2"]
+    store.states = [store.states[0], store.state("s1", 2, 31000)]
+    assert used.but(store, ("default", "")) == {30000, 31000}
+    assert store.decoded == ["s1"]

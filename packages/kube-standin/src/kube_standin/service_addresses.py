@@ -20,7 +20,7 @@ from kube_rules.json import Json
 from kube_rules.validation.services import cluster_addresses, family_of, is_headless
 from kube_standin import errors
 from kube_standin.admission_chain import SYSTEM, AdmissionRequest, Objects, Step
-from kube_standin.storage import Store
+from kube_standin.storage import Store, Stored
 from kube_standin.storage.model import Key
 
 Network = IPv4Network | IPv6Network
@@ -111,6 +111,9 @@ class ServiceAddresses(Step):
 
     kinds = frozenset((SERVICES,))
 
+    def __init__(self) -> None:
+        self._ports = UsedPorts()
+
     def allocate(self, request: AdmissionRequest, new: Json) -> None:
         """Complete a new or changed Service; raises 422 for what is taken or out of range, 500 if all are taken."""
         if request.subresource:
@@ -122,7 +125,7 @@ class ServiceAddresses(Step):
         if spec.get("type") != "ExternalName":
             if any(True for _ in cluster_addresses(spec, "spec")):
                 return  # refused by validation
-            _ServiceWrite(request, new, before).run()
+            _ServiceWrite(request, new, before, self._ports).run()
         if before:
             _drop(new, before)
 
@@ -155,8 +158,9 @@ def parent_key(obj: Json) -> tuple[str, str]:
 class _ServiceWrite:
     """What one write of a Service needs; see `ServiceAddresses.allocate`."""
 
-    def __init__(self, request: AdmissionRequest, new: Json, before: Json) -> None:
+    def __init__(self, request: AdmissionRequest, new: Json, before: Json, ports: UsedPorts) -> None:
         self._request = request
+        self._used_ports = ports
         self._spec: Json = new["spec"]
         self._before = before
         self._networks = ServiceNetworks(request.registry.store)
@@ -281,7 +285,7 @@ class _ServiceWrite:
         wanted = spec["type"] == "NodePort" or spec.get("allocateLoadBalancerNodePorts", True)
         ports: Sequence[Json] = spec.get("ports") or ()
         kept = set(_numbers(before)) if before.get("type") in _EXPOSED else set()
-        used = _used_ports(self._request.registry.store, self._key)
+        used = self._used_ports.but(self._request.registry.store, self._key)
         shared: dict[int, int] = {}
         if not before:
             for port in reversed(ports):
@@ -335,10 +339,26 @@ def _numbers(spec: Json) -> Iterator[int]:
         yield spec["healthCheckNodePort"]
 
 
-def _used_ports(store: Store, own: Key) -> set[int]:
-    """Return the ports of nodes of all other Services."""
-    exposed = (state for state in store.heads(SERVICES) if state.field("spec.type") in _EXPOSED)
-    return {number for state in exposed if state.key != own for number in _numbers(state.decode()["spec"])}
+class UsedPorts:
+    """The ports of nodes that Services have; each Service is decoded once after it was written."""
+
+    def __init__(self) -> None:
+        self._known: dict[Key, tuple[Stored, tuple[int, ...]]] = {}
+
+    def but(self, store: Store, own: Key) -> set[int]:
+        """Return the ports of all Services but one."""
+        known, used = self._known, set[int]()
+        self._known = {}
+        for state in store.heads(SERVICES):
+            if state.field("spec.type") not in _EXPOSED:
+                continue
+            one = known.get(state.key)
+            if one is None or one[0] is not state:
+                one = (state, tuple(_numbers(state.decode()["spec"])))
+            self._known[state.key] = one
+            if state.key != own:
+                used.update(one[1])
+        return used
 
 
 def _keep(spec: Json, before: Json) -> None:
