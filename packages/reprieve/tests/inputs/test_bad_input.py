@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -44,51 +45,58 @@ TEMPLATES = (
     + '{"compositePodGroupTemplates": [' * 450 + "{}" + "]}" * 450 + "}"
 )  # fmt: skip
 
-CASES = {
-    "deep.json": (HEAD + "[" * 10_000 + "]" * 10_000 + "}", "nested deeper than 100 levels"),
-    "deep-ignored.json": (HEAD + '{"x":' * 10_000 + "1" + "}" * 10_001, "nested deeper than 100 levels"),
-    "deep-templates.json": (TEMPLATES, "compositePodGroupTemplates[0].name: Duplicate value"),
-    "open.json": ("[" * 5_000_000, "nested deeper than 100 levels"),
-    "deep.yaml": ("a: " + "[" * 10_000 + "]" * 10_000, "nested deeper than 100 levels"),
-    "deep-block.yaml": ("".join(" " * i + "a:\n" for i in range(10_000)), "nested deeper than 100 levels"),
-    "deep-dashes.yaml": ("- " * 200_000 + "x", "nested deeper than 100 levels"),
-    "bomb.yaml": (BOMB, "aliases stand for more than 200"),
-    "quadratic.yaml": ("a: &a [" + "x," * 20_000 + "]\nb: [" + "*a," * 20_000 + "]\n", "aliases stand for"),
-    "merges.yaml": (MERGES, "aliases stand for"),
+CASES: dict[str, tuple[Callable[[], str], str]] = {
+    "deep.json": (lambda: HEAD + "[" * 10_000 + "]" * 10_000 + "}", "nested deeper than 100 levels"),
+    "deep-ignored.json": (lambda: HEAD + '{"x":' * 10_000 + "1" + "}" * 10_001, "nested deeper than 100 levels"),
+    "deep-templates.json": (lambda: TEMPLATES, "compositePodGroupTemplates[0].name: Duplicate value"),
+    "open.json": (lambda: "[" * 5_000_000, "nested deeper than 100 levels"),
+    "deep.yaml": (lambda: "a: " + "[" * 10_000 + "]" * 10_000, "nested deeper than 100 levels"),
+    "deep-block.yaml": (lambda: "".join(" " * i + "a:\n" for i in range(10_000)), "nested deeper than 100 levels"),
+    "deep-dashes.yaml": (lambda: "- " * 200_000 + "x", "nested deeper than 100 levels"),
+    "bomb.yaml": (lambda: BOMB, "aliases stand for more than 200"),
+    "quadratic.yaml": (lambda: "a: &a [" + "x," * 20_000 + "]\nb: [" + "*a," * 20_000 + "]\n", "aliases stand for"),
+    "merges.yaml": (lambda: MERGES, "aliases stand for"),
     "truncated.json": (
-        '{"apiVersion": "v1", "kind": "List", "items": [{"kind": "Po',
+        lambda: '{"apiVersion": "v1", "kind": "List", "items": [{"kind": "Po',
         "document 1: invalid JSON: Input data was truncated",
     ),
-    "truncated.yaml": ("apiVersion: v1\nkind: Pod\nmetadata: {name: 'x", "invalid YAML: while scanning"),
-    "digits.yaml": (POD % ("9" * 1_000_000), "spec.containers[0].resources.requests[cpu]: Invalid value"),
-    "digits.json": (HEAD + "9" * 1_000_000 + "}", "document 1"),
-    "quantity.yaml": (POD % "1x", 'requests[cpu]: Invalid value: "1x"'),
-    "documents.yaml": ("---\n" * 5_000_000, "too many for so little text"),
-    "brackets.yaml": ("a: " + "[" * 10_000_000, "nested deeper than 100 levels"),
-    "dense.yaml": ("a: [" + "[[],[]]," * 7_500_000 + "]", "too many for so little text"),
-    "dense-maps.yaml": ("a: [" + "{}," * 20_000_000 + "]", "too many for so little text"),
-    "dense-documents.yaml": (DENSE * 1_000, "too many for so little text"),
-    "dense.json": ('{"kind": "List", "items": [' + "[[],[]]," * 7_500_000 + "[]]}", "too many for 60000031 bytes"),
-    "dense-nameless.json": ('{"a": [' + "[[],[]]," * 7_500_000 + "[]]}", "too many for 60000011 bytes"),
-    "dense-pod.json": (HEAD + "null, " + '"x": [' + "[[],[]]," * 7_500_000 + "[]]}", "too many for 60000087 bytes"),
-    "tags.yaml": ("%TAG !a! b\n" * 1_000_000 + "--- a", "more than 100 lines start with a %"),
-    "long-name.yaml": (LONG % ("Pod", "v1", "x" * 1_000_000, "a"), "metadata.name: Invalid value"),
-    "long-key.yaml": (LONG % ("Pod", "v1", "a", "x" * 1_000_000), "metadata.labels: Invalid value"),
-    "long-version.yaml": (LONG % ("Pod", "x" * 1_000_000, "a", "a"), "is read in version"),
-    "long-kind.yaml": (LONG % ("x" * 1_000_000, "''", "a", "a"), "apiVersion: Required value"),
-    "nul.yaml": ("a: b\0\n", "control characters are not allowed"),
+    "truncated.yaml": (lambda: "apiVersion: v1\nkind: Pod\nmetadata: {name: 'x", "invalid YAML: while scanning"),
+    "digits.yaml": (lambda: POD % ("9" * 1_000_000), "spec.containers[0].resources.requests[cpu]: Invalid value"),
+    "digits.json": (lambda: HEAD + "9" * 1_000_000 + "}", "document 1"),
+    "quantity.yaml": (lambda: POD % "1x", 'requests[cpu]: Invalid value: "1x"'),
+    "documents.yaml": (lambda: "---\n" * 5_000_000, "too many for so little text"),
+    "brackets.yaml": (lambda: "a: " + "[" * 10_000_000, "nested deeper than 100 levels"),
+    "dense.yaml": (lambda: "a: [" + "[[],[]]," * 7_500_000 + "]", "too many for so little text"),
+    "dense-maps.yaml": (lambda: "a: [" + "{}," * 20_000_000 + "]", "too many for so little text"),
+    "dense-documents.yaml": (lambda: DENSE * 1_000, "too many for so little text"),
+    "dense.json": (
+        lambda: '{"kind": "List", "items": [' + "[[],[]]," * 7_500_000 + "[]]}",
+        "too many for 60000031 bytes",
+    ),
+    "dense-nameless.json": (lambda: '{"a": [' + "[[],[]]," * 7_500_000 + "[]]}", "too many for 60000011 bytes"),
+    "dense-pod.json": (
+        lambda: HEAD + "null, " + '"x": [' + "[[],[]]," * 7_500_000 + "[]]}",
+        "too many for 60000087 bytes",
+    ),
+    "tags.yaml": (lambda: "%TAG !a! b\n" * 1_000_000 + "--- a", "more than 100 lines start with a %"),
+    "long-name.yaml": (lambda: LONG % ("Pod", "v1", "x" * 1_000_000, "a"), "metadata.name: Invalid value"),
+    "long-key.yaml": (lambda: LONG % ("Pod", "v1", "a", "x" * 1_000_000), "metadata.labels: Invalid value"),
+    "long-version.yaml": (lambda: LONG % ("Pod", "x" * 1_000_000, "a", "a"), "is read in version"),
+    "long-kind.yaml": (lambda: LONG % ("x" * 1_000_000, "''", "a", "a"), "apiVersion: Required value"),
+    "nul.yaml": (lambda: "a: b\0\n", "control characters are not allowed"),
     "surrogate.json": (
-        '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "\ud800"}}',
+        lambda: '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "\ud800"}}',
         "not UTF-8 text: byte 58 is 0xed",
     ),
     "surrogate-in-a-list.json": (
-        '{"kind": "List", "apiVersion": "v1", "items": [{"apiVersion": "v1", "kind": "\udfff"}]}',
+        lambda: '{"kind": "List", "apiVersion": "v1", "items": [{"apiVersion": "v1", "kind": "\udfff"}]}',
         "not UTF-8 text: byte",
     ),
-    "scalar.yaml": ("hello", "must be an object with apiVersion and kind"),
-    "list.json": ("[1, 2]", "must be an object with apiVersion and kind"),
-    "nameless.yaml": ("metadata: {name: a}", "kind: Required value"),
+    "scalar.yaml": (lambda: "hello", "must be an object with apiVersion and kind"),
+    "list.json": (lambda: "[1, 2]", "must be an object with apiVersion and kind"),
+    "nameless.yaml": (lambda: "metadata: {name: a}", "kind: Required value"),
 }  # fmt: skip
+"""What makes each text, hundreds of megabytes in all, and what the error says."""
 
 
 def run(path: Path) -> tuple[str | None, float, float]:
@@ -102,7 +110,7 @@ def run(path: Path) -> tuple[str | None, float, float]:
 def test_broken_input_gives_one_clear_error_cheaply(name: str, tmp_path: Path) -> None:
     text, message = CASES[name]
     path = tmp_path / name
-    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    path.write_bytes(text().encode("utf-8", "surrogatepass"))
     error, seconds, megabytes = run(path)
     assert error is not None
     assert error.startswith(str(path))
