@@ -9,7 +9,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from tests.cli.conftest import Run
 from tests.cli.replay_inputs import FOUR
 from tests.cli.replay_inputs import desk as desk
 from tests.cli.replay_inputs import scheduler as scheduler
+from tests.waiting import eventually
 
 TWO = ("--policy", "default", "--policy", "none=none.yaml")
 
@@ -134,11 +134,9 @@ def test_ctrl_c_cancels_and_reports_what_has_ended(desk: Path) -> None:
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
-        deadline = time.monotonic() + 120
-        while len(list((desk / "kept").glob("*.json"))) < 2:
-            assert time.monotonic() < deadline
-            assert process.poll() is None
-            os.sched_yield()
+        kept = desk / "kept"
+        eventually(lambda: len(list(kept.glob("*.json"))) == 2 or process.poll() is not None, "two runs kept")
+        assert process.poll() is None
         end = os.pidfd_open(process.pid)
         os.killpg(process.pid, signal.SIGINT)
         assert select.select([end], [], [], 120)[0]

@@ -8,7 +8,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from tests.cli.replay_inputs import scheduler as scheduler
 from tests.cli.test_dask_replay import SERVE
 from tests.cli.test_tune import INPUT
 from tests.cli.test_tune import desk as desk
+from tests.waiting import eventually
 
 SEARCH = (*INPUT, "--search", "search.yaml", "--format", "json")
 
@@ -65,11 +65,8 @@ def test_sigterm_keeps_trials_and_leaves_no_worker(desk: Path) -> None:
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
-        deadline = time.monotonic() + 120
-        while not _kept():
-            assert time.monotonic() < deadline
-            assert process.poll() is None
-            os.sched_yield()
+        eventually(lambda: _kept() or process.poll() is not None, "a trial kept")
+        assert process.poll() is None
         end = os.pidfd_open(process.pid)
         process.send_signal(signal.SIGTERM)
         assert select.select([end], [], [], 120)[0]
@@ -78,9 +75,7 @@ def test_sigterm_keeps_trials_and_leaves_no_worker(desk: Path) -> None:
     assert (process.returncode, out) == (143, ""), err
     assert f"interrupted: {_kept()} of 100000 trials are kept in the study reprieve" in err
     assert "Traceback" not in err
-    while _alive(process.pid):
-        assert time.monotonic() < deadline + 60
-        os.sched_yield()
+    eventually(lambda: not _alive(process.pid), "no worker left")
 
 
 def test_scheduler_that_dies_keeps_the_trials(run: Run, desk: Path) -> None:
@@ -92,11 +87,8 @@ def test_scheduler_that_dies_keeps_the_trials(run: Run, desk: Path) -> None:
         with subprocess.Popen(
             [*command, "--trials", "100000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as tuning:
-            deadline = time.monotonic() + 120
-            while not _kept():
-                assert time.monotonic() < deadline
-                assert tuning.poll() is None
-                os.sched_yield()
+            eventually(lambda: _kept() or tuning.poll() is not None, "a trial kept")
+            assert tuning.poll() is None
             serving.kill()
             out, err = tuning.communicate(timeout=120)
     done = _kept()

@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.cli.conftest import Run
 from tests.cli.replay_inputs import FOUR
 from tests.cli.replay_inputs import desk as desk
+from tests.waiting import eventually
 
 
 def test_ctrl_c_at_any_moment_of_the_start_is_no_traceback(desk: Path) -> None:
@@ -87,13 +88,12 @@ def test_ctrl_c_reports_what_has_been_simulated(desk: Path) -> None:
 
 def _wait_until_it_reads(pid: int, children: int) -> None:
     """Until the engine is being loaded, here and in all children: Ctrl-C is handled from then on."""
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
+
+    def reads() -> bool:
         found = [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-        if sum(map(_maps_engine, found)) >= children and _maps_engine(pid):
-            return
-        os.sched_yield()
-    raise AssertionError("the engine was never loaded")
+        return sum(map(_maps_engine, found)) >= children and _maps_engine(pid)
+
+    eventually(reads, "the engine loaded")
 
 
 def _maps_engine(pid: int) -> bool:

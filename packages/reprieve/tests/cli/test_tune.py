@@ -8,7 +8,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from reprieve.python.configuration import read_configuration
 from tests.cli.conftest import Run
 from tests.cli.replay_inputs import FOUR
 from tests.observability.postgres import postgres, reason_for_none
+from tests.waiting import eventually
 
 DAY = 86_400
 INPUT = ("tune", "--jobs", "days.csv", *FOUR, "--checkpoint", "1h", "--restart", "5m")
@@ -120,10 +120,7 @@ def test_interrupted_search_keeps_its_trials(desk: Path) -> None:
     for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
         command = [sys.executable, "-m", "reprieve", *INPUT, "--storage", "sqlite:///tune.db", "--trials", "100000"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-            deadline = time.monotonic() + 120
-            while not _maps("_sqlite3", process.pid):
-                assert time.monotonic() < deadline
-                os.sched_yield()
+            eventually(lambda: _maps("_sqlite3", process.pid), "the storage loaded")
             end = os.pidfd_open(process.pid)
             process.send_signal(number)
             assert select.select([end], [], [], 120)[0]
