@@ -214,6 +214,8 @@ class Up:
     def heard(self, *objects: Json) -> None:
         """Return when the scheduler has heard of these objects as the API answered them.
 
+        One that was killed hears again when the next one runs.
+
         It has a watch for each kind, and they run ahead of each other as they like: of a pod it may hear before it
         hears what was done to a node long before. What it has heard counts before all that it hears later, by
         whichever watch. What is gone cannot be asked for: make another object of its kind.
@@ -227,7 +229,10 @@ class Up:
             "group": one["apiVersion"].rpartition("/")[0],
             "resource": f"{kind}es" if kind.endswith("s") else f"{kind}s",
         }
-        return self.metric("informer_store_resource_version", **labels) >= int(one["metadata"]["resourceVersion"])
+        with suppress(OSError):  # while it is started again
+            heard = self.metric("informer_store_resource_version", **labels)
+            return heard >= int(one["metadata"]["resourceVersion"])
+        return False
 
     def kill_scheduler(self) -> None:
         """kill -9 of the scheduler; another one runs afterwards."""

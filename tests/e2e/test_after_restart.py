@@ -27,6 +27,8 @@ from tests.e2e.cluster import (
 )
 
 NODES = {name: {"space": space} for space, names in (("limits", "abc"), ("backfill", "de")) for name in names}
+STAYS = 600
+"""Seconds that a pod takes to end which a test lets go when the next scheduler has heard of it."""
 ANNOTATIONS = {"scheduling.reprieve.dev/expected-runtime": "1h"}
 
 
@@ -56,12 +58,15 @@ def test_evictions_of_before_count_for_limits(cluster: Up) -> None:
     path, api = cluster.workplace("limits"), cluster.api
     there = {"space": "limits"}
     for name in ("low-0", "low-1", "low-2"):
-        api.create(path, pod(name, cpu="4", selector=there, stop=5))  # longer than a start takes
+        api.create(path, pod(name, cpu="4", selector=there, stop=STAYS))
     eventually(lambda: api.runs("low-0", "low-1", "low-2", namespace="limits"), "the nodes full")
     with api.history(path) as pods:
         api.create(path, pod("first", cpu="4", priority="high", selector=there))
         pods.until(partial(pods.seen, is_leaving), "a victim")
+        [victim] = [name for name, item in api.pods("limits").items() if is_leaving(item)]
         cluster.kill_scheduler()
+        cluster.heard(api.get(f"{path}/{victim}"))
+        api.delete(f"{path}/{victim}?gracePeriodSeconds=0")
         eventually(lambda: api.runs("first", namespace="limits"), "the first one running")
         api.create(path, pod("second", cpu="4", priority="high", selector=there))
         text = "protected by eviction limits"

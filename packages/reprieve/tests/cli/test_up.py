@@ -44,7 +44,7 @@ def test_pods_are_scheduled_and_run(cluster: Up) -> None:
 
 
 def test_scheduler_that_is_killed_is_started_again(cluster: Up) -> None:
-    [first] = cluster.children()
+    [first] = eventually(cluster.children)
     os.kill(first, signal.SIGKILL)
     cluster.api.create(DEFAULT, pod("after"))
     eventually(lambda: cluster.api.runs("after"))
@@ -55,7 +55,7 @@ def test_scheduler_that_is_killed_is_started_again(cluster: Up) -> None:
 
 def test_data_directory_in_use_is_named(cluster: Up, refused: Callable[..., str]) -> None:
     data = cluster.kubeconfig.parent
-    assert (data / "decisions.db").exists()
+    eventually((data / "decisions.db").exists, "the scheduler has begun")
     done = refused("--data-dir", str(data), "--port", "0")
     assert "state.db" in done
 
