@@ -17,7 +17,7 @@ from tests.building import World, group, node, pdb, pod
 from tests.drawing import drew, examples
 from tests.preemption.test_for_group_placements import _racks
 
-many = examples(70)
+many = examples(40)
 
 
 def _racked(chance: random.Random) -> list[Any]:

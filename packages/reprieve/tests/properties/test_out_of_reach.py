@@ -28,7 +28,7 @@ from tests.building import World, gang, group, node, pod, toleration
 from tests.drawing import examples
 from tests.random_clusters import RandomCluster, random_clusters
 
-many = examples(35)
+many = examples(20)
 AT_ONCE = Timing(initial_backoff=0.0, max_backoff=0.0)
 Happening = Callable[[World], object]
 Choosing = Callable[[random.Random, RandomCluster, World, int], Happening]
