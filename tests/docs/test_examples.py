@@ -5,6 +5,7 @@ REPRIEVE_UPDATE_DOCS=1 writes the output anew where it differs.
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from conftest import LEFT_OUT
+from tests.cli.conftest import Run
+from tests.cli.conftest import run as run
 from tests.docs.markdown import Block, Command, alike, blocks, commands
 from tests.outside import BESIDE
 
@@ -25,6 +28,8 @@ OTHERS = [ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs"
 PROGRAM = f"{sys.executable} -m reprieve"
 LANGUAGES = {"yaml", "console", "sh", "python", "text"}
 MARK = "--- end of a command ---"
+STATUS = "echo $?"
+ANSWERING = r"reprieve (plan|explain|queue|capacity|drain-plan) "
 
 
 def ids(page: Path) -> str:
@@ -60,6 +65,26 @@ def shell(script: str, desk: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+def run_here(typed: list[str], desk: Path, run: Run) -> list[tuple[int, str]]:
+    """As `run_console`, in this process: each start of another one takes longer than most commands."""
+    found = [(0, "")]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(desk)
+        patched.delenv("COLUMNS", raising=False)
+        for line in typed:
+            if line == STATUS:
+                found.append((0, f"{found[-1][0]}\n"))
+            else:
+                ended = run(*shlex.split(line)[1:])
+                found.append((ended.code, ended.err + ended.out))
+    return found[1:]
+
+
+def needs_no_shell(line: str) -> bool:
+    """Whether a line is a command alone that only reads files and prints."""
+    return bool(line == STATUS or (re.match(ANSWERING, line) and not re.search(r"[|&;<>$*?~`]|--plugin", line)))
+
+
 def run_console(typed: list[str], desk: Path) -> list[tuple[int, str]]:
     """Exit code and output of each command, run one after the other in one shell."""
     script = "".join(f"{substitute(line)}\nstatus=$?; echo; echo '{MARK}' $status; (exit $status)\n" for line in typed)
@@ -78,7 +103,7 @@ def skipped(block: Block) -> bool:
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_examples_print_what_the_page_says(
-    page: Path, desk: Path, record_property: Callable[[str, object], None]
+    page: Path, desk: Path, run: Run, record_property: Callable[[str, object], None]
 ) -> None:
     told: list[str] = []
     for file in (ROOT / "examples" / page.stem).glob("*"):
@@ -91,7 +116,7 @@ def test_examples_print_what_the_page_says(
             record_property(LEFT_OUT, TRACE.name)
             continue
         if block.language == "console":
-            told += check_console(page, block, desk)
+            told += check_console(page, block, desk, run)
         elif block.language == "sh":
             script = "\n".join(line.replace("make ", f"make -n -C {ROOT} ", 1) for line in block.text.splitlines())
             ended = shell(f"set -e\n{script}", desk)
@@ -104,13 +129,16 @@ def test_examples_print_what_the_page_says(
     assert not told, "\n".join(told)
 
 
-def check_console(page: Path, block: Block, desk: Path) -> list[str]:
+def check_console(page: Path, block: Block, desk: Path, run: Run) -> list[str]:
     wanted = list(commands(block))
-    ended = run_console([command.typed for command in wanted], desk)
+    typed = [command.typed for command in wanted]
+    # Of the first page every command is run as a user runs it.
+    here = page != PAGES[0] and all(map(needs_no_shell, typed))
+    ended = run_here(typed, desk, run) if here else run_console(typed, desk)
     assert len(ended) == len(wanted), f"{page}:{block.line}: a command ended the shell"
     told = []
     for index, (command, (code, printed)) in enumerate(zip(wanted, ended, strict=True)):
-        asked = index + 1 < len(wanted) and wanted[index + 1].typed == "echo $?"
+        asked = index + 1 < len(wanted) and wanted[index + 1].typed == STATUS
         if code and not asked:
             told.append(f"{page}:{block.line}: {command.typed}: exit code {code}\n{printed}")
         elif not alike(printed, command.printed):
