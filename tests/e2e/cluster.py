@@ -240,6 +240,16 @@ class Up:
         os.kill(scheduler, signal.SIGKILL)
         eventually(lambda: self.children() not in ([], [scheduler]), "another scheduler")
 
+    @contextmanager
+    def scheduler_stopped(self) -> Iterator[None]:
+        """Let the scheduler hear of what is done meanwhile only afterwards, and of all of it at once."""
+        [scheduler] = self.children()
+        os.kill(scheduler, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(scheduler, signal.SIGCONT)
+
     def explained(self, kind: str, name: str, namespace: str, home: Path, output: str = "text") -> str:
         """What `reprieve explain` says, on one line."""
         where = ["-n", namespace, f"--kubeconfig={self.kubeconfig}", f"--output={output}"]

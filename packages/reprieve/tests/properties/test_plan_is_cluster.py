@@ -5,9 +5,9 @@ the next step the cluster must have come to what the plan of the steps so far sa
 what is refused with which message, which are evicted, and what the conditions of pods and groups say. In the plan the
 steps are a Scenario. A mismatch is a state that the cluster does not come to, however long one waits (`DEADLINE`).
 
-What breaks ties is the same on both sides: the plan gets the UIDs that the cluster gave, and after each step the
-starts of the cluster's pods are put in the order of the plan. Kubelets write whole seconds, and two pods of a gang may
-start on two sides of one's end.
+The scheduler hears of all pods of a step at once: what preempts together is decided together. What breaks ties is the
+same on both sides: the plan gets the UIDs that the cluster gave, and after each step the starts of the cluster's
+pods are put in the order of the plan. Kubelets write whole seconds, so two pods of a gang may differ by one.
 """
 
 from __future__ import annotations
@@ -336,24 +336,44 @@ def play(cluster: Up, namespace: str, limits: list[Json], steps: list[Step]) -> 
     eventually(lambda: is_steady(cluster, namespace), "the quota's status")
     for number, (verb, objects) in enumerate(steps, 1):
         result = expected(namespace, limits, steps[:number])
-        refusals = {one.name: one.message for one in result.plan.pods if one.outcome == "Refused"}
-        for one in objects:
-            path, name = COLLECTIONS[one["kind"]].format(namespace=namespace), one["metadata"]["name"]
-            if verb == "delete":
-                answer = api.delete(f"{path}/{name}")
+        if verb == "delete":
+            for one in objects:
+                answer = api.delete(f"{PODS.format(namespace=namespace)}/{one['metadata']['name']}")
                 assert answer["kind"] == "Pod", answer
-                continue
-            answer = api.request("POST", path, one)
-            message = answer.get("message") if answer["kind"] == "Status" else None
-            assert message == refusals.get(name), f"{name}: cluster {message!r}, plan {refusals.get(name)!r}"
-            if one["kind"] in ("Pod", "PodGroup") and message is None:
-                one["metadata"] = {**one["metadata"], "uid": answer["metadata"]["uid"]}
-            if one["kind"] == "PodGroup":
-                cluster.heard(answer)
+        else:
+            groups = [one for one in objects if one["kind"] == "PodGroup"]
+            cluster.heard(*(created(cluster, namespace, one, result) for one in groups))
+            with cluster.scheduler_stopped():
+                for one in objects:
+                    if one not in groups:
+                        created(cluster, namespace, one, result)
+                eventually(partial(has_pods_of_controllers, cluster, namespace, result), "the pods of controllers")
         result = expected(namespace, limits, steps[:number])
         comes_to(cluster, namespace, result)
         eventually(lambda: is_steady(cluster, namespace), "kubelets and budgets")
         start_in_planned_order(cluster, namespace, result, began)
+
+
+def created(cluster: Up, namespace: str, one: Json, result: PlanResult) -> Json:
+    """Create an object, unless the plan refuses it too; pods and groups get the UID of the answer."""
+    name = one["metadata"]["name"]
+    refusals = {pod.name: pod.message for pod in result.plan.pods if pod.outcome == "Refused"}
+    answer: Json = cluster.api.request("POST", COLLECTIONS[one["kind"]].format(namespace=namespace), one)
+    message = answer.get("message") if answer["kind"] == "Status" else None
+    assert message == refusals.get(name), f"{name}: cluster {message!r}, plan {refusals.get(name)!r}"
+    if one["kind"] in ("Pod", "PodGroup") and message is None:
+        one["metadata"] = {**one["metadata"], "uid": answer["metadata"]["uid"]}
+    return answer
+
+
+def has_pods_of_controllers(cluster: Up, namespace: str, result: PlanResult) -> bool:
+    """Whether controllers have made the pods of the plan, or something kept them from it."""
+    planned, there = (
+        Counter(owner for owner in map(owner_of, names) if owner)
+        for names in ([key.partition("/")[2] for key in result.cluster.pods], cluster.api.pods(namespace))
+    )
+    refused = {one["regarding"]["name"].split("-")[0] for one in cluster.api.events("FailedCreate", namespace)}
+    return all(there[owner] >= number or owner in refused for owner, number in planned.items())
 
 
 @pytest.fixture(scope="module")
