@@ -42,6 +42,30 @@ def test_equal_parts_are_one() -> None:
         assert empty is EMPTY_MAP
 
 
+def test_nodes_share_texts_and_have_one_map_of_equal_amounts() -> None:
+    """Amounts, values of labels and conditions that occur again are one; a node is worth what the decoder makes."""
+
+    def read(name: str) -> tuple[o.Node, o.Node]:
+        amounts = {"cpu": "8", "memory": "32Gi"}
+        condition = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is ready"}
+        meta = {"name": name, "labels": {"kubernetes.io/hostname": name, "zone": "east"}, "annotations": {}}
+        status = {"capacity": amounts, "allocatable": amounts, "conditions": [condition]}
+        text = msgspec.json.encode({"metadata": meta, "status": status})
+        head = TypeMeta(api_version="v1", kind="Node")
+        return from_json(o.Node, text, head, Origin()), msgspec.json.decode(text, type=o.Node)
+
+    (first, plain), (second, _) = read("n1"), read("n2")
+    assert first == plain
+    assert first.status.allocatable is first.status.capacity
+    assert first.metadata.labels["kubernetes.io/hostname"] is first.metadata.name
+    assert first.metadata.annotations is EMPTY_MAP
+    assert first.metadata.labels["zone"] is second.metadata.labels["zone"]
+    assert first.status.capacity["memory"] is second.status.capacity["memory"]
+    (one,), (other,) = first.status.conditions, second.status.conditions
+    for name in ("type", "status", "reason", "message"):
+        assert getattr(one, name) is getattr(other, name)
+
+
 def _required(pod: o.Pod) -> o.NodeSelectorRequirement:
     affinity = pod.spec.affinity
     assert affinity is not None

@@ -22,7 +22,7 @@ from kube_rules.foreign_groups import FOREIGN
 from kube_rules.group_owners import OWNER_KINDS
 from kube_rules.json import text as text_of
 from kube_rules.meta import KubernetesObject
-from kube_rules.shared_parts import share
+from kube_rules.shared_parts import share, share_node
 from kube_rules.typed_defaults import apply_defaults
 from kube_rules.validation.typed import validate
 from kube_rules.versions import INTERNAL_VERSION, VERSIONS_WITHOUT_POLICY, is_converted_kind, to_internal
@@ -146,6 +146,8 @@ def from_json(kind: type[ObjectT], text: bytes | memoryview | msgspec.Raw, head:
             if not _may_lack_sources(result):
                 if isinstance(result, o.Pod):
                     share(result)
+                elif isinstance(result, o.Node):
+                    share_node(result)
                 return result
     manifest = plain_json(text, origin)
     return from_data(kind, {**manifest, "kind": head.kind, "apiVersion": head.api_version}, origin)

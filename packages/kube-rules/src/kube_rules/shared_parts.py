@@ -1,4 +1,4 @@
-"""Equal parts of pods kept once.
+"""Equal parts of pods and nodes kept once.
 
 A decoder makes every text and every part of an object anew: 200,000 pods have 200,000 names of the same few schedulers
 and as many copies of the same two tolerations. What is equal is replaced by the one that came first.
@@ -12,11 +12,19 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from kube_rules.caching import remembered
-from kube_rules.meta import EMPTY_MAP, LabelSelector, NodeSelectorRequirement, OwnerReference
+from kube_rules.meta import (
+    EMPTY_MAP,
+    LabelSelector,
+    NodeSelectorRequirement,
+    ObjectMeta,
+    OwnerReference,
+    ResourceList,
+)
 from kube_rules.objects import (
     DEFAULT_SCHEDULER,
     Affinity,
     Container,
+    Node,
     Pod,
     PodAffinityTerm,
     Toleration,
@@ -38,13 +46,10 @@ def share(pod: Pod) -> None:
     """Replace parts of a new pod, which no other code has seen yet, by equal ones; its value stays the same."""
     meta, spec = pod.metadata, pod.spec
     _text(meta, "namespace", meta.namespace)
-    for key, value in meta.labels.items():
-        meta.labels[key] = meta.name if value == meta.name else _first(value)
+    _share_labels(meta)
     _text(spec, "node_name", spec.node_name)
     if spec.scheduler_name != DEFAULT_SCHEDULER:  # one that is given is written into snapshots, the default is not
         _text(spec, "scheduler_name", spec.scheduler_name)
-    if not meta.annotations:
-        force_setattr(meta, "annotations", EMPTY_MAP)
     if not spec.node_selector:
         force_setattr(spec, "node_selector", EMPTY_MAP)
     _tuple(meta, "owner_references", meta.owner_references)
@@ -57,6 +62,33 @@ def share(pod: Pod) -> None:
         force_setattr(
             spec, "topology_spread_constraints", tuple(map(_selecting_alike, spec.topology_spread_constraints))
         )
+
+
+def share_node(node: Node) -> None:
+    """`share` for a new node: many have all of their capacity to allocate, and all the same conditions."""
+    status = node.status
+    _share_labels(node.metadata)
+    _share_amounts(status.capacity)
+    if status.allocatable == status.capacity:
+        force_setattr(status, "allocatable", status.capacity)
+    else:
+        _share_amounts(status.allocatable)
+    for condition in status.conditions:
+        for name in ("type", "status", "reason", "message"):
+            _text(condition, name, getattr(condition, name))
+
+
+def _share_labels(meta: ObjectMeta) -> None:
+    for key, value in meta.labels.items():
+        meta.labels[key] = meta.name if value == meta.name else _first(value)
+    if not meta.annotations:
+        force_setattr(meta, "annotations", EMPTY_MAP)
+
+
+def _share_amounts(amounts: ResourceList) -> None:
+    for name, amount in amounts.items():
+        if type(amount) is str:
+            amounts[name] = _first(amount)
 
 
 def _share_terms(affinity: Affinity) -> None:
@@ -109,9 +141,7 @@ def _share_container(container: Container) -> None:
     _text(container, "name", container.name)
     _text(container, "image", container.image)
     needs = container.resources
-    for name, amount in needs.requests.items():
-        if type(amount) is str:
-            needs.requests[name] = _first(amount)
+    _share_amounts(needs.requests)
     if not needs.limits and needs.limits is not EMPTY_MAP:
         force_setattr(needs, "limits", EMPTY_MAP)
 
