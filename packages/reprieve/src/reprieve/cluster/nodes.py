@@ -51,8 +51,8 @@ class NodeColumns:
         """How often one was made or taken back."""
         self.nominated_amounts = NominatedAmounts()
         """The same pods as columns."""
-        self.images: dict[str, dict[int, int]] = {}
-        """Image name -> row -> bytes, as the nodes' status lists them."""
+        self.images: dict[str, list[int]] = {}
+        """Image name -> a row, the bytes there, the next row, and so on, as the nodes' status lists them."""
         self._images_on: dict[int, tuple[objects.ContainerImage, ...]] = {}
         self._unasked: dict[str, dict[int, int]] = {}
         """Resource without a column -> row -> amount."""
@@ -285,15 +285,17 @@ class NodeColumns:
         before = self._images_on.get(row, ())
         if images == before:
             return
-        for image in before:
-            for name in image.names:
-                there = self.images.get(name, {})
-                there.pop(row, None)
+        had, has = _sizes(before), _sizes(images)
+        for name, size in had.items():
+            if has.get(name) != size:
+                there = self.images[name]
+                place = 2 * there[::2].index(row)
+                del there[place : place + 2]
                 if not there:
-                    self.images.pop(name, None)
-        for image in images:
-            for name in image.names:
-                self.images.setdefault(name, {}).setdefault(row, image.size_bytes)
+                    del self.images[name]
+        for name, size in has.items():
+            if had.get(name) != size:
+                self.images.setdefault(name, []).extend((row, size))
         if images:
             self._images_on[row] = images
         else:
@@ -352,3 +354,8 @@ class NodeColumns:
             result = self._taint_set_id[taints] = len(self.taint_sets)
             self.taint_sets.append(taints)
         return result
+
+
+def _sizes(images: tuple[objects.ContainerImage, ...]) -> dict[str, int]:
+    """Return the bytes of each name; the first that has it counts."""
+    return {name: image.size_bytes for image in reversed(images) for name in image.names}

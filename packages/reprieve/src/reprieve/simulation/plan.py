@@ -160,8 +160,8 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
     world.note_complete()
     if options.on_loaded is not None:
         options.on_loaded(engine, start)
-    running = sum(1 for pod in world.records.values() if pod.row >= 0)
-    pending = {pod.uid: pod for pod in world.records.values() if pod.row < 0}
+    running = sum(1 for pod in engine.cluster.pods.values() if pod.row >= 0)
+    pending = {pod.uid: pod for pod in engine.cluster.pods.values() if pod.row < 0}
     for scenario in scenarios:
         _play(scenario, world, pending)
     if not scenarios:

@@ -19,8 +19,8 @@ Rules of this world, where the API leaves room:
 """
 
 import heapq
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import ChainMap, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -138,7 +138,8 @@ class VirtualCluster:
         """UIDs of pods that were on a node and were deleted by name."""
         self.complete: set[str] = set()
         """Keys of the gangs that had their minimum on nodes at some time."""
-        self.records: dict[str, PodRecord] = {}
+        self._departed: dict[str, PodRecord] = {}
+        self.records: Mapping[str, PodRecord] = ChainMap(engine.cluster.pods, self._departed)
         self.first_preemption: Callable[[Preempted], bool] = lambda _: False
         """Asked at every decision to preempt; True stops the run with the victims still there."""
         self.keep: Callable[[Preempted], None] = self.preemptions.append
@@ -232,8 +233,9 @@ class VirtualCluster:
     def _admit(self, item: objects.Pod, created: float) -> PodRecord | None:
         """Create a pod that admission has let in."""
         engine, now = self.engine, self.now
-        if (item.metadata.uid or item.full_key) in self.records:
-            item = replace(item, metadata=replace(item.metadata, uid=self._uid_of(item)))
+        if (uid := item.metadata.uid or item.full_key) in self.records:
+            uid = self._uid_of(item)
+            item = replace(item, metadata=replace(item.metadata, uid=uid))
         if item.spec.resource_claims and item.status.phase in ("Succeeded", "Failed"):
             self._claims.ended(item, now)
         elif item.spec.resource_claims:
@@ -241,9 +243,8 @@ class VirtualCluster:
         if item.spec.volumes and item.status.phase not in ("Succeeded", "Failed"):
             self._storage.prepare(item, now)
         self.keep_effects(engine.set(item, now, created=created))
-        record = engine.cluster.pods.get(item.metadata.uid or item.full_key)
+        record = engine.cluster.pods.get(uid)
         if record is not None:
-            self.records[record.uid] = record
             self.resizes.begin(record, item)
             self._moved.begin(record.uid, item)
             self._budgets_stale = bool(self._budgets)
@@ -526,6 +527,8 @@ class VirtualCluster:
         self._leaving.discard(uid)
         self.rejections.pop(uid, None)
         pod = self.engine.cluster.pods.get(uid)
+        if pod is not None and self.watcher is None:
+            self._departed[uid] = pod
         row = pod.row if pod is not None else -1
         node = self.engine.cluster.nodes.names[row] if row >= 0 else ""
         self._remove("Pod", uid=uid)
@@ -540,7 +543,7 @@ class VirtualCluster:
         if (again := self._moved.gone(uid)) is not None and self.watcher is None:
             self._add_pod(again, self.now)
         if self.watcher is not None:
-            for kept in (self.records, self.evicted, self.lost):
+            for kept in (self.evicted, self.lost):
                 kept.pop(uid, None)
             self._forget(f"pod/{uid}")
             if pod is not None:
