@@ -61,20 +61,23 @@ def test_quota_counts_custom_resources_that_were_defined_after_it() -> None:
 
 def test_claim_that_changes_its_attributes_class_counts_for_both() -> None:
     """resource_quota.go, "against a pvc with different volume attributes class": until the change is done."""
-    world = World(("resourcequota",))
+    world = World(("resourcequota", "persistentvolume-binder"))
     for name in ("gold", "silver"):
         term = {"scopeName": "VolumeAttributesClass", "operator": "In", "values": [name]}
         hard = {"persistentvolumeclaims": "1", "requests.storage": "5Gi"}
         world.create(quota(name, hard, scopeSelector={"matchExpressions": [term]}))
     world.settle()
     spec: Json = {"accessModes": ["ReadWriteOnce"], "storageClassName": "", "volumeAttributesClassName": "gold"}
-    spec |= {"resources": {"requests": {"storage": "1Gi"}}, "volumeName": "v"}
+    spec |= {"resources": {"requests": {"storage": "1Gi"}}}
     world.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}, "spec": spec})
     one: Json = {"persistentvolumeclaims": "1", "requests.storage": "1Gi"}
     none = dict.fromkeys(one, "0")
     assert (used(world, "gold"), used(world, "silver")) == (one, none)
-    status: Json = {"phase": "Bound", "currentVolumeAttributesClassName": "gold"}
-    world.set_status("v1", "PersistentVolumeClaim", "c", status)
+    volume: Json = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/tmp"}}
+    volume |= {"volumeAttributesClassName": "gold", "claimRef": {"namespace": "default", "name": "c"}}
+    world.create({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": volume})
+    bound = world.settle().get("v1", "PersistentVolumeClaim", "c")["status"]
+    assert (bound["phase"], bound["currentVolumeAttributesClassName"]) == ("Bound", "gold")
     world.patch("v1", "PersistentVolumeClaim", "c", {"spec": {"volumeAttributesClassName": "silver"}})
     assert world.get("v1", "ResourceQuota", "silver")["status"]["used"] == one  # charged at once
     assert (used(world, "gold"), used(world, "silver")) == (one, one)

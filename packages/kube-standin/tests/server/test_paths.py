@@ -78,9 +78,10 @@ def test_group_that_is_not_served_is_plainly_not_found(plane: Plane) -> None:
 
 _HOOKS = """start-apiserver-admission-initializer generic-apiserver-start-informers
     priority-and-fairness-config-producer start-apiextensions-informers start-apiextensions-controllers
-    crd-informer-synced start-system-namespaces-controller rbac/bootstrap-roles
-    scheduling/bootstrap-system-priority-classes start-kube-aggregator-informers apiservice-registration-controller
-    apiservice-status-local-available-controller kube-apiserver-autoregistration"""
+    crd-informer-synced start-system-namespaces-controller start-service-ip-repair-controllers rbac/bootstrap-roles
+    scheduling/bootstrap-system-priority-classes bootstrap-controller start-kubernetes-service-cidr-controller
+    start-kube-aggregator-informers apiservice-registration-controller apiservice-status-local-available-controller
+    apiservice-status-remote-available-controller kube-apiserver-autoregistration"""
 CHECKS = (
     *("ping", "log", "etcd", "informer-sync"),
     *(f"poststarthook/{hook}" for hook in _HOOKS.split()),

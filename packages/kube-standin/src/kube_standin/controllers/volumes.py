@@ -196,6 +196,10 @@ class VolumeBinder(Controller):
             "accessModes": list(volume.item.spec.access_modes),
             "capacity": volume.item.spec.capacity,
         }
+        found = self.context.find(volumes, volume.metadata.key) or {}
+        attributes = (found.get("spec") or {}).get("volumeAttributesClassName")
+        if attributes and before.get("phase") != "Bound":  # later ones are for who modifies volumes
+            status["currentVolumeAttributesClassName"] = attributes
         self.context.set_status(claims, meta.key, status)
 
     def _lose(self, claim: VolumeClaimSeen) -> None:
