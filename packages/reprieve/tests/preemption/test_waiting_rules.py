@@ -24,6 +24,7 @@ from tests.building import START, World, annotated, node, pod
 from tests.preemption.by_name import cluster_at
 
 KIND = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+DAILY = {"per": "owner", "most": 3, "within": "24h"}
 
 
 @pytest.mark.parametrize(
@@ -224,22 +225,27 @@ def test_checkpoint_that_is_late_is_looked_for_again_until_the_wait_is_over(
 
 
 @pytest.mark.parametrize(
-    ("more", "evicted"),
+    ("more", "most"),
     [
-        ({}, "late"),
-        ({"waitForCheckpoint": "1m"}, "saved"),
-        ({"waitForCheckpoint": "1m", "cost": ["pods", "startTime"]}, "late"),
-        ({"evictionLimits": [{"per": "owner", "most": 3, "within": "24h"}]}, "saved"),
-        ({"evictionLimits": [{"per": "owner", "most": 3, "within": "24h", "count": "Repeats"}]}, "late"),
+        ({}, 0),
+        ({"waitForCheckpoint": "1m"}, 1),
+        ({"waitForCheckpoint": "1m", "cost": ["pods", "startTime"]}, 0),
+        ({"evictionLimits": [DAILY]}, 2),
+        ({"evictionLimits": [DAILY], "waitForCheckpoint": "1m"}, 2),
+        ({"evictionLimits": [DAILY], "cost": ["pods", "startTime"]}, 0),
+        ({"evictionLimits": [{**DAILY, "count": "Repeats"}]}, 0),
     ],
 )
-def test_of_like_victims_the_one_that_has_just_saved_is_chosen_where_preemptors_wait_or_limits_count_evictions(
-    more: dict[str, Any], evicted: str
+@pytest.mark.parametrize("saved", [1, 2], ids=["one pod", "two pods"])
+def test_victims_that_have_just_saved_are_chosen_where_preemptors_wait_or_limits_count_evictions(
+    more: dict[str, Any], most: int, saved: int
 ) -> None:
-    """cost.md 6.6, 9.8: lostWork decides before the start, unless a list of criteria is configured."""
+    """cost.md 6.6, 9.8: lostWork decides before the start, with limits also before the number of pods."""
+    names = [f"saved-{i}" for i in range(saved)]
+    hourly = annotated(checkpoint_interval="1h")
     running = [
-        pod("saved", cpu=4, node="n0", start=-7210, annotations=annotated(checkpoint_interval="1h")),
-        pod("late", cpu=4, node="n1", start=-3000, annotations=annotated(checkpoint_interval="1h")),
+        *(pod(name, cpu=4 // saved, node="n0", start=-7210, annotations=hourly) for name in names),
+        pod("late", cpu=4, node="n1", start=-3000, annotations=hourly),
     ]
     (profile,) = profiles_of(
         configuration_of({**KIND, "profiles": [{"pluginConfig": [{"name": "DefaultPreemption", "args": more}]}]}),
@@ -247,4 +253,5 @@ def test_of_like_victims_the_one_that_has_just_saved_is_chosen_where_preemptors_
     )
     world = World(node("n0"), node("n1"), running, pod("new", cpu=4, priority=5), profiles={profile.name: profile})
     world.drain()
-    assert [world.virtual.records[uid].name for uid in world.virtual.evicted] == [evicted]
+    evicted = sorted(world.virtual.records[uid].name for uid in world.virtual.evicted)
+    assert evicted == (names if saved <= most else ["late"])

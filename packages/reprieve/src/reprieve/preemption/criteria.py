@@ -241,7 +241,11 @@ STANDARD: Final = (
     "startTime",
 )
 """The order that counts if nothing is configured (cost.md 1.1)."""
-SAVING: Final = (*STANDARD[:-1], LostWorkCost.name, STANDARD[-1])
-"""The order where preemptors wait for checkpoints or limits count evictions (cost.md 6.6, 9.8)."""
+_BEFORE_START: Final = STANDARD.index(StartTime.name)
+_AFTER_GANGS: Final = STANDARD.index(GangsBroken.name) + 1
+WITH_WAITS: Final = (*STANDARD[:_BEFORE_START], LostWorkCost.name, *STANDARD[_BEFORE_START:])
+"""The order where preemptors wait for checkpoints (cost.md 6.6)."""
+WITH_LIMITS: Final = (*STANDARD[:_AFTER_GANGS], LostWorkCost.name, *STANDARD[_AFTER_GANGS:])
+"""The order where a limit counts every eviction, whether preemptors wait or not (cost.md 9.8)."""
 UPSTREAM_ORDER: Final = ("pdbViolations", "highestPriority", "prioritySum", "pods", "startTime")
 """kube-scheduler's order, that of `--compatible` (preemption.md 3)."""

@@ -51,7 +51,7 @@ from reprieve.plugins.reservations import EVICT, WAIT, ReservationOptions, Reser
 from reprieve.plugins.topology_placement import TopologyPlacement
 from reprieve.plugins.volume_binding import VolumeBinding
 from reprieve.preemption.cascade import DEEPEST
-from reprieve.preemption.criteria import SAVING, STANDARD
+from reprieve.preemption.criteria import STANDARD, WITH_LIMITS, WITH_WAITS
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import (
@@ -162,7 +162,7 @@ class _PreemptionArgs(_Args, frozen=True, kw_only=True):
         for limit in DEFAULT_LIMITS
     )
     """Ours: how often a workload may be evicted; by default no owner repeatedly more than 6 times an hour, `[]`: no
-    limit."""
+    limit. If one counts every eviction and `cost` is not set, `lostWork` comes after `gangsBroken`."""
 
 
 class _GangArgs(_Args, frozen=True, kw_only=True):
@@ -454,7 +454,10 @@ def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
     _one_of("moving", found.moving, (SUGGEST, MOVE))
     _within("movesPerHour", found.moves_per_hour, 1, _MOST_EVICTIONS)
     limits = _eviction_limits(found.eviction_limits)
-    saves_work = checkpoint or any(limit.count == EVICTIONS for limit in limits)
+    cost = found.cost
+    if "cost" not in args:
+        counted = any(limit.count == EVICTIONS for limit in limits)
+        cost = WITH_LIMITS if counted else WITH_WAITS if checkpoint else cost
     options = PreemptionOptions(
         group_policy=gates.pod_group_preemption_policy,
         victim_search=found.victim_search,
@@ -466,7 +469,7 @@ def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
         wait_for_checkpoint=checkpoint,
         moves=found.moving == MOVE,
         moves_per_hour=found.moves_per_hour,
-        cost=SAVING if saves_work and "cost" not in args else found.cost,
+        cost=cost,
         cascade_depth=found.cascade_depth,
         eviction_limits=limits,
     )
