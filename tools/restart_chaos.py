@@ -53,6 +53,7 @@ from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.eviction_limits import evicted_unit
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import WaitsFor
+from reprieve.preemption.units import PreemptionUnit
 from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.effects import NO_EFFECTS, Effects
 from reprieve.scheduling.engine import Engine
@@ -296,6 +297,7 @@ class Api:
             self._satisfied(state)
         for eviction in effects.evictions:
             self.done["restarts of gangs" if isinstance(eviction, GangRestart) else "overruns"] += 1
+            self._note(eviction.unit)
             for item in eviction.pods:
                 self.evict(item.uid)
         self.check()
@@ -349,9 +351,7 @@ class Api:
         moved = {item.uid: names[row] for item, row in made.moves}
         units = [verdict.unit for verdict in made.victims]
         for unit in (unit for unit in units if not all(item.terminating for item in unit.pods)):
-            evicted = evicted_unit(self.engine.cluster, unit)
-            if evicted.uid not in {known.uid for _, known in self.evictions}:  # it counts once (cost.md 9.1)
-                self.evictions.append((self.now, evicted))
+            self._note(unit)
             if unit.pods[0].uid in moved:
                 self.moves.append((self.now, {item.uid: moved[item.uid] for item in unit.pods}))
         self.done["moves" if moved else "preemptions"] += 1
@@ -359,6 +359,12 @@ class Api:
             for item in unit.pods:
                 self.evict(item.uid)
         self.carry_out(self.engine.preemption_done(made.ref, self.now))
+
+    def _note(self, unit: PreemptionUnit) -> None:
+        """Count the eviction of a unit, once (cost.md 9.1)."""
+        evicted = evicted_unit(self.engine.cluster, unit)
+        if evicted.uid not in {known.uid for _, known in self.evictions}:
+            self.evictions.append((self.now, evicted))
 
     def evict(self, uid: str) -> None:
         """Mark a pod and delete it; it has its grace period."""
