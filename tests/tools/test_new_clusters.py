@@ -42,7 +42,8 @@ def test_wrong(cluster):
 def ran(folder: Path, *options: str, imports: str = "", code: int = 1) -> str:
     """What pytest says of three tests of their own, of which one fails unless it is left out (`code`)."""
     (folder / "test_there.py").write_text(imports + PROPERTIES)
-    command = [sys.executable, "-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", "-s", "-v"]
+    plugins = ["-p", "conftest", "-p", "no:cacheprovider", "-p", "no:schemathesis"]
+    command = [sys.executable, "-m", "pytest", *plugins, "-s", "-v"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "packages/reprieve")])}
     done = subprocess.run(
         [*command, "--rootdir", str(folder), *options, str(folder / "test_there.py")],
