@@ -236,6 +236,7 @@ class SignatureTable:
         nodes = self._node_constraints.get(key)
         if nodes is None:
             nodes = self._node_constraints[key] = NodeConstraints(next(self._ids), features)
+        terms = list(_inter_pod_terms(spec.affinity))
         return PodConstraints(
             id=next(self._ids),
             nodes=nodes,
@@ -244,10 +245,8 @@ class SignatureTable:
             tolerations=tuple(spec.tolerations or ()),
             ports=ports,
             spread=tuple(spec.topology_spread_constraints or ()),
-            selects=any(True for _ in _inter_pod_terms(spec.affinity)),
-            reaches=any(
-                term.namespaces or term.namespace_selector is not None for term in _inter_pod_terms(spec.affinity)
-            ),
+            selects=bool(terms),
+            reaches=any(term.namespaces or term.namespace_selector is not None for term in terms),
         )
 
     def _make(
