@@ -12,7 +12,7 @@ from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.joint_preemption import MOST_PREEMPTORS
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.scheduling.decision import Decision
-from tests.building import Item, World, annotated, group, node, pod, priority_class, profile_with
+from tests.building import Item, World, annotated, gang, group, node, pod, priority_class, profile_with
 from tests.preemption.exact import NoSolutionError, cheapest
 from tests.preemption.joint_instances import FAMILIES
 
@@ -94,6 +94,18 @@ def test_those_that_fit_go_first_and_evict_nothing() -> None:
     decisions = drained(world_of(two_and_one(), node("n4", cpu=1), pod("three", cpu=1, priority=9)))
     assert [b.pod.name for b in decisions[0].bindings] == ["three"]
     assert evicted(decisions) == {"default/large"}
+
+
+def test_pod_that_fits_takes_another_node_if_fewer_are_evicted() -> None:
+    """8.2: `small` would score best on n1, which the gang needs if only two victims are evicted."""
+    nodes = [node("n1", cpu=2), node("tiny", cpu=1), *(node(f"full-{i}", cpu=2) for i in range(3))]
+    running = [pod(f"old-{i}", cpu=2, node=f"full-{i}", priority=2) for i in range(3)]
+    waiting = [*gang("gang", 2, cpu=2, priority=9), pod("one", cpu=2, priority=9), pod("small", cpu=1, priority=9)]
+    world = world_of(nodes, running, waiting)
+    decisions = drained(world)
+    assert len(evicted(decisions)) == 2
+    assert placed(decisions) == {"group/default/gang", "pod/uid-one", "pod/uid-small"}
+    assert world.engine.cluster.pods["uid-small"].row == world.engine.cluster.nodes.names.index("tiny")
 
 
 def test_the_largest_first_and_others_are_left_out() -> None:
@@ -230,3 +242,21 @@ def test_never_cheaper_than_possible_and_everything_is_placed(family: str) -> No
         optimal += price == best.price
     assert compared >= 3
     assert optimal >= compared - 1
+
+
+@pytest.mark.parametrize(
+    ("family", "seed"),
+    [
+        pytest.param("several gangs at once", 95055, id="gang that fits takes other nodes"),
+        pytest.param("several gangs at once", 95009, id="like pods, a budget violated by the least important"),
+        pytest.param("several gangs at once", 3019, id="fewer budgets at a higher priority"),
+        pytest.param("several gangs at once", 96099, id="no budget violated"),
+    ],
+)
+def test_eviction_for_all_is_the_cheapest(family: str, seed: int) -> None:
+    """cost.md 8.2, 4.14: budgets and the highest priority are those of the exact solver."""
+    pytest.importorskip("scipy", reason="the exact solver is scipy's")
+    made = FAMILIES[family](seed)
+    decisions = drained(world_of(made.items))
+    assert len(placed(decisions)) == made.preemptors
+    assert made.problem.price(evicted(decisions))[:2] == cheapest(made.problem).price[:2]

@@ -38,7 +38,7 @@ from reprieve.preemption.eligibility import group_never_preempts, ineligible
 from reprieve.preemption.extender_candidates import judges_of
 from reprieve.preemption.gangs import with_remains
 from reprieve.preemption.group_preemption import preempt_for_group
-from reprieve.preemption.joint_preemption import JointPart, Peer, carried_out, plan_together
+from reprieve.preemption.joint_preemption import JointPart, JointPlan, Peer, carried_out, plan_together
 from reprieve.preemption.options import EvictionOptions, PreemptionOptions
 from reprieve.preemption.outcome import CLUSTER_DOMAIN, GROUP_MEMBER, MINIMIZE_VICTIMS, Deferral, Preemption
 from reprieve.preemption.pod_preemption import PodPreemption
@@ -234,8 +234,8 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         amounts = np.array([[2 * amount] for _, amount in pod.signature.requests])
         return bool((nodes.allocatable[columns, : len(nodes)] >= amounts).all(axis=0).any())
 
-    def plan_together(self, peers: Sequence[Peer], priority: int) -> dict[str, JointPart]:
-        """Find one eviction for several preemptors; their parts by key (`reprieve.preemption.joint_preemption`)."""
+    def plan_together(self, peers: Sequence[Peer], priority: int) -> JointPlan | None:
+        """Find one eviction for several preemptors (`reprieve.preemption.joint_preemption`)."""
         attached = self._attached()
         terms = attached.running.cluster.class_terms_of(peers[0].group or peers[0].pods[0])
         return plan_together(attached.running, peers, priority, terms, attached.options, self._within(peers))

@@ -24,6 +24,7 @@ from reprieve.framework.plugin import (
     TieBreaker,
 )
 from reprieve.framework.running_profile import RunningProfile
+from reprieve.preemption.cost import Cost
 from reprieve.preemption.group_preemption import candidates_within_terms
 from reprieve.preemption.group_view import GroupRequest, GroupView, price_of
 from reprieve.preemption.options import EvictionOptions
@@ -68,6 +69,18 @@ class JointPart:
     """The names of the other preemptors."""
     limits: tuple[SearchLimit, ...] = ()
     """Limits that ended the search for the eviction of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class JointPlan:
+    """One eviction for several. `parts`: by the refs of their preemptors, in the order in which they are carried out.
+
+    `wanted`: how many places each preemptor gets; `price`: to compare it with another plan.
+    """
+
+    parts: dict[str, JointPart]
+    wanted: Mapping[str, int]
+    price: tuple[bool, Cost]
 
 
 class JointAttempt(PodGroupAttempt):
@@ -127,11 +140,10 @@ def plan_together(
     terms: ClassTerms,
     options: EvictionOptions,
     within: Placement | None = None,
-) -> dict[str, JointPart]:
-    """Return the parts by the keys of their preemptors, in the order in which they are carried out.
+) -> JointPlan | None:
+    """Return one eviction for several preemptors; None if there is none, or the first would be the only one.
 
-    The peers are in the order of the queue; each fails without an eviction.  There are no parts if the first would be
-    the only one.  `within`: the only nodes that they may use.  Leaves the cluster as it was.
+    The peers are in the order of the queue.  `within`: the only nodes that they may use.  Leaves the cluster as it was.
     """
     cluster = running.cluster
     rows = range(len(cluster.nodes)) if within is None else within.rows.tolist()
@@ -141,7 +153,7 @@ def plan_together(
         cluster.displace_all([pod for unit in units for pod in unit.pods])
         wanted = _wanted(cluster, sorted(peers, key=lambda peer: -_size(cluster, peer)), within)
     if not wanted or [*wanted] == [peers[0].ref]:
-        return {}
+        return None
     by_ref = {peer.ref: peer for peer in peers}
     included = [by_ref[ref] for ref in wanted]
     steps = STEPS if within is None else FEWEST_STEPS
@@ -149,12 +161,12 @@ def plan_together(
     request = GroupRequest(running, attempt, priority, terms, options, steps, by_score=False)
     found = candidates_within_terms(request, units)
     if not found.candidates:
-        return {}
+        return None
     best = min(found.candidates, key=price_of)
     if best.cost is None:
-        return {}
+        return None
     parts = _parts(request, included, best.assignment.placed, best.ranking.only(best.reasons))
-    return {ref: replace(part, limits=found.limits) for ref, part in parts.items()}
+    return JointPlan({ref: replace(part, limits=found.limits) for ref, part in parts.items()}, wanted, best.price)
 
 
 def _size(cluster: ClusterState, peer: Peer) -> float:

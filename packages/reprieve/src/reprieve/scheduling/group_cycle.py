@@ -289,10 +289,12 @@ def _binds(cycle: GroupCycle, found: GroupAssignment) -> bool:
     return cycle.group.scheduled == 0 or len(leaves) > 1 or not leaves[0].is_gang
 
 
-def peer_of(running: RunningProfile, ref: str, group: Group, members: Sequence[PodRecord]) -> Peer | Assigned:
+def peer_of(
+    running: RunningProfile, ref: str, group: Group, members: Sequence[PodRecord], *, fitting: bool = False
+) -> Peer | Assigned:
     """Return a group that is not nominated as one of several preemptors, or the places it gets without an eviction.
 
-    No places: it cannot be tried at all.
+    No places: it cannot be tried at all. `fitting`: return a preemptor also if it fits without an eviction.
     """
     pods = order_of(group, members)
     if conflict_of(group, pods, group_policy=running.gates.pod_group_preemption_policy) is not None:
@@ -300,9 +302,10 @@ def peer_of(running: RunningProfile, ref: str, group: Group, members: Sequence[P
     try:
         cycle = GroupCycle(running, group, pods, placements=proposed(running, group))
         found, _ = _in_another_order(cycle, _assigned(cycle))
-        if _binds(cycle, found):
+        binds = _binds(cycle, found)
+        if binds and not fitting:
             return tuple(found.placed)
-        attempt = _Attempt(cycle, len(found.placed), under_way=False)
+        attempt = _Attempt(cycle, 0 if binds else len(found.placed), under_way=False)
     except PlacementError:
         return ()
 

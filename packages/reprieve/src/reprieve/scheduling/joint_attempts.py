@@ -20,7 +20,8 @@ from reprieve.framework.plugin_guard import first_of
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.status import PluginError
 from reprieve.preemption.default_preemption import DefaultPreemption
-from reprieve.preemption.joint_preemption import MOST_PODS, MOST_PREEMPTORS, JointPart, Peer
+from reprieve.preemption.joint_preemption import MOST_PODS, MOST_PREEMPTORS, JointPart, JointPlan, Peer
+from reprieve.preemption.victim_search.node_tables import MOST_NODES
 from reprieve.queueing.entity import Entity
 from reprieve.queueing.queue import SchedulingQueue
 from reprieve.scheduling.decision import Decision
@@ -77,15 +78,40 @@ class JointAttempts:
         try:
             with self._cluster.trial():
                 fitting, failing = self._apart(running, peers)
-                parts = plugin.plan_together(failing, entity.priority) if len(failing) > 1 else {}
+                planned = plugin.plan_together(failing, entity.priority) if len(failing) > 1 else None
+            if planned is None:
+                return False
+            cheaper = self._with_fitting(plugin, running, peers, fitting, planned)
         except PluginError:
             return False  # it fails again in an attempt of its own, and is reported there
-        if not parts:
-            return False
         self._queue.put_back(entity)
-        self._turns.extend((key, None) for key in fitting)
-        self._turns.extend(parts.items())
+        if cheaper is not None:  # capacity that the others need is reserved before those that fit are placed
+            self._turns.extend(item for item in cheaper.parts.items() if item[0] not in fitting)
+            self._turns.extend((ref, cheaper.parts.get(ref)) for ref in fitting)
+        else:
+            self._turns.extend((ref, None) for ref in fitting)
+            self._turns.extend(planned.parts.items())
         return True
+
+    def _with_fitting(
+        self,
+        plugin: DefaultPreemption,
+        running: RunningProfile,
+        entities: Sequence[Entity],
+        fitting: Sequence[str],
+        planned: JointPlan,
+    ) -> JointPlan | None:
+        """Return a cheaper plan in which those that fit without an eviction may take other nodes, where nodes are
+        few; None if there is none.
+        """
+        if not fitting or len(self._cluster.nodes) > MOST_NODES:
+            return None
+        peers = [self._tried(running, entity, fitting=True) for entity in entities]
+        every = plugin.plan_together([peer for peer in peers if isinstance(peer, Peer)], entities[0].priority)
+        if every is None or every.price >= planned.price:
+            return None
+        wanted = {**dict.fromkeys(fitting, 1), **planned.wanted}
+        return every if all(every.wanted.get(ref, 0) >= least for ref, least in wanted.items()) else None
 
     def _plugin(self, entity: Entity) -> DefaultPreemption | None:
         profile = self._profiles.of(next(iter(entity.ready.values()))).profile
@@ -112,12 +138,12 @@ class JointAttempts:
                     self._cluster.place(pod, row)
         return fitting, failing
 
-    def _tried(self, running: RunningProfile, entity: Entity) -> Peer | Assigned:
+    def _tried(self, running: RunningProfile, entity: Entity, *, fitting: bool = False) -> Peer | Assigned:
         pods = list(entity.ready.values())
         if entity.group is not None:
-            return peer_of(running, entity.ref, entity.group, pods)
+            return peer_of(running, entity.ref, entity.group, pods, fitting=fitting)
         cluster, evaluator, pod = self._cluster, running.evaluator, pods[0]
-        row = evaluator.best_row(CycleState(cluster, pod))
+        row = evaluator.best_row(CycleState(cluster, pod)) if not fitting else -1
         if row >= 0:
             return ((pod, row),)
 

@@ -27,6 +27,8 @@ _MOST_STEPS, _MOST_STEPS_EXACT = 60_000, 8_000
 """So many steps, each about eight microseconds; fewer where only resources are in play."""
 _SHAKES = 40
 """So often in a row some units are drawn without success."""
+_FEW_WHOLE = 6
+"""Of so few units on several nodes all sets are gone through where budgets are violated."""
 _MOST_TOTALS, _FEW_TOTALS = 24, 4
 """Of so many ways to divide the pods among domains, where they are few each beside other units, too."""
 
@@ -105,18 +107,27 @@ class NodeTables:
             for unit, takes in enumerate(numbers.takes)
             if len(takes) > 1 or (takes and not bound.isdisjoint(budget for budget, _ in numbers.charged[unit]))
         ]
+        self._few_ways = len(self._whole) <= _FEW_WHOLE
         whole = set(self._whole)
         self._own = [[unit for unit in units if unit not in whole] for units in numbers.on]
         self._left = [tuple(left) for left in state.places.left]
-        self._options_of: dict[tuple[int, Amounts, tuple[int, ...]], list[_Option]] = {}
+        self._turns = [(ends, len(numbers.units)) for ends in self._ends]
+        """By way: where domains end, and the first of the units that violate the budgets that count them; all of the
+        units: any may.
+        """
+        if domains is None:
+            # Less important units are charged last: where they violate budgets the others need not.
+            late = [unit for unit, pairs in enumerate(numbers.charged) if any(b in self._budgets for b, _ in pairs)]
+            self._turns += [(self._ends[0], unit) for unit in reversed(late)]
+        self._options_of: dict[tuple[int, Amounts, tuple[int, ...], int], list[_Option]] = {}
         self._sums: dict[tuple[_Way, frozenset[int]], Rearranged | None] = {}
         self._most = _MOST_STEPS_EXACT if numbers.exact else _MOST_STEPS
         self._steps = 0
 
     @classmethod
     def of(cls, numbers: Numbers, domains: Domains | None = None) -> "NodeTables | None":
-        """Return the tables; None where nodes or states are too many, or pods are alike and only resources in play."""
-        if len(numbers.free) > MOST_NODES or (len(numbers.kinds) < 2 and domains is None and numbers.exact):
+        """Return the tables; None where nodes or states are too many."""
+        if len(numbers.free) > MOST_NODES:
             return None
         states = prod(len(kind.pods) + 1 for kind in numbers.kinds)
         return cls(numbers, domains) if states <= _MOST_STATES else None
@@ -173,13 +184,48 @@ class NodeTables:
                         best, price = start, start.price
                         if not price[0]:
                             break
-            above = self._above(price[1])
         tried = [each for each in (best, given, start) if each is not None]
-        return self._shaken(min(tried, key=lambda each: each.price), above) if tried else None
+        if not tried:
+            return None
+        found = min(tried, key=lambda each: each.price)
+        if by_limit and price[0]:
+            # To violate fewer budgets any priority will do.
+            found = self._in_all_ways(found) if self._few_ways else self._shaken(found, frozenset())
+            price = min(price, found.price)
+        return self._shaken(found, self._above(price[1]) if by_limit else above)
+
+    def _in_all_ways(self, best: Rearranged) -> Rearranged:
+        """Return the cheapest of all ways, with any priority and then under ever lower limits."""
+        best = self._in_all_ways_of(best, frozenset())
+        for limit in sorted({unit.priority for unit in self._numbers.units}, reverse=True):
+            if limit < best.price[1]:
+                lower = self._in_all_ways_of(best, self._above(limit))
+                if lower is best:
+                    break
+                best = lower
+        return best
+
+    def _in_all_ways_of(self, best: Rearranged, barred: frozenset[int]) -> Rearranged:
+        whole, ways = [unit for unit in self._whole if unit not in barred], []
+        for bits in product((False, True), repeat=len(whole)):
+            gone = frozenset([unit for unit, bit in zip(whole, bits, strict=True) if bit])
+            ways += [(self._first(gone, late)[1], turn, gone) for turn, (_, late) in enumerate(self._turns)]
+        for weight, turn, gone in sorted(ways, key=lambda way: (way[0], way[1], sorted(way[2]))):
+            if weight >= (best.price[0] + 1) * BROKEN_BUDGET or self._steps >= self._most:
+                break
+            found = self._sum((gone, turn), barred)
+            if found is not None and found.price < best.price:
+                best = found
+        return best
 
     def _first_of(self, whole: frozenset[int], barred: frozenset[int]) -> Rearranged | None:
         """Return the cheapest with these units on several nodes, whatever each domain gets."""
-        found = [each for turn in range(len(self._ends)) if (each := self._sum((whole, turn), barred)) is not None]
+        found: list[Rearranged] = []
+        for turn in range(len(self._ends if self._few_ways else self._turns)):
+            if turn >= len(self._ends) and found and not min(each.price for each in found)[0]:
+                break  # no budget has to be violated
+            if (each := self._sum((whole, turn), barred)) is not None:
+                found.append(each)
         return min(found, key=lambda each: each.price, default=None)
 
     def _above(self, priority: int) -> frozenset[int]:
@@ -219,7 +265,8 @@ class NodeTables:
 
     def _near(self, best: Rearranged, barred: frozenset[int]) -> Iterator[_Way]:
         """Yield what may be instead: other numbers for domains, or other units where that is cheaper by itself."""
-        others = [turn for turn in range(len(self._ends)) if turn != best.turn]
+        turns = self._turns if best.price[0] and not self._few_ways else self._ends
+        others = [turn for turn in range(len(turns)) if turn != best.turn]
         yield from ((best.whole, turn) for turn in others)
         for whole in self._others(best, barred):
             yield whole, best.turn
@@ -248,7 +295,7 @@ class NodeTables:
                     yield gone
 
     def _least(self, whole: frozenset[int]) -> float:
-        return self._first(whole)[1]
+        return self._first(whole, len(self._numbers.units))[1]
 
     def _later_than(self, units: Sequence[int], price: Price, turns: Sequence[int]) -> Rearranged | None:
         numbers, start = self._numbers, self._state.weights.start
@@ -263,18 +310,25 @@ class NodeTables:
 
     # -- the sum over nodes ----------------------------------------------------------------------------------------
 
-    def _first(self, whole: frozenset[int]) -> tuple[list[int], float]:
-        """Return what budgets are charged for units on several nodes, and what those weigh."""
+    def _first(self, whole: frozenset[int], violating: int) -> tuple[list[int], float]:
+        """Return what budgets are charged for units on several nodes, and what those weigh.
+
+        Infinity where other units than those from `violating` on (`_turns`) would violate a budget.
+        """
         numbers, allowed = self._numbers, self._numbers.allowed
         charged = [0] * len(self._budgets)
         weight = sum([self._weight[unit] for unit in sorted(whole)])
         for unit in sorted(whole):
+            if unit >= violating:
+                weight += BROKEN_BUDGET * any(budget < len(charged) for budget, _ in numbers.charged[unit])
+                continue
             over = False
             for budget, count in numbers.charged[unit]:
                 if budget < len(charged):
                     over = over or charged[budget] + count > allowed[budget]
                     charged[budget] = min(allowed[budget], charged[budget] + count)
-            weight += over * BROKEN_BUDGET
+            if over:
+                weight += BROKEN_BUDGET if violating == len(numbers.units) else np.inf
         return charged, weight
 
     def _states_at(self, step: int) -> tuple[slice, ...]:
@@ -298,18 +352,20 @@ class NodeTables:
 
     def _summed(self, way: _Way, barred: frozenset[int]) -> Rearranged | None:
         numbers, (whole, turn) = self._numbers, way
-        ends = self._ends[turn]
+        ends, violating = self._turns[turn]
         left = list(self._left)
         for unit in whole:
             for node, amounts in numbers.takes[unit]:
                 left[node] = tuple(map(int.__add__, left[node], amounts))
+        charged, weight = self._first(whole, violating)
+        if not weight < np.inf:
+            return None
         options = []
         for node in self._order:
             if self._steps >= self._most:
                 return None
             own = tuple([unit for unit in self._own[node] if unit not in barred])
-            options.append(self._options(node, left[node], own))
-        charged, weight = self._first(whole)
+            options.append(self._options(node, left[node], own, violating))
         sums = np.full(self._shape, np.inf)
         sums[(*([0] * len(numbers.kinds)), *charged)] = weight
         known = [sums]
@@ -364,20 +420,22 @@ class NodeTables:
 
     # -- one node --------------------------------------------------------------------------------------------------
 
-    def _options(self, node: int, have: Amounts, own: tuple[int, ...]) -> list[_Option]:
+    def _options(self, node: int, have: Amounts, own: tuple[int, ...], violating: int) -> list[_Option]:
         """Return what the node may take, and what goes for that, but for nothing at all."""
-        key = (node, have, own)
+        key = (node, have, own, violating)
         if key not in self._options_of:
-            self._options_of[key] = self._listed(node, have, own)
+            self._options_of[key] = self._listed(node, have, own, violating)
         return self._options_of[key]
 
-    def _listed(self, node: int, have: Amounts, own: tuple[int, ...]) -> list[_Option]:
+    def _listed(self, node: int, have: Amounts, own: tuple[int, ...], violating: int) -> list[_Option]:
         numbers, share = self._numbers, self._state.share[node]
         if len(own) > _MOST_UNITS:
             size = self._state.weights.size
             own = tuple(sorted(own, key=lambda unit: (self._weight[unit] / (size[unit] or 1.0), unit))[:_MOST_UNITS])
         bits = (np.arange(1 << len(own))[:, None] >> np.arange(len(own))) & 1
-        weights = bits @ np.array([self._weight[unit] for unit in own], dtype=np.float64)
+        late = [unit >= violating and any(b in self._budgets for b, _ in numbers.charged[unit]) for unit in own]
+        alone = [self._weight[unit] + over * BROKEN_BUDGET for unit, over in zip(own, late, strict=True)]
+        weights = bits @ np.array(alone, dtype=np.float64)
         order = np.argsort(weights, kind="stable")
         bits, weights = bits[order], weights[order]
         held = np.array([share[unit] for unit in own], dtype=np.int64).reshape(len(own), len(have))
@@ -385,7 +443,7 @@ class NodeTables:
         charges = np.zeros((len(own), len(self._budgets)), dtype=np.int64)
         for turn, unit in enumerate(own):
             for budget, count in numbers.charged[unit]:
-                if budget < len(self._budgets):
+                if budget < len(self._budgets) and unit < violating:
                     charges[turn, budget] += count
         charged = bits @ charges
         wants = np.array([kind.wants for kind in numbers.kinds], dtype=np.int64)
@@ -410,16 +468,22 @@ class NodeTables:
                     continue
                 seen.append(charged[turn])
                 units = tuple([unit for unit, bit in zip(own, bits[turn].tolist(), strict=True) if bit])
-                options += self._charged_to(counts, charged[turn].tolist(), float(weights[turn]), units)
+                options += self._charged_to(
+                    counts, charged[turn].tolist(), float(weights[turn]), units, violating == len(numbers.units)
+                )
                 if not charged[turn].any():
                     break
         return options
 
     def _charged_to(
-        self, counts: tuple[int, ...], charged: Sequence[int], weight: float, units: tuple[int, ...]
+        self, counts: tuple[int, ...], charged: Sequence[int], weight: float, units: tuple[int, ...], less: bool
     ) -> Iterator[_Option]:
-        """Yield what budgets may be charged: all, or less with some of them broken."""
+        """Yield what budgets may be charged: all, or `less` with some of them broken."""
         allowed = self._numbers.allowed
+        if not less:
+            if all(count <= allowed[b] for b, count in enumerate(charged)):
+                yield _Option((*counts, *charged), weight, units)
+            return
         for within in product(*[range(min(count, allowed[b]), -1, -1) for b, count in enumerate(charged)]):
             over = sum(charged) - sum(within)
             yield _Option((*counts, *within), weight + over * BROKEN_BUDGET, units)

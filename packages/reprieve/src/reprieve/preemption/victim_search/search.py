@@ -80,7 +80,9 @@ def cheapest_eviction(
     found = search.run(known)
     if found is None or not all_of_few:
         return found
-    tables = NodeTables.of(numbers) if by_node and found.units else None
+    # Of like pods none has to move aside; but only sums over nodes know what budgets leave the others.
+    summed = by_node and found.units and (len(numbers.kinds) > 1 or not numbers.exact or found.price[0])
+    tables = NodeTables.of(numbers) if summed else None
     better = tables.improved(found.units, found.price) if tables is not None else None
     if better is not None:
         found = Found(better.units, better.price, better.places)
