@@ -198,7 +198,7 @@ class VolumeBinder(Controller):
         }
         found = self.context.find(volumes, volume.metadata.key) or {}
         attributes = (found.get("spec") or {}).get("volumeAttributesClassName")
-        if attributes and before.get("phase") != "Bound":  # later ones are for who modifies volumes
+        if attributes and before.get("phase") != "Bound":  # later ones come with modifications
             status["currentVolumeAttributesClassName"] = attributes
         self.context.set_status(claims, meta.key, status)
 
