@@ -332,17 +332,8 @@ class Copy:
         }
         self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
         # Tests that hold a server to the clock fail for other reasons than the mutant.
-        self.command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "--no-header",
-            "-m",
-            "not timed",
-        ]
+        options = ("-q", "-p", "no:cacheprovider", "--no-header", "-m", "not timed")
+        self.command = [sys.executable, "-m", "pytest", *options]
 
     def pytest(self, *options: str, limit: float | None = None, **more: str) -> subprocess.CompletedProcess[str]:
         """One run."""

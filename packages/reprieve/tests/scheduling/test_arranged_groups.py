@@ -87,6 +87,15 @@ RACKS = {PREFERRED_TOPOLOGY: "rack"}
             _crew(4, RACKS, topology="block"),
             ["n2", "n2", "n3", "n3"],
         ),
+        # The same where the first domain of the constraint does not hold the gang.
+        (
+            [
+                node(f"n{i}", cpu=2, labels={"block": block, RACK: rack})
+                for i, (block, rack) in enumerate([("a", "o"), ("b", "p"), ("b", "q"), ("c", "r"), ("c", "r")])
+            ],
+            _crew(4, RACKS, topology="block"),
+            ["n3", "n3", "n4", "n4"],
+        ),
     ],
 )  # fmt: skip
 def test_where_members_go(nodes: list[Any], crew: list[Any], places: list[str]) -> None:
@@ -151,6 +160,10 @@ def test_where_slices_go(nodes: list[Any], crew: list[Any], places: list[str]) -
         (_nodes("a", "b", "b", cpu=(5, 4, 2)), (3, 1, 2), "", ["n1", "n1", "n2"]),
         # Of two that hold all the fullest.
         (_nodes("a", "b", "c", cpu=(8, 4, 3)), (1, 2), "", ["n2", "n2"]),
+        # The same of more racks than are compared with one another.
+        (_nodes(*(f"r{i:03}" for i in range(120)), cpu=[8] * 70 + [3] + [6] * 49), (1, 2), "", ["n70"] * 2),
+        # A rack that holds one of them is used.
+        (_nodes("a", "b", "c", cpu=(1, 4, 2)), (1, 2, 2), "", ["n0", "n1", "n1"]),
         # In two racks as few neighbours as possible are apart.
         (_nodes("a", "b", cpu=(3, 3)), (2, 1, 2, 1), "", ["n0", "n0", "n1", "n1"]),
         (_nodes("a", "b", "a", cpu=(2, 3, 2)), (2, 1, 2, 2), "", ["n1", "n1", "n0", "n2"]),
