@@ -112,9 +112,9 @@ PAIRS = {SLICE: "rack=2"}
 
 
 def _unlike(*cpus: int, first: str = "", asks: dict[str, str] = PAIRS) -> list[Any]:
-    """Return a gang, in slices of two, of members that ask for so many CPUs; the first may run already."""
+    """Return a gang, in slices of two, of members that ask for so many CPUs; the first ones may run already."""
     crew = group("crew", min_count=len(cpus), annotations=asks)
-    where = [first, *[""] * (len(cpus) - 1)]
+    where = [*first.split(), *[""] * len(cpus)]
     pods = [pod(f"m{i}", cpu=cpu, group="crew", labels={INDEX: str(i)}, node=where[i]) for i, cpu in enumerate(cpus)]
     return [crew, *pods]
 
@@ -170,6 +170,8 @@ def test_where_slices_go(nodes: list[Any], crew: list[Any], places: list[str]) -
         # Members that run keep their rack in use, and their neighbours come beside them (3.4).
         (_nodes("a", "b", cpu=(8, 8)), (1, 2, 1), "n1", ["n1"] * 3),
         (_nodes("a", "b", cpu=(4, 3)), (1, 2, 2, 2), "n1", ["n1", "n1", "n0", "n0"]),
+        (_nodes("a", "b", cpu=(8, 8)), (1, 1, 2, 1), "n1 n0", ["n1", "n0", "n0", "n0"]),
+        (_nodes("a", "b", cpu=(8, 8)), (1, 1, 2, 1), "n0 n1", ["n0", "n1", "n1", "n1"]),
         # Not all racks together hold them in any way: they wait.
         (_nodes("a", "b", cpu=(3, 3)), (2, 2, 2), "", [""] * 3),
     ],

@@ -162,13 +162,6 @@ def test_a_resize_that_fits_leaves_the_queue() -> None:
     assert entity_state(world) is None
 
 
-def test_change_of_a_pod_that_counts_with_the_same_amounts_brings_no_resize_back() -> None:
-    """resizes.md 1.6: it fitted, and nothing about that is different."""
-    world = World(node("n1", cpu=4), growing(), pod("peer", cpu=1, node="n1", priority=10)).drain()
-    world.engine.set(pod("peer", cpu=1, node="n1", priority=10, labels={"app": "x"}), world.now)
-    assert entity_state(world) is None
-
-
 def test_another_pod_that_grows_brings_it_back() -> None:
     """resizes.md 1.6: the kubelet gave the freed capacity to another pod."""
     world = World(
