@@ -2,7 +2,7 @@
 
 A change must not be refused for what it did not do, so `make test` draws without chance: the same sources, the same
 examples, and none fails for being slow.  New examples are drawn by a run of its own, for so long as
-`--new-clusters SECONDS` says: each property draws anew, round after round, until its share of the time is used up
+`--new-clusters SECONDS` says: each property draws again, round after round, until its share of the time is used up
 (`conftest.py`).  When one fails, the cluster is printed as manifests, in the form of `tests/cases`.
 """
 

@@ -63,6 +63,15 @@ WORDS: tuple[tuple[str, str], ...] = (
     (r"tried together fit|fits? none of", "fit when tried together; fit on 0 of N nodes"),
     (r"left unsaid", "missing, not reported"),
     (r"what waits for long", "long-pending workloads"),
+    (r"anew", "again; recreated, computed again"),
+    (r"for ever", "forever"),
+    (r"worked out", "computed"),
+    (r"(?:go|goes|went) whole", "is evicted as a whole"),
+    (r"(?:take|takes|took|taking) note", "record"),
+    (r"(?:come|comes|came) to nothing", "has no result; failed"),
+    (r"(?:is|are|was) left as (?:it was|they were)", "is not changed"),
+    (r"leaves? (?:the \w+|it) as it was", "does not change"),
+    (r"(?:has|have|had) (?:its|their) say", "after calling; decides"),
 )
 # Parts of names that code defines, in snake case: class, function, argument, variable, module.
 NAMES: tuple[tuple[str, str], ...] = (

@@ -222,12 +222,12 @@ class Api:
         )
 
     def remove(self, uid: str) -> None:
-        """A pod is gone; its controller makes it anew if it was evicted or deleted."""
+        """A pod is gone; its controller makes it again if it was evicted or deleted."""
         item = self.pods.pop(uid)
         left = self.ends.pop(uid, None)
         self._gone(objects.ObjectRef("Pod", f"default/{item.metadata.name}", uid))
         if item.metadata.deletion_timestamp is not None and left is not None:
-            self.done["made anew"] += 1
+            self.done["made again"] += 1
             self.create(item)
         elif item.spec.scheduling_group is not None:
             self._end_group(item.spec.scheduling_group.pod_group_name or "")

@@ -1,6 +1,6 @@
 """Every example of README.md and docs/ is run, and prints what the page says.
 
-REPRIEVE_UPDATE_DOCS=1 writes the output anew where it differs.
+REPRIEVE_UPDATE_DOCS=1 writes the output again where it differs.
 """
 
 import os

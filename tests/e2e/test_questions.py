@@ -1,6 +1,6 @@
 """`queue`, `capacity`, `drain-plan` and `history` asked of a cluster that runs (whatif.md 6-9).
 
-What they answer is worked out on what the API shows, so it is the same however far the scheduler is with what waits.
+What they answer is computed on what the API shows, so it is the same however far the scheduler is with what waits.
 What runs is waited for; what the scheduler has written of an eviction is there from some moment on and stays.
 """
 

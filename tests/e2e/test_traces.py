@@ -60,7 +60,7 @@ METRICS = {
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """Two nodes; a gang that goes whole for a pod, a pod with a budget that goes for a gang, a pod that never fits."""
+    """Two nodes; a gang evicted as a whole for a pod, a pod with a budget evicted for a gang, a pod that never fits."""
     directory = tmp_path_factory.mktemp("traces")
     with up(directory, f"--nodes-file={nodes_file(directory, 'n1', 'n2')}", "--verbose") as running:
         api, pods = running.api, PODS.format(**HERE)
@@ -110,7 +110,7 @@ def test_every_metric_of_the_list_has_a_value(session: Up) -> None:
     assert METRICS - set(values) == set()
     assert {name for name in METRICS if values[name] == 0} == set()
     assert session.metric("scheduler_cache_size", type="nodes") == 2
-    assert session.metric("scheduler_preemption_victims_sum") == 2, "the first gang went whole"
+    assert session.metric("scheduler_preemption_victims_sum") == 2, "the first gang was evicted as a whole"
     assert session.metric("scheduler_preemption_workload_disruptions_sum", preemptor="pod") == 1
     assert session.metric("scheduler_preemption_pdb_violations_total", preemptor="podgroup") == 1
     assert session.metric("scheduler_podgroup_preemption_reprieved_total") == 1

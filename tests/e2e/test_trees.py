@@ -249,7 +249,7 @@ def test_cousins_in_two_branches(cluster: Up) -> None:
 
 
 def test_cycle_of_parents_is_told_and_can_be_mended(cluster: Up) -> None:
-    """composite.md 5, 6: never scheduled, reason Invalid; a parent made anew without the reference is a root."""
+    """composite.md 5, 6: never scheduled, reason Invalid; a parent made again without the reference is a root."""
     trees = Trees(cluster, "cycle", "r")
     trees.make(composite("root", 1, parent="mid"), composite("mid", 1, parent="root"), leaf("leaf", 1, "mid"))
     [name] = trees.pods("leaf", 1)

@@ -10,6 +10,7 @@ from kube_rules import cel
 from kube_rules.admission import expressions
 from kube_rules.admission.mutating_policies import PolicyTypeError, made_patch
 from kube_rules.admission.validating_policies import policy_failures
+from kube_rules.cel import schema_rules
 from kube_rules.validation.admission_policies import TEXT_LIMIT, mutating_policy, validating_binding, validating_policy
 
 Json = dict[str, Any]
@@ -87,7 +88,7 @@ def test_failures_come_in_the_order_of_the_validations() -> None:
 def test_the_budget_around_ends_all() -> None:
     spec = {"validations": [{"expression": "[1, 2, 3].all(x, x > 0)"}] * 100}
     assert _failures(spec) == []
-    assert _failures(spec, limit=1000) == [expressions.OVER_BUDGET]
+    assert _failures(spec, limit=1000) == [schema_rules.OVER_BUDGET]
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,7 @@ EVERY_NAME = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.defau
 def test_foreign_certificate_is_kept_if_our_ca_issued_it_for_all_names(
     tmp_path: Path, issued: bool, names: tuple[str, ...], kept: bool
 ) -> None:
-    """One that our CA issued, for all the names; another is made anew."""
+    """One that our CA issued, for all the names; another is made again."""
     ours = read(certificates(tmp_path).ca).subject
     other = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "other")])
     pem = foreign_pair(tmp_path, ours if issued else other, *names)

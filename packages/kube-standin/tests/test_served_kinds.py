@@ -233,7 +233,7 @@ def test_definitions_that_are_established_are_served_from_the_start() -> None:
 def test_write_of_a_definition_that_is_undone_is_undone_for_its_resources(
     plane: Plane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that was not made is not served, one that is not gone is; others are left as they were."""
+    """One that was not made is not served, one that is not gone is; others do not change."""
     assert plane.ask(f"POST {DEFINITIONS}", definition("widgets", "Widget")).status == 201
     assert plane.ask(f"POST {DEFINITIONS}", definition("taken", "Widget")).status == 201
 
@@ -272,7 +272,7 @@ def test_every_version_that_was_stored_is_recorded(plane: Plane) -> None:
 
 
 def test_versions_are_served_as_they_are_named(plane: Plane) -> None:
-    """What is no longer served is gone at once, what is served anew is there with its short names and scope."""
+    """What is no longer served is gone at once, what is served again is there with its short names and scope."""
     body = definition("widgets", "Widget", shortNames=["wd"], categories=["all"])
     [version] = body["spec"]["versions"]
     body["spec"]["scope"] = "Cluster"

@@ -1,6 +1,6 @@
 """Equal parts of pods and nodes kept once.
 
-A decoder makes every text and every part of an object anew: 200,000 pods have 200,000 names of the same few schedulers
+A decoder makes every text and every part of an object again: 200,000 pods have 200,000 names of the same few schedulers
 and as many copies of the same two tolerations. What is equal is replaced by the one that came first.
 """
 

@@ -4,7 +4,7 @@ Rules: k8s.io/apiextensions-apiserver (customresource_handler). A stored object 
 the schema of the version it is stored in, unknown fields are pruned and defaults filled in; then it is converted, and
 pruned by the schema of the version it is read in. What is written is converted and pruned likewise.
 
-A state does not have to be read anew if it was written under the present definition: from revision ``since`` on. Its
+A state does not have to be read again if it was written under the present definition: from revision ``since`` on. Its
 body names its apiVersion only if that is not ``unmarked``, the first version the definition stored objects in.
 """
 

@@ -21,7 +21,7 @@ UNWAITING_LIMIT = 1_000_000
 def evaluated(request: AdmissionRequest, step: str, given: Any, work: Callable[[CostBudget], ResultT]) -> ResultT:
     """Do an evaluation, beside the event loop if it turns out long; `given` is all that it depends on.
 
-    All evaluations of a write have one budget. One that is done beside the loop begins the write anew, so that it
+    All evaluations of a write have one budget. One that is done beside the loop begins the write again, so that it
     counts as `INLINE_COST` at least.
     """
     inline = request.off_loop_steps is INLINE

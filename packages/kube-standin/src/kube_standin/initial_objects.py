@@ -6,7 +6,7 @@ its UID follows it, so that garbage collection takes no object for an orphan. An
 as it is, unless its manifest was edited since it was loaded: that is refused (`reload`).
 
 Invariant: either all of it is staged, or nothing, with an `InputError` that names the object at fault. Where
-objects that are refused may be left out, all is staged anew without them: as if they had not been in the input.
+objects that are refused may be left out, all is staged again without them: as if they had not been in the input.
 """
 
 from __future__ import annotations

@@ -580,7 +580,7 @@ class ObjectRegistry:
 
 
 def _lasting(new: Json, old: Json | None) -> list[Json | None]:
-    """Return what validation depends on: not what is made anew at each try, such as a uid or the end of a generated
+    """Return what validation depends on: not what is generated at each try, such as a uid or the end of a generated
     name.
     """
 

@@ -118,7 +118,7 @@ def _pem_key(key: ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
-_ANEW = "delete the directory it is in to have all certificates made anew; clients need the new kubeconfig then"
+_ANEW = "delete the directory it is in to have all certificates recreated; clients need the new kubeconfig then"
 
 
 def _load_key(path: Path) -> ec.EllipticCurvePrivateKey:

@@ -3,7 +3,7 @@
 A write is decided in one turn of the loop, so no other client is served meanwhile: for an object of some megabytes a
 second or more. Most of that is pure: applying a patch, finding out what owns what, validating. A write that may be
 large therefore hands these steps to an `OffLoopSteps`. The first time one is reached the write is broken off
-(`NotYetDoneError`) before it has changed anything; the step is done in a thread; the write begins anew, and where it
+(`NotYetDoneError`) before it has changed anything; the step is done in a thread; the write begins again, and where it
 comes to the step with the same input it finds the result. If what it depends on has changed meanwhile, it is done
 again.
 
@@ -171,7 +171,7 @@ _repeating: ContextVar[bool] = ContextVar("repeating", default=False)
 
 
 def can_wait() -> bool:
-    """Return whether what runs now is a write that begins anew where it raises NotYetDoneError."""
+    """Return whether what runs now is a write that begins again where it raises NotYetDoneError."""
     return _repeating.get()
 
 

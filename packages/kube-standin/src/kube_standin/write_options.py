@@ -39,7 +39,7 @@ class WriteOptions:
     """Where steps that take long are done."""
     uid: str = ""
     created: str = ""
-    """The identity of a new object, where it is given because the object is taken over; else made anew."""
+    """The identity of a new object, where it is given because the object is taken over; else generated."""
     sent: Json = field(default_factory=dict)
     """The options that the client gave, as admission shows them to webhooks."""
     may_create: Callable[[], None] = no_further_right

@@ -357,7 +357,7 @@ def test_leader_election(cluster: Cluster, lock: Any) -> None:
         def counted(*arguments: Any) -> Any:
             looks[identity] += 1
             if stop[identity].is_set() and identity not in told:
-                raise SystemExit  # one that never leads tries for ever
+                raise SystemExit  # one that never leads tries forever
             return look(*arguments)
 
         held.get = counted

@@ -169,7 +169,7 @@ def test_endpoints_name_the_time_of_the_change() -> None:
 
 
 def test_endpoints_name_the_oldest_of_several_changes_and_none_without_one() -> None:
-    """7.14: two pods at once, then a port of the Service; afterwards a Service of the same name begins anew."""
+    """7.14: two pods at once, then a port of the Service; afterwards a Service of the same name begins again."""
     world = bare()
     world.create(service("s", {"app": "a"}))
     world.settle()
@@ -230,7 +230,7 @@ def test_what_a_client_writes_is_put_right() -> None:
 
 
 def test_restart_goes_on_and_removes_what_was_left_over() -> None:
-    """7.14: nothing is written anew, and Endpoints of a Service that is gone go."""
+    """7.14: nothing is written again, and Endpoints of a Service that is gone go."""
     world = bare()
     world.create(service("s", {"app": "a"}))
     world.create(service("t", {"app": "a"}))

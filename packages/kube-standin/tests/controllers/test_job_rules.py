@@ -170,7 +170,7 @@ def test_suspended_job_has_no_deadline(world: World) -> None:
     world.forward(60)
     assert not condition(world, "FailureTarget")
     world.patch("batch/v1", "Job", "j", {"spec": {"suspend": False}})
-    assert not condition(world.forward(19), "FailureTarget"), "it starts anew"
+    assert not condition(world.forward(19), "FailureTarget"), "it starts again"
     assert condition(world.forward(1), "FailureTarget")
 
 

@@ -341,7 +341,7 @@ def test_objects_deleted_during_downtime_are_gone_after_a_restart() -> None:
 
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_composites_that_are_each_others_parents_go_once_all_are_deleted(length: int) -> None:
-    """Else they, and their namespace, would stay for ever; what else is below one of them still keeps it."""
+    """Else they, and their namespace, would stay forever; what else is below one of them still keeps it."""
     world = World(_BOTH)
     names = [f"c{number}" for number in range(length)]
     for number, name in enumerate(names):

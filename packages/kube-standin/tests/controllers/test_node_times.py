@@ -238,7 +238,7 @@ def test_toleration_without_end_beside_one_with() -> None:
 
 
 def test_time_runs_from_when_the_taint_was_added() -> None:
-    """As the taint says, else from when it was first seen; a taint that is replaced begins anew."""
+    """As the taint says, else from when it was first seen; a taint that is replaced begins again."""
     leaves_after(tainted(for_seconds("a", 60), taints=[execute("a", "2026-01-01T00:00:00Z")], created=40), 20)
     leaves_after(tainted(for_seconds("a", 60), taints=[execute("a")], created=40), 60)
     world = tainted(for_seconds("a", 60), for_seconds("b", None), taints=[execute("a")]).forward(30)
@@ -274,7 +274,7 @@ def going(world: World) -> list[str]:
 
 
 def test_since_when_a_taint_is_there_is_known_node_by_node() -> None:
-    """Another node that changes does not set it back; one that is taken off and comes again begins anew."""
+    """Another node that changes does not set it back; one that is taken off and comes again begins again."""
     world = World(("taint-eviction",))
     for name in ("m", "n"):
         world.create(node(name, [execute("a")]))
@@ -308,7 +308,7 @@ def test_pods_of_a_lost_node_wait_forty_seconds() -> None:
 
 
 def test_node_may_be_lost_twice() -> None:
-    """And time begins anew for a pod that is bound to it later."""
+    """And time begins again for a pod that is bound to it later."""
     world = World(("pod-garbage-collector",))
     for round_ in ("first", "second"):
         world.create(pod(round_))

@@ -1,4 +1,4 @@
-"""Workloads and PodGroups, valid and not: the cases of the API server's own tests, written anew for every version.
+"""Workloads and PodGroups, valid and not: the cases of the API server's own tests, written again for every version.
 
 Source: kubernetes/kubernetes, pkg/registry/scheduling/workload and podgroup, declarative_validation_test.go.  Those
 tests are of v1alpha2 only.  What later versions have otherwise is in the cases: `minCount` may change, and a

@@ -251,7 +251,7 @@ def test_schemas_are_made_once() -> None:
 
 
 def test_object_that_is_checked_thoroughly_is_not_kept() -> None:
-    """What the quick walk could not take in was kept for ever by the exception that said so."""
+    """What the quick walk could not take in was kept forever by the exception that said so."""
     body: Json = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "nosuch": {}}
     before = sys.getrefcount(body)
     for _ in range(5):

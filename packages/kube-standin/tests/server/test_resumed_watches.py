@@ -17,7 +17,7 @@ SELECTORS = ("", "side=left", "side!=left", "side in (left,right)", "turn=end")
 
 
 async def writer(c: Client, number: int, chance: random.Random) -> None:
-    """Move one object in and out of the selections; now and then delete it and make it anew."""
+    """Move one object in and out of the selections; now and then delete it and make it again."""
     name, there = f"w{number}", False
     for turn in range(ROUNDS):
         labels = {"side": chance.choice(["left", "right", "none"]), "turn": str(turn)}

@@ -124,7 +124,7 @@ def test_what_is_stored_is_read_alike_after_a_restart() -> None:
         plane.create(place(), widget("x", spec={}))
         before = specs(plane)
         kinds = plane.registry.kinds
-        # A second control plane over the same states reads its definitions anew.
+        # A second control plane over the same states reads its definitions again.
         with running(store=store) as again:
             assert again.registry.kinds is not kinds
             assert specs(again) == before == [{"b": "y"}, {"b": "y"}]

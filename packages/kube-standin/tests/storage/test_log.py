@@ -202,7 +202,7 @@ def test_log_that_is_closed_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_copy_is_due_after_as_much_as_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A commit costs the pages it touches besides the bodies; a compaction costs them as well; a copy starts anew."""
+    """A commit costs the pages it touches besides the bodies; a compaction costs them as well; a copy starts again."""
     body = b"x" * 1000
     cost = 3 * 4096 + len(body)
     monkeypatch.setattr(log_module, "CHECKPOINT_BYTES", 2 * cost + 3 * 4096)

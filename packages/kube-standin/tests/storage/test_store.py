@@ -367,7 +367,7 @@ def test_selector_turns_changes_into_comings_and_goings() -> None:
 
 
 def test_revisions_that_cannot_be_shown_are_named() -> None:
-    """Clients know these texts of kube-apiserver: with the first a watch is begun anew, with the second it waits."""
+    """Clients know these texts of kube-apiserver: with the first a watch is begun again, with the second it waits."""
     store = Store()
     for value in "abc":
         write(store, "", "a", value)

@@ -267,7 +267,7 @@ async def never(body: bytes, writer: asyncio.StreamWriter) -> None:
 
 
 async def drip(body: bytes, writer: asyncio.StreamWriter) -> None:
-    """Answer a byte now and then, for ever."""
+    """Answer a byte now and then, forever."""
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
     while True:
         writer.write(b" ")

@@ -157,7 +157,7 @@ def test_pod_is_read_with_its_group_and_all_trees_above() -> None:
     assert found.group is not None
     assert (found.pod.name, found.group.name, found.above, found.missing) == ("p", "g", ["mid", "root"], "")
     assert [member.name for member in found.members] == ["p", "q"]
-    assert found.computed is None  # it runs: nothing is to be worked out
+    assert found.computed is None  # it runs: nothing is to be computed
     assert not any("/nodes" in each for each in seen)
 
 

@@ -663,7 +663,7 @@ def test_priority_of_the_newest_preemptor_would_have_spared_the_pod() -> None:
 
 
 def test_document_has_what_is_known_and_nothing_else() -> None:
-    """Trees, the owner, changes and what was worked out are there only where there are some."""
+    """Trees, the owner, changes and what was computed are there only where there are some."""
     bare = document(evidence())
     assert {"compositePodGroups"}.isdisjoint(bare["object"])
     assert {"owner", "changes", "computed"}.isdisjoint(bare)

@@ -1,4 +1,4 @@
-"""The text of `reprieve plan`, compared with files under golden/ (REPRIEVE_UPDATE_GOLDEN=1 writes them anew)."""
+"""The text of `reprieve plan`, compared with files under golden/ (REPRIEVE_UPDATE_GOLDEN=1 writes them again)."""
 
 import os
 from pathlib import Path

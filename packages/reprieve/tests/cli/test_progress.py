@@ -38,7 +38,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Terminal]:
-    """Makes stderr a terminal; in the test itself, as pytest sets it anew when a test begins."""
+    """Makes stderr a terminal; in the test itself, as pytest sets it again when a test begins."""
 
     def made() -> Terminal:
         stderr = Terminal()

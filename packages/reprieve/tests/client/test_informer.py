@@ -90,7 +90,7 @@ CASES: dict[str, Case] = {
         [],
         "4",
     ),
-    "a first watch cut in the middle begins anew": Case(
+    "a first watch cut in the middle begins again": Case(
         (
             lines(event("ADDED", pod("a", 3)), then="cut"),
             lines(event("ADDED", pod("b", 4)), bookmark(5, end=True), then="silence"),

@@ -27,7 +27,7 @@ SILENT = lines(then="silence")
 
 
 def test_silent_connection_is_cut_and_resumed() -> None:
-    """Nothing in 180 s: the connection may be dead without a sign of it. Bytes start the count anew."""
+    """Nothing in 180 s: the connection may be dead without a sign of it. Bytes start the count again."""
     more = asyncio.Event
 
     async def run() -> None:

@@ -1,4 +1,4 @@
-"""Lists: page by page, begun anew, never mixed (Kubernetes API concepts, "Retrieving large results sets in chunks")."""
+"""Lists: page by page, restarted, never mixed (Kubernetes API concepts, "Retrieving large results sets in chunks")."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def expiring(times: int) -> list[Reply]:
     ids=["always expiring", "expired at once", "refused later", "in circles"],
 )
 def test_list_that_does_not_end_well(replies: list[Reply], error: type[Exception], message: str, requests: int) -> None:
-    """Three times it begins anew with pages, and once without; a server that pages nevertheless is given up."""
+    """Three times it begins again with pages, and once without; a server that pages nevertheless is given up."""
 
     async def run() -> None:
         async with scripted(*replies) as server, client_of(server) as client:

@@ -151,7 +151,7 @@ def test_pod_that_is_bound_in_the_api_is_given_nothing() -> None:
 
 
 def test_allocation_in_the_api_replaces_the_assumed_one() -> None:
-    """Also where it says something else; a claim made anew under the same name has nothing of the old."""
+    """Also where it says something else; a claim made again under the same name has nothing of the old."""
     world = World(node("n"), device_class(), slice_of("n", devices(3)), claim("c"), user("p", "c"))
     state = world.engine.cluster
     state.place(world.record("p"), 0)
@@ -329,7 +329,7 @@ def _kept(state: ClusterState, claims: list[ClaimState]) -> list[int]:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_where_devices_can_be_had_is_known_after_any_change(seed: int) -> None:
-    """Nodes, slices, classes, rules, claims and pods come and go: kept answers are those that are found anew."""
+    """Nodes, slices, classes, rules, claims and pods come and go: kept answers are those that are found again."""
     chance = Random(seed)
     world = World(
         *(node(f"n{i}", labels={"zone": "ab"[i % 2]}) for i in range(3)), device_class(), device_class("k", "true")

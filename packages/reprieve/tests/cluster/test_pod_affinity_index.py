@@ -209,7 +209,7 @@ def test_match_counts_grow_with_the_rows() -> None:
 
 
 def test_terms_of_a_label_class_are_kept_up_to_a_number() -> None:
-    """One by one; 64 different affinities of pods with the same labels, then they are compiled anew."""
+    """One by one; 64 different affinities of pods with the same labels, then they are compiled again."""
     one = LabelClass(1, "n", {}, terminating=False)
     kept = [AffinityTerms((_spec(str(number)),)) for number in range(70)]
     assert one.terms(0) is None

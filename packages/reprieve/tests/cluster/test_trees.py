@@ -164,7 +164,7 @@ def test_objects_cannot_change_inside_a_trial() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_ready_members_are_counted_as_groups_and_pods_come_and_go(seed: int) -> None:
-    """composite.md 2.4: kept up for a leaf or a pod, counted anew for a composite; `check` compares them."""
+    """composite.md 2.4: kept up for a leaf or a pod, counted again for a composite; `check` compares them."""
     draw = Random(seed)
     world = World()
     state = world.engine.cluster

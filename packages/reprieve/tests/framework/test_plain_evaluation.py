@@ -85,7 +85,7 @@ def test_every_answer_is_the_plain_one(seed: int, share: bool) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_shared_answers_are_those_of_asking_afresh(seed: int) -> None:
-    """scheduling.md 4.3, where so many rows change that they are worked out one by one, together, or all anew."""
+    """scheduling.md 4.3, where so many rows change that they are computed one by one, together, or all again."""
     lively = Lively(seed, 40)
     world = lively.world.add(*probes())
     engine = world.engine

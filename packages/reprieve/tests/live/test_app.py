@@ -623,7 +623,7 @@ def test_asked_to_stop_it_leaves_nothing_behind() -> None:
 
 
 def test_lease_and_the_first_questions_do_not_wait_for_the_clients_pace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client with one request a second still renews in time; a missing server is not asked for ever."""
+    """A client with one request a second still renews in time; a missing server is not asked forever."""
     made: list[Limits] = []
 
     class Client(ApiClient):
@@ -672,7 +672,7 @@ def test_events_that_cannot_be_written_soon_are_dropped_and_counted(monkeypatch:
 
 @pytest.mark.parametrize(("idle", "wrong"), [(59.9, None), (60.0, "no turn for 60 s"), (90.4, "no turn for 90 s")])
 def test_loop_that_does_not_come_around_for_a_minute_is_stuck(idle: float, wrong: str | None) -> None:
-    """/livez: the process is to be started anew."""
+    """/livez: the process is to be started again."""
 
     async def run() -> None:
         async with cluster() as world, scheduler(world.settings()) as found:

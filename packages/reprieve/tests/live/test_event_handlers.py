@@ -210,7 +210,7 @@ def test_group_counts_as_a_victim() -> None:
             assert sum("preemption-priority-class" in text for text in stage.troubles) == 3
             await put_class("soon", 30)
             await stage.until(lambda: counts("later") == 30)
-            # The class goes: nothing that exists changes, even when the group is written anew; a new group has none.
+            # The class goes: nothing that exists changes, even when the group is written again; a new group has none.
             await stage.client.request("DELETE", f"{CLASSES}/soon")
             await guarded("marker", "gone")
             await stage.until(lambda: counts("marker") is not None)
@@ -288,7 +288,7 @@ def test_order_of_arrival_begins_anew_before_a_second_is_over(monkeypatch: pytes
 
 
 def test_work_annotations_reach_the_engine_and_wrong_values_are_reported_on_their_objects() -> None:
-    """cost.md 2.2, 2.4: from classes, groups and pods, told once, and read anew when it changes."""
+    """cost.md 2.2, 2.4: from classes, groups and pods, told once, and read again when it changes."""
 
     def said(**terms: str) -> Json:
         return {"annotations": {f"{CRD}/{name.replace('_', '-')}": text for name, text in terms.items()}}

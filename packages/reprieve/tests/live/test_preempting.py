@@ -516,7 +516,7 @@ def test_preemption_of_a_killed_scheduler_is_finished_or_taken_back(what: str) -
 
 
 def test_marked_pods_that_go_one_by_one_are_left_alone() -> None:
-    """Each of them is a unit of its own: a new preemptor decides anew."""
+    """Each of them is a unit of its own: a new preemptor decides again."""
 
     async def test(stage: Stage) -> None:
         stage.scene.group(count=3, status=TARGET)

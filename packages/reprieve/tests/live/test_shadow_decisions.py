@@ -301,7 +301,7 @@ def test_evictions_of_a_second_preemptor_are_not_counted_for_the_first() -> None
 
 
 def test_placement_is_dropped_when_the_cluster_goes_another_way() -> None:
-    """shadow.md 2.2: of one pod elsewhere all that was assumed for its gang is given back, and decided anew."""
+    """shadow.md 2.2: of one pod elsewhere all that was assumed for its gang is given back, and decided again."""
     stage = Stage("n1", "n2", "n3")
     stage.group("g", 2)
     stage.pod("a", group="g")

@@ -172,7 +172,7 @@ def test_pod_that_stayed_is_remembered_until_its_record_has_no_mark() -> None:
 
 
 def test_group_is_marked_again_after_its_mark_was_taken_back() -> None:
-    """7.2: once for all preemptors; what was taken back has to be written anew."""
+    """7.2: once for all preemptors; what was taken back has to be written again."""
 
     async def test(scene: Scene) -> None:
         stage = Stage(scene)
@@ -233,7 +233,7 @@ def test_mark_of_a_deleted_pod_is_not_needed(error: Exception, raised: bool) -> 
         if raised:
             with pytest.raises(type(error)):
                 await stage.calls.mark_pod(found, mark)
-            await stage.calls.mark_pod(found, mark)  # what failed is made anew
+            await stage.calls.mark_pod(found, mark)  # what failed is made again
             assert len(scene.writes.pods) == 2
         else:
             await stage.calls.mark_pod(found, mark)
@@ -340,7 +340,7 @@ def test_unit_is_finished_once_however_many_preemptions_failed_on_it() -> None:
         scene.writes.errors = [CUT]
         stage.repairs.finish(group, pods)
         await stage.asleep()
-        assert len(stage.tasks) == 2, "the next time it is finished anew"
+        assert len(stage.tasks) == 2, "the next time it is finished again"
         scene.clock.advance(5.1)
         await stage.ended()
         assert scene.writes.deleted[3:] == ["uid-a", "uid-b", "uid-a"]

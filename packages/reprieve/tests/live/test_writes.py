@@ -397,7 +397,7 @@ SERIES = EVENT | {"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:0
     ],
 )
 def test_events(body: dict[str, Any], replies: list[Reply], methods: list[str]) -> None:
-    """A series is patched into the event there is, and begins anew where that has expired (client-go)."""
+    """A series is patched into the event there is, and begins again where that has expired (client-go)."""
 
     async def run() -> None:
         async with scripted_writes(*replies) as (server, writes):

@@ -159,7 +159,7 @@ def test_as_many_bytes_as_there_may_be(spare: int, kept: list[str]) -> None:
 
 
 def test_room_of_a_replaced_record_is_free_again() -> None:
-    """However often one is written anew, it counts once."""
+    """However often one is written again, it counts once."""
     size = len(encode(record(MemoryStore(), "a"))) + 120
     store = MemoryStore(Bounds(bytes=2 * size, records=2))
     put(store, "a")

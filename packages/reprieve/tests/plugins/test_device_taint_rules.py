@@ -140,7 +140,7 @@ def test_which_change_of_a_rule_may_help(before: Any, after: Any, wakes: bool) -
 
 
 def test_allocation_with_an_evicting_taint_takes_no_new_pod() -> None:
-    """devices.md 3.7: a pod that shares the claim already is evicted, no other comes; the claim is allocated anew."""
+    """devices.md 3.7: a pod that shares the claim already is evicted, no other comes; the claim is allocated again."""
     status = allocated((DRIVER, "n1", "gpu-0"), to=["uid-old"])
     shared = [claim("c", status=status), user("old", "c", node="n1")]
     world = world_of(*shared, taint_rule("NoExecute", device="gpu-0"), user("p", "c"))

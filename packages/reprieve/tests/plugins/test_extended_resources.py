@@ -349,7 +349,7 @@ def left_over(name: str = "p", **status: Any) -> objects.ResourceClaim:
 @pytest.mark.parametrize("status", [{}, allocated((DRIVER, "n1", "gpu-0"), to=["uid-p"])])
 @pytest.mark.parametrize("first", ["claim", "pod"])
 def test_claims_left_by_a_killed_attempt_are_deleted(status: Json, first: str) -> None:
-    """devices.md 4.6: then the pod is tried anew."""
+    """devices.md 4.6: then the pod is tried again."""
     items = [left_over(status=status), pod("p")]
     world = world_of(serving(), *(items if first == "claim" else items[::-1]), count=1)
     assert world.where == {"p": "n1"}

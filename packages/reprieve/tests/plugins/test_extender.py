@@ -349,7 +349,7 @@ def test_candidates_are_shown(world: Callable[..., World], server: ExtenderServe
 
 
 def test_nodes_may_be_dropped_and_victims_changed(world: Callable[..., World], server: ExtenderServer) -> None:
-    """What is left is compared anew; the next extender sees what the one before left."""
+    """What is left is compared again; the next extender sees what the one before left."""
     server.answers = {"preempt": kept(n2=["b1", "b2"]), "again": kept(n2=["b1"])}
     found = world(FULL, PREEMPT, {"preemptVerb": "again", **CACHED})
     assert victims(found.step()) == ("n2", ["b1"])

@@ -1,4 +1,4 @@
-"""InterPodAffinity and PodTopologySpread against the rules worked out one node at a time, on random clusters."""
+"""InterPodAffinity and PodTopologySpread against the rules computed one node at a time, on random clusters."""
 
 from __future__ import annotations
 

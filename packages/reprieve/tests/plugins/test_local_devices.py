@@ -46,7 +46,7 @@ def test_claims_of_one_pod_on_devices_of_one_node_are_the_node_s_business(items:
     ],
 )
 def test_claims_that_ask_for_the_same_of_a_node_make_pods_alike(items: list[Any], alike: bool) -> None:
-    """`FilterPlugin.likeness`: what is worked out for one of them holds for the others."""
+    """`FilterPlugin.likeness`: what is computed for one of them holds for the others."""
     world = World(node("n1"), node("n2"), device_class(), user("p", "c"), user("q", "d"), *items)
     identity = world.engine.running["default-scheduler"].evaluator.identity_on_rows
     first, second = identity(world.state("p")), identity(world.state("q"))

@@ -145,35 +145,35 @@ def test_bundles_stay_correct_after_any_history(seed: int) -> None:
         state.dearer.clear()
         may = [u for u in range(len(made.units)) if u not in state.gone and u not in state.barred]
         for number, bundles in enumerate(kept):
-            anew, asked = Bundles(state, number), Bundles(state, number)
-            every = anew.every()
+            fresh, asked = Bundles(state, number), Bundles(state, number)
+            every = fresh.every()
             for weight, gain, units in every:
                 assert gain == _gain(made, state, units, number) > 0
                 assert set(units) <= set(may)
                 assert weight == pytest.approx(_weighs(state, units))
             helps = [node for node in range(len(made.free)) if _helps(made, state, node, may, number)]
-            assert [node for node, there in enumerate(anew.of) if there] == helps
+            assert [node for node, there in enumerate(fresh.of) if there] == helps
             missing = chance.choice((1, 2, 8))
             best = asked.best(missing)
-            assert best == anew.best(missing)
+            assert best == fresh.best(missing)
             assert (best is None) is (not helps)
             if best is not None:
                 price = best[0] / min(best[1], missing)
                 assert all(price <= weight / min(gain, missing) * (1 + 1e-9) for weight, gain, _ in every)
-            _remembered(made, state, bundles, anew, may, number)
+            _remembered(made, state, bundles, fresh, may, number)
 
 
 def _remembered(
-    made: Problem, state: Eviction, bundles: Bundles, anew: Bundles, may: Sequence[int], number: int
+    made: Problem, state: Eviction, bundles: Bundles, fresh: Bundles, may: Sequence[int], number: int
 ) -> None:
-    """What was kept is what is found anew, as far as units are on one node; of others no way out is missed."""
+    """What was kept is what is found fresh, as far as units are on one node; of others no way out is missed."""
     bundles.every()
-    assert any(bundles.of) is any(anew.of)
+    assert any(bundles.of) is any(fresh.of)
     for size in (1, 2, 3):
         for some in combinations(may, size):
             assert bundles._gains.of(tuple(some)) == _gain(made, state, some, number)
     for node, units in enumerate(state.numbers.on):
-        kept, new = bundles.of[node], anew.of[node]
+        kept, new = bundles.of[node], fresh.of[node]
         assert all(set(bundle[2]) <= set(may) for bundle in kept)
         if all(len(state.numbers.takes[unit]) == 1 for unit in units):
             assert [bundle[1:] for bundle in kept] == [bundle[1:] for bundle in new]
@@ -229,7 +229,7 @@ def test_estimate_of_a_node_not_yet_examined_is_never_too_dear(seed: int) -> Non
 
 @each_seed(range(30))
 def test_bundle_that_became_dearer_is_examined_when_it_would_be_chosen(seed: int) -> None:
-    """Not before; and then the best is what it is when all nodes are looked at anew."""
+    """Not before; and then the best is what it is when all nodes are looked at fresh."""
     made = random_problem(seed, budgets=2, units=6)
     apart = [replace(each, takes=dict(list(each.takes.items())[:1])) for each in made.units]
     made = replace(made, units=tuple(each for each in apart if each.takes))
@@ -246,8 +246,8 @@ def test_bundle_that_became_dearer_is_examined_when_it_would_be_chosen(seed: int
         state.changed.clear()
         state.dearer.clear()
         missing = chance.choice((1, 2, 3, 8))
-        best, anew = kept.best(missing), Bundles(state, 0).best(missing)
-        assert (best and best[1:]) == (anew and anew[1:])
+        best, fresh = kept.best(missing), Bundles(state, 0).best(missing)
+        assert (best and best[1:]) == (fresh and fresh[1:])
 
 
 def test_nodes_that_are_examined_again_count_as_steps() -> None:

@@ -409,7 +409,7 @@ def test_page_shows_the_example_as_it_is() -> None:
 @examples(3)
 @given(seed=st.integers(0, 2**32))
 def test_like_pods_share_what_holds_for_all_of_them(cost: tuple[str, ...], seed: int) -> None:
-    """cost.md 1.2: what is remembered of a node is what would be found anew, by criteria that look beyond it or not."""
+    """cost.md 1.2: what is remembered of a node is what would be computed, by criteria that look beyond it or not."""
     chance = random.Random(seed)
     running: list[Any] = [node(f"n{i}", cpu=6, labels={"disk": f"d{i % 3}"}) for i in range(6)]
     running += [group(f"g{i}", min_count=2, priority=chance.randint(0, 3)) for i in range(3)]

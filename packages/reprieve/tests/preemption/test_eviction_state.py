@@ -48,7 +48,7 @@ def _seen(state: Eviction) -> dict[str, Any]:
 
 
 def _counted(made: Problem, state: Eviction) -> dict[str, Any]:
-    """The same computed anew, taking evicted units, barred ones and the places of pods for granted."""
+    """The same computed again, taking evicted units, barred ones and the places of pods for granted."""
     gone = tiny.names(made, state.gone)
     put = [list(there or [0] * len(made.kinds)) for there in tiny.put(state)]
     left = tiny.left_beside(made, gone)
@@ -384,7 +384,7 @@ def _tight(small: int, *more: tuple[int, ...]) -> Problem:
 
 
 def test_placement_by_another_order() -> None:
-    """`settle` begins with the kind that comes first; put anew, the largest first, all find room."""
+    """`settle` begins with the kind that comes first; put again, the largest first, all find room."""
     state = Eviction(numbers(_tight(4)))
     assert not state.places.settle()
     assert state.places.repack()
@@ -398,7 +398,7 @@ def test_placement_by_another_order() -> None:
 
 
 def test_memory_is_of_evicted_units() -> None:
-    """With another one gone it is tried anew, and again without; nothing is put where the unit is back."""
+    """With another one gone it is tried again, and again without; nothing is put where the unit is back."""
     made = problem([(5,), (6,)], [unit("a", {0: (1,)})], [kind((2,), 4), kind((3,), 1)])
     state = Eviction(numbers(made))
     for _ in range(2):
@@ -434,12 +434,12 @@ def test_pods_are_put_anew_by_each_resource_in_turn() -> None:
     assert found.count((True, True)) >= 3 * found.count((False, True)) > 0
 
 
-@pytest.mark.parametrize(("small", "anew"), [(FEW_PODS - 1, True), (FEW_PODS, False)])
-def test_only_groups_of_few_pods_are_put_anew(small: int, anew: bool) -> None:
+@pytest.mark.parametrize(("small", "again"), [(FEW_PODS - 1, True), (FEW_PODS, False)])
+def test_only_groups_of_few_pods_are_put_anew(small: int, again: bool) -> None:
     """It takes time that grows with the pods."""
     state = Eviction(numbers(_tight(small, *[(2,)] * (small - 4))))
     assert not state.places.settle()
-    assert state.places.repack() is anew
+    assert state.places.repack() is again
 
 
 def test_like_pods_are_never_put_anew() -> None:

@@ -22,7 +22,7 @@ HOST = "kubernetes.io/hostname"
 
 
 def _cluster(chance: random.Random, *, rules: bool) -> list[Any]:
-    """Six nodes that are nearly full, one of them with a taint; gangs that go whole; a budget."""
+    """Six nodes that are nearly full, one of them with a taint; gangs that are evicted as a whole; a budget."""
     items: list[Any] = [
         node(f"n{i}", cpu=chance.randint(2, 4), memory="4Gi", pods=5, labels={HOST: f"n{i}", "zone": f"z{i % 2}"})
         for i in range(6)
@@ -205,7 +205,7 @@ def _cost(gone: list[Unit]) -> tuple[float, ...]:
 
 @pytest.mark.parametrize("placement", [COMPATIBLE, MINIMIZE_VICTIMS])
 def test_many_sorts_of_preemptors_are_remembered_and_the_oldest_forgotten(placement: str) -> None:
-    """A bounded number; what was forgotten is worked out anew and is the same."""
+    """A bounded number; what was forgotten is computed again and is the same."""
     items = [item for i in range(3) for item in (node(f"n{i}", cpu=90, pods=300), pod(f"v{i}", cpu=90, node=f"n{i}"))]
     world = World(*items, *[pod(f"b{i}", node=f"n{i}", priority=50) for i in range(3)], placement=placement)
     plugin = next(

@@ -319,7 +319,7 @@ def test_budgets_across_the_placement(count: int) -> None:
 @pytest.mark.parametrize("by_group", [False, True])
 @pytest.mark.parametrize("plain", [False, True])
 def test_pod_or_group_meets_group(by_group: bool, whole: bool, plain: bool) -> None:
-    """preemption.md 1, 3, 4: in mode `single` a gang loses what is needed, in mode `all` it goes whole."""
+    """preemption.md 1, 3, 4: in mode `single` a gang loses what is needed, in mode `all` it is evicted as a whole."""
     victims = gang("low", 3, cpu=1, priority=1, whole=whole)
     placed = [pod(f"low-{i}", cpu=1, node=f"n{i}", priority=1, group="low", start=i) for i in range(3)]
     items = [*[node(f"n{i}", cpu=1) for i in range(3)], victims[0], *placed]
@@ -367,7 +367,7 @@ def test_gang_does_not_preempt_its_own_members() -> None:
 
 
 def test_assumed_victims_are_units_too() -> None:
-    """preemption.md 1: "(bound or assumed)": a gang that is only reserved goes whole as well."""
+    """preemption.md 1: "(bound or assumed)": a gang that is only reserved is evicted as a whole as well."""
     world = World(node("n", cpu=2), *gang("low", 2, cpu=1, whole=True))
     assert world.step().result is Result.SCHEDULED
     world.add(pod("high", cpu=1, priority=5))
@@ -423,7 +423,7 @@ def test_fault_two_gangs_choose_different_victims() -> None:
 
 
 def test_fault_victims_that_vanish_at_once_do_not_lose_the_wake_up() -> None:
-    """Fault: "if victims vanish quickly the gang can miss its wake-up and stay gated for ever"."""
+    """Fault: "if victims vanish quickly the gang can miss its wake-up and stay gated forever"."""
     world = World(*_nodes(2), *gang("crew", 2, cpu=1, priority=5))
     decision = world.step()
     assert decision.preemption is not None

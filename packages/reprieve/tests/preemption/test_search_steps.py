@@ -21,7 +21,7 @@ from tests.preemption.tiny import kind, numbers, problem, random_problem, unit
 
 
 def test_search_tries_changes_by_turns() -> None:
-    """One victim back, the dearest first; what was not taken; then any single unit, two back, whole nodes anew."""
+    """One victim back, the dearest first; what was not taken; then any single unit, two back, whole nodes again."""
     units = [unit(f"u{p}", {(0 if p > 1 else 1): (1,)}, priority=p) for p in range(5)]
     made = problem([(3,), (2,)], units, [kind((1,), 3)])
     search = VictimSearch(numbers(made), 1_000)

@@ -28,7 +28,7 @@ def _crowd() -> World:
 
 
 def test_units_are_disrupted_as_one() -> None:
-    """preemption.md 1: pods, whole groups, the highest of a tree that goes whole; only what runs."""
+    """preemption.md 1: pods, whole groups, the highest of a tree that is evicted as a whole; only what runs."""
     world = _crowd()
     units = units_of(world)
     assert {name: [one.name for one in unit.pods] for name, unit in units.items()} == {

@@ -300,17 +300,17 @@ def test_node_memory_equals_a_new_search(monkeypatch: pytest.MonkeyPatch, seed: 
                 bundles.touch(state.changed)
                 bundles.touch(state.dearer)
                 bundles.every()
-                anew = Bundles(state, kind)
-                anew.every()
+                again = Bundles(state, kind)
+                again.every()
                 for unit in range(len(numbers.units)):
-                    assert bundles._gains.of((unit,)) == anew._gains.of((unit,))
+                    assert bundles._gains.of((unit,)) == again._gains.of((unit,))
                 # Whatever is older elsewhere: no way out is missed, and no pods are evicted twice.
-                assert [bool(those) for those in bundles.of] == [bool(those) for those in anew.of]
+                assert [bool(those) for those in bundles.of] == [bool(those) for those in again.of]
                 assert state.gone.isdisjoint(unit for those in bundles.of for bundle in those for unit in bundle[2])
                 for node_at, units in enumerate(numbers.on):
                     if all(len(numbers.takes[unit]) == 1 for unit in units):
                         # What several break together may be older: only what one does alone is followed.
-                        pairs = zip(bundles.of[node_at], anew.of[node_at], strict=True)
+                        pairs = zip(bundles.of[node_at], again.of[node_at], strict=True)
                         assert all(one == new if len(new[2]) == 1 else one[1:] == new[1:] for one, new in pairs)
             state.changed.clear()
             state.dearer.clear()
@@ -382,20 +382,20 @@ def test_eviction_is_taken_up_from_any_other(monkeypatch: pytest.MonkeyPatch, se
         best = cheapest_eviction(numbers)
         assert best is not None
         assert best.places is not None
-        search, anew = VictimSearch(numbers, 1), VictimSearch(numbers, 1)
+        search, again = VictimSearch(numbers, 1), VictimSearch(numbers, 1)
         search.state.places.settle()
         for unit in range(len(numbers.units)):
             if chance.random() < 0.4:
                 search.state.evict(unit)
                 search.state.places.settle()
-        for each in (search, anew):
+        for each in (search, again):
             each._load(best)
             assert each.state.gone == set(best.units)
             assert not any(each.state.places.missing)
             assert each.state.price() == best.price
-        assert search.state.places.left == anew.state.places.left
-        assert search.state.places.spare == anew.state.places.spare
-        assert list(map(set, tiny.opened(search.state))) == list(map(set, tiny.opened(anew.state)))
+        assert search.state.places.left == again.state.places.left
+        assert search.state.places.spare == again.state.places.spare
+        assert list(map(set, tiny.opened(search.state))) == list(map(set, tiny.opened(again.state)))
 
 
 def test_unlike_members() -> None:

@@ -48,7 +48,7 @@ class _Case:
     budgets: dict[str, int]
 
     def price(self, names: Sequence[str], cost: Sequence[str]) -> tuple[float, ...]:
-        """What evicting these pods costs by a list, counted anew from what cost.md 1.3 says."""
+        """What evicting these pods costs by a list, counted again from what cost.md 1.3 says."""
         gone = [self.pods[name] for name in names]
         return tuple(_BY_NAME[name](self, gone) for name in cost)
 

@@ -358,7 +358,7 @@ def test_copy_of_a_cluster_is_the_cluster() -> None:
     assert copy.deepcopy([cluster])[0] is copy.copy(cluster) is cluster
 
 
-@pytest.mark.parametrize("turn", ["znew anew", "anew znew"])
+@pytest.mark.parametrize("turn", ["znew again", "again znew"])
 @pytest.mark.parametrize("kind", ["Pod", "Job"])
 def test_new_manifests_beside_a_snapshot_are_tried_last_however_they_are_given(
     turn: str, kind: str, tmp_path: Path, run: Run

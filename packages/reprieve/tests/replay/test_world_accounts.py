@@ -259,7 +259,7 @@ def test_class_of_the_cluster_file_gives_its_value() -> None:
 
 
 def test_pods_and_groups_are_named_after_their_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group that is made anew has another name; times of creation are in the order of the list."""
+    """A group that is made again has another name; times of creation are in the order of the list."""
     made: list[tuple[str, str, float]] = []
     jobs = [job("gang", 0, 100, gpu=4, workers=2), job("alone", 0, 1), job("high", 10, 10, gpu=8, priority=5)]
     run = started(jobs, gpu_nodes(1))

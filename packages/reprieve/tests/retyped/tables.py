@@ -1,4 +1,4 @@
-"""Cases of kube-scheduler's own integration tests, written anew: what is there, what arrives, what comes of it."""
+"""Cases of kube-scheduler's own integration tests, written again: what is there, what arrives, what comes of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Preemption with calls that take a while: the cases of kube-scheduler's own tests, written anew.
+"""Preemption with calls that take a while: the cases of kube-scheduler's own tests, written again.
 
 Source: kubernetes/kubernetes, TestAsyncPreemption and the tests of failures beside it in
 test/integration/scheduler/preemption, and their counterparts for pod groups.  Each case runs with single pods and with

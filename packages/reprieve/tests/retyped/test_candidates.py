@@ -1,4 +1,4 @@
-"""Which node a pod preempts on, and which pods there leave: the cases of kube-scheduler's own tests, written anew.
+"""Which node a pod preempts on, and which pods there leave: the cases of kube-scheduler's own tests, written again.
 
 Source: kubernetes/kubernetes, TestPostFilter, TestDryRunPreemption, TestSelectBestCandidate, TestPreempt and
 TestPodEligibleToPreemptOthers in pkg/scheduler/framework/plugins/defaultpreemption.  Not here: which candidates are

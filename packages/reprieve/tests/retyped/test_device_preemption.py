@@ -1,4 +1,4 @@
-"""Pods that preempt for devices: the cases of kube-scheduler's proposed tests and of KEP-5690, written anew.
+"""Pods that preempt for devices: the cases of kube-scheduler's proposed tests and of KEP-5690, written again.
 
 Source: kubernetes/kubernetes pull request 139266, dynamicresources_preemption_test.go; KEP-5690, "Claim nomination" and
 "Integration tests".  What differs on purpose is in docs/devices.md, "Differences from kube-scheduler".

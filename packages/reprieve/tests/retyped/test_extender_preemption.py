@@ -1,4 +1,4 @@
-"""Extenders that take part in the preemption of a pod: the cases of kube-scheduler's own tests, written anew.
+"""Extenders that take part in the preemption of a pod: the cases of kube-scheduler's own tests, written again.
 
 Source: kubernetes/kubernetes, test/integration/scheduler/preemption/extender_preemption_test.go, and pull request
 135486 (1.38): a node on which only an extender rejected the pod is a candidate without victims.

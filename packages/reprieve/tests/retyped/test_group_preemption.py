@@ -1,4 +1,4 @@
-"""Groups that preempt and are evicted: the cases of kube-scheduler's own tests, written anew.
+"""Groups that preempt and are evicted: the cases of kube-scheduler's own tests, written again.
 
 Source: kubernetes/kubernetes, test/integration/scheduler/preemption/podgroup.  Where kube-scheduler lets the score of
 a node decide about victims, the default here is the cheapest eviction (preemption.md 4, Options); the outcome of these

@@ -1,4 +1,4 @@
-"""Gangs, basic groups and trees, and their conditions: the cases of kube-scheduler's own tests, written anew.
+"""Gangs, basic groups and trees, and their conditions: the cases of kube-scheduler's own tests, written again.
 
 Source: kubernetes/kubernetes, test/integration/scheduler/podgroup (podgroup_test.go, cpg_test.go).  Not here: what a
 gang with a constraint may not preempt for, which held in 1.36 only; the messages of an open change there (#141860).

@@ -1,4 +1,4 @@
-"""Preemption of a pod that waits on Permit: the cases of kube-scheduler's own tests, written anew, on a whole cluster.
+"""Preemption of a pod that waits on Permit: the cases of kube-scheduler's own tests, written again, on a whole cluster.
 
 Source: kubernetes/kubernetes, TestPreemptWithPermitPlugin in test/integration/scheduler/plugins.  How often a pod is
 tried is not counted: a plugin that lets a pod wait is asked again until it has decided.

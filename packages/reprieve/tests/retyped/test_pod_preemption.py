@@ -1,4 +1,4 @@
-"""Single pods that preempt: the cases of kube-scheduler's own tests, written anew.
+"""Single pods that preempt: the cases of kube-scheduler's own tests, written again.
 
 Source: kubernetes/kubernetes, TestPreemption, TestInterPodAffinityPreemption, TestPreemptionStarvation,
 TestPreemptionRaces, TestPDBInPreemption, TestReadWriteOncePodPreemption, TestNominatedNode and TestPreferNominatedNode

@@ -1,4 +1,4 @@
-"""The order of gangs, basic groups and single pods, and what keeps them back: cases of kube-scheduler, written anew.
+"""The order of gangs, basic groups and single pods, and what keeps them back: cases of kube-scheduler, written again.
 
 Source: kubernetes/kubernetes, test/integration/scheduler/podgroup (queueing/queueing_test.go,
 queueing/interleaving_test.go, podgroup_affinity_test.go, batch/podgroup_batch_test.go).  Not here: pods that arrive in

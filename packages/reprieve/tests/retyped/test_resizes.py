@@ -1,4 +1,4 @@
-"""Deferred resizes: the cases of kube-scheduler's own tests, written anew.
+"""Deferred resizes: the cases of kube-scheduler's own tests, written again.
 
 Source: kubernetes/kubernetes, test/integration/scheduler/preemption/deferred_resize_preemption_test.go and
 pkg/scheduler/framework/plugins/deferredpodscheduling.

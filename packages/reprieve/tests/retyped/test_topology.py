@@ -1,4 +1,4 @@
-"""Groups in one domain: the cases of kube-scheduler's own tests, written anew.
+"""Groups in one domain: the cases of kube-scheduler's own tests, written again.
 
 Source: kubernetes/kubernetes, test/integration/scheduler/podgroup/topology_aware_scheduling (tas_test.go,
 tas_multi_placement_test.go).  Nodes have two CPUs, and all pods priority 100.  Where the score of the first pod alone

@@ -1,4 +1,4 @@
-"""Trees of groups that preempt and are evicted: the cases of kube-scheduler's own tests, written anew.
+"""Trees of groups that preempt and are evicted: the cases of kube-scheduler's own tests, written again.
 
 Source: kubernetes/kubernetes, test/integration/scheduler/preemption/podgroup (composite groups, several tiers).
 """

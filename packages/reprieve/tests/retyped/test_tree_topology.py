@@ -1,4 +1,4 @@
-"""Trees of groups in domains: the cases of kube-scheduler's own tests, written anew.
+"""Trees of groups in domains: the cases of kube-scheduler's own tests, written again.
 
 Source: kubernetes/kubernetes, test/integration/scheduler/podgroup/topology_aware_scheduling (cpg_tas_test.go).
 """

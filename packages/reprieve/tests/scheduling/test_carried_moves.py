@@ -182,7 +182,7 @@ def test_move_is_decided_for_a_node_or_a_group(train: list[Any], domain: str) ->
 
 
 def test_place_that_is_not_used_in_time_is_given_back_and_counted() -> None:
-    """moving.md 4.4, 4.7: its controller does not make the pod anew."""
+    """moving.md 4.4, 4.7: its controller does not make the pod again."""
     world = world_of(scattered()).drain()
     world.virtual._moved._leaving.clear()
     world.virtual.until(START + 80)

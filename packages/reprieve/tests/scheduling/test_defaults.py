@@ -239,7 +239,7 @@ def test_all_other_records_are_empty_by_default() -> None:
 
 
 def test_engine_without_options_is_that_of_a_scheduler_without_a_file() -> None:
-    """It tries pods of its own name alone, remembers what it has worked out, and checks and measures nothing."""
+    """It tries pods of its own name alone, remembers what it has computed, and checks and measures nothing."""
     engine, named = Engine(), Engine(EngineOptions())
     for one in (engine, named):
         one.set(node("n", cpu=4), 0.0)

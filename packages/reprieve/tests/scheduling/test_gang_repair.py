@@ -371,7 +371,7 @@ def test_restart_frees_a_degraded_gang() -> None:
 
 
 def asking(name: str = "train", **options: Any) -> World:
-    """A gang that lost one of its two members at START, and asks to be started anew after 100 s."""
+    """A gang that lost one of its two members at START, and asks to be started again after 100 s."""
     made = group(name, min_count=2, annotations=annotated(recovery_policy="Restart"))
     pods = [pod(f"{name}-{i}", cpu=4, group=name, node=f"n{i}") for i in range(2)]
     world = world_of(node("n0", cpu=4), node("n1", cpu=4), made, pods, degraded_seconds=100, seconds=0, **options)

@@ -9,7 +9,8 @@ import pytest
 
 from reprieve.cluster.groups import GroupState
 from reprieve.framework.status import SUCCESS, Code, Status
-from reprieve.scheduling.decision import GROUP_UNSCHEDULABLE, Result
+from reprieve.preemption.outcome import GROUP_UNSCHEDULABLE
+from reprieve.scheduling.decision import Result
 from reprieve.scheduling.group_algorithm import progress, scheduling_order
 from tests.building import World, group, node, pod
 from tests.plugins.neighbours import HOST, rules, term

@@ -119,7 +119,7 @@ def test_for_how_long_room_is_held_is_the_profiles_business(scheduler: str, seco
     world, nominations, _ = _world(1, pod("q", cpu=1, scheduler=scheduler))
     nominations.decide("pod/uid-q", [(world.record("q"), 0)], 9, (), world.now)
     assert nominations.held.until("pod/uid-q") == world.now + seconds
-    nominations.decide("pod/uid-q", (), 9, (), world.now + 5)  # nothing is nominated anew, and the hold is what it was
+    nominations.decide("pod/uid-q", (), 9, (), world.now + 5)  # nothing is nominated again, and the hold is what it was
     assert nominations.held.until("pod/uid-q") == world.now + seconds
 
 

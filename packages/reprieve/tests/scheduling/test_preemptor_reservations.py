@@ -59,7 +59,7 @@ def test_1_the_time_runs_from_when_the_last_victim_has_left() -> None:
     assert (held.next_end(), held.until("pod/a"), held.until("pod/b")) == (205.0, 205.0, 230.0)
     held.room_is_there(["pod/b"], 140.0)  # after it should have been: the end stays
     assert held.end_due(229.0) == [("pod/a", 100.0)]
-    held.begin("pod/b", 300.0, 100.0)  # decided anew: the end of before is none
+    held.begin("pod/b", 300.0, 100.0)  # decided again: the end of before is none
     assert (held.end_due(399.0), held.end_due(400.0), held.next_end()) == ([], [("pod/b", 100.0)], None)
 
 

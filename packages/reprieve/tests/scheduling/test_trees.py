@@ -12,8 +12,9 @@ from kube_rules import objects
 from kube_rules.meta import ObjectRef
 from reprieve.framework.gates import FeatureGates
 from reprieve.plugins.gang_scheduling import RETRY, GangScheduling
+from reprieve.preemption.outcome import GROUP_UNSCHEDULABLE
 from reprieve.queueing.entity import QueueState
-from reprieve.scheduling.decision import GROUP_UNSCHEDULABLE, SCHEDULER_ERROR, WAITING_FOR_QUORUM
+from reprieve.scheduling.decision import SCHEDULER_ERROR, WAITING_FOR_QUORUM
 from tests.building import Item, World, composite, gang, group, node, pod, profile_with
 
 QUORUM = 'waiting for composite pod group "root" tree to meet quorum'

@@ -1,4 +1,4 @@
-"""What the speed figures are of and how they are worked out: the clusters object by object, the clock, files compared.
+"""What the speed figures are of and how they are computed: the clusters object by object, the clock, files compared.
 
 Beside `test_bench.py`, which runs the scenarios.
 """

@@ -497,7 +497,7 @@ def test_with_a_watcher_room_that_was_given_back_is_not_kept() -> None:
 
 
 def test_entity_awaits_room_until_its_next_attempt_ends_otherwise() -> None:
-    """cost.md 5.6: the capacity of its predecessor, which that does not defer for ever."""
+    """cost.md 5.6: the capacity of its predecessor, which that does not defer forever."""
     world = rolling().drain()
     assert world.virtual.awaits_room("pod/uid-new")
     assert not world.virtual.awaits_room("pod/uid-old")

@@ -1,7 +1,7 @@
 """Pods of what makes pods (whatif.md 1-3): a golden plan for each kind, and what cannot be expanded.
 
 Beside each manifest in workloads/ stands what is made of it and what becomes of it; REPRIEVE_UPDATE_GOLDEN=1 writes it
-anew.  In KINDfields.yaml are fields that are seldom set, or seldom left out.
+again.  In KINDfields.yaml are fields that are seldom set, or seldom left out.
 """
 
 from __future__ import annotations

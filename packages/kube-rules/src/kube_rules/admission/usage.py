@@ -25,6 +25,7 @@ from kube_rules.admission.priorities import PREEMPTION_PRIORITY_CLASS
 from kube_rules.devices import IMPLICIT
 from kube_rules.json import Json
 from kube_rules.requests import is_extended_resource
+from kube_rules.storage import CLASS_BETA
 
 _LEGACY = frozenset(
     ("configmaps", "secrets", "services", "replicationcontrollers", "resourcequotas", "persistentvolumeclaims")
@@ -33,7 +34,6 @@ _LEGACY = frozenset(
 _MUST_SPECIFY = frozenset(("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"))
 CLASS_STORAGE = ".storageclass.storage.k8s.io/"
 """Between the name of a storage class and what a quota limits of it."""
-_CLASS_LABEL = "volume.beta.kubernetes.io/storage-class"
 _LONGEST_CHAIN = 8
 """Groups above a pod that are followed; a tree that can be scheduled has fewer."""
 _TERMINAL = ("Succeeded", "Failed")
@@ -96,7 +96,7 @@ def _service(service: Json, _now: datetime) -> Amounts:
 def _claim(claim: Json, _now: datetime) -> Amounts:
     spec = claim.get("spec") or {}
     annotations = claim["metadata"].get("annotations") or {}
-    storage_class = annotations.get(_CLASS_LABEL) or spec.get("storageClassName") or ""
+    storage_class = annotations.get(CLASS_BETA) or spec.get("storageClassName") or ""
     out: Amounts = {}
     if storage_class:
         out[f"{storage_class}{CLASS_STORAGE}persistentvolumeclaims"] = ONE

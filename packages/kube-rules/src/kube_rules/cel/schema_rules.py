@@ -56,7 +56,7 @@ _FRAMES = {
     "FieldValueDuplicate": "Duplicate value: {}",
 }
 _LONGEST_KEPT = 10_000
-_OVER_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
+OVER_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 _CALL_OVER = "no further validation rules will be run due to call cost exceeds limit"
 _ROOM = (
     "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are "
@@ -317,7 +317,7 @@ class _Evaluation:
 
     def _run(self, rule: _Rule, value: Any, old: Any, has_old: bool, path: str) -> Any:
         if self._left <= 0:
-            self._end(path, _OVER_BUDGET)
+            self._end(path, OVER_BUDGET)
         meter = cel.Meter(CALL_LIMIT)
         values = {"self": value, "oldSelf": old} if has_old else {"self": value}
         try:
@@ -329,7 +329,7 @@ class _Evaluation:
             self._left -= spent
             self._budget.spend_cel(spent)
             if self._left < 0:
-                self._end(path, _OVER_BUDGET)
+                self._end(path, OVER_BUDGET)
 
     def _message(self, expression: str, value: Any, old: Any, has_old: bool, path: str) -> str:
         try:

@@ -56,7 +56,7 @@ class CorrelatedValue:
         return None if before is None else CorrelatedValue(items, self._value[index], before, self._budget)
 
     def unchanged(self) -> bool:
-        """Return whether the update leaves the value as it was. Raises as `StepBudget.spend`."""
+        """Return whether the update does not change the value. Raises as `StepBudget.spend`."""
         if self._unchanged is None:
             self._unchanged = self._equal()
         return self._unchanged

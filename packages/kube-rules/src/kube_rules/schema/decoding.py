@@ -54,7 +54,7 @@ class TypeProblem(NamedTuple):
 class IrregularError(Exception):
     """The quick walk met something that needs the thorough one.
 
-    Made anew each time: an instance keeps the frames, and so the objects, of all it was raised through.
+    Made again each time: an instance keeps the frames, and so the objects, of all it was raised through.
     """
 
 

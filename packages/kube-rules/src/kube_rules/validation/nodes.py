@@ -7,7 +7,8 @@ from __future__ import annotations
 from kube_rules import field_errors as fe
 from kube_rules.json import Json
 from kube_rules.node_features import declaration_errors
-from kube_rules.validation import names, resources, selectors
+from kube_rules.taints import EFFECTS
+from kube_rules.validation import names, resources
 from kube_rules.validation import rows as r
 
 _ONCE = 'node updates may not change {} except from "" to valid'
@@ -15,7 +16,7 @@ _TAINTS = r.listed(
     "taints",
     r.formed("key", names.qualified, "always"),
     r.formed("value", names.label_value),
-    r.choice("effect", selectors.EFFECTS),
+    r.choice("effect", EFFECTS),
     r.Unique(
         "key",
         "effect",

@@ -12,6 +12,7 @@ from kube_rules import field_errors as fe
 from kube_rules.json import Json
 from kube_rules.validation import pods
 from kube_rules.validation.rows import Found, reach
+from kube_rules.validation.selectors import REQUIRED
 
 _MAY_CHANGE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
@@ -111,7 +112,7 @@ def _narrowed_selector(after: Json, before: Json) -> Found:
 
 def _narrowed_affinity(after: Json, before: Json) -> Found:
     """Required terms stay as many; each may get more requirements after those it has, unless it has none."""
-    path = f"affinity.nodeAffinity.{_REQUIRED}"
+    path = f"affinity.nodeAffinity.{REQUIRED}"
     old, new = reach(before, path).get("nodeSelectorTerms", []), reach(after, path).get("nodeSelectorTerms", [])
     if not old:
         return
@@ -126,7 +127,6 @@ def _narrowed_affinity(after: Json, before: Json) -> Found:
             yield fe.invalid(f"{place}[{index}]", now, "only additions are allowed (no mutations or deletions)")
 
 
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _TERM = ("matchExpressions", "matchFields")
 
 

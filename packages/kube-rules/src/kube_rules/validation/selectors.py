@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from kube_rules import field_errors as fe
 from kube_rules.json import Json
+from kube_rules.taints import EFFECTS
 from kube_rules.validation import metadata, names
 from kube_rules.validation import rows as r
 
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 COMPARISONS = ("Lt", "Gt")
 _INCLUSION = ("Honor", "Ignore")
 _NO_OPERATOR = "not a valid selector operator"
@@ -118,11 +118,11 @@ def _weight(term: Json, path: str) -> r.Found:
         yield fe.invalid(f"{path}.weight", term.get("weight", 0), "must be in the range 1-100")
 
 
-_NEAR_PODS = (r.listed(_REQUIRED, pod_term), r.listed(_PREFERRED, _weight, r.below("podAffinityTerm", pod_term)))
+_NEAR_PODS = (r.listed(REQUIRED, pod_term), r.listed(_PREFERRED, _weight, r.below("podAffinityTerm", pod_term)))
 affinity = r.all_of(
     r.given(
         "nodeAffinity",
-        r.given(_REQUIRED, node_selector),
+        r.given(REQUIRED, node_selector),
         r.listed(_PREFERRED, _weight, r.below("preference", node_term)),
     ),
     r.given("podAffinity", *_NEAR_PODS),

@@ -313,7 +313,7 @@ def job_changes(new: Json, old: Json) -> r.Found:
 
 
 def same_job_template(new: Json, old: Json) -> r.Found:
-    """The template stays; a suspended job may be placed anew (KEP-2926)."""
+    """The template stays; a suspended job may be placed again (KEP-2926)."""
     before = old.get("spec", {})
     now, was = new.get("spec", {}).get("template", {}), before.get("template", {})
     if now != was and before.get("suspend") and "startTime" not in old.get("status", {}):

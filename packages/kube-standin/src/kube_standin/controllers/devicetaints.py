@@ -155,7 +155,7 @@ class DeviceTaintEviction(Controller):
         yield from ((rule.spec.taint, rule) for rule in rules if rule.selects(result))
 
     def _end(self, result: ResultSeen, taint: TaintSeen, rule: RuleSeen | None) -> datetime | None:
-        """Until when the request puts up with the taint; None: for ever. `tolerationSeconds` is of NoExecute alone."""
+        """Until when the request puts up with the taint; None: forever. `tolerationSeconds` is of NoExecute alone."""
         executing = TaintSeen(taint.key, _NO_EXECUTE, taint.value)
         used = [one for one in result.tolerations or () if tolerates(one, executing)]
         seconds = [one["tolerationSeconds"] for one in used if _limited(one)]

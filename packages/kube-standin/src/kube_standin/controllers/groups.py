@@ -61,7 +61,7 @@ class CompositePodGroups(Controller):
     """Takes the finalizer off deleted composites without children; keys are those of composites.
 
     A tree that is deleted from above goes from its leaves up. Composites that name each other as parents would wait
-    for each other for ever, and their namespace with them: once all of such a cycle are deleted, they do not count as
+    for each other forever, and their namespace with them: once all of such a cycle are deleted, they do not count as
     children of each other.
     """
 

@@ -1,7 +1,7 @@
 """The life of pods on simulated nodes: bound, started, ended, restarted, stopped, gone.
 
 What happens next to a pod and when follows from its stored state alone, so a killed server goes on where it
-was. There is at most one appointment per pod; it is made anew whenever the pod changes, and kept only if the
+was. There is at most one appointment per pod; it is recreated whenever the pod changes, and kept only if the
 pod still is in the state it was made for. Writes go straight to the store, many to a transaction.
 """
 

@@ -66,7 +66,7 @@ class BoundPolicies(Step):
         self.load()
 
     def load(self) -> None:
-        """Read policies and bindings anew."""
+        """Read policies and bindings again."""
         for name in (VALIDATING, MUTATING):
             for kind in (name, f"{name}Binding"):
                 row = self._registry.kinds.readable(API, kind)

@@ -1,6 +1,6 @@
 """Connections that are not honest: what a client may take its time with, and what it may make the server keep.
 
-uvicorn waits for ever for the rest of a request and keeps all of its header. Here a header has a deadline and a
+uvicorn waits forever for the rest of a request and keeps all of its header. Here a header has a deadline and a
 size, a body has a deadline, and so has a client that does not read its answer. Deadlines are those of kube-apiserver
 where it has one (ReadHeaderTimeout 32 s, request timeout 60 s); a connection that misses one is closed without an
 answer, as nothing was asked yet.

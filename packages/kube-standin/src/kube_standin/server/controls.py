@@ -32,16 +32,6 @@ MOST_SNAPSHOTS: Final = 16
 _REAL_CLOCK: Final = "the server has the real clock: start it with a simulated clock to set the time"
 
 
-class OpenWatch(Protocol):
-    """A watch that can be ended."""
-
-    def drop(self) -> None:
-        """End it as at the end of its time."""
-
-    def expire(self) -> None:
-        """End it with 410."""
-
-
 class ControlledServer(Protocol):
     """What the controls need of a server."""
 

@@ -1,6 +1,6 @@
 """Admission webhooks: mutating ones in turn, validating ones at the same time.
 
-A write that needs an answer is broken off and begun anew once the answer is there (`worker_thread`), so a webhook sees
+A write that needs an answer is broken off and begun again once the answer is there (`worker_thread`), so a webhook sees
 exactly what the write would store, and what has changed meanwhile is sent to it again. Rules and texts:
 k8s.io/apiserver, admission/plugin/webhook; interfaces.md 6.
 """

@@ -57,7 +57,7 @@ class WebhookConfigurations(Step):
         self.load()
 
     def load(self) -> None:
-        """Read the configurations anew."""
+        """Read the configurations again."""
         self._concerned.clear()
         for name in KINDS:
             kind = self._registry.kind(_API, name)

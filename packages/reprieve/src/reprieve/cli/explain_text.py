@@ -43,7 +43,6 @@ from reprieve.decisions.requested_nodes import requested_sentence
 from reprieve.decisions.wording import MOST_REASONS, order_sentence, time_text, tried_together, without_success
 from reprieve.preemption.outcome import WaitsFor
 
-DEFAULT_SCHEDULER: Final = "default-scheduler"
 MOST_MESSAGES: Final = 3
 MOST_EVENTS: Final = 10
 _GROUPS: Final = ("PodGroup", "CompositePodGroup")
@@ -350,7 +349,7 @@ def _state_section(evidence: Evidence) -> Section:
     if pod is not None:
         name = pod_group_name(pod)
         notes.append(f"Priority {pod.spec.priority or 0}" + (f", of podgroup {name}." if name else "."))
-        if pod.spec.scheduler_name != DEFAULT_SCHEDULER and not pod.spec.node_name:
+        if pod.spec.scheduler_name != objects.DEFAULT_SCHEDULER and not pod.spec.node_name:
             notes.append(f"The scheduler {pod.spec.scheduler_name} places it, by its schedulerName.")
         if name and group is None:
             notes.append(f"There is no podgroup {name}: its pods stay pending until it exists.")
@@ -398,7 +397,7 @@ def _schedulers(members: Sequence[objects.Pod]) -> list[str]:
             f"Its pods have different schedulerNames, {' and '.join(names)}: they are not placed until they all have "
             "the same one."
         ]
-    if names and names[0] != DEFAULT_SCHEDULER:
+    if names and names[0] != objects.DEFAULT_SCHEDULER:
         return [f"The scheduler {names[0]} places it, by the schedulerName of its pods."]
     return []
 

@@ -14,7 +14,7 @@ from reprieve.decisions.outcomes import NONE, SOME, DeferredPreemption, Help
 from reprieve.decisions.phrases import count, domains_text, seconds_text
 from reprieve.decisions.records import DecisionRecord
 from reprieve.decisions.wording import order_sentence, tried_together, without_success
-from reprieve.preemption.outcome import WaitsFor
+from reprieve.preemption.outcome import GROUP_UNSCHEDULABLE, WaitsFor
 from reprieve.simulation.report import (
     Account,
     Answer,
@@ -445,7 +445,6 @@ def _waiting(
 
 
 _WAITS_FOR_OTHERS = "waiting for minCount pods from a gang to be scheduled"
-_UNSCHEDULABLE = "pod group is unschedulable"
 _ONLY_PLACEMENT = "0/1 placements are available, first placement status: "
 """A message that means only that all nodes were tried."""
 
@@ -472,8 +471,8 @@ def _group_messages(
     why = without_success(record.in_vain, record.entity.priority) if record.in_vain is not None else []
     if record.order is not None:
         why.append(order_sentence(record.order))
-    kept = [text.removeprefix(_ONLY_PLACEMENT).removeprefix(f"{_UNSCHEDULABLE}, ") for text in messages]
-    kept = [text for text in kept if text not in (_UNSCHEDULABLE, "") and not text.startswith(_WAITS_FOR_OTHERS)]
+    kept = [text.removeprefix(_ONLY_PLACEMENT).removeprefix(f"{GROUP_UNSCHEDULABLE}, ") for text in messages]
+    kept = [text for text in kept if text not in (GROUP_UNSCHEDULABLE, "") and not text.startswith(_WAITS_FOR_OTHERS)]
     if record.reasons:
         kept = [text for text in kept if not text.startswith(f"0/{record.nodes} nodes are available: ")]
     return (attempt, *why, *dict.fromkeys(kept), *_helps(group))

@@ -201,7 +201,7 @@ class Election:
                 self.fence.shut()
             return False
         if self._leading.is_set() and not self.fence.open:
-            # Renewed, but too late: in between writes were refused, and what waits for them would wait for ever.
+            # Renewed, but too late: in between writes were refused, and what waits for them would wait forever.
             self._late = True
             return False
         self.fence.opened(sent + options.renew_deadline, term)

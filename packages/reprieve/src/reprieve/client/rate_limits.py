@@ -60,5 +60,5 @@ class Backoff:
         return wait * (1.0 + policy.jitter * self._random.random())
 
     def reset(self) -> None:
-        """Begin anew: the last attempt went well."""
+        """Begin again: the last attempt went well."""
         self._turn = 0

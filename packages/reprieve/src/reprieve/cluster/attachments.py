@@ -42,7 +42,7 @@ ALL_MIGRATED: Final = frozenset(_DRIVER_OF)
 """As on a node where the CSINode lists every in-tree plugin as migrated."""
 _NOTHING: Final[frozenset[Attached]] = frozenset()
 _MOST_MIGRATIONS: Final = 64
-"""Different sets of migrated plugins that are distinguished before everything is counted anew."""
+"""Different sets of migrated plugins that are distinguished before everything is counted again."""
 _UNLIMITED: Final = -1
 
 

@@ -9,12 +9,12 @@ names is known.
 
 from collections.abc import Mapping
 
+from kube_rules.controllers.pods import POD_TEMPLATE_HASH
 from kube_rules.meta import KubernetesObject
 from reprieve.cluster.pods import Owner, PodRecord, controller_of
 
 _MOST_STEPS = 8
 """Controllers above controllers are followed no further: a loop of references ends."""
-POD_TEMPLATE_HASH = "pod-template-hash"
 _NO_LABELS: Mapping[str, str] = {}
 
 

@@ -244,7 +244,7 @@ def _maybe(text: Any) -> int | None:
 
 
 class SliceIndex:
-    """All slices; which pools a node reaches is worked out when first asked for."""
+    """All slices; which pools a node reaches is computed when first asked for."""
 
     def __init__(self, slices: Iterable[Slice]) -> None:
         self._of_node: dict[str, list[Slice]] = {}

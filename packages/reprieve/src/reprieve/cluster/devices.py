@@ -111,7 +111,7 @@ class DeviceBook:
         self._elsewhere = 0
         """Grows when a claim changes that has devices which several nodes reach."""
         self._executing: dict[DeviceId, tuple[EffectiveTaint, ...]] | None = None
-        """Those with taints of effect NoExecute, worked out when first asked for."""
+        """Those with taints of effect NoExecute, computed when first asked for."""
         self._pools: dict[int, tuple[Pool, ...]] = {}
         self._pools_stamp: tuple[int, tuple[int, int]] | None = None
         self._touched = ChangeLog[int]()

@@ -21,7 +21,7 @@ Counts = npt.NDArray[np.int64]
 _SPARSE: Final = 16
 """Pods on fewer than this part of the rows are recorded row by row."""
 _MOST_TERMS: Final = 64
-"""Pods with the same labels and so many different affinities: more are compiled anew."""
+"""Pods with the same labels and so many different affinities: more are compiled again."""
 
 
 class MatchCounts:

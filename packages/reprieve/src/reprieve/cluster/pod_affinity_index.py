@@ -73,7 +73,7 @@ class PodAffinityIndex:
         self._domains_version: tuple[int, int] = (-1, 0)
         self._next = 0
         self._classes_version = 0
-        """How often label classes have come, gone, or been made anew."""
+        """How often label classes have come, gone, or been recreated."""
         self._matched_classes: dict[tuple[int, int, TermKind], tuple[int, dict[str, Counter[LabelClass]]]] = {}
         """By label class, constraints and kind of term: the label classes that the terms match, by topology label."""
 
@@ -108,7 +108,7 @@ class PodAffinityIndex:
         """`int64[rows]` by topology label: placed pods that the pod's own terms of a kind match, once for each term.
 
         With the weight of each term, for kinds that have one.  For pods with many terms: which label classes a term
-        matches is worked out once for all pods of a kind, and again when there are other label classes.
+        matches is computed once for all pods of a kind, and again when there are other label classes.
         """
         if not self.active:
             self._activate()

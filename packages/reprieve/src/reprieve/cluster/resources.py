@@ -5,7 +5,7 @@ units (api.md, "Quantities and requests").  The first two columns are not resour
 counts for cpu and memory, where a container without a request counts 100m / 200Mi (scheduling.md 5); keeping them
 beside the others makes placing a pod one vector addition.
 
-Invariant: a name keeps its column for ever; new extended resources get new columns at the end, so a vector made
+Invariant: a name keeps its column forever; new extended resources get new columns at the end, so a vector made
 earlier stays valid when padded with zeros.  No amount is above `LIMIT`, so that sums over a node do not wrap.
 """
 

@@ -53,7 +53,7 @@ class ClusterState(Placements):
         self.budgets_version = 0
         self._budget_index: BudgetIndex | None = None
         self._budgets_by_label: tuple[tuple[str, ...], ByLabel] | None = None
-        """The keys of the budgets, and by what label each may count a pod; None: to be made anew."""
+        """The keys of the budgets, and by what label each may count a pod; None: to be computed again."""
         self.groups_version = 0
         """Grows when a group object changes: unit membership and priorities may differ."""
         self.terms_version = 0

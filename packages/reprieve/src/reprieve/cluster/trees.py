@@ -1,7 +1,7 @@
 """Trees of groups: parents and children, and where every group stands (composite.md 2, 4).
 
 A group names its parent, which may not exist yet, or be part of a cycle.  Whatever comes or goes, the groups concerned
-learn anew what their root is, or why they have none; and for preemption what they are disrupted with, where a chain
+learn again what their root is, or why they have none; and for preemption what they are disrupted with, where a chain
 that does not reach a root ends at its last group that exists.
 
 Invariant: `refresh` of a group and all below it is what makes `root`, `fault`, `top` and `unit` true; every walk ends.

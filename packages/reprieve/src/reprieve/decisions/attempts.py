@@ -1,7 +1,7 @@
 """An attempt as a decision record.
 
 The work is linear in the verdicts of a preemption and in the nodes for a rejection; the same rejection of identical
-pods is worked out once while nothing changes.
+pods is computed once while nothing changes.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from math import isfinite
 
 import msgspec
 
+from kube_rules.controllers.pods import POD_TEMPLATE_HASH
 from kube_rules.durations import micro_time
-from reprieve.cluster.controllers import POD_TEMPLATE_HASH
 from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import FIRST_RESOURCE, readable

@@ -18,7 +18,6 @@ KIND = "KubeSchedulerConfiguration"
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-DEFAULT_SCHEDULER_NAME = "default-scheduler"
 DEFAULT_EXTENDER_TIMEOUT = "5s"
 
 

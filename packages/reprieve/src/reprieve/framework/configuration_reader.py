@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
+from kube_rules.objects import DEFAULT_SCHEDULER
 from kube_rules.unknown_fields import misnamed_in, path_text
 from reprieve.framework.configuration import (
     API_VERSION,
-    DEFAULT_SCHEDULER_NAME,
     KIND,
     ConfigurationError,
     SchedulerConfiguration,
@@ -31,7 +31,7 @@ def configuration_of(document: object) -> SchedulerConfiguration:
         raise _located(str(error), document) from None
     only = result.profiles[0] if len(result.profiles) == 1 else None
     if only is not None and only.scheduler_name is None:
-        named = msgspec.structs.replace(only, scheduler_name=DEFAULT_SCHEDULER_NAME)
+        named = msgspec.structs.replace(only, scheduler_name=DEFAULT_SCHEDULER)
         result = msgspec.structs.replace(result, profiles=(named,))
     check(result)
     return result

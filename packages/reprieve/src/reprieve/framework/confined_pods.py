@@ -1,7 +1,7 @@
 """Running pods that may use no node but their own, whatever runs elsewhere (cost.md 1.9).
 
 A pod is *confined* if its node selector, its node affinity and the taints of the nodes leave it no other node than the
-one it runs on.  It is worked out once for each set of node constraints, not for each pod, and again when nodes change.
+one it runs on.  It is computed once for each set of node constraints, not for each pod, and again when nodes change.
 """
 
 from collections.abc import Callable, Sequence

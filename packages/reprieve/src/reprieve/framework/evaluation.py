@@ -413,7 +413,7 @@ class Evaluator:
         return None if raw.min() == raw.max() else raw
 
     def _evaluate_few(self, view: SignatureView, rows: Sequence[int], known: dict[tuple[bytes, bytes], int]) -> None:
-        """`_evaluate` for a few rows: nodes of one size with as much in use are worked out once."""
+        """`_evaluate` for a few rows: nodes of one size with as much in use are computed once."""
         nodes = self._cluster.nodes
         rank = nodes.rank
         missed: list[tuple[int, tuple[bytes, bytes]]] = []

@@ -176,7 +176,7 @@ class FilterPlugin(Plugin):
     def narrowed(self, state: CycleState) -> Mask | None:
         """PreFilterResult: `bool[rows]`, the only nodes worth a look, from the pod alone; None: all of them.
 
-        `filter` rejects the others too, for good; it is how they are reported, before any filter has its say.
+        `filter` rejects the others too, for good; it is how they are reported, before any filter is called.
         """
         return None
 
@@ -481,7 +481,7 @@ class PodGroupAttempt:
     ) -> "PodGroupAssignment":
         """Run the group's scheduling algorithm, without post filters, in the cluster's present view.
 
-        The view is left as it was.  `ties` decides between nodes of equal score before their names do; `within` is the
+        The view is not changed.  `ties` decides between nodes of equal score before their names do; `within` is the
         only placement to use.  With `diagnose` it says why members have no place.  `chosen`: the only placements to
         use of groups below it, by their `ref`.
         """

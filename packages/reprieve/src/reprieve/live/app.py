@@ -2,7 +2,7 @@
 
 Rules: informers run and feed the engine from the start, so that a new leader has the whole cluster cache at once. Only
 the leader makes decisions and writes. A leader that loses the lease writes nothing more from that moment (the fence)
-and ends with LeadershipLostError, as kube-scheduler does; after a restart it builds its cache anew.
+and ends with LeadershipLostError, as kube-scheduler does; after a restart it builds its cache again.
 
 Invariants: when `run` returns or raises, no task of it is left and no connection open. Asked to stop, it decides
 nothing more, lets writes under way end for at most `GRACE` seconds, and gives the lease back last, so that the next

@@ -52,7 +52,7 @@ class VictimClasses(Generic[GroupT]):
         """Why a group was refused last, by key."""
 
     def set_class(self, found: PriorityClass) -> list[str]:
-        """A class appeared or changed; returns the keys of the groups to be set anew."""
+        """A class appeared or changed; returns the keys of the groups to be set again."""
         before = self._classes.get(found.name)
         self._classes[found.name] = found
         self._admission = PriorityAdmission(self._classes.values())

@@ -17,10 +17,10 @@ from kube_rules.json import Json
 from reprieve.client.discovery import Resource, Served, discover
 from reprieve.client.informer import Change, ChangeKind, Informer
 from reprieve.client.transport import ApiClient
+from reprieve.cluster.pods import was_preempted
+from reprieve.scheduling.decision import UNSCHEDULABLE
 
 RUNNING: Final = "Running"
-_UNSCHEDULABLE: Final = "Unschedulable"
-_PREEMPTED: Final = "PreemptionByScheduler"
 _DEADLINE: Final = 60.0
 
 
@@ -62,7 +62,7 @@ class DemoCluster:
         return [
             pod
             for pod in self.pods(*groups)
-            if pod.status.phase == RUNNING and pod.metadata.deletion_timestamp is None and not _is_preempted(pod)
+            if pod.status.phase == RUNNING and pod.metadata.deletion_timestamp is None and not was_preempted(pod)
         ]
 
     def waits(self, group: str) -> str | None:
@@ -73,7 +73,7 @@ class DemoCluster:
         conditions = found.status.conditions if found is not None else ()
         rejected = any(
             (condition.type, condition.status, condition.reason)
-            == ("PodGroupInitiallyScheduled", "False", _UNSCHEDULABLE)
+            == ("PodGroupInitiallyScheduled", "False", UNSCHEDULABLE)
             for condition in conditions
         )
         messages = [_unschedulable(pod) for pod in self.pods(group)]
@@ -135,7 +135,7 @@ class DemoCluster:
 
     def _pod_changed(self, change: Change[o.Pod]) -> None:
         pod = change.object
-        if _is_preempted(pod):
+        if was_preempted(pod):
             self.preempted[pod.key] = pod
         if change.kind is ChangeKind.DELETED or change.old is None or change.old.status != pod.status:
             self._changed.set()
@@ -149,17 +149,9 @@ class DemoCluster:
         await asyncio.gather(*(item.wait_synced() for item in (self._pods, self._groups, self._trees)))
 
 
-def _is_preempted(pod: o.Pod) -> bool:
-    """Return whether it is marked to be evicted for others of higher priority."""
-    return any(
-        condition.type == "DisruptionTarget" and condition.status == "True" and condition.reason == _PREEMPTED
-        for condition in pod.status.conditions
-    )
-
-
 def _unschedulable(pod: o.Pod) -> str | None:
     for condition in pod.status.conditions:
-        if (condition.type, condition.status, condition.reason) == ("PodScheduled", "False", _UNSCHEDULABLE):
+        if (condition.type, condition.status, condition.reason) == ("PodScheduled", "False", UNSCHEDULABLE):
             return condition.message
     return None
 

@@ -82,7 +82,7 @@ class ClusterFeedOptions:
 
 
 _ARRIVALS: Final = 1_000_000
-"""The number of pods for which the order of arrival is kept apart; beyond that it begins anew."""
+"""The number of pods for which the order of arrival is kept apart; beyond that it begins again."""
 
 ChangeListener = Callable[[Change[Any], Resource], None]
 """Notified of every change when it has been applied, with the resource it came from."""

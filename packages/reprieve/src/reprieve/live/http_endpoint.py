@@ -100,7 +100,7 @@ class ServingOptions:
 
 
 class Health:
-    """What the health endpoints say. Checks are added by name; each is asked anew every time.
+    """What the health endpoints say. Checks are added by name; each is asked again every time.
 
     `live` checks say whether the process should be restarted, `ready` ones whether it does its work: a scheduler that
     stands by for the leader is alive, healthy and ready, as kube-scheduler is.

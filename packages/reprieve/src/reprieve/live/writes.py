@@ -352,7 +352,7 @@ class Writes:
     def write_event(self, body: Mapping[str, Any]) -> asyncio.Future[None]:
         """Create an events.k8s.io/v1 Event; one with a `series` is an earlier one that happened again: patched.
 
-        An earlier one that has expired is created anew, as client-go does.
+        An earlier one that has expired is created again, as client-go does.
         """
         metadata = body["metadata"]
         namespace, name = metadata.get("namespace") or "default", metadata["name"]

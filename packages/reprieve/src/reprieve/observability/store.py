@@ -20,7 +20,6 @@ from reprieve.decisions.records import DecisionRecord, decode, encode
 
 Name = tuple[str, str, str]
 """(kind, namespace, name)."""
-Trouble = Callable[[str], None]
 Lost = Callable[[int], None]
 
 MOST_FOUND: Final = 20

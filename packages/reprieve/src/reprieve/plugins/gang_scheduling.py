@@ -30,7 +30,7 @@ class RepairOptions:
     seconds: float = 60.0
     """How long the capacity of a lost member is kept for its replacement; 0: not at all."""
     degraded_seconds: float = 300.0
-    """How long a gang with `recovery-policy: Restart` stays degraded before it is evicted as a whole; 0: for ever."""
+    """How long a gang with `recovery-policy: Restart` stays degraded before it is evicted as a whole; 0: forever."""
 
 
 NEVER, ANNOTATED, ALWAYS = "Never", "Annotated", "Always"

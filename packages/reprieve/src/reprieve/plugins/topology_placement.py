@@ -60,7 +60,7 @@ class TopologyPlacement(PlacementGeneratePlugin):
         return [Placement(required, rows)] if within is None or len(rows) else []
 
     def _all_domains(self, cluster: ClusterState, key: str, within: Placement | None) -> tuple[Placement, ...]:
-        """Return the domains of a label, worked out once while the nodes stay as they are."""
+        """Return the domains of a label, computed once while the nodes stay as they are."""
         if self._version != cluster.nodes.version or self._cluster is not cluster:
             self._version, self._cluster = cluster.nodes.version, cluster
             self._domains.clear()

@@ -1,7 +1,7 @@
-"""What came out of every row for preemptors that are treated alike, as columns; and which row is the cheapest.
+"""Results of every row for identical preemptors, as columns, and the cheapest row.
 
-Answers stay while their rows stay as they are: `catch_up` forgets those of rows that have changed.  Of a candidate only
-the cost is kept, so that what is kept grows with the rows and not with the victims.
+Answers stay valid while their rows do not change: `catch_up` drops those of changed rows. Only the cost of a candidate
+is stored, so memory grows with the rows and not with the victims.
 """
 
 from collections.abc import Sequence
@@ -20,12 +20,12 @@ from reprieve.preemption.victim_columns import JudgedRows
 
 Rows = npt.NDArray[np.int64]
 Misfit = tuple[str, ...]
-"""Why a node is no candidate: the reasons that are counted in the pod's message."""
+"""Why a node is no candidate: the reasons counted in the pod's message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node on which the pod would fit, and what that costs. `cost` orders candidates, cheapest first."""
+    """A node on which the pod would fit. `cost` orders candidates, cheapest first."""
 
     row: int
     verdicts: tuple[Verdict, ...]
@@ -47,7 +47,7 @@ class Choice:
 class RowAnswers:
     """See the module docstring.
 
-    `known`: bool[rows], the row has an answer that holds; `good`: bool[rows], the answer is a candidate.
+    `known`: bool[rows], the row has a valid answer; `good`: bool[rows], the answer is a candidate.
     """
 
     __slots__ = (
@@ -71,7 +71,7 @@ class RowAnswers:
     ) -> None:
         self._changes = changes
         self.gangs = gangs
-        """What to ask which groups have grown or shrunk, where that counts."""
+        """Source of the groups that have grown or shrunk, if that counts."""
         self._criteria = criteria
         self._forget_all(rows)
 
@@ -86,14 +86,14 @@ class RowAnswers:
         # Why a row is no candidate, by number.
         self._why: npt.NDArray[np.int32] = np.zeros(rows, dtype=np.int32)
         self._misfits: dict[Misfit, int] = {}
-        # By criterion: what no eviction on the row costs less than; and where that leaves room for a cheaper one.
+        # By criterion: lower bounds of evictions on the row; and the rows where a cheaper one is possible.
         self._least: npt.NDArray[np.float64] = np.zeros((len(self._criteria.costs), rows), dtype=np.float64)
         self._open: Mask = np.zeros(rows, dtype=np.bool_)
         self.searched: dict[int, Cheapest | None] = {}
-        """By row: what a search found there, see `search`."""
+        """Results of searches by row, see `search`."""
 
     def catch_up(self, rows: int, *versions: int) -> None:
-        """There are so many rows now: forget what is no longer sure. `versions`: of the budgets, and of what else."""
+        """Resize to the number of rows, and drop invalid answers. `versions`: of the budgets and of other inputs."""
         touched = self._changes.take(*versions)
         if touched is None:
             self._forget_all(rows)
@@ -101,13 +101,13 @@ class RowAnswers:
             self.forget(touched)
 
     def forget(self, rows: Sequence[int]) -> None:
-        """What is known of these rows does not hold any more."""
+        """Drop the answers of these rows."""
         self.known[rows] = False
         for row in rows if self.searched else ():
             self.searched.pop(row, None)
 
     def for_priority(self, priority: int) -> "RowAnswers":
-        """Return a copy that knows what is the same for another priority."""
+        """Return a copy with the answers that are the same for another priority."""
         gangs = self.gangs.copy() if self.gangs is not None else None
         copy = RowAnswers(self._changes.copy(), 0, self._criteria, gangs)
         copy.known = self.known & (self._low <= priority) & (priority <= self._high)
@@ -119,7 +119,7 @@ class RowAnswers:
     def put(self, row: int, answer: Candidate | Misfit, priorities: tuple[int, int], *, fragile: bool) -> None:
         """Remember one row's answer, the same for preemptors of these priorities (from, to).
 
-        A `fragile` one depends on other rows too (a unit that spans nodes): it is worked out anew every time.
+        A `fragile` one depends on other rows too (a unit that spans nodes) and is computed every time.
         """
         self._low[row], self._high[row] = priorities
         self.known[row] = not fragile
@@ -133,7 +133,7 @@ class RowAnswers:
             self._why[row] = self._number(answer)
 
     def take_over(self, other: "RowAnswers", rows: Rows) -> None:
-        """Take the answers of others on these rows."""
+        """Copy the answers of other preemptors on these rows."""
         for name in ("_cost", "_least", "_low", "_high", "_open", "good", "known"):
             getattr(self, name)[..., rows] = getattr(other, name)[..., rows]
         numbers = np.array([self._number(misfit) for misfit in other._misfits], dtype=np.int32)
@@ -143,7 +143,7 @@ class RowAnswers:
             self.searched.pop(row, None)
 
     def search(self, row: int, found: Cheapest | None) -> None:
-        """Remember what a search came to on a row that is a candidate: nothing there costs less."""
+        """Store the result of a search on a candidate row: no eviction there costs less."""
         if row not in self.searched and np.isneginf(self._least[0, row]):
             least = self._cost_of(row) if found is None else min(found.cost, self._cost_of(row))
             self._least[:, row] = least
@@ -151,10 +151,7 @@ class RowAnswers:
         self.searched[row] = found
 
     def put_all(self, rows: Rows, judged: JudgedRows, lacking: Misfit) -> None:
-        """Remember what became of many rows by a native list of criteria.
-
-        `lacking[i]` says that the i-th of the requests is short.
-        """
+        """Store the results of many rows by a native list of criteria. `lacking[i]`: the i-th request is short."""
         of: Rows | slice = slice(None) if len(rows) == len(self.known) else rows
         self._low[of], self._high[of] = judged.low, judged.high
         self.known[of] = ~judged.spans
@@ -178,7 +175,7 @@ class RowAnswers:
         return self._misfits.setdefault(misfit, len(self._misfits))
 
     def misfits(self, rows: Rows) -> dict[str, int]:
-        """Of those of the rows that are no candidates: how many give each reason."""
+        """Return how many rows that are no candidates have each reason."""
         numbers = self._why[rows[~self.good[rows]]]
         counts = np.bincount(numbers, minlength=len(self._misfits)).tolist()
         result: dict[str, int] = {}
@@ -215,17 +212,15 @@ class RowAnswers:
         return Choice(best, self._cost_of(best), count, second, second_cost, tuple(steps))
 
     def cheapest_first(self, rows: Rows, rank: Rows, most: int | None = None) -> list[tuple[int, Cost]]:
-        """Return those of the rows that are candidates with what they cost, by that and then by name; the first
-        `most`.
-        """
+        """Return the candidates among the rows with their costs, by cost and then by name; the first `most`."""
         left = rows[self.good[rows]]
         order = left[np.lexsort((rank[left], *self._cost[::-1, left]))]
         return [(row, self._cost_of(row)) for row in order[:most].tolist()]
 
     def hopeful(self, rows: Rows, cost: Cost, rank: Rows) -> list[tuple[Cost, int]]:
-        """(least cost, row) of the rows on which a cheaper eviction is not ruled out, the most hopeful first.
+        """Return (least cost, row) of rows on which a cheaper eviction is possible, the lowest first.
 
-        By what every eviction there costs at least: cheaper than what is known of the row, not dearer than the cost.
+        The lower bound of the row is below its known cost and not above the given cost.
         """
         open_ = self.good & self._open
         if not open_.any():
@@ -249,7 +244,7 @@ class RowAnswers:
 
 
 def _kinds(short: npt.NDArray[np.bool_], lacking: Misfit) -> list[tuple[Rows, Misfit]]:
-    """Return the columns of bool[requests, columns] that say the same, and what of `lacking` that is."""
+    """Return groups of equal columns of bool[requests, columns], with their values."""
     left, found = np.arange(short.shape[1]), []
     while len(left):
         first = short[:, left[0]]
@@ -260,7 +255,7 @@ def _kinds(short: npt.NDArray[np.bool_], lacking: Misfit) -> list[tuple[Rows, Mi
 
 
 def _below(some: npt.NDArray[np.float64], others: npt.NDArray[np.float64]) -> Mask:
-    """bool[rows]: whether of two costs, float64[criteria, rows], the first comes first."""
+    """Return bool[rows]: whether the first of two costs, float64[criteria, rows], is lower."""
     result: Mask = some[-1] < others[-1]
     for one, other in zip(some[-2::-1], others[-2::-1], strict=True):
         result = (one < other) | ((one == other) & result)

@@ -1,11 +1,9 @@
-"""Evictions in turn by victims that come back (cost.md 3).
+"""Evictions in turn by victims that return (cost.md 3).
 
-The owner of a victim makes it again: a controller, or a user.  In a trial view, with the preemptor in its place, the
-victims return, the most important first: each is placed where there is room for it, or evicts the cheapest units of
-lower priority, which return in the next round; as many rounds as are asked for.
-
-Invariant: no unit is evicted twice.  Each evicts only what has a lower priority than itself, and what has been evicted
-is left alone; so no cascade goes in a circle, and none is longer than there are priorities.
+The owner of a victim, a controller or a user, recreates it. In a trial view with the preemptor in its place, the
+victims return, the most important first: each is placed where it fits, or evicts the cheapest units of lower priority,
+which return in the next round, for a given number of rounds. Invariant: no unit is evicted twice. Each evicts only
+units of lower priority that have not been evicted; so no cascade is circular or longer than the number of priorities.
 """
 
 from collections.abc import Sequence
@@ -28,17 +26,17 @@ from reprieve.preemption.reprieved_units import judge_by_numbers
 from reprieve.preemption.units import PreemptionUnit
 
 DEEPEST: Final = 3
-"""More rounds are not evaluated: `cascadeDepth` at most."""
+"""Maximum number of rounds (`cascadeDepth`)."""
 MOST_RETURNING: Final = 64
-"""So many pods return in one round, those of the most important units; the others count as staying away."""
+"""Maximum number of pods that return in one round, those of the most important units; others do not return."""
 
 _Move = tuple[PodRecord, int, tuple[PreemptionUnit, ...]]
-"""A pod that returns, the row it runs on then, and the units evicted for it."""
+"""A pod that returns, its new row, and the units evicted for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cascades:
-    """Looks at the cascades of evictions, `depth` rounds of them (0: not at all). `criteria`: what is cheapest."""
+    """Evaluates cascades of evictions, `depth` rounds of them (0: none). `criteria`: the order of costs."""
 
     running: RunningProfile
     criteria: Criteria
@@ -47,7 +45,7 @@ class Cascades:
     def after(self, victims: Sequence[PreemptionUnit], placed: Assigned) -> tuple[CascadeStep, ...]:
         """Return the evictions in turn after these victims were evicted for a preemptor that is placed there.
 
-        Leaves the cluster as it was.
+        The cluster is not changed.
         """
         cluster = self.running.cluster
         steps: list[CascadeStep] = []
@@ -73,7 +71,7 @@ class Cascades:
         return tuple(steps)
 
     def cost(self, verdicts: Sequence[Verdict], steps: Sequence[CascadeStep], own: Cost) -> Cost:
-        """Return what the victims cost together with those evicted in turn; `own`: without them."""
+        """Return the cost of the victims and those evicted in turn; `own`: without the latter."""
         in_turn = [unit for step in steps for unit in step.evicted]
         if not in_turn:
             return own
@@ -92,7 +90,7 @@ class Cascades:
         return tuple(pods if name == Cascade.name else part for name, part in zip(criteria.names, cost, strict=True))
 
     def _return(self, unit: PreemptionUnit, evicted: set[str]) -> tuple[PreemptionUnit, ...]:
-        """Put the unit back where it would run, and take off what it evicts; it stays away if it cannot run whole."""
+        """Place a returning unit and remove its victims; it does not return if it cannot run as a whole."""
         cluster = self.running.cluster
         with cluster.trial():
             moves = self._moves(unit, set(evicted))
@@ -127,7 +125,7 @@ class Cascades:
         return moves
 
     def _cheapest(self, state: CycleState, evicted: set[str]) -> tuple[int, tuple[PreemptionUnit, ...]] | None:
-        """Return the row where the pod evicts what costs least, of units that have not been evicted yet."""
+        """Return the row with the cheapest eviction for the pod, of units that have not been evicted yet."""
         cluster, evaluator, pod = self.running.cluster, self.running.evaluator, state.pod
         nodes, terms = cluster.nodes, cluster.class_terms_of(pod)
         usable = evaluator.view(state).static_mask.copy()

@@ -1,8 +1,8 @@
 """A single pod as preemptor, near the optimum: the cheapest units to evict on a node (cost.md 4.8).
 
-A reprieve goes down from the most important unit and so may let several small ones go where one would have done.
-Here the sets of units of a node are compared, by the same criteria and as for a gang of one.  Where only resources are
-in play what is found is right; elsewhere it is a proposal, which the filters have to agree to.
+A reprieve starts with the most important unit and so may evict several small ones where one would suffice. This module
+compares sets of units of a node by the same criteria, as for a gang of one. If only resources matter, the result is
+exact; otherwise it is a proposal that the filters have to confirm.
 """
 
 from dataclasses import dataclass
@@ -83,7 +83,7 @@ def cheapest_on_row(running: RunningProfile, criteria: Criteria, pod: PodRecord,
 
 
 def judged(cluster: ClusterState, pod: PodRecord, row: int, gone: tuple[PreemptionUnit, ...]) -> tuple[Verdict, ...]:
-    """Verdicts on the units of a row, by importance, where these go and no other."""
+    """Return verdicts on the units of a row, by importance, if exactly these are evicted."""
     uids = {unit.pods[0].uid for unit in gone}
     there = units_below(cluster, pod.priority, list(cluster.nodes.pods[row].values()))
     ordered, violations, _ = by_importance(cluster, there)

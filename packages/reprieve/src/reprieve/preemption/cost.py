@@ -1,8 +1,8 @@
-"""What an eviction costs, for choosing between domains, placements and units (preemption.md 3; cost.md 1).
+"""The cost of an eviction, to choose between domains, placements and units (preemption.md 3; cost.md 1).
 
-The comparison is a list of criteria; the first in which two evictions differ decides.  `DEFAULT` is the list that
-counts if nothing is configured; with `UPSTREAM` what is decided is what kube-scheduler's comparison decides.  The fast
-paths and the search know both of these *native* lists by themselves.
+The comparison is a list of criteria; the first in which two evictions differ decides. `DEFAULT` is the list without a
+configuration; `UPSTREAM` decides as kube-scheduler's comparison. The fast paths and the search implement both of these
+*native* lists directly.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -49,17 +49,17 @@ class Criteria:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Return what configurations call them."""
+        """Return their names in configurations."""
         return tuple(cost.name for cost in self.costs)
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """Return what each prefers, in a few words."""
+        """Return the preference of each, in a few words."""
         return tuple(cost.text or f"least {cost.name}" for cost in self.costs)
 
     @cached_property
     def described(self) -> tuple[Criterion, ...]:
-        """Return the criteria as a decision keeps them."""
+        """Return the criteria for a decision."""
         return tuple(Criterion(*item) for item in zip(self.names, self.texts, self._measures, strict=True))
 
     @property
@@ -68,22 +68,22 @@ class Criteria:
 
     @cached_property
     def upstream(self) -> bool:
-        """It is kube-scheduler's comparison."""
+        """Whether it is kube-scheduler's comparison."""
         return self.names == UPSTREAM_ORDER
 
     @cached_property
     def native(self) -> bool:
-        """It is the default comparison or kube-scheduler's: the search and the fast paths know them by themselves."""
+        """Whether it is the default or kube-scheduler's comparison, which the search and fast paths implement."""
         return self.upstream or self.names == STANDARD
 
     @cached_property
     def counts_gangs(self) -> bool:
-        """Gangs that fall below their minimum count."""
+        """Whether gangs that fall below their minimum count."""
         return GangsBroken.name in self.names
 
     @cached_property
     def never_less(self) -> int:
-        """By so many criteria, the first ones, a set of units never costs less than a part of it does."""
+        """Number of leading criteria by which a set of units never costs less than a part of it."""
         for turn, cost in enumerate(self.costs):
             if isinstance(cost, StartTime) and HighestPriority.name in self.names[:turn]:
                 continue
@@ -93,16 +93,16 @@ class Criteria:
 
     @cached_property
     def in_tree(self) -> bool:
-        """No plugin adds any of them."""
+        """Whether no plugin adds any of them."""
         return all(name in IN_TREE for name in self.names)
 
     @cached_property
     def timeless(self) -> bool:
-        """The same units always cost the same."""
+        """Whether the same units always cost the same."""
         return all(cost.timeless for cost in self.costs)
 
     def beyond_the_node(self, cluster: ClusterState) -> Hashable | None:
-        """Return what evictions on a node cost is the same until something on it changes, or this; None: it is not."""
+        """Return the key with which costs of a node are valid until the node changes; None: they are not."""
         if self.upstream:
             return ()
         found = tuple(cost.beyond_the_node(cluster) for cost in self.costs)
@@ -110,24 +110,24 @@ class Criteria:
 
     @cached_property
     def by_terms(self) -> bool:
-        """What users say of their work counts."""
+        """Whether annotations about work count."""
         return any(cost.by_terms for cost in self.costs)
 
     @cached_property
     def by_gang(self) -> bool:
-        """How many pods of the groups run counts, on whatever nodes."""
+        """Whether the number of running pods of groups counts, on any nodes."""
         return any(cost.by_gang for cost in self.costs)
 
     def costing(
         self, cluster: ClusterState, evaluator: Evaluator | None, units: Sequence[PreemptionUnit]
     ) -> "Costing | None":
-        """Return what the criteria need to know before any pods are displaced; upstream's comparison needs nothing."""
+        """Return the data that criteria need before any pods are displaced; upstream's comparison needs none."""
         return None if self.upstream else Costing(cluster, evaluator, units)
 
     def cost_of(self, verdicts: Sequence[Verdict], costing: "Costing | None" = None) -> Cost | None:
-        """Return a sortable cost, cheapest first: a number by each criterion, in order. None where no pods are evicted.
+        """Return a sortable cost, cheapest first: a number by each criterion, in order. None if no pods are evicted.
 
-        `costing`: needed unless it is upstream's comparison.
+        `costing`: required except for upstream's comparison.
         """
         evicted = [v for v in verdicts if v.evicted]
         if not evicted:
@@ -145,12 +145,12 @@ class Criteria:
     def dearest_first(
         self, units: Sequence[PreemptionUnit], violates: Sequence[bool], costing: "Costing | None" = None
     ) -> list[int]:
-        """Indices of units, given by importance, in the order in which a reprieve tries them (preemption.md 3.4).
+        """Return indices of units, given by importance, in the order of trials in a reprieve (preemption.md 3.4).
 
-        By a native comparison those first that violate a budget, each class by importance; where gangs count, of one
-        priority those first that a gang needs for its minimum, and of one size those that may use no other node.  By
-        any other, what each costs alone decides, criterion by criterion, the dearest first; what ties goes by
-        importance.
+        By a native comparison, first those that violate a budget, each class by importance; if gangs count, units of
+        one priority that a gang needs for its minimum come first, and of one size those that may use no other node. By
+        any other comparison the cost of each unit alone decides, criterion by criterion, the most expensive first; ties
+        by importance.
         """
         if self.upstream or not units:
             return sorted(range(len(units)), key=lambda i: not violates[i])
@@ -185,9 +185,11 @@ def in_turn(units: Sequence[PreemptionUnit], confined: Sequence[int] | None, sla
 
 
 def _native_cost(evicted: Sequence[Verdict], gangs: int | None = None, confined: int = 0) -> Cost:
-    """In order: units that violate a budget; the highest victim priority; gangs that break, if they count; the sum of
-    the victims' priorities; the number of victim pods; those of them that may use no other node, if gangs count; and
-    the earliest start among the highest-priority victims, later being cheaper.
+    """Return the numbers of a native list, in order.
+
+    These are: units that violate a budget; the highest victim priority; gangs that break, if they count; the sum of the
+    victims' priorities; the number of victim pods; those of them that may use no other node, if gangs count; and the
+    earliest start among the highest-priority victims, later being cheaper.
     """
     highest = max(v.unit.priority for v in evicted)
     earliest = min(v.unit.start for v in evicted if v.unit.priority == highest)
@@ -203,15 +205,15 @@ def _native_cost(evicted: Sequence[Verdict], gangs: int | None = None, confined:
 
 
 class Costing:
-    """What criteria look at beside the units: the cluster cache, and how many of each gang run before any is evicted.
+    """The data of criteria beside the units: the cluster cache, and the running pods of each gang before any eviction.
 
-    To be made before any pods are displaced for a trial.
+    It must be made before any pods are displaced for a trial.
     """
 
     def __init__(self, cluster: ClusterState, evaluator: Evaluator | None, units: Sequence[PreemptionUnit]) -> None:
         self.cluster, self.evaluator = cluster, evaluator
         self.slack: Mapping[str, int] = slack_of(cluster, units)
-        """Of each gang with a pod among the units that has its minCount (`reprieve.preemption.gangs`)."""
+        """The slack of each gang with a pod among the units that has its minCount (`reprieve.preemption.gangs`)."""
         self.scheduled: Mapping[str, int] = {
             key: cluster.groups[key].scheduled
             for key in {pod.group for unit in units for pod in unit.pods if pod.group is not None}
@@ -219,12 +221,12 @@ class Costing:
         }
 
     def losses(self, units: Sequence[PreemptionUnit]) -> list[dict[str, int]]:
-        """Of each unit: how many pods each gang with slack loses with it."""
+        """By unit: how many pods each gang with slack loses with it."""
         slack = self.slack
         return [losses(unit.pods, slack) for unit in units]
 
     def standing(self, units: Sequence[PreemptionUnit]) -> list[tuple[bool, int]] | None:
-        """See `reprieve.preemption.gangs.standing`; None where no gang can break."""
+        """Return the order of units in gangs (`reprieve.preemption.gangs.standing`); None if no gang can break."""
         return standing(self.losses(units), self.slack) if self.slack else None
 
     def confined(self, units: Sequence[PreemptionUnit]) -> list[int] | None:
@@ -235,7 +237,7 @@ class Costing:
         return counts if any(counts) else None
 
     def columns(self, units: Sequence[PreemptionUnit], violates: Sequence[bool]) -> EvictionUnits:
-        """Units, in order of importance, as criteria see them; `violates`: which of them violate a budget."""
+        """Return units, in order of importance, for criteria; `violates`: which of them violate a budget."""
         return EvictionUnits(
             cluster=self.cluster,
             evaluator=self.evaluator,
@@ -253,11 +255,10 @@ class Costing:
 def criteria_of(
     names: Sequence[str], plugins: Sequence[Plugin] = (), where: str = "cost", *, depth: int = 0
 ) -> Criteria:
-    """The criteria of these names; `plugins` may add to those that come with the product.
+    """Return the criteria of these names; `plugins` may add further ones.
 
-    `depth`: how many rounds of cascades are evaluated.
-
-    Raises ConfigurationError, which says where in the list, for an unknown name and one that is given twice.
+    `depth`: how many rounds of cascades are evaluated. Raises ConfigurationError with the place in the list for an
+    unknown or repeated name.
     """
     own = {plugin.name: plugin for plugin in plugins if isinstance(plugin, PreemptionCost)}
     if not names:
@@ -287,30 +288,30 @@ UPSTREAM: Final = criteria_of(UPSTREAM_ORDER)
 
 @dataclass(frozen=True, slots=True)
 class Pricing:
-    """The criteria for a search that tries evictions by the thousand: units are numbers, by importance (cost.md 4).
+    """The criteria for a search that tries thousands of evictions: units are numbers, by importance (cost.md 4).
 
-    `weight[unit]` guides what is tried, near the order of the criteria; `price` decides.
+    `weight[unit]` guides the search, close to the order of the criteria; `price` decides.
     """
 
     criteria: Criteria
     columns: EvictionUnits
     vectors: tuple[tuple[float, ...] | None, ...]
-    """By criterion: what each unit costs, where the whole is the sum of its parts."""
+    """By criterion: the cost of each unit, if the total is the sum of its parts."""
     weight: tuple[float, ...]
     budgets_first: bool
     """A violated budget weighs more than anything else."""
     by_limit: bool
-    """The highest priority decides before anything but budgets."""
+    """Whether the highest priority decides before anything except budgets."""
     gang_weight: float
-    """What breaking a gang weighs beside that."""
+    """The weight of breaking a gang beside that."""
 
     @property
     def limited_later(self) -> bool:
-        """Return whether the highest priority counts, but not before all else."""
+        """Return whether the highest priority counts, but not first."""
         return not self.by_limit and HighestPriority.name in self.criteria.names
 
     def price(self, gone: Sequence[int], violations: Sequence[bool], gangs: int) -> Cost:
-        """Return what evicting these units costs, given by ascending number.
+        """Return the cost of evicting these units, given by ascending number.
 
         `violations` are counted over them, and so are the `gangs` that fall below their minimum.
         """
@@ -335,7 +336,7 @@ class Pricing:
 def pricing_of(
     criteria: Criteria, units: Sequence[PreemptionUnit], violates: Sequence[bool], costing: Costing | None
 ) -> Pricing | None:
-    """None for a native comparison, which the search knows by itself."""
+    """Return the pricing; None for a native comparison, which the search implements."""
     if criteria.native:
         return None
     assert costing is not None
@@ -355,15 +356,15 @@ def pricing_of(
 def _weights(
     criteria: Criteria, units: EvictionUnits, alone: Sequence[Costs], *, by_limit: bool
 ) -> tuple[Costs, float]:
-    """Return what guides the search, `float64[units]`, and what a broken gang weighs beside it.
+    """Return the weights that guide the search, `float64[units]`, and the weight of a broken gang beside them.
 
-    `alone`: by criterion, what each unit costs.
+    `alone`: by criterion, the cost of each unit.
     """
     sizes = units.sizes.astype(np.float64)
     weight: Costs = _LEAST_WEIGHT * sizes
     scale, gang_weight = _FIRST_SCALE, 0.0
     pairs = list(zip(criteria.costs, alone, strict=True))
-    if by_limit:  # units above the limit are barred, and those below it cost nothing by it: it settles ties
+    if by_limit:  # units above the limit are barred, and those below it cost nothing by it: it breaks ties
         pairs.sort(key=lambda pair: isinstance(pair[0], HighestPriority))
     for cost, vector in pairs:
         if isinstance(cost, PdbViolations):
@@ -388,7 +389,7 @@ def _weights(
 _LEAST_WEIGHT = 1e-3
 _FIRST_SCALE = float(1 << 32)
 _NEXT_SCALE = 1e-3
-"""Of one criterion after the other in what guides the search: far enough apart to keep their order mostly."""
+"""Factor between successive criteria in these weights: large enough to mostly keep their order."""
 
 
 def _some(columns: EvictionUnits, chosen: Sequence[int], violations: Sequence[bool]) -> EvictionUnits:

@@ -1,6 +1,6 @@
-"""The criteria by which evictions are compared that come with the product (cost.md 1).
+"""The in-tree criteria by which evictions are compared (cost.md 1).
 
-Each says what evicting units costs, for all of them at once; `reprieve.preemption.cost` puts them in the order of the
+Each returns the cost of evicting units, for all of them at once; `reprieve.preemption.cost` orders them by the
 configuration.  `STANDARD` is the order without a configuration, `UPSTREAM_ORDER` that of kube-scheduler.
 """
 
@@ -18,11 +18,11 @@ from reprieve.preemption.lost_work import lost_by_pod
 from reprieve.preemption.minimum_runtime import runtime_is_over
 
 PRIORITY_OFFSET: Final = 1 << 31
-"""Added to every priority before summing, so that negative ones count right."""
+"""Added to every priority before summing, so that negative ones count correctly."""
 
 
 class _ByFacts(PreemptionCost):
-    """What it costs depends on what the units are, not on the time or on what users say."""
+    """A criterion with costs that depend only on the units, not on the time or on annotations."""
 
     timeless: ClassVar[bool] = True
     by_terms: ClassVar[bool] = False
@@ -64,7 +64,7 @@ class PrioritySum(_ByFacts):
 
 
 class Units(_ByFacts):
-    """How many workloads are evicted: pods by themselves, and groups that are evicted whole."""
+    """How many workloads are evicted: single pods, and groups that are evicted as a whole."""
 
     name = "units"
     text: ClassVar[str] = "fewest workloads"
@@ -75,7 +75,7 @@ class Units(_ByFacts):
 
 
 class Pods(_ByFacts):
-    """How many pods go."""
+    """How many pods are evicted."""
 
     name = "pods"
     text: ClassVar[str] = "fewest victim pods"
@@ -99,9 +99,9 @@ class StartTime(_ByFacts):
 
 
 class LostWorkCost(PreemptionCost):
-    """GPU-seconds, of pods without GPUs CPU-seconds, that were worked since the last checkpoint (cost.md 2.1).
+    """GPU-seconds of work since the last checkpoint, for pods without GPUs CPU-seconds (cost.md 2.1).
 
-    `with_gangs`: of a gang that breaks all that its pods worked.
+    `with_gangs`: for a gang that breaks, the work of all its pods.
     """
 
     name = "lostWork"
@@ -109,7 +109,7 @@ class LostWorkCost(PreemptionCost):
     measure: ClassVar[str] = "GPU-seconds"
 
     def beyond_the_node(self, cluster: ClusterState) -> Hashable | None:
-        """Return the time, and the annotations about work: pods that are tried at the same time share what is found."""
+        """Return the time and the version of annotations about work: pods tried at the same time share results."""
         return cluster.now, cluster.terms_version, cluster.groups_version
 
     def __init__(self, *, with_gangs: bool = False) -> None:
@@ -117,7 +117,7 @@ class LostWorkCost(PreemptionCost):
 
     @property
     def by_gang(self) -> bool:  # type: ignore[override]
-        """See `PreemptionCost`."""
+        """Return the cost of units (`PreemptionCost`)."""
         return self._with_gangs
 
     @property
@@ -152,14 +152,14 @@ class GangsBroken(_ByFacts):
 
 
 class MinimumRuntime(PreemptionCost):
-    """Units that have not run for their stated minimum; only of a class that may break it (cost.md 2.6)."""
+    """Units that have not run for their stated minimum; only for a class that may break it (cost.md 2.6)."""
 
     name = "minimumRuntime"
     text: ClassVar[str] = "fewest workloads within their minimum runtime"
     measure: ClassVar[str] = "workloads"
 
     def beyond_the_node(self, cluster: ClusterState) -> Hashable | None:
-        """Nothing as long as no annotation states a minimum: then it is the same for all."""
+        """Return a constant as long as no annotation states a minimum: then it is the same for all."""
         return None if cluster.rules_of_work else ()
 
     def of_units(self, units: EvictionUnits) -> Costs:
@@ -182,7 +182,7 @@ class RestartElsewhere(_ByFacts):
 
 
 class TenantSpread(_ByFacts):
-    """The most pods that any one namespace loses: evictions are spread over tenants."""
+    """The maximum number of pods that one namespace loses: evictions are spread over tenants."""
 
     name = "tenantSpread"
     text: ClassVar[str] = "fewest pods of any one namespace"
@@ -196,7 +196,7 @@ class TenantSpread(_ByFacts):
 
 
 class Cascade(_ByFacts):
-    """Pods that the victims would evict in turn when they come back (cost.md 3): known for candidates only."""
+    """Pods that the victims would evict in turn when they return (cost.md 3): known only for candidates."""
 
     name = "cascade"
     by_itself: ClassVar[bool] = False
@@ -204,7 +204,7 @@ class Cascade(_ByFacts):
     measure: ClassVar[str] = "pods"
 
     def of_units(self, units: EvictionUnits) -> Costs:
-        """See `PreemptionCost.of_units`; what comes of it is added by `reprieve.preemption.cascade`."""
+        """Return zeros (`PreemptionCost.of_units`); `reprieve.preemption.cascade` adds the pods evicted in turn."""
         return np.zeros(len(units))
 
 
@@ -230,7 +230,7 @@ IN_TREE: Final[dict[str, type[PreemptionCost]]] = {
         Cascade,
     )
 }
-"""By the names that configurations call them."""
+"""Criteria by their names in configurations."""
 STANDARD: Final = (
     "pdbViolations",
     "highestPriority",
@@ -240,7 +240,7 @@ STANDARD: Final = (
     "restartElsewhere",
     "startTime",
 )
-"""The order that counts if nothing is configured (cost.md 1.1)."""
+"""The order without a configuration (cost.md 1.1)."""
 _BEFORE_START: Final = STANDARD.index(StartTime.name)
 _AFTER_GANGS: Final = STANDARD.index(GangsBroken.name) + 1
 WITH_WAITS: Final = (*STANDARD[:_BEFORE_START], LostWorkCost.name, *STANDARD[_BEFORE_START:])

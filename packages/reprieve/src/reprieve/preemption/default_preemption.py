@@ -1,4 +1,4 @@
-"""DefaultPreemption: the plugin that makes room for single pods and for pod groups."""
+"""DefaultPreemption: the plugin that preempts for single pods and for pod groups."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
@@ -46,13 +46,13 @@ from reprieve.preemption.resize_preemption import ResizePreemption
 from reprieve.preemption.units import scheduled_pods
 
 _FEW_NODES = 100
-"""In larger clusters it is asked first whether several preemptors may gain by one eviction."""
+"""In larger clusters the plugin first checks whether several preemptors may gain by one eviction."""
 _NODES_FOR_EACH, _MORE_NODES = 2, 32
-"""So many nodes are searched for each of several pods, and for all of them."""
+"""Maximum number of nodes that are searched for each of several pods, and for all of them."""
 
 
 class _Attached(NamedTuple):
-    """Where the plugin runs, and what it makes room with."""
+    """The profile in which the plugin runs, and its strategies."""
 
     running: RunningProfile
     options: EvictionOptions
@@ -62,7 +62,7 @@ class _Attached(NamedTuple):
 class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
     """PostFilter and PodGroupPostFilter by preemption.md.
 
-    It needs the profile it runs in, so it is `attach`ed once that is built.
+    It needs its profile, so it is attached once that is built (`attach`).
     """
 
     name = "DefaultPreemption"
@@ -73,17 +73,17 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
 
     @property
     def hold_seconds(self) -> float:
-        """For how long room is held for a preemptor at most; 0 without an end (cost.md 5.1)."""
+        """Return the maximum duration of a preemptor's reservation; 0 without an end (cost.md 5.1)."""
         return self._options.hold_seconds
 
     @property
     def eviction_limits(self) -> tuple[EvictionLimit, ...]:
-        """How often anything may be evicted (cost.md 9)."""
+        """Return the limits of evictions (cost.md 9)."""
         return tuple(self._options.eviction_limits)
 
     @property
     def moves_per_hour(self) -> int:
-        """Return how many units are moved within an hour at most (moving.md 4); 0: moves are suggested only."""
+        """Return the maximum number of units moved within an hour (moving.md 4); 0: moves are only suggested."""
         return self._options.moves_per_hour if self._options.moves else 0
 
     @property
@@ -110,18 +110,18 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         self._attached_to = _Attached(running, options, PodPreemption(running, self.name, options))
 
     def check(self, plugins: Sequence[Plugin], where: str) -> None:
-        """Raise ConfigurationError if a criterion is none of ours and no plugin of the profile either.
+        """Raise ConfigurationError if a criterion is neither in-tree nor a plugin of the profile.
 
         `where` is the path of the plugin's args.
         """
         criteria_of(tuple(self._options.cost), plugins, f"{where}.cost", depth=self._options.cascade_depth)
 
     def events(self) -> Hints:
-        """Nothing wakes a pod because of preemption itself: what rejected it does."""
+        """Return no events: events of the plugins that rejected the pod wake it."""
         return {}
 
     def post_filter(self, state: CycleState, diagnosis: Diagnosis) -> PostFilterResult:
-        """See `PostFilterPlugin.post_filter`. Pods of a group never preempt on their own (preemption.md 2.4)."""
+        """Preempt for a pod (`PostFilterPlugin.post_filter`), not of a group: those never preempt alone (2.4)."""
         if state.group is not None:
             return PostFilterResult(Status(Code.UNSCHEDULABLE, f"preemption: {GROUP_MEMBER}", self.name))
         attached = self._attached()
@@ -167,7 +167,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
     def for_resize(self, pod: PodRecord, *, under_way: bool) -> PostFilterResult:
         """Find victims on the node of a running pod with a deferred resize that does not fit (resizes.md 3).
 
-        `under_way`: victims of its last preemption are leaving.
+        `under_way`: victims of its last preemption are terminating.
         """
         attached = self._attached()
         cluster, row = attached.running.cluster, pod.row
@@ -221,8 +221,8 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
     def may_gain(self, made: Preemption) -> bool:
         """Return whether an eviction for several preemptors may be cheaper than one for each; `made`: the first's own.
 
-        In a large cluster it is not for a pod in no group if no node holds two such pods and no victim has pods on
-        several nodes.
+        In a large cluster it cannot be for single pods if no node holds two of them and no victim has pods on several
+        nodes.
         """
         cluster, pod = self._attached().running.cluster, made.pod
         nodes = cluster.nodes
@@ -241,7 +241,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         return plan_together(attached.running, peers, priority, terms, attached.options, self._within(peers))
 
     def _within(self, peers: Sequence[Peer]) -> Placement | None:
-        """Return the nodes that are searched for pods in no group: those where they evict cheapest alone; None: all."""
+        """Return the nodes that are searched for single pods: those with their cheapest evictions; None: all."""
         attached = self._attached()
         running = attached.running
         most = _NODES_FOR_EACH * len(peers) + _MORE_NODES
@@ -256,9 +256,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         return Placement(CLUSTER_DOMAIN, np.array(sorted([*in_turn][:most]), dtype=np.int64))
 
     def _part(self, planned: object, preemptor: PodRecord | Group) -> PostFilterResult | None:
-        """Return the preemption by which a preemptor does its part in what was planned for several; None: it has
-        none.
-        """
+        """Return a preemptor's part of a plan for several preemptors; None: it has none."""
         if not isinstance(planned, JointPart):
             return None
         attached = self._attached()
@@ -271,7 +269,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         return PostFilterResult(SUCCESS, preemption) if preemption is not None else None
 
     def _predecessors(self, pods: Sequence[PodRecord], group: Group | None) -> list[PodRecord]:
-        """Leaving pods with capacity that counts as the preemptor's own."""
+        """Return terminating pods with capacity that counts as the preemptor's own."""
         cluster = self._attached().running.cluster
         if not self._options.successor or not cluster.departures:
             return []
@@ -280,7 +278,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
     def _unless_it_waits(
         self, found: PostFilterResult, pods: Sequence[PodRecord], assign: Callable[[], Assigned | None]
     ) -> PostFilterResult:
-        """Return what was found, if it evicts no pods or there is nothing to wait for; else what is waited for."""
+        """Return the result if it evicts no pods or there is nothing to wait for; else the deferral."""
         preemption = found.proposal
         if not isinstance(preemption, Preemption) or not preemption.victims:
             return found
@@ -319,12 +317,12 @@ def _anew(state: CycleState) -> CycleState:
 
 
 def _place(running: RunningProfile, state: CycleState) -> Assigned | None:
-    """Return where the pod goes in the present view."""
+    """Return the pod's node in the present view."""
     row = running.evaluator.best_row(_anew(state))
     return ((state.pod, row),) if row >= 0 else None
 
 
 def _assign(attempt: PodGroupAttempt, wanted: int) -> Assigned | None:
-    """Return where the group goes in the present view, if that are so many members."""
+    """Return the group's places in the present view, if they suffice."""
     found = attempt.run()
     return found.placed if found.feasible and len(found.placed) >= wanted else None

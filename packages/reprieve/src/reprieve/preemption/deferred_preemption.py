@@ -1,13 +1,13 @@
-"""When a preemptor waits instead of evicting (cost.md 5.6, 5.7 and 6).
+"""Reasons for a preemptor to wait instead of evicting (cost.md 5.6, 5.7 and 6).
 
-- Its *predecessor* leaves: terminating pods of the same owner, as in a rolling update. What they leave counts as the
-  preemptor's own before any pods are evicted, and is reserved for it.
-- Its *delay* (`preemption-delay`) is not over: room that is about to come is waited for.
-- *Completions*: units that say when they end, where enough room comes free by that in time.
+- Its *predecessor* terminates: pods of the same owner, as in a rolling update. Their capacity is reserved for the
+  preemptor before any eviction.
+- Its *delay* (`preemption-delay`) is not over: it waits for capacity that becomes free soon.
+- *Completions*: units state when they end, and their capacity is enough in time.
 - *Checkpoints*: the chosen victims are about to save their work.
 
-Invariant: nothing is changed in the cluster cache, and no other pods are evicted than without; what is deferred is
-tried again at a time that is named, at the latest.
+Invariant: the cluster cache is not changed, and the same pods are evicted as without deferral; a deferred preemption is
+tried again at a stated time at the latest.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,9 +22,9 @@ from reprieve.preemption.lost_work import next_checkpoint, processors
 from reprieve.preemption.outcome import Deferral, WaitsFor
 
 LATE = 1.0
-"""Seconds that an end is waited for beyond its time: times are written to the second, and news takes a moment."""
+"""Seconds of waiting beyond a stated end: times have a precision of a second, and events arrive later."""
 OVERDUE = 10.0
-"""Seconds after which a preemptor looks again for a checkpoint that is late."""
+"""Seconds after which a preemptor checks again for a late checkpoint."""
 _MOST_NAMED = 3
 
 Owners = frozenset[tuple[str, Owner]]
@@ -35,7 +35,7 @@ Owners = frozenset[tuple[str, Owner]]
 
 
 def owners_of(cluster: ClusterState, pods: Iterable[PodRecord], group: Group | None) -> Owners:
-    """Owners of the pods and their group: the highest controllers that are known."""
+    """Return the owners of the pods and their group: the highest known controllers."""
     highest = cluster.controllers.highest
     result = {(pod.namespace, highest(pod.namespace, pod.owner, pod.labels)) for pod in pods if pod.owner is not None}
     if group is not None and group.owner is not None:
@@ -44,9 +44,10 @@ def owners_of(cluster: ClusterState, pods: Iterable[PodRecord], group: Group | N
 
 
 def predecessors(cluster: ClusterState, owners: Owners, hold_seconds: float) -> list[PodRecord]:
-    """Return pods of the same owners that are leaving, by UID.
+    """Return terminating pods of the same owners, by UID.
 
-    Not those that should have left `hold_seconds` ago (0: those too): they may never.
+    Pods that should have terminated `hold_seconds` ago are left out (0: they are not), because they may never
+    terminate.
     """
     if not owners or not cluster.departures:
         return []
@@ -56,7 +57,7 @@ def predecessors(cluster: ClusterState, owners: Owners, hold_seconds: float) -> 
         group = cluster.groups.get(key) if key is not None else None
         if namespace not in namespaces or (owner is None and (group is None or group.owner is None)):
             continue
-        # They were all made by the same.
+        # All have the same controller.
         if owners.isdisjoint(owners_of(cluster, (cluster.pods[next(iter(uids))],), group)):
             continue
         for uid in uids:
@@ -73,7 +74,7 @@ def predecessors(cluster: ClusterState, owners: Owners, hold_seconds: float) -> 
 def until_predecessors_leave(
     cluster: ClusterState, leaving: Sequence[PodRecord], places: Assigned, hold_seconds: float
 ) -> Deferral:
-    """The preemptor fits where its predecessors are: it holds these places and waits for them to leave."""
+    """Defer: the preemptor fits where its predecessors are; it reserves these places and waits."""
     rows = {row for _, row in places}
     awaited = tuple(pod for pod in leaving if pod.row in rows) or tuple(leaving)
     dues = [due + hold_seconds for pod in awaited if (due := cluster.departures[pod.uid]) is not None]
@@ -90,9 +91,9 @@ def until_predecessors_leave(
 
 
 def until_delay_is_over(cluster: ClusterState, pods: Sequence[PodRecord]) -> Deferral | None:
-    """None, or why these pods may not evict yet: the longest `preemption-delay` of them, from when the first was made.
+    """Return why these pods may not evict yet: their longest `preemption-delay`, from the creation of the first.
 
-    The time behind gates counts, and so does that before a restart.
+    None: they may. The time behind gates and before a restart counts.
     """
     delay = max((cluster.terms_of(pod).preemption_delay or 0.0 for pod in pods), default=0.0)
     until = _since(cluster, pods) + delay
@@ -109,8 +110,8 @@ def expected_end(cluster: ClusterState, pod: PodRecord) -> float | None:
     """Return when a scheduled pod is expected to be gone by its annotations; None: they state nothing.
 
     Its annotation `expected-end`, or its group's; `expected-runtime` from its start; its `activeDeadlineSeconds` with
-    its grace period on top, from its start; that of its Job, from the Job's start, likewise; for one that is leaving
-    its deletionTimestamp.  The earliest of them.
+    its grace period on top, from its start; that of its Job, from the Job's start, likewise; for a terminating pod its
+    deletionTimestamp.  The earliest of them.
     """
     departure, of_job = cluster.departures.get(pod.uid), cluster.job_deadlines.of(pod)
     ends = stated_end(cluster, pod, pod.start), departure, of_job + pod.grace if of_job is not None else None
@@ -118,7 +119,7 @@ def expected_end(cluster: ClusterState, pod: PodRecord) -> float | None:
 
 
 def stated_end(cluster: ClusterState, pod: PodRecord, start: float | None) -> float | None:
-    """Return when a pod that starts at a time (None: not yet) ends, by what it or its group states; None: nothing.
+    """Return when a pod that starts at a time (None: not yet) ends by its or its group's annotations; None: unknown.
 
     The earliest of `expected-end`, `expected-runtime` and `activeDeadlineSeconds` with the grace period on top.
     """
@@ -138,10 +139,10 @@ def until_completions(
     longest: float,
     assign: Callable[[], Assigned | None],
 ) -> Deferral | None:
-    """None, or which units end soon enough that the preemptor waits for them.
+    """Return the units that end soon enough for the preemptor to wait; None: it does not wait.
 
-    Soon enough: within `longest` seconds after the first of its `pods` was made.  `assign` tries to place it in the
-    present view, None where that is not enough.
+    Soon enough: within `longest` seconds after the creation of the first of its `pods`. `assign` tries to place it in
+    the present view; None if it does not fit.
     """
     latest = _since(cluster, pods) + longest
     if latest <= cluster.now:
@@ -182,7 +183,7 @@ def after_known_ends(
 def least_count(most: int, after: Callable[[int], Assigned | None]) -> tuple[int, Assigned] | None:
     """Return the least count from 1 to `most` with a place, and the place, by bisection; None: there is none.
 
-    More free capacity is taken never to be worse.
+    The search assumes that more free capacity is never worse.
     """
     places = after(most) if most else None
     if places is None:
@@ -198,7 +199,7 @@ def least_count(most: int, after: Callable[[int], Assigned | None]) -> tuple[int
     return high, places
 
 
-# -- victims that are about to save their work -------------------------------------------------------------------------
+# -- victims that will save their work soon -------------------------------------------------------------------------
 
 
 def until_checkpoint(
@@ -242,7 +243,7 @@ def until_checkpoint(
 
 
 def _since(cluster: ClusterState, pods: Sequence[PodRecord]) -> float:
-    """Since when a preemptor has been there: the creation of its first pod, never after now, whatever the clock."""
+    """Return the creation time of a preemptor's first pod, at most the present time."""
     return min((cluster.now, *(pod.created for pod in pods)))
 
 

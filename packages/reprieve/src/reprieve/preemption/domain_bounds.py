@@ -1,14 +1,13 @@
-"""What making room in a domain costs at least, before anything is placed there (preemption.md 4.6).
+"""Lower bounds of the cost of freeing capacity in a domain, before a placement (preemption.md 4.6).
 
 Under a topology constraint a group that preempts is placed in each domain in turn; the cheapest eviction wins.  Most
-domains cannot: what the nodes hold and run means that so many pods must be evicted, one of them at least that
-important.  Domains are searched in the order of these bounds until no other can be cheaper than the second best found.
+domains cannot win: their nodes imply a minimum number of victims, and a minimum priority of one of them.  Domains are
+searched in the order of these bounds until no other can be cheaper than the second best found.
 
 The bound counts the places for the group's members that each node gains for every number of victims, by requests alone,
-the cheapest pods first.  Whatever else is asked of a node, units that go whole and budgets only make it dearer.
-
-Invariant: the bound of a domain is never above the price of a candidate in it.  Property tests hold the choice equal to
-that of looking at all domains.
+the cheapest pods first.  Other rules, units that are evicted as a whole, and budgets only increase the cost. Invariant:
+the bound of a domain is never above the price of a candidate in it. Property tests compare the choice with a search of
+all domains.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,17 +34,17 @@ Counts = npt.NDArray[np.int64]
 Price = tuple[bool, Cost]
 
 FREE: Price = (False, ())
-"""Of a domain where perhaps no pods are evicted: nothing is cheaper."""
+"""The bound of a domain where perhaps no pods are evicted: nothing is cheaper."""
 _IMPOSSIBLE = 1 << 60
 _NOT_STARTED = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
 class DomainBounds:
-    """`cheapest_first`: the least that room in a domain costs, and its index in `domains`, cheapest first.
+    """`cheapest_first`: the lower bound of a domain, and its index in `domains`, cheapest first.
 
-    `alike`: the placed and the evicted pods are identical in units of their own, and nothing but resources is in play,
-    so that of a candidate the number of victims gives all but their names.
+    `alike`: the placed and the evicted pods are identical single pods, and only resources matter, so that the number of
+    victims determines a candidate except for names.
     """
 
     attempt: PodGroupAttempt
@@ -53,14 +52,14 @@ class DomainBounds:
     domains: Sequence[Placement]
     cheapest_first: Sequence[tuple[Price, int]]
     placed: Sequence[int]
-    """By domain: how many members are placed there, if `alike`."""
+    """By domain: number of members placed there, if `alike`."""
     alike: bool
     pods: int
-    """Which part of a cost is the number of pods."""
+    """The part of a cost that is the number of pods."""
     _victims_on: dict[int, list[PodRecord]] = field(default_factory=dict)
 
     def score(self, index: int, price: Price) -> int | None:
-        """Return what the group scores a candidate of that price in a domain; None if that is not known beforehand."""
+        """Return the group's score for a candidate of that price in a domain; None if it is not known in advance."""
         if not self.alike:
             return None
         domain, gone = self.domains[index], int(price[1][self.pods]) if price[0] else 0
@@ -83,27 +82,27 @@ class _Victims:
     amounts: Counts
     """`int64[columns, victims]`."""
     starts: npt.NDArray[np.float64]
-    """Of the unit, in seconds; infinite where it has none."""
+    """Start of the unit, in seconds; infinite without one."""
     breaks: Counts | None
-    """How many gangs break with the unit alone; None: they do not count."""
+    """Number of gangs that break with the unit alone; None: they do not count."""
 
 
 @dataclass(frozen=True, slots=True)
 class _DomainFreeResources:
-    """What the domains' rows, one domain after another, have for the group with all victims gone."""
+    """The capacity of the domains' rows for the group without all victims, one domain after another."""
 
     asked: Counts
-    """`int64[columns, 1]`: what every member asks for at least."""
+    """`int64[columns, 1]`: the minimum request of every member."""
     left: Counts
     """`int64[columns, rows]`."""
     holds: Counts
     """`int64[rows]`: members that fit on a row by `left` alone."""
     starts: Counts
-    """`int64[domains]`: where the rows of each domain begin."""
+    """`int64[domains]`: the first row of each domain."""
     domain_of: Counts
     """`int64[rows]`."""
     placed: Counts
-    """`int64[domains]`: how many members are to be placed at least."""
+    """`int64[domains]`: minimum number of members to place."""
 
 
 def bounds_of(
@@ -113,9 +112,9 @@ def bounds_of(
     priority: int,
     domains: Sequence[Placement],
 ) -> DomainBounds | None:
-    """Return the bounds of the domains by a native list of criteria; None where no bound can be given.
+    """Return the bounds of the domains by a native list of criteria; None if no bound is possible.
 
-    In a view where all units of the ranking are displaced.
+    Called in a view where all units of the ranking are displaced.
     """
     units = ranking.ordered
     cluster, profile = running.cluster, running.profile
@@ -135,7 +134,7 @@ def bounds_of(
         0,
     )
     flat = isinstance(attempt.group, GroupState)
-    if not flat:  # what its levels ask for besides, all or nothing, only makes it more
+    if not flat:  # minimums of its levels only increase it
         fewest = max(fewest, attempt.placed_without_help + 1)
     if not wanted or not fewest or not all(sizes) or len(np.unique(rows)) != len(rows):
         return None
@@ -167,7 +166,7 @@ def bounds_of(
 
 
 def _feasible(plugin: PlacementFeasiblePlugin, group: Group, count: int) -> bool:
-    """Return whether so many members more may do; of a tree each level asks for its own."""
+    """Return whether so many more members may suffice; each level of a tree has its own minimum."""
     if not isinstance(group, GroupState):
         return True
     scheduled = group.scheduled + count
@@ -175,7 +174,7 @@ def _feasible(plugin: PlacementFeasiblePlugin, group: Group, count: int) -> bool
 
 
 def _least_asked(pods: Iterable[PodRecord]) -> list[tuple[int, int]]:
-    """(column, amount): what every pod asks for at least."""
+    """Return (column, amount): the minimum request of every pod."""
     signatures = {id(pod.signature): pod.signature for pod in pods}.values()
     amounts = [dict(signature.requests) for signature in signatures]
     columns = set(amounts[0]).intersection(*amounts[1:]) if amounts else set()
@@ -190,7 +189,7 @@ def _are_alike(units: Sequence[PreemptionUnit]) -> bool:
 
 
 def _breaks(ranking: Ranking) -> list[int] | None:
-    """By unit: how many gangs break with it alone; None where gangs do not count."""
+    """Return by unit how many gangs break with it alone; None if gangs do not count."""
     costing = ranking.costing
     if not ranking.criteria.counts_gangs or costing is None:
         return None
@@ -268,7 +267,7 @@ def _prices(rooms: _DomainFreeResources, victims: _Victims) -> list[Price]:
 
 
 def _sums(like: Counts, victims: _Victims, which: slice | npt.NDArray[np.bool_]) -> Counts:
-    """`int64[columns, rows]`: what some of the victims take."""
+    """Return `int64[columns, rows]`: the amounts of some of the victims."""
     taken = np.zeros_like(like)
     for at in range(len(like)):
         np.add.at(taken[at], victims.rows[which], victims.amounts[at][which])
@@ -276,7 +275,7 @@ def _sums(like: Counts, victims: _Victims, which: slice | npt.NDArray[np.bool_])
 
 
 def _highest(rooms: _DomainFreeResources, victims: _Victims) -> Counts:
-    """`int64[domains]`: the least priority such that there is room with all units up to it gone."""
+    """Return `int64[domains]`: the least priority that suffices if all units up to it are evicted."""
     left, starts = rooms.left, rooms.starts
     levels = np.unique(victims.priorities)
     low = np.zeros(len(starts), dtype=np.int64)
@@ -297,12 +296,13 @@ def _highest(rooms: _DomainFreeResources, victims: _Victims) -> Counts:
 def _fewest_gone(
     rooms: _DomainFreeResources, victims: _Victims, beside: Counts, free: Counts, lacking: Counts
 ) -> tuple[Counts, Counts]:
-    """`int64[rows]` twice: how many pods go at least if all places that the domain lacks cost what this row's do.
+    """Return two `int64[rows]`: the minimum number of victims and their minimum sum of priorities.
 
-    `int64[columns, rows]` `beside`: what is free with no unit gone, `free` the places in it; `lacking`: `int64[rows]`,
-    those that the row's domain lacks.
-    And the least sum of their priorities.  The least over a domain's rows is a bound for the domain: no mixture of
-    rows is cheaper by the place than the row where places are cheapest.
+    All missing places of the domain are taken to cost as on this row.
+
+    `beside`: `int64[columns, rows]`, free amounts without evictions, `free` the places in them; `lacking`:
+    `int64[rows]`, missing places of the row's domain.  The least over a domain's rows is a bound for the domain: no
+    mixture of rows is cheaper by the place than the row where places are cheapest.
     """
     asked, holds = rooms.asked, rooms.holds
     rows = beside.shape[1]

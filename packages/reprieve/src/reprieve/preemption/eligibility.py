@@ -1,4 +1,4 @@
-"""Whether a preemptor may preempt at all (preemption.md 2)."""
+"""The conditions under which a preemptor may preempt (preemption.md 2)."""
 
 from collections.abc import Iterable
 
@@ -11,9 +11,9 @@ from reprieve.preemption.units import effective_priority
 
 
 def group_never_preempts(group: Group, *, group_policy: bool) -> bool:
-    """Of a group (preemption.md 2.2): its own policy if the field is there (and the gate `group_policy` on).
+    """Return whether a group never preempts (preemption.md 2.2): by its own policy if it has one (gate `group_policy`).
 
-    Else that of its members, pending or scheduled, which agree (preemption.md 8.4).
+    Else by the policy of its members, pending or scheduled, which agree (preemption.md 8.4).
     """
     own = group.spec.preemption_policy if group.spec is not None and group_policy else None
     if own is not None:
@@ -24,11 +24,10 @@ def group_never_preempts(group: Group, *, group_policy: bool) -> bool:
 def ineligible(
     cluster: ClusterState, priority: int, never: bool, nominated_rows: Iterable[int], *, under_way: bool
 ) -> str | None:
-    """None, or why the preemptor must not preempt now.
+    """Return why the preemptor must not preempt now; None: it may.
 
-    On a nominated row a pod of lower effective priority that terminates because of scheduler preemption is the sign
-    of a preemption still under way (preemption.md 2.3); `under_way` says that the caller knows of one, wherever its
-    victims run.
+    A pod of lower effective priority on a nominated row that terminates because of scheduler preemption shows a
+    preemption in progress (preemption.md 2.3); `under_way`: the caller knows of one, wherever its victims run.
     """
     if never:
         return NEVER
@@ -42,9 +41,9 @@ def ineligible(
 
 
 def pod_is_ineligible(state: CycleState, diagnosis: Diagnosis) -> str | None:
-    """Return the same of a single pod that fits nowhere.
+    """Return why a single pod that fits nowhere must not preempt now; None: it may.
 
-    The node that it is nominated to does not count where that failed as unschedulable and unresolvable (2.3).
+    Its nominated node does not count if that failed as unschedulable and unresolvable (2.3).
     """
     pod, rows, under_way = state.pod, [state.nominated] if state.nominated >= 0 else [], state.preemption_under_way
     if rows and diagnosis.unresolvable(rows[0]):

@@ -1,8 +1,7 @@
-"""How often anything may be evicted (cost.md 9).
+"""Limits of evictions (cost.md 9).
 
-A unit of a namespace, owner or priority class that was evicted as often as a limit allows is no potential victim, and
-units that together would exceed a limit are not evicted together.  Preemptors that are critical for the system are
-exempt.
+A unit of a namespace, owner or priority class that has reached a limit is no potential victim, and units that together
+would exceed a limit are not evicted together.  Preemptors that are critical for the system are exempt.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +15,7 @@ from reprieve.preemption.outcome import Deferral, WaitsFor
 from reprieve.preemption.units import ABOVE_ALL, PreemptionUnit, units_below
 
 SYSTEM_CRITICAL: Final = 2_000_000_000
-"""The priority of system-cluster-critical: preemptors from there on are exempt."""
+"""The priority of system-cluster-critical: preemptors with at least this priority are exempt."""
 LIMIT_KEPT: Final = "an eviction limit would be exceeded"
 """Why a node is no candidate."""
 _SOONEST: Final = 1.0
@@ -24,15 +23,15 @@ _SOONEST: Final = 1.0
 
 
 def limited(cluster: ClusterState, priority: int) -> bool:
-    """Return whether limits may forbid a preemptor of that priority an eviction now."""
+    """Return whether limits may block an eviction for a preemptor of that priority now."""
     return priority < SYSTEM_CRITICAL and cluster.evictions.bind(cluster.now)
 
 
 def evicted_unit(cluster: ClusterState, unit: PreemptionUnit) -> EvictedUnit:
-    """Return what a unit counts for.
+    """Return the names for which an evicted unit counts.
 
-    Its owner is the highest known controller: of a group that is evicted whole that of the group, otherwise that of
-    the pod, then that of its group.  Without one it is the group, or the pod, by name.
+    Its owner is the highest known controller: of the group for a group that is evicted as a whole, otherwise of the
+    pod, then of its group. Without one it is the group or the pod, by name.
     """
     pod = unit.pods[0]
     group = unit.group if unit.group is not None else cluster.groups.get(pod.group) if pod.group is not None else None
@@ -85,9 +84,9 @@ def _told(limit: EvictionLimit, unit: EvictedUnit) -> str:
 
 
 def until_limits_allow(cluster: ClusterState, units: Iterable[PreemptionUnit]) -> Deferral | None:
-    """Return when the first of these units is not protected by a limit any more, or more of them may go together.
+    """Return when the first of these units is no longer protected by a limit, or more of them may be evicted together.
 
-    None where limits forbid nothing that they will allow.
+    None if no limit blocks units that it will later allow.
     """
     evictions, now = cluster.evictions, cluster.now
     protected: list[tuple[float, str, str]] = []
@@ -112,14 +111,14 @@ def until_limits_allow(cluster: ClusterState, units: Iterable[PreemptionUnit]) -
 
 
 def count_leaving(cluster: ClusterState, now: float) -> None:
-    """Count what leaves because a scheduler before evicted it; with a record of it, once."""
+    """Count terminating pods that an earlier scheduler evicted; once, also with a record of it."""
     leaving = [pod for pod in cluster.pods.values() if pod.preempted and pod.terminating and pod.row >= 0]
     for unit in (unit for unit in units_below(cluster, ABOVE_ALL, leaving) if unit.pods):
         cluster.evictions.note(evicted_unit(cluster, unit), now)
 
 
 class RemainingEvictions:
-    """How many units limits allow to be evicted together."""
+    """The number of units that limits allow to evict together."""
 
     refusal = LIMIT_KEPT
 
@@ -134,7 +133,7 @@ class RemainingEvictions:
         return len(self._within(victims)) < len(victims)
 
     def affordable(self, units: Sequence[PreemptionUnit]) -> list[PreemptionUnit]:
-        """Units that may all go together, the least important first as long as no limit is exceeded."""
+        """Return units that may be evicted together, the least important first as long as no limit is exceeded."""
         return self._within(sorted(units, key=lambda unit: unit.importance, reverse=True))
 
     def _within(self, units: Sequence[PreemptionUnit]) -> list[PreemptionUnit]:

@@ -1,9 +1,9 @@
-"""What extenders make of the candidates of a single preemptor: they drop nodes and change victims (scheduling.md 6).
+"""Extenders drop candidates of a single preemptor or change victims (scheduling.md 6).
 
-As upstream's `callExtenders`; for groups none is asked, as upstream.  Nodes on which only an extender rejected the pod
-are candidates without victims since 1.38; those that still have none at the end are dropped.  Two rules of ours stand:
-only units of lower priority go, and they go whole.  So a victim that an extender names brings the rest of its unit with
-it, and one that may not be evicted is a failure of the plugin.
+As upstream's `callExtenders`; as upstream, none is called for groups.  Nodes on which only an extender rejected the pod
+are candidates without victims since 1.38; those that still have none at the end are dropped.  Two of our rules apply:
+only units of lower priority are evicted, and only as a whole. So the rest of the unit of a named victim is evicted too,
+and a victim that may not be evicted is a failure of the plugin.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ ASKED_FOR = "an extender asked for it"
 
 
 def judges_of(profile: Profile, state: CycleState) -> list[CandidatePlugin]:
-    """Plugins that judge this pod's candidates: mostly none, and then candidates need not be listed."""
+    """Return the plugins that check this pod's candidates; mostly none, and then candidates need not be listed."""
     return [p for p in profile.plugins if isinstance(p, CandidatePlugin) and p.judges_candidates(state)]
 
 

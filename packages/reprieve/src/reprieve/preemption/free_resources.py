@@ -1,10 +1,10 @@
-"""Room by plain numbers: the fast path of a reprieve.
+"""Free capacity as plain numbers: the fast path of a reprieve.
 
-Where only resources are in play (every other filter depends on the node's own object, which evictions do not change),
-"every assigned pod still passes, the k-th seeing those before it" is the same as: on each node, for each resource that
-an assigned pod asks for, everything placed fits - a pod that asks for nothing of a resource neither checks it nor adds
-to it.  So a unit can be judged by subtracting its amounts from what is left.  The plain path in
-`reprieve.preemption.reprieved_units` asks the filters themselves; property tests hold the two equal.
+If only resources matter (every other filter depends on the node's own object, which evictions do not change), "every
+assigned pod still passes, the k-th with those before it" is the same as: on each node, for each resource that an
+assigned pod requests, the total fits; a pod that does not request a resource neither checks it nor adds to it. So a
+unit can be judged by subtracting its amounts from the free ones. The plain path in
+`reprieve.preemption.reprieved_units` calls the filters; property tests compare the two.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ RESOURCES_PLUGIN = "NodeResourcesFit"
 def only_resources(profile: Profile, states: Iterable[CycleState]) -> bool:
     """Return whether resources are all that an eviction can change for these pods.
 
-    A rule of a pod that may come back counts too, hence `concerns`: it does not depend on what is placed now.
+    Rules of pods that may return count too, hence `concerns`, which does not depend on placed pods.
     """
     resources = [plugin for plugin in profile.node_filters if plugin.name == RESOURCES_PLUGIN]
     if not resources or not resources[0].checks_everything:
@@ -43,12 +43,12 @@ def only_resources(profile: Profile, states: Iterable[CycleState]) -> bool:
 
 
 Shortage = tuple[int, tuple[tuple[int, int], ...]]
-"""A row, and (column, missing amount) of everything that is short there."""
+"""A row, and (column, missing amount) of every short resource there."""
 
 
 @dataclass(slots=True)
 class FreeResources:
-    """What is left on the rows that matter. `left[row]` has an amount per entry of `columns[row]`."""
+    """The free amounts of relevant rows. `left[row]` has an amount per entry of `columns[row]`."""
 
     columns: dict[int, tuple[int, ...]]
     left: dict[int, list[int]]
@@ -62,10 +62,10 @@ class FreeResources:
         *,
         priority: int | None,
     ) -> "FreeResources":
-        """Room once the assigned pods run on their rows, in the cluster's present view.
+        """Return the free capacity after the assigned pods run on their rows, in the cluster's present view.
 
-        Nominated pods of equal or higher priority count as running (preemption.md 3.4), but not the
-        assigned pods' own nominations; with a priority of None no nominated pod does.
+        Nominated pods of equal or higher priority count as running (preemption.md 3.4), but not the assigned pods' own
+        nominations; with a priority of None no nominated pod does.
         """
         by_row: dict[int, list[PodRecord]] = {}
         for pod, row in assigned:
@@ -92,7 +92,7 @@ class FreeResources:
         return room
 
     def _amounts(self, pod: PodRecord, columns: tuple[int, ...]) -> list[int]:
-        """Return what a pod takes of each column; not to be changed."""
+        """Return a pod's amounts by column; the result must not be changed."""
         signature = pod.signature
         result = self._known.get((signature.id, columns))
         if result is None:
@@ -101,7 +101,7 @@ class FreeResources:
         return result
 
     def short_columns(self) -> list[int]:
-        """Columns that are short somewhere; none: everything assigned fits."""
+        """Return columns that are short somewhere; none: everything assigned fits."""
         return sorted(
             {
                 column
@@ -112,7 +112,7 @@ class FreeResources:
         )
 
     def free(self, pods: Sequence[PodRecord], rows: Sequence[int]) -> None:
-        """Add the room of pods that are counted as running now and are to be gone."""
+        """Add the capacity of pods that count as running and will be removed."""
         for pod, row in zip(pods, rows, strict=True):
             left = self.left.get(row)
             if left is not None:
@@ -120,7 +120,7 @@ class FreeResources:
                 self.left[row] = [amount + more for amount, more in zip(left, taken, strict=True)]
 
     def _by_row(self, pods: Sequence[PodRecord], rows: Sequence[int]) -> dict[int, list[int]]:
-        """Return what the pods take together on each of the rows that matter, by the row's columns."""
+        """Return the pods' total amounts on each relevant row, by the row's columns."""
         if len(pods) == 1:
             return {rows[0]: self._amounts(pods[0], self.columns[rows[0]])} if rows[0] in self.left else {}
         wanted: dict[int, list[int]] = {}
@@ -136,7 +136,7 @@ class FreeResources:
         return wanted
 
     def shortage(self, pods: Sequence[PodRecord], rows: Sequence[int]) -> Shortage | None:
-        """Take the pods back if they fit (None), else change nothing and say what is short on the first row."""
+        """Put the pods back if they fit (None), else change nothing and return the shortage on the first row."""
         left = self.left
         wanted = self._by_row(pods, rows)
         for row in sorted(wanted) if len(wanted) > 1 else wanted:
@@ -148,7 +148,7 @@ class FreeResources:
         return None
 
     def shortage_on(self, row: int, pods: Sequence[PodRecord], rows: Sequence[int]) -> tuple[tuple[int, int], ...]:
-        """(column, missing amount) of everything that is short on one row with the pods back; nothing changes."""
+        """Return (column, missing amount) of every shortage on one row with the pods back, without a change."""
         wanted = self._by_row(pods, rows).get(row)
         return self._short(row, wanted) if wanted is not None else ()
 

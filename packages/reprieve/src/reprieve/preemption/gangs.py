@@ -1,7 +1,7 @@
 """Gangs that an eviction leaves below their minimum (cost.md 1.7).
 
 Terms: the *slack* of a gang is how many of its scheduled pods it can lose and still have its minCount.  A gang that
-has fewer already has no slack and cannot break again: the pods that still run are its *remains*.
+already has fewer has no slack and cannot break again: its running pods are its *remains*.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ def slack_of(cluster: ClusterState, units: Iterable[PreemptionUnit]) -> dict[str
 
 
 def losses(pods: Iterable[PodRecord], slack: Mapping[str, int]) -> dict[str, int]:
-    """Return how many pods each gang with slack loses with these; pods that are on their way out are lost already."""
+    """Return how many pods each gang with slack loses with these; terminating pods are already lost."""
     result: dict[str, int] = {}
     for pod in pods if slack else ():
         key = pod.group
@@ -43,7 +43,7 @@ def broken(pods: Iterable[PodRecord], slack: Mapping[str, int]) -> list[str]:
 
 
 def with_remains(cluster: ClusterState, preemption: Preemption) -> Preemption:
-    """Return the decision with what it leaves of gangs below their minimum named as such, and not as spared.
+    """Return the decision with remains of gangs below their minimum listed as such, not as spared.
 
     Call it with no pod displaced.
     """
@@ -66,7 +66,7 @@ def with_remains(cluster: ClusterState, preemption: Preemption) -> Preemption:
     spared = [verdict.unit for verdict in preemption.verdicts if not verdict.evicted and verdict.unit.in_group]
     remains = tuple(unit for unit in spared if is_remains(unit))
     verdicts, names = preemption.verdicts, {unit.pods[0].uid for unit in remains}
-    if names:  # of tens of thousands of verdicts all are kept otherwise
+    if names:  # tens of thousands of verdicts would be kept otherwise
         verdicts = tuple(verdict for verdict in verdicts if verdict.unit.pods[0].uid not in names)
     return replace(
         preemption,
@@ -77,10 +77,10 @@ def with_remains(cluster: ClusterState, preemption: Preemption) -> Preemption:
 
 
 def standing(lost: Sequence[Mapping[str, int]], slack: Mapping[str, int]) -> list[tuple[bool, int]]:
-    """Return for each unit, given by importance, where it stands among units of its priority in a reprieve.
+    """Return for each unit, given by importance, its position among units of its priority in a reprieve.
 
-    `lost[unit]`: its `losses`.  First come the units that a gang needs for its minimum: of its pods the most important,
-    those of one gang together.  Then all others, with what gangs have beyond their minimum.
+    `lost[unit]`: its `losses`. Units that a gang needs for its minimum come first: its most important pods, together.
+    Then all others, with the pods of gangs beyond their minimum.
     """
     left = Counter[str]()
     for each in lost:

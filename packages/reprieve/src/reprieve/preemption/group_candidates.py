@@ -1,7 +1,7 @@
-"""Candidates for a group as preemptor: placements in which it fits with its potential victims gone.
+"""Candidates for a group as preemptor: placements in which it fits without its potential victims.
 
-The places are those that the group's algorithm gives with all potential victims displaced; they are held fixed while
-units are spared.  Under a topology constraint this is done for each placement (preemption.md 4).
+The group's algorithm finds the places with all potential victims displaced; the places are fixed while units are
+spared.  Under a topology constraint this is done for each placement (preemption.md 4).
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -19,13 +19,13 @@ from reprieve.preemption.tie_breaking import victim_sparing_tie_breaker
 from reprieve.preemption.units import PreemptionUnit
 
 _MOST_DOMAINS_BELOW = 64
-"""So many placements of groups below a tree's root are tried for each of the root's."""
+"""Maximum number of placements of groups below a tree's root that are tried for each placement of the root."""
 _FEW_DOMAINS = 4
-"""So few domains are searched without bounds."""
+"""Up to this number, domains are searched without bounds."""
 
 
 def candidates_among(request: GroupRequest, units: Sequence[PreemptionUnit]) -> GroupCandidates:
-    """Find the candidates where only these units may be evicted."""
+    """Find the candidates if only these units may be evicted."""
     running, options = request.running, request.options
     cluster = running.cluster
     if not units:
@@ -44,14 +44,14 @@ def candidates_among(request: GroupRequest, units: Sequence[PreemptionUnit]) -> 
             wide = numbers_for(view, first, view.ranking)
     if options.placement != MINIMIZE_VICTIMS:
         return GroupCandidates(candidates, passed_over)
-    # Here only the victims of one eviction are displaced: few of all potential victims.
+    # Only the victims of one eviction are displaced: few of all potential victims.
     with cluster.trial():
         cheaper, limits = all_cheaper(replace(view, stay=True), candidates, wide)
         return GroupCandidates(cheaper, passed_over, min(candidates, key=price_of), limits=limits)
 
 
 def holds_all(domain: Placement, rows: Collection[int]) -> bool:
-    """Return whether there are such rows and the placement has all of them."""
+    """Return whether there are such rows and the placement contains all of them."""
     return bool(rows) and set(rows) <= set(domain.rows.tolist())
 
 
@@ -62,7 +62,7 @@ class CandidateSearch:
     view: GroupView
 
     def candidates(self) -> tuple[list[GroupCandidate], int]:
-        """Candidates in the order of their domains, and how many domains were passed over."""
+        """Return candidates in the order of their domains, and the number of skipped domains."""
         attempt, options = self.view.request.attempt, self.view.request.options
         find = self.candidate if options.victim_search == REPRIEVE else self.above_floor
         if attempt.placements is None:
@@ -77,10 +77,10 @@ class CandidateSearch:
         return (candidates, passed_over) if candidates else self.cheapest(hopeful, find)
 
     def candidate(self, placement: Placement | None) -> GroupCandidate | None:
-        """Return what placing the group there costs; None if it does not fit or nothing is gained.
+        """Return the candidate with the group placed there; None if it does not fit or nothing is gained.
 
-        Where nodes tie in score the algorithm leaves a choice: the first by name is compared with the one that spares
-        the important units (`reprieve.preemption.tie_breaking`), and the cheaper eviction is taken.
+        If nodes tie in score, the first by name is compared with the one that spares the important units
+        (`reprieve.preemption.tie_breaking`), and the cheaper eviction is used.
         """
         view, request = self.view, self.view.request
         attempt = request.attempt
@@ -104,11 +104,10 @@ class CandidateSearch:
     def _in_other_domains(
         self, candidate: GroupCandidate, price: Callable[[GroupCandidate], tuple[bool, Cost]]
     ) -> GroupCandidate:
-        """Return the cheaper of a candidate and one in the same placement with the groups below in other ones of their
-        own.
+        """Return the candidate, or a cheaper one in the same placement with other placements of the groups below.
 
-        They are settled one after another, each where room for its pods and for those before costs least; so many
-        placements are tried in all.
+        They are chosen one after another, each where capacity for its pods and for earlier ones costs least, within a
+        total number of trials.
         """
         view, attempt = self.view, self.view.request.attempt
         placement, members = candidate.placement, len(candidate.assignment.placed)
@@ -138,8 +137,8 @@ class CandidateSearch:
     ) -> tuple[list[GroupCandidate], int]:
         """Candidates in the order of their domains, and how many domains were passed over.
 
-        Domains are passed over that cannot be cheaper than the second best candidate
-        (`reprieve.preemption.domain_bounds`), nor score better at the price of the best.
+        Skipped domains cannot be cheaper than the second best candidate (`reprieve.preemption.domain_bounds`), nor
+        score better at the price of the best.
         """
         bounds = None
         request = self.view.request
@@ -170,7 +169,7 @@ class CandidateSearch:
         return [candidates[index] for index in sorted(candidates)], passed_over
 
     def unhelpful(self) -> UnhelpfulPreemption:
-        """Return why it does not help that all potential victims are gone."""
+        """Return why evicting all potential victims does not help."""
         attempt = self.view.request.attempt
         assignment = attempt.run(diagnose=True)
         placed = len(assignment.placed)
@@ -185,9 +184,9 @@ class CandidateSearch:
         )
 
     def above_floor(self, placement: Placement | None) -> GroupCandidate | None:
-        """`candidate` where only units up to the lowest sufficient priority are potential victims (KEP-5710, 001).
+        """Return the candidate if only units up to the lowest sufficient priority may be evicted (KEP-5710, 001).
 
-        That priority is found by bisection, which takes for granted that more room is never worse.
+        That priority is found by bisection, which assumes that more free capacity is never worse.
         """
         view = self.view
         floors = sorted({unit.priority for unit in view.ranking.ordered})

@@ -10,16 +10,16 @@ from reprieve.preemption.protected_units import potential_victims
 from reprieve.preemption.units import PreemptionUnit, scheduled_pods
 
 _MOST_CASCADES = 8
-"""So many candidates are evaluated, and so many evictions instead, where evictions in turn count."""
+"""Maximum number of candidates, and of alternative evictions, that are evaluated if evictions in turn count."""
 
 
 def with_cascades(
     request: GroupRequest, found: GroupCandidates, search: Callable[[Sequence[PreemptionUnit]], GroupCandidates]
 ) -> tuple[GroupCandidates, CascadeAvoided | None]:
-    """Add what the victims of candidates would evict in turn to their cost; also return what was avoided (cost.md 3).
+    """Add the evictions in turn by victims to the cost of candidates; also return the avoided eviction (cost.md 3).
 
-    Beside those found an eviction is sought without the units that would evict others, a few times over; `search`:
-    the candidates where only certain units may be evicted.
+    A few further evictions are searched without the units that would evict others; `search`: returns the candidates if
+    only certain units may be evicted.
     """
     cluster, cascades = request.running.cluster, request.options.cascades
     assert cascades is not None

@@ -14,9 +14,9 @@ BY_SCORE = "highest placement score"
 def cheapest_of(
     attempt: PodGroupAttempt, found: Sequence[GroupCandidate], criteria: Criteria
 ) -> tuple[GroupCandidate, Compared | None]:
-    """Return the cheapest; among equals the one the group scores highest with only its victims gone, then the first.
+    """Return the cheapest; among equals the one with the group's highest score without its victims, then the first.
 
-    And the next best of those that were left last, with how the field narrowed.
+    Also return the next best of the last remaining ones, with the steps of the comparison.
     """
     left = rivals = list(found)
     steps: list[tuple[str, int]] = []

@@ -12,7 +12,14 @@ from reprieve.preemption.group_cascades import with_cascades
 from reprieve.preemption.group_choice import cheapest_of
 from reprieve.preemption.group_view import GroupCandidates, GroupRequest
 from reprieve.preemption.options import EvictionOptions
-from reprieve.preemption.outcome import CLUSTER_DOMAIN, NO_VICTIMS_GROUP, NoRoom, Preemption, UnhelpfulPreemption
+from reprieve.preemption.outcome import (
+    CLUSTER_DOMAIN,
+    GROUP_UNSCHEDULABLE,
+    NO_VICTIMS_GROUP,
+    NoRoom,
+    Preemption,
+    UnhelpfulPreemption,
+)
 from reprieve.preemption.protected_units import (
     EvictionTerms,
     ceilings_for,
@@ -22,18 +29,16 @@ from reprieve.preemption.protected_units import (
 from reprieve.preemption.reprieved_units import verdicts_of
 from reprieve.preemption.units import PreemptionUnit, effective_priority, scheduled_pods
 
-UNSCHEDULABLE = "pod group is unschedulable"
-
 
 def preempt_for_group(
     running: RunningProfile, attempt: PodGroupAttempt, plugin: str, options: EvictionOptions
 ) -> PostFilterResult:
-    """Find the victims that make room for the group, or why there are none. Leaves the cluster as it was.
+    """Find the victims that free capacity for the group, or why there are none. The cluster is not changed.
 
-    It must place more members than without preemption, else no pods are evicted.  Of several placements the cheapest
-    eviction wins, then the placement that the group scores best beside the pods that stay, then the first in order
-    (preemption.md 4.6).  While capacity is reserved for it in one of them, no other is tried unless the group does not
-    fit there any more (cost.md 5.5).
+    More members must be placed than without preemption, else no pods are evicted. Of several placements the cheapest
+    eviction wins, then the placement with the group's best score beside the pods that stay, then the first in order
+    (preemption.md 4.6). While capacity is reserved for it in one of them, no other is tried unless the group no longer
+    fits there (cost.md 5.5).
     """
     cluster, group, spec = running.cluster, attempt.group, attempt.group.spec
     if spec is None:
@@ -58,7 +63,7 @@ def preempt_for_group(
     # 3. In which placements does it fit, and which units must be evicted there?
     found = candidates_within_terms(request, units)
     if not found.candidates:
-        status = Status(Code.UNSCHEDULABLE, found.refused or UNSCHEDULABLE, plugin)
+        status = Status(Code.UNSCHEDULABLE, found.refused or GROUP_UNSCHEDULABLE, plugin)
         return _no_preemption(request, status, found.in_vain)
     # 4. What would the victims evict in turn?
     avoided = None
@@ -87,7 +92,7 @@ def preempt_for_group(
 
 
 def _no_preemption(request: GroupRequest, status: Status, why: UnhelpfulPreemption | None) -> PostFilterResult:
-    """No pods are evicted; units that are protected now may be later."""
+    """Return a result without victims; units that are protected now may become potential victims later."""
     cluster = request.running.cluster
     kept, waits = protection(cluster, request.priority, scheduled_pods(cluster), request.terms)
     if kept:
@@ -96,9 +101,9 @@ def _no_preemption(request: GroupRequest, status: Status, why: UnhelpfulPreempti
 
 
 def candidates_within_terms(request: GroupRequest, units: Sequence[PreemptionUnit]) -> GroupCandidates:
-    """Find the candidates where only these units may be evicted, within the terms that users set for their work.
+    """Find the candidates if only these units may be evicted, within the terms of annotations.
 
-    Where no candidate keeps to them, the search is repeated among units that may all be evicted together.
+    If no candidate meets them, the search is repeated among units that may all be evicted together.
     """
     cluster, attempt = request.running.cluster, request.attempt
     result = candidates_among(request, units)
@@ -120,7 +125,7 @@ def candidates_within_terms(request: GroupRequest, units: Sequence[PreemptionUni
             terms.restricted = True
         result = candidates_among(request, terms.units())
     why = result.in_vain
-    if terms.restricted or why is None:  # what was found among units that may go together does not hold for all others
+    if terms.restricted or why is None:  # results for units that may be evicted together do not apply to all others
         why = UnhelpfulPreemption(attempt.group, NoRoom.BUDGETS)
-    refused = f"{UNSCHEDULABLE}: {terms.refusal}" if terms.restricted else ""
+    refused = f"{GROUP_UNSCHEDULABLE}: {terms.refusal}" if terms.restricted else ""
     return GroupCandidates([], in_vain=why, refused=refused)

@@ -1,9 +1,9 @@
-"""The cheapest victims that make room for a group in the placement of a candidate (cost.md 4).
+"""The cheapest victims that free capacity for a group in the placement of a candidate (cost.md 4).
 
-Where only resources are in play they are searched for by numbers (`reprieve.preemption.victim_search`), and the group
-is placed where it scores best with only those victims gone.  Otherwise what the numbers propose is tried by the group's
-algorithm with all its filters, and so are a few evictions of the least important units; then the group is placed anew
-while units are put back (`reprieve.preemption.replaced_group`).  None that does not work is taken.
+If only resources matter, the search works on numbers (`reprieve.preemption.victim_search`), and the group is placed
+where it scores best without only those victims. Otherwise the group's algorithm tries the proposal of the numbers with
+all its filters, and a few evictions of the least important units; then the group is placed again while units are put
+back (`reprieve.preemption.replaced_group`). Only evictions that work are used.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,17 +23,18 @@ from reprieve.preemption.victim_search.problem import Numbers, numbers_of
 from reprieve.preemption.victim_search.search import Found, as_cheap, cheapest_eviction
 
 _MOST_AS_CHEAP, _PODS_PLACED_ANEW = 24, 384
-"""So many evictions that cost the same are compared by what the group scores, and fewer for large groups: so many of
-its pods are placed for it."""
+"""Maximum number of evictions with equal cost that are compared by the group's score, and of pods placed for that, so
+fewer for large groups.
+"""
 
 
 def all_cheaper(
     view: GroupView, candidates: Sequence[GroupCandidate], wide: Numbers | None
 ) -> tuple[list[GroupCandidate], tuple[SearchLimit, ...]]:
-    """Return the candidates with the cheapest victims, where their domain may still be one of the two cheapest.
+    """Return the candidates with the cheapest victims if their domain may still be one of the two cheapest.
 
-    And the limits that ended the search.  In a view where all potential victims stay. `wide`: the numbers of the whole
-    cluster, if that is the only domain.
+    Also return the limits that ended the search. Called in a view where all potential victims stay. `wide`: the numbers
+    of the whole cluster, if that is the only domain.
     """
     cheaper: dict[int, GroupCandidate] = {}
     best: list[tuple[bool, Cost]] = []
@@ -47,9 +48,9 @@ def all_cheaper(
 
 
 def numbers_for(view: GroupView, candidate: GroupCandidate, within: Ranking) -> Numbers | None:
-    """Return what the search for victims is given, in a view where all units of `within` are displaced.
+    """Return the numbers for the search, in a view where all units of `within` are displaced.
 
-    None where they are too unlike.
+    None if the pods differ too much.
     """
     request = view.request
     pods = [pod for pod, _ in candidate.assignment.placed]
@@ -57,18 +58,18 @@ def numbers_for(view: GroupView, candidate: GroupCandidate, within: Ranking) -> 
 
 
 def _cheaper(view: GroupView, candidate: GroupCandidate, numbers: Numbers | None, work: PlacingWork) -> GroupCandidate:
-    """Return the candidate with the cheapest victims that make room for as many members in the same placement."""
+    """Return the candidate with the cheapest victims for as many members in the same placement."""
     if candidate.cost is None:
         return candidate
     ranking, everything = candidate.ranking, range(len(candidate.ranking.ordered))
-    # Only units in the placement can make room there.
+    # Only units in the placement can free capacity there.
     inside = everything if candidate.placement is None else sorted(ranking.on(candidate.placement.rows.tolist()))
     within = ranking if len(inside) == len(everything) else ranking.only(inside)
     if view.request.attempt.constrained_below:
         candidate, settled = _in_chosen_domains(view, candidate, within, inside, work)
         if settled:
             return candidate
-        numbers = None  # levels that want nodes of their own are placed by the walk alone
+        numbers = None  # only the walk places levels that need nodes of their own
     elif candidate.placement is not None or ranking is not view.ranking:
         with view.of(within, range(len(inside))):
             numbers = numbers_for(view, candidate, within)
@@ -80,7 +81,7 @@ def _cheaper(view: GroupView, candidate: GroupCandidate, numbers: Numbers | None
         proposed = proposal.eviction()
         tried = proposal.tried(proposed) if proposed is not None else None
         if tried is not None:
-            return tried  # rules only leave fewer evictions than the numbers know
+            return tried  # rules only reduce the possible evictions
         candidate, settled = _spread_otherwise(view, candidate, numbers, inside, work, proposed)
         if settled:
             return candidate
@@ -93,7 +94,7 @@ def _in_chosen_domains(
 ) -> tuple[GroupCandidate, bool]:
     """Return a tree's candidate, or the cheaper one with other domains of the groups below its root.
 
-    And whether that settles it: the search was not cut short, and the group is placed as the numbers say.
+    Also return whether that is final: the search was complete, and the group is placed as in the numbers.
     """
     choices = view.request.attempt.choices_below(candidate.placement)
     if not choices or work.searched <= 0:
@@ -125,8 +126,8 @@ def _spread_otherwise(
 ) -> tuple[GroupCandidate, bool]:
     """Return the candidate, or the cheaper one with other numbers of members in the domains of a spread constraint.
 
-    And whether that settles it: all filters agree, and all was compared, or the eviction costs no more than the one
-    `proposed`, without the constraint.
+    Also return whether that is final: all filters agree, and all choices were compared or the eviction costs no more
+    than the one `proposed` without the constraint.
     """
     with view.of(candidate.ranking, inside):
         pods = [pod for pod, _ in candidate.assignment.placed]
@@ -173,7 +174,7 @@ def _tried(
 
 @dataclass(frozen=True, slots=True)
 class ExactSearch:
-    """What fits by the numbers fits. `inside`: by unit of the numbers, its index in the candidate's ranking."""
+    """Victims by exact numbers. `inside`: by unit of the numbers, its index in the candidate's ranking."""
 
     view: GroupView
     candidate: GroupCandidate
@@ -188,7 +189,7 @@ class ExactSearch:
         if cheapest is None or cheapest.units == known:
             return candidate if cheapest is not None else None
         cheaper = self._with_gone(cheapest)
-        # Of one pod all nodes are compared: where they tie it takes the first, as a pod without a group does.
+        # For one pod all nodes are compared: of equal ones it takes the first, as a single pod does.
         if len(candidate.assignment.placed) == 1:
             return min(cheaper, candidate, key=price_of)
         if self.view.request.by_score and cheapest.places is not None and cheaper.price < candidate.price:
@@ -200,9 +201,9 @@ class ExactSearch:
         return self.view.with_gone(self.candidate, {self.inside[turn] for turn in eviction.units}, own)
 
     def _scoring_best(self, best: GroupCandidate, cheapest: Found) -> GroupCandidate:
-        """Of evictions that cost the same the one beside which the group scores best on the freed nodes (cost.md 4.3).
+        """Return the eviction with the group's best score on the freed nodes, of those with equal cost (cost.md 4.3).
 
-        Other units are evicted instead of some as long as the group scores better so, or its nodes come first by name.
+        Units are exchanged as long as the group scores better, or its nodes come first by name.
         """
         left = min(_MOST_AS_CHEAP, _PODS_PLACED_ANEW // len(best.assignment.placed))
         while left > 0:
@@ -228,7 +229,7 @@ class ExactSearch:
         return sorted(int(rank[row]) for _, row in candidate.assignment.placed)
 
     def _scores(self, candidates: Sequence[GroupCandidate]) -> list[int]:
-        """Return what the places of each score, pod by pod, with the victims of all of them gone: by one yardstick."""
+        """Return comparable scores of the places of each, pod by pod, without the victims of all of them."""
         request = self.view.request
         cluster, evaluator = request.running.cluster, request.running.evaluator
         scores = []
@@ -244,7 +245,7 @@ class ExactSearch:
 
 
 class ProposeAndTry(ExactSearch):
-    """More than resources is in play: what the numbers propose is tried with all filters."""
+    """Victims if more than resources matters: the proposal of the numbers is tried with all filters."""
 
     def eviction(self) -> Found | None:
         """Return the proposal."""
@@ -252,7 +253,7 @@ class ProposeAndTry(ExactSearch):
         return cheapest_eviction(self.numbers, known, steps=self.view.request.steps)
 
     def tried(self, proposed: Found) -> GroupCandidate | None:
-        """Return the proposal, or the candidate where that is cheaper; None if the proposal does not work."""
+        """Return the proposal, or the candidate if that is cheaper; None if the proposal does not work."""
         candidate = self.candidate
         gone = {self.inside[turn] for turn in proposed.units}
         tried = self.view.with_gone(candidate, gone)
@@ -264,9 +265,7 @@ class ProposeAndTry(ExactSearch):
         return min(*((tried, candidate) if single else (candidate, tried)), key=price_of)
 
     def _in_its_places(self, gone: set[int], proposed: Found) -> GroupCandidate:
-        """Return the proposal with the places that it names, where the group's algorithm finds none and the filters
-        agree.
-        """
+        """Return the proposal with its own places, if the group's algorithm finds none and the filters agree."""
         row_of = {pod.uid: row for pod, row in proposed.assigned(self.numbers)}
         pods = [pod for pod, _ in self.candidate.assignment.placed]
         own = PodGroupAssignment(tuple((pod, row_of[pod.uid]) for pod in pods), True, {})
@@ -278,9 +277,9 @@ class ProposeAndTry(ExactSearch):
 
 @dataclass(frozen=True)
 class LeastImportant:
-    """As few units as make room are tried, the least important first, or those of the cheapest nodes to clear.
+    """Tries small sets of units, the least important first, or those of the cheapest nodes to clear.
 
-    `inside`: those with a pod in the candidate's placement, by index in its ranking.
+    `inside`: units with a pod in the candidate's placement, by index in its ranking.
     """
 
     view: GroupView
@@ -303,7 +302,7 @@ class LeastImportant:
 
     @cached_property
     def by_node(self) -> list[int]:
-        """Return indices of units: all that have a pod on the cheapest node to clear, then those of the next."""
+        """Return indices of units: all with a pod on the cheapest node to clear, then those of the next."""
         ranking, request = self.candidate.ranking, self.view.request
         on_node: dict[int, list[int]] = {}
         placement = self.candidate.placement

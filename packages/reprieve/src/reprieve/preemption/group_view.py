@@ -26,9 +26,9 @@ from reprieve.preemption.victim_search.search import STEPS
 
 @dataclass(frozen=True, slots=True)
 class GroupRequest:
-    """A preemptor and how victims are chosen. `terms`: what its class states about victims; `steps`: of the search.
+    """A preemptor and the options of the choice. `terms`: limits for victims; `steps`: of the search.
 
-    `by_score`: of evictions that cost the same the one is taken beside which the preemptor scores best.
+    `by_score`: of evictions with equal cost the one with the preemptor's best score is used.
     """
 
     running: RunningProfile
@@ -42,7 +42,7 @@ class GroupRequest:
 
 @dataclass(frozen=True, slots=True)
 class GroupCandidate:
-    """A way to place the group and what it costs. `reasons`: by index of a unit in the ranking, why it is evicted."""
+    """A way to place the group, and its cost. `reasons`: by index of a unit in the ranking, why it is evicted."""
 
     placement: Placement | None
     ranking: Ranking
@@ -53,7 +53,7 @@ class GroupCandidate:
     cascade: tuple[CascadeStep, ...] = ()
     """Evictions in turn by the victims; their cost is counted."""
     at_least: tuple[bool, Cost] = FREE
-    """What no eviction in its domain costs less than, as a price."""
+    """A lower bound of evictions in its domain, as a price."""
 
     @property
     def price(self) -> tuple[bool, Cost]:
@@ -65,7 +65,7 @@ class GroupCandidate:
         return [self.ranking.ordered[index] for index in sorted(self.reasons)]
 
     def evicted(self) -> list[Verdict]:
-        """Verdicts on the evicted units, most important first, budgets counted over them alone (preemption.md 6)."""
+        """Return verdicts on the evicted units, most important first; budgets count only them (preemption.md 6)."""
         gone = sorted(self.reasons)
         return [
             Verdict(self.ranking.ordered[index], violates, self.reasons[index])
@@ -73,7 +73,7 @@ class GroupCandidate:
         ]
 
     def as_compatible(self) -> "GroupCandidate":
-        """Return it with the cost in which budgets are counted over all potential victims."""
+        """Return the candidate with budgets counted over all potential victims."""
         ranking = self.ranking
         evicted = [Verdict(ranking.ordered[i], ranking.violations[i], reason) for i, reason in self.reasons.items()]
         return replace(self, cost=ranking.criteria.cost_of(evicted, ranking.costing))
@@ -86,7 +86,7 @@ class GroupCandidate:
 
 @dataclass(frozen=True, slots=True)
 class GroupCandidates:
-    """Ways to place a group. `passed_over`: domains not searched; `by_score`: what placing by score would evict."""
+    """Ways to place a group. `passed_over`: domains not searched; `by_score`: the victims of placing by score."""
 
     candidates: list[GroupCandidate]
     passed_over: int = 0
@@ -94,7 +94,7 @@ class GroupCandidates:
     in_vain: UnhelpfulPreemption | None = None
     """Why there are no candidates."""
     refused: str = ""
-    """The same in words, where it is a rule."""
+    """The reason in words, if it is a rule."""
     limits: tuple[SearchLimit, ...] = ()
     """Limits that ended the search for cheaper victims."""
 
@@ -129,7 +129,7 @@ class GroupView:
 
     @contextmanager
     def of(self, ranking: Ranking, gone: Collection[int]) -> Iterator["GroupView"]:
-        """The view where only these units of a ranking are displaced."""
+        """Return the view where only these units of a ranking are displaced."""
         displaced = [ranking.ordered[index] for index in sorted(gone)]
         cluster = self.request.running.cluster
         with cluster.trial():
@@ -161,8 +161,8 @@ class GroupView:
     ) -> GroupCandidate:
         """Return the candidate with only these units of its ranking displaced; itself if fewer members fit then.
 
-        `instead`: where the members are placed if the group's algorithm does not find it, in an order of its own.
-        `chosen`: the domains of groups below a tree's root.
+        `instead`: places of the members, in their own order, if the group's algorithm finds none. `chosen`: the domains
+        of groups below a tree's root.
         """
         with self.of(candidate.ranking, gone) as view:
             assignment = self.request.attempt.run(within=candidate.placement, chosen=chosen)
@@ -177,5 +177,5 @@ class GroupView:
 
 
 def price_of(candidate: GroupCandidate) -> tuple[bool, Cost]:
-    """Its price, as a key to sort by."""
+    """Return its price, as a sort key."""
     return candidate.price

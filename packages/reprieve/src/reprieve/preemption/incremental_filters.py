@@ -1,12 +1,10 @@
 """Rules about other pods, kept up to date while units are put back (preemption.md 4.3).
 
-The k-th assigned pod's rules are counted once in a view with the assigned pods before it and not those after.  What
-happens afterwards - a unit put back, or taken away again - is the same for all of them, and the filters are notified
-pod by pod, so nothing is counted again; the plain path in `reprieve.preemption.reprieved_units` does count everything
-again, and property tests hold the two equal.
-
-Filters that can keep many like pods up together name those that may be affected (`IncrementalFilter`); only those are
-checked.
+The k-th assigned pod's rules are counted once in a view with the assigned pods before it and not those after.  Later
+changes (a unit is put back or removed again) are the same for all of them, and the filters are notified pod by pod, so
+nothing is counted again; the plain path in `reprieve.preemption.reprieved_units` counts everything again, and property
+tests compare the two. Filters that can update many identical pods together return those that may be affected
+(`IncrementalFilter`); only those are checked.
 """
 
 from collections.abc import Collection, Sequence
@@ -20,7 +18,7 @@ from reprieve.preemption.units import PreemptionUnit
 
 
 class _Each(IncrementalFilter):
-    """For a filter with states that have to be notified of every pod one by one."""
+    """A filter with states that are notified of every pod one by one."""
 
     def __init__(self, plugin: FilterPlugin, states: Sequence[CycleState]) -> None:
         self._plugin = plugin
@@ -28,7 +26,7 @@ class _Each(IncrementalFilter):
         self._counted = False
 
     def count(self, pod: PodRecord, row: int, by: int) -> bool:
-        """What counts for one counts for all."""
+        """Return all assigned pods if the change counts for any."""
         notify = self._plugin.add_pod if by > 0 else self._plugin.remove_pod
         if not notify(self._states[0], pod, row):
             return False
@@ -56,10 +54,10 @@ class _Kind:
         self.active: list[FilterPlugin] = []
         self.filters: list[IncrementalFilter] = []
         self.with_nominated: list[int] = []
-        """Positions on rows where nominated pods count as running: those are asked about whenever anything counts."""
+        """Positions on rows where nominated pods count as running: they are checked after any relevant change."""
 
     def stand(self, cluster: ClusterState) -> None:
-        """Take up the rules; all of the kind are known."""
+        """Prepare the rules after all pods of the kind are known."""
         for plugin in self.active:
             self.filters.append(plugin.incremental_filter(self.states, self.rows) or _Each(plugin, self.states))
         priority = self.states[0].pod.priority
@@ -67,7 +65,7 @@ class _Kind:
         self.with_nominated = [position for position, row in enumerate(self.rows) if row in with_nominated]
 
     def count(self, unit: PreemptionUnit, by: int) -> bool:
-        """The unit came back (1) or left again (-1); returns whether that counts for anything."""
+        """Apply a unit that came back (1) or was removed again (-1); return whether that counts."""
         counts = False
         for pod, row in zip(unit.pods, unit.rows, strict=True):
             for kept in self.filters:
@@ -111,7 +109,7 @@ class IncrementalFilters:
         return cls(list(kinds.values()))
 
     def add(self, unit: PreemptionUnit) -> set[int]:
-        """The unit is back; returns the assigned pods (by index) that may break a rule because of it."""
+        """Put the unit back; return the assigned pods (by index) that may break a rule because of it."""
         suspects: set[int] = set()
         for kind in self._kinds:
             if kind.count(unit, 1):
@@ -122,14 +120,14 @@ class IncrementalFilters:
         return suspects
 
     def remove(self, unit: PreemptionUnit) -> None:
-        """The unit goes after all."""
+        """Remove the unit again."""
         for kind in self._kinds:
             kind.count(unit, -1)
             for kept in kind.filters:
                 kept.suspects()
 
     def of(self, index: int) -> Sequence[FilterPlugin]:
-        """Return the filters with a rule for an assigned pod, their states brought up to date."""
+        """Return the filters with a rule for an assigned pod, with updated states."""
         kind, position = self._whose[index]
         for kept in kind.filters:
             kept.update_state(position)

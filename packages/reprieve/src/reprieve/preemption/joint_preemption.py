@@ -1,10 +1,10 @@
 """Several preemptors of one priority, planned together: one eviction for all (cost.md 8).
 
-They are searched for as one group without the all-or-nothing between them.  With all potential victims gone they are
-placed one after another, the largest request first; one that then gets fewer places than alone is left out.  For the
-others one eviction is sought (`reprieve.preemption.group_candidates`).  Each of them has a *part* in it: its places,
-and the units that must be evicted for them beside those of the parts before.  A part is carried out by its own
-preemptor, in the order of the parts, if all its pods still pass every filter there.
+They are planned as one group without all-or-nothing between them. Without all potential victims they are placed one
+after another, the largest request first; one that gets fewer places than alone is left out. For the others one eviction
+is searched (`reprieve.preemption.group_candidates`).  Each of them has a *part* in it: its places, and the units that
+must be evicted for them beside those of the parts before.  A part is carried out by its own preemptor, in the order of
+the parts, if all its pods still pass every filter there.
 
 Invariant: the parts together evict no unit that the one eviction keeps.
 """
@@ -36,7 +36,7 @@ from reprieve.preemption.victim_search.search import FEWEST_STEPS, STEPS
 
 MOST_PREEMPTORS = 64
 MOST_PODS = 512
-"""At most so many preemptors, with so many pods in all, are planned together (cost.md 8.3)."""
+"""Maximum number of preemptors, and of their pods, that are planned together (cost.md 8.3)."""
 _IN_NO_GROUP = GroupState("")
 
 
@@ -45,13 +45,13 @@ class Peer:
     """One of several preemptors. `pods` are in scheduling order; `place` runs its algorithm in the present view."""
 
     ref: str
-    """As the queue calls it."""
+    """Its key in the queue."""
     group: Group | None
     pods: Sequence[PodRecord]
     place: Callable[[TieBreaker | None, Placement | None], Assigned]
-    """Its places, in the present view, which is left as it was, or in a placement; none if they are too few."""
+    """Return its places in the present view, which is not changed, or in a placement; none if they are too few."""
     constrained: bool = False
-    """Not every node will do for every pod: it has placements."""
+    """Whether it has placements, so that not every node is possible for every pod."""
 
     @property
     def name(self) -> str:
@@ -61,7 +61,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class JointPart:
-    """What one preemptor does of an eviction for several. `victims`: UIDs of the first pods of the units it evicts."""
+    """A preemptor's part of an eviction for several. `victims`: UIDs of the first pods of the units it evicts."""
 
     places: tuple[tuple[PodRecord, int], ...]
     victims: frozenset[str]
@@ -84,7 +84,7 @@ class JointPlan:
 
 
 class JointAttempt(PodGroupAttempt):
-    """Several preemptors as one group: all that `wanted` names get so many places, or it fails."""
+    """Several preemptors as one group: it fails unless all in `wanted` get that number of places."""
 
     def __init__(
         self,
@@ -124,12 +124,12 @@ class JointAttempt(PodGroupAttempt):
 
     @property
     def placed_without_help(self) -> int:
-        """Each of them has failed: nothing counts but all their places."""
+        """Return whether all their places were found: each of them has failed alone."""
         return 0
 
     @property
     def nominated_rows(self) -> Sequence[int]:
-        """None of them is nominated yet."""
+        """Return no nominated rows: none of them is nominated yet."""
         return ()
 
 
@@ -143,7 +143,7 @@ def plan_together(
 ) -> JointPlan | None:
     """Return one eviction for several preemptors; None if there is none, or the first would be the only one.
 
-    The peers are in the order of the queue.  `within`: the only nodes that they may use.  Leaves the cluster as it was.
+    The peers are in the order of the queue.  `within`: the only nodes that they may use.  The cluster is not changed.
     """
     cluster = running.cluster
     rows = range(len(cluster.nodes)) if within is None else within.rows.tolist()
@@ -170,7 +170,7 @@ def plan_together(
 
 
 def _size(cluster: ClusterState, peer: Peer) -> float:
-    """Return the largest share of the cluster that it asks for, of any resource."""
+    """Return the largest share of the cluster that it requests, of any resource."""
     asked: dict[int, int] = {}
     for pod in peer.pods:
         for column, amount in pod.signature.requests:
@@ -183,7 +183,7 @@ def _size(cluster: ClusterState, peer: Peer) -> float:
 
 
 def _wanted(cluster: ClusterState, peers: Iterable[Peer], within: Placement | None) -> dict[str, int]:
-    """Return how many places each gets, of those that get as many as alone beside those before."""
+    """Return the number of places of each preemptor that gets as many beside earlier ones as alone."""
     wanted: dict[str, int] = {}
     placed: list[PodRecord] = []
     for peer in peers:
@@ -203,7 +203,7 @@ def _wanted(cluster: ClusterState, peers: Iterable[Peer], within: Placement | No
 
 
 def _parts(request: GroupRequest, peers: Sequence[Peer], placed: Assigned, gone: Ranking) -> dict[str, JointPart]:
-    """Share the units that are gone among the preemptors, each judged beside the parts before it."""
+    """Divide the evicted units among the preemptors, each judged beside the parts before it."""
     cluster = request.running.cluster
     row_of = {pod.uid: (pod, row) for pod, row in placed}
     everything = range(len(gone.ordered))
@@ -234,7 +234,7 @@ def _parts(request: GroupRequest, peers: Sequence[Peer], placed: Assigned, gone:
 
 
 def _needed(request: GroupRequest, gone: Ranking, places: Assigned, indices: Sequence[int]) -> set[int]:
-    """Return those of the units that cannot stay beside the places, in a view where all of them are displaced."""
+    """Return the units that cannot stay beside the places, in a view where all of them are displaced."""
     if not indices:
         return set()
     view = GroupView(request, gone.only(indices))
@@ -250,10 +250,10 @@ def carried_out(
     terms: ClassTerms,
     options: EvictionOptions,
 ) -> Preemption | None:
-    """Return the preemption by which a preemptor does its part; None if that does not help it any more."""
+    """Return the preemption of a preemptor's part; None if that no longer helps it."""
     cluster, pod = running.cluster, preemptor if isinstance(preemptor, PodRecord) else None
     group = preemptor if not isinstance(preemptor, PodRecord) else None
-    # The units on its nodes and those it evicts are all that records tell of.
+    # Records contain only the units on its nodes and those it evicts.
     rows = {row for _, row in part.places}
     rows |= {cluster.pods[uid].row for uid in part.victims if uid in cluster.pods}
     pods = [each for row in sorted(rows) if row >= 0 for each in cluster.nodes.pods[row].values()]

@@ -1,7 +1,7 @@
 """The work that an eviction throws away (cost.md 1.3, 2.1).
 
-Of a pod it is the time since its work was last saved, or since its start, and the time that a restart takes until it is
-where it was; times its GPUs, of one without any times its CPUs.
+For a pod it is the time since its work was last saved, or since its start, plus the time that a restart takes; times
+its GPUs, or its CPUs if it has no GPUs.
 """
 
 from collections.abc import Iterable
@@ -19,14 +19,14 @@ _PARTS_OF_GPUS: Final = ("gpu-", "gpu.", "mig-")
 
 @dataclass(frozen=True, slots=True)
 class LostWork:
-    """In GPU-seconds, of pods that have none in CPU-seconds."""
+    """Lost work in GPU-seconds, for pods without GPUs in CPU-seconds."""
 
     gpu: float = 0.0
     cpu: float = 0.0
 
     @property
     def total(self) -> float:
-        """Both together, as the criterion `lostWork` counts them."""
+        """Return both together, as the criterion `lostWork` counts them."""
         return self.gpu + self.cpu
 
 
@@ -60,16 +60,14 @@ def is_gpu(resource: str) -> bool:
 
 
 def processors(resources: ResourceTable, signature: PodSpecSignature) -> tuple[int, float]:
-    """GPUs that a pod asks for, and its CPUs (where a container asks for none, the 0.1 that scoring counts)."""
+    """Return the GPUs that a pod requests, and its CPUs (0.1 for a container without a request, as in scoring)."""
     names = resources.names
     gpus = sum(amount for column, amount in signature.requests if column >= FIRST_RESOURCE and is_gpu(names[column]))
     return gpus, int(signature.delta[SCORING_CPU]) / 1000
 
 
 def unsaved_seconds(cluster: ClusterState, pod: PodRecord) -> float:
-    """Return how long the pod has worked since that was saved, and the cost of its restart, at the time of the
-    cache.
-    """
+    """Return how long the pod has worked since its last checkpoint, and its restart cost, at the time of the cache."""
     terms = cluster.terms_of(pod)
     restart = terms.restart_cost or 0.0
     if pod.start is None:
@@ -83,9 +81,9 @@ def unsaved_seconds(cluster: ClusterState, pod: PodRecord) -> float:
 
 
 def next_checkpoint(cluster: ClusterState, pod: PodRecord) -> tuple[float, float] | None:
-    """Return since when the work of a pod is unsaved, and when it is expected to be saved next; None if unknown.
+    """Return since when the work of a pod is unsaved, and its expected next checkpoint; None if unknown.
 
-    Both are seconds since the epoch. A pod that states its last checkpoint may be late: the time has passed then.
+    Both are seconds since the epoch. A pod that states its last checkpoint may be late: then the time has passed.
     """
     terms = cluster.terms_of(pod)
     if pod.start is None or terms.checkpoint_interval is None:
@@ -98,7 +96,7 @@ def next_checkpoint(cluster: ClusterState, pod: PodRecord) -> tuple[float, float
 
 
 def lost_work(cluster: ClusterState, pods: Iterable[PodRecord]) -> LostWork:
-    """Return what evicting the pods throws away."""
+    """Return the work that evicting the pods throws away."""
     gpu = cpu = 0.0
     for of_gpus, of_cpus in lost_by_pod(cluster, pods):
         gpu += of_gpus
@@ -107,9 +105,7 @@ def lost_work(cluster: ClusterState, pods: Iterable[PodRecord]) -> LostWork:
 
 
 def lost_by_pod(cluster: ClusterState, pods: Iterable[PodRecord]) -> list[tuple[float, float]]:
-    """Return what evicting each pod throws away: GPU-seconds, and CPU-seconds of one without GPUs; like ones counted
-    once.
-    """
+    """Return the work lost with each pod in GPU-seconds, or CPU-seconds without GPUs; once for identical pods."""
     per_kind: dict[int, tuple[int, float]] = {}
     lost = []
     for pod in pods:

@@ -1,4 +1,4 @@
-"""What may be chosen about preemption: as it is configured, and as the search for victims gets it."""
+"""Options of preemption: as configured, and for the search for victims."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,27 +18,27 @@ class PreemptionOptions:
     """The gate PodGroupPreemptionPolicy."""
     victim_search: str = REPRIEVE
     placement: str = MINIMIZE_VICTIMS
-    """Both: preemption.md 4."""
+    """Options of preemption.md 4."""
     cost: Sequence[str] = STANDARD
     """Names of the criteria by which evictions are compared, also of PreemptionCost plugins (cost.md 1)."""
     cascade_depth: int = 0
     """How many rounds of evictions in turn are evaluated (cost.md 3)."""
     hold_seconds: float = HOLD_SECONDS
-    """For how long room is held for a preemptor at most, 0 without an end (cost.md 5.1)."""
+    """Maximum seconds of a preemptor's reservation, 0 without an end (cost.md 5.1)."""
     successor: bool = True
-    """What a predecessor leaves counts as the preemptor's own (cost.md 5.6)."""
+    """Whether a predecessor's capacity counts as the preemptor's own (cost.md 5.6)."""
     wait_for_completions: float = 0.0
-    """For how long units with an expected end are waited for (cost.md 6)."""
+    """Seconds to wait for units with an expected end (cost.md 6)."""
     together: bool = True
-    """Preemptors of one priority that pend at the same time are planned together (cost.md 8)."""
+    """Whether preemptors of one priority that are pending at the same time are planned together (cost.md 8)."""
     wait_for_checkpoint: float = 0.0
-    """For how long the next checkpoint of the victims is waited for (cost.md 6.6)."""
+    """Seconds to wait for the next checkpoint of the victims (cost.md 6.6)."""
     moves: bool = False
-    """Movable units are moved for pending pods, not only suggested to be (moving.md 4)."""
+    """Whether movable units are moved for pending pods, not only suggested (moving.md 4)."""
     moves_per_hour: int = 60
-    """How many units are moved within an hour at most (moving.md 4)."""
+    """Maximum number of units moved within an hour (moving.md 4)."""
     eviction_limits: Sequence[EvictionLimit] = DEFAULT_LIMITS
-    """How often anything may be evicted (cost.md 9); those of the first profile count."""
+    """The limits of evictions (cost.md 9); those of the first profile count."""
     plain: bool = False
     share: bool = True
     """Both select reference paths, for property tests."""
@@ -46,12 +46,11 @@ class PreemptionOptions:
 
 @dataclass(frozen=True, slots=True)
 class EvictionOptions:
-    """How victims are searched for in one profile, for single pods and for groups.
+    """Options of the search for victims in one profile, for single pods and for groups.
 
-    `victim_search` PriorityFloor: no unit above the lowest priority that suffices is touched.  `placement`
-    MinimizeVictims: the cheapest eviction that makes room anywhere is sought, not only what a reprieve leaves
-    (cost.md 4.8); for groups budgets are counted over the victims, so that candidates are compared by one
-    yardstick.
+    `victim_search` PriorityFloor: no unit above the lowest sufficient priority is evicted. `placement` MinimizeVictims:
+    the cheapest eviction anywhere is searched, not only the result of a reprieve (cost.md 4.8); for groups budgets are
+    counted over the victims, so that candidates are comparable.
     """
 
     group_policy: bool = True
@@ -59,7 +58,7 @@ class EvictionOptions:
     victim_search: str = REPRIEVE
     placement: str = MINIMIZE_VICTIMS
     criteria: Criteria = DEFAULT
-    """By what evictions are compared (cost.md 1)."""
+    """The criteria by which evictions are compared (cost.md 1)."""
     cascades: Cascades | None = None
     """Whether evictions in turn are evaluated (cost.md 3)."""
     plain: bool = False

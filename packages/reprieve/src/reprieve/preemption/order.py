@@ -23,10 +23,10 @@ def by_importance(
     criteria: Criteria = UPSTREAM,
     costing: Costing | None = None,
 ) -> Ordered:
-    """Units as they are judged.
+    """Return units in the order in which they are judged.
 
-    Those that violate a budget are tried first, each class from the most important down, unless other criteria say
-    what is dear (`Criteria.dearest_first`).
+    Those that violate a budget are tried first, each class from the most important down, unless other criteria define
+    the cost (`Criteria.dearest_first`).
     """
     ordered = sorted(units, key=lambda unit: unit.importance)
     violations = violating([unit.pods for unit in ordered], cluster.budget_index)
@@ -34,10 +34,11 @@ def by_importance(
 
 
 class Ranking:
-    """Units by importance, worked out once for everything that is judged in one view.
+    """Units by importance, computed once for all judgements in one view.
 
     `ordered` and `violations` are by importance; `order` holds indices into them as they are tried.  `charged[unit]` is
-    how many of its pods each budget counts, `allowed[budget]` how many may go (`reprieve.cluster.budgets.BudgetIndex`).
+    how many of its pods each budget counts, `allowed[budget]` how many may be evicted
+    (`reprieve.cluster.budgets.BudgetIndex`).
     """
 
     def __init__(
@@ -76,6 +77,6 @@ class Ranking:
         return exceeding([self.charged[i] for i in indices], self.allowed)
 
     def on(self, rows: Iterable[int]) -> list[int]:
-        """Indices of the units with a pod on any of the rows, as they are tried."""
+        """Return indices of the units with a pod on any of the rows, in the order of trials."""
         turns = {turn for row in rows for turn in self._turns.get(row, ())}
         return [self.order[turn] for turn in sorted(turns)]

@@ -1,4 +1,4 @@
-"""What a preemption decision consists of: plain data, nothing done yet."""
+"""The parts of a preemption decision: plain data that is not carried out yet."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,19 +13,20 @@ from reprieve.preemption.units import PreemptionUnit
 CLUSTER_DOMAIN = "cluster"
 
 REPRIEVE, PRIORITY_FLOOR = "Reprieve", "PriorityFloor"
-"""How victims of a pod group are searched for: `victimSearch` (preemption.md 4, "Options")."""
+"""Values of `victimSearch`: how victims of a pod group are searched (preemption.md 4, "Options")."""
 COMPATIBLE, MINIMIZE_VICTIMS, SCORED = "Compatible", "MinimizeVictims", "Scored"
-"""Where room for a pod group is made: `placement` (preemption.md 4, "Options")."""
+"""Values of `placement`: where a pod group preempts (preemption.md 4, "Options")."""
 
 SUGGEST, MOVE = "Suggest", "Move"
-"""What is done about units that could move for a pending pod: `moving` (moving.md 4)."""
+"""Values of `moving`: whether units move for a pending pod (moving.md 4)."""
 
 HOLD_SECONDS = 600.0
-"""For how long room is held for a preemptor (`holdSeconds`, cost.md 5.1)."""
+"""Default duration of a preemptor's reservation in seconds (`holdSeconds`, cost.md 5.1)."""
 
 ALL_OR_NONE = "no pods are evicted for a gang if one of its resizes fails"
-"""Of deferred resizes (resizes.md 3.5); the pod that fails follows."""
+"""Message about deferred resizes (resizes.md 3.5); the pod that fails follows."""
 NO_VICTIMS_POD = "No preemption victims found for incoming pod"
+GROUP_UNSCHEDULABLE = "pod group is unschedulable"
 NO_VICTIMS_GROUP = "No preemption victims found for incoming preemptor"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 NEVER = "not eligible due to preemptionPolicy=Never."
@@ -34,7 +35,7 @@ GROUP_MEMBER = "not eligible due to workload aware preemption enabled"
 
 
 class Missing(NamedTuple):
-    """An amount that would be missing on a row, in the column's unit, and what is asked for there."""
+    """An amount that would be missing on a row, in the column's unit, and the requested amount."""
 
     resource: str
     short: int
@@ -42,7 +43,7 @@ class Missing(NamedTuple):
 
 
 def scarcest_first(found: Iterable[Missing]) -> tuple[Missing, ...]:
-    """By the share of what is asked for that is missing, largest first; then extended resources, by name."""
+    """Sort by the missing share of the request, largest first; then extended resources, by name."""
     return tuple(sorted(found, key=lambda one: (-one.short / one.asked, one.resource in _EVERYWHERE, one.resource)))
 
 
@@ -59,7 +60,7 @@ class Reason:
     text: str
     """As in a pod's condition, e.g. `Insufficient cpu`."""
     missing: tuple[Missing, ...] = ()
-    """Everything that would be missing on the row, the scarcest first; empty where it is not a matter of amounts."""
+    """All amounts that would be missing on the row, the scarcest first; empty for other reasons."""
     chosen: bool = False
     """A plugin named the unit (preemption.md 2.8), and every pod would still fit if the unit stayed."""
 
@@ -76,7 +77,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A potential victim and what became of it; `reason` is None for a unit that was spared."""
+    """A potential victim and its verdict; `reason` is None for a unit that was spared."""
 
     unit: PreemptionUnit
     violates_pdb: bool
@@ -84,16 +85,16 @@ class Verdict:
 
     @property
     def evicted(self) -> bool:
-        """It is evicted."""
+        """Whether it is evicted."""
         return self.reason is not None
 
 
 Cost = tuple[float, ...]
-"""What orders candidates, cheapest first: a number by each criterion (`reprieve.preemption.cost`)."""
+"""The sort key of candidates, cheapest first: a number by each criterion (`reprieve.preemption.cost`)."""
 
 
 class Criterion(NamedTuple):
-    """By what evictions are compared: as configurations call it, what it prefers, and what its numbers count."""
+    """A criterion of evictions: its name in configurations, its preference, and the unit of its numbers."""
 
     name: str
     text: str
@@ -102,7 +103,7 @@ class Criterion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CascadeStep:
-    """One eviction in turn (cost.md 3): its round, the unit that came back, and what it would evict."""
+    """One eviction in turn (cost.md 3): its round, the returning unit, and its victims."""
 
     level: int
     evictor: PreemptionUnit
@@ -111,7 +112,7 @@ class CascadeStep:
 
 @dataclass(frozen=True, slots=True)
 class CascadeAvoided:
-    """What would have been cheaper if no victims came back: those victims, and their evictions in turn."""
+    """The eviction that would be cheaper if no victims returned: its victims, and their evictions in turn."""
 
     victims: tuple[PreemptionUnit, ...]
     steps: tuple[CascadeStep, ...]
@@ -119,9 +120,9 @@ class CascadeAvoided:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The comparison that decided between candidates (preemption.md 3): the runner-up, and how the field narrowed.
+    """The comparison that decided between candidates (preemption.md 3), with the second best.
 
-    `steps` are (criterion, candidates left after it), only where it ruled some out.
+    `steps` are (criterion, candidates left after it), for criteria that excluded some.
     """
 
     domain: str
@@ -131,21 +132,21 @@ class Compared:
 
 
 class LimitKind(Enum):
-    """What part of the search for the cheapest eviction a limit ended (cost.md 4.15)."""
+    """The part of the search for the cheapest eviction that a limit ended (cost.md 4.15)."""
 
     SPREAD_DOMAINS = "SpreadDomains"
     """A topology spread constraint has too many domains for members to be divided among them by cost."""
     SPREAD_SIZE = "SpreadSize"
     """One search for the members' places has too many nodes and units for that."""
     SPREAD_WORK = "SpreadWork"
-    """Not all ways to divide the members that seemed worth it were compared."""
+    """Not all promising ways to divide the members were compared."""
     TREE_WORK = "TreeWork"
     """The same of topology domains for the groups of a tree."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchLimit:
-    """A limit that was reached: how many are considered at most, and how many there are where that is known."""
+    """A limit that was reached: the maximum, and the actual number if known."""
 
     kind: LimitKind
     most: int
@@ -153,34 +154,34 @@ class SearchLimit:
 
 
 class WaitsFor(Enum):
-    """What a preemptor waits for before it evicts any pods."""
+    """Why a preemptor waits before it evicts pods."""
 
     DELAY = "PreemptionDelay"
-    """Its own `preemption-delay` to be over."""
+    """The end of its own `preemption-delay`."""
     PREDECESSOR = "Predecessor"
-    """Leaving pods of the same owner."""
+    """Terminating pods of the same owner."""
     COMPLETIONS = "Completions"
-    """Units that say when they end."""
+    """Units that state when they end."""
     CHECKPOINT = "Checkpoint"
     """Its chosen victims to save their work."""
     MINIMUM_RUNTIME = "MinimumRuntime"
-    """Units that have not run for as long as they are to."""
+    """Units that are within their minimum runtime."""
     EVICTION_LIMIT = "EvictionLimit"
     """Units that were evicted as often as a limit allows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deferral:
-    """A deferred preemption (cost.md 5.6, 5.7, 6): for what, and until when at the latest."""
+    """A deferred preemption (cost.md 5.6, 5.7, 6): its reason, and its latest end."""
 
     why: WaitsFor
     message: str
     until: float | None = None
-    """Seconds since the epoch: then it is tried again, whatever happens; None: when something happens."""
+    """Seconds since the epoch at which it is tried again at the latest; None: only after an event."""
     pods: tuple[PodRecord, ...] = ()
     """It waits for their capacity."""
     nominations: tuple[tuple[PodRecord, int], ...] = ()
-    """Room that is held meanwhile."""
+    """Capacity that is reserved meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,43 +196,43 @@ class NoRoom(Enum):
 
     POLICY_NEVER = "PreemptionPolicyNever"
     UNDER_WAY = "UnderWay"
-    """Its victims of before are still leaving."""
+    """Its earlier victims still terminate."""
     NO_LOWER_PRIORITY = "NoLowerPriority"
     """No running pod has a lower priority."""
     PROTECTED = "Protected"
     """All running pods of a lower priority are protected by annotations about work or by limits."""
     DOES_NOT_FIT = "DoesNotFit"
-    """It would not fit with every potential victim gone."""
+    """It would not fit without all potential victims."""
     BUDGETS = "Budgets"
     """Every eviction that would help violates a budget, and the preemptor's class respects them."""
     NOTHING_GAINED = "NothingGained"
-    """No more of its members would fit with every potential victim gone than do now."""
+    """No more of its members would fit without all potential victims."""
     ERROR = "Error"
     """A plugin failed during the search for victims."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnhelpfulPreemption:
-    """A preemption of a pod group that did not come about: what was considered, and why it did not help."""
+    """A preemption of a pod group that was not made: the potential victims, and why evicting them does not help."""
 
     group: Group
     why: NoRoom
     units: tuple[PreemptionUnit, ...] = ()
     """The potential victims, by importance."""
     placed: int = 0
-    """Members that would find a place with all of them gone."""
+    """Members that would have a place without all of them."""
     needed: int = 0
-    """Members that would have to."""
+    """Members that need a place."""
     pod: PodRecord | None = None
     """The first member that would not."""
     diagnosis: Diagnosis | None = None
     """Why it would not."""
     lowest: int | None = None
-    """The lowest priority among all that runs, where none is lower than the preemptor's."""
+    """The lowest priority among running pods, if none is lower than the preemptor's."""
 
     @property
     def attempted(self) -> bool:
-        """Victims were searched for: it was not out of the question from the start."""
+        """Whether victims were searched, so that it was not excluded from the start."""
         return self.why not in (NoRoom.POLICY_NEVER, NoRoom.UNDER_WAY)
 
 
@@ -251,27 +252,27 @@ class Preemption:
     compared: Compared | None = None
     """The next best of them."""
     criteria: tuple[Criterion, ...] = ()
-    """By what candidates were compared, in order."""
+    """The criteria by which candidates were compared, in order."""
     cost: Cost | None = None
-    """What this one costs, by those criteria."""
+    """The cost of this one, by those criteria."""
     cascade: tuple[CascadeStep, ...] = ()
-    """Evictions in turn when the victims come back, as far as that was evaluated."""
+    """Evictions in turn by returning victims, as far as evaluated."""
     avoided: CascadeAvoided | None = None
-    """The eviction that would have been chosen if no victims came back."""
+    """The eviction that would have been chosen if no victims returned."""
     remains: tuple[PreemptionUnit, ...] = ()
     """Units that are not evicted, of gangs that are below their minimum with this eviction or without: not spared."""
     left_over: tuple[PodRecord, ...] = ()
-    """Running pods of gangs that fall below their minimum by this eviction: their work is lost as well."""
+    """Running pods of gangs that fall below their minimum by this eviction: their work is lost too."""
     together: tuple[str, ...] = ()
     """Names of the preemptors with which it was planned together (cost.md 8)."""
     resize: str = ""
-    """It is for resizes of running pods on their own nodes (resizes.md): what they wait in, as the queue calls it."""
+    """The queued entity, if the preemption is for resizes of running pods on their own nodes (resizes.md)."""
     moves: tuple[tuple[PodRecord, int], ...] = ()
-    """(pod, row): the victims are moved; where each pod of them is to run next (moving.md 4)."""
+    """(pod, row): the new row of each victim pod, if the victims are moved (moving.md 4)."""
     limits: tuple[SearchLimit, ...] = ()
     """Limits that ended the search: beyond them a cheaper eviction may exist."""
     by_score: tuple[PreemptionUnit, ...] | None = None
-    """Victims if the group were placed by score; None where nothing else was considered."""
+    """Victims if the group were placed by score; None if no other eviction was considered."""
 
     @property
     def victims(self) -> list[Verdict]:
@@ -290,12 +291,12 @@ class Preemption:
 
     @property
     def kind(self) -> str:
-        """Return what needs the room: `pod`, `podgroup` or `compositepodgroup`, as messages and metrics have it."""
+        """Return the preemptor's kind for messages and metrics: `pod`, `podgroup` or `compositepodgroup`."""
         return self.group.kind.lower() if self.group is not None else "pod"
 
     @property
     def ref(self) -> str:
-        """`pod/<uid>`, `group/<namespace>/<name>` or `composite/...`: as the queue calls the preemptor."""
+        """Return the preemptor's key in the queue: `pod/<uid>`, `group/<namespace>/<name>` or `composite/...`."""
         if self.resize:
             return self.resize
         if self.group is not None:

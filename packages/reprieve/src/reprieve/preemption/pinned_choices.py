@@ -1,9 +1,8 @@
-"""Choices of where each part of a group may run, compared by what the eviction costs (cost.md 4.12, 4.13).
+"""Choices of nodes for each part of a group, compared by the cost of the eviction (cost.md 4.12, 4.13).
 
-A choice pins the pods of each part to some nodes; what it costs is found by a search in the numbers that are pinned so
-(`reprieve.preemption.victim_search.pinned_numbers`).
-
-Invariant: the work is counted, in the nodes and units of the searches, never in seconds.
+A choice pins the pods of each part to some nodes; a search in the pinned numbers finds its cost
+(`reprieve.preemption.victim_search.pinned_numbers`). Invariant: work is counted in nodes and units of the searches,
+never in seconds.
 """
 
 from collections import Counter
@@ -18,20 +17,20 @@ from reprieve.preemption.victim_search.problem import Numbers
 from reprieve.preemption.victim_search.search import Found, cheapest_eviction
 
 MOST_NODES_SEARCHED = 5_000
-"""So large are the searches for one preemption together: the sum of their nodes and units."""
+"""Maximum size of all searches for one preemption: the sum of their nodes and units."""
 FEW_CHOICES = 4_096
-"""So few choices are all considered, and searched in the order of what they seem to cost."""
+"""Up to this number, all choices are considered, and searched in the order of their estimated cost."""
 _PATIENCE = 48
-"""So many choices in a row are searched without success before the search ends."""
+"""The search ends after this number of choices in a row without success."""
 _STEPS = 60
-"""What a search may take to improve what it has found first."""
+"""Steps that a search may use to improve its first eviction."""
 Picks = tuple[int, ...]
-"""What stands for a choice."""
+"""The indices of a choice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Pods that are pinned together. `shape`: equal for those that ask for the same; `choosers`: see `TreeDomains`."""
+    """Pods that are pinned together. `shape`: equal for identical requests; `choosers`: see `TreeDomains`."""
 
     pods: tuple[PodRecord, ...]
     shape: Hashable
@@ -39,7 +38,7 @@ class Part:
 
     @classmethod
     def of(cls, pods: Sequence[PodRecord], numbers: Numbers, choosers: tuple[int, ...] = ()) -> "Part":
-        """Return the part of these pods of the numbers."""
+        """Return the part of the numbers for these pods."""
         kind_of = {pod.uid: turn for turn, kind in enumerate(numbers.kinds) for pod in kind.pods}
         return cls(tuple(pods), frozenset(Counter(kind_of[pod.uid] for pod in pods).items()), choosers)
 
@@ -55,16 +54,16 @@ class PinnedEviction:
 
 @dataclass(slots=True)
 class PinnedChoices:
-    """`left`: how large the searches may be together."""
+    """Compares choices. `left`: the remaining size of all searches."""
 
     numbers: Numbers
     left: int
     by_node: ClassVar[bool] = True
-    """Whether evictions are improved node by node, too (cost.md 4.14)."""
+    """Whether evictions are also improved node by node (cost.md 4.14)."""
     proposed: Found | None = field(init=False, default=None)
-    """What is found without choices to keep to: the search ends at an eviction that costs no more."""
+    """The result without choices: the search ends at an eviction that costs no more."""
     _tried: dict[Hashable, Picks] = field(init=False, default_factory=dict)
-    """By what is pinned where, whatever the names of pods: the first picks with that."""
+    """The first picks for each pinning, regardless of names of pods."""
     _found: dict[Picks, tuple[Found, PinnedNumbers] | None] = field(init=False, default_factory=dict)
     _prices: dict[Hashable, Price | None] = field(init=False, default_factory=dict)
 
@@ -73,7 +72,7 @@ class PinnedChoices:
         raise NotImplementedError
 
     def eviction_of(self, picks: Picks, *, improved: bool = True) -> PinnedEviction:
-        """Return the eviction of a choice for which one was found, improved for as long as a search may take."""
+        """Return the eviction of a choice for which one was found, improved within the limit of a search."""
         found = self._found[picks]
         assert found is not None
         best, part = found
@@ -83,12 +82,12 @@ class PinnedChoices:
         return PinnedEviction(best.price, tuple(part.units[unit] for unit in best.units), best.assigned(part.numbers))
 
     def least_of(self, choices: Iterable[Picks]) -> Picks | None:
-        """Search the choices in the order of what their parts cost by themselves together."""
+        """Search the choices in the order of the sum of their parts' costs."""
         estimates = sorted((estimate, picks) for picks in choices if (estimate := self.estimate(picks)) is not None)
         return self._least(picks for _, picks in estimates)
 
     def _least(self, tried: Iterable[Picks]) -> Picks | None:
-        """Return the choice with the cheapest eviction; those are left out that cannot be cheaper."""
+        """Return the choice with the cheapest eviction; choices that cannot be cheaper are skipped."""
         best: tuple[Price, Picks] | None = None
         patience = _PATIENCE
         for picks in tried:
@@ -110,7 +109,7 @@ class PinnedChoices:
         return self.proposed is not None and price <= self.proposed.price
 
     def estimate(self, picks: Picks) -> tuple[int, int, tuple[float, ...]] | None:
-        """Return what the leaves cost together if none shares a victim; None: one fits nowhere."""
+        """Return the cost of all leaves if they share no victim; None: one fits nowhere."""
         prices = []
         for leaf, nodes in self.where(picks):
             alone = self._alone(leaf, nodes)
@@ -122,7 +121,7 @@ class PinnedChoices:
         return sum(violations for violations, *_ in prices), max(highest for _, highest, _ in prices), total
 
     def _alone(self, leaf: Part, nodes: frozenset[int]) -> Price | None:
-        """Return what the pods of a leaf cost by themselves; None: they do not fit."""
+        """Return the cost of the pods of a leaf alone; None: they do not fit."""
         key = (leaf.shape, nodes)
         if key not in self._prices:
             found = self._cheapest(pinned(self.numbers, [(leaf.pods, nodes)]))
@@ -138,7 +137,7 @@ class PinnedChoices:
     def search(self, picks: Picks) -> tuple[Found, PinnedNumbers] | None:
         """Return the cheapest eviction with these domains.
 
-        None too where the work is done, or others came to the same but for the names of pods.
+        None also after the limit of work, or for a choice equal to an earlier one except for names of pods.
         """
         if picks in self._found:
             return self._found[picks]

@@ -1,11 +1,10 @@
 """A single pod as preemptor: every node is a domain (preemption.md 3).
 
-What came out of every row is kept by signature and priority and only rows that changed are evaluated again, so a stream
-of identical preemptors costs a full pass once.  A preemptor that differs from an earlier one in priority alone takes
-over the answers of the rows on which both may evict the same units.  Where resources are all that an eviction changes,
-many rows are judged together (`reprieve.preemption.victim_columns`): that is what preemptors cost that all differ.
-
-Victims are worked out for the chosen row alone.
+Results of every row are cached by signature and priority, and only changed rows are evaluated again, so a stream of
+identical preemptors needs a full pass once. A preemptor that differs from an earlier one only in priority reuses the
+answers of rows on which both may evict the same units. If an eviction changes only resources, many rows are judged
+together (`reprieve.preemption.victim_columns`), also for preemptors that all differ. Victims are computed only for the
+chosen row.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -56,13 +55,13 @@ from reprieve.preemption.victim_columns import VictimColumns
 
 _SIGNATURES = 64
 _MOST_CASCADES = 64
-"""On so many rows evictions in turn are evaluated."""
+"""Maximum number of rows on which evictions in turn are evaluated."""
 _MOST_SEARCHED = 64
-"""On so many rows the sets of units are compared."""
+"""Maximum number of rows on which sets of units are compared."""
 _MOST_TRIED = 4
-"""On so many rows what resources propose is tried with all filters."""
+"""Maximum number of rows on which proposals by resources are tried with all filters."""
 _FEW = 4
-"""So few rows are evaluated one by one."""
+"""Up to this number, rows are evaluated one by one."""
 _DEVICES = "DynamicResources"
 """The plugin with rejections that kube-scheduler holds for unresolvable."""
 
@@ -80,18 +79,18 @@ class PodPreemption:
         self._plain = options.plain
         self._share = options.share
         self._beyond: Hashable = ()
-        """What the criteria counted beyond the nodes when answers were remembered last."""
+        """Data of the criteria beyond the nodes for which the answers were stored."""
         self._beyond_version = 0
         self._columns = VictimColumns(running.cluster, running.evaluator.confined, by_gang=criteria.counts_gangs)
         self._memory: dict[tuple[object, ...], RowAnswers] = {}
-        """By what is the same for identical preemptors, those used longest ago first."""
+        """Answers by the identity of preemptors, the least recently used first."""
         self._latest: dict[tuple[object, ...], tuple[object, ...]] = {}
-        """What pods share that differ in priority alone -> the key in `_memory` of the last of them."""
+        """Identity of pods that differ only in priority -> the key in `_memory` of the last of them."""
 
     def preempt(self, state: CycleState, diagnosis: Diagnosis) -> PostFilterResult:
-        """Return the decision for a pod that fits nowhere. Leaves the cluster as it was.
+        """Return the decision for a pod that fits nowhere. The cluster is not changed.
 
-        The pod's own nomination has been lifted in the present view; `state.nominated` says where it was.
+        The pod's own nomination is lifted in the present view; `state.nominated` has its row.
         """
         pod, cluster = state.pod, self._cluster
         why = pod_is_ineligible(state, diagnosis)
@@ -180,15 +179,15 @@ class PodPreemption:
         return PostFilterResult(status, put_off=waits)
 
     def _spares(self, pod: PodRecord, verdicts: Sequence[Verdict]) -> bool:
-        """Return whether a resize leaves the gang of its own pod alone."""
+        """Return whether a resize may not evict the gang of its own pod."""
         if pod.group is None:
             return True
         return not any(victim.group == pod.group for v in verdicts if v.evicted for victim in v.unit.pods)
 
     def cheapest_rows(self, pod: PodRecord, most: int) -> list[int]:
-        """Rows on which an eviction helps a pod that fits nowhere and is not nominated: so many at most.
+        """Return rows on which an eviction helps a pod that fits nowhere and is not nominated, at most `most`.
 
-        Those on which a reprieve costs least come first.
+        Rows with the cheapest reprieve come first.
         """
         state = CycleState(self._cluster, pod)
         curable = self._evaluator.diagnose(state).resolvable_rows()
@@ -198,17 +197,16 @@ class PodPreemption:
 
     @property
     def _searches(self) -> bool:
-        """Return whether sets of units are compared; annotations about work may forbid what is found by that."""
+        """Return whether sets of units are compared."""
         return self._search and not self._cluster.rules_of_work
 
     def _cheaper(
         self, state: CycleState, curable: npt.NDArray[np.int64], answers: RowAnswers, found: Choice
     ) -> tuple[Choice, tuple[Verdict, ...] | None]:
-        """Return the choice after the sets of units of each row that may be cheaper were compared (cost.md 4.8).
+        """Return the choice after comparing sets of units on each row that may be cheaper (cost.md 4.8).
 
-        With the verdicts there; None where it stays what the reprieve leaves.  Rows are searched in the order of what
-        an eviction there costs at least, until no other can be cheaper, at most so many that it stays bounded: which
-        ones does not depend on what was found before.
+        With the verdicts there; None if the result of the reprieve stays. Rows are searched in the order of their lower
+        bounds, until no other can be cheaper, up to a limit: the rows do not depend on earlier results.
         """
         cluster, pod, rank = self._cluster, state.pod, self._cluster.nodes.rank
         best, row = found.cost, found.row
@@ -216,7 +214,7 @@ class PodPreemption:
         native = self._criteria.native
         if native:
             hopeful = answers.hopeful(curable, found.cost, rank)
-        else:  # without bounds those may be cheap on which the reprieve leaves little
+        else:  # without bounds, rows on which the reprieve evicts little may be cheap
             hopeful = [(best, candidate) for candidate, _ in answers.cheapest_first(curable, rank)]
         for least, candidate in hopeful[:_MOST_SEARCHED]:
             if native and (least > best or (least == best and rank[candidate] > rank[row])):
@@ -232,16 +230,16 @@ class PodPreemption:
         return self._instead(found, row, self._cost_of(verdicts) or best), verdicts
 
     def _cost_of(self, verdicts: Sequence[Verdict]) -> Cost | None:
-        """Return what an eviction costs with no pods displaced."""
+        """Return the cost of an eviction with no pods displaced."""
         costing = self._criteria.costing(self._cluster, self._evaluator, [verdict.unit for verdict in verdicts])
         return self._criteria.cost_of(verdicts, costing)
 
     def _cheaper_by_filters(
         self, state: CycleState, curable: npt.NDArray[np.int64], answers: RowAnswers, found: Choice
     ) -> tuple[Choice, tuple[Verdict, ...] | None]:
-        """Return the same where more than resources is in play: on the cheapest rows what resources propose is tried.
+        """Return the choice if more than resources matters: proposals by resources are tried on the cheapest rows.
 
-        It is taken if the pod passes every filter with only those gone.
+        A proposal is used if the pod passes every filter without only these units.
         """
         cluster, pod = self._cluster, state.pod
         best, row, verdicts = found.cost, found.row, None
@@ -272,7 +270,7 @@ class PodPreemption:
         return (found if verdicts is None else self._instead(found, row, best)), verdicts
 
     def _instead(self, found: Choice, row: int, cost: Cost) -> Choice:
-        """The choice with what is cheaper; where that is another row, the one left behind is the second."""
+        """Return the choice with the cheaper result; if that is another row, the previous one is the second."""
         if row == found.row:
             return replace(found, cost=cost)
         apart = next((i for i, (a, b) in enumerate(zip(cost, found.cost, strict=True)) if a != b), None)
@@ -282,10 +280,10 @@ class PodPreemption:
     def _with_cascades(
         self, state: CycleState, curable: npt.NDArray[np.int64], answers: RowAnswers, *, numbers: bool
     ) -> Preemption:
-        """The cheapest row by what its victims cost together with what they would evict in turn (cost.md 3).
+        """Return the cheapest row by the cost of its victims and of those they would evict in turn (cost.md 3).
 
-        Rows are evaluated in the order of what they cost without, until no other can be cheaper: to evict more never
-        costs less.  At most so many that it stays bounded.
+        Rows are evaluated in the order of their cost without the latter, until no other can be cheaper, up to a limit:
+        more evictions never cost less.
         """
         cascades, pod, cluster = self._cascades, state.pod, self._cluster
         assert cascades is not None
@@ -327,7 +325,7 @@ class PodPreemption:
         )
 
     def _cheapest_of(self, changed: Mapping[int, tuple[Verdict, ...]]) -> Choice | None:
-        """Return the choice after extenders have had their say; nothing of what they say is remembered."""
+        """Return the choice after calling extenders; their answers are not cached."""
         answers = RowAnswers(self._cluster.changes(lasting=True), len(self._cluster.nodes), self._criteria)
         for row, verdicts in changed.items():
             costing = self._criteria.costing(self._cluster, self._evaluator, [verdict.unit for verdict in verdicts])
@@ -337,9 +335,9 @@ class PodPreemption:
     def _answers(
         self, state: CycleState, curable: npt.NDArray[np.int64], *, numbers: bool, searches: bool
     ) -> RowAnswers:
-        """Return an answer for every row with a curable failure: what it costs, or why it is no candidate.
+        """Return an answer for every row with a curable failure: its cost, or why it is no candidate.
 
-        `numbers`: only resources are in play. `searches`: the sets of units are compared on rows evaluated singly.
+        `numbers`: only resources matter. `searches`: sets of units are compared on rows that are evaluated one by one.
         """
         evaluator = self._evaluator
         answers = self._recall(evaluator.identity_on_rows, state)
@@ -366,18 +364,18 @@ class PodPreemption:
         return answers
 
     def _lacking(self, state: CycleState) -> Misfit:
-        """Return what to say of a row where each of the pod's requests is short."""
+        """Return the reason for a row where each of the pod's requests is short."""
         names = self._cluster.resources.names
         return tuple(insufficient(names[column]) for column, _ in state.signature.requests)
 
     def _verdicts(self, state: CycleState, row: int, *, numbers: bool) -> tuple[Verdict, ...]:
-        """Verdicts on the units of a row that is a candidate."""
+        """Return verdicts on the units of a candidate row."""
         found, _ = self._on_row(state, row, numbers=numbers)
         assert isinstance(found, Candidate)
         return found.verdicts
 
     def _recall(self, identity: Callable[[CycleState], tuple[object, ...] | None], state: CycleState) -> RowAnswers:
-        """Return what is known for pods like this one and still holds; second in an `identity` is the priority."""
+        """Return the valid answers for identical pods; the second part of an `identity` is the priority."""
         cluster = self._cluster
         beyond = self._criteria.beyond_the_node(cluster) if self._share else None
         if beyond is not None and beyond != self._beyond:
@@ -412,7 +410,7 @@ class PodPreemption:
         return RowAnswers(cluster.changes(lasting=True), len(cluster.nodes), self._criteria, gangs)
 
     def _catch_up(self, answers: RowAnswers, *versions: int) -> None:
-        """Forget what is no longer sure; `versions`: see `RowAnswers.catch_up`."""
+        """Drop invalid answers; `versions`: see `RowAnswers.catch_up`."""
         cluster = self._cluster
         answers.catch_up(len(cluster.nodes), *versions)
         if answers.gangs is None:
@@ -425,8 +423,8 @@ class PodPreemption:
     def _same_for(self, state: CycleState, row: int, *, numbers: bool) -> tuple[int, int]:
         """Return the priorities (from, to) of a preemptor for which the row's answer is the same.
 
-        That is as long as the same units may go and the same nominated pods count.  `numbers`: only resources are in
-        play; else a filter may read the priority.
+        That is as long as the same units may be evicted and the same nominated pods count. `numbers`: only resources
+        matter; else a filter may read the priority.
         """
         pod, cluster = state.pod, self._cluster
         if not numbers:
@@ -442,7 +440,7 @@ class PodPreemption:
         return low, high
 
     def _on_row(self, state: CycleState, row: int, *, numbers: bool) -> tuple[Candidate | Misfit, bool]:
-        """Steps 1-5 of preemption.md 3 on one node; the flag says whether other rows had a part in it."""
+        """Carry out steps 1-5 of preemption.md 3 on one node; also return whether other rows had an influence."""
         cluster, pod = self._cluster, state.pod
         terms = cluster.class_terms_of(pod)
         there = list(cluster.nodes.pods[row].values())
@@ -488,7 +486,7 @@ class PodPreemption:
         return found if isinstance(found, Candidate) else None
 
     def _ceilings(self, state: CycleState) -> Ceilings:
-        """Return what bounds the pod's evictions: the same on all rows, so worked out once for an attempt."""
+        """Return the limits of the pod's evictions: the same on all rows, so computed once for an attempt."""
         result = state.data.get(self._plugin)
         if not isinstance(result, list):
             terms = self._cluster.class_terms_of(state.pod)
@@ -498,7 +496,7 @@ class PodPreemption:
     def _with_units(
         self, state: CycleState, row: int, units: list[PreemptionUnit], *, numbers: bool
     ) -> tuple[Candidate | Misfit, bool]:
-        """Return the same where only these units may go."""
+        """Return the verdicts if only these units may be evicted."""
         cluster, pod = self._cluster, state.pod
         if not units:
             return (NO_VICTIMS_POD,), False
@@ -525,30 +523,28 @@ class PodPreemption:
     def _by_numbers(
         self, pod: PodRecord, row: int, units: list[PreemptionUnit], costing: Costing | None
     ) -> Candidate | Misfit:
-        """Return the same where only resources are in play: nothing has to be moved to find out."""
+        """Return the verdicts if only resources matter, without moving pods in the view."""
         cluster = self._cluster
         room = FreeResources.after(cluster, [(pod, row)], priority=pod.priority)
         for unit in units:
             room.free(unit.pods, unit.rows)
         short = room.short_columns()
         if short:
-            # As the filters: a row with nominated pods is judged with them first, and that is all there is to say.
+            # As in the filters: a row with nominated pods is judged only with them.
             return tuple(insufficient(cluster.resources.names[column]) for column in short)
         ordered = by_importance(cluster, units, self._criteria, costing)
         verdicts = judge_by_numbers(cluster, ordered, [(pod, row)], room)
         return self._candidate(row, verdicts, costing)
 
     def _candidate(self, row: int, verdicts: tuple[Verdict, ...], costing: Costing | None) -> Candidate | Misfit:
-        """Return the cost of evicting on a row; a node where no pods are evicted is none (it failed for another
-        reason).
-        """
+        """Return the cost of evicting on a row; a node without victims is no candidate: it failed for other reasons."""
         cost = self._criteria.cost_of(verdicts, costing)
         if cost is None:
             return (NO_VICTIMS_POD,)
         return Candidate(row, verdicts, cost)
 
     def _refusal(self, diagnosis: Diagnosis, curable: npt.NDArray[np.int64], answers: RowAnswers) -> str:
-        # kube-scheduler evicts no pods for devices: where that is of no use here either, its message is used.
+        # kube-scheduler evicts no pods for devices: if that does not help here either, its message is used.
         devices = diagnosis.rejected.get(_DEVICES)
         if devices is not None:
             curable = curable[~devices[curable]]
@@ -560,7 +556,7 @@ class PodPreemption:
 
 
 def _has_room(cluster: ClusterState, pod: PodRecord, rows: npt.NDArray[np.int64]) -> Mask:
-    """bool[rows]: what the pod asks for is free beside all pods there and those nominated; of devices it says nothing.
+    """Return bool[rows]: the pod's requests are free beside all running and nominated pods, devices aside.
 
     `rows`: ascending.
     """

@@ -1,7 +1,7 @@
-"""Gangs to which their peers leave the minimum: `below-minimum: Protect` (cost.md 2.9).
+"""Gangs with a minimum that is protected from peers: `below-minimum: Protect` (cost.md 2.9).
 
-Terms: the *surplus* of a gang is how many of its pods may go until it has its minCount, those that are leaving or are
-to leave counted as gone.  A gang that has not its minCount has nothing that is protected.
+Terms: the *surplus* of a gang is how many pods it may lose down to its minCount, with terminating pods and victims
+counted as lost. A gang below its minCount has no protection.
 """
 
 from collections import Counter
@@ -19,9 +19,9 @@ MINIMUM_KEPT = "a gang would fall below its protected minimum"
 
 
 def protected_priority(cluster: ClusterState, pod: PodRecord) -> int | None:
-    """Return up to which priority of a preemptor a pod's gang keeps its minimum; None: it need not.
+    """Return up to which priority of a preemptor a pod's gang keeps its minimum; None: it is not protected.
 
-    The priority of the gang as a victim, or a higher one that the classes of the pod and of its group both grant.
+    This is the priority of the gang as a victim, or a higher one that the classes of the pod and of its group both set.
     """
     group = cluster.groups.get(pod.group) if pod.group is not None else None
     if group is None or group.spec is None or cluster.terms_of(pod).below_minimum != PROTECT:
@@ -33,7 +33,7 @@ def protected_priority(cluster: ClusterState, pod: PodRecord) -> int | None:
 
 
 def surplus_of(cluster: ClusterState, group: GroupState) -> int | None:
-    """Return how many pods a gang may lose and have its minCount; None: it is no gang, or has not its minCount."""
+    """Return how many pods a gang may lose down to its minCount; None: it is no gang, or below its minCount."""
     going = sum(1 for pod in group.members.values() if pod.uid in cluster.doomed and pod.row >= 0 and _stays(pod))
     surplus = group.scheduled - going - group.min_count
     return surplus if group.is_gang and surplus >= 0 else None
@@ -44,7 +44,7 @@ def _stays(pod: PodRecord) -> bool:
 
 
 class ProtectedMinimums:
-    """How many pods of each gang a preemptor of that priority may take, in the present view."""
+    """The number of pods of each gang that a preemptor of that priority may evict, in the present view."""
 
     refusal = MINIMUM_KEPT
 
@@ -58,7 +58,7 @@ class ProtectedMinimums:
         return len(self._within(victims)) < len(victims)
 
     def affordable(self, units: Sequence[PreemptionUnit]) -> list[PreemptionUnit]:
-        """Units that may all go together, the least important first as long as all protected gangs keep theirs."""
+        """Return units that may be evicted together, the least important first; protected gangs keep their minimum."""
         return self._within(sorted(units, key=lambda unit: unit.importance, reverse=True))
 
     def breaks(self, unit: PreemptionUnit) -> str | None:
@@ -84,7 +84,7 @@ class ProtectedMinimums:
         return surplus
 
     def _taken(self, unit: PreemptionUnit) -> Counter[str]:
-        """Return how many pods that a unit's eviction takes from each protected gang, by `namespace/name`."""
+        """Return how many pods each protected gang loses by a unit's eviction, by `namespace/name`."""
         cluster, result = self._cluster, Counter[str]()
         for pod in unit.pods if self._on else ():
             if pod.group is None or pod.terminating or pod.uid in cluster.doomed:

@@ -1,4 +1,4 @@
-"""Units spared because of annotations about work, and evictions that keep to budgets and limits (cost.md 2, 9).
+"""Units spared because of annotations about work, and evictions within budgets and limits (cost.md 2, 9).
 
 Rules: a unit within its minimum runtime is no potential victim; a gang that an eviction would leave below its minimum
 is evicted whole, or keeps its minimum, if it is annotated so; a preemptor with a class that respects budgets violates
@@ -31,7 +31,7 @@ def potential_victims(
 ) -> list[PreemptionUnit]:
     """Return the units that a preemptor of that priority and class may evict (preemption.md 1), in no particular order.
 
-    `whole`: groups that go as one (2.7).
+    `whole`: groups that are evicted as a whole (2.7).
     """
     units = units_below(cluster, priority, pods, whole)
     if not cluster.rules_of_work:
@@ -49,9 +49,9 @@ def potential_victims(
 def protection(
     cluster: ClusterState, priority: int, pods: Iterable[PodRecord], terms: ClassTerms
 ) -> tuple[str, Deferral | None]:
-    """Return what keeps units from an unsuccessful preemptor, in words, and what of it ends by itself.
+    """Return why units are protected from an unsuccessful preemptor, in words, and the protection that ends by itself.
 
-    Empty and None where no unit is protected.
+    Empty and None if no unit is protected.
     """
     if not cluster.rules_of_work:
         return "", None
@@ -67,7 +67,7 @@ def _until_victims_may_go(
 ) -> Deferral | None:
     """Return what an unsuccessful preemptor waits for: the end of a minimum runtime or of an eviction limit.
 
-    None where no unit is protected by either.
+    None if no unit is protected by either.
     """
     waits = [until_runtimes_are_over(cluster, priority, there, terms)]
     if limited(cluster, priority):
@@ -81,7 +81,7 @@ def until_runtimes_are_over(
 ) -> Deferral | None:
     """Return what an unsuccessful preemptor waits for: the end of the first minimum runtime.
 
-    None where no unit is within one.
+    None if no unit is within one.
     """
     if not cluster.rules_of_work or terms.may_break_minimum_runtime:
         return None
@@ -100,9 +100,9 @@ def _runtime_is_over(cluster: ClusterState, unit: PreemptionUnit) -> float:
 
 
 def left_below_minimum(cluster: ClusterState, victims: Iterable[PreemptionUnit]) -> set[str]:
-    """Gangs that the eviction would leave below their minimum, with pods that go on running, and that then go whole.
+    """Return gangs that the eviction would leave below their minimum and that must then be evicted as a whole.
 
-    To be asked with no pods displaced.
+    Call it with no pods displaced.
     """
     gone: Counter[str] = Counter()
     going_whole: set[str] = set()
@@ -122,7 +122,7 @@ def left_below_minimum(cluster: ClusterState, victims: Iterable[PreemptionUnit])
 
 
 class RespectedBudgets:
-    """What every budget allows beside pods that are leaving, or are to leave, and may not be counted yet."""
+    """The disruptions that every budget allows beside terminating pods and victims that may not be counted yet."""
 
     refusal = BUDGET_RESPECTED
 
@@ -142,7 +142,7 @@ class RespectedBudgets:
         return any(exceeding(charged, self._index.allowed))
 
     def affordable(self, units: Sequence[PreemptionUnit]) -> list[PreemptionUnit]:
-        """Units that may all go together, the least important first as long as no budget is violated."""
+        """Return units that may be evicted together, the least important first as long as no budget is violated."""
         order = sorted(units, key=lambda unit: unit.importance, reverse=True)
         charged = self._index.charges([unit.pods for unit in order])
         left = list(self._index.allowed)
@@ -156,11 +156,11 @@ class RespectedBudgets:
 
 
 Ceilings = Sequence[RespectedBudgets | RemainingEvictions | ProtectedMinimums]
-"""What bounds the units that are evicted together."""
+"""Limits of the units that are evicted together."""
 
 
 def ceilings_for(cluster: ClusterState, priority: int, terms: ClassTerms) -> Ceilings:
-    """Return what bounds the evictions of a preemptor of that priority and class, in the present view."""
+    """Return the limits of evictions for a preemptor of that priority and class, in the present view."""
     budgets = [RespectedBudgets(cluster)] if terms.respects_budgets else []
     limits = [RemainingEvictions(cluster)] if limited(cluster, priority) else []
     minimums = [ProtectedMinimums(cluster, priority)] if cluster.work_rules.protects_minimums else []
@@ -168,10 +168,10 @@ def ceilings_for(cluster: ClusterState, priority: int, terms: ClassTerms) -> Cei
 
 
 class EvictionTerms:
-    """The terms that users set for their work, while victims are searched for until all terms are kept.
+    """The terms of annotations about work, during a search for victims that repeats until all are met.
 
     `pods`: those that may be victims; `whole`: gangs that are evicted whole; `restricted`: only units that may all be
-    evicted together are potential victims; `refusal`: what was violated last, in words.
+    evicted together are potential victims; `refusal`: the last violation, in words.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class EvictionTerms:
         return False
 
     def below_minimum(self, victims: Iterable[PreemptionUnit]) -> set[str]:
-        """Gangs that the eviction would leave below their minimum and that are not evicted whole so far."""
+        """Return gangs that the eviction would leave below their minimum and that are not evicted as a whole so far."""
         return left_below_minimum(self._cluster, victims) - self.whole
 
     def units(self) -> list[PreemptionUnit]:

@@ -1,12 +1,11 @@
-"""Cheaper victims by placing the group anew while units are put back (cost.md 4.5).
+"""Cheaper victims by placing the group again while units are put back (cost.md 4.5).
 
-A reprieve holds the places of the group fixed.  Where rules about other pods, ports, volumes, devices or levels of a
-tree are in play, those places were chosen with all potential victims gone, and numbers do not find cheaper ones.  Here
-units are put back, the dearest first, and the group is placed anew beside them with all its filters; they stay where it
-still fits.  Units are tried in halves, and in several orders.  Then one victim after the other is kept and all others
-are put back anew, and at last single units are exchanged: one more is evicted where that lets dearer ones stay.
-
-Invariants: the result is never dearer than the candidate; the work is counted in pods placed, never in seconds.
+A reprieve does not change the places of the group. With rules about other pods, ports, volumes, devices or levels of a
+tree, these places were chosen without all potential victims, and numbers do not find cheaper ones. This module puts
+units back, the most expensive first, and places the group again beside them with all its filters; units stay if it
+still fits. Units are tried in halves, and in several orders. Then each victim in turn is kept and all others are put
+back again, and finally single units are exchanged: one more is evicted if more expensive ones can stay. Invariants: the
+result never costs more than the candidate; the work is counted in placed pods, never in seconds.
 """
 
 from collections.abc import Collection, Sequence
@@ -17,16 +16,16 @@ from reprieve.preemption.outcome import SearchLimit
 from reprieve.preemption.pinned_choices import MOST_NODES_SEARCHED
 
 MOST_PLACED = 2_000
-"""So many pods are placed for one preemption in all."""
+"""Maximum number of pods placed for one preemption in total."""
 MOST_NODES_PLACED = 200_000
-"""So many times is a pod compared with a node in all."""
+"""Maximum number of comparisons of a pod with a node in total."""
 
 
 @dataclass(slots=True)
 class PlacingWork:
-    """How many pods may still be placed for all candidates of one preemption; each may use half of what is left.
+    """The remaining work for all candidates of one preemption, in placed pods; each may use half of it.
 
-    `searched`: how many nodes and units searches for domains may still have, for the cheapest candidates first.
+    `searched`: the remaining nodes and units of searches for domains, for the cheapest candidates first.
     """
 
     left: int
@@ -36,20 +35,20 @@ class PlacingWork:
 
     @classmethod
     def of(cls, view: GroupView) -> "PlacingWork":
-        """Return all the work of a preemption."""
+        """Return the full amount of work of a preemption."""
         nodes = max(1, len(view.request.running.cluster.nodes))
         return cls(min(MOST_PLACED, MOST_NODES_PLACED // nodes))
 
 
 @dataclass(slots=True)
 class ReplacedGroup:
-    """`view`: where all potential victims stay. `candidate`: what is to be improved."""
+    """Improves a candidate. `view`: all potential victims stay."""
 
     view: GroupView
     candidate: GroupCandidate
     work: PlacingWork
     _left: int = field(init=False)
-    """Placements of the whole group that may still be tried."""
+    """Remaining trials of placements of the whole group."""
     _fits: dict[frozenset[int], bool] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -57,7 +56,7 @@ class ReplacedGroup:
         self._left = share // max(1, len(self.candidate.assignment.placed))
 
     def cheaper(self, by_node: Sequence[int]) -> GroupCandidate:
-        """Return the cheapest candidate that is found; `by_node`: all units, those of the cheapest nodes first."""
+        """Return the cheapest candidate found; `by_node`: all units, those of the cheapest nodes first."""
         best = self.candidate
         order = best.ranking.order
         best = self._tried(best, [index for index in order if index in best.reasons])
@@ -69,7 +68,7 @@ class ReplacedGroup:
         return self._exchanged(best, order)
 
     def _with_one_kept(self, best: GroupCandidate) -> GroupCandidate:
-        """Keep one victim more, the dearest first, and put all others back anew, as long as it helps."""
+        """Keep one more victim, the most expensive first, and put all others back again, as long as it helps."""
         tried: set[int] = set()
         while self._left > 0:
             ranking, gone = best.ranking, sorted(best.reasons)
@@ -78,7 +77,7 @@ class ReplacedGroup:
             if not victims:
                 break
             tried.add(victims[0])
-            # All that a violated budget counts comes back before the others, after the one that is kept.
+            # All pods that a violated budget counts come back before the others, after the kept one.
             over = {budget for index in gone if violating[index] for budget in ranking.charged[index]}
             rest = sorted(range(len(ranking.ordered)), key=lambda i: (over.isdisjoint(ranking.charged[i]), i))
             found = self._tried(best, [victims[0], *(index for index in rest if index != victims[0])], first=1)
@@ -87,9 +86,9 @@ class ReplacedGroup:
         return best
 
     def _tried(self, best: GroupCandidate, order: Sequence[int], *, first: int = 0) -> GroupCandidate:
-        """The cheaper of the best and what is left when these units are put back in that order, the others staying.
+        """Return the best eviction, or a cheaper one after putting these units back in that order.
 
-        `first`: so many are tried by themselves before all others; where they do not stay there is nothing to try.
+        `first`: the first units are tried alone; if they cannot stay, nothing else is tried.
         """
         every = frozenset(order)
         if first and not self._place(every.difference(order[:first])):
@@ -100,7 +99,7 @@ class ReplacedGroup:
         return min(best, self.view.with_gone(self.candidate, set(gone)), key=price_of)
 
     def _exchanged(self, best: GroupCandidate, order: Sequence[int]) -> GroupCandidate:
-        """Evict one more unit, no more important than the victims, and put others back instead, as long as it helps."""
+        """Evict one more unit, not more important than the victims, and put others back, as long as it helps."""
         improved = True
         while improved and self._left > 0 and len(best.reasons) > 0:
             improved = False
@@ -123,16 +122,14 @@ class ReplacedGroup:
         return best
 
     def _tried_with(self, best: GroupCandidate, gone: frozenset[int], order: Sequence[int]) -> GroupCandidate:
-        """Return what is left of an eviction when units are put back in that order, if that can be cheaper than the
-        best.
-        """
+        """Return the rest of an eviction after putting units back in that order, if it can be cheaper than the best."""
         left = self._put_back(gone, order)
         if len(gone) - len(left) < 1:
             return best
         return self.view.with_gone(self.candidate, set(left))
 
     def _put_back(self, gone: frozenset[int], order: Sequence[int]) -> frozenset[int]:
-        """Put units back as long as the group fits; return those that are gone then."""
+        """Put units back as long as the group fits; return the remaining victims."""
         pending: list[Sequence[int]] = [order]
         if len(order) > 1:
             pending = [order[: len(order) // 2], order[len(order) // 2 :]]
@@ -149,7 +146,7 @@ class ReplacedGroup:
         return gone
 
     def _place(self, gone: Collection[int]) -> bool:
-        """Return whether as many members fit with only these units gone."""
+        """Return whether as many members fit without only these units."""
         key = frozenset(gone)
         if key not in self._fits:
             self._left -= 1

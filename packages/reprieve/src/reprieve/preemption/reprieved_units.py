@@ -1,9 +1,9 @@
 """Reprieve: spare every potential victim that can stay (preemption.md 3.3-3.5, 4.3).
 
-Called inside a trial in which all potential victims are displaced and the preemptor's pods are *not* placed.  Units
-are put back one by one - those that violate a budget first, each class from the most important down - and kept if every
-assigned pod still passes every filter on its row, in scheduling order, each seeing the assigned pods before it and
-none after.  A unit comes back whole or not at all.
+Called inside a trial in which all potential victims are displaced and the preemptor's pods are *not* placed.  Units are
+put back one by one - those that violate a budget first, each class from the most important down - and kept if every
+assigned pod still passes every filter on its row, in scheduling order, each with the assigned pods before it and none
+after. A unit comes back as a whole or not at all.
 """
 
 from collections import Counter
@@ -35,10 +35,10 @@ def reasons_to_go(
     *,
     plain: bool = False,
 ) -> dict[int, Reason]:
-    """Decide every unit of a ranking: index -> why it is evicted, for those that are.
+    """Decide every unit of a ranking; return index -> reason of the evicted ones.
 
-    `plain` forces the path that asks the filters, which is also taken whenever more than resources is in play.
-    Afterwards the spared units' room is taken in the trial on the plain path only; callers leave the trial anyway.
+    `plain` forces the path that calls the filters, which is also used if more than resources matters. Afterwards the
+    spared units are placed in the trial only on the plain path; callers leave the trial anyway.
     """
     cluster, order = running.cluster, ranking.order
     seats = [(CycleState(cluster, pod), row) for pod, row in assigned]
@@ -60,7 +60,7 @@ def reasons_to_go(
 
 
 def _reaches_far(filters: Sequence[FilterPlugin], state: CycleState) -> bool:
-    """Return whether what runs on one row may matter to the pod on another."""
+    """Return whether pods on one row may matter to a pod on another."""
     far = (p for p in filters if any_concerned([p], state))
     return any(not call_plugin(plugin.name, "PreFilter", plugin.local, state) for plugin in far)
 
@@ -81,14 +81,14 @@ def judge(
     *,
     plain: bool = False,
 ) -> tuple[Verdict, ...]:
-    """Decide every unit; the verdicts come back in importance order. See `reasons_to_go`."""
+    """Decide every unit; return the verdicts in importance order. See `reasons_to_go`."""
     return verdicts_of(ranking, reasons_to_go(running, ranking, assigned, priority, plain=plain))
 
 
 def judge_by_numbers(
     cluster: ClusterState, ordered: Ordered, assigned: Sequence[tuple[PodRecord, int]], room: FreeResources
 ) -> tuple[Verdict, ...]:
-    """`judge` where only resources are in play; `room` is what is left with all units gone and all assigned placed."""
+    """Judge units if only resources matter; `room`: free capacity without all units and with all assigned pods."""
     units, violations, order = ordered
     return _verdicts(units, violations, _by_numbers(cluster, units, order, assigned, room))
 
@@ -117,7 +117,7 @@ def _by_numbers(
             lacking = room.shortage_on(row, units[index].pods, units[index].rows)
             asked = asked_on[row]
             key = tuple([(column, amount, max(1, asked[column])) for column, amount in lacking])
-            if key not in texts:  # where pods are alike the same is missing on many rows
+            if key not in texts:  # identical pods lack the same on many rows
                 texts[key] = _shortage_text(cluster, key)
             text, missing = texts[key]
             pod = last_asking[row, cluster.resources.column(missing[0].resource)]
@@ -132,9 +132,9 @@ def _count_what_is_missing(
     priority: int,
     reasons: list[Reason | None],
 ) -> None:
-    """Count what evicted units lack beside all units that stay: one judged early saw fewer of them, and one pod alone.
+    """Count the shortages of evicted units beside all units that stay: earlier judgements counted fewer of them.
 
-    In the view that the filters leave: the units that stay are placed, the assigned pods are not.
+    Called in the view after the filters: units that stay are placed, assigned pods are not.
     """
     lacking = [index for index, reason in enumerate(reasons) if reason is not None and reason.missing]
     fit = next((plugin for plugin in running.profile.node_filters if plugin.name == RESOURCES_PLUGIN), None)
@@ -151,14 +151,14 @@ def _count_what_is_missing(
 
 
 def _shortage_text(cluster: ClusterState, lacking: Sequence[tuple[int, int, int]]) -> tuple[str, tuple[Missing, ...]]:
-    """The message for what is missing, given (column, amount, how much is asked for) of each, and the same as data."""
+    """Return the message for missing amounts, given (column, amount, request) of each, and the same as data."""
     names = cluster.resources.names
     missing = scarcest_first(Missing(names[column], amount, asked) for column, amount, asked in lacking)
     return ", ".join(insufficient(item.resource) for item in missing), missing
 
 
 def _asked(assigned: Sequence[tuple[PodRecord, int]]) -> dict[int, Counter[int]]:
-    """By row: how much of each column the pods assigned there ask for."""
+    """Return by row the requests of assigned pods by column."""
     asked: dict[int, Counter[int]] = {}
     for pod, row in assigned:
         here = asked.setdefault(row, Counter())
@@ -168,9 +168,7 @@ def _asked(assigned: Sequence[tuple[PodRecord, int]]) -> dict[int, Counter[int]]
 
 
 def _missing(cluster: ClusterState, plugin: str, pod: PodRecord, row: int) -> tuple[Missing, ...]:
-    """Return what one pod lacks on a row in the present view beside nominated pods, if it is the amounts that do not
-    fit.
-    """
+    """Return the amounts that one pod lacks on a row in the present view beside nominated pods."""
     if plugin != RESOURCES_PLUGIN:
         return ()
     nodes, names = cluster.nodes, cluster.resources.names
@@ -187,7 +185,7 @@ def _missing(cluster: ClusterState, plugin: str, pod: PodRecord, row: int) -> tu
 
 
 def _last_asking(assigned: Sequence[tuple[PodRecord, int]]) -> dict[tuple[int, int], PodRecord]:
-    """For each row and column the last assigned pod that asks for the resource: the one that would not fit."""
+    """Return for each row and column the last assigned pod that requests the resource: the one that would not fit."""
     last = {}
     for pod, row in assigned:
         for column, _ in pod.signature.requests:
@@ -202,7 +200,7 @@ _Seat = tuple[CycleState, int]
 def _by_rules(
     running: RunningProfile, ranking: Ranking, assigned: Sequence[_Seat], rules: IncrementalFilters
 ) -> list[Reason | None]:
-    """Asks only about rows the unit is on and about pods with rules that it may break."""
+    """Checks only rows of the unit and pods with rules that it may break."""
     cluster = running.cluster
     reasons: list[Reason | None] = [None] * len(ranking.ordered)
     by_row: dict[int, list[int]] = {}
@@ -248,7 +246,7 @@ def _misfit(running: RunningProfile, seat: _Seat, active: Sequence[FilterPlugin]
 def _by_filters(
     running: RunningProfile, ranking: Ranking, assigned: Sequence[_Seat], *, everywhere: bool
 ) -> list[Reason | None]:
-    """Return the reference: every filter of every assigned pod is asked anew for every unit."""
+    """Judge units by the reference path: call every filter of every assigned pod again for every unit."""
     cluster = running.cluster
     reasons: list[Reason | None] = [None] * len(ranking.ordered)
     for index in ranking.order:

@@ -26,7 +26,7 @@ _Found = tuple[tuple[Verdict, ...], Cost]
 
 
 class ResizePreemption:
-    """See the module docstring; `gang` are all pods of it that run, `resized` those that do not fit."""
+    """See the module docstring; `gang` are all its running pods, `resized` those that do not fit."""
 
     def __init__(
         self, running: RunningProfile, plugin: str, options: EvictionOptions, gang: Group, resized: Sequence[PodRecord]
@@ -38,7 +38,7 @@ class ResizePreemption:
         self._own = {pod.uid for pod in gang.running()}
 
     def preempt(self) -> PostFilterResult:
-        """Return the eviction by which all of the resizes fit. Leaves the cluster as it was."""
+        """Return the eviction by which all of the resizes fit. The cluster is not changed."""
         cluster = self._cluster
         there = [pod for row in sorted({row for _, row in self._seats}) for pod in cluster.nodes.pods[row].values()]
         with cluster.trial():
@@ -68,7 +68,7 @@ class ResizePreemption:
         )
 
     def _search(self, others: Sequence[PodRecord]) -> _Found | str:
-        """Return the verdicts with what they cost, or why there are none, by the terms of users for their work."""
+        """Return the verdicts with their cost, or why there are none, by the terms of annotations about work."""
         cluster, terms = self._cluster, self._cluster.class_terms_of(self._gang)
         found = self._judged(potential_victims(cluster, self._priority, others, terms))
         if not cluster.rules_of_work:
@@ -88,7 +88,7 @@ class ResizePreemption:
         return work.refusal if isinstance(found, str) and work.restricted else found
 
     def _judged(self, potential: Sequence[PreemptionUnit]) -> _Found | str:
-        """Return the same where only these units may go, and no pod of the gang itself."""
+        """Return these if only these units may be evicted, and no pod of the gang itself."""
         cluster, criteria = self._cluster, self._criteria
         units = [unit for unit in potential if not any(pod.uid in self._own for pod in unit.pods)]
         room = FreeResources.after(cluster, self._seats, priority=self._priority)
@@ -102,7 +102,7 @@ class ResizePreemption:
         return (verdicts, cost) if cost is not None else NO_VICTIMS_GROUP
 
     def _too_little(self, room: FreeResources) -> str:
-        """Return the first pod that is short of something with all units gone."""
+        """Return the first pod that lacks something without all units."""
         names = self._cluster.resources.names
         for pod, row in self._seats:
             amounts = dict(zip(room.columns[row], room.left[row], strict=True))

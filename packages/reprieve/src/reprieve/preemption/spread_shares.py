@@ -1,8 +1,8 @@
-"""How many members of a group go to each domain of a topology spread constraint, by what the eviction costs there.
+"""Divide the members of a group among the domains of a topology spread constraint by the cost of evictions.
 
-Rule: cost.md 4.13.  With the numbers given, the members of a domain are pinned to its nodes.  Which numbers are allowed
-follows from the constraint and from the pods that it counts with all potential victims gone; choices are compared by
-`reprieve.preemption.pinned_choices`.  What is found is a proposal: the filters have to agree.
+Rule: cost.md 4.13.  With the numbers given, the members of a domain are pinned to its nodes.  The constraint, and the
+pods that it counts without all potential victims, determine the allowed numbers; choices are compared by
+`reprieve.preemption.pinned_choices`.  The result is a proposal that the filters have to confirm.
 """
 
 from collections import Counter
@@ -25,9 +25,9 @@ from reprieve.preemption.victim_search.search import Found, cheapest_eviction
 MOST_DOMAINS = 12
 """Constraints over more domains are left to the filters alone."""
 _FEW_SHARES = 64
-"""So few ways to divide the members are compared by what each domain costs by itself; of more some are exchanged."""
+"""Up to this number, ways to divide the members are compared by the cost of each domain alone; above it by exchange."""
 _STARTS, _IMPROVED = 3, 5
-"""So many ways are exchanged from, and so many evictions are improved at last."""
+"""Number of ways from which exchanges start, and of evictions that are improved at the end."""
 _price = attrgetter("price")
 Counts = tuple[int, ...]
 """Members by domain, or by kind."""
@@ -36,7 +36,7 @@ Share = tuple[Counts, ...]
 
 
 def spread_of(running: RunningProfile, pods: Sequence[PodRecord]) -> SpreadDomains | None:
-    """Return what the one constraint that all these pods have counts, in the present view; None if it is not so."""
+    """Return the counts of the one constraint that all these pods have, in the present view; None without one."""
     plugin = next((p for p in running.profile.cluster_filters if isinstance(p, SpreadCounter)), None)
     if plugin is None or len({pod.signature.constraints.id for pod in pods}) != 1:
         return None
@@ -54,7 +54,7 @@ class SpreadShares(PinnedChoices):
     places: Sequence[tuple[PodRecord, int]]
     by_node: ClassVar[bool] = False  # that comes last, for all domains at once
     cut: bool = field(init=False, default=False)
-    """The work ended before all was compared that seemed worth it."""
+    """Whether the work ended before all promising choices were compared."""
     settled: bool = field(init=False, default=False)
     """Everything was added up node by node, or no eviction is cheaper without the constraint."""
     _nodes: list[frozenset[int]] = field(init=False, default_factory=list)
@@ -68,7 +68,7 @@ class SpreadShares(PinnedChoices):
         return int(np.count_nonzero(self.spread.there))
 
     def cheapest(self) -> PinnedEviction | None:
-        """Return the cheapest eviction that is found, its places in an order that keeps the constraint.
+        """Return the cheapest eviction found, its places in an order that keeps the constraint.
 
         None if there are too many domains, or nothing was found.
         """
@@ -114,7 +114,7 @@ class SpreadShares(PinnedChoices):
         return found
 
     def _rearranged(self, best: PinnedEviction) -> PinnedEviction:
-        """Return the eviction, or a cheaper one, with what each domain gets of each kind settled node by node."""
+        """Return the eviction, or a cheaper one, with the numbers of each kind per domain computed node by node."""
         tables = self._tables(best.places) if not self.is_least(best.price) else None
         found = tables.improved(best.units, best.price) if tables is not None else None
         self.settled = tables.complete if tables is not None else self.is_least(best.price)
@@ -133,7 +133,7 @@ class SpreadShares(PinnedChoices):
         return PinnedEviction(found.price, found.units, places)
 
     def _number(self, share: Share) -> Picks:
-        """Return the choice that stands for the share."""
+        """Return the choice of the share."""
         turn = self._index.setdefault(share, len(self._shares))
         if turn == len(self._shares):
             self._shares.append(share)
@@ -142,14 +142,14 @@ class SpreadShares(PinnedChoices):
     # -- where shares are many -------------------------------------------------------------------------------------
 
     def _by_exchange(self, first: Share) -> None:
-        """Search some shares to begin with, then those that differ in one or two pods, as long as one is cheaper."""
+        """Search some shares first, then those that differ in one or two pods, as long as one is cheaper."""
         starts = [self._share_of(self.places), first]
         free = cheapest_eviction(self.numbers, steps=0, all_of_few=False)
         if free is not None and free.places is not None:
             starts[:0] = self._allowed_near(self._share_of(free.assigned(self.numbers)))
         tried = [(found[0].price, picks) for share in starts if (found := self.search(picks := self._number(share)))]
         tried.sort()
-        # Where each node can be looked at by itself at last, half of the work is left for that.
+        # If each node can be examined alone at the end, half of the work is reserved for that.
         enough = self.left // 2 if len(self.numbers.free) <= MOST_NODES else 0
         for price, picks in tried[:_STARTS]:
             best, better = (price, self._shares[picks[0]]), True
@@ -174,7 +174,7 @@ class SpreadShares(PinnedChoices):
         )
 
     def _allowed_near(self, share: Share) -> list[Share]:
-        """Return shares that keep the constraint, made by moving as few pods as will do, the smallest first."""
+        """Return shares that keep the constraint after moving as few pods as possible, the smallest first."""
         have = tuple(map(sum, share))
         every = islice(self._totals(sum(have)), FEW_CHOICES)
         near = sorted(every, key=lambda totals: sum(abs(a - b) for a, b in zip(totals, have, strict=True)))
@@ -217,7 +217,7 @@ class SpreadShares(PinnedChoices):
         return parts
 
     def _totals(self, members: int) -> Iterator[Counts]:
-        """Yield how many members each domain may get, by the least that any domain holds then, the most first."""
+        """Yield how many members each domain may get, by the resulting minimum of any domain, the highest first."""
         held, skew = self._held, self.spread.max_skew
         few = len(held) < self.spread.min_domains
         highest = 0 if few else (sum(held) + members) // len(held)
@@ -254,7 +254,7 @@ def _sums(low: Sequence[int], high: Sequence[int], total: int) -> Iterator[Count
 
 
 def _divided(counts: Sequence[int], totals: Sequence[int]) -> Iterator[Share]:
-    """Yield all ways to divide so many pods of each kind among domains that get so many in all: by domain and kind."""
+    """Yield all ways to divide pods of each kind among domains with given totals: by domain and kind."""
     if not counts:
         if not any(totals):
             yield tuple(() for _ in totals)

@@ -1,13 +1,11 @@
-"""Which of equally good nodes to take, so that the important units need not go.
+"""Choose among equally good nodes so that important units stay.
 
 The placement of a preempting group is what its scheduling algorithm gives with all potential victims gone
 (preemption.md 4.2-4.3); where scores tie, that leaves a choice, and taking the first node by name would evict whatever
-happens to run there.  The tie breaker walks the units as a reprieve does - budget violators first, then by importance -
-and keeps each one that leaves enough room *somewhere* for all the pods that can be placed at all.  Nodes with room
-beside the kept units are preferred among ties.
-
-It is worked out by counting how many of the group's pods each node holds, which needs identical pods and nothing but
-resources in play; otherwise there is none and names decide.
+happens to run there.  The tie breaker visits the units as a reprieve does (budget violators first, then by importance)
+and keeps each one that leaves enough capacity *somewhere* for all pods that can be placed. Nodes with capacity beside
+the kept units are preferred among ties. It counts how many of the group's pods each node holds, which requires
+identical pods that only resources limit; otherwise there is no tie breaker and names decide.
 """
 
 from collections import Counter
@@ -27,7 +25,7 @@ from reprieve.preemption.units import PreemptionUnit
 
 
 class VictimSparingTieBreaker(TieBreaker):
-    """`spare`: int64[rows], how many more pods of the group each node takes beside the units worth keeping."""
+    """`spare`: int64[rows], number of further pods of the group that each node holds beside the kept units."""
 
     def __init__(self, spare: npt.NDArray[np.int64]) -> None:
         self._spare = spare
@@ -73,7 +71,7 @@ def victim_sparing_tie_breaker(
 
 
 def usable_by_like_pods(running: RunningProfile, pods: Sequence[PodRecord]) -> Mask | None:
-    """`bool[rows]`: where like pods may go by the nodes alone; None if they differ or there is more than resources."""
+    """Return `bool[rows]`: possible nodes of identical pods; None if they differ or more than resources matters."""
     cluster, evaluator = running.cluster, running.evaluator
     first = evaluator.identity(pods[0])
     if first is None or any(evaluator.identity(pod) != first for pod in pods):
@@ -85,7 +83,7 @@ def usable_by_like_pods(running: RunningProfile, pods: Sequence[PodRecord]) -> M
 
 
 def free_for(cluster: ClusterState, usable: Mask, columns: Sequence[int], priority: int) -> npt.NDArray[np.int64]:
-    """`int64[columns, rows]`: what is free for the group; nothing on nodes that are not `usable` (`bool[rows]`)."""
+    """Return `int64[columns, rows]`: free amounts for the group; 0 on nodes that are not `usable` (`bool[rows]`)."""
     nodes = cluster.nodes
     n = len(nodes)
     left = nodes.allocatable[columns, :n] - nodes.used[columns, :n]

@@ -1,8 +1,8 @@
-"""Domains for the groups below a tree's root, chosen by what the eviction costs there (cost.md 4.12).
+"""Domains for the groups below a tree's root, chosen by the cost of the eviction (cost.md 4.12).
 
 With the domains given, each pod is pinned to the nodes of its group's domain.  Choices of domains are compared
-(`reprieve.preemption.pinned_choices`): all of them where they are few, else one group after the other chooses.  Of
-many domains those come first that have the least bounds (`reprieve.preemption.domain_bounds`).
+(`reprieve.preemption.pinned_choices`): all of them if they are few, else the groups choose one by one. Of many domains
+those with the lowest bounds come first (`reprieve.preemption.domain_bounds`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,9 +18,9 @@ from reprieve.preemption.order import Ranking
 from reprieve.preemption.pinned_choices import FEW_CHOICES, Part, Picks, PinnedChoices, PinnedEviction
 
 _MOST_DOMAINS = 12
-"""Each group is offered so many domains."""
+"""Maximum number of domains per group."""
 _WIDEST, _MOST_KEPT = 8, 3
-"""Where groups choose in turn: so many choices are searched each time, and so many are kept."""
+"""If groups choose in turn: number of choices that are searched each time, and that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class _PartOfGroup(PodGroupAttempt):
 
     @property
     def placed_without_help(self) -> int:
-        """All but one: then all are to be placed."""
+        """Return no limit: all pods must be placed."""
         return len(self.pods) - 1
 
 
@@ -60,9 +60,9 @@ class TreeDomains(PinnedChoices):
     _leaves: list[Part] = field(init=False, default_factory=list)
 
     def cheapest(self) -> tuple[PinnedEviction, dict[str, Placement]] | None:
-        """Return the cheapest eviction that is found, and the domains of groups by their `ref`.
+        """Return the cheapest eviction found, and the domains of groups by their `ref`.
 
-        None if there is nothing to choose, or nothing was found.
+        None if there is no choice, or nothing was found.
         """
         self._set_up()
         if not self._choosers:
@@ -94,7 +94,7 @@ class TreeDomains(PinnedChoices):
         self._leaves = [Part.of(pods, self.numbers, above.get(key or "", ())) for key, pods in placed.items()]
 
     def _offered(self, turn: int) -> list[int]:
-        """Return the domains that a group may choose, those with the least bounds first if they are many."""
+        """Return the domains that a group may choose, those with the lowest bounds first if they are many."""
         chooser, request = self._choosers[turn], self.view.request
         pods = [pod for leaf in self._leaves if turn in leaf.choosers for pod in leaf.pods]
         usable = [index for index, nodes in enumerate(chooser.nodes) if nodes]
@@ -110,7 +110,7 @@ class TreeDomains(PinnedChoices):
         return usable if bounds is None else [usable[index] for _, index in bounds.cheapest_first]
 
     def _next(self, picks: Picks, offered: Sequence[Sequence[int]]) -> Iterator[Picks]:
-        """Yield the choices with a domain of the next group more, which has nodes of all those above it."""
+        """Yield the choices with a further domain for the next group, which has nodes of all those above it."""
         chooser = self._choosers[len(picks)]
         above = [self._choosers[up].nodes[picks[up]] for up in chooser.above]
         within = (pick for pick in offered[len(picks)] if chooser.nodes[pick].intersection(*above))
@@ -135,7 +135,7 @@ class TreeDomains(PinnedChoices):
         ]
 
     def _in_turn(self, offered: Sequence[Sequence[int]]) -> Picks | None:
-        """Let one group after the other choose, and keep the few choices that cost least up to there."""
+        """Let the groups choose one by one, and keep the few cheapest partial choices."""
         kept: list[Picks] = [()]
         for _ in offered:
             if self.left <= 0:

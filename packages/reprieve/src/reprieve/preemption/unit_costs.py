@@ -1,8 +1,8 @@
-"""What an eviction costs on many rows at once, and what every eviction there costs at least, by the native criteria.
+"""Costs of evictions on many rows at once, and their lower bounds, by the native criteria.
 
-Everything here is about `UnitColumns`: matrices with the units of a row in one column, [..., depth, rows].  Only
-resources are known.  A reprieve goes through them turn by turn, the first unit of all rows, then the second, each put
-back where it leaves enough room (preemption.md 3.4).
+All functions work on `UnitColumns`: matrices with the units of a row in one column, [..., depth, rows]. They consider
+only resources. A reprieve visits them by turn, the first unit of all rows, then the second; each is put back if it
+leaves enough capacity (preemption.md 3.4).
 """
 
 from typing import Final
@@ -23,8 +23,8 @@ PARTS: Final = 7
 class JudgedUnits:
     """The units of some rows and which of them are evicted.
 
-    `lack`: int64[requests, rows], what the preemptor lacks with all units there.  `short`: bool[requests, rows], what
-    it lacks with all of them gone.  `there`: bool[rows], whether there are potential victims.
+    `lack`: int64[requests, rows], missing amounts with all units. `short`: bool[requests, rows], missing resources
+    without all of them. `there`: bool[rows], whether there are potential victims.
     """
 
     def __init__(self, units: UnitColumns, left: Counts) -> None:
@@ -67,7 +67,7 @@ class JudgedUnits:
         return (lowest == highest) | ~self.there, highest
 
     def _costs(self) -> Costs:
-        """Of the evicted units, nothing but zeros where there are none."""
+        """Return the parts for the evicted units; zeros if there are none."""
         units, gone = self._units, self._gone
         cost = np.zeros((PARTS, gone.shape[1]), dtype=np.float64)
         cost[PODS] = pods = (units.size * gone).sum(axis=0)
@@ -92,12 +92,11 @@ class JudgedUnits:
         return cost
 
     def least(self, highest_known: float, worth: float) -> Costs:
-        """Return what no set of the units costs less than that makes up for what is lacking, where any must be evicted.
+        """Return a lower bound of the cost of any set of units that covers the missing amounts.
 
-        So many units are needed as would be of the largest; one of them has the lowest priority that suffices, and the
-        others weigh what the lightest does.  Budgets count for nothing.  Where that is not above what is known to do
-        somewhere, of which `highest_known` is the lowest priority and `worth` the least weight with that, it is counted
-        how many of the largest it takes.
+        The number of units is bounded by the largest ones; one of them has the lowest sufficient priority, and the
+        others weigh what the lightest does. Budgets are ignored. Rows that may be cheaper than a known eviction
+        (`highest_known`: its lowest priority, `worth`: its least weight) are counted exactly by the largest units.
         """
         units, lack = self._units, self.lack
         needed = np.ones(lack.shape[1], dtype=np.int64)
@@ -126,7 +125,7 @@ class JudgedUnits:
         return least
 
     def _latest_start(self, highest: Counts, needed: Counts) -> npt.NDArray[np.float64]:
-        """float64[rows]: no set of so many units, the most important of that priority, has begun later."""
+        """Return float64[rows]: the latest possible start of so many units with that highest priority."""
         units = self._units
         below, begun = units.below, units.begun
         if not self._begun:
@@ -136,7 +135,7 @@ class JudgedUnits:
         start: npt.NDArray[np.float64] = begun[
             np.maximum(first + number - np.minimum(needed, number), first), np.arange(begun.shape[1])
         ]
-        # Of like units, in order of their start, none but the last so many start later than the first evicted one.
+        # Of identical units, in order of their start, only the last ones start later than the first evicted one.
         same = (units.priority[1:] == units.priority[:-1]) & (units.size[1:] == units.size[:-1])
         like = ((same & (begun[1:] >= begun[:-1])) | ~(below[1:] & below[:-1])).all(axis=0)
         if not like.all():
@@ -145,7 +144,7 @@ class JudgedUnits:
         return start
 
     def priorities_alike(self) -> tuple[Counts, Counts]:
-        """int64[rows] twice: from and to which priority of a preemptor the same units may go."""
+        """Return two int64[rows]: from and to which priority of a preemptor the same units may be evicted."""
         units = self._units
         low = np.where(self.there, self._highest + 1, -ABOVE_ALL)
         high = np.where(units.below, ABOVE_ALL, units.priority).min(axis=0)
@@ -153,13 +152,13 @@ class JudgedUnits:
 
     @property
     def spans(self) -> Mask:
-        """bool[rows]: whether a unit has pods on other rows, or may get some."""
+        """Return bool[rows]: whether a unit has pods on other rows, or may get some."""
         result: Mask = np.logical_or.reduce(self._units.spans, axis=0)
         return result
 
 
 def _gone(amounts: Counts, left: Counts, violates: Mask) -> Mask:
-    """bool[depth, rows]: evicted units, in the order of the units; those that violate a budget are tried first."""
+    """Return bool[depth, rows]: evicted units, in the order of the units; budget violators are tried first."""
     gone = _to_go(amounts, left)
     torn = np.flatnonzero(violates.any(axis=0))
     if len(torn):
@@ -171,7 +170,7 @@ def _gone(amounts: Counts, left: Counts, violates: Mask) -> Mask:
 
 
 def _broken(gang: Counts, slack: Counts, gone: Mask) -> Counts:
-    """int64[rows]: how many gangs break with the evicted pods, of gangs that are evicted pod by pod.
+    """Return int64[rows]: number of gangs that break with the evicted pods, of gangs that are evicted pod by pod.
 
     `gang`: int64[depth, rows], the turn of the first pod of the unit's gang on the row, -1 for none; `slack`: of it.
     """
@@ -184,7 +183,7 @@ def _broken(gang: Counts, slack: Counts, gone: Mask) -> Counts:
 
 
 def _to_go(amounts: Counts, left: Counts, asked: Mask | None = None) -> Mask:
-    """bool[depth, rows]: which cannot be put back, one after the other; of those `asked` about alone if that is given.
+    """Return bool[depth, rows]: units that cannot be put back, one by one; only those `asked`, if given.
 
     `amounts`: int64[requests, depth, rows], `left`: int64[requests, rows] with all of them gone.
     """
@@ -202,7 +201,7 @@ def _to_go(amounts: Counts, left: Counts, asked: Mask | None = None) -> Mask:
 
 
 def _lowest_that_suffices(priority: Counts, amounts: Counts, lack: Counts) -> Counts:
-    """int64[rows]: the priority of the last unit from which down there is enough; of the most important if none."""
+    """Return int64[rows]: the priority of the last unit from which down the amounts suffice; else of the first unit."""
     result: Counts = np.where(priority < ABOVE_ALL, priority, -ABOVE_ALL).max(axis=0)
     open_ = np.ones(len(result), dtype=np.bool_)
     held = np.zeros_like(lack)
@@ -215,7 +214,7 @@ def _lowest_that_suffices(priority: Counts, amounts: Counts, lack: Counts) -> Co
 
 
 def _fewest(amounts: Counts, lack: Counts) -> Counts:
-    """int64[rows]: at least so many of the units are needed for what is lacking, each resource by itself."""
+    """Return int64[rows]: minimum number of units for the missing amounts, each resource alone."""
     needed = np.zeros(lack.shape[1], dtype=np.int64)
     for held, wanted in zip(amounts, lack, strict=True):
         if wanted.any():

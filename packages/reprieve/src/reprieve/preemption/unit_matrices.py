@@ -1,8 +1,8 @@
-"""Potential victims by node as matrices: the units of a row stand in one column, the most important on top.
+"""Potential victims by node as matrices: the units of a row are in one column, the most important on top.
 
-Rows with about as many units share a *block*, so that little lies idle and one operation over a block handles a unit of
-every row in it; a row that gets more units, or fewer, moves to another block.  Below the units of a row its column is
-filled with what changes nothing: no amounts, no pods, a priority that is below none.
+Rows with a similar number of units share a *block*, so that little space is unused and one operation over a block
+handles a unit of every row in it; a row that gets more units, or fewer, moves to another block.  Below the units of a
+row its column has neutral entries: no amounts, no pods, a priority that is below none.
 
 Invariant: a row with n units is in the block with a depth of the power of two from n on, at least `_LEAST`.
 """
@@ -21,13 +21,13 @@ ABOVE_ALL: Final = 1 << 40
 """Beyond every priority; its negative is below every one."""
 _LEAST: Final = 4
 _IDLE: Final = {"priority": ABOVE_ALL, "begun": np.inf, "standing": ABOVE_ALL, "gang": -1}
-"""What fills the rest of a column; 0 where nothing is named."""
+"""Values that fill the rest of a column; 0 by default."""
 
 
 class UnitBlock:
     """Rows of about as many units. `rows`: int64[slots], the row of each column; `count`: how many units it has.
 
-    `entries` has by name what is known of each unit, [..., depth, slots]; the slots in use are the first `used`.
+    `entries` has the properties of each unit by name, [..., depth, slots]; the slots in use are the first `used`.
     """
 
     def __init__(self, depth: int, capacity: int, like: Columns) -> None:
@@ -41,7 +41,7 @@ class UnitBlock:
         }
 
     def write(self, slots: Counts, rows: Counts, counts: Counts, first: Counts, columns: Columns) -> None:
-        """What the units of some rows are; each row's begin at `first` in the flat columns."""
+        """Properties of the units of some rows; each row begins at `first` in the flat columns."""
         self.rows[slots], self.count[slots] = rows, counts
         owner = np.repeat(np.arange(len(slots)), counts)
         turn = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -52,7 +52,7 @@ class UnitBlock:
             entries[..., turn, slot] = values[..., at]
 
     def resize(self, capacity: int) -> None:
-        """Make room for so many slots, at least those in use."""
+        """Resize to a number of slots, at least those in use."""
 
         def resized(old: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:
             made = np.full((*old.shape[:-1], capacity), fill, dtype=old.dtype)
@@ -63,7 +63,7 @@ class UnitBlock:
         self.entries = {name: resized(old, _IDLE.get(name, 0)) for name, old in self.entries.items()}
 
     def drop(self, slot: int) -> None:
-        """Take a slot out of use; the last one takes its place."""
+        """Free a slot; the last one replaces it."""
         last = self.used = self.used - 1
         self.rows[slot], self.count[slot] = self.rows[last], self.count[last]
         for entries in self.entries.values():
@@ -79,7 +79,7 @@ class UnitMatrices:
         self._slot: Counts = np.zeros(0, dtype=np.int64)
 
     def lay_out(self, counts: Counts, columns: Columns) -> None:
-        """Start over: `counts` of units on every row, and what is known of them in flat columns, row after row."""
+        """Reset to `counts` of units on every row, and their properties in flat columns, row after row."""
         self.blocks = {}
         self.count = counts.copy()
         self._slot = np.zeros(len(counts), dtype=np.int64)
@@ -93,12 +93,12 @@ class UnitMatrices:
             block.write(slots, rows, counts[rows], first[rows], columns)
 
     def more_rows(self, rows: int) -> None:
-        """There are so many rows now; new ones are empty."""
+        """Resize to the number of rows; new ones are empty."""
         new = np.zeros(rows - len(self.count), dtype=np.int64)
         self.count, self._slot = np.append(self.count, new), np.append(self._slot, new)
 
     def replace(self, rows: Sequence[int], counts: Counts, columns: Columns) -> None:
-        """Other units on some rows (each once), given in flat columns, row after row."""
+        """Replace the units of some rows (each once), given in flat columns, row after row."""
         there = np.array(rows, dtype=np.int64)
         first = np.cumsum(counts) - counts
         before, depths = _depths(self.count[there]), _depths(counts)
@@ -111,19 +111,19 @@ class UnitMatrices:
             self.blocks[depth].write(self._slot[there[which]], there[which], counts[which], first[which], columns)
 
     def fill(self, name: str, value: float) -> None:
-        """The same for all units."""
+        """Set a property of all units."""
         for block in self.blocks.values():
             block.entries[name][:] = value
 
     def mark(self, name: str, rows: Counts, turns: Counts) -> None:
-        """True for these units, the turn-th of the row each."""
+        """Set a property to True for these units, given by row and turn."""
         depths, slots = _depths(self.count[rows]), self._slot[rows]
         for depth in _distinct(depths):
             which = depths == depth
             self.blocks[depth].entries[name][turns[which], slots[which]] = True
 
     def _move(self, row: int, old: int, new: int, columns: Columns) -> None:
-        """Take the row out of one block (0: it is in none) and give it a slot in another (0: in none)."""
+        """Move the row from one block (0: none) to a slot in another (0: none)."""
         if old:
             block, slot = self.blocks[old], int(self._slot[row])
             block.drop(slot)
@@ -149,14 +149,14 @@ def _distinct(depths: Counts) -> list[int]:
 
 
 def _depths(counts: Counts) -> Counts:
-    """int64[...]: the depth of the block for so many units, 0 for none."""
+    """Return int64[...]: the depth of the block for the numbers of units, 0 for none."""
     powers = 1 << np.ceil(np.log2(np.maximum(counts, 1))).astype(np.int64)
     result: Counts = np.where(counts > 0, np.maximum(powers, _LEAST), 0)
     return result
 
 
 class UnitColumns:
-    """The units of some slots of a block that are below a preemptor, [..., depth, slots]; others weigh nothing.
+    """The units of some slots of a block that are below a preemptor, [..., depth, slots]; others have no weight.
 
     `below`: whether there is one that is.  `amounts`: int64[requests, depth, slots], of what the preemptor asks for.
     `standing` is None where units are tried back in their order; `gang`, `slack` and `breaks` where no gang of a unit

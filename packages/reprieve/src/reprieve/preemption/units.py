@@ -1,4 +1,4 @@
-"""Preemption units: what is disrupted as one (preemption.md 1, 5, composite.md 4).
+"""Preemption units: pods that are disrupted as one (preemption.md 1, 5, composite.md 4).
 
 A unit is a single pod, or all scheduled pods below a group with `disruptionMode: {all: {}}`, the highest of its tree
 that has it.  Its priority is that of the topmost group that exists, in either mode, else the pod's; a group may have a
@@ -18,7 +18,7 @@ _NOT_STARTED = float("inf")
 
 
 ABOVE_ALL: Final = 1 << 31
-"""Above every priority: units of all pods are below it."""
+"""A value above every priority: units of all pods are below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class PreemptionUnit:
     rows: tuple[int, ...]
     priority: int
     in_group: bool
-    """Belongs to a pod group with an object: more important than a plain pod (preemption.md 5.2)."""
+    """Whether it belongs to a pod group with an object: more important than a plain pod (preemption.md 5.2)."""
     group: Group | None
-    """The group, or group of groups, where it is disrupted as a whole."""
+    """The group, or group of groups, if it is disrupted as a whole."""
 
     @property
     def start(self) -> float:
@@ -55,7 +55,7 @@ class PreemptionUnit:
 def effective_priority(cluster: ClusterState, pod: PodRecord) -> int:
     """Return a pod's priority as a potential victim: its group's as such (preemption.md 1, composite.md 4.3).
 
-    Its own counts where it is in no group, and where it is higher and of a class that its group lacks (8.3).
+    Its own counts without a group, or if it is higher and its class is missing in its group (8.3).
     """
     group = cluster.groups.get(pod.group) if pod.group is not None else None
     if group is None or group.victim_priority is None:
@@ -74,10 +74,10 @@ def _standing(group: GroupState, pod: PodRecord, as_victim: int) -> int:
 def units_below(
     cluster: ClusterState, priority: int, pods: Iterable[PodRecord], as_one: Collection[str] = ()
 ) -> list[PreemptionUnit]:
-    """Return the units with lower priority than given that have at least one of the scheduled pods, each whole.
+    """Return the whole units below a priority that contain any of the scheduled pods, in no particular order.
 
-    In no particular order. Pods that were to make room long ago and have not are no victims (cost.md 5.2).
-    `as_one`: keys of further groups that are evicted whole.
+    Pods that should have terminated long ago are no victims (cost.md 5.2). `as_one`: keys of further groups that are
+    evicted as a whole.
     """
     units: list[PreemptionUnit] = []
     groups, overdue = cluster.groups, cluster.overdue

@@ -1,15 +1,11 @@
-"""Potential victims as columns: what making room for a pod costs on every node, many nodes at once.
+"""Potential victims as columns: the cost of preemption for a pod on every node, many nodes at once.
 
-Single preemptors that all ask for something else have to look at every node anew.  What stays the same between them is
-kept: for each row its units, the most important first, in matrices (`reprieve.preemption.unit_matrices`) that are
-written again only for rows that have changed.  A preemptor is then judged on all rows together
-(`reprieve.preemption.unit_costs`).
-
-Only resources are known here; `reprieve.preemption.reprieved_units` finds victims and reasons on the one row that is
-chosen.  Property tests hold the two equal.
-
-Invariant: of units that are disrupted as a whole every row has what they hold there, so all their rows are read again
-when one of them changes.
+Single preemptors with different requests have to examine every node. The common data is kept: the units of each row,
+the most important first, in matrices (`reprieve.preemption.unit_matrices`) that are updated only for changed rows. A
+preemptor is then judged on all rows together (`reprieve.preemption.unit_costs`). Only resources are considered;
+`reprieve.preemption.reprieved_units` finds victims and reasons on the chosen row. Property tests compare the two.
+Invariant: every row has the amounts there of units that are disrupted as a whole, so all their rows are read again when
+one of them changes.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -36,7 +32,7 @@ from reprieve.preemption.units import PreemptionUnit, units_below
 
 @dataclass(frozen=True, slots=True)
 class JudgedRows:
-    """What became of some rows, in their order.
+    """Results of some rows, in their order.
 
     `units`: bool[rows], there are potential victims.  `short`: bool[requests, rows], what the preemptor lacks with all
     of them gone, by its `signature.requests`.  Where it lacks nothing, `cost`: float64[PARTS, rows] are the parts of a
@@ -55,13 +51,13 @@ class JudgedRows:
 
 
 _SLACK = 4096
-"""So many entries may lie idle before the stretches are laid out anew."""
+"""Number of unused entries after which the stretches are laid out again."""
 
 
 class _Segments:
     """Flat columns (entries are the last axis) in which each row has a stretch: `start` and `count`, int64[rows].
 
-    A stretch that no longer fits moves to the end; all are laid out anew when too much lies idle.
+    A stretch that no longer fits moves to the end; all are laid out again when too much is unused.
     """
 
     def __init__(self) -> None:
@@ -72,7 +68,7 @@ class _Segments:
         self._end = 0
 
     def lay_out(self, counts: Counts, columns: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Start over, with all rows one after another."""
+        """Reset, with all rows one after another."""
         self.columns = dict(columns)
         self.start = np.cumsum(counts) - counts
         self.count, self._held = counts, counts.copy()
@@ -85,7 +81,7 @@ class _Segments:
         self._held = np.append(self._held, new)
 
     def replace(self, rows: Sequence[int], counts: Counts, columns: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Other entries for some rows, given one row after another."""
+        """Replace the entries of some rows, given one row after another."""
         end = 0
         for row, count in zip(rows, map(int, counts), strict=True):
             if count > self._held[row]:
@@ -112,7 +108,7 @@ class _Segments:
         self._end += held
 
     def of(self, rows: Counts) -> tuple[Counts, Counts]:
-        """Return where the entries of the rows are, one row after another, and their row: an index into `rows`."""
+        """Return the positions of the rows' entries, one row after another, and their row: an index into `rows`."""
         counts = self.count[rows]
         owner = np.repeat(np.arange(len(rows)), counts)
         before = np.cumsum(counts) - counts
@@ -135,27 +131,27 @@ class VictimColumns:
         self._cluster = cluster
         self._confined, self._confined_version = confined, -1
         self._resized = cluster.gang_changes() if by_gang else None
-        """What to ask which groups have grown or shrunk, where gangs that break count."""
+        """Source of the groups that have grown or shrunk, if gangs that break count."""
         self._changes = cluster.changes(of_nodes=False)
         self._units = UnitMatrices()
         self._violating_for: tuple[int, int] | None = None
-        """The preemptor's priority and the version of the budgets that `violates` is of; None: of none."""
+        """The preemptor's priority and the version of the budgets for which `violates` is valid; None: for none."""
         self._unsure: set[int] = set()
-        """Rows that were read since."""
+        """Rows that were read since then."""
         self._charges = _Segments()
         self._counting: object = None
-        """By what the budgets count that `_charges` was made for."""
+        """The version of what budgets count for which `_charges` was made."""
         self._width = 0
-        """Resources that `amounts` was made for."""
+        """Resources for which `amounts` was made."""
         self._whole_on: dict[int, tuple[str, ...]] = {}
         """The groups that are disrupted as a whole, by row."""
         self._rows_of: dict[str, set[int]] = {}
-        """The rows they were found on."""
+        """The rows on which they were found."""
 
     def judge(self, pod: PodRecord, rows: Counts) -> JudgedRows:
-        """Return what room for the pod costs on each of the rows (ascending), where only resources are in play.
+        """Return the costs of preemption for the pod on each of the rows (ascending), if only resources matter.
 
-        The pod's own nomination has been lifted in the present view (preemption.md 3.1 to 3.5).
+        The pod's own nomination is lifted in the present view (preemption.md 3.1 to 3.5).
         """
         self._catch_up()
         self._charge(pod.priority)
@@ -202,7 +198,7 @@ class VictimColumns:
         return judged
 
     def _left(self, pod: PodRecord, rows: Counts, place: Counts) -> Counts:
-        """int64[requests, rows]: what is left with the pod there and all others too."""
+        """Return int64[requests, rows]: free amounts with the pod and all others there."""
         nodes = self._cluster.nodes
         requests = pod.signature.requests
         left = np.empty((len(requests), len(rows)), dtype=np.int64)
@@ -216,7 +212,7 @@ class VictimColumns:
         return left
 
     def _charge(self, priority: int) -> None:
-        """See to it that `violates` is of this priority, of the budgets as they are and of all rows."""
+        """Update `violates` for this priority, the present budgets and all rows."""
         known = (priority, self._cluster.budgets_version)
         if self._violating_for != known:
             self._units.fill("violates", 0)
@@ -229,9 +225,9 @@ class VictimColumns:
             self._units.mark("violates", *self._violating(priority, rows))
 
     def _violating(self, priority: int, rows: Counts) -> tuple[Counts, Counts]:
-        """int64[units] twice: the rows and the turns of the units that violate a budget among those below the priority.
+        """Return two int64[units]: rows and turns of units below the priority that violate a budget.
 
-        On each row by itself, walking down in importance (preemption.md 6).
+        Each row is counted alone, in descending importance (preemption.md 6).
         """
         at, owner = self._charges.of(rows)
         columns = self._charges.columns
@@ -281,7 +277,7 @@ class VictimColumns:
             self._read(sorted(self._concerned(set(touched))), everything=False)
 
     def _with_resized(self, resized: GangReader, touched: list[int] | None) -> list[int] | None:
-        """Return the rows, and those on which groups have pods that have lost or got some; None: it may be all."""
+        """Return the rows, and those with pods of groups that have lost or gained some; None: possibly all."""
         keys, groups = resized.take(), self._cluster.groups
         if keys is None or touched is None:
             return None

@@ -216,7 +216,6 @@ _POD_FIELDS = (
     "reason",
     "message",
 )
-_GROUP_FIELDS = ("namespace", "name", "priority", "min_count", "scheduled", "outcome", "reason", "message")
 _POD_COLUMNS = tuple({"pod_group": "group"}.get(name, name.removesuffix("_name")) for name in _POD_FIELDS)
 
 

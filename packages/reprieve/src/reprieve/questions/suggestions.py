@@ -26,7 +26,7 @@ from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Manifests
 from kube_rules.meta import KubernetesObject
 from kube_rules.requests import pod_requests, resource_list
-from reprieve.cluster.taints import tolerates
+from reprieve.cluster.taints import REJECTING, tolerates
 from reprieve.decisions.outcomes import ALL, NONE, SOME, Help
 from reprieve.questions.changed_objects import HOSTNAME
 from reprieve.questions.changes import InputChange, changed, named
@@ -60,7 +60,6 @@ MOST_ENDING: Final = 3
 MOST_LOOKED_AT: Final = 1_000
 """Workloads that are checked for the capacity that their end would leave."""
 HIGHEST_PRIORITY: Final = 1_000_000_000
-_REJECTING: Final = ("NoSchedule", "NoExecute")
 
 _T = TypeVar("_T", bound=KubernetesObject)
 
@@ -330,7 +329,7 @@ class Finder:
         for node in sorted(self._nodes, key=lambda one: one.name):
             for taint in node.spec.taints:
                 parts = (taint.key, taint.value, taint.effect)
-                if taint.effect not in _REJECTING or taint.key.startswith(LIFECYCLE):
+                if taint.effect not in REJECTING or taint.key.startswith(LIFECYCLE):
                     continue
                 if not all(any(tolerates(t, parts) for t in pod.spec.tolerations) for pod in self._pods):
                     tainted[parts].append(node.name)

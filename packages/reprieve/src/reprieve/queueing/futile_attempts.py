@@ -68,6 +68,6 @@ class ReachFilter:
             self._reach.refresh()
 
     def forget(self, ref: str) -> None:
-        """Work out anew what is known of the reach of an entity."""
+        """Work out again what is known of the reach of an entity."""
         if self._reach is not None:
             self._reach.forget(ref)

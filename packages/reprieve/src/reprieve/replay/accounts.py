@@ -64,7 +64,7 @@ class ReplayAccount:
         self.beside = 0
         """How many jobs before it in the list have the same submit."""
         self.round = 0
-        """How often it has been queued anew as a whole."""
+        """How often it has been queued again as a whole."""
         self.serial = 0
         """Pods made so far."""
         self.token = 0

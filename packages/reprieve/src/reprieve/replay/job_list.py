@@ -83,7 +83,7 @@ class Shape:
 
 
 class ReplayJob:
-    """A job. `submit` in milliseconds (of the epoch, or since the trace began), `work` in milliseconds or for ever.
+    """A job. `submit` in milliseconds (of the epoch, or since the trace began), `work` in milliseconds or forever.
 
     `limit`: milliseconds that it may run, as the scheduler knows it; None: not given.
     """

@@ -1,1 +1,1 @@
-"""The engine and its scheduling cycles, which turn queued entities into decisions."""
+"""The engine and its scheduling cycles."""

@@ -4,7 +4,7 @@ The group's algorithm first places members without a preference, which gives the
 places as many in the fewest domains of the preferred levels, in the order of their ranks, with all its filters. This
 result is used only if it is no worse.
 
-Invariant: as many members are placed as without; the cluster is left as it was.
+Invariant: as many members are placed as without; the cluster is not changed.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from kube_rules.objects import DEFAULT_SCHEDULER
 from reprieve.framework.configuration import (
     API_VERSION,
-    DEFAULT_SCHEDULER_NAME,
     ConfigurationError,
     PluginRef,
     Plugins,
@@ -158,7 +158,7 @@ def profile_of(configuration: ProfileConfiguration, gates: FeatureGates, registr
         order = {point: (*names, extenders.name) for point, names in order.items()}
         order[BindPlugin.__name__] = (extenders.name, *others)  # extenders bind before plugins do
     profile = Profile(
-        configuration.scheduler_name or DEFAULT_SCHEDULER_NAME,
+        configuration.scheduler_name or DEFAULT_SCHEDULER,
         every,
         weights,
         placement_weights=_weights(

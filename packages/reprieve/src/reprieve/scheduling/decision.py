@@ -15,7 +15,6 @@ INVALID = "Invalid"
 SCHEDULER_ERROR = "SchedulerError"
 SCHEDULING_GATED = "SchedulingGated"
 WAITING_FOR_GROUP_PREEMPTION = "pod group is waiting for podgroup preemption to complete"
-GROUP_UNSCHEDULABLE = "pod group is unschedulable"
 SCHEDULED = "Scheduled"
 WAITING_FOR_QUORUM = (
     "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, "

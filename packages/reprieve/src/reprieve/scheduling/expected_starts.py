@@ -5,7 +5,7 @@ stay. Other pods with a known end are removed at that time; the earliest time at
 own filters is found by bisection. If known ends do not suffice, pods without one are removed too: first those of which
 the fewest free capacity for one more member, and of these the ones that have run longest.
 
-Invariant: the cluster is left as it was.
+Invariant: the cluster is not changed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

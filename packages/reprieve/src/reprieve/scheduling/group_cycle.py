@@ -23,10 +23,17 @@ from reprieve.plugins.dynamic_resources import NO_CLAIMS, NOT_SCHEDULABLE, Dynam
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.eligibility import ineligible
 from reprieve.preemption.joint_preemption import Peer
-from reprieve.preemption.outcome import GROUP_MEMBER, TERMINATING, Deferral, NoRoom, Preemption, UnhelpfulPreemption
+from reprieve.preemption.outcome import (
+    GROUP_MEMBER,
+    GROUP_UNSCHEDULABLE,
+    TERMINATING,
+    Deferral,
+    NoRoom,
+    Preemption,
+    UnhelpfulPreemption,
+)
 from reprieve.scheduling.arranged_groups import arranged
 from reprieve.scheduling.decision import (
-    GROUP_UNSCHEDULABLE,
     SCHEDULED,
     SCHEDULER_ERROR,
     UNSCHEDULABLE,

@@ -22,7 +22,7 @@ from reprieve.framework.plugin_guard import PluginGuard
 from reprieve.framework.profile import Profile
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.status import Code, Status, call_plugin
-from reprieve.scheduling.decision import GROUP_UNSCHEDULABLE
+from reprieve.preemption.outcome import GROUP_UNSCHEDULABLE
 from reprieve.scheduling.group_algorithm import GroupAssignment, GroupCycle, place_group, progress
 from reprieve.scheduling.placement_counts import filled_as_counted, holds_at_most
 from reprieve.scheduling.slice_units import has_slices

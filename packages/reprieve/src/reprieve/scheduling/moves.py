@@ -4,7 +4,7 @@
 the units, places their pods on the new nodes if every filter agrees, and then places the entity by its own algorithm.
 If a filter rejects a place, the search continues without it.
 
-Invariant: the cluster is left as it was.
+Invariant: the cluster is not changed.
 """
 
 from collections.abc import Callable, Collection, Sequence

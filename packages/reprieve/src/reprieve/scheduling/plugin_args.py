@@ -177,8 +177,8 @@ class _GangArgs(_Args, frozen=True, kw_only=True):
     repair_seconds: Int64 = 60
     """How long the capacity of a lost member is kept for its replacement; 0 keeps none."""
     degraded_seconds: Int64 = 300
-    """How long a gang with `recovery-policy: Restart` stays below its minimum before it is evicted as a whole; 0: for
-    ever."""
+    """How long a gang with `recovery-policy: Restart` stays below its minimum before it is evicted as a whole; 0:
+    forever."""
     provisioning_requests: str = NEVER
     """For which gangs that nothing can place the live scheduler creates a ProvisioningRequest: `Never`, `Annotated`
     (those with `scheduling.reprieve.dev/provisioning-request: "true"`) or `Always` (all but those with `"false"`)."""
@@ -200,7 +200,7 @@ class _QueueingArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     ageing: str = "0s"
     """After how long pods and groups that fail to be placed are tried before all others; `0s`: in the order of their
-    priority for ever. The first profile counts."""
+    priority forever. The first profile counts."""
 
 
 class _ReservationsArgs(_Args, frozen=True, kw_only=True):

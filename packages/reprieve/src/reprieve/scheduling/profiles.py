@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
+from kube_rules.objects import DEFAULT_SCHEDULER
 from reprieve.framework.configuration import (
     ConfigurationError,
     PluginConfig,
@@ -48,8 +49,6 @@ from reprieve.scheduling.plugin_args import (
     volume_binding,
 )
 from reprieve.scheduling.third_party_plugins import NO_THIRD_PARTY, ThirdParty
-
-DEFAULT_SCHEDULER = "default-scheduler"
 
 
 def _gated(make: Callable[[FeatureGates], Plugin]) -> Factory:

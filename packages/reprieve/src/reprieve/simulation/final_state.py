@@ -4,7 +4,7 @@ Placed pods are bound and run. Pods that were evicted, ended or deleted are gone
 terminating. Nominated pods have their nomination. Claims and volumes are as the plan wrote them.  The result can be
 planned again.
 
-Not followed: a PodDisruptionBudget with a status loses it if any of its pods left, so that the next plan counts anew.
+Not followed: a PodDisruptionBudget with a status loses it if any of its pods left, so that the next plan counts again.
 Of a scenario that was stopped at its first decision, the later steps count as done, except for what they do to pods and
 nodes.
 """

@@ -1,5 +1,5 @@
 // Nodes on a canvas, in groups. It is drawn larger than the view. Panning and zooming move and scale what is drawn, as
-// the browser composes the page, and nothing is drawn anew until they end; a second canvas above it, which moves with
+// the browser composes the page, and nothing is drawn again until they end; a second canvas above it, which moves with
 // it, has what is pointed at.
 import { count } from "./dom.js";
 import { NODE, POD } from "./model.js";
@@ -154,7 +154,7 @@ export class Grid {
     });
   }
 
-  // Moves what is drawn, and draws it anew where it does not reach, and when all has settled.
+  // Moves what is drawn, and draws it again where it does not reach, and when all has settled.
   paint() {
     if (!this.layout || !this.width) return;
     clearTimeout(this.settling);

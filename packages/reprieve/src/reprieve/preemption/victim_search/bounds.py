@@ -1,4 +1,4 @@
-"""What no eviction can cost less than."""
+"""Lower bounds of the cost of any eviction."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,9 @@ from reprieve.preemption.victim_search.problem import Numbers
 
 
 def least_weight(state: Eviction) -> int:
-    """Return no eviction weighs less than this (priorities summed as in preemption.md 3); found with no unit evicted
-    yet.
+    """Return a lower bound of the weight (priorities summed as in preemption.md 3), with no unit evicted yet.
 
-    Each resource by itself, as if what is freed could be used anywhere and units went in parts.
+    Each resource alone, as if freed amounts could be used anywhere and units were evicted in parts.
     """
     numbers = state.numbers
     usable = [any(kind.usable[node] for kind in numbers.kinds) for node in range(len(numbers.free))]
@@ -34,9 +33,9 @@ def least_weight(state: Eviction) -> int:
 
 
 def fewest_gangs(state: Eviction) -> int:
-    """Return no eviction breaks fewer gangs than this; found with no unit evicted yet.
+    """Return a lower bound of broken gangs, with no unit evicted yet.
 
-    Each resource by itself, with all that breaks no gang gone, and of each gang that breaks all that it has.
+    Each resource alone, without all units that break no gang, and with everything of each gang that breaks.
     """
     numbers, gangs = state.numbers, state.numbers.gangs
     if gangs is None or not gangs.slack:
@@ -51,7 +50,7 @@ def fewest_gangs(state: Eviction) -> int:
             if amount > 0 and unit not in state.barred:
                 mine = gangs.lost[unit]
                 if not mine or (len(mine) == 1 and gangs.slack[mine[0][0]] >= mine[0][1]):
-                    lack -= amount  # it may go without breaking any
+                    lack -= amount  # it may be evicted without breaking any
                 else:
                     held[max(mine, key=lambda each: held[each[0]])[0]] += amount
         fewest = 0
@@ -67,7 +66,7 @@ def fewest_gangs(state: Eviction) -> int:
 def all_necessary(numbers: Numbers, units: Sequence[int]) -> bool:
     """Return whether every eviction that places all of the pods includes each of these: then none costs less.
 
-    Each is kept alone, with all others gone.
+    Each is kept alone, without all others.
     """
     kind = numbers.kinds[0]
     wanted = kind.wanted
@@ -91,7 +90,7 @@ def all_necessary(numbers: Numbers, units: Sequence[int]) -> bool:
 
 
 def _lack(state: Eviction, resource: int, usable: Sequence[bool]) -> int:
-    """Return how much of a resource the pods ask for beyond what the nodes have left, wherever it is."""
+    """Return by how much the pods' requests of a resource exceed the free amounts of all nodes together."""
     kinds, unplaced = state.numbers.kinds, state.places.unplaced
     asked = sum(kind.wants[resource] * count for kind, count in zip(kinds, unplaced, strict=True))
     return asked - sum(max(0, left[resource]) for node, left in enumerate(state.places.left) if usable[node])

@@ -1,12 +1,10 @@
-"""What could be evicted next: *bundles* of units that make room for one more pod of a kind, or for several (cost.md 4).
+"""Candidates for the next eviction: *bundles* of units that free capacity for one or more pods of a kind (cost.md 4).
 
-For every node the cheapest sets of units that bring one, two, four ... more places there are worked out, and sets
-around a unit that spans nodes.  What a bundle is worth counts the places on all nodes that its units free at once.
-Bundles are remembered until something on the node changes, so that a step of the search examines a few nodes and takes
-the best of all by one pass over an array.
-
-A node is not examined before it might have the best bundle: until then a lower bound of what any bundle of it weighs
-for each place, worked out for all nodes at once, stands for it (`least_rates`).
+For every node the cheapest sets of units that add one, two, four ... places there are computed, and sets around a unit
+that spans nodes. The value of a bundle counts the places on all nodes that its units free. Bundles are cached until
+something on the node changes, so that a step of the search examines a few nodes and takes the best of all by one pass
+over an array. A node is not examined before it may have the best bundle: until then a lower bound of the weight per
+place of its bundles, computed for all nodes at once, is used (`least_rates`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,10 +20,10 @@ from reprieve.preemption.victim_search.rates import MISSING, Bundle, least_rates
 
 @dataclass(slots=True)
 class _Examinations:
-    """Nodes by what their rates are worth; the rates of all others are current.
+    """Nodes with outdated rates; the rates of all others are current.
 
-    `changed`: to be examined before anything is chosen; `bounded`: the rate is a lower bound, so a node is examined
-    when it would be chosen; `first`: never examined, and the first time is no step of the search.
+    `changed`: examined before the next choice; `bounded`: the rate is a lower bound, so a node is examined when it
+    would be chosen; `first`: never examined, and the first time is no step of the search.
     """
 
     changed: set[int]
@@ -33,7 +31,7 @@ class _Examinations:
     first: set[int]
 
     def current(self, node: int) -> None:
-        """Its rates are current from now on."""
+        """Mark the rates of a node as current."""
         self.bounded.discard(node)
         self.first.discard(node)
 
@@ -50,29 +48,27 @@ class Bundles:
         self._examinations = _Examinations(set(), unknown, unknown.copy())
         self._sets, self._gains = NodeSets(eviction, kind), Gains(eviction, kind, at_first)
         self._on: list[NodeUnits | None] = [None] * nodes
-        """By node: which units may be evicted there, as long as nothing changes on it."""
+        """By node: the units that may be evicted there, until something on it changes."""
         self._examined = 0
 
     @property
     def examined(self) -> int:
-        """Return how many nodes were examined: the search's measure."""
+        """Return the number of examined nodes, the search's measure."""
         return self._examined + self._gains.examined
 
     def touch(self, nodes: Iterable[int]) -> None:
-        """Note that something on these nodes has changed."""
+        """Mark these nodes as changed."""
         self._examinations.changed.update(nodes)
         self._gains.forget(nodes)
         for node in nodes:
             self._on[node] = None
 
     def doubt(self, nodes: Iterable[int]) -> None:
-        """Note that bundles of these nodes have become dearer, if anything."""
+        """Mark nodes with bundles that can only have become more expensive."""
         self._examinations.bounded.update(nodes)
 
     def best(self, missing: int) -> Bundle | None:
-        """Return the bundle that costs least for each of so many missing pods that it finds a place; None if there is
-        none.
-        """
+        """Return the bundle with the lowest cost per placed pod, for missing pods; None if there is none."""
         self.refresh()
         level = next(i for i, count in enumerate(MISSING) if missing <= count)
         best = None
@@ -122,7 +118,7 @@ class Bundles:
         self._rate[:, node] = rates
         on = self._on[node]
         if bundles and on is not None and len(on.units) == 1:
-            # Wherever a unit is alone that bundle is the only one.
+            # If a unit is alone on its nodes, that bundle is the only one.
             for beside, _ in self._eviction.numbers.takes[on.units[0]]:
                 if beside in self._examinations.bounded and self._units_on(beside).units == on.units:
                     self._examinations.current(beside)

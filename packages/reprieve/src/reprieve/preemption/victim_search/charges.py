@@ -1,7 +1,7 @@
-"""What budgets and gangs have left beside the units that are evicted.
+"""The remaining allowances of budgets and gangs beside the evicted units.
 
-A unit weighs more while evicting it would exceed a budget or break its gang, and no more once the gang is broken.
-Both counts follow from the set of evicted units alone, whatever the order in which they were evicted.
+A unit weighs more while evicting it would exceed a budget or break its gang, and no more once the gang is broken. Both
+counts follow from the set of evicted units alone, whatever the order in which they were evicted.
 """
 
 from collections import Counter
@@ -15,14 +15,14 @@ import numpy.typing as npt
 from reprieve.preemption.victim_search.problem import Numbers
 
 _FEW_CHARGES = 256
-"""Of more than that, charges of units evicted together are summed for all budgets at once."""
+"""Above this number, charges of units evicted together are summed for all budgets at once."""
 BROKEN_BUDGET = float(1 << 50)
 BROKEN_GANG = float(1 << 42)
-"""Weigh more than any sum of priorities that is likely to stand against them."""
+"""Weights above any likely sum of priorities."""
 
 
 class BudgetCharges:
-    """What each budget allows beside the evicted units.
+    """The allowance of each budget beside the evicted units.
 
     `left[budget]`: further disruptions; `over[unit]`: how many budgets evicting the unit would exceed; `first`: a
     violated budget weighs more than anything else.
@@ -39,14 +39,14 @@ class BudgetCharges:
         """Steps taken here, as `search.STEPS` counts them."""
 
     def charge(self, unit: int, sign: int) -> list[int]:
-        """Charge the unit (`sign` 1) or take that back (-1). Returns the units that now exceed any budget, or none."""
+        """Charge the unit (`sign` 1) or undo it (-1). Return the units that now exceed any budget, or none."""
         left, over, turning = self.left, self.over, 0 if sign > 0 else 1
         turned: list[int] = []
         for budget, count in self._charged[unit]:
             before = left[budget]
             after = left[budget] = before - sign * count
             if before <= 0 and after <= 0:
-                continue  # nothing was left, and nothing is
+                continue  # nothing was left before, and nothing is now
             low, high = (after, before) if after < before else (before, after)
             for pods, units in self._units_of[budget].items():
                 if low < pods <= high:
@@ -72,9 +72,7 @@ class BudgetCharges:
         return _walk(charged, self._allowed) if charges <= _FEW_CHARGES else self._broken_at_once(order)
 
     def _broken_at_once(self, order: Sequence[int]) -> list[bool]:
-        """Return the same in a pass over all charges: of each budget those of the evicted units, summed by
-        importance.
-        """
+        """Return these by a pass over all charges: for each budget those of the evicted units, summed by importance."""
         units, pods, first, allowed = self._charges
         evicted = np.zeros(len(self._charged), dtype=np.bool_)
         order = list(order)  # a tuple would be one index of several dimensions
@@ -104,7 +102,7 @@ class BudgetCharges:
 
 
 class GangLosses:
-    """What gangs can lose beside the evicted units.
+    """The pods that gangs can lose beside the evicted units.
 
     `slack[gang]`: how many pods more it can lose, below zero when it is broken; `breaks[unit]`: how many gangs break
     with the unit; `weight`: what breaking one weighs.
@@ -112,7 +110,6 @@ class GangLosses:
 
     def __init__(self, numbers: Numbers) -> None:
         gangs = numbers.gangs
-        self._counts = gangs is not None
         self._allowed: Sequence[int] = gangs.slack if gangs is not None else ()
         self.slack = list(self._allowed)
         self._on = numbers.on
@@ -126,11 +123,11 @@ class GangLosses:
             for unit, lost in enumerate(self.lost)
             if (pairs := tuple([pair for pair in lost if several[pair[0]]]))
         }
-        """By unit, what it takes from gangs of which several units hold pods, if anything."""
+        """By unit, the pods that it takes from gangs with several units."""
         self._alone = [
             sum([self._allowed[gang] < count for gang, count in pairs if not several[gang]]) for pairs in self.lost
         ]
-        """By unit: how many gangs break with it of which no other unit holds a pod."""
+        """By unit: number of gangs that break with it and have no other unit."""
 
     def lose(self, unit: int, sign: int) -> list[tuple[int, int]]:
         """Take the unit's pods from its gangs (`sign` 1) or give them back (-1).

@@ -1,17 +1,17 @@
-"""The cheapest units that together hold what is lacking on a node."""
+"""The cheapest units that together cover the missing amounts of a node."""
 
 from collections.abc import Sequence
 
 from reprieve.preemption.victim_search.problem import Amounts
 
 _PAIRS = 16
-"""Among so few units every pair is tried."""
+"""Up to this number of units, every pair is tried."""
 
 
 def cheapest_cover(lack: Sequence[tuple[int, int]], units: Sequence[tuple[float, Amounts, int]]) -> list[int] | None:
-    """Return units that together hold what is lacking, at little weight; None if all of them do not.
+    """Return units of low weight that together cover the missing amounts; None if all of them do not.
 
-    Exact where one or two units are enough, else by weight for what each contributes, without what is superfluous.
+    Exact if one or two units are enough, else by weight per contribution, without superfluous units.
     """
     if not lack:
         return []

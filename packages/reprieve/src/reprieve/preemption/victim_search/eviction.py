@@ -1,6 +1,6 @@
-"""An eviction being tried: which units are evicted, whether the group's pods fit beside the others, and what it costs.
+"""An eviction under trial: the evicted units, whether the group's pods fit beside the others, and its cost.
 
-Every change can be taken back (`mark`, `rollback`), so the search tries things in place and copies nothing.
+Every change can be undone (`mark`, `rollback`), so the search works in place without copies.
 """
 
 from bisect import bisect_left, bisect_right
@@ -24,12 +24,12 @@ NO_EVICTION: Price = (0, -(1 << 62), ())
 _LITTLE = 1 / 64
 """What the start counts beside pods that may use no other node, in what guides the search."""
 Mark = tuple[int, int]
-"""A point to come back to: how much was remembered of units, and of places."""
+"""A point for a rollback: positions in the logs of units and of places."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnitWeights:
-    """What units weigh by themselves, `[units]` each.
+    """Weights of single units, `[units]` each.
 
     `weight`: guides what is tried; `start`: seconds since the epoch; `age`: from 0 for those that started last to less
     than a quarter, where pods that may use no other node count half; `size`: the share of all there is, summed over
@@ -89,7 +89,7 @@ class Eviction:
         pods: type[LikePods | UnlikePods] = LikePods if len(numbers.kinds) == 1 else UnlikePods
         self.places = pods(numbers, left, self.changed)
         self._log: list[int] = []
-        """Units that were evicted or came back; bitwise inverted: that were barred or allowed again."""
+        """Log of units that were evicted or kept again; bitwise inverted: that were barred or allowed again."""
         self._priced = 0
         self._pods = [len(unit.pods) for unit in numbers.units]
         priorities = [-unit.priority for unit in numbers.units]
@@ -114,11 +114,11 @@ class Eviction:
     # -- changes, each of which can be taken back ------------------------------------------------------------------
 
     def mark(self) -> Mark:
-        """Return the point to come back to."""
+        """Return the point for a rollback."""
         return len(self._log), self.places.mark()
 
     def rollback(self, mark: Mark) -> None:
-        """Take back everything since; what was changed and changed back needs nothing."""
+        """Undo everything since the mark; changes that were already reverted are skipped."""
         odd: dict[int, None] = {}
         for entry in self._log[mark[0] :]:
             if odd.pop(entry, self) is self:
@@ -135,7 +135,7 @@ class Eviction:
         self.places.take_back(mark[1], moved)
 
     def keep(self) -> None:
-        """Forget how to take back what was done so far."""
+        """Clear the log of changes."""
         self._log.clear()
         self.places.keep()
 
@@ -146,7 +146,7 @@ class Eviction:
         self.places.free(unit)
 
     def restore(self, unit: int) -> None:
-        """Keep the unit after all."""
+        """Keep the unit again."""
         self._log.append(unit)
         self._move(unit, -1)
         self.places.hold(unit)
@@ -176,11 +176,11 @@ class Eviction:
     # -- what it costs ---------------------------------------------------------------------------------------------
 
     def price(self) -> Price:
-        """Return what the eviction costs, by the criteria; budgets are counted over the evicted units."""
+        """Return the cost of the eviction, by the criteria; budgets are counted over the evicted units."""
         return self.price_of(sorted(self.gone))
 
     def price_of(self, order: Sequence[int]) -> Price:
-        """Return the same of any units, in order of importance."""
+        """Return the cost of any units, in order of importance."""
         if not order:
             return NO_EVICTION
         units, pricing = self.numbers.units, self.numbers.pricing
@@ -202,7 +202,7 @@ class Eviction:
 
     @property
     def lowest(self) -> int:
-        """No eviction's highest priority is lower, but for evicting no pods."""
+        """Return the lowest possible highest priority, except for evicting no pods."""
         return self.numbers.units[-1].priority if self.numbers.units else 0
 
     def violates(self, unit: int) -> bool:
@@ -210,7 +210,7 @@ class Eviction:
         return self.budgets.over[unit] > 0
 
     def weigh(self, units: Sequence[int]) -> float:
-        """Return what units that are evicted together weigh beside the evicted ones."""
+        """Return the weight of units evicted together beside the evicted ones."""
         heavy, age = self.heavy, self.weights.age
         weight = sum([heavy[unit] + age[unit] for unit in units])
         if len(units) > 1:
@@ -222,7 +222,7 @@ class Eviction:
         return weight
 
     def least_heavy(self) -> list[float]:
-        """By unit: its part of the least that units of one node weigh together, which break their gang once."""
+        """Return by unit its part of the least total weight of units of one node, which break their gang once."""
         gangs = self.gangs
         if not gangs.slack:
             return self.heavy

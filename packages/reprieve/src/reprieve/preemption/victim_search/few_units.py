@@ -1,8 +1,8 @@
-"""The cheapest eviction where few units can make room: all sets of them that may be cheaper (cost.md 4.11).
+"""The cheapest eviction among few units: all sets of them that may be cheaper (cost.md 4.11).
 
-Sets grow unit by unit, the lightest first.  A branch ends where the pods have room, where those still to be tried do
-not free enough, and where what is chosen costs more already than the best set.  Of units that differ in nothing but the
-name the first ones go first.  The number of sets is bounded; what was found by then counts.
+Sets grow unit by unit, the lightest first. A branch ends if the pods fit, if the remaining units do not free enough, or
+if the chosen units already cost more than the best set. Of units that differ only in the name the first ones are
+evicted first. The number of sets is bounded; the best set up to then is used.
 """
 
 from collections.abc import Sequence
@@ -12,15 +12,15 @@ from reprieve.preemption.victim_search.eviction import Eviction, Price
 from reprieve.preemption.victim_search.problem import Amounts
 
 MOST_UNITS = 24
-"""Of more units sets are not gone through."""
+"""Maximum number of units for this search."""
 _MOST_SETS, _MOST_SETS_BY_OWN_LIST = 1_200, 6_000
 """The native lists leave out most sets by their price, others few."""
 
 
 def cheapest_of_few(state: Eviction, best: Price) -> tuple[int, ...] | None:
-    """Return the cheapest set of units that makes room for all pods, if it costs less than `best`.
+    """Return the cheapest set of units that frees capacity for all pods, if it costs less than `best`.
 
-    In a state in which no unit is gone and no pod has a place; it comes back as it was.
+    The state has no evicted unit and no placed pod, and is restored.
     """
     numbers = state.numbers
     useful = [unit for unit, takes in enumerate(numbers.takes) if takes]
@@ -97,7 +97,7 @@ class _FewUnits:
         return (*price[:2], price[2][:sure]) <= (*self._best[:2], self._best[2][:sure])
 
     def _enough(self, left: Sequence[Amounts]) -> bool:
-        """Return whether each kind by itself has room for all its pods."""
+        """Return whether all pods of each kind fit if it were alone."""
         for kind in self._state.numbers.kinds:
             wanted = [(resource, want) for resource, want in enumerate(kind.wants) if want]
             missing = len(kind.pods)
@@ -111,7 +111,7 @@ class _FewUnits:
         return True
 
     def _places(self, chosen: Sequence[int]) -> bool:
-        """Return whether all pods find a place with these gone."""
+        """Return whether all pods have a place without these units."""
         state = self._state
         if len(state.numbers.kinds) == 1:
             return True
@@ -129,7 +129,7 @@ class _FewUnits:
             self._best, self.found = price, units
 
     def _superfluous(self, units: Sequence[int]) -> bool:
-        """Return whether one of them could stay: then the eviction would not be made as it is."""
+        """Return whether one of them could stay: then the eviction is not minimal."""
         for unit in units:
             left = self._with_all_from[-1]
             others = [other for other in units if other != unit]

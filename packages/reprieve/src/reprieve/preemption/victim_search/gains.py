@@ -8,7 +8,7 @@ from reprieve.preemption.victim_search.problem import Amounts
 
 
 class Gains:
-    """Gains of units, remembered until something on their nodes changes.
+    """Gains of units, cached until something on their nodes changes.
 
     `examined`: steps taken here; `at_first[unit]`: its gain before any change, -1: not known.
     """
@@ -19,12 +19,12 @@ class Gains:
         self._changes = [0] * len(eviction.numbers.units)
         """By unit: how often something has changed on its nodes."""
         self._known: dict[tuple[int, ...], tuple[int, int]] = {}
-        """By units: the sum of their changes when it was worked out, and their gain."""
+        """By units: the sum of their changes at the computation, and their gain."""
         self._nodes_of: dict[int, frozenset[int]] = {}
         self.examined = 0
 
     def forget(self, nodes: Iterable[int]) -> None:
-        """Forget the gains of units on these nodes."""
+        """Drop the gains of units on these nodes."""
         on, changes = self._eviction.numbers.on, self._changes
         for node in nodes:
             for unit in on[node]:
@@ -47,7 +47,7 @@ class Gains:
         return gain
 
     def _of_two(self, first: int, second: int) -> int:
-        """Return the gain of each, and what they gain beyond that on nodes that have both."""
+        """Return the gain of each, and their additional gain on nodes that have both."""
         places, wanted = self._eviction.places, self._wanted
         usable, spare = self._eviction.numbers.kinds[self._kind].usable, places.spare[self._kind]
         gain = self.of((first,)) + self.of((second,))

@@ -1,7 +1,7 @@
 """Places for a group with pods of several kinds.
 
-Pods are placed while evictions are tried, each kind where least is left for the others; pods without a place are
-counted in `missing`.  Where that order of placing does not fit all of them, others are tried (`repack`).
+Pods are placed while evictions are tried, each kind on nodes with the least capacity left for others; pods without a
+place are counted in `missing`.  Where that order of placing does not fit all of them, others are tried (`repack`).
 
 Invariants: `left[node]` is what the node has beside the units that stay and the pods placed there; no pod is placed
 where a resource that it asks for is overdrawn; `spare[kind][node]` is how many more pods of the kind would fit.
@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from reprieve.preemption.victim_search.problem import Numbers, Place
 
 FEW_PODS = 64
-"""Groups of more pods are not placed anew as a whole where one of them does not fit."""
+"""Maximum number of pods of a group that is placed again as a whole if one of them does not fit."""
 
 
 class UnlikePods:
-    """See the module docstring. `open[kind]`: nodes with room for more, by when they got it; `put`: pods of each kind
-    by node.
+    """See the module docstring.
+
+    `open[kind]`: nodes with capacity for more, in the order in which they got it; `put`: pods of each kind by node.
     """
 
     def __init__(self, numbers: Numbers, left: list[list[int]], changed: set[int]) -> None:
@@ -65,7 +66,7 @@ class UnlikePods:
         return done
 
     def repack(self) -> bool:
-        """Place all pods anew, in another order, where `settle` leaves some missing; returns whether all fit."""
+        """Place all pods again in another order if `settle` leaves some missing; return whether all fit."""
         packed = self._packing.packed(
             lambda: sorted({*self._with_pods(), *(node for nodes in self.open for node in nodes)})
         )
@@ -78,7 +79,7 @@ class UnlikePods:
         return True
 
     def arrange(self, places: Collection[Place]) -> None:
-        """Place pods like this; on nodes where nothing changes they stay."""
+        """Place pods at these places; on unchanged nodes they stay."""
         wanted: dict[int, list[int]] = {}
         for kind, node, count in places:
             wanted.setdefault(node, [0] * len(self.missing))[kind] += count
@@ -92,7 +93,7 @@ class UnlikePods:
                         self.place(kind, node, count)
 
     def places(self) -> tuple[Place, ...]:
-        """Return where the pods are."""
+        """Return the places of the pods."""
         return tuple(
             (kind, node, count)
             for node, put in enumerate(self.put)
@@ -126,12 +127,12 @@ class UnlikePods:
     # -- units that are evicted and come back ----------------------------------------------------------------------
 
     def free(self, unit: int) -> None:
-        """Free what the unit holds."""
+        """Free the amounts of the unit."""
         self._packing.shift(unit, 1)
         self._shift(unit, 1)
 
     def hold(self, unit: int) -> None:
-        """Hold it again; pods that no longer fit beside the unit are missing."""
+        """Use the amounts again; pods that no longer fit beside the unit become missing."""
         self._packing.shift(unit, -1)
         self._shift(unit, -1)
 
@@ -156,7 +157,7 @@ class UnlikePods:
             self._recount(node)
 
     def keep(self) -> None:
-        """Forget how to go back."""
+        """Clear the log."""
         self._log.clear()
 
     def touched(self, mark: int) -> set[int]:
@@ -180,7 +181,7 @@ class UnlikePods:
         return [node for node, put in enumerate(self.put) if put is not None and any(put)]
 
     def _tightest(self, kind: int) -> int:
-        """Return the node with room where least is left, -1: none."""
+        """Return the fitting node with the least capacity left, -1: none."""
         nodes = self.open[kind]
         if len(nodes) < 2:
             return next(iter(nodes), -1)
@@ -189,7 +190,7 @@ class UnlikePods:
         return min(nodes, key=lambda node: ([spare[k][node] for k in harder], left[node], node))
 
     def _push_out(self, node: int) -> None:
-        """Lift pods off an overdrawn node until those left on it fit: as few as will do, the smallest."""
+        """Remove pods from an overdrawn node until the rest fits: as few as possible, the smallest."""
         put = self.put[node]
         assert put is not None
         asked = [kind.wants for kind in self._numbers.kinds]
@@ -250,7 +251,7 @@ class UnlikePods:
 
 @dataclass(frozen=True, slots=True)
 class _Floor:
-    """So many pods ask for `size` of a resource or more: nodes have to hold that many of this size."""
+    """The number of pods that request at least `size` of a resource: nodes must hold that many of this size."""
 
     resource: int
     size: int
@@ -258,7 +259,7 @@ class _Floor:
 
 
 class _Packing:
-    """All pods placed at once on nodes as they are without any. `empty[node]`: what is left there then."""
+    """Places all pods at once on empty nodes. `empty[node]`: the free amounts there."""
 
     def __init__(self, numbers: Numbers, empty: list[list[int]]) -> None:
         self._numbers, self._empty = numbers, empty
@@ -273,7 +274,7 @@ class _Packing:
         self._holds = [sum(max(0, have[floor.resource]) // floor.size for have in empty) for floor in self._floors]
         top = [max(1, *column) for column in zip(*(kind.wants for kind in kinds), strict=True)]
         self._shares = [1.0 / most for most in top]
-        """By resource: what one of it counts beside the others."""
+        """By resource: the weight of one unit of it."""
         sizes = [sum(want / most for want, most in zip(kind.wants, top, strict=True)) for kind in kinds]
         numbered = range(len(kinds))
         self._orders = [sorted(numbered, key=lambda kind: -sizes[kind])]
@@ -286,7 +287,7 @@ class _Packing:
         self.counted = 0
 
     def shift(self, unit: int, sign: int) -> None:
-        """Free what the unit holds (`sign` 1), or hold it again (-1)."""
+        """Free the amounts of the unit (`sign` 1), or use them again (-1)."""
         self._gone ^= {unit}
         holds, floors = self._holds, self._sizes
         for node, amounts in self._numbers.takes[unit]:
@@ -315,7 +316,7 @@ class _Packing:
         return True
 
     def packed(self, nodes: Callable[[], Sequence[int]]) -> Sequence[Place] | None:
-        """Places for all pods on these nodes, in one of several orders; None where none of them fits all pods."""
+        """Return places for all pods on these nodes, in one of several orders; None if none of them fits all pods."""
         if self._pods > FEW_PODS:
             return None
         if any(holds < floor.pods for holds, floor in zip(self._holds, self._floors, strict=True)):
@@ -333,7 +334,7 @@ class _Packing:
         return self._known[gone]
 
     def _in_order(self, order: Sequence[int], among: Sequence[int]) -> list[Place] | None:
-        """Places for all pods, each where least is left; None where one does not fit."""
+        """Return places for all pods, each on the node with the least left; None if one does not fit."""
         numbers = self._numbers
         left = {node: self._empty[node].copy() for node in among}
         places = []
@@ -358,5 +359,5 @@ class _Packing:
         return places
 
     def _rest(self, have: Sequence[int]) -> float:
-        """Return how much is left, all resources together."""
+        """Return the free amounts, all resources together."""
         return float(sum([share * amount for share, amount in zip(self._shares, have, strict=True)]))

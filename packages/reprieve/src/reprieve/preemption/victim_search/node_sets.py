@@ -8,15 +8,17 @@ from reprieve.preemption.victim_search.eviction import Eviction
 from reprieve.preemption.victim_search.problem import Amounts
 
 UnitSet = tuple[tuple[int, ...], int | None]
-"""Positions among the units of a node, and the places that they bring; None where they hold something elsewhere."""
+"""Positions among the units of a node, and the places that they add; None if they hold amounts elsewhere."""
 _TARGETS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _MOST_ALIKE = 4_096
-"""Calculations for like nodes that are kept."""
+"""Maximum number of cached calculations for identical nodes."""
 
 
 class _Layout(NamedTuple):
-    """What makes nodes alike: what is left there, and of the units that may be evicted there their starts, numbered
-    from the latest on, what each holds, and whether it holds anything elsewhere.
+    """The key of identical nodes.
+
+    It has the free amounts, and for the evictable units their starts, numbered from the latest, their amounts, and
+    whether they hold amounts elsewhere.
     """
 
     left: Amounts
@@ -26,14 +28,14 @@ class _Layout(NamedTuple):
 
 
 class NodeUnits(NamedTuple):
-    """Units that may be evicted on a node. `layout`: the number of what makes nodes alike, -1: of no interest."""
+    """Units that may be evicted on a node. `layout`: the number of the key of identical nodes, -1: not relevant."""
 
     units: tuple[int, ...]
     layout: int
 
 
 class NodeSets:
-    """Sets of units by node; nodes that are alike share one calculation."""
+    """Sets of units by node; identical nodes share one calculation."""
 
     def __init__(self, eviction: Eviction, kind: int) -> None:
         self._eviction = eviction
@@ -42,7 +44,7 @@ class NodeSets:
         self._numbered: dict[_Layout, int] = {}
         self._layouts: list[_Layout] = []
         self._known: dict[tuple[object, ...], tuple[UnitSet, ...]] = {}
-        """By layout, and by what the units weigh where that matters."""
+        """Results by layout, and by the weights of the units if they matter."""
 
     def units_on(self, node: int) -> NodeUnits:
         """Units that may be evicted on a node."""
@@ -54,7 +56,7 @@ class NodeSets:
         units = tuple([unit for unit in on if unit not in gone and unit not in barred])
         if len(units) < 2:
             return NodeUnits(units, -1)
-        # Among equals those that started late go first, as far as a fraction can say so.
+        # Among equal units those that started late are evicted first, as far as a fraction can express it.
         age, shares, takes = state.weights.age, state.share[node], state.numbers.takes
         starts = {start: turn for turn, start in enumerate(sorted({age[unit] for unit in units}))}
         layout = _Layout(
@@ -90,7 +92,7 @@ class NodeSets:
         shares: Sequence[Amounts],
         spans: Sequence[bool],
     ) -> tuple[tuple[UnitSet, ...], bool]:
-        """Return the sets for a layout, and whether what the units weigh has anything to do with it."""
+        """Return the sets for a layout, and whether they depend on the weights of the units."""
         full = [amount + sum(column) for amount, column in zip(have, zip(*shares, strict=True), strict=True)]
         now = self._places(have)
         most = min([full[resource] // want for resource, want in self._wanted]) - now
@@ -130,7 +132,7 @@ class NodeSets:
         return max(0, min([have[resource] // want for resource, want in self._wanted]))
 
     def _lack(self, have: Sequence[int], places: int) -> list[tuple[int, int]]:
-        """(resource, amount) that is missing for so many places."""
+        """Return (resource, amount) that is missing for a number of places."""
         return [
             (resource, want * places - have[resource])
             for resource, want in self._wanted

@@ -1,7 +1,7 @@
 """Numbers in which each of the group's pods is pinned to some of the nodes (cost.md 4.12).
 
-Only the nodes to which any pod is pinned are kept, and of the units those that have a share of them, so that a search
-takes as long as these nodes do.
+They contain only nodes to which any pod is pinned, and units with a share of them, so that the time of a search depends
+only on these nodes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ class PinnedNumbers:
 def pinned(numbers: Numbers, parts: Iterable[tuple[Sequence[PodRecord], frozenset[int]]]) -> PinnedNumbers | None:
     """Return the numbers with the pods of each part on the nodes of its set alone.
 
-    None: a pod may use no node of its set, or they are too unlike then.
+    None: a pod may use no node of its set, or the pods differ too much.
     """
     kind_of = {pod.uid: kind for kind in numbers.kinds for pod in kind.pods}
     alike: dict[tuple[Amounts, frozenset[int]], list[PodRecord]] = {}

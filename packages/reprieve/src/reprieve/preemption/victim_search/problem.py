@@ -1,11 +1,11 @@
-"""What the search for victims works on: plain numbers, nothing of the cluster's objects (cost.md 4).
+"""The input of the search for victims: plain numbers without the cluster's objects (cost.md 4).
 
-Terms: a *kind* is a set of like pods of the group (same requests, same usable nodes); a *unit* is what is evicted as
-one.  Nodes are numbered in the order of their names and units in the order of importance, so that the same cluster
-gives the same numbers whatever the order in which its objects arrived.
+Terms: a *kind* is a set of identical pods of the group (same requests, same usable nodes); a *unit* is evicted as one.
+Nodes are numbered in the order of their names and units in the order of importance, so that the same cluster gives the
+same numbers whatever the order in which its objects arrived.
 
-Invariant: numbers know resources and which nodes a pod may use at all.  Where anything else is in play they are not
-`exact`: what is found by them is a proposal, which the filters have to agree to.
+Invariant: numbers have only resources and usable nodes. If other rules matter they are not `exact`: the result is a
+proposal that the filters have to confirm.
 """
 
 from collections import Counter
@@ -32,8 +32,9 @@ Place = tuple[int, int, int]
 """Pods of a kind on a node: (kind, node, count)."""
 FEW_KINDS, MOST_KINDS = 4, 24
 _KINDS_TIMES_NODES = 4_000
-"""Groups with members that differ more are treated as if each asked for as much as those of about its size: so
-many kinds in a large cluster and in a small one, and the product in between."""
+"""Maximum number of kinds in a large and in a small cluster, and the product in between. Members that differ more are
+treated as if each requested as much as those of similar size.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Kind:
 
     @property
     def wanted(self) -> tuple[tuple[int, int], ...]:
-        """(resource, amount) of what a pod asks for."""
+        """(resource, amount) of a pod's requests."""
         return tuple((resource, want) for resource, want in enumerate(self.wants) if want)
 
 
@@ -76,13 +77,13 @@ class Numbers:
     charged: tuple[tuple[tuple[int, int], ...], ...]
     allowed: tuple[int, ...]
     exact: bool
-    """Only resources are in play: what fits by these numbers fits."""
+    """Whether only resources matter: pods that fit by these numbers fit."""
     pricing: Pricing | None = None
     """The criteria by which evictions are compared; None: a native list (`reprieve.preemption.cost`)."""
     gangs: Gangs | None = None
-    """Where gangs that fall below their minimum count."""
+    """Set if gangs that fall below their minimum count."""
     confined: tuple[int, ...] = ()
-    """How many pods of each unit may use no other node, where that counts and there are any."""
+    """Number of pods of each unit that may use no other node, if that counts and there are any."""
 
 
 def numbers_of(
@@ -155,7 +156,7 @@ def _kinds(
     rules: Sequence[RuleColumn] = (),
     narrowed: RunningProfile | None = None,
 ) -> list[Kind] | None:
-    """Like pods together; None where they differ in too many ways. `narrowed`: the profile with filters that count."""
+    """Return the kinds of pods; None if they differ too much. `narrowed`: the profile with filters that count."""
     known: dict[Hashable, Mask] = {}
     alike: dict[tuple[Amounts, bytes], list[PodRecord]] = {}
     for state in states:
@@ -178,19 +179,19 @@ def _kinds(
 
 
 def _likeness(evaluator: Evaluator, state: CycleState) -> Hashable:
-    """Return what is equal for pods that filters let through on the same nodes, other members aside."""
+    """Return a key that is equal for pods with the same passing nodes, other members aside."""
     pod = state.pod
     own = pod.volumes is not None or bool(pod.claim_keys)
     return (evaluator.identity_on_rows(state) if own else evaluator.identity(pod)) or pod.uid
 
 
 def _beside_the_others(running: RunningProfile, state: CycleState, usable: Mask, order: np.ndarray) -> Mask:
-    """`bool[order]`: which of the usable nodes the filters let through beside what is not evicted."""
+    """Return `bool[order]`: usable nodes that pass the filters beside the pods that are not evicted."""
     for plugin in (*running.profile.node_filters, *running.profile.cluster_filters):
         if plugin.name == RESOURCES_PLUGIN or not usable.any():
             continue
         if plugin.incremental and not plugin.by_nodes:
-            continue  # what counts pods by domain depends on where the other members are
+            continue  # rules that count pods by domain depend on the places of other members
         if call_plugin(plugin.name, "PreFilter", plugin.pre_filter, state).code is not Code.SKIP:
             usable = usable & call_plugin(plugin.name, "Filter", plugin.fits, state, order)
     return usable
@@ -201,7 +202,7 @@ _Alike = tuple[Amounts, bytes, list[PodRecord]]
 
 
 def _merged(found: Sequence[_Alike], most: int) -> list[_Alike]:
-    """Fewer kinds: neighbours by size count as if each asked for the most that any of them does."""
+    """Reduce the kinds: neighbours by size count with the maximum of their requests."""
     by_mask: dict[bytes, list[_Alike]] = {}
     for each in found:
         by_mask.setdefault(each[1], []).append(each)
@@ -209,7 +210,7 @@ def _merged(found: Sequence[_Alike], most: int) -> list[_Alike]:
     for mask, those in by_mask.items():
         top = [max(1, *column) for column in zip(*(wants for wants, _, _ in those), strict=True)]
         those.sort(key=lambda each: ([-max(w / t for w, t in zip(each[0], top, strict=True))], each[0]))
-        # Where all are of a size, one kind will do.
+        # If all have one size, one kind suffices.
         near = all(2 * min(column) >= max(column) for column in zip(*(wants for wants, _, _ in those), strict=True))
         size = len(those) if near else -(-len(those) // max(1, most // len(by_mask)))
         for first in range(0, len(those), size):
@@ -248,7 +249,7 @@ def shares_of(
 
 
 def budgets_that_matter(ranking: Ranking) -> tuple[tuple[tuple[tuple[int, int], ...], ...], tuple[int, ...]]:
-    """`charged` and `allowed` without the budgets that could spare all of their units at once."""
+    """Return `charged` and `allowed` without budgets that allow to evict all of their units at once."""
     left = dict(enumerate(ranking.allowed))
     for item in ranking.charged:
         if not left:
@@ -274,7 +275,7 @@ def budgets_that_matter(ranking: Ranking) -> tuple[tuple[tuple[tuple[int, int], 
 
 
 def gangs_of(ranking: Ranking) -> Gangs | None:
-    """Return the gangs that break if all of the units go; None where they do not count."""
+    """Return the gangs that break if all of the units are evicted; None if they do not count."""
     costing = ranking.costing
     if not ranking.criteria.counts_gangs or costing is None:
         return None
@@ -302,7 +303,7 @@ def hardest_first(kinds: Iterable[Kind], free: np.ndarray) -> tuple[Kind, ...]:
 
 
 def _ease(kind: Kind, free: np.ndarray) -> tuple[int, Amounts]:
-    """Return how many pods of the kind there would be room for with every unit gone; then the larger first."""
+    """Return a sort key: the number of pods of the kind that fit without all units; then the larger first."""
     holds = np.array(kind.usable, dtype=np.int64) * (1 << 40)
     for have, want in zip(free, kind.wants, strict=True):
         if want:

@@ -1,4 +1,4 @@
-"""What bundles of units weigh for each pod that they make a place for, node by node (cost.md 4)."""
+"""The weight of bundles of units per added place, node by node (cost.md 4)."""
 
 from collections.abc import Sequence
 
@@ -8,9 +8,9 @@ import numpy.typing as npt
 from reprieve.preemption.victim_search.eviction import Eviction
 
 Bundle = tuple[float, int, tuple[int, ...]]
-"""What it weighs, how many places it brings, and its units."""
+"""Its weight, its number of places, and its units."""
 MISSING = (1, 2, 4, 8, 1 << 40)
-"""For so many missing pods the best bundle of each node is kept: places beyond those needed are worth nothing."""
+"""Numbers of missing pods for which the best bundle of each node is kept: further places have no value."""
 
 
 def least_rates(eviction: Eviction, kind: int) -> tuple[npt.NDArray[np.float64], list[int]]:
@@ -68,7 +68,7 @@ def least_rates(eviction: Eviction, kind: int) -> tuple[npt.NDArray[np.float64],
 
 
 def rates_of(bundles: Sequence[Bundle]) -> list[float]:
-    """Return what the best of them weighs for each place, by how many places are missing."""
+    """Return the weight per place of the best of them, by the number of missing places."""
     if not bundles:
         return [float("inf")] * len(MISSING)
     rates = _per_place(*bundles[0][:2])

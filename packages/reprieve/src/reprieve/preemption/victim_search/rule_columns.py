@@ -1,8 +1,8 @@
 """Rules about other pods, ports and devices as amounts, for the search for victims (cost.md 4.5).
 
-A rule that holds pods apart is a resource of which each node has only so much: a host port is there once; where no two
-members may share a node, each member takes all of it; a pod that members refuse takes all of it in its whole domain; of
-devices a node has a number.  What the search then proposes keeps these rules, mostly: the filters decide.
+A rule that separates pods is a resource with a limited amount on each node: a host port exists once; if no two members
+may share a node, each member uses all of it; a pod that members exclude uses all of it in its whole domain; a node has
+a number of devices. Proposals of the search mostly meet these rules; the filters decide.
 
 Called in a view where all units are displaced and none of the preemptor's pods is placed.
 """
@@ -20,11 +20,11 @@ from reprieve.cluster.state import ClusterState
 from reprieve.preemption.units import PreemptionUnit
 
 _MOST_COLUMNS = 16
-"""So many rules are considered; of a preemptor with more than that none."""
+"""Maximum number of rules; a preemptor with more is searched without them."""
 _MOST_TOGETHER = 64
-"""Rules about domains with more nodes are left out: each pod would count on all of them."""
+"""Maximum number of nodes of a domain; rules about larger domains are ignored: each pod would count on all nodes."""
 _MOST_TERMS = 64
-"""So many of the preemptor's anti-affinity terms are looked at."""
+"""Maximum number of the preemptor's anti-affinity terms that are used."""
 HOSTNAME = "kubernetes.io/hostname"
 
 
@@ -73,7 +73,7 @@ def shares_with_rules(
 
 
 def _ports(cluster: ClusterState, pods: Sequence[PodRecord]) -> Iterable[RuleColumn]:
-    """Each host port is there once."""
+    """Host ports: each exists once per node."""
     nodes = cluster.nodes
     for protocol, port in sorted({(protocol, port) for pod in pods for protocol, _, port in pod.signature.ports}):
 
@@ -150,7 +150,7 @@ class _LabelDomains:
 
 
 def _devices(cluster: ClusterState, pods: Sequence[PodRecord]) -> Iterable[RuleColumn]:
-    """Of devices each node has a number, whatever their class."""
+    """Devices: each node has a number of them, whatever their class."""
     book = cluster.devices
     if not any(pod.claim_keys for pod in pods) or not book.index.local:
         return

@@ -1,10 +1,10 @@
-"""Looking for the cheapest eviction that makes room for a whole group (cost.md 4).
+"""Search for the cheapest eviction that frees capacity for a whole group (cost.md 4).
 
 Units are evicted in bundles, cheapest for each place gained (`reprieve.preemption.victim_search.bundles`), until all
-pods have a place; units that can stay do.  Then the eviction is improved: a victim that is dear is brought
-back and others go for its pods; a bundle that was not taken is, and as many others as then can come back.  What is
-cheaper is kept.  Where no exchange helps any more, several victims at once are brought back and others looked for.  All
-of it is done under a limit of priority, from no limit down to the lowest that works without breaking more budgets.
+pods have a place; units that can stay do.  Then the eviction is improved: an expensive victim is kept and others are
+evicted for its pods; an unused bundle is evicted, and as many others as possible are kept. Cheaper evictions replace
+the present one. If no exchange helps, several victims at once are kept and others searched.  All of it is done under a
+limit of priority, from no limit down to the lowest that works without breaking more budgets.
 
 The search is anytime and deterministic: it counts the nodes it has examined, not seconds.
 """
@@ -23,26 +23,28 @@ from reprieve.preemption.victim_search.problem import Numbers, Place
 from reprieve.preemption.victim_search.single_pod_search import cheapest_for_one
 
 Change = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-"""Units that may not be evicted, units that come back, units that go."""
+"""Units that may not be evicted, units that are kept again, units that are evicted."""
 STEPS = 12_000
-"""What improvement may take, each step about 15 microseconds: a node examined, a unit tried back, a pod put elsewhere.
-Building the first evictions comes to a few steps for each node."""
+"""Maximum number of steps of the improvement, each about 15 microseconds: a node examined, a unit tried back, a pod put
+elsewhere. Building the first evictions comes to a few steps for each node.
+"""
 FEWEST_STEPS, _FEW_NODES = 2_000, 100
-"""In clusters of more nodes than that improvement takes less, in proportion, so that the whole stays within a few times
-what placing by score takes."""
+"""In clusters with more nodes the improvement has fewer steps, in proportion, so that the total stays within a few
+times the duration of placing by score.
+"""
 _SHAKES = 16
-"""So often in a row part of the victims is drawn to come back without success before the search ends."""
+"""The search ends after this number of random returns of victims in a row without success."""
 _OTHERS_FOR_EACH = 4
-"""So many other evictions that cost the same are looked for instead of each part of one."""
+"""Number of alternatives with equal cost that are searched for each part of an eviction."""
 CLOSE = 50
-"""One part in so many is the least that is worth looking for."""
+"""The smallest improvement that is searched, as one part in this number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The eviction: indices of units, what it costs, and where the pods go as (kind, node, count).
+    """The eviction: indices of units, its cost, and the places of pods as (kind, node, count).
 
-    `places` is None of an eviction that was known beforehand and that nothing cheaper was found than.
+    `places` is None for a known eviction without a cheaper one.
     """
 
     units: tuple[int, ...]
@@ -66,10 +68,10 @@ def cheapest_eviction(
     all_of_few: bool = True,
     by_node: bool = True,
 ) -> Found | None:
-    """The cheapest eviction found, None where not all of the pods got a place; `known` are units that would do.
+    """Return the cheapest eviction found, None if not all of the pods got a place; `known`: units that suffice.
 
-    `all_of_few`: where units are few, all sets of them are gone through at last; `by_node`: before that, where nodes
-    are few, what each can take is added up.
+    `all_of_few`: if units are few, all sets of them are tried at the end; `by_node`: before that, if nodes are few,
+    what each can take is added up.
     """
     few = numbers.pricing is None or len(numbers.free) <= _FEW_NODES
     if few and sum(len(kind.pods) for kind in numbers.kinds) == 1:
@@ -111,7 +113,7 @@ class VictimSearch:
         self.steps = steps
         self.state = Eviction(numbers)
         self.bundles: list[Bundles] = []
-        """By kind, from when they are first asked for."""
+        """Bundles by kind, from their first use."""
         self.best: Found | None = None
         self.returns = self.checks = self.repeats = 0
         self.without_success: dict[frozenset[int], set[tuple[int, Change]]] = {}
@@ -127,9 +129,9 @@ class VictimSearch:
 
     @property
     def close(self) -> bool:
-        """What was found cannot be beaten by as much as is worth looking for.
+        """Return whether a relevant improvement is impossible.
 
-        Of few victims in a small cluster the start is worth it, of which the bound knows nothing.
+        For few victims in a small cluster an improvement of the start is relevant, which the bound ignores.
         """
         best = self.best
         if best is None or best.price[0] or self.numbers.pricing is not None:
@@ -143,14 +145,14 @@ class VictimSearch:
         return (total - self.bound) * CLOSE <= self.bound and (pods >= CLOSE or len(self.numbers.free) > _FEW_NODES)
 
     def run(self, known: Sequence[int]) -> Found | None:
-        """See `cheapest_eviction`."""
+        """Search (`cheapest_eviction`)."""
         state, numbers = self.state, self.numbers
         state.places.settle()
         state.keep()
         start = state.mark()
         self.bound, self.gang_bound = least_weight(state), fewest_gangs(state)
         if known and numbers.exact and len(numbers.kinds) == 1:
-            self.best = Found(tuple(known), state.price_of(known), None)  # like pods fit wherever there is room
+            self.best = Found(tuple(known), state.price_of(known), None)  # identical pods fit on any node with capacity
             if numbers.pricing is None and all_necessary(numbers, known):
                 return self.best
         else:
@@ -188,7 +190,7 @@ class VictimSearch:
         return self.best
 
     def among_few(self, found: Found) -> Found:
-        """Return what was found, or what is cheaper still, where all sets of units can be gone through."""
+        """Return the result, or a cheaper one if all sets of units can be tried."""
         state = self.state
         for unit in sorted(state.barred):
             state.unbar(unit)
@@ -205,7 +207,7 @@ class VictimSearch:
         return better
 
     def exchanged(self, found: Found, most: int) -> list[Found]:
-        """See `as_cheap`."""
+        """Yield evictions of equal cost (`as_cheap`)."""
         state, numbers = self.state, self.numbers
         state.places.settle()
         self._load(found)
@@ -304,7 +306,7 @@ class VictimSearch:
         return self.numbers.units[found.units[0]].priority
 
     def _load(self, found: Found) -> None:
-        """Take up an eviction that was found, from whatever is at present; nodes that are the same stay as they are."""
+        """Restore an eviction from the present state; equal nodes stay unchanged."""
         state = self.state
         for unit in found.units:
             if unit not in state.gone:
@@ -326,7 +328,7 @@ class VictimSearch:
             state.bar(unit)
 
     def _note(self) -> bool:
-        """Remember the present eviction if it is the cheapest so far."""
+        """Store the present eviction if it is the cheapest so far."""
         price = self.state.price()
         if self.best is not None and price >= self.best.price:
             return False
@@ -341,7 +343,7 @@ class VictimSearch:
         return True
 
     def _cover(self) -> bool:
-        """Evict bundle after bundle; whether all pods have a place then."""
+        """Evict bundle after bundle; return whether all pods have a place."""
         state = self.state
         while not state.fits():
             missing = state.places.missing
@@ -354,7 +356,7 @@ class VictimSearch:
         return True
 
     def _fresh(self, kind: int) -> Bundles:
-        """Return the bundles for a kind of pod, brought up to date with what has changed."""
+        """Return the bundles for a kind of pod, updated with all changes."""
         changed, dearer = self.state.changed, self.state.dearer
         if not self.bundles:
             self.bundles = [Bundles(self.state, kind) for kind in range(len(self.numbers.kinds))]
@@ -412,7 +414,7 @@ class VictimSearch:
                 state.rollback(mark)
 
     def _improve(self, depth: int, steps: int) -> bool:
-        """Exchange until nothing helps any more, or so many steps are spent; whether anything did."""
+        """Exchange until nothing helps or the steps are spent; return whether anything helped."""
         helped = False
         until = self.taken + steps
         price = self.state.price()
@@ -464,7 +466,7 @@ class VictimSearch:
         return None
 
     def _changes(self, depth: int) -> Iterator[Change]:
-        """Yield what to try next: one victim back; a bundle; then also any single unit, two back, a whole node anew."""
+        """Yield what to try next: one victim back; a bundle; then also any single unit, two back, a node again."""
         state = self.state
         gone = sorted(state.gone, key=lambda unit: (-state.weights.weight[unit], unit))
         for unit in gone:
@@ -505,7 +507,7 @@ class VictimSearch:
 
 
 def _first_like(numbers: Numbers) -> Sequence[int]:
-    """By unit: the first that differs from it in the name alone."""
+    """By unit: the first one that differs from it only in the name."""
     if numbers.pricing is not None:
         return range(len(numbers.units))
     gangs = numbers.gangs

@@ -1,6 +1,6 @@
-"""Places for a group of like pods.
+"""Places for a group of identical pods.
 
-Which pod runs on which node makes no difference, so pods are counted and none is placed while evictions are tried.
+It does not matter which pod runs on which node, so pods are only counted while evictions are tried.
 """
 
 from collections.abc import Collection, Sequence
@@ -9,14 +9,14 @@ from reprieve.preemption.victim_search.problem import Numbers, Place
 
 
 class LikePods:
-    """How many pods fit on each node beside the units that stay; what `UnlikePods` answers for several kinds.
+    """The number of pods that fit on each node beside the units that stay, with the interface of `UnlikePods`.
 
-    `left[node]`: what the node has beside those units; `spare[0][node]`: how many of the pods fit there; `changed`:
-    nodes for which that may have changed.
+    `left[node]`: the free amounts of the node beside those units; `spare[0][node]`: how many of the pods fit there;
+    `changed`: nodes for which that may have changed.
     """
 
     counted = 0
-    """Counting pods takes no steps of the search."""
+    """Return 0: counting pods takes no steps of the search."""
 
     def __init__(self, numbers: Numbers, left: list[list[int]], changed: set[int]) -> None:
         kind = numbers.kinds[0]
@@ -50,11 +50,11 @@ class LikePods:
         return max(0, self._total - self._count)
 
     def free(self, unit: int) -> None:
-        """Free what the unit holds."""
+        """Free the amounts of the unit."""
         self._shift(unit, 1)
 
     def hold(self, unit: int) -> None:
-        """Hold it again."""
+        """Use the amounts of the unit again."""
         self._shift(unit, -1)
 
     def may_return(self, unit: int) -> bool:
@@ -73,7 +73,7 @@ class LikePods:
         return True
 
     def mark(self) -> int:
-        """Nothing is remembered here: what is left follows from the evicted units."""
+        """Return an empty mark: free amounts follow from the evicted units."""
         return 0
 
     def take_back(self, mark: int, moved: Sequence[tuple[int, int]]) -> None:
@@ -82,17 +82,17 @@ class LikePods:
             self._shift(unit, sign)
 
     def keep(self) -> None:
-        """Nothing has to be forgotten."""
+        """Do nothing: there is no log."""
 
     def touched(self, mark: int) -> set[int]:
         """Return no nodes: pods are placed on none."""
         return set()
 
     def arrange(self, places: Collection[Place]) -> None:
-        """Nothing to do: any arrangement is as good."""
+        """Do nothing: all arrangements are equal."""
 
     def places(self) -> tuple[Place, ...]:
-        """Places for all pods, the first nodes first."""
+        """Return places for all pods, the first nodes first."""
         places, rest = [], self._count
         for node, spare in enumerate(self.spare[0]):
             if spare and rest:

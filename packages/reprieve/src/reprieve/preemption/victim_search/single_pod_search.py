@@ -1,7 +1,7 @@
-"""The cheapest eviction that makes room for one pod: the cheapest on each node, and the cheapest of those (cost.md 4).
+"""The cheapest eviction for one pod: the cheapest on each node, and the cheapest of those (cost.md 4).
 
-On a node few units stand against one demand, so the sets of them are gone through, those that cannot become cheaper
-than what was found left out.  It is exact as long as that does not take too long.
+A node has few units for one request, so all sets of them are tried except those that cannot become cheaper than the
+best. The result is exact within a limit of sets.
 """
 
 from dataclasses import dataclass
@@ -16,9 +16,7 @@ _MOST_TRIED = 300
 
 
 def cheapest_for_one(state: Eviction) -> tuple[tuple[int, ...], Price, int] | None:
-    """Return the units, what they cost and the node; None where the one pod finds no room. No unit is evicted in
-    `state`.
-    """
+    """Return the units, their cost and the node; None if the pod fits nowhere. No unit is evicted in `state`."""
     best: tuple[Price, int, tuple[int, ...]] | None = None
     for node in range(len(state.places.left)):
         if state.numbers.kinds[0].usable[node]:
@@ -39,7 +37,7 @@ class _Unit:
 
 
 class _Node:
-    """The units of one node, cheapest first, and what the pod lacks there."""
+    """The units of one node, cheapest first, and the pod's missing amounts there."""
 
     def __init__(self, state: Eviction, node: int) -> None:
         self._state = state
@@ -51,7 +49,7 @@ class _Node:
         native = numbers.pricing is None
         lost = numbers.gangs.lost if numbers.gangs is not None else ((),) * len(numbers.units)
         confined = numbers.confined or (0,) * len(numbers.units)
-        # Those come first that weigh little beside the gangs that break with them.
+        # Units with a low weight beside the gangs that break with them come first.
         useful.sort(
             key=lambda u: (
                 numbers.units[u].priority if native else 0,
@@ -76,7 +74,7 @@ class _Node:
         self._rates = self._least_rates()
         self._found: tuple[Price, tuple[int, ...]] | None = None
         self._limit: Price | None = None
-        """What costs more than this is of no use."""
+        """The limit of the cost."""
         self._tried = 0
 
     def cheapest(self, below: Price | None) -> tuple[Price, tuple[int, ...]] | None:
@@ -103,7 +101,7 @@ class _Node:
             self._limit = price if self._limit is None else min(price, self._limit)
 
     def _superfluous(self, units: tuple[int, ...]) -> bool:
-        """Return whether one of them could stay: then the eviction would not be made as it is."""
+        """Return whether one of them could stay: then the eviction is not minimal."""
         share = {unit.number: unit.share for unit in self._units}
         return any(
             all(sum([share[other][r] for other in units if other != unit]) >= n for r, n in self._lack)
@@ -127,9 +125,7 @@ class _Node:
             self._try(turn + 1, chosen, lack, skipped=True)
 
     def _may_help(self, turn: int, chosen: tuple[int, ...], lack: list[tuple[int, int]]) -> bool:
-        """Return whether the units from `turn` on could make up what is lacking without costing more than what was
-        found.
-        """
+        """Return whether the units from `turn` on could cover the missing amounts at no higher cost than the best."""
         more = max([n * self._rates[turn][r] for r, n in lack])
         if more == inf or self._limit is None or not chosen:
             return more < inf
@@ -155,7 +151,7 @@ class _Node:
         return violations, highest, counted, [-unit for unit in units]
 
     def _least_rates(self) -> list[dict[int, float]]:
-        """By turn: what the units from there on weigh at least for one of a resource; `inf` for none of it."""
+        """By turn: the least weight of later units per amount of a resource; `inf` without it."""
         rates = [dict.fromkeys((r for r, _ in self._lack), inf)]
         for unit in reversed(self._units):
             last = rates[-1]

@@ -54,7 +54,7 @@ IMPORTER: Final = Importer(
     job_of=_job,
     dated=False,
     rules=(
-        "a task is a job of one worker; it works from creation to deletion, without a deletion for ever",
+        "a task is a job of one worker; it works from creation to deletion, without a deletion forever",
         f"qos BE is the class {BEST_EFFORT}, any other {LATENCY_SENSITIVE}, which is higher",
         "a task below 1000 gpu_milli takes part of one GPU; GPUs of the nodes are counted in thousandths",
     ),

@@ -13,7 +13,7 @@ _SHARE: Final = (2.5, 97.5)
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """A value over blocks with the 95 % interval of drawing the blocks anew, with replacement."""
+    """A value over blocks with the 95 % interval of drawing the blocks again, with replacement."""
 
     value: float
     low: float

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any, Final
 
+from kube_rules.objects import DEFAULT_SCHEDULER
 from kube_rules.unknown_fields import nearest
-from reprieve.framework.configuration import API_VERSION, DEFAULT_SCHEDULER_NAME, KIND
+from reprieve.framework.configuration import API_VERSION, KIND
 from reprieve.replay.job_objects import GPU
 from reprieve.scheduling.profiles import DEFAULT_WEIGHTS
 
@@ -82,7 +83,7 @@ class Draft:
     def __init__(self, base: Mapping[str, Any] | None, gpu: str = GPU) -> None:
         self.document: Document = deepcopy(dict(base or {"apiVersion": API_VERSION, "kind": KIND}))
         self.gpu = gpu
-        self._profiles = self.document.get("profiles") or [{"schedulerName": DEFAULT_SCHEDULER_NAME}]
+        self._profiles = self.document.get("profiles") or [{"schedulerName": DEFAULT_SCHEDULER}]
         self.document["profiles"] = self._profiles
 
     def arg(self, plugin: str, value: Any, *path: str) -> None:

@@ -1,6 +1,6 @@
 """Proposals by Optuna, and what they came to, in a storage that outlives the process (tune.md 6).
 
-The sampler of each proposal is made anew from the seed and the number of proposals before it, without those that an
+The sampler of each proposal is made again from the seed and the number of proposals before it, without those that an
 interruption ended: so a study that is interrupted and continued proposes what it would have proposed otherwise.
 """
 
@@ -60,7 +60,7 @@ class TuningStudy:
         self._study.tell(trial, list(values))
 
     def give_up(self, trial: optuna.Trial) -> None:
-        """A proposal that comes to nothing, because of an interruption."""
+        """Record a proposal without a result, because of an interruption."""
         self._study.tell(trial, state=TrialState.FAIL)
 
     def known(self, values: Mapping[str, Value]) -> FrozenTrial | None:

@@ -73,7 +73,7 @@ class Tuner:
         return configuration_with(self.base, values, self.gpu, self.parameters)
 
     def search(self, study: "TuningStudy", trials: int, sampler: str, progress: Callable[[int], None]) -> None:
-        """Try configurations until the study has that many; what an interruption ends comes to nothing."""
+        """Try configurations until the study has that many; an interrupted trial has no result."""
         while (done := len(study.done())) < trials:
             progress(done)
             trial = study.propose(self.parameters, sampler, self.seed)

@@ -116,7 +116,7 @@ def with_statuses(
 
 
 _WITHOUT_SCALE: Final = frozenset(("Job", "DaemonSet", "Node"))
-"""Kinds of controllers that have no scale subresource: a share of their pods cannot be worked out."""
+"""Kinds of controllers that have no scale subresource: a share of their pods cannot be computed."""
 
 
 def _status_of(budget: objects.PodDisruptionBudget, pods: Iterable[objects.Pod]) -> objects.PodDisruptionBudgetStatus:

@@ -1,4 +1,4 @@
-"""What controllers do about pods that move: they make them anew, without a node (moving.md 4.4)."""
+"""What controllers do about pods that move: they make them again, without a node (moving.md 4.4)."""
 
 from msgspec.structs import replace
 
