@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 
 from kube_rules.admission.amounts import ZERO, Amounts, added, amounts
 from kube_rules.admission.quotas import counted
+from kube_rules.admission.usage import classes_of_groups
 from reprieve.inputs.loader import read
 from reprieve.python.cluster import load
 from reprieve.python.plans import PlanResult, plan
@@ -288,7 +289,8 @@ def _tells(cluster: Up, namespace: str, owner: str, message: str) -> bool:
 def is_steady(cluster: Up, namespace: str) -> bool:
     """Whether kubelets and controllers of budgets and quotas have caught up: what comes next reads what they write."""
     found = cluster.api.pods(namespace).values()
-    if not all(map(partial(_is_counted, list(found)), cluster.api.items(QUOTAS.format(namespace=namespace)))):
+    groups = {one["metadata"]["name"]: one for one in cluster.api.items(GROUPS.format(namespace=namespace))}
+    if not all(map(partial(_is_counted, list(found), groups), cluster.api.items(QUOTAS.format(namespace=namespace)))):
         return False
     if any(one["spec"].get("nodeName") and condition(one, "Ready").get("status") != "True" for one in found):
         return False
@@ -303,12 +305,13 @@ def is_steady(cluster: Up, namespace: str) -> bool:
     return True
 
 
-def _is_counted(there: list[Json], quota: Json) -> bool:
+def _is_counted(there: list[Json], groups: dict[str, Json], quota: Json) -> bool:
     """Whether the status of a quota is that of the pods there are."""
     hard, told = amounts(quota["spec"]["hard"]), amounts(quota.get("status", {}).get("used"))
     used: Amounts = dict.fromkeys(hard, ZERO)
     for one in there:
-        used = added(used, counted(quota, hard, "pods", one, datetime.now(UTC)))
+        classes = classes_of_groups(one, lambda _, name: groups.get(name))
+        used = added(used, counted(quota, hard, "pods", one, datetime.now(UTC), classes))
     return {name: one.nano for name, one in used.items()} == {name: one.nano for name, one in told.items()}
 
 

@@ -166,7 +166,7 @@ def test_first_decision_counts_and_other_observers_are_notified() -> None:
         node("n1", cpu=4), pod("runs", cpu=4, node="n1"), pod("high", cpu=4, priority=9), pod("next", cpu=4, priority=8)
     )
     plain = queue_of(given, PlanOptions(first_decision=True, observer=Beside())).items
-    assert [(one.name, one.why) for one in plain] == [("high", "Preempting"), ("next", "Resources")]
+    assert [(one.name, one.why) for one in plain] == [("high", "Preempting"), ("next", "Priority")]
     assert seen[0] == "attached"
     assert len(seen) > 2
 
