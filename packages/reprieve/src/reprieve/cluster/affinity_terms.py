@@ -114,7 +114,9 @@ def affinity_terms(affinity: objects.Affinity | None, namespace: str, labels: Ma
 
 def _matcher(term: objects.PodAffinityTerm, namespace: str, labels: Mapping[str, str]) -> Matcher:
     selector = compile_label_selector(term.label_selector)
-    selector = merged_with_keys(selector, term.match_label_keys or (), term.mismatch_label_keys or (), labels)
+    match, mismatch = term.match_label_keys or (), term.mismatch_label_keys or ()
+    if match or mismatch:
+        selector = merged_with_keys(selector, match, mismatch, labels)
     if term.namespace_selector is None:
         names = frozenset(term.namespaces) if term.namespaces else _only(namespace)
         return Matcher(names, NOTHING, selector)

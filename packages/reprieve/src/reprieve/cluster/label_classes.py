@@ -145,6 +145,7 @@ class LabelClass(_Placed):
         "id",
         "known",
         "labels",
+        "matched",
         "namespace",
         "scoring_terms",
         "terminating",
@@ -160,6 +161,8 @@ class LabelClass(_Placed):
         self.known = 0
         """Pods that have it."""
         self.counted_by: Few[MatchCounts] = None
+        self.matched = False
+        """Whether the existing terms that match it are listed: they are from the first question about its pods on."""
         self.anti_affinity_terms: Few[ExistingTerm] = None
         """Required anti-affinity terms that match it."""
         self.scoring_terms: Few[ExistingTerm] = None

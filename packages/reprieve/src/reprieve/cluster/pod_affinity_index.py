@@ -6,7 +6,7 @@ Terms of this module:
 - *Match counts* are, row by row, the placed pods that a set of matchers accepts: what a pod's own terms and constraints
   ask for.  They are added up when first asked for and then follow every placement.
 - An *existing term* is an inter-pod term that some known pod has, with the rows on which such pods run: what others'
-  terms say about a pod that comes.
+  terms say about a pod that comes.  A label class lists those that match it from the first question about its pods on.
 - A namespace is *asleep* until the first question about pods in it, or until a pod in it states a term that means pods
   of other namespaces too. Nothing is kept of its pods, which say nothing about pods of other namespaces.
 
@@ -144,17 +144,17 @@ class PodAffinityIndex:
 
     def anti_affinity_terms(self, pod: PodRecord) -> list[ExistingTerm]:
         """Required anti-affinity terms that known pods state and that match this pod."""
-        return list(each(self.label_class(pod).anti_affinity_terms)) if self._some_exist(pod) else []
+        return list(each(self._matched(pod).anti_affinity_terms)) if self._some_exist(pod) else []
 
     def has_anti_affinity_terms(self, pod: PodRecord) -> bool:
         """Return whether there are any; the same before, in and after a trial."""
-        return self._some_exist(pod) and self.label_class(pod).anti_affinity_terms is not None
+        return self._some_exist(pod) and self._matched(pod).anti_affinity_terms is not None
 
     def scoring_terms(self, pod: PodRecord) -> list[ExistingTerm]:
         """Return all other terms that placed pods state and that match this pod."""
         if not self._some_exist(pod):
             return []
-        return [term for term in each(self.label_class(pod).scoring_terms) if term.anywhere]
+        return [term for term in each(self._matched(pod).scoring_terms) if term.anywhere]
 
     def domains(self, key: str) -> tuple[npt.NDArray[np.int64], int]:
         """`int64[rows]`: 1 + the number of the value each live node has for a label, 0 for none; and the highest."""
@@ -356,7 +356,11 @@ class PodAffinityIndex:
         if result is None:
             result = LabelClass(self._next, pod.namespace, pod.labels, terminating=pod.terminating)
             self._next += 1
-            self._match_all(result, lasting=known)
+            for matched in self._counting_index.may_match(result.namespace, result.labels):
+                if self._accepts(matched.matchers, result):
+                    result.counted_by = joined(result.counted_by, matched)
+                    if known:
+                        matched.label_classes = joined(matched.label_classes, result)
             if known:
                 self._label_classes[key] = result
                 self._classes_version += 1
@@ -366,14 +370,14 @@ class PodAffinityIndex:
             result.known += 1
         return result
 
-    def _match_all(self, label_class: LabelClass, *, lasting: bool) -> None:
-        for matched in self._counting_index.may_match(label_class.namespace, label_class.labels):
-            if self._accepts(matched.matchers, label_class):
-                label_class.counted_by = joined(label_class.counted_by, matched)
-                if lasting:
-                    matched.label_classes = joined(matched.label_classes, label_class)
-        for existing in self._existing_index.may_match(label_class.namespace, label_class.labels):
-            self._match(label_class, existing, lasting=lasting)
+    def _matched(self, pod: PodRecord) -> LabelClass:
+        """Return the label class of a pod, with the existing terms that match it."""
+        result = self.label_class(pod)
+        if not result.matched:
+            result.matched = True
+            for existing in self._existing_index.may_match(result.namespace, result.labels):
+                self._match(result, existing)
+        return result
 
     def _forget_class(self, label_class: LabelClass) -> None:
         self._classes_version += 1
@@ -398,16 +402,17 @@ class PodAffinityIndex:
             namespaces = _namespaces(spec.matcher)
             self._existing_index.add(result, spec.matcher.selector, namespaces)
             for label_class in self._class_index.may_match(spec.matcher.selector, namespaces):
-                self._match(label_class, result)
+                if label_class.matched:
+                    self._match(label_class, result)
         return result
 
-    def _match(self, label_class: LabelClass, existing: ExistingTerm, *, lasting: bool = True) -> None:
+    def _match(self, label_class: LabelClass, existing: ExistingTerm) -> None:
         if self._accepts((existing.spec.matcher,), label_class):
             if existing.spec.kind is TermKind.REQUIRED_ANTI_AFFINITY:
                 label_class.anti_affinity_terms = joined(label_class.anti_affinity_terms, existing)
             else:
                 label_class.scoring_terms = joined(label_class.scoring_terms, existing)
-            if lasting:
+            if label_class.known:
                 existing.label_classes = joined(existing.label_classes, label_class)
 
     def _forget_term(self, existing: ExistingTerm) -> None:
