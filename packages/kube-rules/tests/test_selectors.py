@@ -387,7 +387,7 @@ LONGEST = "a=" + "b" * 63
         ("a/b/c", 'key: Invalid value: "a/b/c": a qualified name'),
         (LONGEST, None),
         (LONGEST + "b", "must be no more than 63 bytes"),
-        ("a" + " " * 65535, None),
+        ("a" + " " * 65535, None),  # minutes, if the spaces were looked through from each of them
         ("a" + " " * 65536, "longer than 65536 characters"),
     ],
 )

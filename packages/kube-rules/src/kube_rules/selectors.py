@@ -270,7 +270,8 @@ def compile_node_selector(selector: NodeSelector) -> CompiledNodeSelector:
 
 # --- the string form of label selectors ---------------------------------------------------------------------
 
-_TOKEN = re.compile(r"\s*(==|!=|[=<>!(),]|[^\s=<>!(),]+)")
+_TOKEN = re.compile(r"==|!=|[=<>!(),]|[^\s=<>!(),]+")
+"""Without the spaces before a token: from each of many spaces the search would look through all that follow."""
 _MAX_SELECTOR_TEXT: Final = 65536
 MAX_TERMS: Final = 1000
 """Requirements that the text of a selector may have."""

@@ -18,6 +18,8 @@ REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 MERGE = {"Content-Type": "application/merge-patch+json"}
 CERTIFICATE = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n").decode()
+MANY_BEGINNINGS = base64.b64encode(b"-----BEGIN CERTIFICATE REQUEST-----\n" * 50_000).decode()
+"""To look from each for an end would take minutes."""
 APPROVED, DENIED, FAILED = ({"type": kind, "status": "True"} for kind in ("Approved", "Denied", "Failed"))
 
 
@@ -93,6 +95,8 @@ def test_decisions_stay(plane: Live) -> None:
         ({"request": None}, "spec.request: Required value"),
         ({"request": CERTIFICATE}, "PEM block type must be CERTIFICATE REQUEST"),
         ({"request": "Zm9v"}, "PEM block type must be CERTIFICATE REQUEST"),
+        ({"request": MANY_BEGINNINGS}, "PEM block type must be CERTIFICATE REQUEST"),
+        ({"usages": ["any"] * 100_000}, "Duplicate value"),
         ({"usages": []}, "spec.usages: Required value"),
         ({"usages": ["nothing"]}, 'spec.usages[0]: Unsupported value: "nothing"'),
         ({"usages": ["any", "any"]}, 'spec.usages[1]: Duplicate value: "any"'),

@@ -541,7 +541,9 @@ class World:
 
     def gone(self, name: str) -> Self:
         """Delete a pod."""
-        self.virtual.keep_effects(self.engine.remove(ObjectRef("Pod", uid=self.record(name).uid), self.now))
+        record = self.record(name)
+        self.virtual.departed[record.uid] = record
+        self.virtual.keep_effects(self.engine.remove(ObjectRef("Pod", uid=record.uid), self.now))
         check_queue(self.engine)
         return self
 

@@ -427,10 +427,7 @@ def test_like_pods_share_what_holds_for_all_of_them(cost: tuple[str, ...], seed:
         world = World(*running, *asking[:4], profiles={profile.name: profile}).drain()
         # What is on no node the preemptors look at counts as well: a gang that shrinks, a node that others may use.
         world.add(node("n3", cpu=6, labels={"disk": "d1"}))
-        world.engine.remove(
-            ObjectRef("Pod", uid=next(uid for uid in sorted(world.engine.cluster.pods) if uid.startswith("uid-p"))),
-            START,
-        )
+        world.gone(min(each.name for each in world.engine.cluster.pods.values() if each.name.startswith("p")))
         world.add(*asking[4:]).drain()
         told.append((world.evicted, world.nominated))
     assert told[0] == told[1]

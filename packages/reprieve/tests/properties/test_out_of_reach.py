@@ -42,7 +42,7 @@ def _happening(chance: random.Random, cluster: RandomCluster, world: World, turn
     kind = chance.randrange(9)
     if kind <= 2 and present:
         name = chance.choice(present)
-        return lambda w: w.engine.remove(ObjectRef("Pod", uid=w.record(name).uid), w.now)
+        return lambda w: w.gone(name)
     if kind == 3 and present:
         name = chance.choice(present)
         return lambda w: w.change_pod(name, _smaller)

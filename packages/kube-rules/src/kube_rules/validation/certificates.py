@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from typing import Final
 
 from kube_rules import field_errors as fe
@@ -27,16 +26,17 @@ _USAGES: Final = (
 )  # fmt: skip
 _SHORTEST: Final = 600
 _SIGNER: Final = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
-_REQUEST: Final = re.compile(rb"-----BEGIN CERTIFICATE REQUEST-----\s(.*?)-----END CERTIFICATE REQUEST-----", re.DOTALL)
-_CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----\s(.*?)-----END CERTIFICATE-----", re.DOTALL)
+_REQUEST: Final = b"CERTIFICATE REQUEST"
+_CERTIFICATE: Final = b"CERTIFICATE"
 _SEQUENCE: Final = 0x30
 
 
-def _is_pem(text: str, block: re.Pattern[bytes]) -> bool:
-    """Return whether base64 text holds a PEM block with a DER sequence."""
+def _is_pem(text: str, kind: bytes) -> bool:
+    """Return whether base64 text holds a PEM block of a kind with a DER sequence; only its first block counts."""
     try:
-        found = block.search(base64.b64decode(text, validate=True))
-        der = base64.b64decode(b"".join(found[1].split()), validate=True) if found else b""
+        _, _, rest = base64.b64decode(text, validate=True).partition(b"-----BEGIN %b-----" % kind)
+        block, end, _ = rest.partition(b"-----END %b-----" % kind)
+        der = base64.b64decode(b"".join(block.split()), validate=True) if end and rest[:1].isspace() else b""
     except binascii.Error:
         return False
     return der[:1] == bytes((_SEQUENCE,))
@@ -59,10 +59,12 @@ def _spec(spec: Json, path: str) -> r.Found:
     usages = spec.get("usages") or ()
     if not usages:
         yield fe.required(f"{path}.usages")
+    seen: set[str] = set()
     for index, usage in enumerate(usages):
-        if usage in usages[:index]:
+        if usage in seen:
             yield fe.duplicate(f"{path}.usages[{index}]", usage)
         else:
+            seen.add(usage)
             yield from fe.one_of(f"{path}.usages[{index}]", usage, _USAGES)
     yield from r.wanted("signerName", signer_name)(spec, path)
     if spec.get("signerName") == "kubernetes.io/legacy-unknown":

@@ -138,8 +138,8 @@ class VirtualCluster:
         """UIDs of pods that were on a node and were deleted by name."""
         self.complete: set[str] = set()
         """Keys of the gangs that had their minimum on nodes at some time."""
-        self._departed: dict[str, PodRecord] = {}
-        self.records: Mapping[str, PodRecord] = ChainMap(engine.cluster.pods, self._departed)
+        self.departed: dict[str, PodRecord] = {}
+        self.records: Mapping[str, PodRecord] = ChainMap(engine.cluster.pods, self.departed)
         self.first_preemption: Callable[[Preempted], bool] = lambda _: False
         """Asked at every decision to preempt; True stops the run with the victims still there."""
         self.keep: Callable[[Preempted], None] = self.preemptions.append
@@ -228,7 +228,7 @@ class VirtualCluster:
 
     def _uid_of(self, item: objects.Pod) -> str:
         uid = item.metadata.uid or item.full_key
-        return f"{uid}#{len(self.records)}" if uid in self.records else uid
+        return f"{uid}#{len(self.engine.cluster.pods) + len(self.departed)}" if uid in self.records else uid
 
     def _admit(self, item: objects.Pod, created: float) -> PodRecord | None:
         """Create a pod that admission has let in."""
@@ -528,7 +528,7 @@ class VirtualCluster:
         self.rejections.pop(uid, None)
         pod = self.engine.cluster.pods.get(uid)
         if pod is not None and self.watcher is None:
-            self._departed[uid] = pod
+            self.departed[uid] = pod
         row = pod.row if pod is not None else -1
         node = self.engine.cluster.nodes.names[row] if row >= 0 else ""
         self._remove("Pod", uid=uid)
