@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from kube_rules.decoding import name_of, subject_of
@@ -21,36 +22,24 @@ ObjectT_co = TypeVar("ObjectT_co", bound=KubernetesObject, covariant=True)
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
 
-class Loaded(Generic[ObjectT_co]):
+class Loaded(msgspec.Struct, Generic[ObjectT_co], eq=False, gc=False):
     """An object with its origin, its order in the input and its creation time in seconds since 1970.
 
     `dated`: whether the input has a creation time; else its turn stands for it.
     """
 
-    __slots__ = ("_item", "_place", "created", "dated", "object", "order")
-
-    def __init__(
-        self,
-        found: ObjectT_co,
-        origin: Origin,
-        order: int,
-        created: float,
-        *,
-        dated: bool = True,
-        item: int | None = None,
-    ) -> None:
-        self.object = found
-        self._place = origin
-        self._item = item
-        """Which item of the list at the place; the items of a list share the place."""
-        self.order = order
-        self.created = created
-        self.dated = dated
+    object: ObjectT_co
+    place: Origin
+    order: int
+    created: float
+    dated: bool = True
+    item: int | None = None
+    """Which item of the list at the place; the items of a list share the place."""
 
     @property
     def origin(self) -> Origin:
         """Return the place it was read from."""
-        return self._place if self._item is None else self._place._replace(item=self._item)
+        return self.place if self.item is None else self.place._replace(item=self.item)
 
     def __repr__(self) -> str:
         return f"Loaded({name_of(self.object)}, {self.origin}, order={self.order})"

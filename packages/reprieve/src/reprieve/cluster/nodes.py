@@ -295,7 +295,10 @@ class NodeColumns:
                     del self.images[name]
         for name, size in has.items():
             if had.get(name) != size:
-                self.images.setdefault(name, []).extend((row, size))
+                if name in self.images:
+                    self.images[name] += (row, size)
+                else:
+                    self.images[name] = [row, size]  # without room for more: many are on one node
         if images:
             self._images_on[row] = images
         else:

@@ -89,7 +89,7 @@ class PodAffinityIndex:
 
     def terms(self, pod: PodRecord) -> AffinityTerms:
         """Return the pod's own inter-pod terms."""
-        if not pod.signature.selects:
+        if not pod.signature.constraints.selects:
             return _NO_TERMS
         return self._terms(self.label_class(pod), pod.signature)
 
@@ -196,13 +196,13 @@ class PodAffinityIndex:
         label_class.move(row, by)
         for matched in each(label_class.counted_by):
             matched.add(row, by)
-        if pod.signature.selects:
+        if pod.signature.constraints.selects:
             for spec in self._terms(label_class, pod.signature).specs:
                 self._existing_term(spec).move(row, by)
 
     def join(self, pod: PodRecord) -> None:
         """A pod without a row became known, or what selectors and terms see of it has changed."""
-        if pod.signature.selects and not self.active:
+        if pod.signature.constraints.selects and not self.active:
             self._activate()
         if self._is_awake(pod.namespace):
             self._learn(pod)
@@ -221,7 +221,7 @@ class PodAffinityIndex:
                 if not sleepers:
                     del self._sleepers[pod.namespace]
             return
-        if pod.signature.selects:
+        if pod.signature.constraints.selects:
             for spec in self.terms(pod).specs:
                 existing = self._existing[spec]
                 existing.known -= 1
@@ -324,7 +324,7 @@ class PodAffinityIndex:
 
     def _learn(self, pod: PodRecord) -> None:
         """Count a pod among those that state its terms."""
-        if pod.signature.selects:
+        if pod.signature.constraints.selects:
             for spec in self.terms(pod).specs:
                 self._existing_term(spec).known += 1
 
@@ -344,7 +344,7 @@ class PodAffinityIndex:
         for pod in pods:
             pod.label_class = None
         for pod in pods:
-            if pod.signature.selects and not self.active:
+            if pod.signature.constraints.selects and not self.active:
                 self._activate()
             if pod.signature.constraints.reaches:
                 self._wake((pod.namespace,))

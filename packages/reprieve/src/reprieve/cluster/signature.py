@@ -8,12 +8,11 @@ same for far more pods: selectors, tolerations, affinity, ports, spread constrai
 *constraints*, shared by all pods that have the same, whatever they ask for; and of these the part that speaks of nodes
 alone its *node constraints*, shared by pods that say different things of other pods.
 
-Invariants: both are interned, so equality is identity; an `id` is never given again to another one. What no pod has any
-more is forgotten before the tables have grown by a quarter.
+Invariants: both are interned, so equality is identity; an `id` is a digest of what is read, so none stands for two.
+What no pod has any more is forgotten before the tables have grown by a quarter.
 """
 
 import hashlib
-import itertools
 from collections.abc import Iterator
 from sys import getrefcount
 from typing import Any
@@ -78,11 +77,8 @@ class PodSpecSignature(msgspec.Struct, frozen=True, eq=False, gc=False):
     requests: tuple[tuple[int, int], ...]
     scoring_cpu: int
     scoring_memory: int
-    affinity: objects.Affinity | None = None
-    selects: bool = False
-    """It has inter-pod affinity or anti-affinity terms: other pods matter to it, and it to others."""
-    images: tuple[str, ...] = ()
-    """Image names as node status has them, of init containers and containers, one entry for each container."""
+    image: str | tuple[str, ...] = ()
+    """See `images`; without a tuple for one, as most pods have."""
     extended: tuple[ContainerAsk, ...] = ()
     """What its containers ask for that device classes may serve."""
     node_name: str = ""
@@ -111,6 +107,16 @@ class PodSpecSignature(msgspec.Struct, frozen=True, eq=False, gc=False):
         used[SCORING_MEMORY, row] += by * self.scoring_memory
         for column, amount in self.requests:
             used[column, row] += by * amount
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """Image names as node status has them, of init containers and containers, one entry for each container."""
+        return self.image if isinstance(self.image, tuple) else (self.image,)
+
+    @property
+    def affinity(self) -> objects.Affinity | None:
+        """See `PodConstraints`."""
+        return self.constraints.affinity
 
     @property
     def node_selector(self) -> dict[str, str]:
@@ -147,9 +153,9 @@ _UNUSED = 2
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-def _key(read: object, more: bytes = b"") -> bytes:
+def _key(read: object, more: int = 0) -> int:
     """Equal where the same is read: a digest, as that may be long; of 120 bits, so that none are equal by chance."""
-    return hashlib.blake2b(_encode(read) + more, digest_size=15).digest()
+    return int.from_bytes(hashlib.blake2b(b"%x" % more + _encode(read), digest_size=15).digest())
 
 
 class SignatureTable:
@@ -157,11 +163,10 @@ class SignatureTable:
 
     def __init__(self, resources: ResourceTable) -> None:
         self._resources = resources
-        self._signatures: dict[bytes, PodSpecSignature] = {}
-        self._constraints: dict[bytes, PodConstraints] = {}
-        self._node_constraints: dict[bytes, NodeConstraints] = {}
+        self._signatures: dict[int, PodSpecSignature] = {}
+        self._constraints: dict[int, PodConstraints] = {}
+        self._node_constraints: dict[int, NodeConstraints] = {}
         self._most = _FEWEST
-        self._ids = itertools.count()
         self._fitted = resources.capacity
         self._pairs: dict[tuple[int, int], tuple[int, int]] = {}
 
@@ -189,7 +194,7 @@ class SignatureTable:
         spread = spec.topology_spread_constraints
         features = needed_features(spec)
         stated = (spec.node_selector, spec.affinity, spec.tolerations, spread, ports, features)
-        constraining = _key(stated) if any(stated) else b""
+        constraining = _key(stated) if any(stated) else 0
         images = _images(spec)
         extended = asks_of(spec)
         read = (sorted(amounts.items()), nonzero, images)
@@ -200,13 +205,14 @@ class SignatureTable:
                 self._forget()
             constraints = self._constraints.get(constraining)
             if constraints is None:
-                constraints = self._constraints[constraining] = self._make_constraints(spec, ports, features)
-            result = self._signatures[key] = self._make(constraints, amounts, nonzero, images, extended)
+                constraints = self._make_constraints(constraining, spec, ports, features)
+                self._constraints[constraining] = constraints
+            result = self._signatures[key] = self._make(key, constraints, amounts, nonzero, images, extended)
         return result
 
     def _forget(self) -> None:
         """Forget what no pod has any more; weak references would need as much memory as what they refer to."""
-        tables: tuple[dict[bytes, Any], ...] = (self._signatures, self._constraints, self._node_constraints)
+        tables: tuple[dict[int, Any], ...] = (self._signatures, self._constraints, self._node_constraints)
         for table in tables:  # the former hold the latter
             for key in [key for key in table if getrefcount(table[key]) == _UNUSED]:
                 del table[key]
@@ -229,16 +235,16 @@ class SignatureTable:
                 force_setattr(signature, "vector", vector)
 
     def _make_constraints(
-        self, spec: objects.PodSpec, ports: tuple[HostPort, ...], features: tuple[str, ...]
+        self, identity: int, spec: objects.PodSpec, ports: tuple[HostPort, ...], features: tuple[str, ...]
     ) -> PodConstraints:
         node_affinity = spec.affinity.node_affinity if spec.affinity is not None else None
         key = _key((spec.node_selector, node_affinity, spec.tolerations, features))
         nodes = self._node_constraints.get(key)
         if nodes is None:
-            nodes = self._node_constraints[key] = NodeConstraints(next(self._ids), features)
+            nodes = self._node_constraints[key] = NodeConstraints(key, features)
         terms = list(_inter_pod_terms(spec.affinity))
         return PodConstraints(
-            id=next(self._ids),
+            id=identity,
             nodes=nodes,
             node_selector=spec.node_selector or objects.EMPTY_MAP,
             affinity=spec.affinity,
@@ -251,6 +257,7 @@ class SignatureTable:
 
     def _make(
         self,
+        identity: int,
         constraints: PodConstraints,
         amounts: dict[str, int],
         nonzero: tuple[int, int],
@@ -260,15 +267,13 @@ class SignatureTable:
         by_column = {self._resources.column(name): min(amount, LIMIT) for name, amount in amounts.items() if amount > 0}
         by_column[PODS] = 1
         return PodSpecSignature(
-            id=next(self._ids),
+            id=identity,
             constraints=constraints,
             resources=self._resources,
             requests=tuple(self._pair(pair) for pair in sorted(by_column.items())),
             scoring_cpu=min(nonzero[0], LIMIT),
             scoring_memory=min(nonzero[1], LIMIT),
-            affinity=constraints.affinity,
-            selects=constraints.selects,
-            images=images,
+            image=images[0] if len(images) == 1 else images,
             extended=extended,
         )
 
