@@ -9,7 +9,8 @@ import pytest
 
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
-from reprieve.preemption.outcome import Preemption
+from reprieve.preemption.outcome import LimitKind, Preemption, SearchLimit
+from reprieve.preemption.pinned_choices import MOST_NODES_SEARCHED
 from tests.building import World, profile_with
 from tests.preemption.exact import cheapest
 from tests.preemption.ruled_instances import FAMILIES, MIXED, Ruled
@@ -76,6 +77,23 @@ def test_members_of_a_spread_gang_go_where_victims_are_cheapest(seed: int) -> No
     if usual is not None and usual.victims:
         assert found is not None
         assert made.problem.price([one.unit.name for one in found.victims]) == cheapest(made.problem).price
+
+
+@pytest.mark.parametrize("seed", [126, 185, 201, 316, 339, 376])
+def test_members_are_exchanged_between_zones_in_clusters_too_large_to_search_by_node(seed: int) -> None:
+    """cost.md 4.13: without exchanges, each of these evictions costs more. Clusters of up to 40 nodes use 4.14."""
+    made = FAMILIES["gang with topology spread"](seed, nodes=(41, 43))
+    found = _decided(made, "MinimizeVictims")
+    assert found is not None
+    assert made.problem.price([victim.unit.name for victim in found.victims]) == cheapest(made.problem).price
+    assert not found.limits
+
+
+def test_exchanges_that_end_at_the_limit_of_work_are_named() -> None:
+    """cost.md 4.13, 4.15: a cheaper eviction may exist."""
+    found = _decided(FAMILIES["gang with topology spread"](343, nodes=(41, 43)), "MinimizeVictims")
+    assert found is not None
+    assert found.limits == (SearchLimit(LimitKind.SPREAD_WORK, MOST_NODES_SEARCHED),)
 
 
 @pytest.mark.parametrize("seed", [7000, 7035])
