@@ -37,6 +37,10 @@ NEEDS: Final[Mapping[str, Callable[[objects.PodSpec], bool]]] = {
 
 def needed_features(spec: objects.PodSpec) -> tuple[str, ...]:
     """Return the features that a pod needs, sorted."""
+    if len(spec.containers) == 1 and not (spec.init_containers or spec.ephemeral_containers or spec.host_network):
+        container = spec.containers[0]
+        if not (container.restart_policy_rules or container.volume_mounts):
+            return ()
     return tuple(name for name, needs in NEEDS.items() if needs(spec))
 
 

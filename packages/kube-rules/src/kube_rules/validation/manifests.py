@@ -19,7 +19,7 @@ from kube_rules.manifests import Remark
 from kube_rules.schema import nodes
 from kube_rules.schema.decoding import decoded
 from kube_rules.schema.definitions import SAME_SCHEMA, definition_names
-from kube_rules.validation import validate_create
+from kube_rules.validation import names, validate_create
 from kube_rules.validation.typed import TypedKind, is_needed
 from kube_rules.workloads import makes_pods
 
@@ -48,6 +48,43 @@ def errors_of_manifest(api_version: str, kind: str, manifest: Mapping[str, Any],
     snapshot keeps only their selectors. What a plan does not need is left out, as for typed objects. A value of a
     wrong type is the only error of its object.
     """
+    rest = _besides_names(manifest) if (api_version, kind) == _SERVICE else ""
+    if rest in _valid_services:
+        return ManifestErrors([], [])
+    result = _errors_of_rules(api_version, kind, manifest, namespaced=namespaced)
+    if rest and not (result.missing or result.wrong):
+        if len(_valid_services) >= _MOST_SERVICES:
+            _valid_services.clear()
+        _valid_services.add(rest)
+    return result
+
+
+_SERVICE: Final = ("v1", "Service")
+_MOST_SERVICES: Final = 1024
+_LONGEST_SERVICE: Final = 4096
+_valid_services: set[str] = set()
+"""What Services that break no rule have besides their names and selectors: a cluster has many of few forms."""
+
+
+def _besides_names(service: Mapping[str, Any]) -> str:
+    """Return what a Service has besides its names and its selector where these break no rule; empty where they may."""
+    meta, spec = service.get("metadata"), service.get("spec")
+    if not isinstance(meta, Mapping) or not isinstance(spec, Mapping) or not meta.keys() <= {"name", "namespace"}:
+        return ""
+    selector = spec.get("selector")
+    if not isinstance(selector, Mapping) or not selector:
+        return ""
+    if not all(isinstance(text, str) for text in (*meta.values(), *selector.keys(), *selector.values())):
+        return ""
+    if any(names.dns_label(text) for text in (meta.get("name", ""), meta.get("namespace", "default"))):
+        return ""
+    if any(names.qualified(key) or names.label_value(value) for key, value in selector.items()):
+        return ""
+    rest = repr({**service, "metadata": None, "spec": {**spec, "selector": None}})
+    return rest if len(rest) <= _LONGEST_SERVICE else ""
+
+
+def _errors_of_rules(api_version: str, kind: str, manifest: Mapping[str, Any], *, namespaced: bool) -> ManifestErrors:
     result = ManifestErrors([], [])
     place = (SAME_SCHEMA.get(api_version, api_version), kind)
     name = definition_names().get(place)

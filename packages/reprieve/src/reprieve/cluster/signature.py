@@ -238,7 +238,8 @@ class SignatureTable:
         self, identity: int, spec: objects.PodSpec, ports: tuple[HostPort, ...], features: tuple[str, ...]
     ) -> PodConstraints:
         node_affinity = spec.affinity.node_affinity if spec.affinity is not None else None
-        key = _key((spec.node_selector, node_affinity, spec.tolerations, features))
+        stated = (spec.node_selector, node_affinity, spec.tolerations, features)
+        key = _key(stated) if any(stated) else 0
         nodes = self._node_constraints.get(key)
         if nodes is None:
             nodes = self._node_constraints[key] = NodeConstraints(key, features)

@@ -185,7 +185,11 @@ class VirtualCluster:
         makers, counted = ((), ()) if manifests is None else (manifests.expanded, manifests.counted)
         there = [*(item for item, _ in items), *(loaded.object for loaded in counted)]
         self.admission.begin(there, makers, self.now, later)
-        for item, created in in_order(items):
+        ordered = in_order(items)
+        del items, there  # large clusters are short of memory at the end of the loop
+        ordered.reverse()
+        while ordered:
+            item, created = ordered.pop()
             if not isinstance(item, objects.ResourceQuota | objects.LimitRange):
                 self.add(item, created)
 
