@@ -239,7 +239,7 @@ class SignatureTable:
     ) -> PodConstraints:
         node_affinity = spec.affinity.node_affinity if spec.affinity is not None else None
         stated = (spec.node_selector, node_affinity, spec.tolerations, features)
-        key = _key(stated) if any(stated) else 0
+        key = _key(stated) if any(stated) else 1  # 0 is of constraints
         nodes = self._node_constraints.get(key)
         if nodes is None:
             nodes = self._node_constraints[key] = NodeConstraints(key, features)

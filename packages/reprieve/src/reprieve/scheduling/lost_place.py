@@ -53,7 +53,7 @@ def keep(cluster: ClusterState, pod: PodRecord, row: int, until: float) -> LostP
 def plain(signature: PodSpecSignature, capacity: int) -> PodSpecSignature:
     """Return the amounts and ports of a signature, without its rules about other pods: a stand-in breaks none."""
     vector = np.pad(signature.delta, (0, max(0, capacity - len(signature.delta))))
-    return replace(signature, affinity=None, selects=False, vector=vector)
+    return replace(signature, constraints=replace(signature.constraints, affinity=None, selects=False), vector=vector)
 
 
 def likeness(lost: PodRecord, pod: PodRecord, *, same_owner: bool) -> int:

@@ -183,13 +183,10 @@ class VirtualCluster:
         items = list(items)
         self._resolved = groups_with_default_priority([*(item for item, _ in items), *(later or ())])
         makers, counted = ((), ()) if manifests is None else (manifests.expanded, manifests.counted)
-        there = [*(item for item, _ in items), *(loaded.object for loaded in counted)]
-        self.admission.begin(there, makers, self.now, later)
-        ordered = in_order(items)
-        del items, there  # large clusters are short of memory at the end of the loop
-        ordered.reverse()
-        while ordered:
-            item, created = ordered.pop()
+        self.admission.begin([*(item for item, _ in items), *(one.object for one in counted)], makers, self.now, later)
+        items = in_order(items)[::-1]
+        while items:
+            item, created = items.pop()  # what is loaded is not kept twice
             if not isinstance(item, objects.ResourceQuota | objects.LimitRange):
                 self.add(item, created)
 
@@ -202,7 +199,8 @@ class VirtualCluster:
         now = self.now
         item = self._resolved.get(id(item), item)
         if isinstance(item, objects.Pod):
-            return self._add_pod(item, created)
+            admitted = self.admission.take(item, now, self._uid_of(item))
+            return self._admit(admitted, created) if admitted is not None else None
         if isinstance(item, objects.ResourceQuota | objects.LimitRange):
             self.admission.set(item, now)
         elif isinstance(item, objects.RuntimeClass):
@@ -225,10 +223,6 @@ class VirtualCluster:
             if isinstance(item, objects.PodGroup):
                 self._claims.set_group(item, now)
         return None
-
-    def _add_pod(self, item: objects.Pod, created: float) -> PodRecord | None:
-        admitted = self.admission.take(item, self.now, self._uid_of(item))
-        return self._admit(admitted, created) if admitted is not None else None
 
     def _uid_of(self, item: objects.Pod) -> str:
         uid = item.metadata.uid or item.full_key
@@ -545,7 +539,7 @@ class VirtualCluster:
             self._storage.gone(pod, node, self.now)
         self._budgets_stale = bool(self._budgets)
         if (again := self._moved.gone(uid)) is not None and self.watcher is None:
-            self._add_pod(again, self.now)
+            self.add(again, self.now)
         if self.watcher is not None:
             for kept in (self.evicted, self.lost):
                 kept.pop(uid, None)
