@@ -91,7 +91,7 @@ def test_past_has_its_queue() -> None:
     page = asyncio.run(run())
     assert page is not None
     assert ([item.name for item in page.queue], page.queue_total) == (["later", "waits"], 2)
-    assert page.sentences["queue"] == "At 1970-01-01T00:00:11Z: 2 workloads waited: 2 Active."
+    assert page.sentences["queue"] == "At 1970-01-01T00:00:11Z: 2 pending workloads: 2 Active."
 
 
 def test_pictures_of_everything_come_in_their_turn() -> None:

@@ -115,7 +115,7 @@ def test_queue_is_in_the_order_of_attempts_with_reasons() -> None:
     ]
     assert found.queue[0].evicts == ("b/old",)
     assert found.queue[0].pods == 2
-    assert document(node("n")).sentences["queue"] == "Nothing waits."
+    assert document(node("n")).sentences["queue"] == "No pending workloads."
 
 
 def test_each_view_begins_with_what_matters() -> None:
@@ -123,9 +123,9 @@ def test_each_view_begins_with_what_matters() -> None:
     found = document(*full())
     assert found.sentences == {
         "cluster": "2 pods on 2 nodes, 16 of 16 GPUs in use.",
-        "queue": "1 workload waits: 1 Preempting.",
+        "queue": "1 pending workload: 1 Preempting.",
         "decisions": "old was evicted for new.",
-        "whatif": "Try a change; the cluster is not touched. 1 workload waits, and is planned too.",
+        "whatif": "Try a change; the cluster is not touched. The plan includes 1 pending workload.",
     }
     assert document(node("n", cpu="4"), pod("p", cpu="2", node="n")).sentences["cluster"] == (
         "1 pod on 1 node, 2 of 4 CPUs requested."

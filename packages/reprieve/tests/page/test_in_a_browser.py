@@ -91,7 +91,7 @@ def test_each_view_begins_with_its_sentence(browser: Browser, url: str) -> None:
     with opened(browser, url) as page:
         assert sentence(page).startswith("2 of 3 pods placed, 1 pending. 1 workload (2 pods) evicted")
         page.click("text=Queue 1")
-        expect(page.locator("#sentence")).to_contain_text("1 workload waits. waits would run after this: ")
+        expect(page.locator("#sentence")).to_contain_text("1 pending workload. waits would run after this: ")
         page.click("nav >> text=Decisions")
         expect(page.locator("#sentence")).to_have_text("nightly was evicted for train, 5 spared.")
 

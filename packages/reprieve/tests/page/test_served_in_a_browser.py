@@ -99,7 +99,7 @@ def test_cluster_is_shown_as_it_was_at_a_decision(browser: Browser, live: Served
         page.click("nav >> text=Queue")
         expect(page.locator("#sentence")).to_contain_text("1 Preempting")
         page.click("text=default/train")
-        expect(page.locator(".detail").first).to_contain_text("starts when they are gone")
+        expect(page.locator(".detail").first).to_contain_text("starts when they have ended")
         page.click("nav >> text=Decisions")
         expect(page.locator("#sentence")).to_contain_text("Until 20")
         page.click("[data-key=now]")
@@ -138,7 +138,7 @@ spec: {nodeName: n1, containers: [{name: c, resources: {requests: {cpu: 3}}}]}
 
 
 def test_suggestion_can_be_tried(browser: Browser, tmp_path: Path) -> None:
-    """page.md 8.5: a plan lists what would help what still waits, and each is one click."""
+    """page.md 8.5: a plan lists changes that would help workloads that are still pending, and each is one click."""
     file = tmp_path / "in.yaml"
     file.write_text(FULL)
     waits = pod("waits", cpu=3)
@@ -153,7 +153,7 @@ def test_suggestion_can_be_tried(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_waiting_gang_can_be_picked(browser: Browser) -> None:
-    """page.md 8.5: the answer begins with what becomes of it: where it runs, and what is evicted for it."""
+    """page.md 8.5: the answer begins with what happens to the workload: where it runs, and what is evicted for it."""
     files = [str(EXAMPLES / "gpus" / name) for name in ("cluster.yaml", "train.yaml")]
     plans = PagePlans(tuple(word for file in files for word in ("-f", file)))
     waiting = [*gang("train", 2, gpu=8, priority=1000), pod("other", gpu=8)]
@@ -161,14 +161,16 @@ def test_waiting_gang_can_be_picked(browser: Browser) -> None:
         served(node("gpu-1", gpu=4), *waiting, plans=plans) as world,
         opened(browser, world.url + "#/whatif", own=own(world)) as page,
     ):
-        expect(page.locator("#what-if-waiting option")).to_have_count(3)
-        page.select_option("#what-if-waiting", label="default/train, PodGroup")
+        pending = page.get_by_label("What happens to")
+        expect(pending.locator("option")).to_have_count(3)
+        expect(pending.locator("option").first).to_have_text("all pending workloads")
+        pending.select_option(label="default/train, PodGroup")
         page.click("[data-key=plan]")
         answer = page.get_by_role("region", name="The workload that was picked")
         expect(answer).to_contain_text("2 of 2 pods run after the plan, on", timeout=60_000)
         expect(answer).to_contain_text("gpu-1 gpu-2")
         expect(answer).to_contain_text("default/nightly, priority 10, 2 pods")
-        page.select_option("#what-if-waiting", label="default/other, Pod")
+        pending.select_option(label="default/other, Pod")
         page.click("[data-key=plan]")
         expect(answer).to_contain_text("The plan has no pods of it.", timeout=60_000)
         assert violations(page) == []
@@ -237,7 +239,7 @@ QUESTIONS = [
     ("what was spared, and by which constraint?", ["nav >> text=Decisions"], ".detail", "PodDisruptionBudget protects"),
     ("what waits?", ["nav >> text=Queue"], "ol.cards", "default/picky"),
     ("why does picky wait?", ["nav >> text=Queue", "text=default/picky"], ".detail", "node affinity/selector"),
-    ("when will train start?", ["nav >> text=Queue", "text=default/train"], ".detail", "starts when they are gone"),
+    ("when will train start?", ["nav >> text=Queue", "text=default/train"], ".detail", "starts when they have ended"),
     ("what keeps gated back?", ["nav >> text=Queue", "text=default/gated"], ".detail", "non-empty scheduling gates"),
     ("how full is the cluster?", [], "#sentence", "32 of 40 GPUs in use"),
     (

@@ -46,7 +46,7 @@ def without_decisions(
     plan: Any = None,
     text: str = "",
 ) -> PageDocument:
-    """Return the part that is read from the engine: records are those of what waits."""
+    """Return the part that is read from the engine: records are those of pending workloads."""
     queue = pending_items(engine, latest, helps)
     entities = list(engine.queue.entities())
     found = (latest(entity.ref) for entity in entities)
@@ -66,7 +66,7 @@ def without_decisions(
 
 
 def with_decisions(document: PageDocument, decisions: Iterable[DecisionRecord]) -> PageDocument:
-    """Return the document with preemptions beside the records of what waits, and its sentences."""
+    """Return the document with preemptions beside the records of pending workloads, and its sentences."""
     every: dict[int, DecisionRecord] = {record.id: record for record in (*document.records, *decisions)}
     records: Sequence[DecisionRecord] = sorted(every.values(), key=_newest)
     shown = replace(document, records=tuple(records[:MOST_RECORDS]), records_total=len(records))

@@ -1,4 +1,4 @@
-"""What waits in the queue of a scheduler, as `queue` lists it (page.md 2.2), without a trial of anything."""
+"""The pending workloads of a scheduler, as `queue` lists them (page.md 2.2); nothing is tried."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Helps = Callable[[str, str, str], tuple[Help, ...]]
 def pending_items(
     engine: Engine, latest: LatestRecord, helps: Helps | None = None, *, most: int | None = None
 ) -> tuple[QueueItem, ...]:
-    """Return what waits in the order in which it will be tried, what is gated last; at most `most` (`MOST_ITEMS`).
+    """Return pending workloads in the order in which they will be tried, gated ones last; at most `most` (`MOST_ITEMS`).
 
     Without `helps` the hints of the last record are given, which were not tried.
     """

@@ -18,9 +18,8 @@ def sentences_of(document: PageDocument) -> dict[str, str]:
         result["cluster"] = f"{f'At {document.time}: ' if document.past else ''}{_cluster(document.cluster)}"
         result["queue"] = _queue(document)
         result["decisions"] = _decisions(document)
-        waits = document.queue_total
-        of_them = f"{_number(waits)} {_wait(waits)}, and {'is' if waits == 1 else 'are'} planned too." if waits else ""
-        result["whatif"] = f"Try a change; the cluster is not touched. {of_them}".rstrip()
+        pending = f" The plan includes {_pending(document.queue_total)}." if document.queue_total else ""
+        result["whatif"] = f"Try a change; the cluster is not touched.{pending}"
     return result
 
 
@@ -53,15 +52,15 @@ def _queue(document: PageDocument) -> str:
     items = document.queue
     if document.past:
         then = f"At {document.time}: "
-        waited = f"{then}{_number(document.queue_total)} waited{_reasons(items, document.queue_total)}"
-        return waited if items else f"{then}nothing waited."
+        pending = f"{then}{_pending(document.queue_total)}{_reasons(items, document.queue_total)}"
+        return pending if items else f"{then}no pending workloads."
     if not items:
-        return "Nothing waits."
-    waiting = [item for item in items if item.why != GATED]
-    if not waiting:
-        return f"{_number(document.queue_total)} {_wait(document.queue_total)}, all gated."
-    text = f"{_number(document.queue_total)} {_wait(document.queue_total)}"
-    helped = next((item for item in waiting if item.help), None)
+        return "No pending workloads."
+    ungated = [item for item in items if item.why != GATED]
+    text = _pending(document.queue_total)
+    if not ungated:
+        return f"{text}, all gated."
+    helped = next((item for item in ungated if item.help), None)
     if helped is not None:
         return f"{text}. {_of(helped)} would run after this: {helped.help[0].sentence}"
     return f"{text}{_reasons(items, document.queue_total)}"
@@ -75,12 +74,8 @@ def _reasons(items: Sequence[QueueItem], total: int) -> str:
     return f": {why}{among}." if why else "."
 
 
-def _wait(number: int) -> str:
-    return "waits" if number == 1 else "wait"
-
-
-def _number(number: int) -> str:
-    return f"{number:,} workload{'' if number == 1 else 's'}"
+def _pending(number: int) -> str:
+    return f"{number:,} pending workload{'' if number == 1 else 's'}"
 
 
 def _of(item: QueueItem) -> str:

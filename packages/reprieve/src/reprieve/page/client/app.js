@@ -127,7 +127,7 @@ class Page {
     this.render();
     const { kind, namespace, name } = record.entity;
     const view = this.view("cluster");
-    if (!view.light(kind, namespace, name)) this.say(`${name} is not in the cluster any more.`);
+    if (!view.light(kind, namespace, name)) this.say(`${name} is no longer in the cluster.`);
   }
 
   say(text) {

@@ -137,7 +137,7 @@ function markPods(cluster, pods, matches) {
   for (let pod = 0; pod < pods.length; pod++) pods[pod] = matches(pod) ? 1 : 0;
 }
 
-// The workload of a unit of a record, `namespace/name` of a group or of a pod; -1 where it is gone.
+// The workload of a unit of a record, `namespace/name` of a group or of a pod; -1 if it no longer exists.
 export function workloadOfUnit(cluster, kind, unit) {
   const [namespace, name] = unit.split("/");
   const own = cluster.findWorkload(kind, namespace, name);

@@ -27,7 +27,7 @@ export const TERMS = {
   "restart GPU-hours": "GPU-hours that jobs spent on restarts.",
   "gangs with their minimum": "The share of the time from their first start to their end in which gangs had their minimum of pods.",
   done: "Jobs that ran to their end.",
-  unfinished: "Jobs that still ran or waited when the replay ended.",
+  unfinished: "Jobs that were running or pending when the replay ended.",
   "never started": "Jobs that had not started when the replay ended.",
   "reserved idle": "GPU-time in which GPUs were free and reserved.",
   "evicted runs": "The share of the runs of jobs that an eviction ended.",
@@ -53,11 +53,11 @@ export const TERMS = {
 export const WHY = {
   Active: "It has not been tried yet.",
   Ready: "It fits now.",
-  Preempting: "Its victims are terminating; it starts when they are gone.",
+  Preempting: "Its victims are terminating; it starts when they have ended.",
   Priority: "With a higher priority it would fit or preempt.",
   Resources: "Not enough capacity is free.",
   Constraints: "Nodes that are large enough may not take it: selector, affinity, taints, cordon, ports or volumes.",
-  Backoff: "It waits for its next attempt, or until it may preempt.",
+  Backoff: "It is pending until its next attempt, or until it may preempt.",
   Gated: "It is not tried: it has a scheduling gate, or lacks members.",
 };
 

@@ -1,4 +1,4 @@
-// What waits, why, and the smallest change that would let it run.
+// Pending workloads, why they are pending, and the smallest change that would let it run.
 import { count, cutList, duration, h, number, put, time, withOptions } from "./dom.js";
 import { WHY, term } from "./terms.js";
 
@@ -45,7 +45,7 @@ export class QueueView {
 
   since(text) {
     const seconds = (new Date(this.document.time) - new Date(text)) / 1000;
-    return Number.isFinite(seconds) && seconds >= 0 ? `waiting for ${duration(seconds)}` : `since ${time(text)}`;
+    return Number.isFinite(seconds) && seconds >= 0 ? `pending for ${duration(seconds)}` : `since ${time(text)}`;
   }
 
   tryButton(item, help) {
@@ -66,7 +66,7 @@ export class QueueView {
   showDetail() {
     const item = this.document.queue.find((one) => one.name && href(one) === this.chosen);
     if (!item) {
-      put(this.detail, h("h2", {}, "Explain"), h("p", { class: "quiet" }, "Choose a workload to see why it waits."));
+      put(this.detail, h("h2", {}, "Explain"), h("p", { class: "quiet" }, "Choose a workload to see why it is pending."));
       return;
     }
     const record = this.document.records.find((one) => one.entity.namespace === item.namespace && one.entity.name === item.name && one.entity.kind === item.kind);
@@ -110,12 +110,12 @@ export function recordFacts(record) {
 }
 
 const FAILED = {
-  NoLowerPriority: "Nothing that runs has a lower priority.",
+  NoLowerPriority: "No running workload has a lower priority.",
   Protected: "All running workloads of lower priority are protected from eviction now.",
-  DoesNotFit: "It does not fit even with everything evicted that it may evict.",
-  NothingGained: "With everything evicted that it may evict, no more of its pods would fit.",
+  DoesNotFit: "It does not fit even if everything that it may evict is evicted.",
+  NothingGained: "If everything that it may evict is evicted, no more of its pods fit.",
   PreemptionPolicyNever: "It may not preempt.",
-  UnderWay: "Earlier victims are still leaving.",
-  Budgets: "PodDisruptionBudgets protect what would have to go.",
+  UnderWay: "Earlier victims are still terminating.",
+  Budgets: "PodDisruptionBudgets protect the workloads that would be evicted.",
   Error: "A plugin failed.",
 };

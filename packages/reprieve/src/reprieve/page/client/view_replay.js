@@ -37,7 +37,7 @@ export class ReplayView {
     const capacity = { name: "capacity", quiet: true, points: first.capacity.map((value, at) => [at * first.width / unit, value]) };
     return [
       chart({ title: "GPUs allocated", text: "What jobs hold; the thin dashed line is the capacity.", series: [capacity, ...over((curves) => curves.allocated)], x, y: "GPUs", steps: true }),
-      chart({ title: "Jobs that wait", text: "Jobs that have come and do not run.", series: over((curves) => curves.waiting), x, y: "jobs", steps: true }),
+      chart({ title: "Pending jobs", text: "Jobs that are submitted and do not run.", series: over((curves) => curves.waiting), x, y: "jobs", steps: true }),
       chart({ title: "Fragmentation", text: `${TERMS.fragmentation} No line: none are free.`, series: policies.map((policy, index) => ({ name: policy.name, index, points: policy.curves.fragmentation.map(([when, share]) => [when / unit, share === null ? null : 100 * share]) })), x, y: "% of the free GPUs" }),
       chart({ title: "Work lost", text: "GPU-hours lost so far: thrown away, or held without running.", series: over((curves) => curves.lost), x, y: "GPU-hours", steps: true }),
       chart({ title: "Waiting", text: "Share of the jobs that had started after so many hours.", series: policies.map((policy, index) => ({ name: policy.name, index, points: policy.curves.waits.map(([hours, share]) => [hours, 100 * share]) })), x: "hours, logarithmic", y: "% of the jobs", logarithmic: true }),

@@ -1,4 +1,4 @@
-// A change that is tried: manifests, a waiting workload, nodes that close or are added. The cluster is not touched.
+// A change that is tried: manifests, a pending workload, nodes that close or are added. The cluster is not touched.
 import { commandText, count, cutList, h, number, put, withOptions } from "./dom.js";
 import { ClusterView } from "./view_cluster.js";
 
@@ -23,8 +23,8 @@ export class WhatIfView {
         h("div", {}, h("label", { for: "what-if-changes" }, "Changes, as options of ", h("code", {}, "reprieve plan"), ", one a line; or click a node in the map"), this.flags,
           h("p", { class: "buttons" }, h("label", { for: "what-if-node" }, "Node "), this.node, add("drain", "drain"), add("cordon", "cordon"), add("remove-node", "remove"),
             h("button", { type: "button", "data-key": "add", onclick: () => this.node.value && this.add(`--add-nodes 1 --like ${this.node.value}`) }, "add one like it")))),
-      h("p", { class: "buttons" }, h("label", { for: "what-if-waiting" }, "What becomes of "), this.waiting, " ", this.button, h("button", { type: "button", "data-key": "clear", onclick: () => this.clear() }, "Clear"),
-        h("span", { class: "quiet" }, " Nothing in the cluster is changed. What waits already is planned too.")));
+      h("p", { class: "buttons" }, h("label", { for: "what-if-waiting" }, "What happens to "), this.waiting, " ", this.button, h("button", { type: "button", "data-key": "clear", onclick: () => this.clear() }, "Clear"),
+        h("span", { class: "quiet" }, " Nothing in the cluster is changed. The plan includes the pending workloads.")));
     this.beside = h("div", { class: "beside" }, this.answer, this.map.element);
     this.element = h("div", {}, ask ? this.form : null, this.message, this.beside);
   }
@@ -42,14 +42,14 @@ export class WhatIfView {
     if (!this.planned) this.map.show(whole);
   }
 
-  // The workloads that can be picked; the one that was picked stays chosen as long as it waits.
+  // The workloads that can be picked; the one that was picked stays chosen as long as it is pending.
   showWaiting(items, total) {
     const values = items.map(keyOf);
     const known = `${values.join()} ${total}`;
     if (known === this.known) return;
     this.known = known;
     const chosen = this.waiting.value;
-    put(this.waiting, h("option", { value: "" }, items.length < total ? `all that waits (${number(items.length)} of ${number(total)} are listed)` : "all that waits"),
+    put(this.waiting, h("option", { value: "" }, items.length < total ? `all pending workloads (${number(items.length)} of ${number(total)} are listed)` : "all pending workloads"),
       items.map((item, at) => h("option", { value: values[at], selected: values[at] === chosen }, `${item.namespace}/${item.name}, ${item.kind}`)));
   }
 
@@ -88,11 +88,11 @@ export class WhatIfView {
     return h("section", { class: "picked", "aria-label": "The workload that was picked" }, h("h2", {}, `${namespace}/${name}`),
       h("p", {}, places.length ? `${number(placed.length)} of ${count(places.length, "pod")} ${places.length === 1 ? "runs" : "run"} after the plan${names.length ? ", on:" : "."}` : "The plan has no pods of it."),
       names.length > 0 && cutList(names, 8, (node) => h("span", {}, `${node} `), "node"),
-      waits && h("p", {}, `It still waits${waits.why ? `: ${waits.why}` : ""}. ${waits.message ?? ""}`),
+      waits && h("p", {}, `It is still pending${waits.why ? `: ${waits.why}` : ""}. ${waits.message ?? ""}`),
       units.length > 0 && [h("p", {}, "Evicted for it:"), cutList(units, 8, (unit) => h("p", {}, `${unit.unit || `hidden ${unit.kind}`}, priority ${number(unit.priority)}, ${count(unit.pods, "pod")}`), "workload")]);
   }
 
-  // Changes that the plan has tried for what still waits: moves of running pods, nodes, priorities and others.
+  // Changes that the plan has tried for workloads that are still pending: moves of running pods, nodes, priorities and others.
   suggestions(planned) {
     const helped = planned.queue.filter((item) => item.help.some((help) => help.flags.length));
     helped.sort((one, other) => (keyOf(other) === this.waiting.value) - (keyOf(one) === this.waiting.value));
