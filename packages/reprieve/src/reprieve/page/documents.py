@@ -107,7 +107,8 @@ class PageDocument(Document, frozen=True, kw_only=True):
 
     `before`: of a plan, the cluster before it; `plan`: the document of `plan -o json`, `text`: its text; `replay`,
     `shadow`: the view of a replay, of a shadow report.
-    `records`: preemptions and the last record of each pending workload, newest first. `sentences`: what matters now, by view.
+    `records`: preemptions and the last record of each pending workload, newest first.
+    `sentences`: what matters now, by view.
     `warnings`: what a plan has not read or not understood of its input, the first of `warnings_total`.
     `complete`: the reader may see all namespaces. `past`: the cluster is as it was at `time`.
     """

@@ -36,7 +36,7 @@ Helps = Callable[[str, str, str], tuple[Help, ...]]
 def pending_items(
     engine: Engine, latest: LatestRecord, helps: Helps | None = None, *, most: int | None = None
 ) -> tuple[QueueItem, ...]:
-    """Return pending workloads in the order in which they will be tried, gated ones last; at most `most` (`MOST_ITEMS`).
+    """Return pending workloads in the order in which they will be tried, gated last; at most `most` (`MOST_ITEMS`).
 
     Without `helps` the hints of the last record are given, which were not tried.
     """
