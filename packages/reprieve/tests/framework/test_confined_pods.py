@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
 from kube_rules.meta import ObjectRef
+from reprieve.cluster.pods import PodRecord
 from reprieve.framework import confined_pods
+from reprieve.framework.confined_pods import ConfinedPods
 from tests.building import START, World, node, pod
 
 
@@ -71,3 +74,52 @@ def test_changes_of_nodes_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not confined._only
     assert confined.version() == before
     assert _counts(world, "p") == [1]
+
+
+def test_pods_that_name_their_nodes_are_looked_at_when_these_change() -> None:
+    """Other nodes may come, go or get labels: what is known of a DaemonSet's pods elsewhere stays the same object."""
+    world = World(*[_node(name, "a") for name in ("n1", "n2")])
+    world.add(*[pod(f"d-{name}", node=name, affinity=_named(name)) for name in ("n1", "n2")])
+    assert _counts(world, "d-n1", "d-n2") == [1, 1]
+    confined = world.engine.running["default-scheduler"].evaluator.confined
+    keys = [world.record(name).signature.constraints.nodes.id for name in ("d-n1", "d-n2")]
+    before, version = dict(confined._only), confined.version()
+    world.add(_node("n2", "b"), _node("n3", "a"))
+    assert confined.version() == version
+    assert [confined._only[key] is before[key] for key in keys] == [True, False]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_changes_of_nodes_give_what_counting_afresh_gives(seed: int) -> None:
+    """The version grows whenever a count changes; rows of nodes that are gone are used again."""
+    draw = random.Random(seed)
+    names = [f"n{i}" for i in range(6)]
+    world = World(*[_node(name, draw.choice("ab")) for name in names[:4]])
+    evaluator = world.engine.running["default-scheduler"].evaluator
+    where: list[tuple[str, dict[str, Any]]] = [
+        (name, {"selector": {"disk": disk}}) for name in names[:4] for disk in "ab"
+    ]
+    where += [(name, {"affinity": _named(*around)}) for name in names[:4] for around in ([name], [name, "n4", "n5"])]
+    where += [("n0", {"affinity": _named("n4")}), ("n1", {"affinity": _named()}), ("n2", {})]
+    world.add(*[pod(f"p{number}", node=name, **more) for number, (name, more) in enumerate(where)])
+
+    def counts(confined: ConfinedPods) -> list[int]:
+        pods: list[PodRecord] = [world.record(f"p{number}") for number in range(len(where))]
+        return confined.count([(one,) for one in pods], [(one.row,) for one in pods])
+
+    before, version = counts(evaluator.confined), evaluator.confined.version()
+    seen = set()
+    for _ in range(30):
+        for _ in range(draw.randint(1, 3)):
+            name = draw.choice(names)
+            if draw.randrange(3) == 0 and name in world.engine.cluster.nodes.row_of:
+                world.engine.remove(ObjectRef("Node", name), START)
+            else:
+                taints = [("dedicated", "x", "NoSchedule")] if draw.randrange(3) == 0 else []
+                world.add(_node(name, draw.choice("ab"), taints=taints))
+        after = counts(evaluator.confined)
+        assert after == counts(ConfinedPods(world.engine.cluster, evaluator.allowed_nodes))
+        assert after == before or evaluator.confined.version() > version
+        seen.add(after == before)
+        before, version = after, evaluator.confined.version()
+    assert seen == {True, False}

@@ -102,3 +102,18 @@ def affinity_mask(nodes: NodeColumns, affinity: objects.NodeAffinity | None) -> 
     for term in required.node_selector_terms:
         any_term |= term_mask(nodes, term)
     return any_term
+
+
+def named_nodes(signature: PodSpecSignature) -> set[str] | None:
+    """Return the names of nodes that are left where every required term names its nodes; None: any node may do."""
+    affinity = signature.affinity.node_affinity if signature.affinity is not None else None
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
+    if required is None or not required.node_selector_terms:
+        return None
+    left: set[str] = set()
+    for term in required.node_selector_terms:
+        named = [r.values for r in term.match_fields if r.key == "metadata.name" and r.operator == "In"]
+        if not named:
+            return None
+        left.update(set(named[0]).intersection(*named[1:]))
+    return left

@@ -80,11 +80,17 @@ class NodeColumns:
         """Rows of nodes with a policy against evictions for resizes in place (KEP-5836)."""
         self.static_version = 0
         """Grows whenever anything but allocatable amounts and pods changes on any node."""
+        self._changed_at: npt.NDArray[np.int64] = np.zeros(_STEP, dtype=np.int64)
+        """By row: `static_version` after the last such change there."""
 
     @property
     def version(self) -> tuple[int, int]:
         """Equal as long as there are as many rows and nothing but allocatable amounts and pods changes on any node."""
         return self.static_version, len(self.names)
+
+    def changed_since(self, version: int) -> list[int]:
+        """Return the rows on which `static_version` has grown since it was `version`."""
+        return np.flatnonzero(self._changed_at[: len(self.names)] > version).tolist()
 
     def __len__(self) -> int:
         """Rows in use or once used: arrays are to be read as `[:len(nodes)]`."""
@@ -130,7 +136,7 @@ class NodeColumns:
         if not self.alive[row]:
             self.alive[row] = True
             self.count += 1
-            self.static_version += 1
+            self._changed(row)
         for resource, there in self._by_devices.items():
             there[row] = not amounts.get(resource)
             if resource in self._resources and there[row]:
@@ -143,7 +149,7 @@ class NodeColumns:
         static = (bool(node.spec.unschedulable), self._intern_taints(taints), features)
         if static != (bool(self.unschedulable[row]), int(self.taint_set[row]), int(self.feature_set[row])):
             self.unschedulable[row], self.taint_set[row], self.feature_set[row] = static
-            self.static_version += 1
+            self._changed(row)
             changed = True
         labels = node.metadata.labels or {}
         if labels != self.labels[row]:
@@ -151,7 +157,7 @@ class NodeColumns:
             for key, (column, numbers) in self._label_columns.items():
                 value = labels.get(key)
                 column[row] = ABSENT if value is None else numbers.setdefault(value, len(numbers))
-            self.static_version += 1
+            self._changed(row)
             changed = True
         policy = node.spec.pod_preemption_policy
         disabled = policy is not None and bool(policy.disable_resize_preemption)
@@ -169,7 +175,7 @@ class NodeColumns:
             return None
         self.alive[row] = False
         self.count -= 1
-        self.static_version += 1
+        self._changed(row)
         self.no_resize_preemption.discard(row)
         self._set_images(row, ())
         self.release(row)
@@ -225,7 +231,7 @@ class NodeColumns:
                 self.allocatable[column, there] = SERVED
             else:
                 there[[row for row, amount in self._unasked.get(resource, {}).items() if amount]] = False
-        self.static_version += 1
+        self._changed(slice(None))
 
     def by_devices(self, resource: str) -> npt.NDArray[np.bool_]:
         """`bool[rows]`: where device classes serve a resource."""
@@ -303,7 +309,11 @@ class NodeColumns:
             self._images_on[row] = images
         else:
             del self._images_on[row]
+        self._changed(row)
+
+    def _changed(self, row: int | slice) -> None:
         self.static_version += 1
+        self._changed_at[row] = self.static_version
 
     def _row_for(self, name: str) -> int:
         row = self.row_of.get(name)
@@ -328,12 +338,13 @@ class NodeColumns:
         self.feature_set[row] = 0
         self.row_of[name] = row
         self._rank = None
-        self.static_version += 1
+        self._changed(row)
         return row
 
     def _widen(self) -> None:
         more = max(_STEP, len(self.alive))
         self.alive = np.concatenate([self.alive, np.zeros(more, dtype=np.bool_)])
+        self._changed_at = np.concatenate([self._changed_at, np.zeros(more, dtype=np.int64)])
         self.unschedulable = np.concatenate([self.unschedulable, np.zeros(more, dtype=np.bool_)])
         self.taint_set = np.concatenate([self.taint_set, np.zeros(more, dtype=np.int32)])
         self.feature_set = np.concatenate([self.feature_set, np.zeros(more, dtype=np.int32)])

@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 
 from kube_rules import objects
-from reprieve.cluster.node_affinity_masks import affinity_mask, required_mask, term_mask
+from reprieve.cluster.node_affinity_masks import affinity_mask, named_nodes, required_mask, term_mask
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.signature import PodSpecSignature
 from reprieve.cluster.state import ClusterState
@@ -57,13 +57,13 @@ class NodeAffinityPlugin(FilterPlugin, ScorePlugin):
 
     def pre_filter(self, state: CycleState) -> Status:
         """Terms of which each names nodes that contradict each other match nowhere."""
-        return _CONFLICT if _named(state) == set() else SUCCESS
+        return _CONFLICT if named_nodes(state.signature) == set() else SUCCESS
 
     def narrowed(self, state: CycleState) -> Mask | None:
         """Return the named nodes, where every required term names its nodes: pods of a DaemonSet are filtered there
         only.
         """
-        names = _named(state)
+        names = named_nodes(state.signature)
         if names is None:
             return None
         nodes = state.cluster.nodes
@@ -119,22 +119,3 @@ class NodeAffinityPlugin(FilterPlugin, ScorePlugin):
     def _matches_now(self, cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
         own = not _selects(pod.signature) or bool(required_mask(cluster.nodes, pod.signature)[event.row])
         return own and (self._added is None or bool(affinity_mask(cluster.nodes, self._added)[event.row]))
-
-
-def _named(state: CycleState) -> set[str] | None:
-    """The names of nodes that are left where every required term names its nodes; None: any node may do."""
-    affinity = state.signature.affinity
-    required = (
-        affinity.node_affinity.required_during_scheduling_ignored_during_execution
-        if affinity is not None and affinity.node_affinity is not None
-        else None
-    )
-    if required is None or not required.node_selector_terms:
-        return None
-    left: set[str] = set()
-    for term in required.node_selector_terms:
-        named = [r.values for r in term.match_fields if r.key == "metadata.name" and r.operator == "In"]
-        if not named:
-            return None
-        left.update(set(named[0]).intersection(*named[1:]))
-    return left
